@@ -29,7 +29,7 @@ BASE := $(firstword $(wildcard $(READY)) $(wildcard $(VENV)/.local) $(wildcard $
 TIER_OF_RUN = $(if $(filter local,$(RUN)),$(LOCAL),$(if $(filter cloud,$(RUN)),$(CLOUD),$(BASE)))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-trigger function serve-function sweep grid test test-all test-old test-clients attack check lint types bench fidelity reference lock wheel clean FORCE
+.PHONY: help setup demo demo-trigger demo-day-two function serve-function sweep grid test test-all test-old test-clients test-image attack check lint types bench fidelity reference lock wheel clean FORCE
 
 help: ## Print these verbs
 	@echo "make VERB   (SET=\"key=value ...\" overrides keys; RUN=local also rehearses, RUN=cloud also submits)"
@@ -72,17 +72,21 @@ demo: $(LOCAL) ## Render, check and explain the jobs, then really train one on t
 demo-trigger: $(LOCAL) ## Run a scheduled sweep, promoted and registered by itself, on this machine
 	@$(VENV)/bin/python bench/demo_trigger.py
 
+demo-day-two: $(LOCAL) ## Stage seven nights on which a scheduled run did not happen, and ask why, on this machine
+	@$(VENV)/bin/python bench/demo_day_two.py
+
 function: $(BASE) ## Stage the Cloud Function into build/function/
 	@$(RIG) function build
 
 serve-function: $(LOCAL) ## Serve the staged function on this machine against the local Vertex; PORT=8080 by default
 	@$(RIG) local up --detach
+	@eval "$$($(RIG) local env)" && $(RIG) function package
 	@$(RIG) function serve --port $(PORT)
 
 # A test marked `whole` (pyproject.toml) runs something from end to end and takes seconds of processor: `make test` leaves
 # those out. TESTS names exactly what runs, marked or not.
 PYTEST = $(VENV)/bin/python -m pytest -n $(WORKERS) --dist worksteal $(RERUN)
-test: $(READY) ## Run the tests that end soon; TESTS="tests/test_render.py -k tpu" runs exactly those, WORKERS=2 at a time
+test: $(READY) ## Run the tests that end soon; TESTS="tests/render/test_render.py -k tpu" runs exactly those, WORKERS=2 at a time
 	@$(PYTEST) $(or $(TESTS),-m "not whole")
 
 test-all: $(READY) ## Run every test, the whole clusters, sweeps, pages and set-ups too
@@ -98,9 +102,14 @@ test-clients: $(READY) ## Run programs that nobody changed (Node, Java, gsutil, 
 	@TEST_CLIENTS=$(CURDIR)/build/clients $(VENV)/bin/python -m pytest $(RERUN) $(or $(TESTS),tests/clients)
 
 # What `make test` attacks briefly, at length. TESTS names other tests.
-ATTACKS := tests/attacks tests/test_protocol.py tests/test_budget.py tests/test_chains_explored.py tests/test_trigger_generated.py
+ATTACKS := tests/attacks tests/submit/test_protocol.py tests/submit/test_budget.py tests/trigger/test_chains_explored.py tests/trigger/test_policy_explored.py tests/trigger/test_trigger_generated.py
 attack: $(READY) ## Attack at length: ten times the schedules and rushes, more requests and kills
 	@ATTACK=long $(PYTEST) $(or $(TESTS),$(ATTACKS))
+
+# Debian's packages: buildah, debootstrap. The base image and the layers are kept below build/test-image.
+test-image: $(READY) ## Build the images of three trainers with buildah, and run each; as root, and it takes minutes
+	@mkdir -p build/test-image
+	@TEST_IMAGE=$(CURDIR)/build/test-image $(VENV)/bin/python -m pytest -rs $(RERUN) $(or $(TESTS),tests/package/test_image_built.py)
 
 check: lint types test ## Run lint, types and test
 
@@ -115,11 +124,12 @@ bench: $(READY) ## Measure ratios against real peers, in one table; BENCH=render
 	@$(VENV)/bin/python bench/run.py $(BENCH)
 
 fidelity: $(READY) ## Compare the local Vertex with what the real service does; ROWS='trial-*' tries some, ACCEPT=1 keeps the score
-	@$(RIG) local conform $(foreach row,$(ROWS),--row '$(row)') $(if $(ACCEPT),--accept)
+	@$(VENV)/bin/python -m tools.fidelity $(foreach row,$(ROWS),--row '$(row)') $(if $(ACCEPT),--accept)
 
-reference: $(LOCAL) ## Generate the reference pages in docs/
+reference: $(READY) ## Generate the reference pages in docs/
 	@$(VENV)/bin/python -m tools.project_file_page > docs/project-file.md.new && mv docs/project-file.md.new docs/project-file.md
 	@$(VENV)/bin/python -m tools.checks_page > docs/checks.md.new && mv docs/checks.md.new docs/checks.md
+	@for kind in project custom-job hp-tuning-job; do $(VENV)/bin/vertexrig keys --schema $$kind > docs/schema/$$kind.json.new && mv docs/schema/$$kind.json.new docs/schema/$$kind.json; done
 	@$(VENV)/bin/python -m tools.coverage_page > docs/local-coverage.md.new && mv docs/local-coverage.md.new docs/local-coverage.md
 	@$(VENV)/bin/python -m tools.fidelity_page > docs/fidelity.md.new && mv docs/fidelity.md.new docs/fidelity.md
 
@@ -129,7 +139,7 @@ wheel: $(BASE) ## Build the tool's wheel into dist/
 	@ls dist/*.whl
 
 lock: ## Make constraints.txt anew (needs uv)
-	@uv pip compile --universal --python-version 3.10 --extra dev --no-header --no-annotate --quiet setup.py -o constraints.new
+	@PATH="$$PATH:$(VENV)/bin" uv pip compile --universal --python-version 3.10 --extra dev --no-header --no-annotate --quiet setup.py -o constraints.new
 	@(echo "# Every dependency of every extra, for Python 3.10 and newer. Made by: make lock"; cat constraints.new) > constraints.txt
 	@rm constraints.new
 

@@ -8,7 +8,7 @@ from setuptools import find_packages, setup
 HERE = Path(__file__).parent
 URL = "https://github.com/vertexrig/vertexrig"
 
-# What each extra lists is imported by the modules it serves, or tests/test_extras.py says what else needs it.
+# What each extra lists is imported by the modules it serves, or tests/repository/test_extras.py says what else needs it.
 SUBMIT = [
     "google-auth>=2.29",
     "requests>=2.31",
@@ -18,7 +18,6 @@ SUBMIT = [
     "cron-descriptor>=1.4",
     "tzdata",
     "google-api-core>=2.19",
-    "protobuf>=4.25",
 ]
 TRIGGER = ["functions-framework>=3.5", *SUBMIT]
 LOCAL = [  # what is rehearsed is looked at, and submitted to the local Vertex, by the verbs of `submit`
@@ -28,8 +27,6 @@ LOCAL = [  # what is rehearsed is looked at, and submitted to the local Vertex, 
     "httpx>=0.27",
     "optuna>=4.0",
     "google-crc32c>=1.5",
-    "jmespath>=1.0",
-    "jsonschema>=4.21",
     "cryptography>=42",  # the front's certificates
     "certifi",  # which it joins with what programs trust anyway
     "grpcio>=1.62",  # comes with google-cloud-scheduler too; without it the local Vertex answers REST alone
@@ -58,10 +55,16 @@ DEV = [
     "pytest>=8",
     "pytest-rerunfailures>=14",
     "pytest-xdist>=3.5",
+    "uvloop>=0.19",  # other packages bring it, and uvicorn would take it: the local Vertex runs with it and without
     "uv>=0.5",  # resolves lock files and makes environments; its users install it themselves
     "hypothesis>=6.100",
     "schemathesis>=3.30",
+    "jmespath>=1.0",  # tools/fidelity
+    "jsonschema>=4.21",
     "httpx>=0.27",
+    "jmespath>=1.0",
+    "jsonschema>=4.21",
+    "pre-commit>=3.5",
     "psutil>=5.9",
     "playwright>=1.50",  # opens pages in the Chromium of the system
     "mypy>=1.10",
@@ -90,7 +93,6 @@ setup(
         "Environment :: Console",
         "Intended Audience :: Developers",
         "Intended Audience :: Science/Research",
-        "Operating System :: MacOS",
         "Operating System :: POSIX :: Linux",
         "Programming Language :: Python :: 3",
         *(f"Programming Language :: Python :: 3.{minor}" for minor in range(10, 14)),
@@ -103,12 +105,10 @@ setup(
         *find_packages(include=["vertexrig", "vertexrig.*"]),
         "vertexrig.functions",
         "vertexrig.templates",
-        "vertexrig.fidelity",
     ],
     package_dir={
         "vertexrig.templates": "templates",
         "vertexrig.functions": "functions",
-        "vertexrig.fidelity": "fidelity",
     },
     package_data={
         "vertexrig": ["py.typed"],
@@ -117,14 +117,17 @@ setup(
         "vertexrig.catalog": ["data/*.json"],
         "vertexrig.local.front": ["node.cjs", "page/*"],
         "vertexrig.local.runner": ["startup/*.py"],
+        "vertexrig.results": ["page/*"],
         "vertexrig.studies": ["page/*"],
         "vertexrig.functions": ["requirements.txt"],
         "vertexrig.templates": ["*.yaml.j2"],
-        "vertexrig.fidelity": ["*.jsonl", "*.json", "*.yaml", "rows/*.jsonl", "trainer/*.py", "trainer/*/*.py"],
     },
     install_requires=[
         "click>=8.2",
         "jinja2>=3.1.6",
+        "pathspec>=1.0",  # .gitignore, where a folder is checked
+        "protobuf>=4.25",
+        "pyflakes>=3.2",  # the names that a trainer uses and never defines
         "pyyaml>=6.0",
         "rich>=13.7",
         # package runs the trainer's setup.py with the interpreter's own setuptools, which makes wheels itself since 70.1

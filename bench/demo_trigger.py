@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -30,7 +31,7 @@ PORT = 8644
 PROJECT = f"""\
 project: demo-project
 bucket: gs://demo-bucket
-trainer: {{path: {REPOSITORY / "trainer_pkg"}, image: tf-2.17}}
+trainer: {{path: trainer_pkg, image: tf-2.17}}
 jobs:
   cpu: {{machine_type: n1-standard-4, timeout: 1800s, args: {{epochs: 3}}}}
 sweeps:
@@ -63,6 +64,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="vertexrig-demo-") as name:
         folder = Path(name)
         (folder / "vertexrig.yaml").write_text(PROJECT)
+        shutil.copytree(REPOSITORY / "trainer_pkg", folder / "trainer_pkg")
         with server.running(Settings(folder / ".vertexrig", at_least_twice=True)) as here:
             env = {**os.environ, **server.env(here, project="demo-project"), "PYTHONPATH": str(REPOSITORY)}
             requests.post(f"{here.url}/storage/v1/b", params={"project": "demo-project"}, json={"name": "demo-bucket"})

@@ -14,11 +14,11 @@ from common import REPOSITORY, row
 
 sys.path.insert(0, str(REPOSITORY))
 
-from tests import made_studies
+from tests.support import made_studies
 from vertexrig import catalog
 from vertexrig.cli import run
 from vertexrig.explain import simulate
-from vertexrig.explain.estimate import estimate
+from vertexrig.spec.estimate import estimate
 from vertexrig.studies.cost import document
 
 PROJECT = """\

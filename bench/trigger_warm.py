@@ -17,9 +17,9 @@ import requests
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from tests import clouds, functions
+from tests.support import clouds, functions
 from vertexrig.local import server
-from vertexrig.submit.request import Request
+from vertexrig.submit.submission import Request
 from vertexrig.trigger import stage
 
 ROUNDS, WARM_UP = 100, 10

@@ -82,7 +82,7 @@ def study(folder: Path, *, warm: bool) -> tuple[float, list[float]]:
             "parameters": [{"parameterId": "rate", "doubleValueSpec": {"minValue": 0.01, "maxValue": 0.1}}],
         },
     }  # fmt: skip
-    image = LocalImage(str(folder), (sys.executable, "main.py"))
+    image = LocalImage(str(folder), (sys.executable, "main.py"), "tf")
     run = RunOptions(images={"bench/warm": image}, docker=False, warm=warm)
     begun = time.perf_counter()
     done = run_study(data, settings=Settings(folder / "state", slots=PARALLEL, run=run))

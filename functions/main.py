@@ -1,7 +1,11 @@
-"""The Cloud Function: what functions-framework calls, and nothing else. Everything is in vertexrig.trigger.app."""
+"""The Cloud Function: what functions-framework calls, and nothing else. Everything is in vertexrig.trigger.app.
+
+It runs as a copy in build/function, where `vertexrig function build` puts the project file and the tool beside it.
+"""
 
 import sys
 from pathlib import Path
+from typing import Any
 
 FOLDER = Path(__file__).resolve().parent
 sys.path.insert(0, str(FOLDER))  # functions-framework puts it last, behind any installed vertexrig
@@ -14,12 +18,12 @@ APPLICATION = rig.application(FOLDER)
 
 
 @functions_framework.http
-def trigger(request):
+def trigger(request: Any) -> Any:
     """Answer an HTTP request: POST / starts a job, GET / lists, GET /jobs/ID tells, POST /tick goes on."""
     return rig.http(APPLICATION, request)
 
 
 @functions_framework.cloud_event
-def on_event(event):
+def on_event(event: Any) -> None:
     """Start a job for a Pub/Sub message or a finished object."""
     APPLICATION.event(event["type"], event["source"], event["id"], event.data)

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests import tools
-from tests.tools import need
+from tests.support import tools
+from tests.support.tools import need
 
 if TYPE_CHECKING:
     from vertexrig.local.server import RunningServer
@@ -73,7 +73,7 @@ def gcloud() -> str:
 @pytest.fixture(scope="module")
 def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
     """A local Vertex that the tests of a module share."""
-    from tests import clouds
+    from tests.support import clouds
 
     with clouds.cloud(tmp_path_factory.mktemp("cloud")) as running:
         yield running

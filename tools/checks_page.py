@@ -17,12 +17,13 @@ _HEAD = """\
 
 <!-- Made by `python -m tools.checks_page`; change the rules, not this page. -->
 
-`vertexrig check` applies these rules, and `vertexrig check --list-rules` prints them. An **error** stops a launch, a
-**warning** costs or risks something, an **info** is good to know. Each rule is written as what holds when nothing is
-found. A single finding may be milder than its rule.
+`vertexrig check` applies these rules; `vertexrig check --list-rules` prints them. An **error** stops a launch, a
+**warning** costs or risks something, an **info** is good to know. Each rule says what holds when nothing is
+found. A single finding may be milder than its rule. Numbers are those of the [sources](#sources).
 
-To ignore a rule, name its id under `silence` in the project file, with the reason. Rules about the trainer read its
-source and never run it; where the source does not show something clearly, they find nothing.
+A **safe fix** is made by `check --fix`, an **unsafe** one by `--unsafe-fixes`; a single fix of a safe kind may be unsafe. [Check](check.md) has
+that, and the ways to leave a finding out. Rules about the trainer read its source and never run it; where the source does not show
+something clearly, they find nothing.
 
 Findings link to these headings: `docs` in JSON, `helpUri` in SARIF.
 """
@@ -30,29 +31,35 @@ _READING = "The strict reading"
 
 
 def page(rules: Iterable[Rule], reading: Iterable[ReadingRule] = READING_RULES) -> str:
-    """The whole page as Markdown.
+    """Return the whole page as Markdown.
 
     Args:
         rules: Every rule, those of one topic together.
         reading: The rules of the strict reading.
     """
-    parts = [_HEAD, _section(_READING, reading)]
+    sources: dict[str, int] = {}
+    parts = [_HEAD, _section(_READING, reading, sources)]
     for module, group in groupby(rules, key=lambda rule: rule.run.__module__):
-        parts.append(_section(_title(module), group))
-    return "\n".join(parts)
+        parts.append(_section(_title(module), group, sources))
+    parts.append("## Sources\n")
+    parts += [f"{number}. {source}" for source, number in sources.items()]
+    return "\n".join(parts) + "\n"
 
 
 def _title(module: str) -> str:
-    """A topic's heading: the first sentence of its module's docstring."""
+    """Return a topic's heading: the first sentence of its module's docstring."""
     doc = sys.modules[module].__doc__ or module.rpartition(".")[2]
     return doc.strip().splitlines()[0].split(". ")[0].rstrip(".")
 
 
-def _section(title: str, rules: Iterable[Rule | ReadingRule]) -> str:
-    entries = [
-        f"### {rule.id}\n\n**{rule.severity.value}**: {_line(rule.summary)}<br>\nSource: {_line(rule.source)}.\n"
-        for rule in rules
-    ]
+def _section(title: str, rules: Iterable[Rule | ReadingRule], sources: dict[str, int]) -> str:
+    """Return a topic's part of the page; sources that are new get the next numbers."""
+    entries = []
+    for rule in rules:
+        numbers = [sources.setdefault(one, len(sources) + 1) for one in _line(rule.source).split("; ")]
+        shown = ", ".join(f"[{number}](#sources)" for number in numbers)
+        fix = f" *Fix: {rule.edits}.*" if rule.edits else ""
+        entries.append(f"### {rule.id}\n\n**{rule.severity.value}**: {_line(rule.summary)}{fix} ({shown})\n")
     return "\n".join([f"## {title}\n", *entries])
 
 
@@ -61,6 +68,6 @@ def _line(text: str) -> str:
 
 
 if __name__ == "__main__":
-    from vertexrig.checks import RULES
+    from vertexrig.checks import rules
 
-    sys.stdout.write(page(RULES))
+    sys.stdout.write(page(rules()))

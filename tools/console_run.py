@@ -9,7 +9,7 @@ from pathlib import Path
 
 import httpx
 
-from tests.browser import chromium
+from tests.support.browser import chromium
 from vertexrig.local import server
 from vertexrig.local.jobs.settings import Settings
 from vertexrig.local.runner import RunOptions
@@ -47,17 +47,21 @@ for epoch in range(1, 4):
     hypertune.HyperTune().report_hyperparameter_tuning_metric("accuracy", right, epoch)
 """
 SPACE = [
-    {"parameterId": "learning_rate", "doubleValueSpec": {"minValue": 0.001, "maxValue": 1.0}, "scaleType": "UNIT_LOG_SCALE"},
+    {
+        "parameterId": "learning_rate",
+        "doubleValueSpec": {"minValue": 0.001, "maxValue": 1.0},
+        "scaleType": "UNIT_LOG_SCALE",
+    },
     {"parameterId": "penalty", "doubleValueSpec": {"minValue": 0.0001, "maxValue": 0.3}, "scaleType": "UNIT_LOG_SCALE"},
     {"parameterId": "batch_size", "discreteValueSpec": {"values": [8, 16, 32, 64]}},
-]  # fmt: skip
+]
 TRIALS = 16
 SIZE = {"width": 1360, "height": 860}
 LONGEST_WAIT = 300
 
 
 def photograph(target: Path) -> None:
-    """Run the sweep on a server of its own, and write the first screen of its page as PNG.
+    """Run the sweep on a separate server, and write the first screen of its page as PNG.
 
     Args:
         target: The picture's file.

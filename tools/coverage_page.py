@@ -10,42 +10,57 @@ import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
-from vertexrig.local import storage, vertex
-from vertexrig.local.front.identity import COVERAGE as IDENTITY
-from vertexrig.local.http import Coverage
-from vertexrig.local.jobs import coverage as fields
+from tools.coverage import FIELDS, IDENTITY, LOGGING, SCHEDULER, STORAGE, Coverage, coverage
 from vertexrig.local.jobs.store import ResourceStore
-from vertexrig.local.services import Registry
-from vertexrig.local.services.coverage import LOGGING, SCHEDULER, coverage
-from vertexrig.local.services.empty import COVERAGE as EMPTY
-from vertexrig.local.services.projects import SERVICE as PROJECTS
+from vertexrig.local.services import Registry, logging_api, projects, scheduler_api
+from vertexrig.local.services.jobs import JobMethods
+from vertexrig.local.services.log_store import LogStore
+from vertexrig.local.services.router import Service
+from vertexrig.local.services.scheduler_engine import SchedulerEngine
 
 STATES = ("served", "approximated", "not served")
+_MORE = {logging_api.SERVICE: LOGGING, scheduler_api.SERVICE: SCHEDULER}
+"""Further rows of a service, which are not methods."""
 
 
-def services() -> tuple[tuple[str, tuple[Coverage, ...]], ...]:
-    """Title and rows of each service beside jobs, from its table of methods."""
+def services() -> tuple[Service, ...]:
+    """Return every service, as the server makes them."""
     with tempfile.TemporaryDirectory() as folder:
-        registry = Registry(ResourceStore(Path(folder)), seed=0, project="any")
-        tables: dict[str, Iterable[str]] = {**registry.tables, PROJECTS: ("GetProject",)}
-        registry.store.close()
-    return tuple((_title(name), coverage(name, table)) for name, table in tables.items())
+        root = Path(folder)
+        store, logs = ResourceStore(root), LogStore(root)
+        found = (
+            *JobMethods(store, {}, {}).services(),
+            *Registry(store, seed=0, project="any").services,
+            Service(projects.SERVICE, {"GetProject": lambda request: request}),
+            logging_api.LoggingApi(logs).service,
+            scheduler_api.SchedulerApi(SchedulerEngine(store)).service,
+        )
+        for one in (store, logs):
+            one.close()
+    return found
 
 
 def _title(service: str) -> str:
     package, _, name = service.rpartition(".")
-    return f"{name}, {'Vertex AI v1, v1beta1' if 'aiplatform' in package else 'Resource Manager v3; v1 over REST'}"
+    api = {
+        "google.cloud.resourcemanager.v3": "Resource Manager v3; v1 over REST",
+        "google.logging.v2": "Cloud Logging v2",
+        "google.cloud.scheduler.v1": "Cloud Scheduler v1",
+    }
+    return f"{name}, {api.get(package, 'Vertex AI v1, v1beta1')}"
+
+
+def _rows(service: Service) -> tuple[Coverage, ...]:
+    # A tail of a log streams in both directions, which no REST route does; gRPC has it apart.
+    streamed = ("TailLogEntries",) if service.name == logging_api.SERVICE else ()
+    return (*coverage(service.name, (*service.methods, *streamed)), *_MORE.get(service.name, ()))
 
 
 SECTIONS: tuple[tuple[str, tuple[Coverage, ...]], ...] = (
-    ("Jobs, pipelines and operations, Vertex AI v1, v1beta1", vertex.COVERAGE),
-    *services(),
-    ("Lists of what is not kept here, Vertex AI v1, v1beta1", EMPTY),
-    ("Fields of jobs and studies", fields.COVERAGE),
-    ("Cloud Logging v2", LOGGING),
-    ("Cloud Storage, JSON API", storage.COVERAGE),
-    ("Cloud Scheduler v1", SCHEDULER),
-    ("Beside them, for programs of `local run`", IDENTITY),
+    *((_title(one.name), _rows(one)) for one in services()),
+    ("Fields of jobs and studies", FIELDS),
+    ("Cloud Storage, JSON API", STORAGE),
+    ("For programs of `local run`", IDENTITY),
 )
 
 _HEAD = """\
@@ -53,19 +68,23 @@ _HEAD = """\
 
 <!-- Made by `python -m tools.coverage_page`; change the tables, not this page. -->
 
-**served**: as the service does it, as far as its clients can tell. **approximated**: it answers, and the note says what
-differs. **not served**: a method of Vertex AI answers 501 with its name (over gRPC UNIMPLEMENTED), of another API 404 (501 by its real name, see [local run](local.md)); a field has no
-effect or is refused. What is not listed is not served. Nothing here checks who asks: there are no users, no IAM, no quotas but those asked
-for with `--fault`.
+The local Vertex trains. Deploying to endpoints, batch prediction, AutoML, pipelines of components, Featurestore and BigQuery are not
+what it is for. They are refused at once, with a status that no client tries again and a sentence that names what is served. The training
+part of a program is done all the same: `vertexrig local run` ends with the jobs that it made and the folder of what each wrote, and
+with the program's exit code.
 
-Every method of Vertex AI, Cloud Scheduler, Cloud Logging and Resource Manager that is listed as served or approximated answers over gRPC
-too, by the same code: unary calls, service names of v1 and v1beta1, errors with the service's details. A field that only v1beta1 has is
-not read.
+**served**: as the service does it, as far as its clients can tell. **approximated**: it answers, and the note says what
+differs. **not served**: a method of Vertex AI answers 405 with its name (over gRPC UNIMPLEMENTED), of another API 404 (405 by its real
+name, see [local run](local.md)); a field has no effect or is refused. What is not listed is not served. There are no users, no IAM, and
+no quotas but those asked for with `--fault`.
+
+Methods of Vertex AI, Cloud Scheduler, Cloud Logging and Resource Manager that are served or approximated answer over gRPC too, by the
+same code: unary calls, service names of v1 and v1beta1, errors with the service's details. A field that only v1beta1 has is not read.
 """
 
 
 def page(sections: Iterable[tuple[str, Iterable[Coverage]]] = SECTIONS) -> str:
-    """The whole page as Markdown.
+    """Return the whole page as Markdown.
 
     Args:
         sections: Title and rows of each API.
@@ -74,9 +93,16 @@ def page(sections: Iterable[tuple[str, Iterable[Coverage]]] = SECTIONS) -> str:
     for title, rows in sections:
         kept = list(rows)
         counts = ", ".join(f"{sum(row.state == state for row in kept)} {state}" for state in STATES)
-        cells = [f"| `{row.method}` | {row.state} | {row.note.replace('|', chr(92) + '|')} |" for row in kept]
+        cells = [
+            f"| `{row.method}` | {row.state} | {row.note.replace('|', chr(92) + '|')} |" for row in kept if row.note
+        ]
         head = "| field | state | note |" if title.startswith("Fields") else "| method | state | note |"
-        parts.append("\n".join([f"## {title}", "", f"{counts}.", "", head, "| --- | --- | --- |", *cells, ""]))
+        table = [head, "| --- | --- | --- |", *cells, ""] if cells else []
+        plain = [
+            (state, [f"`{row.method}`" for row in kept if row.state == state and not row.note]) for state in STATES
+        ]
+        rest = [f"{state.capitalize()}: {', '.join(methods)}.\n" for state, methods in plain if methods]
+        parts.append("\n".join([f"## {title}", "", f"{counts}.", "", *table, *rest]))
     return "\n".join(parts)
 
 

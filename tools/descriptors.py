@@ -98,7 +98,7 @@ class Recorder:
 
 
 def calls(service: str, package: str) -> list[tuple[str, bool, bool, Any, Any]]:
-    """The calls of a service's gRPC client, by asking it for each of its methods.
+    """Return the calls of a service's gRPC client, by asking it for each of its methods.
 
     Args:
         service: Full name.
@@ -116,12 +116,12 @@ def calls(service: str, package: str) -> list[tuple[str, bool, bool, Any, Any]]:
 
 
 def descriptor_of(kind: Any) -> Any:
-    """The protobuf descriptor of a proto-plus or protobuf message class."""
+    """Return the protobuf descriptor of a proto-plus or protobuf message class."""
     return (kind.pb() if hasattr(kind, "pb") else kind).DESCRIPTOR
 
 
 def with_imports(files: Iterable[Any]) -> Iterator[Any]:
-    """Copies of file descriptors as protos, cut down to what is needed, each behind those it imports."""
+    """Return copies of file descriptors as protos, cut down to what is needed, each behind those it imports."""
     from google.protobuf import descriptor_pb2
 
     seen: set[str] = set()
@@ -165,7 +165,7 @@ def referred(messages: Iterable[Any]) -> Iterator[str]:
 
 
 def service_file(service: str, name: str, recorded: list[tuple[str, bool, bool, Any, Any]]) -> Any:
-    """A file of that name with one service and the imports that its methods need."""
+    """Return a file of that name with one service and the imports that its methods need."""
     from google.protobuf import descriptor_pb2
 
     package, _, own = service.rpartition(".")
@@ -187,7 +187,7 @@ def service_file(service: str, name: str, recorded: list[tuple[str, bool, bool, 
 
 
 def build() -> Any:
-    """The FileDescriptorSet of `MESSAGES` and `SERVICES`."""
+    """Return the FileDescriptorSet of `MESSAGES` and `SERVICES`."""
     from google.cloud import aiplatform_v1  # noqa: F401 - puts its messages into protobuf's default pool
     from google.longrunning import operations_pb2  # noqa: F401
     from google.protobuf import descriptor_pb2, descriptor_pool, empty_pb2  # noqa: F401
@@ -206,7 +206,7 @@ def build() -> Any:
 
 
 def build_others() -> Any:
-    """The FileDescriptorSet of `OTHER_SERVICES` and `ERROR_DETAILS`, without the files that `build` has already."""
+    """Return the FileDescriptorSet of `OTHER_SERVICES` and `ERROR_DETAILS`, without the files that `build` has already."""
     from google.protobuf import descriptor_pb2, descriptor_pool
     from google.rpc import error_details_pb2  # noqa: F401
 
@@ -230,7 +230,7 @@ Route = tuple[str, str, str, str, str]
 
 
 def routes() -> list[Route]:
-    """The REST routes of every method of Vertex AI, Scheduler, Logging, Resource Manager and operations."""
+    """Return the REST routes of every method of Vertex AI, Scheduler, Logging, Resource Manager and operations."""
     from google.cloud.aiplatform_v1 import services
 
     rows: list[Route] = []
@@ -246,7 +246,7 @@ def routes() -> list[Route]:
 
 
 def rest_routes(package: str, client: str) -> list[Route]:
-    """The routes of a service, as its REST transport has them; those of mixins (locations, IAM, operations) left out."""
+    """Return the routes of a service, as its REST transport has them; those of mixins (locations, IAM, operations) left out."""
     base = importlib.import_module(f"{client}.transports.rest_base")
     (kind,) = (one for name, one in vars(base).items() if name.startswith("_Base") and name.endswith("RestTransport"))
     service = kind.__name__.removeprefix("_Base").removesuffix("RestTransport")
@@ -260,7 +260,7 @@ def rest_routes(package: str, client: str) -> list[Route]:
 
 
 def table(rows: Iterable[Route]) -> str:
-    """The routes as the file has them."""
+    """Return the routes as the file has them."""
     return "".join("\t".join(row) + "\n" for row in rows)
 
 

@@ -10,10 +10,10 @@ import sys
 from collections import Counter
 from typing import Any
 
-from vertexrig.local.conform import manifest
-from vertexrig.local.conform.judge import short
-from vertexrig.local.conform.manifest import Manifest, ManifestRow
-from vertexrig.local.conform.score import kept, summed, wanted
+from tools.fidelity import manifest
+from tools.fidelity.judge import short
+from tools.fidelity.manifest import Manifest, ManifestRow
+from tools.fidelity.score import kept, summed, wanted
 
 _HEAD = """\
 # How like the service it is
@@ -30,16 +30,16 @@ row on the local Vertex, which runs real jobs and studies for it, and the real g
 | --- | --- | --- | --- | --- |
 {areas}
 
-[What a rehearsal shares with Vertex AI](rehearsal-limits.md) says the same in words, and names what no score shows.
+[What a rehearsal shares with Vertex AI](rehearse.md#what-it-shares-with-vertex-ai) says the same in words.
 
 ## Try it yourself
 
-`vertexrig local conform` starts a local Vertex and tries every row, in under a minute on 2 cores (2026-11-21). Fewer rows take less:
+`python -m tools.fidelity` starts a local Vertex and tries every row, in under a minute on 2 cores (2026-11-21). A choice of rows:
 
 ```sh
-vertexrig local conform --area scheduler
-vertexrig local conform --row 'deadline-*' --format json
-vertexrig local conform --dry-run                # what the rows would create in the cloud, and what that costs at most
+python -m tools.fidelity --area scheduler
+python -m tools.fidelity --row 'deadline-*' --format json
+python -m tools.fidelity --dry-run                # what the rows would create in the cloud, and what that costs at most
 ```
 
 With a project of your own the same rows can be tried on the real service. This creates jobs and costs money: at most the
@@ -48,12 +48,12 @@ accepted all the same is cancelled at once.
 
 <!-- not run: it needs a project on Google Cloud, and costs money -->
 ```sh
-vertexrig local conform --against cloud --project PROJECT --bucket gs://BUCKET --recording seen.jsonl
+python -m tools.fidelity --against cloud --project PROJECT --bucket gs://BUCKET --recording seen.jsonl
 ```
 
 A row that differs there is an error of ours: please send the row's id, and the lines of `seen.jsonl` that begin with its
-script's name. Every line holds one request and its answer. Project, bucket, ids, addresses, tokens and e-mail addresses are
-replaced before the file is written; look at it all the same.
+script's name. Each line holds one request and its answer. Project, bucket, ids, addresses, tokens and e-mail addresses are
+replaced before the file is written; look at it before you send it.
 
 ## Recordings of your own
 
@@ -62,16 +62,16 @@ recording again and shows each place where the answer is another one.
 
 ```sh
 vertexrig local up --detach --record seen.jsonl
-vertexrig local conform --replay seen.jsonl
+python -m tools.fidelity --replay seen.jsonl
 vertexrig local down
 ```
 
 ## A row
 
 One line of JSON in `fidelity/rows/`: what holds, where that is known from (`sources.jsonl`), and how it is tried. `run` names
-a script of `fidelity/scripts.yaml`, whose answers many rows look at; `ask` is a request of the row's own. `probe` is a
+a script of `fidelity/scripts.yaml`, whose answers many rows look at; `ask` is a request for this row alone. `probe` is a
 [JMESPath](https://jmespath.org) expression over the answers, `expect` a [JSON Schema](https://json-schema.org) that what it
-finds must fit (`false`: there must be nothing). `inOrder` and `noneMatches` are two keywords more, for lists of text.
+finds must fit (`false`: there must be nothing). `inOrder` and `noneMatches` are two further keywords, for lists of text.
 
 ```json
 {example}
@@ -80,12 +80,12 @@ finds must fit (`false`: there must be nothing). `inOrder` and `noneMatches` are
 ## What differs
 
 What was decided about each row is in `fidelity/decisions.jsonl`; a row that differs and has no decision makes
-`make fidelity` fail.
+`make fidelity` fail. In brackets is the row's source, by its id in `fidelity/sources.jsonl`.
 """
 
 
 def page(held: Manifest | None = None) -> str:
-    """The whole page as Markdown."""
+    """Return the whole page as Markdown."""
     held = held or manifest.load()
     result = kept(held)
     *areas, all_ = summed(result["areas"])
@@ -106,7 +106,7 @@ def page(held: Manifest | None = None) -> str:
         ),
         example=_line(held, example),
     )
-    return head + "\n".join(_differences(held, result)) + _sources(held)
+    return head + "\n".join(_differences(held, result))
 
 
 def _plural(kind: str, count: int) -> str:
@@ -116,7 +116,7 @@ def _plural(kind: str, count: int) -> str:
 
 
 def _line(held: Manifest, row: ManifestRow) -> str:
-    """A row as it is written."""
+    """Return a row as it is written."""
     files = sorted((held.folder / "rows").glob("*.jsonl"))
     lines = (line for file in files for line in file.read_text(encoding="utf-8").splitlines())
     return next(line for line in lines if f'"id": "{row.id}"' in line)
@@ -144,16 +144,6 @@ def _differences(held: Manifest, result: dict[str, Any]) -> list[str]:
 
 def _cell(text: str) -> str:
     return text.replace("|", "\\|").replace("<", "&lt;").replace("*", "\\*")
-
-
-def _sources(held: Manifest) -> str:
-    used = Counter(source.id for row in held.rows for source in row.sources)
-    rows = [
-        f"| `{one.id}` | {one.kind} | {_cell(one.where)} | {one.date} | {used[one.id]} |"
-        for one in held.sources.values()
-    ]
-    head = ["", "## Sources", "", "| source | kind | where | date | rows |", "| --- | --- | --- | --- | --- |"]
-    return "\n".join([*head, *rows]) + "\n"
 
 
 if __name__ == "__main__":

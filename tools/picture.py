@@ -1,6 +1,6 @@
-"""Draws the pictures of the pages; `python -m tools.picture` writes every one anew.
+"""Draws the pictures of the pages; `python -m tools.picture` writes all of them again.
 
-A block of a page with a `picture:` comment becomes a terminal with what the page shows, as SVG. `tests/test_pages.py` types
+A block of a page with a `picture:` comment becomes a terminal with what the page shows, as SVG. `tests/repository/test_pages.py` types
 those commands and holds the shown output equal to what they print, so a picture shows a session that happened. The
 console is photographed in Chromium, over a server that has just run a sweep (`tools/console_run.py`).
 """
@@ -14,8 +14,8 @@ from rich.console import Console
 from rich.terminal_theme import DIMMED_MONOKAI
 from rich.text import Text
 
-from tests import pages
-from tests.tools import REPOSITORY
+from tests.support import pages
+from tests.support.tools import REPOSITORY
 from tools import console_run
 
 CONSOLE = REPOSITORY / "docs/images/console.png"
@@ -24,7 +24,7 @@ WIDTH = 104
 
 
 def draw(block: pages.Block, name: str) -> str:
-    """The SVG of a console block.
+    """Return the SVG of a console block.
 
     Args:
         block: A block with commands.
@@ -39,7 +39,7 @@ def draw(block: pages.Block, name: str) -> str:
 
 
 def pictures() -> dict[Path, str]:
-    """Every picture of every page: its file and its SVG."""
+    """Return every picture of every page: its file and its SVG."""
     drawn = {}
     for page in pages.all_pages():
         name = page.relative_to(REPOSITORY).as_posix()

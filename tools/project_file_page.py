@@ -8,16 +8,16 @@ from __future__ import annotations
 import dataclasses
 import sys
 
-from vertexrig.catalog import typed as schema
 from vertexrig.project.keys import default_text, meaning, places, type_text
-from vertexrig.project.model import Project
+from vertexrig.project.model import MachineSettings, Project, Role
+from vertexrig.schema import typed as schema
 
 _INTRODUCTION = """\
 # The project file
 
 `vertexrig.yaml` describes the jobs, sweeps and schedules of one project. Every verb finds it in the working directory
 or the nearest folder above it; `--file` names another. Field names are the Vertex AI API's own, in snake_case. A key
-that is not listed here is an error that names the nearest one, the file and the line.
+that is not listed here is an error that names the nearest one, the file and the line; all errors of a file are reported together.
 
 ```yaml
 project: ${PROJECT:-my-project}
@@ -112,7 +112,7 @@ or a boolean. `Job.worker` is the key `worker` of a [Job](#job). `vertexrig keys
 
 
 def page() -> str:
-    """The whole page, as Markdown."""
+    """Return the whole page, as Markdown."""
     sections = [_section(cls, where) for cls, where in places().items()]
     return f"{_INTRODUCTION}\n" + "\n".join(sections)
 
@@ -122,9 +122,14 @@ def _section(cls: type, where: list[str]) -> str:
     lines = [f"### {title}", "", (cls.__doc__ or "").strip()]
     if where:
         lines += ["", "Place: " + ", ".join(f"`{place}`" for place in where) + "."]
+    items = dataclasses.fields(cls)
+    if cls is Role:
+        names = ", ".join(f"`{item.name}`" for item in dataclasses.fields(MachineSettings))
+        lines += ["", f"As in a [Job](#job): {names}."]
+        items = items[len(dataclasses.fields(MachineSettings)) :]
     lines += ["", "| key | type | default | meaning |", "| --- | --- | --- | --- |"]
     hints = schema.hints(cls)
-    for item in dataclasses.fields(cls):
+    for item in items:
         row = (f"`{item.name}`", type_text(hints[item.name]), default_text(item), meaning(item))
         lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |")
     return "\n".join(lines) + "\n"

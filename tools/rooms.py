@@ -1,6 +1,6 @@
 """Measures the structure of the tool's code: rooms, layers, import depth, cycles, repeated class names, lines.
 
-`python tools/rooms.py` prints the numbers that CONTRIBUTING shows; `tests/test_rooms.py` holds the rules.
+`python tools/rooms.py` prints the numbers that CONTRIBUTING shows; `tests/repository/test_rooms.py` holds the rules.
 """
 
 from __future__ import annotations
@@ -8,38 +8,50 @@ from __future__ import annotations
 import argparse
 import ast
 import signal
+import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
+# `python tools/rooms.py` has tools/ on its path, and tests have the folder above it
+sys.path.append(str(Path(__file__).resolve().parents[1]))
+
+from tools import passes as passes_of
+
 # From the lowest to the highest: a module imports from its own layer or from one below.
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("",),  # the modules beside the rooms, and the package's own __init__
+    ("schema",),
     ("catalog",),
     ("spec",),
     ("cloud",),
+    ("results",),
     ("project",),
-    ("package", "package.source"),
+    ("trainer_source",),
+    ("package",),
     ("render",),
     ("checks",),
+    ("workspace",),
     ("explain",),
     ("submit",),
+    ("bring",),
     ("studies",),
     ("local",),
+    ("library",),
     ("trigger",),
     ("cli",),
 )
 # The same inside the local Vertex: a room there imports from its own line or from one above it in this list.
 LOCAL_LAYERS: tuple[tuple[str, ...], ...] = (
-    ("guard", "state", "http", "filters", "sqlite", "clock", "hints", "methods"),
+    ("guard", "state", "http", "filters", "sqlite", "hints", "bindings"),
     ("storage", "runner"),
     ("jobs",),
     ("services",),
     ("front",),
-    ("", "conform"),
+    ("",),
 )
 
 
@@ -83,7 +95,7 @@ class House:
         self.modules = {module.name: module for module in _modules(folder)}
 
     def imported(self, module: Module) -> set[str]:
-        """Names of the package's own modules that `module` imports, at its top or inside a function."""
+        """Return names of the package's own modules that `module` imports, at its top or inside a function."""
         found: set[str] = set()
         for node in ast.walk(module.tree):
             if isinstance(node, ast.Import):
@@ -115,7 +127,7 @@ class House:
         return sorted(module.file.name for module in self.modules.values() if not module.room)
 
     def upward(self) -> list[str]:
-        """Imports that run up the list of layers."""
+        """Return imports that run up the list of layers."""
         height = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}
         return [
             f"{name or '__init__'} imports {other}"
@@ -125,7 +137,7 @@ class House:
         ]
 
     def upward_in_local(self) -> list[str]:
-        """Imports inside `local` that run up its own list of layers."""
+        """Return imports inside `local` that run up its own list of layers."""
         height = {part: level for level, parts in enumerate(LOCAL_LAYERS) for part in parts}
 
         def level(name: str) -> int:
@@ -148,7 +160,7 @@ class House:
         return []
 
     def chain(self) -> list[str]:
-        """One of the longest chains of imports, from its top. There is none while modules import each other.
+        """Return one of the longest chains of imports, from its top. There is none while modules import each other.
 
         Raises:
             CycleError: See `cycle`.
@@ -168,7 +180,7 @@ class House:
         return {name: where for name, where in sorted(places.items()) if len(where) > 1}
 
     def lines(self) -> Mapping[str, int]:
-        """Lines by room."""
+        """Return lines by room."""
         counted: Counter[str] = Counter()
         for module in self.modules.values():
             counted[module.room] += module.lines
@@ -183,7 +195,7 @@ def _modules(folder: Path) -> Iterable[Module]:
 
 
 def report(house: House) -> str:
-    """The numbers as text."""
+    """Return the numbers as text."""
     lines = house.lines()
     repeated = house.repeated_classes()
     imports = sum(map(len, house.graph.values()))
@@ -215,6 +227,8 @@ def main() -> None:
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `| head` closes the pipe before everything is printed
     house = House(options.folder)
     print(report(house))
+    for what, passes in (("render tpu", passes_of.of_render()), ("a POST", passes_of.of_post())):
+        print(f"{what:<22} " + ", ".join(f"{number} {name}" for name, number in asdict(passes).items()))
     if options.details:
         for title, found in {
             "upward": [*house.upward(), *house.upward_in_local()],

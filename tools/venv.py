@@ -6,7 +6,7 @@
     all    and what the tests, the linters and the benchmarks need
 
 uv installs where there is one, pip otherwise; both at the versions of constraints.txt. Nothing is ever uninstalled, so a
-small tier leaves what a larger one has put there. `.venv/install.log` has what the installer said.
+small tier leaves what a larger one has put there. `.venv/install.log` has the installer's output.
 """
 
 from __future__ import annotations
@@ -41,32 +41,32 @@ SECONDS_BETWEEN_LINES = 10.0  # of progress, where the screen is a file
 
 
 def requirements(tier: str, *, cpu_only: bool) -> list[str]:
-    """What a tier installs, as words for pip and uv."""
+    """Return what a tier installs, as words for pip and uv."""
     words = ["-e", f".{TIERS[tier][1]}"]
     return [*words, CPU_TENSORFLOW] if tier in TRAINS and cpu_only else words
 
 
 def cpu_only(system: str, machine: str, *, gpu: bool) -> bool:
-    """Whether tensorflow-cpu is the TensorFlow for this machine: it exists for x86-64, and saves 284 MiB on Linux only."""
+    """Tell whether tensorflow-cpu is the TensorFlow for this machine: it exists for x86-64, and saves 284 MiB on Linux only."""
     return system == "Linux" and machine == "x86_64" and not gpu
 
 
 def installer(uv: str | None) -> list[str]:
-    """The command before the requirements. Nothing is compiled here: most modules of large packages are rarely used."""
+    """Return the command before the requirements. Nothing is compiled here: most modules of large packages are rarely used."""
     if uv:
         return [uv, "pip", "install", "--python", str(PYTHON)]
     return [str(PYTHON), "-m", "pip", "install", "--disable-pip-version-check", "--no-compile"]
 
 
 def has_large_tensorflow() -> bool:
-    """Whether the whole tensorflow is here already. Its files have the names of tensorflow-cpu's: it stays."""
+    """Tell whether the whole tensorflow is here already. Its files have the names of tensorflow-cpu's: it stays."""
     ask = "from importlib.metadata import version; print(version('tensorflow'))"
     done = subprocess.run([PYTHON, "-c", ask], capture_output=True, text=True)
     return done.returncode == 0 and not done.stdout.strip().endswith("+cpu")
 
 
 def find_uv() -> str | None:
-    """A uv that runs (one on the path may be a shim for a Python that has none)."""
+    """Return a uv that runs (one on the path may be a shim for a Python that has none)."""
     found = shutil.which("uv")
     if found is None or subprocess.run([found, "--version"], capture_output=True).returncode != 0:
         return None
@@ -74,7 +74,7 @@ def find_uv() -> str | None:
 
 
 def make(uv: str | None, log: Path) -> None:
-    """An environment with pip in it: rehearsals install packages with it."""
+    """Make an environment with pip in it: rehearsals install packages with it."""
     if PYTHON.exists() and subprocess.run([PYTHON, "-c", "import pip"], capture_output=True).returncode == 0:
         return
     VENV.mkdir(exist_ok=True)
@@ -108,7 +108,7 @@ def run(command: Sequence[str], log: Path) -> None:
 
 
 def screen(terminal: bool) -> Callable[[float | None, str], None]:
-    """Shows seconds and a line: one line that changes on a terminal, a line now and then elsewhere. None: it is over."""
+    """Show seconds and a line: one line that changes on a terminal, a line now and then elsewhere. None: it is over."""
     last = 0.0
 
     def on_terminal(seconds: float | None, text: str) -> None:

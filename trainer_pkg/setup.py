@@ -11,8 +11,8 @@ from setuptools import setup
 HERE = Path(__file__).resolve().parent
 
 
-def requirements():
-    """The lines of requirements.txt that name a requirement."""
+def requirements() -> list[str]:
+    """Return the lines of requirements.txt that name a requirement."""
     lines = (HERE / "requirements.txt").read_text(encoding="utf-8").splitlines()
     return [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")]
 

@@ -4,7 +4,7 @@ import sys
 
 
 def main() -> None:
-    """The console script."""
+    """Run the console script."""
     try:
         from vertexrig import cli
 

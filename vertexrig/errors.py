@@ -6,9 +6,12 @@ An error names the value, the rule it broke, the choices, and what to do. Only `
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from difflib import SequenceMatcher
 from itertools import islice
 from typing import Any
+
+from vertexrig.finding import Edit
 
 
 class VertexrigError(Exception):
@@ -38,18 +41,81 @@ class ConfigError(VertexrigError):
         message: What is wrong, with the value, the rule and the choices.
         file: The file with the value, if it comes from a file.
         line: Its line, counted from 1.
+        edits: Changes of the file that mend it.
     """
 
     code = "config"
 
-    def __init__(self, message: str, *, file: str | None = None, line: int | None = None) -> None:
-        self.message, self.file, self.line = message, file, line
+    def __init__(
+        self, message: str, *, file: str | None = None, line: int | None = None, edits: tuple[Edit, ...] = ()
+    ) -> None:
+        self.message, self.file, self.line, self.edits = message, file, line, edits
         place = "" if file is None else f"{file}:{line}: " if line else f"{file}: "
         super().__init__(place + message)
 
     @property
     def details(self) -> Mapping[str, Any]:
         return {"file": self.file, "line": self.line}
+
+    @property
+    def errors(self) -> tuple[ConfigError, ...]:
+        """What is wrong, each with its own place: this error, unless it stands for several."""
+        return (self,)
+
+
+class ConfigErrors(ConfigError):
+    """Several values are wrong (exit code 2); file and line are the first one's.
+
+    Args:
+        errors: At least two.
+    """
+
+    def __init__(self, errors: Sequence[ConfigError]) -> None:
+        self._errors = tuple(errors)
+        many = (
+            f"{len(errors)} things are wrong" if len(errors) < MOST_ERRORS else "many things are wrong; the first ones"
+        )
+        super().__init__("\n  ".join([f"{many}:", *map(str, errors)]))
+        self.file, self.line = errors[0].file, errors[0].line
+
+    @property
+    def details(self) -> Mapping[str, Any]:
+        rows = [{"message": one.message, **one.details} for one in self.errors]
+        return {**super().details, "errors": rows}
+
+    @property
+    def errors(self) -> tuple[ConfigError, ...]:
+        return self._errors
+
+
+MOST_ERRORS = 50
+"""Errors that are collected: nobody reads more at a time, and the nearest name of each key is looked up."""
+
+
+class Errors:
+    """The errors of values beside each other: `with errors:` keeps a ConfigError and goes on, `end` raises what was kept."""
+
+    def __init__(self) -> None:
+        self.kept: list[ConfigError] = []
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
+        if not isinstance(error, ConfigError):
+            return False
+        # two pools without an image of their own have the same error: it is said once
+        self.kept += [one for one in error.errors if str(one) not in map(str, self.kept)]
+        if len(self.kept) >= MOST_ERRORS:
+            self.end()
+        return True
+
+    def end(self) -> None:
+        """Raise the one error that was kept, or all as one; nothing if there is none."""
+        if len(self.kept) > 1:
+            raise ConfigErrors(sorted(self.kept, key=lambda one: one.line or 0)) from None
+        for error in self.kept:
+            raise error from None
 
 
 class TemplateError(VertexrigError):
@@ -103,7 +169,7 @@ MOST_CHOICES = 5000
 
 
 def nearest(value: str, choices: Iterable[str], cutoff: float = 0.6) -> str | None:
-    """The choice most like `value` (ignoring case and separators), or None if none is close or two are equally so.
+    """Return the choice most like `value` (ignoring case and separators), or None if none is close or two are equally so.
 
     Numbers must match: NVIDIA_TESLA_L4 means NVIDIA_L4 and never NVIDIA_TESLA_T4, n1-standard-2 is not
     n1-standard-32.
@@ -135,8 +201,6 @@ def nearest(value: str, choices: Iterable[str], cutoff: float = 0.6) -> str | No
     choices = [choice for choice in choices if not set(_words(choice)) < words]
     if sum(_plain(choice).startswith(_plain(value)) for choice in choices) > 1:
         return None  # a beginning that several choices share
-    from difflib import SequenceMatcher  # for messages only, which most runs do without
-
     matcher = SequenceMatcher(b=_plain(value))  # it caches its second text
     likeness = {}
     for choice in choices:
@@ -147,14 +211,14 @@ def nearest(value: str, choices: Iterable[str], cutoff: float = 0.6) -> str | No
 
 
 def _only(choices: list[str], rank: Callable[[str], float]) -> str | None:
-    """The one choice of the lowest rank, None if there is none or more than one."""
+    """Return the one choice of the lowest rank, None unless there is exactly one."""
     lowest = min(map(rank, choices), default=0.0)
     first = [choice for choice in choices if rank(choice) == lowest]
     return first[0] if len(first) == 1 else None
 
 
 def meant(value: str, choices: Iterable[str]) -> str | None:
-    """The choice that `value` very likely means, None if that is not clear: what a fix may propose."""
+    """Return the choice that `value` very likely means, None if that is not clear: what a fix may propose."""
     return nearest(value, choices, cutoff=0.84)
 
 
@@ -172,7 +236,7 @@ def _numbered(text: str) -> set[str]:
 
 
 def _same_numbers(value: str, choices: list[str]) -> list[str]:
-    """The choices that have every numbered word of `value` (L4, v100, 8), else those with the same numbers in order."""
+    """Return the choices that have every numbered word of `value` (L4, v100, 8), else those with the same numbers in order."""
     numbered = _numbered(value)
     if not numbered:
         return choices
@@ -182,7 +246,7 @@ def _same_numbers(value: str, choices: list[str]) -> list[str]:
 
 
 def did_you_mean(value: str, choices: Iterable[str], *, most: int = 12) -> str:
-    """A sentence that names the nearest choice, or lists them: for the end of an error message."""
+    """Return a sentence that names the nearest choice, or lists them: for the end of an error message."""
     names = sorted(choices)
     best = nearest(value, names)
     if best is not None:

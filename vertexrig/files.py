@@ -1,12 +1,19 @@
-"""Files read up to a size, and written whole or not at all."""
+"""Files read up to a size and written whole or not at all, and how far the links of a folder may lead.
+
+A folder that somebody else made may hold links to anywhere. What a verb writes there by itself stays below the project's
+folder (`output`, and `below` of `write_bytes`), what it reads stays in the checkout (`is_inside`); a path that a person has
+typed may be anywhere.
+"""
 
 from __future__ import annotations
 
+import fcntl
 import os
 import sys
-import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
+from functools import cache
 from pathlib import Path
 
 from vertexrig.errors import UsageError, VertexrigError
@@ -20,7 +27,7 @@ A file from elsewhere may be made to exhaust the machine that checks it; 2 MiB a
 
 
 def read_text(path: str | Path, error: Callable[[str], VertexrigError] = UsageError) -> str:
-    """The text of a file in UTF-8, with or without a byte order mark; `-` reads stdin.
+    """Return the text of a file in UTF-8, with or without a byte order mark; `-` reads stdin.
 
     Args:
         path: The file.
@@ -51,48 +58,156 @@ def read_text(path: str | Path, error: Callable[[str], VertexrigError] = UsageEr
         raise error(f"{path} cannot be read: {problem.strerror or problem}") from None
 
 
-def write_text(path: Path, text: str) -> None:
+def write_text(path: Path, text: str, *, below: Path | None = None) -> None:
     """Write `text` to `path`, making its folder; the old file stays until the new one is complete.
 
     Raises:
         UsageError: The place cannot be written.
     """
-    write_bytes(path, text.encode("utf-8"))
+    write_bytes(path, text.encode("utf-8"), below=below)
 
 
-def write_bytes(path: Path, data: bytes, mode: int = 0o644) -> None:
-    """The same with bytes, and with the permissions of the file.
+def write_bytes(path: Path, data: bytes, mode: int = 0o644, *, below: Path | None = None) -> None:
+    """Do the same with bytes, and with the permissions of the file.
 
-    A symbolic link stays, and its target is written. A device or pipe, such as /dev/null, is written to as it is.
+    Where a person has typed the path, a symbolic link stays, and its target is written; a device or pipe, such as /dev/null,
+    is written to as it is.
+
+    Args:
+        path: The file.
+        data: Its bytes.
+        mode: Its permissions.
+        below: The folder that a path which nobody typed must not leave, see `output`.
     """
-    named = path
     try:
-        if _is_device(path):
+        if below is None and _is_device(path):
             path.write_bytes(data)
             return
-        path = Path(os.path.realpath(path))
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-        try:
-            with os.fdopen(handle, "wb") as stream:
-                stream.write(data)
-            Path(temporary).chmod(mode)
-            Path(temporary).replace(path)
-        except BaseException:
-            Path(temporary).unlink(missing_ok=True)
-            raise
+        if below is None:
+            place = Path(os.path.realpath(path))
+        else:
+            _must_stay(path, below)
+            place = Path(os.path.realpath(path.parent)) / path.name
+        with _folder(place.parent, below) as folder:
+            temporary = f".{place.name}.{os.urandom(6).hex()}"
+            handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=folder)
+            try:
+                with os.fdopen(handle, "wb") as stream:
+                    stream.write(data)
+                    os.fchmod(stream.fileno(), mode)
+                os.replace(temporary, place.name, src_dir_fd=folder, dst_dir_fd=folder)
+            except BaseException:
+                with suppress(OSError):
+                    os.unlink(temporary, dir_fd=folder)
+                raise
     except OSError as error:
-        raise UsageError(f"{named} cannot be written: {error.strerror or error}") from None
+        raise UsageError(f"{path} cannot be written: {error.strerror or error}") from None
+
+
+@contextmanager
+def _folder(path: Path, below: Path | None) -> Iterator[int]:
+    """Provide a descriptor of a folder, making what of it is missing."""
+    top = os.path.realpath(path if below is None else below)
+    os.makedirs(top, exist_ok=True)
+    handle = os.open(top, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        # One by one, and never through a link: none may take the place of a folder after it was looked at.
+        for part in path.relative_to(top).parts:
+            with suppress(FileExistsError):
+                os.mkdir(part, dir_fd=handle)
+            inner = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=handle)
+            os.close(handle)
+            handle = inner
+        yield handle
+    finally:
+        os.close(handle)
+
+
+def output(folder: Path, name: str | Path) -> Path:
+    """Return where an output goes that nobody named: below the project's folder, links on the way counted, and no link itself.
+
+    Raises:
+        UsageError: A link leads elsewhere, or something is there that is neither a file nor a folder.
+    """
+    _must_stay(folder / name, folder)
+    return folder / name
+
+
+def _must_stay(path: Path, folder: Path) -> None:
+    top = Path(os.path.realpath(folder))
+    parent = Path(os.path.realpath(path.parent))
+    if not parent.is_relative_to(top):
+        raise UsageError(f"{path} leads out of the project's folder, to {parent}: nothing is written there; {_TYPE_IT}")
+    if path.is_symlink():
+        raise UsageError(f"{path} is a link, to {os.readlink(path)}: nothing is written there; {_TYPE_IT}")
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise UsageError(f"{path} is neither a file nor a folder: nothing is written there; remove it")
+
+
+_TYPE_IT = "remove the link, or name another place with an option such as --output"
+_MARKS = (".git", "vertexrig.yaml")
+
+
+@cache
+def checkout(folder: str) -> str:
+    """Return the folder that a folder came with: the nearest work tree of git around it, or else the nearest project.
+
+    Both must have the folder's owner, and the user's home and what is above it are none: a folder that was unpacked there is
+    on its own.
+
+    Args:
+        folder: A real path.
+    """
+    if not os.path.exists(folder):
+        return folder
+    owner, home = os.stat(folder).st_uid, os.path.realpath(os.path.expanduser("~"))
+    around = [place for place in (Path(folder), *Path(folder).parents) if not Path(home).is_relative_to(place)]
+    for mark in _MARKS:
+        for place in around:
+            with suppress(OSError):
+                if (place / mark).stat().st_uid == owner:
+                    return str(place)
+    return folder
+
+
+def is_inside(path: str | Path, folder: str | Path) -> bool:
+    """Tell whether a path, all links resolved, lies in the checkout of a folder."""
+    return Path(os.path.realpath(path)).is_relative_to(checkout(os.path.realpath(folder)))
+
+
+def place_of(folder: Path) -> dict[str, str | int]:
+    """Return what tells a folder on this machine from every copy of it, and its user from others."""
+    found = folder.stat()
+    return {"path": os.path.realpath(folder), "device": found.st_dev, "inode": found.st_ino, "user": os.geteuid()}
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Keep other commands of this program out of a folder's files, making the folder; the system frees it when this process dies.
+
+    Raises:
+        UsageError: There can be no such folder.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError as error:
+        raise UsageError(f"{folder} cannot be written: {error.strerror or error}") from None
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
 
 
 def _is_device(path: Path) -> bool:
-    """Whether a path is a device or a pipe, which stays where it is: for root a new file could take its place."""
+    """Tell whether a path is a device or a pipe, which stays where it is: for root a new file could take its place."""
     return path.parts[:2] in (("/", "dev"), ("/", "proc")) or (
         path.exists() and not path.is_file() and not path.is_dir()
     )
 
 
 def typed(path: Path) -> str:
-    """A path as a person would type it here: relative to the working directory if it is below it."""
+    """Return a path as a person would type it here: relative to the working directory if it is below it."""
     here = Path.cwd()
     return str(path.relative_to(here) if path.is_absolute() and path.is_relative_to(here) else path)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
+from typing import Any
 
 
 class Severity(str, Enum):
@@ -13,6 +14,60 @@ class Severity(str, Enum):
     ERROR = "error"
     WARNING = "warning"
     INFO = "info"
+
+
+class Act(Enum):
+    """What an edit does in place of writing a value."""
+
+    REMOVE = "remove"
+    QUOTE = "put it in quotes"
+    MAKE_LIST = "write it as a list, one item after a dash"
+
+
+@dataclass(frozen=True)
+class Edit:
+    """A change of the file that a finding is about.
+
+    Args:
+        value: What to write, or what else to do; ignored with `key`.
+        path: Where, in API camelCase; the finding's path by default.
+        key: The right spelling of the key there, whose value stays.
+        safe: Whether it is surely meant: it changes no job that works, and no other answer is as likely.
+        place: Where in the file, by its own keys, once that is known.
+    """
+
+    value: Any = None
+    path: str = ""
+    key: str = ""
+    safe: bool = True
+    place: tuple[str | int, ...] = ()
+
+
+def said(edits: Sequence[Edit], path: str) -> str:
+    """Return edits as the fix of a finding at `path` says them: `write acceleratorType: NVIDIA_L4 and acceleratorCount: 1`."""
+    parts = []
+    for edit in edits:
+        name = edit.path.rpartition(".")[2]
+        if edit.key:
+            parts.append(("write", edit.key))
+        elif edit.value is Act.REMOVE:
+            parts.append(("remove", name or path.rpartition(".")[2]))
+        elif isinstance(edit.value, Act):
+            parts.append(("", edit.value.value))
+        else:
+            value = str(edit.value).lower() if isinstance(edit.value, bool) else str(edit.value)
+            parts.append(("write", f"{name}: {value}" if name else value))
+    verb = parts[0][0] if parts else ""
+    return f"{verb} {' and '.join(text for _, text in parts)}".lstrip()
+
+
+def write(value: Any, path: str = "", *, safe: bool = True) -> tuple[Edit, ...]:
+    """Return the edit that writes a value; none if there is no value."""
+    return () if value is None or value == "" else (Edit(value, path, safe=safe),)
+
+
+REMOVE = (Edit(Act.REMOVE),)
+"""The edit that removes what a finding is about."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +87,7 @@ class Finding:
         more_paths: Other places of the same problem, after `folded`.
         key_fix: The fix for a value that a key of the project file gives, "" if it is `fix` with the file's keys for fields.
         value_type: The Python type of the value, for `wrong-type`; None for other rules.
+        edits: Changes of the file that end it; none where only a person can.
     """
 
     id: str
@@ -46,6 +102,12 @@ class Finding:
     more_paths: tuple[str, ...] = ()
     key_fix: str = ""
     value_type: type | None = None
+    edits: tuple[Edit, ...] = ()
+
+    @property
+    def fixable(self) -> str:
+        """`safe` or `unsafe` if it has edits, else empty."""
+        return ("safe" if all(edit.safe for edit in self.edits) else "unsafe") if self.edits else ""
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -54,24 +116,24 @@ class Finding:
 
 
 MOST = 200
-"""Findings of one rule, and of one report, at most: a file from elsewhere may have any number of mistakes."""
+"""Findings of one rule in a file, and of a file as text, at most: a file from elsewhere may have any number of mistakes."""
 
 
 def limited(found: Sequence[Finding], most: int = MOST) -> list[Finding]:
-    """The first of these findings, and one that counts those left out, as severe as the worst of them."""
+    """Return the first of these findings, and one that counts those left out, as severe as the worst of them."""
     rest = found[most:]
     return [*found[:most], *([left_out(rest, len(rest))] if rest else [])]
 
 
 def left_out(rest: Iterable[Finding], count: int) -> Finding:
-    """The finding that takes the place of others: the first of the most severe, with their number as its message."""
+    """Return the finding that takes the place of others: the first of the most severe, with their number as its message."""
     order = list(Severity)
     first = min(rest, key=lambda finding: order.index(finding.severity))
-    return replace(first, message=f"{count:,} more findings are left out", fix="", more_paths=())
+    return replace(first, message=f"{count:,} more findings are left out", fix="", more_paths=(), edits=())
 
 
 def folded(found: Iterable[Finding]) -> list[Finding]:
-    """Findings with the same message about the same line merged into one with all their paths, as shown and counted."""
+    """Return findings with the same message about the same line merged into one with all their paths, as shown and counted."""
     groups: dict[tuple[object, ...], list[Finding]] = {}
     for finding in found:
         key = (finding.file, finding.line, finding.given, finding.id, finding.severity, finding.message)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import shlex
 from datetime import date
 from typing import TYPE_CHECKING, Any
@@ -11,37 +12,62 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 
+_PAINT = re.compile(r"(\x1b\[[0-79;]*m)")
+"""Colours as this program writes them; 8 would hide what follows."""
+
+
 def clean(text: str) -> str:
-    """Text that is safe to print: control characters, escape sequences and half surrogates become a replacement."""
-    return "".join(char if char.isprintable() else " " if char in "\t\n\r" else "\ufffd" for char in text)
+    """Return foreign text as one safe line: spaces for line breaks, a replacement for what acts on a terminal or turns text around."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else " " if char.isspace() else "\ufffd" for char in text)
+
+
+def safe(text: str, *, painted: bool = False) -> str:
+    """Return lines as a terminal may have them: each as `clean` has it, with its tabs.
+
+    Args:
+        text: What a verb prints.
+        painted: Keep colours.
+    """
+    parts = _PAINT.split(text) if painted else [text]
+    for place in range(0, len(parts), 2):  # between them are the colours
+        lines = re.split(r"\r?\n", parts[place])
+        parts[place] = "\n".join("\t".join(map(clean, line.split("\t"))) for line in lines)
+    return "".join(parts)
 
 
 def shown(value: object, digits: int = 6) -> str:
-    """A value as a table's cell: nothing for None, a fraction with so many digits, all else as it is."""
+    """Return a value as a table's cell: nothing for None, a fraction with this many digits, all else as it is."""
     return "" if value is None else f"{value:.{digits}g}" if isinstance(value, float) else str(value)
 
 
 def draw(renderable: RenderableType, *, width: int, color: bool = False) -> str:
-    """What rich draws of a table or a text, as lines without trailing spaces; rich is loaded here only.
+    """Return what rich draws of a table or a text, as lines without trailing spaces; rich is loaded here only.
 
     Args:
         renderable: What to draw.
         width: Columns of the terminal.
         color: Use terminal colours.
     """
-    from rich.console import Console
+    from rich.console import Console  # 33 ms, which a command without a table saves
 
     console = Console(
-        file=io.StringIO(), width=width, force_terminal=color, color_system="standard" if color else None,
-        highlight=False, markup=False, legacy_windows=False,
-    )  # fmt: skip
+        file=io.StringIO(),
+        width=width,
+        force_terminal=color,
+        color_system="standard" if color else None,
+        highlight=False,
+        markup=False,
+        legacy_windows=False,
+    )
     with console.capture() as captured:
         console.print(renderable)
     return "\n".join(line.rstrip() for line in captured.get().splitlines())
 
 
 def command_line(*words: object, program: str = "vertexrig") -> str:
-    """A command of this program as a line for a POSIX shell.
+    """Return a command of this program as a line for a POSIX shell.
 
     Args:
         words: The verb and what follows it.
@@ -51,7 +77,7 @@ def command_line(*words: object, program: str = "vertexrig") -> str:
 
 
 def kind_of(value: Any) -> str:
-    """What a plain value is, in words."""
+    """Return what a plain value is, in words."""
     if value is None:
         return "nothing"
     names = {
@@ -66,7 +92,7 @@ def kind_of(value: Any) -> str:
 
 
 def quoted(value: Any) -> str:
-    """A value as an error message shows it, cut to a line."""
+    """Return a value as an error message shows it, cut to a line."""
     text = (
         "null"
         if value is None

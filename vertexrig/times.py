@@ -12,7 +12,8 @@ from typing import Any
 _RFC3339 = (
     r"(\d{4})-(\d\d)-(\d\d)(?:[Tt ](\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,9})\d*)?)?(?:([Zz])|([+-])(\d\d):?(\d\d))?)?"
 )
-_DURATION = re.compile(r"-?\d{1,12}(?:\.\d{1,9})?s")
+DURATION = r"-?[0-9]{1,12}(?:\.[0-9]{1,9})?s"
+_DURATION = re.compile(DURATION)
 _WRITTEN = (
     r"(?i)P?(?:(\d{1,5})\s*d(?:ays?)?)?\s*T?(?:(\d{1,6})\s*h(?:ours?|rs?)?)?\s*(?:(\d{1,7})\s*m(?:in(?:ute)?s?)?)?\s*"
     r"(?:(\d{1,9})\s*(?:s(?:ec(?:ond)?s?)?)?)?"
@@ -22,7 +23,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 def now() -> datetime:
-    """The present time, aware, in UTC."""
+    """Return the present time, aware, in UTC."""
     return datetime.now(timezone.utc)
 
 
@@ -55,7 +56,7 @@ def _seconds(moment: datetime) -> int:
 
 
 def parse(text: str) -> datetime:
-    """An RFC 3339 time as an aware datetime in UTC; digits beyond microseconds are dropped.
+    """Return an RFC 3339 time as an aware datetime in UTC; digits beyond microseconds are dropped.
 
     Raises:
         ValueError: It is not a time, or lies outside the years 1 to 9999.
@@ -71,12 +72,12 @@ def parse(text: str) -> datetime:
 
 
 def seconds_since_1970(text: str) -> float:
-    """Seconds since 1970 of an RFC 3339 time, exact to the microsecond; ValueError if it is not one."""
+    """Return seconds since 1970 of an RFC 3339 time, exact to the microsecond; ValueError if it is not one."""
     return parse(text).timestamp()
 
 
 def rfc3339(when: datetime | float, digits: int | None = 6) -> str:
-    """A time as `2026-01-31T12:00:00.000000Z`.
+    """Return a time as `2026-01-31T12:00:00.000000Z`.
 
     Args:
         when: An aware datetime, or seconds since 1970.
@@ -91,7 +92,7 @@ def rfc3339(when: datetime | float, digits: int | None = 6) -> str:
 
 
 def whole_second(when: datetime | float, first: str = "") -> str:
-    """A time without a fraction: its second, or the first full one after the RFC 3339 time `first` where that is later."""
+    """Return a time without a fraction: its second, or the first full one after the RFC 3339 time `first` where that is later."""
     moment = datetime.fromtimestamp(when, timezone.utc) if isinstance(when, (int, float)) else when
     if first:
         earliest = parse(first)
@@ -101,18 +102,18 @@ def whole_second(when: datetime | float, first: str = "") -> str:
 
 
 def rfc3339_ns(nanoseconds_since_1970: int) -> str:
-    """A time with nine digits always, so that texts sort as times do: gcloud compares the timestamps of a log as text."""
+    """Return a time with nine digits always, so that texts sort as times do: gcloud compares the timestamps of a log as text."""
     seconds, rest = divmod(nanoseconds_since_1970, _NS)
     return f"{datetime.fromtimestamp(seconds, timezone.utc):%Y-%m-%dT%H:%M:%S}.{rest:09d}Z"
 
 
 def duration_seconds(text: Any) -> float | None:
-    """Seconds of a duration such as `3600s` or `12.5s`; None for anything else."""
+    """Return seconds of a duration such as `3600s` or `12.5s`; None for anything else."""
     return float(text[:-1]) if isinstance(text, str) and _DURATION.fullmatch(text) else None
 
 
 def meant_seconds(text: str) -> int | None:
-    """Seconds of a duration as people write it (`90m`, `1h30m`, `2 days`, `PT1H`, `3600`); None for anything else."""
+    """Return seconds of a duration as people write it (`90m`, `1h30m`, `2 days`, `PT1H`, `3600`); None for anything else."""
     match = re.fullmatch(_WRITTEN, text.strip())
     if match is None or not any(match.groups()):
         return None
@@ -120,5 +121,16 @@ def meant_seconds(text: str) -> int | None:
 
 
 def duration(seconds: float) -> str:
-    """Seconds as a protobuf duration with 0, 3 or 6 decimals, as protobuf prints it: `12.500s`."""
+    """Return seconds as a protobuf duration with 0, 3 or 6 decimals, as protobuf prints it: `12.500s`."""
     return f"{seconds:.6f}".removesuffix("000").removesuffix(".000") + "s"
+
+
+def length(seconds: float) -> str:
+    """Return a length of time as people read it: `42 s`, `3 min 20 s`, `2 h 5 min`, `7 days`."""
+    whole = round(seconds)
+    for unit, size, inner, part in (("days", 86_400, "h", 3_600), ("h", 3_600, "min", 60), ("min", 60, "s", 1)):
+        # "36 h" reads better than "1 day 12 h"
+        if whole >= (2 * size if unit == "days" else size):
+            count, rest = divmod(whole, size)
+            return f"{count:,} {unit} {rest // part} {inner}" if rest >= part else f"{count:,} {unit}"
+    return f"{seconds:.3g} s" if seconds >= 1 or not seconds else f"{seconds:.1g} s"

@@ -50,14 +50,14 @@ class YamlError(Exception):
 
     def __init__(self, message: str, line: int | None = None, fix: str = "") -> None:
         self.message, self.line, self.fix = message, line, fix
-        super().__init__(message)
+        super().__init__(f"{message}: {fix}" if fix else message)
 
 
 @dataclass(frozen=True)
 class Note:
     """A place that two readers of YAML understand differently: `kind` is `duplicate-key` or `two-readings`.
 
-    `fix` is what to write, where hardly anybody means what is read.
+    `fix` is what to write, where hardly anybody means what is read; `value` is what gcloud reads.
     """
 
     kind: str
@@ -65,6 +65,7 @@ class Note:
     line: int
     message: str
     fix: str = ""
+    value: Any = None
 
 
 @dataclass
@@ -107,9 +108,9 @@ def read(text: str) -> Reading:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         reason = " ".join(part for part in (error.context, error.problem) if part)
-        tab = _tab(text, mark)
-        if tab is not None:
-            raise YamlError("a tab is where YAML takes spaces only", tab, "replace the tab with spaces") from error
+        cause = _cause(text.splitlines(), mark, error.context_mark) if mark else None
+        if cause is not None:
+            raise YamlError(f"not valid YAML: {cause[0]}", *cause[1:]) from error
         raise YamlError(f"not valid YAML: {reason}", mark.line + 1 if mark else None) from error
     except yaml.reader.ReaderError as error:
         position = error.position if isinstance(error.position, int) else 0
@@ -121,6 +122,15 @@ def read(text: str) -> Reading:
     finally:
         if collecting:
             gc.enable()
+
+
+def compose(text: str) -> yaml.Node | None:
+    """Return the nodes of a text that `read` has read, with their positions; None for an empty text."""
+    loader = _Loader(text)
+    try:
+        return loader.get_single_node()
+    finally:
+        loader.dispose()
 
 
 def _bound(text: str, most: int) -> None:
@@ -142,14 +152,57 @@ def _bound(text: str, most: int) -> None:
         loader.dispose()
 
 
-def _tab(text: str, mark: Any) -> int | None:
-    """The line of a tab that the parser stumbled over: in the indentation of the line it stopped at, or just before."""
-    if mark is None:
+_UNFIT = {
+    "@": "put the value in quotes",
+    "`": "put the value in quotes",
+    "%": "put the value in quotes",
+    "*": "put it in quotes if it is text; * names a value above that has the mark &",
+    "\\": "write the text in single quotes, where a backslash is itself",
+}
+_TAB, _KEY, _VALUE = re.compile(r" *(?:- +)*\t"), re.compile(r":(?: |$)"), re.compile(r":\s+[^\s#&|>]")
+
+
+def _cause(lines: list[str], mark: Any, context: Any) -> tuple[str, int, str] | None:
+    """Return what probably makes a parser stop at a mark, by the text around it: message, line, fix; None if that is not plain.
+
+    Args:
+        lines: The text.
+        mark: Where the parser stopped.
+        context: Where the value begins that it was in; None if it does not say.
+    """
+    row, line = mark.line, (lines[mark.line] if mark.line < len(lines) else "")
+    for number in (row, row - 1):
+        if 0 <= number < len(lines) and _TAB.match(lines[number]):
+            return "a tab is where YAML takes spaces only", number + 1, "replace the tab with spaces"
+    opening = lines[context.line][context.column : context.column + 1] if context and context.line < len(lines) else ""
+    if opening and opening in "[{\"'" and (row > context.line or not line[mark.column :].strip()):
+        return f"the {opening} here is never closed", context.line + 1, "close it"
+    here, before = line[mark.column : mark.column + 1], line[: mark.column].rstrip()
+    for sign in (here, opening):
+        if sign in _UNFIT:
+            return f"{sign} has a meaning of its own here", row + 1, _UNFIT[sign]
+    if here and before.endswith(('"', "'")):
+        return "the text goes on behind its closing quote", row + 1, "put all of it in one pair of quotes"
+    if here == ":" and _KEY.search(before):
+        return "a value holds a colon followed by a space", row + 1, "put the value in quotes"
+    plain = [at for at in range(min(row, len(lines))) if lines[at].split("#")[0].strip()]
+    if not plain or (here and before and here != ":"):
         return None
-    lines = text.splitlines()
-    for number in (mark.line, mark.line - 1):
-        if 0 <= number < len(lines) and re.match(r" *(?:- +)*\t", lines[number]):
-            return int(number) + 1
+    above, indent = lines[plain[-1]], len(line) - len(line.lstrip())
+    depths = sorted({len(lines[at]) - len(lines[at].lstrip()) for at in plain})
+    if not _KEY.search(above) and not above.lstrip().startswith("- "):
+        return (
+            "a line here is neither `key: value` nor `- item`",
+            plain[-1] + 1,
+            "put a colon and a space behind its key",
+        )
+    if here and indent > depths[0] and indent > len(above) - len(above.lstrip()) and _VALUE.search(above):
+        return f"a line is indented below line {plain[-1] + 1}, which has a value", row + 1, "indent the two alike"
+    if here and indent not in depths:
+        text = f"a line is indented by {indent}, and the lines above by {', '.join(map(str, depths))}"
+        return text, row + 1, "indent it as the lines that it belongs to"
+    if opening == "-" or line.lstrip().startswith("- "):
+        return "keys and items of a list are mixed at one depth", row + 1, "indent the items below their key"
     return None
 
 
@@ -210,7 +263,7 @@ class _Builder:
         return result
 
     def pairs(self, node: yaml.MappingNode, above: tuple[int, ...] = ()) -> list[tuple[yaml.Node, yaml.Node]]:
-        """The pairs of a mapping in order of precedence: its own first, then those merged in with `<<`.
+        """Return the pairs of a mapping in order of precedence: its own first, then those merged in with `<<`.
 
         PyYAML's own merging copies the pairs of every mapping merged in: nested 9 deep, 1.5 kB become 10^9 pairs.
         """
@@ -247,7 +300,7 @@ class _Builder:
             if other is not None:
                 reading = "the boolean " + str(other).lower() if isinstance(other, bool) else "a number"
                 message = f"gcloud reads {text} as {reading}, other readers of YAML as the text {text!r}"
-                self.reading.notes.append(Note("two-readings", path, line, message))
+                self.reading.notes.append(Note("two-readings", path, line, message, "", other))
                 return other
         if node.tag == _STRING_TAG:
             return text
@@ -258,12 +311,25 @@ class _Builder:
             if written_bare and _OCTAL.fullmatch(text) and value != int(text):
                 message = f"gcloud reads {text} as the octal number {value}, readers of YAML 1.2 as {int(text)}"
                 fix = f"write {int(text)}, or '{text}' with quotes if it is text"
-                self.reading.notes.append(Note("two-readings", path, line, message, fix))
+                self.reading.notes.append(Note("two-readings", path, line, message, fix, value))
             return value
         except ConstructorError as error:
             raise YamlError(f"not valid YAML: {error.problem}", line) from error
         except (ValueError, OverflowError, AttributeError, KeyError) as error:
             raise YamlError(f"not valid YAML: {text[:60]!r} is not a value of its kind: {error}", line) from error
+
+
+class _Dumper(yaml.SafeDumper):
+    """Also quotes the texts that gcloud reads as booleans and numbers, and PyYAML as texts."""
+
+
+_Dumper.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile("[yYnN]$"), list("yYnN"))
+_Dumper.add_implicit_resolver("tag:yaml.org,2002:float", re.compile(_FLOAT.pattern + "$"), list("-+0123456789"))
+
+
+def dump(data: Any) -> str:
+    """Return plain data as YAML in blocks that gcloud reads as the same data; long texts stay on one line."""
+    return yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=10_000)
 
 
 # YAML refuses these, or reads them as a line break, where JSON accepts them (YAML 1.1, section 5.1 and 5.4).
@@ -276,7 +342,7 @@ _quoted = json.JSONEncoder(ensure_ascii=False).encode
 
 
 def scalar(value: Any) -> str:
-    """`value` as JSON that is also YAML 1.1, whoever reads it; TypeError or ValueError for what has no such form."""
+    """Return `value` as JSON that is also YAML 1.1 to every reader; TypeError or ValueError for what has no such form."""
     if value is None:
         return "null"
     if value is True:
@@ -307,3 +373,17 @@ def scalar(value: Any) -> str:
     raise TypeError(
         f"{type(value).__name__} cannot be written to YAML; only text, numbers, booleans, lists and mappings can"
     )
+
+
+_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*(\.[A-Za-z0-9_-]+)*")
+_WORDS = {"y", "n", "yes", "no", "on", "off", "true", "false", "null"}  # booleans and null in YAML 1.1
+
+
+def flow(value: Any) -> str:
+    """Return plain data on one line; texts that every reader of YAML takes for texts have no quotes."""
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{flow(str(key))}: {flow(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(map(flow, value)) + "]"
+    bare = isinstance(value, str) and _PLAIN.fullmatch(value) and value.lower() not in _WORDS
+    return str(value) if bare else scalar(value)

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from tests.clouds_in_memory import START, Clock, MemoryStorage, MemoryVertex
-from tests.protocol import prepared
+from tests.support.clouds_in_memory import START, Clock, MemoryStorage, MemoryVertex
+from tests.support.protocol import prepared
 from vertexrig.cloud.rest import RestError
-from vertexrig.explain.estimate import estimate
 from vertexrig.project.model import Budget
+from vertexrig.spec.estimate import estimate
 from vertexrig.spec.states import SUCCEEDED
 from vertexrig.submit.budget import OverBudgetError
 from vertexrig.submit.claims import Claims, InProgressError
@@ -52,7 +52,8 @@ def often() -> Iterator[None]:
 @pytest.mark.parametrize("number", range(len(LIMITS)))
 def test_fifty_runs_at_once_never_exceed_a_budget(number: int) -> None:
     """Of fifty runs at the same time no more get through than the budget allows and at least one does; what is left can
-    be used afterwards, to the last one."""
+    be used afterwards, to the last one.
+    """
     limits, most = LIMITS[number]
     workspace, job = prepared()
     most = most or int(

@@ -7,6 +7,8 @@ import os
 import subprocess
 import sys
 import threading
+import time
+from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import ClassVar
@@ -14,7 +16,7 @@ from typing import ClassVar
 import pytest
 
 from tests.attacks.bounded import MIB, PEAK_MIB
-from tests.tools import REPOSITORY, module_run
+from tests.support.tools import REPOSITORY, module_run, typed
 from vertexrig import spec, yamltext
 from vertexrig.catalog import load
 from vertexrig.checks import Context, check
@@ -127,7 +129,8 @@ print(json.dumps([results, peak_mib()]))
 
 def test_a_template_is_bounded_in_work_and_memory(tmp_path: Path) -> None:
     """Templates without end and values without measure are errors that name template and line, each within
-    seconds of processor time, and all within 200 MiB."""
+    seconds of processor time, and all within 200 MiB.
+    """
     command = [sys.executable, "-c", BOMB, str(tmp_path)]
     done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]
@@ -207,6 +210,7 @@ FILES = {
     "many values": (lambda: f"a: [{'1,' * 500_000}]", "more than 200,000 values"),
     "base 60": (lambda: "a: " + "1:" * 500_000 + "1", "more than 400 characters"),
     "unknown fields": (lambda: "workerPoolSpecs: []\n" + "".join(f"field{i}: x\n" for i in range(65_000)), None),
+    "unknown fields of pools": (lambda: "workerPoolSpecs:\n" + "".join(f"- field{i}: x\n" for i in range(30_000)), None),
     "50 MB": (lambda: "# " + "x" * (50 * MIB), "larger than 2 MiB"),
 }  # fmt: skip
 
@@ -232,6 +236,40 @@ def test_a_file_is_bounded_in_work_and_memory(tmp_path: Path, name: str, use: st
     assert int((tmp_path / "peak").read_text()) < PEAK_MIB
 
 
+FIELDS: dict[str, tuple[Callable[[int], str], tuple[str, ...]]] = {
+    "job": (lambda n: "workerPoolSpecs: []\n" + _fields(n), ("check", "many.yaml")),
+    "project": (lambda n: "project: p\njobs: {j: {}}\n" + _fields(n), ("check", "--file", "many.yaml")),
+    "job of a project": (lambda n: "project: p\njobs:\n  j:\n" + _fields(n, "    "), ("check", "--file", "many.yaml")),
+    "jobs": (lambda n: "project: p\njobs:\n" + _fields(n, "  j"), ("check", "--file", "many.yaml")),
+}
+
+
+def _fields(number: int, before: str = "") -> str:
+    return "".join(f"{before}field{i}: x\n" for i in range(number))
+
+
+def _cost(folder: Path, kind: str, number: int) -> float:
+    """Seconds of processor time that a check of so many takes."""
+    make, words = FIELDS[kind]
+    (folder / "many.yaml").write_text(make(number), encoding="utf-8")
+    began = time.process_time()
+    assert typed(*words, cwd=folder).exit_code in (1, 2)
+    return time.process_time() - began
+
+
+@pytest.mark.parametrize("kind", FIELDS)
+def test_unknown_fields_cost_no_more_each_the_more_there_are(tmp_path: Path, kind: str) -> None:
+    """Eight times as many unknown fields take at most twelve times the processor time."""
+    few, many = [_cost(tmp_path, kind, number) for number in (500, 8_000, 64_000)][1:]
+    assert many < 12 * few
+
+
+def test_960_kb_of_unknown_fields_take_two_seconds(tmp_path: Path) -> None:
+    """A job of 69,000 unknown fields is checked in two seconds of processor time."""
+    _cost(tmp_path, "job", 1)
+    assert _cost(tmp_path, "job", 69_000) < 2 and (tmp_path / "many.yaml").stat().st_size > 950_000
+
+
 def test_the_limit_of_size_can_be_raised(tmp_path: Path) -> None:
     """A file above 2 MiB is read with --max-file-size, in that command only."""
     file = tmp_path / "vertexrig.yaml"
@@ -249,7 +287,8 @@ def test_findings_beyond_200_are_counted(tmp_path: Path, capsys: pytest.CaptureF
     assert found[-1].message == "1,100 more findings are left out"
     (tmp_path / "job.yaml").write_text(text, encoding="utf-8")
     assert vertexrig(["check", str(tmp_path / "job.yaml"), "--format", "json"]) == 1
-    assert len(json.loads(capsys.readouterr().out)["findings"]) <= 201
+    rows = json.loads(capsys.readouterr().out)["findings"]
+    assert sum(row["id"] == "unknown-field" for row in rows) == 201
 
 
 # ---- names that become part of a host

@@ -5,21 +5,25 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import resource
 import socket
 import stat
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
 import pytest
 
 from tests.attacks.wire import FOREIGN, NOBODY, as_user, exchange, needs_root, on_linux, request, status_of
-from tests.local.jobkit import PARENT, Api, job, pool, sdist
-from tests.tools import REPOSITORY
+from tests.local import test_warm
+from tests.support.jobkit import PARENT, Api, job, pool, sdist
+from tests.support.tools import REPOSITORY
 from vertexrig.errors import UsageError
 from vertexrig.local import guard, server
 from vertexrig.local.jobs.settings import Settings
@@ -124,7 +128,7 @@ def test_a_closed_connection_belongs_to_nobody() -> None:
 def test_whose_a_connection_is(table: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """The kernel's answer for one socket and its whole table name the same user, also where only the table is there."""
     if table:
-        monkeypatch.setattr(guard, "_NETLINK_SOCK_DIAG", 31)  # no such protocol
+        monkeypatch.setattr(guard, "NETLINK_SOCK_DIAG", 31)  # no such protocol
     with closing(socket.create_server(("127.0.0.1", 0))) as listener:
         other = ["bash", "-c", f"exec 3<>/dev/tcp/127.0.0.1/{listener.getsockname()[1]}; cat <&3"]
         process = subprocess.Popen(other, user=NOBODY, group=NOBODY, extra_groups=[], cwd="/")
@@ -174,7 +178,7 @@ RAW = (
 
 
 def test_hostile_http(here: server.RunningServer) -> None:
-    """More than 200 hostile requests: what a foreign page sends is a 403, nothing gives a 5xx but 501, and nothing has changed."""
+    """More than 200 hostile requests: what a foreign page sends is a 403, nothing gives a 5xx, and nothing has changed."""
     api = Api(here.url)
     before = (api.call("GET", "/local/v1/status").json(), api.call("GET", "/storage/v1/b?project=p").json())
     foreign = [
@@ -191,7 +195,7 @@ def test_hostile_http(here: server.RunningServer) -> None:
             assert status_of(answer) in (400, 403), (data, answer[:300])
         answers = list(pool_.map(lambda data: exchange(here.port, data, timeout=3), (*odd, *bodies, *RAW)))
         for data, answer in zip((*odd, *bodies, *RAW), answers, strict=True):
-            refused = status_of(answer) < 500 or status_of(answer) == 501  # a method that is not served
+            refused = status_of(answer) < 500
             assert refused and b"Traceback" not in answer, (data[:200], answer[:300])
     assert sum(status_of(answer) > 0 for answer in answers) > 0.9 * len(answers)
     after = (api.call("GET", "/local/v1/status").json(), api.call("GET", "/storage/v1/b?project=p").json())
@@ -202,7 +206,7 @@ LARGE_STUDY = """
 import sys, time
 from pathlib import Path
 from tests.attacks.bounded import limited, peak_mib
-from tests.local.jobkit import Api, job, pool
+from tests.support.jobkit import Api, job, pool
 from vertexrig import spec
 from vertexrig.catalog import load
 from vertexrig.checks import Context, check
@@ -238,7 +242,8 @@ SECRETS = ("AWS_SECRET_ACCESS_KEY", "NVIDIA_API_KEY", "OPENAI_API_KEY", "HF_TOKE
 
 def test_planted_secrets_reach_neither_a_package_nor_a_trainer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """None of 12 planted secrets is in the environment of pip, of a package's setup.py or of a replica; what pip and
-    CUDA need is in all of them."""
+    CUDA need is in all of them.
+    """
     seen = tmp_path / "seen.json"
     setup = (
         f"import json, os\nfrom setuptools import setup\njson.dump(dict(os.environ), open({str(seen)!r}, 'w'))\n"
@@ -308,3 +313,67 @@ def test_a_killed_supervisor_leaves_no_grandchild(tmp_path: Path) -> None:
     )
     asked.close()
     assert psutil.wait_procs(found, timeout=20)[1] == []
+
+
+DAEMONS = """
+import subprocess, time
+sleep = [sys.executable, "-c", "import time; time.sleep(600)"]
+twice = "import subprocess, sys; print(subprocess.Popen(sys.argv[1:], stdout=subprocess.DEVNULL, start_new_session=True, env={}).pid)"
+found = [subprocess.Popen(sleep, start_new_session=True).pid, subprocess.Popen(sleep, start_new_session=True, env={}).pid,
+         int(subprocess.check_output([sys.executable, "-c", twice, *sleep]))]
+open(FILE, "w").write(f"{os.getpid()} {' '.join(map(str, found))} .")
+time.sleep(600)
+"""
+
+
+@on_linux
+@pytest.mark.parametrize("warm", [False, True])
+def test_nothing_outlives_the_server_and_the_supervisor(tmp_path: Path, warm: bool) -> None:
+    """Both killed at one instant, what a trainer started ends within two seconds: in a session of its own, without its
+    variables, without its parent.
+    """
+    sdist(tmp_path / "gs/packages/trainer.tar.gz", task=test_warm.TASK)
+    here = server.up(Settings(tmp_path, run=replace(test_warm.OPTIONS, warm=warm)), 0)
+    api, file = Api(here.url), tmp_path / "daemons"
+    try:
+        if warm:
+            api.wait(api.create(job(test_warm.pool("pass")))["name"])
+        api.create(job(test_warm.pool(DAEMONS.replace("FILE", repr(str(file))))))
+        until = time.monotonic() + 60
+        while not (file.exists() and file.read_text().endswith(".")):
+            assert time.monotonic() < until
+            time.sleep(0.05)
+        trainer, *daemons = [psutil.Process(int(pid)) for pid in file.read_text().split()[:-1]]
+        supervisor, above = trainer.parents()[:2]
+        assert warm == any("forker.py" in word for word in supervisor.cmdline())
+        supervisor.kill()
+    finally:
+        psutil.Process(here.pid).kill()
+    killed = time.monotonic()
+    while left := [one for one in (trainer, supervisor, above, *daemons) if runs(one)]:
+        assert time.monotonic() < killed + 2, left
+        time.sleep(0.02)
+
+
+def runs(process: psutil.Process) -> bool:
+    """Whether it has not ended; a zombie has, whenever its parent asks for it."""
+    try:
+        return bool(process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
+
+
+@on_linux
+@pytest.mark.parametrize("warm", [False, True])
+def test_a_job_runs_out_of_memory_and_processes_before_the_server(tmp_path: Path, warm: bool) -> None:
+    """A replica is what the kernel kills first, and may take three quarters of the processes that its user may have."""
+    sdist(tmp_path / "gs/packages/trainer.tar.gz")
+    code = "import resource; print(open('/proc/self/oom_score_adj').read().strip(), resource.getrlimit(resource.RLIMIT_NPROC)[0])"
+    lines: list[Line] = []
+    before = resource.getrlimit(resource.RLIMIT_NPROC)
+    resource.setrlimit(resource.RLIMIT_NPROC, (8000, before[1]))
+    try:
+        done = run_job(job(pool(code)), root=tmp_path, on_line=lines.append, options=replace(QUICK, warm=warm))
+    finally:
+        resource.setrlimit(resource.RLIMIT_NPROC, before)
+    assert done.succeeded and "500 6000" in [one.text for one in lines]

@@ -54,7 +54,8 @@ DRY = b'{"run": "cpu", "dry_run": true}'
 
 def test_function_serve_has_the_same_guard(function: int) -> None:
     """A page of another origin, another host and a body that is not application/json are refused by `function serve`;
-    a program of this user gets the trigger's own answers."""
+    a program of this user gets the trigger's own answers.
+    """
     for headers in FOREIGN:
         for kind in ("text/plain", "application/json"):
             assert status_of(exchange(function, request("POST", "/", DRY, Content_Type=kind, **headers))) in (400, 403)
@@ -80,7 +81,8 @@ def test_function_serve_refuses_another_user(function: int) -> None:
 
 def test_unfinished_bodies_are_few_and_end(function: int) -> None:
     """Of 40 requests whose body never ends, 32 are waited for, the others get 503 at once; others are served meanwhile,
-    and each that waited gets 408."""
+    and each that waited gets 408.
+    """
     head = b"POST / HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{"
     connections = [socket.create_connection(("127.0.0.1", function), 30) for _ in range(40)]
     try:

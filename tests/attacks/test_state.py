@@ -5,17 +5,22 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import shutil
 import socket
 import sqlite3
 import subprocess
 import sys
 import threading
+import time
 from contextlib import closing
 from pathlib import Path
 
 import httpx
+import psutil
 import pytest
 
+from tests.attacks.wire import on_linux
+from tests.support.tools import REPOSITORY
 from vertexrig.errors import ServiceError, UsageError
 from vertexrig.local import control, server, state
 from vertexrig.local.jobs.settings import Settings
@@ -28,14 +33,16 @@ def databases(root: Path) -> list[Path]:
 @pytest.mark.parametrize("damage", ["garbage", "folder", "newer"])
 def test_damaged_state_is_named(tmp_path: Path, damage: str) -> None:
     """Garbage, a folder or a newer schema in place of any database: the server does not start, and names the file and
-    what to do; it starts again once the file is moved away."""
+    what to do; it starts again once the file is moved away.
+    """
     with server.running(Settings(tmp_path / "whole")):
         names = [path.relative_to(tmp_path / "whole") for path in databases(tmp_path / "whole")]
-    assert len(names) >= 4
+    assert len(names) >= 3
     for number, name in enumerate(names):
         root = tmp_path / str(number)
         path = root / name
-        path.parent.mkdir(parents=True)
+        state.claimed(root)
+        path.parent.mkdir(parents=True, exist_ok=True)
         if damage == "garbage":
             path.write_bytes(os.urandom(5000))
         elif damage == "folder":
@@ -54,7 +61,7 @@ def test_damaged_state_is_named(tmp_path: Path, damage: str) -> None:
 
 def test_the_command_shows_no_traceback_for_damaged_state(tmp_path: Path) -> None:
     """`local up`, in the foreground and in the background, ends with the sentence and no traceback."""
-    (tmp_path / "vertex.sqlite3").write_bytes(b"garbage" * 1000)
+    (state.claimed(tmp_path) / "vertex.sqlite3").write_bytes(b"garbage" * 1000)
     for words, code in (([], 2), (["--detach"], 3)):
         argv = [sys.executable, "-m", "vertexrig", "local", "up", "--root", str(tmp_path), "--port", "0", *words]
         done = subprocess.run(argv, capture_output=True, text=True, timeout=60, cwd=tmp_path)
@@ -86,6 +93,44 @@ def test_a_server_that_hangs_is_named(tmp_path: Path) -> None:
         state.announce(lock, state.RunningServer(tmp_path, 1, 4242))
         with pytest.raises(ServiceError, match="process 4242 holds"):
             control.up(Settings(tmp_path), 0, timeout=0.3)
+
+
+@on_linux
+def test_a_frozen_server_is_named(tmp_path: Path) -> None:
+    """Beside a server that is stopped (SIGSTOP), `up` ends within five seconds with its process and what to do; let go on, it
+    is found.
+    """
+    here = control.up(Settings(tmp_path), 0)
+    process = psutil.Process(here.pid)
+    try:
+        process.suspend()
+        began = time.monotonic()
+        with pytest.raises(ServiceError, match=f"process {here.pid} holds .*`kill -CONT {here.pid}` lets it go on"):
+            control.up(Settings(tmp_path), 0)
+        assert time.monotonic() - began < 5
+        process.resume()
+        assert control.up(Settings(tmp_path), 0).pid == here.pid
+    finally:
+        process.resume()
+        control.down(tmp_path)
+
+
+@on_linux
+@pytest.mark.parametrize("left", [0, 100, 600])
+def test_a_full_disk_is_named(tmp_path: Path, left: int) -> None:
+    """`up` on a disk with no room, or few KiB, ends within five seconds and says that there is no space."""
+    script = (
+        f"mount -t tmpfs -o size=2m none {tmp_path} && head -c {(2048 - left) * 1024} /dev/zero >{tmp_path}/full || exit 77\n"
+        f"{sys.executable} -m vertexrig local up --detach --port 0 --root {tmp_path}/state\ncode=$?\n"
+        f"{sys.executable} -m vertexrig local down --root {tmp_path}/state >&2\nexit $code"
+    )
+    argv = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script]
+    began = time.monotonic()
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=60, cwd=REPOSITORY)
+    if done.returncode in (1, 77) and "vertexrig" not in done.stderr:
+        pytest.skip(f"no file system can be mounted here: {done.stderr}")
+    assert done.returncode == 2 and "state cannot be used: No space left on device" in done.stderr, done
+    assert time.monotonic() - began < 5
 
 
 def test_two_ups_at_once_find_one_server(tmp_path: Path) -> None:
@@ -131,3 +176,44 @@ def test_commands_that_begin_together_leave_one_number(tmp_path: Path) -> None:
     for one in threads:
         one.join()
     assert len(left) == 480 and sum(left) >= 60
+
+
+def test_state_that_came_with_a_folder_is_not_resumed(tmp_path: Path) -> None:
+    """State that was copied or moved, with what waits in it, is refused with what to type; adopted, or made here, it is used."""
+    with server.running(Settings(tmp_path / "made")):
+        pass
+    with server.running(Settings(tmp_path / "made")):
+        pass
+    shutil.copytree(tmp_path / "made", tmp_path / "copied")
+    (tmp_path / "made").rename(tmp_path / "moved")
+    for root in (tmp_path / "copied", tmp_path / "moved"):
+        before = sorted((path, path.stat().st_mtime_ns) for path in root.rglob("*"))
+        with (
+            pytest.raises(state.ForeignStateError, match=f"vertexrig local up --adopt --root {root}"),
+            server.running(Settings(root)),
+        ):
+            pass
+        assert sorted((path, path.stat().st_mtime_ns) for path in root.rglob("*")) == before
+        state.claimed(root, adopt=True)
+        with server.running(Settings(root)):
+            pass
+
+
+@pytest.mark.parametrize("part", ["vertex.sqlite3", "envs", "rehearsals", "scheduler", "link", "pipe"])
+def test_each_part_of_a_state_that_acts_is_asked_about(tmp_path: Path, part: str) -> None:
+    """Jobs, environments, rehearsals or schedules that came without a place of their own are refused, and so are a link and a
+    pipe; buckets alone are not.
+    """
+    root = tmp_path / "state"
+    (root / "gs/my-bucket").mkdir(parents=True)
+    state.claimed(root)
+    (root / "place.json").unlink()
+    if part == "link":
+        (root / "server.log").symlink_to(tmp_path / "elsewhere")
+    elif part == "pipe":
+        os.mkfifo(root / "gs/my-bucket/pipe")
+    else:
+        (root / part).mkdir()
+    with pytest.raises(state.ForeignStateError):
+        state.claimed(root)
+    state.claimed(root, adopt=True)

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import pytest
 import requests
 
-from tests import clouds, functions
+from tests.support import clouds, functions
 from vertexrig.local import server
 from vertexrig.trigger import stage
 
@@ -107,7 +107,8 @@ def _answer(url: str, content: bytes) -> tuple[int, bytes]:
 
 def test_hostile_requests_start_nothing(here: server.RunningServer, url: str) -> None:
     """More than two hundred hostile requests: none is answered with a job, an error of ours, or what is inside; and the
-    function serves on."""
+    function serves on.
+    """
     before = {job.name for job in clouds.jobs(here)}
     tried = list(hostile())
     with ThreadPoolExecutor(8) as pool:

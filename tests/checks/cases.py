@@ -8,16 +8,15 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from job_bases import LATER, TODAY, changed, edited
-
-from tests.packages import trainer_of
+from tests.checks.job_bases import LATER, TODAY, changed, edited
+from tests.support.packages import trainer_of
 from vertexrig import spec
 from vertexrig.catalog import load
-from vertexrig.checks import RULES, Context, Rule, check
+from vertexrig.checks import Context, Rule, check, rules
 from vertexrig.finding import Finding, Severity
-from vertexrig.package.source.model import TrainerSource
+from vertexrig.trainer_source.trainer_model import TrainerSource
 
-RULE = {rule.id: rule for rule in RULES}
+RULE = {rule.id: rule for rule in rules()}
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import date
 from typing import Any
 
-from cases import Case
-from job_bases import (
+from tests.checks.cases import Case
+from tests.checks.job_bases import (
     C0,
     D0,
     DROP,
@@ -185,7 +185,7 @@ IMAGES = (
     Case("image-gcr", "cpu", {f"{C0}.imageUri": "eu.gcr.io/my-project/team/trainer@sha256:" + "a" * 64},
          {f"{C0}.imageUri": "gcr.io/deeplearning-platform-release/tf2-cpu:latest"}),
     Case("image-legacy", "python", {f"{P0}.executorImageUri": "gcr.io/cloud-aiplatform/training/tf-cpu.2-17:latest"}),
-    Case("image-availability", "python", {}, today=LATER),
+    Case("image-availability", "python", {}, today=LATER, severity="info"),
     Case("image-availability", "python", {f"{P0}.executorImageUri": f"{PREBUILT}/tf-cpu.2-9:latest"}),
     Case("image-support", "python", {}, ok_today=date(2025, 1, 1)),
     Case("image-accelerator", "python-gpu", {f"{P0}.executorImageUri": f"{PREBUILT}/tf-cpu.2-17.py310:latest"}),

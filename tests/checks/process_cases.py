@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from cases import Case
-from job_bases import TRAINER_POOL as POOL
-from job_bases import changed
+from tests.checks.cases import Case
+from tests.checks.job_bases import TRAINER_POOL as POOL
+from tests.checks.job_bases import changed
 
 POOLS = "workerPoolSpecs"
 PROGRAM = f"{POOLS}[0].pythonPackageSpec"

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from cases import Case
-from job_bases import TRAINER_POOL as POOL
-from job_bases import changed
+from tests.checks.cases import Case
+from tests.checks.job_bases import TRAINER_POOL as POOL
+from tests.checks.job_bases import changed
 
 POOLS = "workerPoolSpecs"
 FIRST, MACHINE = f"{POOLS}[0]", f"{POOLS}[0].machineSpec"
 MULTI = {f"{POOLS}[1]": changed(POOL, {"replicaCount": 2})}
 GPU = {MACHINE: {"machineType": "n1-standard-8", "acceleratorType": "NVIDIA_TESLA_T4", "acceleratorCount": 1}}
+FOUR = {MACHINE: {"machineType": "n1-standard-16", "acceleratorType": "NVIDIA_TESLA_T4", "acceleratorCount": 4}}
 
 GOOD = """\
 import os
@@ -30,6 +31,7 @@ def main():
         torch.save(model.module.state_dict(), "model.pt")
 main()
 """
+SPAWNS = GOOD.replace("    if rank == 0", "    torch.multiprocessing.spawn(print)\n    if rank == 0")
 NCCL = GOOD.replace('"nccl" if use_gpu else "gloo"', '"nccl"')
 GLOO = GOOD.replace('"nccl" if use_gpu else "gloo"', 'backend="gloo"')
 LONE = GOOD.replace('os.environ["WORLD_SIZE"]', 'os.environ.get("WORLD_SIZE", 1)')
@@ -51,6 +53,8 @@ CASES = [
     Case("torch-saving", "job", MULTI, MULTI, FIRST, ALL_SAVE, GOOD),
     Case("torch-saving", "job", MULTI, {}, FIRST, ALL_SAVE),
     Case("torch-saving", "job", MULTI, MULTI, FIRST, PRINTED, GOOD),
+    Case("torch-idle-gpus", "job", FOUR, GPU, f"{MACHINE}.acceleratorCount", GOOD),
+    Case("torch-idle-gpus", "job", FOUR, FOUR, f"{MACHINE}.acceleratorCount", GOOD, SPAWNS),
     Case("torch-cuda", "job", {}, GPU, MACHINE, CUDA),
     Case("torch-cuda", "job", {}, {}, MACHINE, DEVICE, GOOD),
 ]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from cases import Case
-from job_bases import TRAINER_IMAGE as IMAGE
-from job_bases import TRAINER_POOL as POOL
-from job_bases import changed
+from tests.checks.cases import Case
+from tests.checks.job_bases import TRAINER_IMAGE as IMAGE
+from tests.checks.job_bases import TRAINER_POOL as POOL
+from tests.checks.job_bases import changed
 
 WORKERS = changed(POOL, {"replicaCount": 2})
 POOLS = "workerPoolSpecs"

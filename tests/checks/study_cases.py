@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from cases import Case
-from job_bases import DROP, LATER
+from tests.checks.cases import Case
+from tests.checks.job_bases import DROP, LATER
 
 P = "studySpec.parameters"
 DOUBLE = {"minValue": 0.0, "maxValue": 1.0}

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from datetime import date
 from typing import Any
 
 import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from job_bases import BASES, VALID
 
+from tests.checks.job_bases import BASES, VALID
 from vertexrig import spec
 from vertexrig.catalog import load
-from vertexrig.checks import Context, check
+from vertexrig.checks import Context, check, rules, rules_for
+from vertexrig.finding import Finding, Severity
 from vertexrig.spec.quota import draws
 
 CATALOG = load()
@@ -143,9 +145,20 @@ PLAIN = st.recursive(
 )
 
 
+def _errors(found: list[Finding]) -> list[Finding]:
+    return [finding for finding in found if finding.severity is Severity.ERROR]
+
+
 def _hold(document: spec.Document, region: str) -> None:
-    for finding in check(document, Context(CATALOG, region=region, today=date(2026, 11, 20))):
+    context = Context(CATALOG, region=region, today=date(2026, 11, 20))
+    found = check(document, context)
+    for finding in found:
         assert finding.message and finding.source and finding.id
+    # what is not loaded for a document would find nothing in it, and without advice no error is missed
+    loaded = {rule.id for rule in rules_for(document, context)}
+    assert [rule.id for rule in rules() if rule.id not in loaded and list(rule.run(document, context))] == []
+    errors = check(document, replace(context, advice=False))
+    assert _errors(errors) == _errors(found)
     for draw in draws(document, CATALOG, region):
         assert draw.amount >= 1 and draw.unit and draw.path
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from vertexrig import spec
 from vertexrig.catalog import load
-from vertexrig.checks import RULES, Context, check, findings
+from vertexrig.checks import Context, check, findings, rules
 from vertexrig.checks.identity import check_kms_key
 from vertexrig.checks.naming import check_display_name, check_labels
 from vertexrig.checks.storage import bucket_problem
@@ -95,4 +95,4 @@ baseOutputDirectory: {{outputUriPrefix: "gs://{long}"}}
 
 def test_every_rule_says_what_holds() -> None:
     """No summary is asked as a question or left long: the reference page prints it in one line."""
-    assert all(len(rule.summary) <= 110 for rule in RULES)
+    assert all(len(rule.summary) <= 110 for rule in rules())

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from job_bases import edited
-
+from tests.checks.job_bases import edited
 from vertexrig import spec
 from vertexrig.catalog import load
 from vertexrig.spec.quota import Draw, draws

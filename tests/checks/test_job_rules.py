@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from job_bases import TODAY, VALID, edited
 
+from tests.checks.job_bases import TODAY, VALID, edited
 from vertexrig import spec
 from vertexrig.catalog import load
-from vertexrig.checks import RULES, Context, check
+from vertexrig.checks import Context, check, rules
 from vertexrig.finding import Finding, Severity
 
 
@@ -17,9 +17,9 @@ def found(base: str, region: str = "") -> list[Finding]:
 
 def test_ids_are_unique_and_speak_plainly() -> None:
     """Rule ids are unique and written in kebab case, and every rule has a summary that ends in a full stop."""
-    ids = [rule.id for rule in RULES]
+    ids = [rule.id for rule in rules()]
     assert len(ids) == len(set(ids))
-    for rule in RULES:
+    for rule in rules():
         assert rule.id == rule.id.lower().replace("_", "-") and rule.summary.endswith(".") and "20" in rule.source
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from job_bases import IMAGE
 
+from tests.checks.job_bases import IMAGE
 from vertexrig import spec
 from vertexrig.catalog import load
 from vertexrig.checks import Context, all_rules, check, output

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from vertexrig import spec
 from vertexrig.checks import all_rules, output
-from vertexrig.checks._snippet import WIDTH, snippet
+from vertexrig.checks.output import WIDTH, snippet
 from vertexrig.finding import Finding, Severity, folded
 
 TEXT = """\
@@ -114,7 +114,7 @@ def test_summary_counts() -> None:
 
 
 def test_json_has_exactly_the_keys_that_stay() -> None:
-    """The JSON interface: eleven keys in each finding."""
+    """The JSON interface: twelve keys in each finding."""
     assert output.rows([COUNT]) == [
         {
             "file": "job.yaml",
@@ -124,6 +124,7 @@ def test_json_has_exactly_the_keys_that_stay() -> None:
             "paths": ["workerPoolSpecs[0].machineSpec.acceleratorCount"],
             "message": "n1-standard-8 takes 1, 2 or 4 of NVIDIA_TESLA_T4, not 3",
             "fix": "write 4",
+            "fixable": None,
             "source": "configure-compute page",
             "line": 2,
             "set": None,

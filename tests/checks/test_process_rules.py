@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from cases import context, document
-from job_bases import TRAINER_JOB as JOB
-from process_cases import CSV
 
-from tests.packages import trainer_of
+from tests.checks.cases import context, document
+from tests.checks.job_bases import TRAINER_JOB as JOB
+from tests.checks.process_cases import CSV
+from tests.support.packages import trainer_of
 from vertexrig.checks import reading
 
 
@@ -52,7 +52,7 @@ def test_what_can_read_a_bucket_is_left_alone(tmp_path: Path, source: str) -> No
 
 
 def test_gcsfs_in_the_requirements_is_enough(tmp_path: Path) -> None:
-    """pandas imports gcsfs by itself, so the trainer need not."""
+    """Pandas imports gcsfs by itself, so the trainer need not."""
     (tmp_path / "requirements.txt").write_text("pandas\ngcsfs>=2024\n")
     assert messages(tmp_path, CSV) == []
 

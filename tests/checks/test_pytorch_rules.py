@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cases import context, document, found
-from job_bases import TRAINER_JOB as JOB
-from pytorch_cases import ALL_SAVE, CUDA, GOOD, GPU, LONE, MULTI, NCCL, UNSHARED
 
-from tests.packages import trainer_of
+from tests.checks.cases import context, document, found
+from tests.checks.job_bases import TRAINER_JOB as JOB
+from tests.checks.pytorch_cases import ALL_SAVE, CUDA, GOOD, GPU, LONE, MULTI, NCCL, UNSHARED
+from tests.support.packages import trainer_of
 from vertexrig.checks import pytorch as rules
 
 
@@ -32,8 +32,8 @@ def test_what_is_right_or_not_pytorch_gives_nothing(source: str, changes: dict[s
 
 def test_the_example_fits_its_jobs() -> None:
     """The example's own trainer gives nothing on any of its clusters."""
-    from tests.tools import REPOSITORY
-    from vertexrig.package.source.reader import read
+    from tests.support.tools import REPOSITORY
+    from vertexrig.trainer_source.reader import read
 
     trainer = read(REPOSITORY / "examples/pytorch-ddp/trainer_pkg", "digits.task")
     for changes in ({}, GPU, MULTI, {**GPU, **MULTI}):

@@ -81,7 +81,7 @@ def test_no_choice_is_a_field_that_only_the_service_writes() -> None:
     ],
 )
 def test_what_gcloud_refuses_is_an_error(text: str, severity: str) -> None:
-    """gcloud sends a custom job's snake_case keys on and refuses a tuning job's; it makes a number of a quoted one."""
+    """Gcloud sends a custom job's snake_case keys on and refuses a tuning job's; it makes a number of a quoted one."""
     document = spec.parse(text)
     assert [one.severity.value for one in document.findings] == [severity]
     if document.findings[0].id == "quoted-number":

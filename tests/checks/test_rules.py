@@ -6,21 +6,19 @@ import importlib
 from pathlib import Path
 
 import pytest
-import pytorch_cases
-import slip_cases
-import strategy_cases
-import study_cases
-import trainer_cases
-from cases import Case, must_accept, must_find, names
-from job_cases import CASES as JOB_CASES
-from process_cases import PROCESSES, READING
+
+from tests.checks import defect_cases, pytorch_cases, strategy_cases, study_cases, trainer_cases
+from tests.checks.cases import Case, must_accept, must_find, names
+from tests.checks.job_cases import CASES as JOB_CASES
+from tests.checks.process_cases import PROCESSES, READING
 
 # By the module of `vertexrig.checks` that has the rules.
 TABLES = {
     **JOB_CASES,
     "study": study_cases.CASES,
     "trainer": trainer_cases.CASES,
-    "slips": slip_cases.CASES,
+    "commands": trainer_cases.COMMANDS,
+    "defects": defect_cases.CASES,
     "strategy": strategy_cases.CASES,
     "pytorch": pytorch_cases.CASES,
     "processes": PROCESSES,

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 import yaml
-from job_bases import DROP, IMAGE, PREBUILT, TODAY, edited
 
+from tests.checks.job_bases import DROP, IMAGE, PREBUILT, TODAY, edited
 from vertexrig import spec
 from vertexrig.catalog import load
 from vertexrig.checks import Context, check
@@ -210,6 +210,10 @@ def test_end_dates_are_counted_in_days() -> None:
     text = edited("python", {})
     (found,) = [f for f in _check(text, today=date(2026, 11, 20)) if f.id == "image-availability"]
     assert "2026-07-11" in found.message and "132 days ago" in found.message
+    # it is the newest there is; of an older one it is a warning
+    older = _check(text.replace("2-17.py310", "2-16.py310"), today=date(2026, 11, 20))
+    severities = {found.severity, *(f.severity for f in older if f.id == "image-availability")}
+    assert found.severity is Severity.INFO and severities == {Severity.INFO, Severity.WARNING}
     last_day = {f.id for f in _check(text, today=date(2026, 7, 10))}
     assert "image-support" in last_day and "image-availability" not in last_day
     assert "image-support" not in {f.id for f in _check(text, today=date(2026, 7, 11))}

@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cases import context, document, found
-from job_bases import TRAINER_IMAGE as IMAGE
-from job_bases import TRAINER_JOB as JOB
-from job_bases import TRAINER_POOL as POOL
-from strategy_cases import (
+
+from tests.checks.cases import context, document, found
+from tests.checks.job_bases import TRAINER_IMAGE as IMAGE
+from tests.checks.job_bases import TRAINER_JOB as JOB
+from tests.checks.job_bases import TRAINER_POOL as POOL
+from tests.checks.strategy_cases import (
     ARGS,
     EVERY,
     FLAG,
@@ -28,8 +29,7 @@ from strategy_cases import (
     TPU,
     TWO_GPUS,
 )
-
-from tests.packages import trainer_of
+from tests.support.packages import trainer_of
 from vertexrig import spec
 from vertexrig.checks import strategy as rules
 

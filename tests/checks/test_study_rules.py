@@ -6,13 +6,13 @@ import re
 from typing import Any
 
 import pytest
-from cases import Case, document, found
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from job_bases import DROP, changed
-from job_bases import TRAINER_STUDY as STUDY
-from study_cases import CASES, GRID, OPTIMIZER, STOP, P, conditional, on, parameter
 
+from tests.checks.cases import Case, document, found
+from tests.checks.job_bases import DROP, changed
+from tests.checks.job_bases import TRAINER_STUDY as STUDY
+from tests.checks.study_cases import CASES, GRID, OPTIMIZER, STOP, P, conditional, on, parameter
 from vertexrig import spec
 from vertexrig.checks import study
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from job_bases import C0, D0, M0, P0, TODAY, T, edited
 
+from tests.checks.job_bases import C0, D0, M0, P0, TODAY, T, edited
 from vertexrig import spec
 from vertexrig.catalog import load
 from vertexrig.checks import Context, check

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from cases import Case
-from job_bases import DROP
-from job_bases import TRAINER_JOB as JOB
+from tests.checks.cases import Case
+from tests.checks.job_bases import DROP
+from tests.checks.job_bases import TRAINER_JOB as JOB
 
 BODY = """
 import argparse, os
@@ -80,6 +80,7 @@ class Reporter:
 """
 REPORT = PLAIN[PLAIN.index("        hypertune.HyperTune") : PLAIN.index("    save(")]
 BY_CALLBACK = PLAIN.replace(REPORT, "        fit(Reporter())\n").replace("def main", CALLBACK.lstrip() + "def main")
+HYDRA = "import hydra\n@hydra.main(version_base=None)\ndef main(cfg):\n    print(cfg)\nmain()\n"
 
 CASES = [
     Case("trainer-unreadable", "study", {}, {}, PYTHON, "def main(:\n", PLAIN),
@@ -149,4 +150,18 @@ CASES = [
     Case("model-dir-unread", "study", {}, {}, "trialJobSpec.baseOutputDirectory",
          swapped("    args =", '    parser.add_argument("--data_dir", default="gs://b/d")\n    args =').replace("AIP_MODEL_DIR", "HOME"),
          PLAIN),
+    Case("trials-share-output", "study", {ARGS: ["--model_dir=gs://my-bucket/m"]}, {ARGS: ["--data=gs://my-bucket/m"]},
+         f"{ARGS}[0]", flags('"--model_dir"', '"--data"')),
+    Case("trials-share-output", "study", {ARGS: ["--model_dir=gs://my-bucket/m"]}, {ARGS: ["--model_dir=gs://my-bucket/m"]},
+         f"{ARGS}[0]", flags('"--model_dir"'), flags('"--model_dir"') + 'os.environ.get("CLOUD_ML_TRIAL_ID")\n'),
 ]  # fmt: skip
+
+SUB_COMMAND = swapped(
+    "    args = parser.parse_args()",
+    "    parser.add_subparsers(required=True).add_parser('train')\n    args = parser.parse_args()",
+)
+COMMANDS = [
+    Case("sub-command", "study", {ARGS: ["evaluate"]}, {ARGS: ["train"]}, ARGS, SUB_COMMAND),
+    Case("hydra-override", "study", {ARGS: DROP}, {ARGS: DROP}, "", HYDRA, PLAIN),  # each of its parameters
+    Case("flags-unread", "study", {ARGS: DROP}, {ARGS: DROP}, PYTHON, HYDRA, PLAIN),
+]

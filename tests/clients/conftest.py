@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.local.jobkit import TASK, sdist
+from tests.support.jobkit import TASK, sdist
 from vertexrig.local import server
 from vertexrig.local.front.variables import transparent
 from vertexrig.local.jobs.settings import Settings

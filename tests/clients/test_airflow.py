@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tests.clients.conftest import Run
 from tests.clients.kit import python
-from tests.local.jobkit import IMAGE, Api
+from tests.support.jobkit import IMAGE, Api
 from vertexrig.local.state import RunningServer
 
 DAG = """

@@ -8,7 +8,7 @@ import pytest
 
 from tests.clients.conftest import Run
 from tests.clients.kit import python
-from tests.local.jobkit import IMAGE
+from tests.support.jobkit import IMAGE
 
 PROGRAMS = Path(__file__).with_name("programs")
 

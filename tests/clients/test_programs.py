@@ -13,7 +13,7 @@ import pytest
 from tests.clients.conftest import Run
 from tests.clients.install import JARS, PLUGINS
 from tests.clients.kit import folder, missing, program
-from tests.local.jobkit import IMAGE
+from tests.support.jobkit import IMAGE
 from vertexrig.local import server
 from vertexrig.local.state import RunningServer
 

@@ -10,8 +10,8 @@ import pytest
 
 from tests.clients.conftest import Run
 from tests.clients.kit import python
-from tests.local.jobkit import IMAGE, Api, job, pool
-from tests.tools import need
+from tests.support.jobkit import IMAGE, Api, job, pool
+from tests.support.tools import need
 from vertexrig.local.state import RunningServer
 
 TRAIN = """
@@ -20,7 +20,7 @@ from google.cloud import storage
 from hypertune import HyperTune
 
 bucket, _, folder = os.environ["AIP_MODEL_DIR"].removeprefix("gs://").partition("/")
-rank = os.environ["CLUSTER_SPEC"].count("workerpool1") and '"type": "workerpool1"' in os.environ["CLUSTER_SPEC"]
+rank = os.environ["CLUSTER_SPEC"].count("workerpool1") and '"type":"workerpool1"' in os.environ["CLUSTER_SPEC"]
 if not rank:
     storage.Client().bucket(bucket).blob(folder + "saved.txt").upload_from_string(" ".join(sys.argv[1:]))
 HyperTune().report_hyperparameter_tuning_metric("accuracy", len(sys.argv), global_step=1)
@@ -94,7 +94,7 @@ print(client.project, [found.name for found in client.list_blobs("made-by-client
 
 
 def test_gcloud(run: Run, tmp_path: Path) -> None:
-    """gcloud creates a job, copies files and has an account, at Google's own names."""
+    """Gcloud creates a job, copies files and has an account, at Google's own names."""
     need("gcloud")
     (tmp_path / "job.yaml").write_text(json.dumps({"workerPoolSpecs": [
         {"machineSpec": {"machineType": "n1-standard-4"}, "replicaCount": 1,
@@ -108,7 +108,7 @@ def test_gcloud(run: Run, tmp_path: Path) -> None:
 
 
 def test_a_replica_has_an_account(here: RunningServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """gcloud in a trainer has the made-up account and reaches the bucket; the user's own login is nowhere in its environment."""
+    """Gcloud in a trainer has the made-up account and reaches the bucket; the user's own login is nowhere in its environment."""
     need("gcloud")
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", "/own/key.json")
     monkeypatch.setenv("CLOUDSDK_AUTH_ACCESS_TOKEN", "own-token")

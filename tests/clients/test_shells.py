@@ -13,7 +13,7 @@ import pytest
 
 from tests.clients.conftest import PROJECT, REGION
 from tests.clients.kit import folder
-from tests.tools import INSTALLED
+from tests.support.tools import INSTALLED
 from vertexrig.local.front.variables import transparent
 from vertexrig.local.state import RunningServer
 

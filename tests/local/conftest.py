@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING
 import pytest
 import requests
 import uvicorn
-from frontkit import Sink, fronted, sinking
-from jobkit import sdist
 from starlette.applications import Starlette
 from starlette.routing import BaseRoute
 from starlette.types import ASGIApp
 
+from tests.support.frontkit import Sink, fronted, sinking
+from tests.support.jobkit import sdist
 from vertexrig.local.front.variables import transparent
 from vertexrig.local.guard import LoopbackGuard
-from vertexrig.local.state import RunningServer
+from vertexrig.local.state import RunningServer, env
 
 if TYPE_CHECKING:
     import grpc
@@ -149,7 +149,7 @@ def here(tmp_path_factory: pytest.TempPathFactory, sink: Sink) -> Iterator[Runni
 
 @pytest.fixture(scope="module")
 def channel(here: RunningServer) -> Iterator[grpc.Channel]:
-    """gRPC to the server of the module."""
+    """GRPC to the server of the module."""
     import grpc
 
     with grpc.insecure_channel(f"127.0.0.1:{here.grpc_port}") as made:
@@ -163,6 +163,20 @@ def rest(here: RunningServer) -> Iterator[httpx.Client]:
 
     with httpx.Client(base_url=f"{here.url}/vertex/v1", timeout=60, verify=False) as made:
         yield made
+
+
+@pytest.fixture
+def quick_sdk(here: RunningServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The variables that point google-cloud-aiplatform at the server, and waits of 50 ms in place of its own of seconds."""
+    from google.cloud.aiplatform import base, jobs, training_jobs
+
+    for name, value in env(here, project="my-project").items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.chdir(tmp_path)
+    for module in (base, jobs, training_jobs):
+        for name in ("_JOB_WAIT_TIME", "_LOG_WAIT_TIME", "_BLOCK_WAIT_TIME"):
+            if hasattr(module, name):
+                monkeypatch.setattr(module, name, 0.05)
 
 
 @pytest.fixture

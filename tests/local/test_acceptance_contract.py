@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jobkit import IMAGE, sdist
 
+from tests.support.jobkit import IMAGE, sdist
 from vertexrig.local import server
 from vertexrig.local.jobs.settings import Settings
 from vertexrig.local.runner import RunOptions
@@ -169,7 +169,7 @@ def test_failed_job(backend: Backend, unique: str) -> None:
 
 
 def test_cancelled_job(backend: Backend, unique: str) -> None:
-    """cancel answers an empty object, and the job ends as CANCELLED."""
+    """Cancel answers an empty object, and the job ends as CANCELLED."""
     body = {"displayName": unique, "jobSpec": spec(backend, "import time; time.sleep(600)")}
     name = backend.call("POST", backend.jobs(), json=body)["name"]
     assert backend.call("POST", f"{backend.vertex}/v1/{name}:cancel", json={}) == {}

@@ -13,8 +13,8 @@ from typing import Any
 
 import httpx
 import pytest
-from jobkit import Api, job, pool, sdist, with_trainer
 
+from tests.support.jobkit import Api, job, pool, sdist, with_trainer
 from vertexrig.local import server
 from vertexrig.local.jobs.settings import Settings
 from vertexrig.local.runner import RunOptions

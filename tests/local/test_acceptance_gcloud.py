@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 import yaml
-from conftest import environment
-from jobkit import Api, job, pool, sdist, with_trainer
 
-from tests.tools import need
+from tests.local.conftest import environment
+from tests.support.jobkit import Api, job, pool, sdist, with_trainer
+from tests.support.tools import need
 from vertexrig.local import server
 from vertexrig.local.jobs.settings import Settings
 from vertexrig.local.runner import RunOptions
@@ -43,7 +43,7 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[server.RunningSer
 
 @pytest.mark.whole
 def test_package_to_output(gcloud: Gcloud, here: server.RunningServer, tmp_path: Path) -> None:
-    """storage cp brings the package, custom-jobs create runs it, stream-logs prints it, storage ls and cat show its output."""
+    """Storage cp brings the package, custom-jobs create runs it, stream-logs prints it, storage ls and cat show its output."""
     sdist(tmp_path / "trainer.tar.gz")
     gcloud("storage", "buckets", "create", "gs://bkt", url=here.url)
     gcloud("storage", "cp", "trainer.tar.gz", "gs://bkt/packages/trainer.tar.gz", url=here.url)
@@ -103,7 +103,7 @@ def test_stream_logs_follows_a_job_that_runs(here: server.RunningServer, tmp_pat
 
 @pytest.mark.whole
 def test_a_schedule_submits_a_job(gcloud: Gcloud, here: server.RunningServer) -> None:
-    """scheduler jobs create, list, describe, pause, resume, run and delete; the run posts a CustomJob, which trains."""
+    """Scheduler jobs create, list, describe, pause, resume, run and delete; the run posts a CustomJob, which trains."""
     with_trainer(here.root)
     where = "--location=us-central1"
 

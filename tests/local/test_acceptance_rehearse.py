@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.tools import REPOSITORY, installed, vertexrig
+from tests.support.tools import REPOSITORY, installed, vertexrig
 from vertexrig.project.runs import RUN
 
 # job -> how many replicas there are, and what is said of the accelerators that are not here ("" without any)
@@ -39,16 +39,27 @@ def rehearse(project: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return done
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.whole] * (name != "tpu")) for name in JOBS])
-def test_a_job_trains(project: Path, name: str) -> None:
-    """The job ends SUCCEEDED with all its replicas, a metric and a model that loads as one; stand-ins are named."""
+@pytest.mark.parametrize(
+    ("name", "image"),
+    [
+        pytest.param("tpu", "tf-tpu.2-15.cp310"),
+        pytest.param("tpu", "build", marks=pytest.mark.whole),
+        *(pytest.param(name, "", marks=pytest.mark.whole) for name in JOBS if name != "tpu"),
+    ],
+)
+def test_a_job_trains(project: Path, name: str, image: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The job ends SUCCEEDED with all its replicas, a metric and a model that loads as one; stand-ins are named, for the
+    prebuilt image as for the one of IMAGE=build.
+    """
     replicas, stand_in = JOBS[name]
+    monkeypatch.setenv("IMAGE", "build" if image == "build" else "")
+    expected = "for 2.15.0 of the image trainer-tpu:" if image == "build" else f"for 2.15 of the image {image}"
     before = set(project.glob(".vertexrig/jobs/*/logs"))
     found = json.loads(rehearse(project, name, *SMALL).stdout)
     assert found["state"] == "JOB_STATE_SUCCEEDED"
     assert 0 < found["metrics"]["accuracy"] <= 1
     assert not stand_in or any(stand_in in said for said in found["stand_ins"])
-    assert name != "tpu" or any("for 2.15.0 of the image trainer-tpu:" in said for said in found["stand_ins"])
+    assert name != "tpu" or any(expected in said for said in found["stand_ins"])
     assert RUN.fullmatch(found["run"]) and found["run"] in found["output"]
     model = project / found["model"]
     assert (model / "saved_model.pb").is_file() and json.loads((model / "summary.json").read_text())["epochs"] == 1

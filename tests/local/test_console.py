@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import ssl
 import time
@@ -15,16 +14,16 @@ from urllib.parse import quote
 import grpc
 import httpx
 import pytest
-from jobkit import Api, job, pool, with_trainer
 
-from tests.browser import chromium
-from tests.web import http
+from tests.support.browser import chromium
+from tests.support.jobkit import Api, job, pool, with_trainer
+from tests.support.web import http
+from vertexrig.cloud.storage import Storage
 from vertexrig.local import server
-from vertexrig.local.front import call_names
-from vertexrig.local.front.calls import MOST_CALLS, MOST_METHODS, Calls
 from vertexrig.local.front.variables import transparent
 from vertexrig.local.jobs.settings import Settings
 from vertexrig.local.runner import RunOptions
+from vertexrig.trigger.deliveries import Delivery, keep
 
 IMG = "<img src=x onerror=\"document.title='hacked'\">"
 TRIAL = """
@@ -197,7 +196,7 @@ def test_who_called_and_what_is_not_served(browser: Any, here: server.RunningSer
     """REST and gRPC calls have method, client and status; methods that are not served are counted, by both ways."""
     agent = {"user-agent": f"notebook/1.0 {IMG}"}
     missing = f"{here.url}/vertex/v1/projects/p/locations/us-central1/dataLabelingJobs"
-    assert http.get(missing, headers=agent).status_code == http.get(missing, headers=agent).status_code == 501
+    assert http.get(missing, headers=agent).status_code == http.get(missing, headers=agent).status_code == 405
     channel = grpc.insecure_channel(f"127.0.0.1:{here.grpc_port}")
     client = job_client(channel)
     parent = "projects/p/locations/us-central1"
@@ -299,6 +298,26 @@ def test_hostile_names_are_text(browser: Any, here: server.RunningServer, api: A
     assert http.get(f"{here.url}/local/v1/status").status_code == 200
 
 
+def test_deliveries_are_below_the_schedules(browser: Any, here: server.RunningServer) -> None:
+    """What the trigger decided, and how its jobs ended, is below the schedules, as text; an object that is no row changes nothing."""
+    httpx.post(f"{here.url}/storage/v1/b", params={"project": "p"}, json={"name": "decided"})
+    storage = Storage("gs://decided", url=here.url)
+    refused = Delivery(schedule="nightly", run="sweep", reason="over-budget", text="<b>$9</b> is more than $8")
+    made = Delivery(schedule="weekly", run="cpu", decision="created")
+    for one in (refused, made):
+        one.write(storage)
+    end = {"outcome": "FAILED", "reason": "no image"}
+    keep(storage, made.path.replace(".json", ".end.json"), end)
+    storage.write(refused.path.replace(".json", "0.json"), b"", metadata={"row": "no JSON"})
+    with shown(browser, here) as page:
+        go(page, here, "schedules")
+        table = page.locator("table", has_text="decision")
+        table.wait_for()
+        texts = table.inner_text()
+    assert "over-budget: <b>$9</b> is more than $8" in texts and "refused" in texts and "FAILED" in texts
+    assert texts.count("nightly") == 1 and "no image" in texts
+
+
 @contextmanager
 def chromium_page(browser: Any) -> Iterator[Any]:
     page = browser.new_page()
@@ -352,8 +371,50 @@ def test_the_keyboard_reaches_everything(browser: Any, here: server.RunningServe
         page.locator(f'.row[data-k="{chosen}"][aria-current]').wait_for()
         assert page.evaluate("document.activeElement.dataset.k") == chosen
         page.keyboard.press("Escape")
-        page.get_by_text("Choose a job").wait_for()
+        page.get_by_text("Last jobs").wait_for()
         assert page.evaluate("document.activeElement.dataset.k") == chosen
+
+
+def test_the_start_page_is_an_overview(browser: Any, here: server.RunningServer, study: dict[str, Any]) -> None:
+    """Without a job chosen there are the last jobs, what runs and the disk; a long name is on one line, whole on hover, and times have dates."""
+    name = "a-name-" * 18
+    body = {"displayName": name, "jobSpec": job(pool(TRIAL))}
+    assert Api(here.url).call("POST", "customJobs", json=body).status_code == 200
+    kept = sum(file.stat().st_size for file in Path(here.root).rglob("*") if file.is_file() and not file.is_symlink())
+    with shown(browser, here) as page:
+        page.get_by_text("Last jobs").wait_for()
+        tiles = dict(text.split("\n")[:2] for text in page.locator("#detail .tile").all_inner_texts())
+        assert tiles.keys() == {"running", "slots in use", "jobs", "on this disk"} and int(tiles["jobs"]) >= 2
+        shown_bytes = float(
+            page.locator("#detail .tile [data-by], #detail .tile b span").first.get_attribute("data-by")
+        )
+        assert 0.8 * kept < shown_bytes < 1.2 * kept
+        row = page.locator("#list .row", has_text=name[:20]).first
+        line = row.locator("b")
+        assert line.get_attribute("title") == name and line.bounding_box()["height"] < 30
+        assert re.search(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", row.inner_text())
+        assert name in page.locator("#detail table").inner_text()
+        row.click()
+        heading = page.locator("#detail h2", has_text="a-name")
+        assert heading.get_attribute("title") == name and heading.bounding_box()["height"] < 40
+
+
+def test_no_button_covers_a_command(browser: Any, here: server.RunningServer, study: dict[str, Any]) -> None:
+    """On a telephone of 390 pixels the button that copies lies beside its commands."""
+    with shown(browser, here, viewport={"width": 390, "height": 844}) as page:
+        go(page, here, f"jobs/{study['name']}")
+        page.get_by_text("Commands", exact=True).click()
+        pre, button = (page.locator(f".commands {tag}").first.bounding_box() for tag in ("pre", "button"))
+        assert apart(pre, button)
+
+
+def apart(one: dict[str, float], other: dict[str, float]) -> bool:
+    """Whether two boxes of a page have no point in common."""
+    return any(
+        first[start] + first[length] <= second[start] + 0.5
+        for start, length in (("x", "width"), ("y", "height"))
+        for first, second in ((one, other), (other, one))
+    )
 
 
 def test_tables_sort_by_click_and_by_keyboard(browser: Any, here: server.RunningServer, study: dict[str, Any]) -> None:
@@ -433,55 +494,3 @@ def test_the_console_has_the_servers_guards(here: server.RunningServer) -> None:
     assert re.findall(r"<script(?![^>]*src=)|<style|\son\w+=|https?://", page) == []
     assert http.get(f"{here.url}/console/..%2fapp.py").status_code == 404
     assert http.get(f"{here.url}/console/v1/projects/1/locations/us-central1/studies/1/plots").status_code == 404
-
-
-# -- without a browser
-
-AIP = "google.cloud.aiplatform.v1"
-
-
-@pytest.mark.parametrize(
-    ("http", "host", "path", "method"),
-    [
-        ("POST", "", "/vertex/v1/projects/p/locations/us-central1/customJobs", f"{AIP}.JobService.CreateCustomJob"),
-        ("POST", "us-central1-aiplatform.googleapis.com", "/v1beta1/projects/p/locations/l/customJobs/1:cancel", f"{AIP}beta1.JobService.CancelCustomJob"),
-        ("POST", "logging.googleapis.com", "/v2/entries:list", "google.logging.v2.LoggingServiceV2.ListLogEntries"),
-        ("GET", "", "/scheduler/v1/projects/p/locations/l/jobs", "google.cloud.scheduler.v1.CloudScheduler.ListJobs"),
-        ("GET", "", "/storage/v1/b/x/o/a%2Fb", "storage.objects.get"),
-        ("POST", "storage.googleapis.com", "/upload/storage/v1/b/x/o", "storage.objects.insert"),
-        ("GET", "bigquery.googleapis.com", "/bigquery/v2/projects", "GET bigquery.googleapis.com/bigquery/v2/projects"),
-    ],
-)  # fmt: skip
-def test_calls_have_the_names_of_methods(http: str, host: str, path: str, method: str) -> None:
-    """A request on either port has the full name of its method; one that no table has is shown as its route."""
-    assert call_names.method(http, host, path)[0] == method
-
-
-@pytest.mark.parametrize(
-    ("agent", "api", "client"),
-    [
-        ("google-cloud-sdk gcloud/528.0.0 command/gcloud.ai.custom-jobs.list invocation-id/a1", "", "gcloud 528.0.0 ai custom-jobs list"),
-        ("grpc-python/1.80 grpc-c/5", "model-builder/2.7.0 gl-python/3.11.2 grpc/1.80 gax/2.2 gapic/2.7.0", "Python · model-builder 2.7.0"),
-        ("grpc-node-js/1.9", "gl-node/20.1 grpc/1.9 gax/4.0 gapic/3.2", "Node · gapic 3.2"),
-        ("curl/8.5", "", "curl 8.5"),
-        ("grpc-python/1.85.1 grpc-c/58.0.0 (linux; chttp2)", "", "grpc-python 1.85.1"),
-        ("", "", "not named"),
-        ("x" * 500, "", "x" * 60),
-    ],
-)  # fmt: skip
-def test_clients_have_short_names(agent: str, api: str, client: str) -> None:
-    """A program is named by what tells it from others, in at most 60 characters."""
-    assert call_names.client({"user-agent": agent, "x-goog-api-client": api}) == client
-
-
-def test_the_journal_is_bounded() -> None:
-    """It keeps the last calls and a bounded number of methods, however many come."""
-    calls = Calls()
-    fields = {"time": "", "http": "GET", "host": "", "client": "c", "ms": 0.0, "transport": "REST"}
-    for number in range(MOST_CALLS + MOST_METHODS + 50):
-        calls.note(path=f"/nowhere/{number}", status=501, **fields)
-    shown = calls.shown()
-    assert len(shown["calls"]) == MOST_CALLS and len(shown["unserved"]) == MOST_METHODS
-    assert shown["calls"][-1]["seq"] == shown["last"] == MOST_CALLS + MOST_METHODS + 50
-    assert [one["seq"] for one in calls.shown(shown["last"] - 2)["calls"]] == [shown["last"] - 1, shown["last"]]
-    json.dumps(shown)

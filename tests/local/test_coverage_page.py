@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
 
 from tools import coverage_page as coverage
-from vertexrig.local.http import Coverage, Endpoint
-from vertexrig.local.jobs.coverage import COVERAGE as FIELDS
-from vertexrig.local.vertex import COVERAGE as VERTEX
-from vertexrig.local.vertex import VertexApi
+from tools.coverage import FIELDS, NOTES, Coverage
+from vertexrig.local import bindings
+from vertexrig.local.services import projects
 from vertexrig.spec import descriptors
 
 PAGE = Path(__file__).parents[2] / "docs/local-coverage.md"
@@ -43,20 +41,14 @@ def test_every_field_of_the_api_has_a_row(kind: str) -> None:
     assert ours == set(descriptors.message(kind).json_names) - OUTPUT_ONLY
 
 
-def methods(prefix: str, table: list[Endpoint]) -> set[str]:
-    """The method names that a routing table stands for: `aiplatform.customJobs.cancel`."""
-    verbs = {("POST", False): "create", ("GET", False): "list", ("GET", True): "get", ("DELETE", True): "delete"}
-    names = set()
-    for row in table:
-        path = re.sub(r"\(\?P<\w+>.*?\)(?=/|$|\()", "*", row.pattern.pattern.replace("(?:/[^/]+)*?", ""))
-        path, _, own = path.partition("(?::|%3A)")
-        parts = [part for part in path.split("/") if part]
-        one = parts[-1] == "*"
-        names.add(f"{prefix}{parts[-2] if one else parts[-1]}.{own or verbs.get((row.method, one), row.method)}")
-    return names
+def test_what_is_noted_is_served() -> None:
+    """What differs from the service is said of methods that are served, and of no others."""
+    served = {name for one in coverage.services() for name in one.methods} | {"TailLogEntries"}
+    assert set(NOTES) - served == set()
 
 
-def test_what_is_routed_is_listed_and_the_reverse() -> None:
-    """The rows of the Vertex AI API that are served are exactly the methods with a route."""
-    table = VertexApi(*[None] * 3).table()  # type: ignore[arg-type]
-    assert methods("aiplatform.", table) == {row.method for row in VERTEX if row.state != "not served"}
+def test_every_method_served_has_a_route() -> None:
+    """Each method of each service has a REST route of Google's own table, and the routes of one service are its methods'."""
+    for one in coverage.services():
+        if one.name != projects.SERVICE:
+            assert one.methods.keys() <= bindings.of_service(one.name).keys() and len(one.routes()) >= len(one.methods)

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from hypothesis import given as with_
 from hypothesis import strategies as st
-from jobkit import Api, job, pool, with_trainer
 
+from tests.support.jobkit import Api, job, pool, with_trainer
 from vertexrig.errors import ServiceError
 from vertexrig.local import control, server
 from vertexrig.local.jobs.settings import Settings
 from vertexrig.local.runner import RunOptions
-from vertexrig.local.services.datasets import _split
+from vertexrig.local.services.datasets import split_rows
 
 SCHEMA = "gs://google-cloud-aiplatform/schema/dataset/metadata/tabular_1.0.0.yaml"
 TASK = "gs://google-cloud-aiplatform/schema/trainingjob/definition/custom_task_1.0.0.yaml"
@@ -100,14 +100,14 @@ def test_a_split_loses_no_row(count: int, weights: list[int]) -> None:
     names = ("trainingFraction", "validationFraction", "testFraction")
     fractions = {name: weight / sum(weights) for name, weight in zip(names, weights, strict=True)}
     rows = [[str(number)] for number in range(count)]
-    parts = _split(["number"], rows, {"fractionSplit": fractions})
+    parts = split_rows(["number"], rows, {"fractionSplit": fractions})
     assert sorted(row for part in parts.values() for row in part) == sorted(rows)
 
 
 def test_a_column_may_say_the_part() -> None:
     """A predefined split takes each row's part from its column."""
     rows = [["1", "test"], ["2", "training"], ["3", "VALIDATION"], ["4", "other"]]
-    parts = _split(["x", "use"], rows, {"predefinedSplit": {"key": "use"}})
+    parts = split_rows(["x", "use"], rows, {"predefinedSplit": {"key": "use"}})
     assert {part: [row[0] for row in own] for part, own in parts.items()} == {
         "training": ["2"],
         "validation": ["3"],

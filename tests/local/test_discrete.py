@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
 import pytest
-from jobkit import Api, job, output, pool, with_trainer
 
+from tests.support.jobkit import Api, job, output, pool, with_trainer
 from vertexrig.local import server
 from vertexrig.local.jobs.inprocess import run_study
 from vertexrig.local.jobs.resources import CUSTOM_JOBS, TUNING_JOBS
 from vertexrig.local.jobs.settings import Settings
+from vertexrig.local.jobs.study_engine import StudyEngine
+from vertexrig.local.jobs.study_run import Handle, StudyRun, TrialOutcome
 from vertexrig.local.runner import Line, RunOptions, keras2, run_job
 from vertexrig.local.runner.packages import Interpreter
+from vertexrig.spec.states import SUCCEEDED
+from vertexrig.spec.trial import Trial
 
 OPTIONS = RunOptions(grace=0.5, warm=False)
 REPORT = (
@@ -46,12 +52,58 @@ def go(root: Path, code: str, trials: int = 1, discrete: str = "retry") -> tuple
 
 def test_whole_numbers_after_an_end_at_the_start(root: Path) -> None:
     """A trainer that cannot read 8.0 is run with 8, the trials after it begin with whole numbers, and one line says so; a trial is
-    one trial, with one job."""
+    one trial, with one job.
+    """
     got, notes, done = go(root, STRICT.replace("\nint(", "\n(float if '.5' in args[-1] else int)("), trials=3)
     assert got == ["--units=8.0", "--units=8", "--units=16.5", "--units=32"]
     assert len(notes) == 1 and "Vertex AI may send" in notes[0]
     assert [trial["state"] for trial in done["trials"]] == ["SUCCEEDED"] * 3
     assert len({trial["customJob"] for trial in done["trials"]}) == 3
+
+
+class Scheduled:
+    """Runs trials that refuse 8.0 at their start and end well with 8, each when `end` says so."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.args, self.ended = folder, dict[str, str](), set[str]()
+
+    def start(self, trial: Trial, args: list[str]) -> Handle:
+        self.args[trial.id] = args[-1]
+        self.ended.discard(trial.id)
+        return Handle(trial.id, self.folder / f"{trial.id}.metrics")
+
+    restart = start
+
+    def end(self, trial: str) -> None:
+        self.ended.add(trial)
+        if not self.args[trial].endswith(".0"):
+            report = {"accuracy": "1", "global_step": "1", "timestamp": 1}
+            (self.folder / f"{trial}.metrics").write_text(json.dumps(report))
+
+    def poll(self, handle: Handle) -> TrialOutcome | None:
+        refused = self.args[handle.custom_job].endswith(".0")
+        return TrialOutcome(not refused, "", early=refused) if handle.custom_job in self.ended else None
+
+    def stop(self, handle: Handle) -> None:
+        self.ended.add(handle.custom_job)
+
+
+def test_every_order_of_ends_tries_each_trial_with_whole_numbers(tmp_path: Path) -> None:
+    """Three trials side by side, all started with 8.0, succeed with 8 in whatever order their first and second runs end."""
+    units = {"parameterId": "units", "discreteValueSpec": {"values": [8, 16, 32]}}
+    metrics = [{"metricId": "accuracy", "goal": "MAXIMIZE"}]
+    spec = {"metrics": metrics, "algorithm": "GRID_SEARCH", "parameters": [units]}
+    for number, order in enumerate(sorted(set(permutations("112233")))):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        executor = Scheduled(folder)
+        run = StudyRun(StudyEngine(spec), executor, lambda _: None, max_trial_count=3, parallel_trial_count=3)
+        run.step()
+        for trial in order:
+            executor.end(trial)
+            run.step()
+        assert [trial.state.value for trial in run.engine.trials.values()] == ["SUCCEEDED"] * 3, order
+        assert run.step() and run.result is not None and run.result.state == SUCCEEDED
 
 
 def test_both_jobs_of_a_trial_are_the_trials(tmp_path: Path) -> None:

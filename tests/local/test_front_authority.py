@@ -11,9 +11,11 @@ import certifi
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from tests.tools import need
+from tests.support.tools import need
 from vertexrig.local.front import authority
 from vertexrig.local.front.authority import Authority
 from vertexrig.local.front.variables import FOLDER
@@ -37,6 +39,31 @@ def shaken(server_side: ssl.SSLContext, authority_file: Path, host: str) -> str:
     return ""
 
 
+def signed(folder: Path, name: x509.GeneralName, *, until: datetime | None = None, authority_too: bool = False) -> Path:
+    """A certificate for a name, with its key, that whoever had the key of the authority in a folder could make."""
+    issuer = x509.load_pem_x509_certificate((folder / "ca.pem").read_bytes())
+    issuer_key = load_pem_private_key((folder / "ca.key").read_bytes(), None)
+    assert isinstance(issuer_key, ec.EllipticCurvePrivateKey)
+    leaf_key = ec.generate_private_key(ec.SECP256R1())
+    leaf = (
+        x509.CertificateBuilder()
+        .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, str(name.value))]))
+        .issuer_name(issuer.subject)
+        .public_key(leaf_key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(issuer.not_valid_before_utc)
+        .not_valid_after(until or issuer.not_valid_after_utc)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .add_extension(x509.SubjectAlternativeName([name]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=authority_too, path_length=None), critical=True)
+        .sign(issuer_key, hashes.SHA256())
+    )
+    file = folder / f"{name.value}.pem"
+    private = leaf_key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    file.write_bytes(private + leaf.public_bytes(Encoding.PEM))
+    return file
+
+
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
@@ -48,22 +75,11 @@ def shaken(server_side: ssl.SSLContext, authority_file: Path, host: str) -> str:
 )
 def test_the_authority_is_good_for_googles_names_only(name: x509.GeneralName, reason: str, tmp_path: Path) -> None:
     """Whoever had its key could not stand for another host: a client refuses the certificate."""
-    made = Authority(tmp_path)
-    key = made._leaf_key
-    until = made._certificate.not_valid_after_utc
-    leaf = (
-        authority._builder("x", made._certificate.subject, key.public_key(), until)
-        .add_extension(x509.SubjectAlternativeName([name]), critical=False)
-        .sign(made._key, hashes.SHA256())
-    )
-    file = tmp_path / "leaf.pem"
-    private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    file.write_bytes(private + leaf.public_bytes(Encoding.PEM))
+    made = x509.load_pem_x509_certificate(Authority(tmp_path).certificate)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(file)
+    context.load_cert_chain(signed(tmp_path, name))
     assert shaken(context, tmp_path / "ca.pem", str(name.value)) == reason
-    constraints = made._certificate.extensions.get_extension_for_class(x509.NameConstraints)
-    assert constraints.critical
+    assert made.extensions.get_extension_for_class(x509.NameConstraints).critical
 
 
 def test_certificates_are_renewed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,7 +106,7 @@ def test_damaged_files_are_made_again(tmp_path: Path) -> None:
 
 
 def test_java_reads_the_trust_store(here: RunningServer, front_variables: dict[str, str]) -> None:
-    """keytool finds our authority in the trust store, beside the public ones."""
+    """Keytool finds our authority in the trust store, beside the public ones."""
     keytool = need("keytool")
     store = str(here.root / FOLDER / "trust.p12")
     done = subprocess.run(
@@ -101,24 +117,9 @@ def test_java_reads_the_trust_store(here: RunningServer, front_variables: dict[s
     assert store in front_variables["JAVA_TOOL_OPTIONS"]
 
 
-def signed(
-    made: Authority, folder: Path, name: str, *, until: datetime | None = None, authority_too: bool = False
-) -> Path:
-    """A certificate for a name that whoever had the authority's key could make."""
-    leaf = (
-        authority._builder(name, made._certificate.subject, made._leaf_key.public_key(), until or made._certificate.not_valid_after_utc)
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
-        .add_extension(x509.BasicConstraints(ca=authority_too, path_length=None), critical=True)
-        .sign(made._key, hashes.SHA256())
-    )  # fmt: skip
-    file = folder / f"{name}.pem"
-    file.write_bytes(leaf.public_bytes(Encoding.PEM))
-    return file
-
-
 def test_openssl_refuses_what_the_authority_may_not_sign(tmp_path: Path) -> None:
-    """openssl takes its certificate for a host of Google's APIs, and none for another name, nor as a further authority."""
-    made = Authority(tmp_path)
+    """Openssl takes its certificate for a host of Google's APIs, and none for another name, nor as a further authority."""
+    Authority(tmp_path)
     openssl = need("openssl")
 
     def verified(*words: str) -> str:
@@ -126,16 +127,17 @@ def test_openssl_refuses_what_the_authority_may_not_sign(tmp_path: Path) -> None
         done = subprocess.run(command, capture_output=True, text=True, timeout=60)
         return (done.stdout + done.stderr).strip()
 
-    good = signed(made, tmp_path, "us-central1-aiplatform.googleapis.com")
+    good = signed(tmp_path, x509.DNSName("us-central1-aiplatform.googleapis.com"))
     assert verified("-purpose", "sslserver", str(good)).endswith(": OK")
     assert "unsuitable certificate purpose" in verified("-purpose", "sslclient", str(good))
     for name in ("example.com", "accounts.google.com", "googleapis.com.example.com", "pypi.org"):
-        assert "permitted subtree violation" in verified(str(signed(made, tmp_path, name)))
-    between = signed(made, tmp_path, "a.googleapis.com", authority_too=True)
-    (tmp_path / "other").mkdir()
-    below = Authority(tmp_path / "other")
-    below._certificate, below._key = x509.load_pem_x509_certificate(between.read_bytes()), made._leaf_key
-    leaf = signed(below, tmp_path / "other", "b.googleapis.com")
+        assert "permitted subtree violation" in verified(str(signed(tmp_path, x509.DNSName(name))))
+    between = signed(tmp_path, x509.DNSName("a.googleapis.com"), authority_too=True)
+    below = tmp_path / "other"
+    below.mkdir()
+    for file in ("ca.pem", "ca.key"):
+        (below / file).write_bytes(between.read_bytes())
+    leaf = signed(below, x509.DNSName("b.googleapis.com"))
     assert "path length constraint exceeded" in verified("-untrusted", str(between), str(leaf))
 
 
@@ -143,12 +145,8 @@ def test_an_expired_certificate_is_refused(tmp_path: Path) -> None:
     """Clients refuse a host's certificate that has ended, and the front never uses one: it makes another a day before."""
     made = Authority(tmp_path)
     ended = datetime.now(timezone.utc) - timedelta(minutes=1)
-    file = signed(made, tmp_path, "x.googleapis.com", until=ended)
-    file.write_bytes(
-        file.read_bytes() + made._leaf_key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    )
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(file)
+    context.load_cert_chain(signed(tmp_path, x509.DNSName("x.googleapis.com"), until=ended))
     assert shaken(context, tmp_path / "ca.pem", "x.googleapis.com") == "certificate has expired"
     assert shaken(made.context("x.googleapis.com", ("http/1.1",)), tmp_path / "ca.pem", "x.googleapis.com") == ""
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from vertexrig.local import state
+from vertexrig.local.front import variables
 from vertexrig.local.front.hosts import Hosts, Way, registries
 from vertexrig.local.front.variables import TABLE, no_proxy, of_replica, transparent
 from vertexrig.local.state import RunningServer
@@ -33,7 +34,30 @@ from vertexrig.local.state import RunningServer
 def test_the_way_of_a_host(host: str, way: Way) -> None:
     """Google's are served, registries and what the project file and pip's index name pass, the rest is refused."""
     index = {"PIP_INDEX_URL": "https://u:p@index.corp.example/simple", "HOME": "/nonexistent"}
-    assert Hosts(["*.allowed.example", *registries(index)]).way(host) is way
+    hosts = Hosts(["*.allowed.example", *registries(index)])
+    assert hosts.way(host, 443, 443) is way
+    assert hosts.way(host, 22, 443) is (way if way is Way.SERVED else Way.REFUSED)
+
+
+def test_an_unusual_port_is_allowed_by_its_number() -> None:
+    """A host with a port in the project file, or in an index of the user's, passes on that port alone."""
+    hosts = Hosts(
+        ["a.example:8443", *registries({"PIP_INDEX_URL": "http://devpi.example:3141/x", "HOME": "/nonexistent"})]
+    )
+    asked = [("a.example", 8443, 443), ("devpi.example", 3141, 80), ("a.example", 443, 443), ("devpi.example", 80, 80)]
+    assert [hosts.way(*one) for one in asked] == [Way.PASSED, Way.PASSED, Way.REFUSED, Way.REFUSED]
+    assert "pypi.org:22" in hosts.refusal("pypi.org", 22, 443)
+
+
+def test_a_file_of_the_front_that_was_cut_off_is_made_again(tmp_path: Path) -> None:
+    """What is named by its content is looked at: an empty bundle or configuration does not stay."""
+    (tmp_path / "ca.pem").write_bytes(b"-----BEGIN CERTIFICATE-----\n")
+    made = [variables.bundle(tmp_path, {}), variables.boto(tmp_path, {}, "p"), variables.curl(tmp_path, {}) / ".curlrc"]
+    whole = [path.read_bytes() for path in made]
+    for path in made:
+        path.write_bytes(b"")
+    variables.bundle(tmp_path, {}), variables.boto(tmp_path, {}, "p"), variables.curl(tmp_path, {})
+    assert [path.read_bytes() for path in made] == whole and all(whole)
 
 
 def test_an_index_of_google_is_not_passed_on(tmp_path: Path) -> None:
@@ -42,7 +66,7 @@ def test_an_index_of_google_is_not_passed_on(tmp_path: Path) -> None:
     found = list(registries({"PIP_CONFIG_FILE": str(tmp_path / "pip.conf"), "HOME": "/nonexistent"}))
     assert found == ["mirror.example"]
     assert (
-        Hosts(registries({"PIP_INDEX_URL": "https://storage.googleapis.com/x"})).way("storage.googleapis.com")
+        Hosts(registries({"PIP_INDEX_URL": "https://storage.googleapis.com/x"})).way("storage.googleapis.com", 443, 443)
         is Way.SERVED
     )
 
@@ -115,7 +139,7 @@ def test_tensorflow_in_a_replica_reads_one_authority(here: RunningServer) -> Non
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
 def test_curl_in_a_replica_trusts_all_authorities(here: RunningServer) -> None:
-    """curl reads the variable that is cut short for TensorFlow, and its own configuration puts that right."""
+    """Curl reads the variable that is cut short for TensorFlow, and its own configuration puts that right."""
     replica = of_replica(here, {}, project="my-project")
     url = "https://storage.googleapis.com/storage/v1/b?project=my-project"
     done = subprocess.run(

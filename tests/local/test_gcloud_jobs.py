@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 import yaml
-from jobkit import Api, job, pool, with_trainer
 
+from tests.support.jobkit import Api, job, pool, with_trainer
 from vertexrig.local import server
 from vertexrig.local.jobs.settings import Settings
 from vertexrig.local.runner import RunOptions, servicelog
@@ -133,7 +133,7 @@ def write(path: Path, data: dict[str, Any]) -> str:
 
 @pytest.mark.whole
 def test_custom_jobs(ai: Gcloud, here: server.RunningServer, tmp_path: Path) -> None:
-    """create --config, describe, list and cancel do what they do in the cloud; a refusal reads as there."""
+    """Create --config, describe, list and cancel do what they do in the cloud; a refusal reads as there."""
     api = Api(here.url)
     config = write(tmp_path / "job.yaml", job(pool("print('trained', args)", "--epochs=1")))
     made = ai(
@@ -196,7 +196,7 @@ def test_stream_logs(ai: Gcloud, here: server.RunningServer, tmp_path: Path) -> 
 def test_tuning_jobs(
     ai: Gcloud, here: server.RunningServer, golden: Callable[[str, str], None], tmp_path: Path
 ) -> None:
-    """create --config, describe with trials, list and cancel; each trial is a custom job that can be described."""
+    """Create --config, describe with trials, list and cancel; each trial is a custom job that can be described."""
     api = Api(here.url)
     study = {
         "metrics": [{"metricId": "accuracy", "goal": "MAXIMIZE"}],

@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from jobkit import IMAGE, TASK, sdist
 
+from tests.support.jobkit import IMAGE, TASK, sdist
 from vertexrig.local.runner import RunOptions, children, run_job, supervisor
 from vertexrig.project.model import LocalImage
 
@@ -65,7 +65,7 @@ def test_a_job_runs_before_there_is_a_bucket(tmp_path: Path) -> None:
 
 def test_a_system_without_namespaces_says_so(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where /gcs cannot be shown the job runs, and a line says what that means."""
-    monkeypatch.setattr("vertexrig.local.runner.program.shows_buckets", lambda: False)
+    monkeypatch.setattr("vertexrig.local.runner.command_line.shows_buckets", lambda: False)
     done = run_job(job("print('ran')"), root=root, options=RunOptions(grace=0.5))
     assert done.state == "JOB_STATE_SUCCEEDED"
     assert any("what the trainer's own code writes below /gcs is in no bucket" in one for one in done.stand_ins)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vertexrig.local.http import ApiError
-from vertexrig.local.jobs.filters import parse
+from vertexrig.local.jobs.listing import parse
 
 BODY = {
     "displayName": "my job", "state": "JOB_STATE_FAILED", "labels": {"team": "vision", "empty": ""},

@@ -11,8 +11,8 @@ from typing import Any
 
 import psutil
 import pytest
-from jobkit import Api, job, pool, with_trainer
 
+from tests.support.jobkit import Api, job, pool, with_trainer
 from vertexrig.local import server
 from vertexrig.local.http import ApiError
 from vertexrig.local.jobs import studies

@@ -6,7 +6,7 @@ import shutil
 import sqlite3
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -24,8 +24,8 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
-from jobkit import job, pool
 
+from tests.support.jobkit import job, pool
 from vertexrig.errors import UsageError
 from vertexrig.local.http import ApiError
 from vertexrig.local.jobs import lifecycle
@@ -33,7 +33,7 @@ from vertexrig.local.jobs.manager import Jobs
 from vertexrig.local.jobs.settings import Fault, Settings
 from vertexrig.local.jobs.store import ResourceStore
 from vertexrig.local.pace import paced
-from vertexrig.local.runner import RunOptions, run_job
+from vertexrig.local.runner import RunOptions
 from vertexrig.local.runner.lines import Line
 from vertexrig.local.sqlite import Database
 from vertexrig.spec import states
@@ -68,9 +68,8 @@ class Watched(ResourceStore):
         return found
 
 
-class Sink:
-    def write(self, job: str, lines: Iterator[Line]) -> None:
-        """Nobody reads them here."""
+def ignored(job: str, lines: Iterable[Line]) -> None:
+    """Nobody reads them here."""
 
 
 class Lifecycle(RuleBasedStateMachine):
@@ -91,7 +90,7 @@ class Lifecycle(RuleBasedStateMachine):
 
     def open(self) -> None:
         self.store = Watched(self.place, self.seen, self.changed)
-        self.jobs = Jobs(self.settings, self.store, Sink(), run_job)
+        self.jobs = Jobs(self.settings, self.store, ignored)
         self.jobs.recover()
 
     def close(self) -> None:
@@ -217,7 +216,7 @@ def test_the_table_is_closed() -> None:
 def test_a_listener_sees_a_cancelled_job_only_end(tmp_path: Path) -> None:
     """A job that is cancelled while it starts is not reported as pending or running after that."""
     store, seen, over = ResourceStore(tmp_path), [], threading.Event()
-    jobs = Jobs(Settings(tmp_path, checks=False), store, Sink(), run_job)
+    jobs = Jobs(Settings(tmp_path, checks=False), store, ignored)
 
     def changed(name: str, state: str) -> None:
         seen.append(state)

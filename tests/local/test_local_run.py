@@ -8,19 +8,20 @@ import os
 import signal
 import subprocess
 import sys
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from jobkit import IMAGE, sdist, with_trainer
 
-from tests.tools import INSTALLED, vertexrig
+from tests.support.jobkit import IMAGE, Api, sdist, with_trainer
+from tests.support.tools import INSTALLED, vertexrig
 from vertexrig.cli.local import command
 from vertexrig.errors import UsageError
+from vertexrig.local import recording as record
 from vertexrig.local import server
-from vertexrig.local.conform import record
 from vertexrig.local.jobs.settings import Settings
 
 LAUNCH = """
@@ -28,13 +29,26 @@ import sys, requests
 jobs = "https://us-central1-aiplatform.googleapis.com/v1/projects/my-project/locations/us-central1/customJobs"
 pool = {{"machineSpec": {{"machineType": "n1-standard-4"}}, "replicaCount": 1, "pythonPackageSpec": {{
     "executorImageUri": "{image}", "packageUris": ["gs://packages/trainer.tar.gz"], "pythonModule": "trainer.task",
-    "args": ["print('ran')"]}}}}
-made = requests.post(jobs, json={{"displayName": "launched", "jobSpec": {{"workerPoolSpecs": [pool]}}}}).json()
+    "args": ["open('/gcs/packages/out/model/weights', 'w').write('w')"]}}}}
+made = requests.post(jobs, json={{"displayName": "launched", "jobSpec": {{
+    "workerPoolSpecs": [pool], "baseOutputDirectory": {{"outputUriPrefix": "gs://packages/out"}}}}}}).json()
 while requests.get(jobs.partition("projects/")[0] + made["name"]).json()["state"] != "JOB_STATE_SUCCEEDED":
     pass
 requests.get("https://bigquery.googleapis.com/bigquery/v2/projects/my-project/jobs")
 sys.exit(7)
 """
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+def test_a_server_starts_with_and_without_uvloop(tmp_path: Path, loop: str) -> None:
+    """`local run` starts a server and serves a program over its proxy, whether uvloop is installed or not."""
+    pytest.importorskip("uvloop")
+    if loop == "asyncio":  # Python finds no module of that name
+        (tmp_path / "uvloop.py").write_text("raise ImportError(name='uvloop')\n")
+    ask = "import requests; print(requests.get('https://us-central1-aiplatform.googleapis.com/v1/nothing-that-it-has').status_code)"
+    done = run(tmp_path / "state", sys.executable, "-c", ask, cwd=tmp_path, PYTHONPATH=str(tmp_path))
+    vertexrig("local", "down", "--root", str(tmp_path / "state"), cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (0, "405\n"), done.stderr
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +69,8 @@ def test_a_command_passes_its_exit_code_and_its_jobs_are_named(here: server.Runn
     (tmp_path / "launch.py").write_text(LAUNCH.format(image=IMAGE))
     done = run(here.root, sys.executable, "launch.py", cwd=tmp_path, GOOGLE_APPLICATION_CREDENTIALS="/real/key.json")
     assert (done.returncode, done.stdout) == (7, ""), done.stderr
-    hidden, made, unserved = done.stderr.splitlines()
+    hidden, made, wrote, unserved = done.stderr.splitlines()
+    assert wrote == f"  what it wrote: {here.root}/gs/packages/out/model"
     assert hidden == "hidden from the command: GOOGLE_APPLICATION_CREDENTIALS"
     assert made.startswith("made: custom job ") and made.endswith("  launched  SUCCEEDED")
     assert unserved == "not served: bigquery.googleapis.com GET /bigquery/v2/projects/…/jobs"
@@ -85,6 +100,30 @@ def test_a_failure_and_a_missing_bucket_explain_themselves(here: server.RunningS
     assert bucket == f"there is no bucket gs://never-made here; a folder makes one: mkdir -p {here.root}/gs/never-made"
     again = run(here.root, "/bin/true", cwd=tmp_path)
     assert "never-made" not in again.stderr
+
+
+SUBMITS = LAUNCH[: LAUNCH.index("while")].replace("open(", "import time; time.sleep(3); open(")
+
+
+def test_jobs_that_the_command_leaves_are_waited_for(tmp_path: Path) -> None:
+    """A command that submits and exits has its job run to the end; with --no-wait it has not, and the line shown goes on with it."""
+    root = tmp_path / "a state"
+    with_trainer(root)
+    (tmp_path / "submit.py").write_text(SUBMITS.format(image=IMAGE))
+    done = run(root, sys.executable, "submit.py", cwd=tmp_path)
+    assert done.returncode == 0 and server.find(root) is None, done.stderr
+    made = [line for line in done.stderr.splitlines() if line.startswith("made: ")]
+    assert len(made) == 1 and made[0].endswith("  launched  SUCCEEDED") and "launched  RUNNING" in done.stderr
+    words = ["local", "run", "--no-wait", "--root", str(root), "--", sys.executable, "submit.py"]
+    left = vertexrig(*words, cwd=tmp_path, env={"HOME": str(tmp_path)})
+    resume = left.stderr.splitlines()[-1]
+    assert left.returncode == 0 and resume.endswith(f"local up --root '{root}'"), left.stderr
+    here = server.up(Settings(root), 0)
+    try:
+        jobs = Api(here.url).call("GET", "customJobs").json()["customJobs"]
+        assert Api(here.url).wait(jobs[0]["name"])["state"] == "JOB_STATE_SUCCEEDED" and len(jobs) == 2
+    finally:
+        server.down(root)
 
 
 def test_words_of_the_command_are_its_own(here: server.RunningServer, tmp_path: Path) -> None:
@@ -185,11 +224,8 @@ def test_a_signal_is_not_lost_at_the_start(
     assert done.exit_code == 143 and not (tmp_path / "ended").exists(), done.stderr
 
 
-def test_long_bodies_are_recorded_by_their_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_bodies_are_recorded_by_their_size(tmp_path: Path) -> None:
     """Of a body longer than is recorded the recorder keeps no more than that, and writes its size."""
-    kept: list[int] = []
-    add = record._Kept.add
-    monkeypatch.setattr(record._Kept, "add", lambda self, part: (add(self, part), kept.append(len(self.data))))
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
         while (await receive())["more_body"]:
@@ -198,7 +234,7 @@ def test_long_bodies_are_recorded_by_their_size(tmp_path: Path, monkeypatch: pyt
         for body, more in ((b"x" * record.MOST_BYTES, True), (b"xyz", False)):
             await send({"type": "http.response.body", "body": body, "more_body": more})
 
-    asked = iter([(b"a" * (record.MOST_BYTES // 2), True)] * 8 + [(b"z", False)])
+    asked = iter([(b"a" * record.MOST_BYTES, True)] * 32 + [(b"z", False)])
 
     async def receive() -> dict[str, Any]:
         body, more = next(asked)
@@ -208,11 +244,14 @@ def test_long_bodies_are_recorded_by_their_size(tmp_path: Path, monkeypatch: pyt
         pass
 
     scope = {"type": "http", "method": "PUT", "path": "/b/o", "query_string": b""}
+    tracemalloc.start()
     asyncio.run(record.CallRecorder(app, tmp_path / "seen.jsonl", {})(scope, receive, send))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
     (line,) = map(json.loads, (tmp_path / "seen.jsonl").read_text().splitlines())
     most = record.MOST_BYTES
-    assert (line["request"]["body"], line["answer"]["body"]) == (f"<{4 * most + 1} bytes>", f"<{most + 3} bytes>")
-    assert max(kept) == most + 1
+    assert (line["request"]["body"], line["answer"]["body"]) == (f"<{32 * most + 1} bytes>", f"<{most + 3} bytes>")
+    assert peak < 16 * most
 
 
 def test_a_run_is_recorded(here: server.RunningServer, tmp_path: Path) -> None:
@@ -258,7 +297,7 @@ def test_down_forgets_on_request(tmp_path: Path) -> None:
 
 def test_a_folder_named_gs_fails_the_job(here: server.RunningServer, tmp_path: Path) -> None:
     """A trainer that treats gs:// as a local path succeeds here and loses its model in the cloud: the job fails and says so."""
-    from jobkit import Api, job, pool
+    from tests.support.jobkit import Api, job, pool
 
     code = "folder = 'gs:' + '//bucket/model'\nos.makedirs(folder)\nopen(folder + '/m.pkl', 'w').close()"
     api = Api(here.url)

@@ -9,16 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from tests import clouds
-from tests.packages import lock_nothing, small
-from tests.tools import need, vertexrig
+from tests.support import clouds
+from tests.support.packages import lock_nothing, small
+from tests.support.tools import need, vertexrig
 from vertexrig.catalog import load
-from vertexrig.checks.workspace import Workspace
 from vertexrig.errors import ConfigError, PackageError, UsageError
 from vertexrig.local.rehearsal import rehearse
-from vertexrig.local.runner import pythons
-from vertexrig.local.runner.configured import of_project
+from vertexrig.local.runner import packages, pool_programs, pythons
+from vertexrig.local.runner.options import RunOptions
+from vertexrig.local.runner.project_options import of_project
 from vertexrig.project import config
+from vertexrig.workspace import Workspace
 
 PYTHON = f"{sys.version_info[0]}.{sys.version_info[1]}"
 NOWHERE = "vertexrig-there-is-no-such-distribution==1"
@@ -29,6 +30,43 @@ JOB = {"machine_type": "n1-standard-4", "timeout": "600s"}
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return tmp_path / "cache"
+
+
+def test_a_python_without_tensorflow_is_not_mixed_with_that_of_an_image(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An image's TensorFlow that this Python lacks comes from an environment of the image, found again, without this one's packages."""
+    bare, what = tmp_path / "bare", pythons.wanted("tf-2.17", load(), None)
+    for folder in (bare, what.folder):
+        subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
+    (what.folder / "ready.json").write_text('{"differs": []}')
+    monkeypatch.setattr(sys, "executable", str(bare / "bin/python"))
+    said: list[str] = []
+    images = {name: load().find_short(name, "gpu") for name in ("tf-2.17", "pytorch-2.4")}
+    found = {
+        name: pool_programs.interpreter(
+            f"us-docker.pkg.dev/vertex-ai/training/{row.name}:latest", RunOptions(), said.append
+        )
+        for name, row in images.items()
+        if row is not None
+    }
+    assert found["tf-2.17"].python == str(what.program)
+    assert not any(str(bare) in folder for folder in found["tf-2.17"].site)
+    assert found["pytorch-2.4"].python == str(bare / "bin/python")
+    assert said == [f"Found the environment of tf-2.17, kept for other jobs: {what.program}"]
+
+
+@pytest.mark.parametrize(
+    ("distribution", "framework"),
+    [("tensorflow", "tensorflow"), ("tensorflow_cpu", "tensorflow"), ("tensorflow-intel", "tensorflow"), ("tf_keras", "tf_keras")],
+)  # fmt: skip
+def test_a_framework_is_found_by_each_of_its_distributions(tmp_path: Path, distribution: str, framework: str) -> None:
+    """TensorFlow is there also where its distribution is the one for CPUs, or Windows' own."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "venv")], check=True)
+    info = next((tmp_path / "venv").glob("lib/python*/site-packages")) / f"{distribution}-2.17.1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {distribution}\nVersion: 2.17.1\n")
+    assert packages.interpreter(str(tmp_path / "venv/bin/python")).installed == {framework: "2.17.1"}
 
 
 def test_what_an_image_wants() -> None:
@@ -52,23 +90,26 @@ def test_the_newest_python_of_pyenv_is_taken(tmp_path: Path, monkeypatch: pytest
         program.parent.mkdir(parents=True)
         program.write_text(f"#!/bin/sh\nexit {code}\n")
         program.chmod(0o755)
-    assert pythons._found("3.10") == str(tmp_path / "versions/3.10.12/bin/python")
-    assert pythons._found("3.9") == "3.9"
+    assert pythons.find_python("3.10") == str(tmp_path / "versions/3.10.12/bin/python")
+    assert pythons.find_python("3.9") == "3.9"
 
 
 def test_an_environment_is_made_once_and_says_what_it_lacks(cache: Path) -> None:
     """What must be there is; what no registry has is named; the second call makes nothing; other content is another folder."""
     need("uv")
     said: list[str] = []
-    what = pythons.WantedPython("tiny", PYTHON, ("six==1.16.0",), ("iniconfig==2.0.0", NOWHERE))
+    what = pythons.WantedPython("tiny-2.17", PYTHON, ("six==1.16.0",), ("iniconfig==2.0.0", NOWHERE))
     made = pythons.make_python(what, said.append)
-    assert made.fresh and made.python.is_relative_to(cache) and len(said) == 3
+    assert made.fresh and made.python.is_relative_to(cache)
+    assert [file.name for file in what.folder.parent.glob("*.lock")] == [f"{what.folder.name}.lock"]
+    assert said[0].startswith("making Python") and any(line.startswith("Installed 1 package") for line in said)
+    lines = len(said)
     code = "import importlib.metadata as m, pip, sys; print(m.version('six'), m.version('iniconfig'), *sys.version_info[:2])"
     ran = subprocess.run([made.python, "-c", code], capture_output=True, text=True)
     assert ran.stdout == f"1.16.0 2.0.0 {sys.version_info[0]} {sys.version_info[1]}\n", ran.stderr
     assert f"{NOWHERE} is not here: no registry that uv asks has it" in made.differs
     again = pythons.make_python(what, said.append)
-    assert (again.fresh, again.differs, len(said)) == (False, made.differs, 3)
+    assert (again.fresh, again.differs, len(said)) == (False, made.differs, lines)
     assert pythons.WantedPython("tiny", PYTHON, ("six==1.17.0",)).folder != what.folder
     with pytest.raises(PackageError, match="vertexrig-there-is-no-such-distribution==1 cannot be installed"):
         pythons.make_python(pythons.WantedPython("tiny", PYTHON, (NOWHERE,)), said.append)
@@ -76,7 +117,8 @@ def test_an_environment_is_made_once_and_says_what_it_lacks(cache: Path) -> None
 
 def test_a_project_names_the_image_and_the_rehearsal_runs_in_its_environment(tmp_path: Path) -> None:
     """--wire writes lines without a path; before the environment is made the error says how, afterwards the job's Python is
-    its own, which has what the lock file has and nothing of this one."""
+    its own, which has what the lock file has and nothing of this one.
+    """
     need("uv")
     task = "import importlib.util, sys\nprint('in', sys.base_prefix, importlib.util.find_spec('optuna'))\n"
     small(tmp_path / "code", task)

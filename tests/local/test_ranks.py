@@ -6,8 +6,8 @@ import importlib.util
 from pathlib import Path
 
 import pytest
-from jobkit import job, output, pool
 
+from tests.support.jobkit import job, output, pool
 from vertexrig.local.runner import JobResult, Line, RunOptions, run_job
 from vertexrig.spec import cluster
 from vertexrig.spec.document import Document

@@ -19,8 +19,8 @@ class Services:
     """Every method of the registry by its name."""
 
     def __init__(self, root: Path) -> None:
-        tables = Registry(ResourceStore(root), seed=0, project="p", root=root).tables.values()
-        self.methods = {name: method for table in tables for name, method in table.items()}
+        services = Registry(ResourceStore(root), seed=0, project="p", root=root).services
+        self.methods = {name: method for one in services for name, method in one.methods.items()}
 
     def __call__(self, name: str, **request: Any) -> Any:
         return self.methods[name](request)

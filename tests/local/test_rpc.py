@@ -19,9 +19,9 @@ import grpc
 import httpx
 import pytest
 from google.api_core import exceptions
-from jobkit import job, pool
-from rpckit import PARENT, client, serving
 
+from tests.support.jobkit import job, pool
+from tests.support.rpckit import PARENT, client, serving
 from vertexrig.local import server
 from vertexrig.local.jobs.settings import Settings
 
@@ -77,16 +77,20 @@ def test_errors_are_the_services(channel: grpc.Channel) -> None:
 @pytest.mark.parametrize("ask", [
     ("job_service", "get_nas_job", {"name": f"{PARENT}/nasJobs/1"}, "JobService/GetNasJob"),
     ("endpoint_service", "get_endpoint", {"name": f"{PARENT}/endpoints/1"}, "EndpointService/GetEndpoint"),
+    ("model_service", "get_model_evaluation", {"name": f"{PARENT}/models/1/evaluations/2"}, "ModelService/GetModelEvaluation"),
 ])  # fmt: skip
-def test_what_is_not_served_is_named(channel: grpc.Channel, rest: httpx.Client, ask: Any, caplog: Any) -> None:
-    """A method that is not served is UNIMPLEMENTED and 501 with its name, and one line of the log has it."""
+def test_what_is_not_served_is_named(
+    here: server.RunningServer, channel: grpc.Channel, rest: httpx.Client, ask: Any, caplog: Any
+) -> None:
+    """A method that is not served is UNIMPLEMENTED and 405 with its name, one line of the log has it, and it is noted once."""
     service, method, request, name = ask
     with pytest.raises(exceptions.MethodNotImplemented, match=name):
         getattr(client(channel, service), method)(request=request)
     assert [record.getMessage() for record in caplog.records if name in record.getMessage()] != []
+    assert server.call(here, "GET", "/v1/made")["noted"][f"not served: google.cloud.aiplatform.v1.{name}"] == 1
     (path,) = request.values()
     answer = rest.get(f"/{path}")
-    assert answer.status_code == 501 and answer.json()["error"]["status"] == "UNIMPLEMENTED"
+    assert answer.status_code == 405 and answer.json()["error"]["status"] == "UNIMPLEMENTED"
     assert name in answer.json()["error"]["message"]
 
 

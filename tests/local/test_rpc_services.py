@@ -10,9 +10,9 @@ import grpc
 import httpx
 import pytest
 from google.api_core import exceptions
-from jobkit import job, pool
-from rpckit import PARENT, STUDY, client, serving
 
+from tests.support.jobkit import job, pool
+from tests.support.rpckit import PARENT, STUDY, client, serving
 from vertexrig.local import server
 from vertexrig.spec import messages
 
@@ -25,13 +25,13 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[server.RunningSer
 
 
 def test_a_study_is_searched(channel: grpc.Channel) -> None:
-    """A client makes a study, asks for trials, measures, completes them, and finds the best one."""
+    """A client, by default "" in the SDK, makes a study, asks for trials, measures, completes them, and finds the best one."""
     vizier = client(channel, "vizier_service")
     study = vizier.create_study(parent=PARENT, study={"display_name": "own-loop", "study_spec": STUDY})
     assert vizier.lookup_study(request={"parent": PARENT, "display_name": "own-loop"}).name == study.name
     with pytest.raises(exceptions.AlreadyExists):
         vizier.create_study(parent=PARENT, study={"display_name": "own-loop", "study_spec": STUDY})
-    asked = {"parent": study.name, "suggestion_count": 2, "client_id": "a"}
+    asked = {"parent": study.name, "suggestion_count": 2, "client_id": ""}
     first = vizier.suggest_trials(request=asked).result(timeout=60).trials
     again = vizier.suggest_trials(request=asked).result(timeout=60).trials
     assert [one.name for one in first] == [one.name for one in again], "a client gets back what it has not finished"

@@ -15,8 +15,8 @@ from typing import Any
 
 import psutil
 import pytest
-from jobkit import job, output, pool, sdist
 
+from tests.support.jobkit import job, output, pool, sdist
 from vertexrig.local.runner import Control, JobResult, Line, RunOptions, run_job
 from vertexrig.project.model import LocalImage
 
@@ -283,7 +283,7 @@ def test_a_daemon_left_behind_ends_with_its_replica(root: Path) -> None:
 
 
 def test_nothing_outlives_a_runner_killed_with_9(root: Path) -> None:
-    """kill -9 of the process that runs a job ends its replicas, ignoring SIGTERM and all."""
+    """Kill -9 of the process that runs a job ends its replicas, ignoring SIGTERM and all."""
     code = (
         "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\nprint('pid', os.getpid(), flush=True)\n" + WAIT
     )
@@ -336,7 +336,7 @@ def test_hundred_megabytes_of_output(root: Path) -> None:
 
 
 def test_lines_carry_severity_and_data(root: Path) -> None:
-    """stdout is INFO, stderr ERROR, a JSON line has its own severity and its data; no line end and broken UTF-8 are no loss."""
+    """Stdout is INFO, stderr ERROR, a JSON line has its own severity and its data; no line end and broken UTF-8 are no loss."""
     code = "os.write(1, b'plain\\n')\nos.write(2, b'oops\\n')\nprint(json.dumps({'severity': 'warning', 'message': 'low'}), flush=True)\nos.write(1, b'\\xff\\r\\nlast')"
     lines: list[Line] = []
     run_job(job(pool(code)), root=root, on_line=lines.append, options=FAST)

@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from jobkit import job
 
-from vertexrig.local.runner import RunOptions, program, run_job
+from tests.support.jobkit import job
+from vertexrig.local.runner import RunOptions, command_line, run_job
 
 
 def test_docker_runs_a_container_spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -25,13 +25,13 @@ def test_docker_runs_a_container_spec(tmp_path: Path, monkeypatch: pytest.Monkey
     )
     fake.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
-    program.docker.cache_clear()
+    command_line.docker.cache_clear()
     container = {"imageUri": "img:1", "command": ["sh", "-c"], "args": ["x", "gs://b/$(CLOUD_ML_JOB_ID)"]}
     one = {"machineSpec": {"machineType": "n1-standard-4"}, "replicaCount": 1, "containerSpec": container}
     try:
         result = run_job(job(one), root=tmp_path, options=RunOptions(grace=0.5, job_id="77"))
     finally:
-        program.docker.cache_clear()
+        command_line.docker.cache_clear()
     assert result.error is not None and "non-zero status of 7" in result.error.message
     (run, variables), (cleanup, _) = map(json.loads, record.read_text().splitlines())
     assert run[:6] == ["run", "--rm", "--name", "vertexrig-77-workerpool0-0", "--network", "host"]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
-from jobkit import job, output, pool, sdist
 
-from vertexrig.local.runner import RunOptions, packages, pythons, run_job
+from tests.support.jobkit import IMAGE, job, output, pool, sdist
+from vertexrig.local.runner import Line, RunOptions, packages, pythons, run_job
+from vertexrig.project.model import LocalImage
 
 FAST = RunOptions(grace=0.5)
 
@@ -53,7 +55,7 @@ def test_requirements_that_are_here_are_not_fetched(root: Path, monkeypatch: pyt
 
 def test_a_python_before_3_8_runs_packages(root: Path, tmp_path: Path) -> None:
     """The Python 3.7 of images up to TensorFlow 2.7 cannot list its distributions; requirements and frameworks are found."""
-    found = pythons._found("3.7")
+    found = pythons.find_python("3.7")
     if not Path(found).is_file():
         pytest.skip("pyenv has no Python 3.7 here")
     python = tmp_path / "env/bin/python"
@@ -83,3 +85,24 @@ def test_the_same_package_is_installed_once(root: Path) -> None:
     sdist(path, task="print('two')")
     lines = []
     assert run_job(spec, root=root, on_line=lines.append, options=FAST).succeeded and output(lines)[-1] == "two"
+
+
+@pytest.mark.parametrize("mapped", [False, True], ids=["prebuilt image", "mapped image"])
+def test_a_command_that_installs_changes_its_replica_alone(root: Path, tmp_path: Path, mapped: bool) -> None:
+    """What `sh -c "pip install …"` brings, with --user or without, is there for that replica's Python and programs, and gone after it."""
+    sdist(root / "gs/packages/extra.tar.gz", name="extra", task="print('extra ran')")
+    bring = "pip3 install -q --no-index --no-build-isolation {user} /gcs/packages/extra.tar.gz && python3 -m extra.task && command -v pytest && pytest --version"
+    image = "us-docker.pkg.dev/mine/images/train:1" if mapped else IMAGE
+    options = RunOptions(grace=0.5, docker=False, images={"*/mine/images/*": LocalImage(tmp_path, ())})
+    for user in ("--user", ""):
+        lines: list[Line] = []
+        container = {"imageUri": image, "command": ["bash", "-c", bring.format(user=user)]}
+        one = {"machineSpec": {"machineType": "n1-standard-4"}, "replicaCount": 2, "containerSpec": container}
+        done = run_job(job({**one, "replicaCount": 1}, one), root=root, on_line=lines.append, options=options)
+        assert done.succeeded, (done.error, lines)
+        texts = [line.text for line in lines]
+        assert "extra ran" in texts
+        assert f"pytest {pytest.__version__}" in texts and any(text.startswith(f"{root}/envs/") for text in texts)
+    for python in [sys.executable, *map(str, root.glob("envs/*/bin/python"))]:
+        assert subprocess.run([python, "-c", "import extra"], capture_output=True).returncode == 1
+    assert list(root.glob("jobs/*/*/installed")) == []

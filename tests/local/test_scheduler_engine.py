@@ -17,13 +17,16 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
+from vertexrig.local.jobs.resources import SCHEDULES
+from vertexrig.local.jobs.store import ResourceStore
 from vertexrig.local.services import scheduler_delivery as delivery
 from vertexrig.local.services import scheduler_engine as engines
 from vertexrig.local.services.scheduler_delivery import DeliveryOutcome
 from vertexrig.local.services.scheduler_engine import SchedulerEngine
 from vertexrig.local.services.scheduler_jobs import DEFAULT_RETRY
-from vertexrig.local.services.scheduler_store import JobStore, StoredSchedule
 
+PARENT = "projects/p/locations/l"
+NAME = f"{PARENT}/jobs/tick"
 START = datetime(2026, 11, 20, 12, 0, 30, tzinfo=timezone.utc)
 
 
@@ -105,15 +108,11 @@ async def calm() -> None:
     await asyncio.sleep(0.15)
 
 
-def job(target: Target, **more: Any) -> StoredSchedule:
+def job(target: Target, **more: Any) -> dict[str, Any]:
     http = {"uri": target.url + "/", "httpMethod": "POST", **more.pop("http", {})}
     retry = {**DEFAULT_RETRY, **more.pop("retry", {})}
     fields = {"schedule": "* * * * *", "timeZone": "Etc/UTC", "attemptDeadline": "20s", **more}
-    return StoredSchedule(
-        {"name": "projects/p/locations/l/jobs/tick", "httpTarget": http, "retryConfig": retry, **fields},
-        "ENABLED",
-        "2026-11-20T00:00:00Z",
-    )
+    return {"name": NAME, "httpTarget": http, "retryConfig": retry, **fields, "state": "ENABLED"}
 
 
 @pytest.fixture(autouse=True)
@@ -129,9 +128,9 @@ def attempts(monkeypatch: pytest.MonkeyPatch) -> list[DeliveryOutcome]:
     return ended
 
 
-def drive(root: Path, scenario: Callable[[SchedulerEngine, FakeClock], Any], **options: bool) -> JobStore:
+def drive(root: Path, scenario: Callable[[SchedulerEngine, FakeClock], Any], **options: bool) -> ResourceStore:
     """Run a scenario inside a running engine with a fake clock."""
-    store = JobStore(root)
+    store = ResourceStore(root)
 
     async def main() -> None:
         clock = FakeClock()
@@ -143,11 +142,8 @@ def drive(root: Path, scenario: Callable[[SchedulerEngine, FakeClock], Any], **o
     return store
 
 
-NAME = "projects/p/locations/l/jobs/tick"
-
-
-def add(engine: SchedulerEngine, stored: StoredSchedule) -> None:
-    assert engine.store.insert(stored)
+def add(engine: SchedulerEngine, stored: dict[str, Any]) -> None:
+    engine.store.add(SCHEDULES, PARENT, NAME, stored)
     engine.plan(stored)
 
 
@@ -168,7 +164,7 @@ def test_it_fires_with_the_documented_headers(tmp_path: Path, target: Target, at
     async def scenario(engine: SchedulerEngine, clock: FakeClock) -> None:
         add(engine, job(target, http=http))
         await calm()
-        assert not target.seen and engine.store.get(NAME).runtime["scheduleTime"] == "2026-11-20T12:01:00Z"  # type: ignore[union-attr]
+        assert not target.seen and engine.store.get(NAME).body["scheduleTime"] == "2026-11-20T12:01:00Z"  # type: ignore[union-attr]
         clock.advance(30)
         await until(lambda: attempts)
 
@@ -183,7 +179,7 @@ def test_it_fires_with_the_documented_headers(tmp_path: Path, target: Target, at
     claims = json.loads(base64.urlsafe_b64decode(token.split(".")[1] + "==="))
     assert claims["email"] == "invoker@p.iam.gserviceaccount.com" and claims["aud"] == "https://aud"
     assert token.endswith("local-vertex-stand-in") and claims["iss"].endswith(".invalid")
-    runtime = store.get(NAME).runtime  # type: ignore[union-attr]
+    runtime = store.get(NAME).body  # type: ignore[union-attr]
     assert runtime["status"] == {} and runtime["lastAttemptTime"] == "2026-11-20T12:01:00Z"
     assert runtime["scheduleTime"] == "2026-11-20T12:02:00Z"
 
@@ -198,7 +194,7 @@ def test_retries_back_off_and_keep_their_schedule_time(
         add(engine, job(target, schedule="0 * * * *", retry={"retryCount": 3, "minBackoffDuration": "10s"}))
         clock.advance(3570)
         await until(lambda: len(attempts) == 1)
-        assert engine.store.get(NAME).runtime["status"]["code"] == 14  # type: ignore[union-attr]
+        assert engine.store.get(NAME).body["status"]["code"] == 14  # type: ignore[union-attr]
         clock.advance(9)
         await calm()
         assert len(target.seen) == 1
@@ -242,8 +238,8 @@ def test_executions_never_overlap(tmp_path: Path, target: Target, attempts: list
         clock.advance(30)
         await until(lambda: target.open == 1)
         clock.advance(180)
-        engine.run_now(stored)
-        engine.run_now(stored)
+        engine.run_now(NAME)
+        engine.run_now(NAME)
         await calm()
         assert len(target.seen) == 1
         target.hold = False
@@ -261,20 +257,18 @@ def test_a_paused_job_and_a_deleted_job_do_not_fire(
     target.answers = [500] * 5
 
     async def scenario(engine: SchedulerEngine, clock: FakeClock) -> None:
-        from dataclasses import replace
-
         stored = job(target, retry={"retryCount": 5, "minBackoffDuration": "1s"})
         add(engine, stored)
         clock.advance(30)
         await until(lambda: len(attempts) == 1)
-        engine.plan(engine.store.save(replace(stored, state="PAUSED")))
+        engine.plan(engine.store.change(NAME, lambda body, _: body.update(state="PAUSED")) or {})
         clock.advance(600)
         await calm()
         assert len(target.seen) == 1
-        engine.plan(engine.store.save(stored))
+        engine.plan(engine.store.change(NAME, lambda body, _: body.update(state="ENABLED")) or {})
         clock.advance(60)
         await until(lambda: len(target.seen) == 2)
-        engine.store.delete(NAME)
+        engine.store.remove(NAME)
         engine.forget(NAME)
         clock.advance(600)
         await calm()
@@ -285,7 +279,7 @@ def test_a_paused_job_and_a_deleted_job_do_not_fire(
 
 def test_missed_times_are_not_made_up_for(tmp_path: Path, target: Target, attempts: list[DeliveryOutcome]) -> None:
     """A job that was due while the server was down fires at its next time only."""
-    JobStore(tmp_path).save(job(target))
+    ResourceStore(tmp_path).add(SCHEDULES, PARENT, NAME, job(target))
 
     async def scenario(engine: SchedulerEngine, clock: FakeClock) -> None:
         await calm()

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jobkit import IMAGE, job, pool, with_trainer
 
+from tests.support.jobkit import IMAGE, job, pool, with_trainer
 from vertexrig.local import server
 from vertexrig.local.jobs.settings import Settings
 from vertexrig.local.runner import RunOptions
@@ -50,19 +50,11 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[server.RunningSer
 
 
 @pytest.fixture
-def sdk(here: server.RunningServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Any]:
+def sdk(here: server.RunningServer, quick_sdk: None) -> Iterator[Any]:
     """The SDK, pointed at the server the documented way and polling quickly."""
     from google.auth.credentials import AnonymousCredentials
     from google.cloud import aiplatform
-    from google.cloud.aiplatform import base, jobs, training_jobs
 
-    for name, value in server.env(here, project="my-project").items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.chdir(tmp_path)
-    for module in (base, jobs, training_jobs):
-        for name in ("_JOB_WAIT_TIME", "_LOG_WAIT_TIME", "_BLOCK_WAIT_TIME"):
-            if hasattr(module, name):
-                monkeypatch.setattr(module, name, 0.05)
     aiplatform.init(
         project="my-project", location="us-central1", staging_bucket="gs://staging",
         api_endpoint=f"{here.url}{server.AIPLATFORM}", api_transport="rest", credentials=AnonymousCredentials(),

@@ -8,8 +8,8 @@ from typing import Any
 
 import grpc
 import pytest
-from jobkit import IMAGE, job, pool, with_trainer
 
+from tests.support.jobkit import IMAGE, job, pool, with_trainer
 from vertexrig.local import server
 from vertexrig.local.jobs.settings import Settings
 from vertexrig.local.runner import RunOptions
@@ -33,24 +33,16 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[server.RunningSer
 
 @pytest.fixture(params=["rest", "grpc"])
 def sdk(
-    request: pytest.FixtureRequest, here: server.RunningServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    request: pytest.FixtureRequest, here: server.RunningServer, quick_sdk: None, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Any]:
     """The SDK over REST the documented way, or over gRPC with a channel that has no TLS; in a region of its own."""
     from google.api_core import grpc_helpers
     from google.auth.credentials import AnonymousCredentials
     from google.cloud import aiplatform
-    from google.cloud.aiplatform import base, jobs, training_jobs
 
     settings = vars(aiplatform.initializer.global_config)
     kept = dict(settings)
     settings.update(vars(aiplatform.initializer._Config()))
-    for name, value in server.env(here, project="my-project").items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.chdir(tmp_path)
-    for module in (base, jobs, training_jobs):
-        for name in ("_JOB_WAIT_TIME", "_LOG_WAIT_TIME", "_BLOCK_WAIT_TIME"):
-            if hasattr(module, name):
-                monkeypatch.setattr(module, name, 0.05)
     over_rest = {"api_endpoint": f"{here.url}{server.AIPLATFORM}", "api_transport": "rest"}
     if request.param == "grpc":
         open_ = lambda *_, **__: grpc.insecure_channel(f"127.0.0.1:{here.grpc_port}")  # noqa: E731

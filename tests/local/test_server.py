@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -17,11 +18,11 @@ from typing import Any
 import httpx
 import psutil
 import pytest
-from jobkit import PARENT, Api, job, pool, with_trainer
 
-from tests.web import http
+from tests.support.jobkit import PARENT, Api, job, pool, with_trainer
+from tests.support.web import http
 from vertexrig.errors import ServiceError, UsageError
-from vertexrig.local import server
+from vertexrig.local import server, state
 from vertexrig.local.jobs.settings import Settings
 from vertexrig.local.runner import RunOptions
 
@@ -190,9 +191,9 @@ def test_unknown_paths(api: Api, path: str) -> None:
                          ("GET", "/logging/v2/projects/p/sinks"), ("GET", "/scheduler/v1/projects/p/locations/l/jobs/1/x")]
 )  # fmt: skip
 def test_what_is_not_served_is_unimplemented(api: Api, method: str, path: str) -> None:
-    """A method that is not served answers 501 UNIMPLEMENTED: get-or-create code takes a 404 for an absent resource."""
+    """A method that is not served answers 405 UNIMPLEMENTED: get-or-create code takes a 404 for an absent resource."""
     answer = api.call(method, path, json={})
-    assert answer.status_code == 501 and answer.json()["error"]["status"] == "UNIMPLEMENTED", answer.text
+    assert answer.status_code == 405 and answer.json()["error"]["status"] == "UNIMPLEMENTED", answer.text
 
 
 @pytest.mark.parametrize(
@@ -306,6 +307,23 @@ def test_a_stopped_server_hands_its_jobs_on(tmp_path: Path) -> None:
         assert Api(running.url).wait(name)["state"] == "JOB_STATE_SUCCEEDED"
 
 
+def test_a_server_whose_folder_is_removed_ends(tmp_path: Path) -> None:
+    """After `rm -rf` of its folder a server ends within seconds, with every process of its jobs, and makes nothing anew."""
+    root = with_trainer(tmp_path / "state")
+    here = server.up(Settings(root, run=QUICK), 0)
+    process = psutil.Process(here.pid)
+    try:
+        api = Api(here.url)
+        api.wait(api.create(job(pool(WAIT)))["name"], "JOB_STATE_RUNNING")
+        every = [process, *process.children(recursive=True)]
+        while root.exists():  # a log may be written meanwhile
+            shutil.rmtree(root, ignore_errors=True)
+        assert psutil.wait_procs(every, timeout=20)[1] == [] and not root.exists()
+    finally:
+        if process.is_running():
+            process.kill()
+
+
 def test_port_and_folder_are_taken(tmp_path: Path) -> None:
     """A port in use and a folder in use are told at once, with what to do; `up` finds the server that runs."""
     with server.running(Settings(tmp_path)) as running:
@@ -325,6 +343,7 @@ def test_port_and_folder_are_taken(tmp_path: Path) -> None:
 
 def test_a_server_that_cannot_start_gives_the_reason(tmp_path: Path) -> None:
     """What stops a server in the background reaches the one who started it."""
+    state.claimed(tmp_path)
     (tmp_path / "vertex.sqlite3").write_text("garbage " * 1000)
     with pytest.raises(ServiceError, match="error: .*vertex.sqlite3 is not a database"):
         server.up(Settings(tmp_path), 0)

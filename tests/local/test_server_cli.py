@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from jobkit import Api, job, pool, with_trainer
 
-from tests.tools import vertexrig
+from tests.support.jobkit import Api, job, pool, with_trainer
+from tests.support.tools import vertexrig
 from vertexrig.cli.local import command
 from vertexrig.errors import ServiceError, UsageError
 from vertexrig.local import server
@@ -75,7 +75,8 @@ def test_a_server_outside_a_project(tmp_path: Path) -> None:
 
 def test_the_projects_bucket_is_there(tmp_path: Path) -> None:
     """The bucket of the project file exists once the server is up, also when a running server is asked for again; a
-    project file that cannot be read stops `up`, and neither `status` nor `down`."""
+    project file that cannot be read stops `up`, and neither `status` nor `down`.
+    """
     project = tmp_path / "vertexrig.yaml"
     project.write_text("project: p\nbucket: gs://first-bucket/folder\njobs: {cpu: {machine_type: n1-standard-4}}\n")
     up = ("local", "up", "--detach", "--port", "0")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.web import http
+from tests.support.web import http
 from vertexrig.local.storage import ObjectStore, routes
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
@@ -27,7 +27,7 @@ def url(store: ObjectStore, serve: Callable[..., str]) -> str:
 
 @pytest.mark.whole
 def test_gcloud_storage(gcloud: Command, store: ObjectStore, url: str, tmp_path: Path) -> None:
-    """gcloud storage makes a bucket, copies up (simple and resumable) and down, lists, prints, moves and removes."""
+    """Gcloud storage makes a bucket, copies up (simple and resumable) and down, lists, prints, moves and removes."""
     big = os.urandom(9 * 1024 * 1024)
     (tmp_path / "small.txt").write_text("hello\n")
     (tmp_path / "big.bin").write_bytes(big)
@@ -52,7 +52,7 @@ def test_gcloud_storage(gcloud: Command, store: ObjectStore, url: str, tmp_path:
 
 
 def test_gcloud_honours_a_precondition(gcloud: Command, store: ObjectStore, url: str, tmp_path: Path) -> None:
-    """gcloud storage cp --if-generation-match=0 refuses to overwrite."""
+    """Gcloud storage cp --if-generation-match=0 refuses to overwrite."""
     store.create_bucket("bkt")
     (tmp_path / "a").write_text("1")
     gcloud("storage", "cp", "--if-generation-match=0", "a", "gs://bkt/a", url=url)

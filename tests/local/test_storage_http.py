@@ -20,10 +20,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from starlette.applications import Starlette
 
-from tests.tools import examples
-from tests.web import http
+from tests.support.tools import examples
+from tests.support.web import http
 from vertexrig.local.guard import LoopbackGuard
-from vertexrig.local.storage import COVERAGE, ObjectStore, routes
+from vertexrig.local.storage import ObjectStore, routes
 
 
 @pytest.fixture(scope="module")
@@ -309,12 +309,6 @@ def test_multipart_keeps_every_byte(base: str, data: bytes) -> None:
 def test_guard(client: httpx.Client, headers: dict[str, str], status: int) -> None:
     """Foreign hosts and pages of other origins are refused."""
     assert client.get("/storage/v1/b", headers=headers).status_code == status
-
-
-def test_coverage_names_each_method_once() -> None:
-    """The coverage table has one row per method, each with a known state."""
-    assert len({row.method for row in COVERAGE}) == len(COVERAGE)
-    assert {row.state for row in COVERAGE} <= {"served", "approximated", "not served"}
 
 
 SERVER = """

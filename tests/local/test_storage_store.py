@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from vertexrig.local.http import ApiError, Json
 from vertexrig.local.storage import ObjectStore
 from vertexrig.local.storage.conditions import Conditions
-from vertexrig.local.storage.model import Object
 from vertexrig.local.storage.names import check_object, is_bucket
 from vertexrig.local.storage.store import ANY, Query
+from vertexrig.local.storage.stored import Object
 
 
 @pytest.fixture

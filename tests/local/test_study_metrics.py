@@ -97,7 +97,7 @@ def test_a_study_taken_up_again_skips_what_it_knows(tmp_path: Path) -> None:
 
 
 def test_values_come_as_text_number_or_not_at_all(tmp_path: Path) -> None:
-    """nan and infinities give no measurement but are remembered; junk lines are passed over."""
+    """Nan and infinities give no measurement but are remembered; junk lines are passed over."""
     path = tmp_path / "m"
     file = reader(path)
     path.write_text(line("0.5", 1) + line(0.6, 2) + "junk\n[1]\n" + line(None, 3) + line("nan", 4))

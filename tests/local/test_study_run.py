@@ -235,7 +235,7 @@ def test_should_stop_asap_interrupts_running_trials(begun: Any, asap: bool) -> N
 
 
 def test_the_last_of_max_num_trials_is_not_interrupted(begun: Any) -> None:
-    """shouldStopAsap counts trials that have ended, not those being run."""
+    """ShouldStopAsap counts trials that have ended, not those being run."""
     spec = {**SPEC, "studyStoppingConfig": {"maxNumTrials": 2, "shouldStopAsap": True}}
     run = begun("time.sleep(0.2); report(x, 1)", spec, max_trial_count=9, parallel_trial_count=3)
     assert "maxNumTrials" in run.run(interval=0.01).message
@@ -278,7 +278,7 @@ MAIN = """
 import sys
 from pathlib import Path
 sys.path.insert(0, {tests!r})
-import test_study_run as t
+from tests.local import test_study_run as t
 from vertexrig.local.jobs.study_engine import StudyEngine as Engine
 from vertexrig.local.jobs.study_run import StudyRun
 folder = Path({folder!r})
@@ -296,7 +296,7 @@ print(StudyRun(engine, Noted(folder, {script!r}), store.save, max_trial_count=20
 def test_a_study_killed_again_and_again_ends_with_every_trial_once(tmp_path: Path) -> None:
     """Five times kill -9: twenty trials, none that had ended is started again, and the suggestions are kept."""
     script = "report(x / 2, 1); time.sleep(0.1); report(x, 2)"
-    code = MAIN.format(tests=str(Path(__file__).parent), folder=str(tmp_path), script=script)
+    code = MAIN.format(tests=str(Path(__file__).parents[2]), folder=str(tmp_path), script=script)
     starts = tmp_path / "starts"
     starts.touch()
     before: list[dict[str, Any]] = []

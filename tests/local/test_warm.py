@@ -1,4 +1,4 @@
-"""Warm starts on real processes: a replica that was forked after its imports is as one that made them itself."""
+"""Warm starts on real processes: a replica that was forked after an import of its framework is as one that imports it itself."""
 
 from __future__ import annotations
 
@@ -15,27 +15,30 @@ from typing import Any
 
 import psutil
 import pytest
-from jobkit import IMAGE, job, output, pool, sdist
 
-from tests.tools import installed
+from tests.support import jobkit
+from tests.support.jobkit import IMAGE, job, output, sdist
+from tests.support.tools import installed
 from vertexrig.local.jobs.inprocess import run_study
 from vertexrig.local.jobs.settings import Settings
 from vertexrig.local.runner import Control, JobResult, Line, RunOptions, run_job
-from vertexrig.local.runner.ahead import read_ahead
-from vertexrig.local.runner.runtime import read_at_import
-from vertexrig.local.runner.warm import Warmth
+from vertexrig.local.runner.run_time_variables import read_at_import
+from vertexrig.local.runner.warm import Warmth, preload_of
 from vertexrig.project.model import LocalImage
+from vertexrig.trainer_source.follow import follow
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="replicas start warm on Linux only")
-OPTIONS = RunOptions(grace=0.5)
+FRAMEWORKS = str(Path(__file__).with_name("frameworks"))
+OPTIONS = RunOptions(grace=0.5, extra_env={"PYTHONPATH": FRAMEWORKS})
 TASK = """
+import xgboost
 import numpy.random
 import json, os, sys
 if __name__ == "__main__":
     code, *args = sys.argv[1:]
     exec(compile(code, "<trainer>", "exec"))
 """
-WARM = "workerpool0-0 starts warm, from a process that has imported numpy."
+WARM = "workerpool0-0 starts warm, from a process that has imported xgboost."
 LOOKS = """
 import atexit, multiprocessing, random, resource, signal, threading
 atexit.register(lambda: print("at exit"))
@@ -59,9 +62,16 @@ print("to stderr", file=sys.stderr)
 """
 
 
+def pool(code: str, *args: str, **more: Any) -> dict[str, Any]:
+    """A worker pool on an image with XGBoost."""
+    made = jobkit.pool(code, *args, **more)
+    made["pythonPackageSpec"]["executorImageUri"] = IMAGE.replace("tf-cpu.2-17.py310", "xgboost-cpu.1-1")
+    return made
+
+
 @pytest.fixture(scope="module")
 def warm_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A local Vertex's folder with a trainer that begins with an import of numpy."""
+    """A local Vertex's folder with a trainer that begins with an import of XGBoost."""
     folder = tmp_path_factory.mktemp("warm")
     sdist(folder / "gs/packages/trainer.tar.gz", task=TASK)
     return folder
@@ -107,7 +117,8 @@ def forkers() -> list[psutil.Process]:
 
 def test_a_warm_replica_is_as_a_cold_one(run: Run) -> None:
     """Arguments, path, __main__, signals, group, files, limits, multiprocessing, output, traceback, exit code: the same; random
-    numbers are not."""
+    numbers are not.
+    """
     found = [run(LOOKS, "--a=1", "b c") for _ in range(3)]
     assert started(found[0][1]) == ["workerpool0-0 starts cold: it is the first of its environment."]
     assert started(found[1][1]) == started(found[2][1]) == [WARM]
@@ -220,17 +231,17 @@ def test_imports_that_cannot_be_forked_after(tmp_path: Path, warm_root: Path, wa
         "peeks": "import os\nNAME = os.environ.get('CLOUD_ML_TRIAL_ID')",
     }
     for name, text in libraries.items():
-        library = tmp_path / "libraries" / name
+        library = tmp_path / "libraries" / name / "xgboost"
         library.mkdir(parents=True)
         (library / "__init__.py").write_text(text)
     words = {"spins": "threads", "dies": "ended with 9|has gone", "peeks": "reads CLOUD_ML_TRIAL_ID"}
     for name, expected in words.items():
         folder = tmp_path / name
         folder.mkdir()
-        (folder / "main.py").write_text(f"import {name}\nprint('ran', {name}.__name__)\nimport os\nos._exit(0)")
-        image = LocalImage(str(folder), (sys.executable, "main.py"))
+        (folder / "main.py").write_text(f"import xgboost\nprint('ran {name}')\nimport os\nos._exit(0)")
+        image = LocalImage(str(folder), (sys.executable, "main.py"), "xgboost")
         one = {"machineSpec": {"machineType": "n1-standard-4"}, "replicaCount": 1, "containerSpec": {
-            "imageUri": "x/y", "env": [{"name": "PYTHONPATH", "value": str(tmp_path / "libraries")}]}}  # fmt: skip
+            "imageUri": "x/y", "env": [{"name": "PYTHONPATH", "value": str(tmp_path / "libraries" / name)}]}}  # fmt: skip
         lines: list[Line] = []
         for _ in range(3):
             options = replace(OPTIONS, images={"x/y": image}, docker=False)
@@ -245,8 +256,9 @@ def test_a_script_of_a_folder_starts_warm(tmp_path: Path, warm_root: Path, warmt
     """`python main.py` in a custom image's folder is forked, too; not where the folder has a module that an import hides."""
     (tmp_path / "own.py").write_text("NAME = 'own'")
     (tmp_path / "main.py").write_text(
-        "import numpy.random\nimport sys, own\nprint('RAN', own.NAME, __name__, __file__, sys.argv, sys.path[0])"
+        "import xgboost\nimport sys, own\nprint('RAN', own.NAME, __name__, __file__, sys.argv, sys.path[0])"
     )
+    (tmp_path / "Dockerfile").write_text("FROM us-docker.pkg.dev/vertex-ai/training/xgboost-cpu.1-1 AS built\n")
     image = LocalImage(str(tmp_path), ("python", "main.py", "--x"))
     one = {"machineSpec": {"machineType": "n1-standard-4"}, "replicaCount": 1, "containerSpec": {"imageUri": "x/y"}}
     options = replace(OPTIONS, images={"x/y": image}, docker=False)
@@ -282,13 +294,13 @@ def test_a_forker_goes_with_its_runner_and_when_idle(run: Run, warm_root: Path) 
 
 def test_a_replica_that_waits_for_imports_can_be_cancelled(tmp_path: Path, warm_root: Path, warmth: Warmth) -> None:
     """The cancellation does not wait for the imports."""
-    library = tmp_path / "slow_library"
+    library = tmp_path / "xgboost"
     library.mkdir()
     (library / "__init__.py").write_text(
         "import os, time\nif os.path.exists('/proc/self/fd/3') and 'HELD' in os.environ: time.sleep(600)"
     )
-    (tmp_path / "main.py").write_text("import numpy\nimport slow_library")
-    image = LocalImage(str(tmp_path / "empty"), (sys.executable, str(tmp_path / "main.py")))
+    (tmp_path / "task.py").write_text("import xgboost")
+    image = LocalImage(str(tmp_path / "empty"), (sys.executable, str(tmp_path / "task.py")), "xgboost")
     (tmp_path / "empty").mkdir()
     env = [{"name": "PYTHONPATH", "value": str(tmp_path)}, {"name": "HELD", "value": "1"}]
     one = {
@@ -315,32 +327,44 @@ def test_a_replica_that_waits_for_imports_can_be_cancelled(tmp_path: Path, warm_
         assert [result.state for result in results] == ["JOB_STATE_CANCELLED"]
 
 
+TF = "import tensorflow; tensorflow.keras.Model"
+
+
 @pytest.mark.parametrize(
-    ("source", "steps", "stopped"),
+    ("framework", "source", "expected"),
     [
-        ("import os\nos.environ['TF_X'] = '3'\nimport a.b", ["import os", "TF_X=3", "import a.b"], ""),
-        ("import os\nos.environ['X'] = str(1)\nimport a", ["import os"], "main.py:2"),
-        ("import sys\nsys.path.insert(0, 'x')\nimport a", ["import sys"], "main.py:2"),
-        ("import logging\nLOG = logging.getLogger('x')\nfrom a import b as c\nSIZE = dict(x=[1])", ["import logging", "from a import b as c"], ""),
-        ("import matplotlib\nmatplotlib.use('Agg')\nimport matplotlib.pyplot", ["import matplotlib"], "main.py:2"),
-        ("try:\n    import a\nexcept ImportError:\n    a = None\nimport b", ["import a", "import b"], ""),
-        ("import own\nimport z", ["import from_own", "import z"], ""),
-        ("def main():\n    import own\nif __name__ == '__main__':\n    main()", ["import from_own"], ""),
-        ("def main():\n    import os\n    os.environ['X'] = '1'\n    import own", [], ""),
-        ("import tensorflow as tf\ndef main():\n    tf.keras.Sequential()", ["import tensorflow", "import tensorflow; tensorflow.keras.Model"], ""),
-        ("import tensorflow as tf\nimport os\ndef main():\n    os.environ['KERAS_BACKEND'] = '1'\n    tf.keras.Sequential()", ["import tensorflow", "import os"], ""),
-        ("if flag:\n    import a\nimport b", [], "main.py:1"),
-        ("not python", [], ""),
+        ("tf", "import tensorflow as tf", [TF]),
+        ("tf", "def main():\n    from keras import layers", [TF]),
+        ("sklearn", "import sklearn.ensemble", ["import sklearn"]),
+        ("tf", "import own", ["import tensorflow; tensorflow.keras.Model", "TF_X=3"]),
+        ("tf", "import numpy", None),
+        ("pytorch", "import tensorflow", None),
+        ("tf", "not python", None),
+        ("", "import numpy", None),
+        ("", "import torch", "the framework of its image is not known; `framework` under local: images: names it"),
+        ("tf", "import os\nos.environ.setdefault('TF_Y', '3')\nos.environ.update(A='1')\nimport keras", [TF, "TF_Y?=3", "A=1"]),
+        ("tf", "import os, keras\ndef main():\n    os.environ['TF_CONFIG'] = ''\n    os.environ.pop('TF_X')", [TF]),
+        ("tf", "import os, keras\ndef main():\n    os.environ['KERAS_BACKEND'] = 'jax'", "main.py:3 sets KERAS_BACKEND, which an import may read"),
+        ("tf", "import os, keras\nif flag:\n    os.environ.setdefault('TF_X', '1')", "main.py:3 sets TF_X, which an import may read"),
+        ("tf", "import os, keras\nos.environ['TF_X'] = str(1)", "main.py:2 sets TF_X, which an import may read"),
+        ("tf", "import os, keras\nos.environ['X'] = '1'\nos.environ['X'] = '2'", "main.py:3 sets X, which an import may read"),
+        ("tf", "import os, keras\nos.environ.update(given)", "main.py:2 sets variables by names that are not plain, which an import may read"),
+        ("tf", "import os, keras\nos.environ |= given", "main.py:2 sets variables by names that are not plain, which an import may read"),
+        ("tf", "import os, keras\ndel os.environ['X']", "main.py:2 sets X, which an import may read"),
     ],
 )  # fmt: skip
-def test_what_is_imported_ahead(tmp_path: Path, source: str, steps: list[str], stopped: str) -> None:
-    """Imports up to the first statement that could change a later one; plain variables are set as the source sets them."""
+def test_what_is_imported_ahead(tmp_path: Path, framework: str, source: str, expected: list[str] | str | None) -> None:
+    """The framework of the image, if the trainer uses it, after the variables that the source sets plainly; else a reason, or nothing."""
     (tmp_path / "main.py").write_text(source)
-    (tmp_path / "own.py").write_text("import from_own")
-    file = tmp_path / "main.py"
-    found = read_ahead(file, "", lambda name: tmp_path / "own.py" if name == "own" else None)
-    assert [step[1] if step[0] == "import" else f"{step[1]}={step[2]}" for step in found.steps] == steps
-    assert found.stopped == stopped
+    (tmp_path / "own.py").write_text("import os\nos.environ['TF_X'] = '3'\nimport tensorflow")
+    found = preload_of(framework, follow(tmp_path / "main.py", ""))
+    if found is None or found.refused:
+        assert expected == (found and found.refused)
+    else:
+        assert [
+            found.statement,
+            *(f"{name}{'?' * default}={text}" for name, text, default in found.settings),
+        ] == expected
 
 
 def test_a_study_is_warm_from_its_first_trial_and_can_be_cold(warm_root: Path) -> None:
@@ -383,12 +407,13 @@ with open(os.environ["CLOUD_ML_HP_METRIC_FILE"], "a") as out:
 
 def test_a_tensorflow_study(tmp_path: Path) -> None:
     """A foreign trainer on two GPUs, of an image with TensorFlow 2.11, that reads `--units` with `type=int`: each trial has two
-    logical devices and Keras 2; trials that die of "8.0" are run with "8"; and a warm trial's loss is a cold one's."""
+    logical devices and Keras 2; trials that die of "8.0" are run with "8"; and a warm trial's loss is a cold one's.
+    """
     installed("tensorflow")
     image = IMAGE.replace("tf-cpu.2-17.py310", "tf-gpu.2-11.py310")
     root = tmp_path
     sdist(root / "gs/packages/trainer.tar.gz", task=TRAINER)
-    one = pool("", acceleratorType="NVIDIA_TESLA_T4", acceleratorCount=2)
+    one = jobkit.pool("", acceleratorType="NVIDIA_TESLA_T4", acceleratorCount=2)
     one["pythonPackageSpec"] |= {"args": [], "executorImageUri": image}
     study = {
         "studySpec": {"metrics": [{"metricId": "loss", "goal": "MINIMIZE"}], "algorithm": "GRID_SEARCH",

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from tests.forks import Forked, Forks
+from tests.support.forks import Forked, Forks
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "trainer_pkg"

@@ -7,11 +7,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from lazily import strategy
 from trainer import cluster
 from trainer.cluster import Cluster
 from trainer.config import Config
 from trainer.errors import ClusterError, ConfigError
+
+from tests.trainer.lazily import strategy
 
 
 def tf_config(task: str, index: int, **roles: int) -> dict[str, str]:
@@ -148,7 +149,8 @@ def test_virtual_devices_must_be_a_number() -> None:
 @pytest.mark.parametrize(("name", "connects"), [("local", False), ("my-tpu", True)])
 def test_tpu_up_to_where_hardware_starts(name: str, connects: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """The resolver gets the TPU's name, a remote TPU is connected to, then initialised. No TPU is part of this test:
-    resolver and strategy are replaced."""
+    resolver and strategy are replaced.
+    """
     calls: list[Any] = []
     tf = strategy.tf
     monkeypatch.setattr(

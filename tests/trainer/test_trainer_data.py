@@ -6,11 +6,12 @@ from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
-import makers
 import numpy as np
 import pytest
-from lazily import augment, data, sources, tf
 from trainer.config import Config
+
+from tests.trainer import makers
+from tests.trainer.lazily import augment, data, sources, tf
 
 CONFIG = Config(image_size=8)
 

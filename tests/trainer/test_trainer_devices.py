@@ -6,7 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import QUICK, Launched, summary
+
+from tests.trainer.conftest import QUICK, Launched, summary
 
 FLAGS = (*QUICK, "--global_batch_size=48")
 

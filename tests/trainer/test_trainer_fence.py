@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Launched
 from trainer import fence
 from trainer.errors import SurplusJobError
+
+from tests.trainer.conftest import Launched
 
 ID, MINE, OTHER = "a" * 32 + "-" + "b" * 12, "1" * 32, "2" * 32
 JOB = "projects/p/locations/us-central1/customJobs/7"

@@ -7,11 +7,12 @@ import ast
 import dataclasses
 
 import pytest
-from conftest import PACKAGE
 from hypothesis import given
 from hypothesis import strategies as st
 from trainer import config, task
 from trainer.config import Config
+
+from tests.trainer.conftest import PACKAGE
 
 #: The parameters of the walk-throughs' studies, with a value as Vertex AI sends it.
 STUDIES = {
@@ -28,7 +29,7 @@ def test_no_flags_give_the_defaults() -> None:
 
 def test_flags_and_fields_are_the_same_names() -> None:
     """There is one flag per field, under the field's name."""
-    flags = {action.dest for action in task.build_parser()._actions} - {"help"}
+    flags = set(vars(task.build_parser().parse_args([])))
     assert flags == {field.name for field in dataclasses.fields(Config)} - {"started"}
 
 

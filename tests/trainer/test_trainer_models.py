@@ -8,11 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from lazily import keras, models, optimizers, tf
 from trainer.config import OPTIMIZERS, PRECISIONS, Config
 from trainer.errors import ConfigError
 
-from tests.tools import brief
+from tests.support.tools import brief
+from tests.trainer.lazily import keras, models, optimizers, tf
 
 #: (flags, image shape, classes) -> parameters. The cnn on 150 x 150 has 19 x 19 x 64 features before its dense layer.
 PARAMETERS = [

@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
-from conftest import QUICK, Launched, metrics, summary
+
+from tests.trainer.conftest import QUICK, Launched, metrics, summary
 
 Cluster = Callable[..., dict[str, Launched]]
 
@@ -29,7 +30,8 @@ def finish(processes: Mapping[str, Launched]) -> None:
 
 def test_chief_and_worker_train_agree_and_only_the_chief_writes(launch_cluster: Cluster, tmp_path: Path) -> None:
     """Two processes end with 0 and equal weights; the outputs are the chief's; no temporary folder stays. An evaluator
-    beside them scores the last save."""
+    beside them scores the last save.
+    """
     processes = launch_cluster(
         {"chief": 1, "worker": 1, "evaluator": 1}, *QUICK, "--tensorboard=true", "--collective=ring"
     )
@@ -88,7 +90,7 @@ def test_parameter_servers_and_evaluator(launch_cluster: Cluster, tmp_path: Path
 
 @pytest.mark.whole
 def test_parameter_servers_go_on_without_a_worker(launch_cluster: Cluster, tmp_path: Path) -> None:
-    """kill -9 of one of two workers in mid-training: the other takes over its steps, and the run ends with all of them."""
+    """Kill -9 of one of two workers in mid-training: the other takes over its steps, and the run ends with all of them."""
     processes = launch_cluster({"chief": 1, "worker": 2, "ps": 1}, *QUICK, "--epochs=6")
     processes["chief-0"].wait_for("epoch 2/")
     processes["worker-1"].kill()
@@ -100,8 +102,9 @@ def test_parameter_servers_go_on_without_a_worker(launch_cluster: Cluster, tmp_p
 
 @pytest.mark.whole
 def test_parameter_servers_end_without_a_server(launch_cluster: Cluster, tmp_path: Path) -> None:
-    """kill -9 of the parameter server, and with it of the variables: the chief ends with a clear error and leaves no model;
-    restarted, the cluster goes on from its last save."""
+    """Kill -9 of the parameter server, and with it of the variables: the chief ends with a clear error and leaves no model;
+    restarted, the cluster goes on from its last save.
+    """
     roles, flags = {"chief": 1, "worker": 1, "ps": 1}, (*QUICK, "--epochs=6", "--save_every=11")
     processes = launch_cluster(roles, *flags)
     processes["chief-0"].wait_for("epoch 2/")
@@ -119,7 +122,8 @@ def test_parameter_servers_end_without_a_server(launch_cluster: Cluster, tmp_pat
 @pytest.mark.whole
 def test_sigterm_ends_a_worker_that_waits_for_another(launch_cluster: Cluster, tmp_path: Path) -> None:
     """The chief is frozen, so that the worker waits for it inside TensorFlow: SIGTERM ends the worker all the same, with 143,
-    without a traceback, and with its temporary directory gone."""
+    without a traceback, and with its temporary directory gone.
+    """
     processes = launch_cluster({"chief": 1, "worker": 1}, *QUICK, "--epochs=50")
     processes["chief-0"].wait_for("epoch 2/")
     chief, worker = processes["chief-0"].process, processes["worker-0"]

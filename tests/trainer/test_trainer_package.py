@@ -11,7 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import PACKAGE, QUICK, Launched, environment, summary
+
+from tests.trainer.conftest import PACKAGE, QUICK, Launched, environment, summary
 
 OLD = os.environ.get("TRAINER_OLD_PYTHON", "")
 needs_old = pytest.mark.skipif(not OLD, reason="TRAINER_OLD_PYTHON names no Python 3.10 with TensorFlow 2.17; "
@@ -60,7 +61,7 @@ def test_a_missing_tf_keras_is_named(launch: Callable[..., Launched], tmp_path: 
 
 @needs_old
 def test_sdist_installs_and_runs_on_the_containers_python(sdist: Path, tmp_path: Path) -> None:
-    """pip installs the sdist for Python 3.10 and the default run there reaches 97 %."""
+    """Pip installs the sdist for Python 3.10 and the default run there reaches 97 %."""
     place = tmp_path / "installed"
     subprocess.run([OLD, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--target", str(place),
                     str(sdist)], check=True, timeout=120)  # fmt: skip

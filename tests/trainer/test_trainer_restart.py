@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import QUICK, Launched, summary
+
+from tests.trainer.conftest import QUICK, Launched, summary
 
 FLAGS = (*QUICK, "--epochs=10", "--save_every=7")
 
@@ -29,7 +30,7 @@ def going_on(process: Launched) -> int:
 
 @pytest.mark.whole
 def test_a_killed_run_ends_as_if_it_had_not_been(launch: Callable[..., Launched], tmp_path: Path) -> None:
-    """kill -9 in mid-epoch; the restarted run has the undisturbed one's curve to the last digit, augmentation included."""
+    """Kill -9 in mid-epoch; the restarted run has the undisturbed one's curve to the last digit, augmentation included."""
     flags = (*FLAGS, "--with_color_distort=true", "--warmup_steps=30", "--schedule=cosine")
     whole = launch(*flags, folder=tmp_path / "whole")
     first = launch(*flags, folder=tmp_path / "killed")
@@ -65,8 +66,9 @@ def test_sigterm_saves_the_step_it_comes_in(launch: Callable[..., Launched], tmp
 def test_a_cluster_survives_the_loss_of_its_worker_and_of_its_chief(
     launch_cluster: Callable[..., dict[str, Launched]], tmp_path: Path
 ) -> None:
-    """kill -9 of the worker, then of the chief: the other ends by itself with a clear message, and the restarted cluster
-    goes on and ends as well as a run in one piece."""
+    """Kill -9 of the worker, then of the chief: the other ends by itself with a clear message, and the restarted cluster
+    goes on and ends as well as a run in one piece.
+    """
     roles = {"chief": 1, "worker": 1}
     steps = []
     for attempt, (victim, epoch) in enumerate((("worker-0", 3), ("chief-0", 6))):
@@ -108,7 +110,8 @@ def test_a_finished_run_is_not_gone_on_with_by_accident(launch: Callable[..., La
 
 def test_a_finished_job_that_is_restarted_does_not_train_again(launch: Callable[..., Launched], tmp_path: Path) -> None:
     """The service restarts a job as a whole: one that has exported its model ends with 0 and leaves the model as it is. Another
-    job with the same directories trains."""
+    job with the same directories trains.
+    """
     job = {"CLOUD_ML_JOB_ID": "123", "CLOUD_ML_TRIAL_ID": "4"}
     assert launch(*QUICK, "--epochs=1", env=job).wait().code == 0
     before = (tmp_path / "model" / "summary.json").read_bytes()

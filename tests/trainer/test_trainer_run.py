@@ -9,10 +9,11 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-import makers
 import numpy as np
 import pytest
-from conftest import PACKAGE, QUICK, Launched, environment, metrics, once, summary
+
+from tests.trainer import makers
+from tests.trainer.conftest import PACKAGE, QUICK, Launched, environment, metrics, once, summary
 
 #: Loads a SavedModel and scores both signatures on the digits' validation part.
 FRESH = """
@@ -104,6 +105,20 @@ def test_another_run_goes_on_from_it_or_starts_from_its_weights(
     assert summary(tmp_path / "more")["accuracy"] >= summary(default_run)["accuracy"]
 
 
+def test_two_models_are_measured_on_the_same_data(
+    default_run: Path, launch: Callable[..., Launched], tmp_path: Path
+) -> None:
+    """--evaluate trains nothing, and says of each model what it reaches on the data that is there; without a champion of the new one."""
+    model = f"{default_run}/model"
+    both = launch(*QUICK, "--evaluate=true", f"--champion={model}", f"--challenger={model}", folder=tmp_path / "both")
+    alone = launch(*QUICK, "--evaluate=true", f"--challenger={model}", folder=tmp_path / "alone")
+    assert both.wait().code == alone.wait().code == 0, both.err + alone.err
+    found, trained = summary(tmp_path / "both"), summary(default_run)
+    assert found["champion"] == found["challenger"] and found["accuracy"] == found["challenger"]["accuracy"]
+    assert abs(found["accuracy"] - trained["accuracy"]) < 1e-6
+    assert "champion" not in summary(tmp_path / "alone") and not (tmp_path / "both/model/saved_model.pb").exists()
+
+
 @pytest.mark.whole
 def test_same_seed_same_weights(launch: Callable[..., Launched], tmp_path: Path) -> None:
     """Two runs of one seed have equal histories; another seed's differs."""
@@ -174,6 +189,8 @@ BAD = {
     "too-large": (["--batch_size=5000"], {}, "larger than the 1438 training examples"),
     "output": ([], {"AIP_MODEL_DIR": "/proc/model/"}, "cannot write to /proc/model"),
     "resume": (["--resume_from=/nowhere"], {}, "no checkpoint of this trainer there"),
+    "evaluate": (["--evaluate=true"], {}, "--evaluate needs --challenger"),
+    "no-model": (["--evaluate=true", "--challenger=/nowhere"], {}, "/nowhere cannot be loaded"),
     "warm": (["--warm_start_from=/nowhere"], {}, "no model of this trainer there"),
     "strategy": (["--strategy=multi-worker"], {}, "auto would choose one-device"),
     "tf-config": ([], {"TF_CONFIG": "{"}, "TF_CONFIG is not JSON"),

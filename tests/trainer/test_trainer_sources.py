@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import makers
 import numpy as np
 import pytest
-from lazily import data, sources, tf
 from trainer.config import Config
 from trainer.errors import ConfigError, DataError
+
+from tests.trainer import makers
+from tests.trainer.lazily import data, sources, tf
 
 
 def labels(source: sources.Source) -> list[int]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from setuptools import setup
 
 CONSTRAINTS = Path(__file__).resolve().parents[2] / "constraints.txt"
-VERSION = re.search(r"^tensorflow==(\S+)", CONSTRAINTS.read_text(encoding="utf-8"), re.MULTILINE)[1]
+(VERSION,) = re.findall(r"^tensorflow==(\S+)", CONSTRAINTS.read_text(encoding="utf-8"), re.MULTILINE)
 
 setup(
     name="tensorflow",

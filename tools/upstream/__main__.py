@@ -81,7 +81,7 @@ def _parser(suites: dict[str, table.Suite]) -> argparse.ArgumentParser:
 
 
 def _files(rows: Sequence[Row]) -> list[list[Row]]:
-    """The tests of each file, which are run together."""
+    """Return the tests of each file, which are run together."""
     return [list(group) for _, group in groupby(rows, key=lambda row: (row.suite.name, row.folder, row.file))]
 
 
@@ -100,7 +100,7 @@ def _results(
 
 
 def _version(checkout: Path) -> str:
-    """The commit of a checkout, with its date."""
+    """Return the commit of a checkout, with its date."""
     done = subprocess.run(
         ["git", "-C", str(checkout), "log", "-1", "--format=%h of %cs"], capture_output=True, text=True, check=False
     )

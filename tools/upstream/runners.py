@@ -104,7 +104,7 @@ def _log(place: Place, row: Row, more: str = "") -> Path:
 
 
 def _run(words: list[str], folder: Path, environment: Mapping[str, str], log: Path) -> int | None:
-    """A command's exit code, None where it ran too long and was stopped."""
+    """Return a command's exit code, None where it ran too long and was stopped."""
     with log.open("w") as out:
         process = subprocess.Popen(
             words, cwd=folder, env=environment, stdout=out, stderr=subprocess.STDOUT, start_new_session=True
@@ -164,7 +164,7 @@ def _read_pytest(rows: Sequence[Row], ran: Ran) -> list[Result]:
 
 
 def _of_case(row: Row, case: ET.Element, cases: Sequence[ET.Element]) -> Result:
-    """The result of a test; an error of its teardown is a case of its own of the same name."""
+    """Return the result of a test; an error of its teardown is a case of its own of the same name."""
     own = [
         one for one in cases if one.get("name") == case.get("name") and one.get("classname") == case.get("classname")
     ]
@@ -193,7 +193,7 @@ def _no_mocha(place: Place, folder: Path, row: Row) -> str:
     return _no_file(place, folder, row)
 
 
-def _read_mocha(rows: Sequence[Row], ran: Ran) -> list[Result]:
+def read_mocha(rows: Sequence[Row], ran: Ran) -> list[Result]:
     if not ran.report.is_file():
         return [Result(row, FAILED, _last(ran), ran.seconds) for row in rows]
     report = json.loads(ran.report.read_text(encoding="utf-8"))
@@ -226,7 +226,7 @@ def _no_classes(place: Place, folder: Path, row: Row) -> str:
     return "" if missing is None else f"{missing.relative_to(place.checkout)} is missing: the tests are not compiled"
 
 
-def _read_junit(rows: Sequence[Row], ran: Ran) -> list[Result]:
+def read_junit(rows: Sequence[Row], ran: Ran) -> list[Result]:
     fine, broken = _JUNIT_OK.search(ran.output), _JUNIT_FAILED.search(ran.output)
     if ran.code == 0 and fine:
         result, reason = (PASSED, "") if int(fine[1]) else (SKIPPED, "its authors skip it")
@@ -236,7 +236,7 @@ def _read_junit(rows: Sequence[Row], ran: Ran) -> list[Result]:
 
 
 def _line(message: str) -> str:
-    """The first line of a message, and the next where the first only names a command that failed."""
+    """Return the first line of a message, and the next where the first only names a command that failed."""
     lines = [line.strip() for line in message.splitlines() if line.strip()]
     shown = lines[: 2 if lines and lines[0].startswith(_COMMAND_FAILED) else 1]
     return (": ".join(shown) or "no message")[:_MOST_REASON]
@@ -257,8 +257,8 @@ Runner = tuple[
 RUNNERS: Mapping[str, Runner] = {
     "pytest": (_pytest, _read_pytest, _no_file),
     "airflow": (_airflow, _read_pytest, _no_file),
-    "mocha": (_mocha, _read_mocha, _no_mocha),
-    "junit": (_junit, _read_junit, _no_classes),
+    "mocha": (_mocha, read_mocha, _no_mocha),
+    "junit": (_junit, read_junit, _no_classes),
 }
 """By name: the command for a file, the reader of its report, and why it cannot be run ("" if it can)."""
 PROGRAMS: Mapping[str, str] = {"mocha": "node", "junit": "java"}

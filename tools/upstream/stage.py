@@ -48,13 +48,13 @@ class Stage:
         return "--root", str(self.work / "state"), "--file", str(self.work / "vertexrig.yaml")
 
     def local_run(self, command: list[str]) -> list[str]:
-        """A command, run against the local Vertex."""
+        """Return a command, run against the local Vertex."""
         return [*VERTEXRIG, "local", "run", *self.where, "--", *command]
 
 
 @contextmanager
 def staged(work: Path, image_python: str) -> Iterator[Stage]:
-    """A running local Vertex, with jobs, images and objects.
+    """Provide a running local Vertex, with jobs, images and objects.
 
     Args:
         work: Folder for everything, which is made.
@@ -81,7 +81,7 @@ def staged(work: Path, image_python: str) -> Iterator[Stage]:
 
 
 def _local(work: Path, image_python: str) -> dict[str, Any]:
-    """`local:` of the project file: a folder and a program in place of each image."""
+    """Return `local:` of the project file: a folder and a program in place of each image."""
     images, interpreters = {}, {}
     own = work / "python"
     # with the system's packages, since `pip install --user` refuses to work in an environment without them
@@ -126,7 +126,7 @@ def _houses() -> str:
 
 
 def _package(path: Path) -> None:
-    """A source distribution with the module that the test of a Python package names."""
+    """Make a source distribution with the module that the test of a Python package names."""
     name, module = "custom_trainer_script-0.1", "aiplatform_custom_trainer_script"
     setup = f"from setuptools import setup\nsetup(name='custom_trainer_script', version='0.1', packages=['{module}'])\n"
     files = {

@@ -79,7 +79,7 @@ def document() -> dict[str, Any]:
 
 
 def rows() -> list[Row]:
-    """The tests, in the order of the file."""
+    """Return the tests, in the order of the file."""
     data = document()
     suites = {
         name: Suite(
@@ -97,7 +97,7 @@ def rows() -> list[Row]:
 
 
 def text(results: Sequence[Result], *, markdown: bool = False) -> str:
-    """The table: test, result, reason, seconds."""
+    """Return the table: test, result, reason, seconds."""
     head = ("suite", "test", "result", "seconds", "why it did not pass")
     cells = [head, *(_cells(one) for one in results)]
     if markdown:
@@ -114,13 +114,13 @@ def _cells(one: Result) -> tuple[str, ...]:
 
 
 def counts(results: Sequence[Result]) -> str:
-    """How many passed, and how many did not."""
+    """Tell how many passed, and how many did not."""
     found = {kind: sum(one.result == kind for one in results) for kind in (PASSED, FAILED, SKIPPED, NOT_RUN)}
     return ", ".join([f"of {len(results)} tests", *(f"{count} {kind}" for kind, count in found.items() if count)])
 
 
 def as_json(results: Sequence[Result], versions: Mapping[str, str]) -> dict[str, Any]:
-    """The table for programs."""
+    """Return the table for programs."""
     tests = [
         {"suite": one.row.suite.name, "test": one.row.shown, "result": one.result, "reason": one.reason,
          "seconds": one.seconds, "needs": list(one.row.needs)}

@@ -16,7 +16,7 @@ SATURATION = (0.5, 1.5)
 
 
 def wanted(config: Config) -> bool:
-    """Whether `config` asks for any augmentation."""
+    """Tell whether `config` asks for any augmentation."""
     return config.flip or config.with_color_distort or config.crop_ratio < 1
 
 
@@ -38,7 +38,7 @@ def augment(images: Any, seed: Any, config: Config) -> Any:
 
 
 def _per_image(images: Any, seed: Any, low: float, high: float) -> Any:
-    """One number for each image, shaped to broadcast over it."""
+    """Return one number for each image, shaped to broadcast over it."""
     return tf.random.stateless_uniform((tf.shape(images)[0], 1, 1, 1), seed, low, high)
 
 
@@ -47,7 +47,7 @@ def _flip(images: Any, seed: Any) -> Any:
 
 
 def _crop(images: Any, seed: Any, ratio: float) -> Any:
-    """A random square of `ratio` of the side, scaled back to the full side."""
+    """Return a random square of `ratio` of the side, scaled back to the full side."""
     total = tf.shape(images)[0]
     # boxes are in parts of the side, from 0 to 1
     corner = tf.random.stateless_uniform((total, 2), seed, 0.0, 1.0 - ratio)

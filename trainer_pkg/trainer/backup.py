@@ -58,13 +58,13 @@ class Progress:
 
 
 def job_id(environ: Mapping[str, str] = os.environ) -> str:
-    """The job, and of a study the trial, that this process belongs to; empty outside of Vertex AI."""
+    """Return the job, and of a study the trial, that this process belongs to; empty outside of Vertex AI."""
     parts = (environ.get("CLOUD_ML_JOB_ID", ""), environ.get("CLOUD_ML_TRIAL_ID", ""))
     return "/".join(part for part in parts if part) if parts[0] else ""
 
 
 def finished_by_this_job(progress: Progress | None) -> bool:
-    """Whether a save is that of a run which this very job, restarted since, brought to its end."""
+    """Tell whether a save is that of a run which this very job, restarted since, brought to its end."""
     return progress is not None and progress.finished and bool(progress.job) and progress.job == job_id()
 
 
@@ -139,12 +139,12 @@ class Backup:
 
 
 def step_of(checkpoint: str) -> int:
-    """The step in a checkpoint's name."""
+    """Return the step in a checkpoint's name."""
     return int(checkpoint.rsplit("-", 1)[1])
 
 
 def load_progress(directory: str, step: int) -> Progress | None:
-    """The progress saved at `step`; None when it is not there."""
+    """Return the progress saved at `step`; None when it is not there."""
     path = _state_path(directory, step)
     if not tf.io.gfile.exists(path):
         return None
@@ -152,13 +152,13 @@ def load_progress(directory: str, step: int) -> Progress | None:
 
 
 def latest_progress(directory: str) -> Progress | None:
-    """The progress of the last complete save in `directory`, without its weights."""
+    """Return the progress of the last complete save in `directory`, without its weights."""
     latest = tf.train.latest_checkpoint(directory)
     return load_progress(directory, step_of(latest)) if latest else None
 
 
 def load_best(directory: str, progress: Progress) -> list[np.ndarray] | None:
-    """The best weights as of `progress`; None before the first epoch."""
+    """Return the best weights as of `progress`; None before the first epoch."""
     if not progress.best_epoch:
         return None
     with tf.io.gfile.GFile(_best_path(directory, progress.best_step), "rb") as file:

@@ -22,7 +22,7 @@ LOG = logging.getLogger("trainer")
 CHECK_EVERY = 20  # steps between looks at the loss: each look waits for the device
 
 
-class Monitor(keras.callbacks.Callback):  # type: ignore[misc]
+class Monitor(keras.callbacks.Callback):
     """Counts, checks, records, keeps the best weights, reports, stops early, saves: in this order.
 
     Args:
@@ -88,7 +88,10 @@ class Monitor(keras.callbacks.Callback):  # type: ignore[misc]
             self._save()
 
     def _check(self, loss: float) -> None:
-        """Raises: DivergedError naming the steps between which the loss was lost."""
+        """Stop a run that has diverged.
+
+        Raises: DivergedError naming the steps between which the loss was lost.
+        """
         if not math.isfinite(loss):
             raise DivergedError(
                 f"the loss became {loss} between steps {self._last_check + 1} and {self.progress.step}; "

@@ -57,12 +57,12 @@ class Cluster:
         return self.index + (len(self.addresses.get("chief", ())) if self.role == "worker" else 0)
 
     def peers(self) -> tuple[str, ...]:
-        """The addresses of the other training processes."""
+        """Return the addresses of the other training processes."""
         everyone = (*self.addresses.get("chief", ()), *self.addresses.get("worker", ()))
         return tuple(address for place, address in enumerate(everyone) if place != self.training_index)
 
     def describe(self) -> str:
-        """One line for the log."""
+        """Return one line for the log."""
         if not self.addresses:
             return "no TF_CONFIG: this process is alone"
         sizes = ", ".join(f"{len(hosts)} {role}" for role, hosts in self.addresses.items())
@@ -70,7 +70,7 @@ class Cluster:
 
 
 def _role(name: object) -> str:
-    """A task type in today's words: `master` is what Vertex AI may still call the chief."""
+    """Return a task type in today's words: `master` is what Vertex AI may still call the chief."""
     role = "chief" if name == "master" else name
     if role not in ROLES:
         raise ClusterError(f"TF_CONFIG: unknown task type {name!r}; the roles are {', '.join(ROLES)} (or master)")
@@ -78,7 +78,10 @@ def _role(name: object) -> str:
 
 
 def _parse(text: str) -> Cluster:
-    """Raises: ClusterError naming what is wrong with the value of TF_CONFIG."""
+    """Refuse a wrong cluster.
+
+    Raises: ClusterError naming what is wrong with the value of TF_CONFIG.
+    """
     try:
         value = json.loads(text)
     except ValueError as error:
@@ -108,7 +111,7 @@ def _parse(text: str) -> Cluster:
 
 
 def from_environment(environ: MutableMapping[str, str] = os.environ) -> Cluster:
-    """The cluster that TF_CONFIG describes; alone when it is unset or empty.
+    """Return the cluster that TF_CONFIG describes; alone when it is unset or empty.
 
     TF_CONFIG is written back in the form TensorFlow's resolver takes: `master` becomes `chief`, and a cluster of one
     process is taken out, since collective strategies would wait for nobody.

@@ -22,7 +22,7 @@ FALSE_WORDS = frozenset({"false", "0", "0.0", "no", "off", "f", "n"})
 
 
 def number(text: str) -> float:
-    """A finite float; `1e-3`, `0.5` and `3` are all fine."""
+    """Return a finite float; `1e-3`, `0.5` and `3` are all fine."""
     try:
         value = float(text)
     except ValueError:
@@ -33,7 +33,7 @@ def number(text: str) -> float:
 
 
 def integer(text: str) -> int:
-    """An int, also from the way Vertex AI writes DISCRETE values: `128.0`, `1.28e2`."""
+    """Return an int, also from the way Vertex AI writes DISCRETE values: `128.0`, `1.28e2`."""
     value = number(text)
     if value != int(value):
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number")
@@ -43,7 +43,7 @@ def integer(text: str) -> int:
 
 
 def positive_integer(text: str) -> int:
-    """An int of at least 1."""
+    """Return an int of at least 1."""
     value = integer(text)
     if value < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is less than 1")
@@ -51,7 +51,7 @@ def positive_integer(text: str) -> int:
 
 
 def count(text: str) -> int:
-    """An int of at least 0."""
+    """Return an int of at least 0."""
     value = integer(text)
     if value < 0:
         raise argparse.ArgumentTypeError(f"{text!r} is negative")
@@ -59,7 +59,7 @@ def count(text: str) -> int:
 
 
 def not_negative(text: str) -> float:
-    """A finite float of at least 0."""
+    """Return a finite float of at least 0."""
     value = number(text)
     if value < 0:
         raise argparse.ArgumentTypeError(f"{text!r} is negative")
@@ -67,7 +67,7 @@ def not_negative(text: str) -> float:
 
 
 def fraction(text: str) -> float:
-    """A float from 0 to 1."""
+    """Return a float from 0 to 1."""
     value = number(text)
     if not 0 <= value <= 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not between 0 and 1")
@@ -75,7 +75,7 @@ def fraction(text: str) -> float:
 
 
 def boolean(text: str) -> bool:
-    """A bool as people and Vertex AI write it (CATEGORICAL `true`, DISCRETE `1.0`)."""
+    """Return a bool as people and Vertex AI write it (CATEGORICAL `true`, DISCRETE `1.0`)."""
     word = text.strip().lower()
     if word in TRUE_WORDS:
         return True
@@ -85,7 +85,7 @@ def boolean(text: str) -> bool:
 
 
 def step_range(text: str) -> tuple[int, ...]:
-    """`FIRST,LAST` as two ints; empty text as none."""
+    """Return `FIRST,LAST` as two ints; empty text as none."""
     if not text:
         return ()
     first, _, last = text.partition(",")
@@ -145,6 +145,9 @@ class Config:
     resume: bool = True
     resume_from: str = ""
     warm_start_from: str = ""
+    evaluate: bool = False
+    champion: str = ""
+    challenger: str = ""
     seed: int = 42
     # machine
     strategy: str = "auto"
@@ -163,7 +166,7 @@ class Config:
     started: float = dataclasses.field(default=0.0, compare=False)
 
     def identity(self) -> dict[str, object]:
-        """What must be equal for a run to go on from another's checkpoint: the shapes and the data."""
+        """Return what must be equal for a run to go on from another's checkpoint: the shapes and the data."""
         names = ("data", "validation_data", "validation_split", "image_size", "model", "num_units", "n_hidden",
                  "n_neurons", "num_hidden", "optimizer", "precision")  # fmt: skip
         return {name: getattr(self, name) for name in names}

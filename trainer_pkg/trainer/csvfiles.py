@@ -22,7 +22,7 @@ SHOWN = 3
 
 
 def csv_files(path: str, config: Config, *, split: bool, class_names: tuple[str, ...]) -> Splits:
-    """The images a CSV file lists. Relative paths start at `--data_dir`, or at the CSV file's own directory.
+    """Return the images a CSV file lists. Relative paths start at `--data_dir`, or at the CSV file's own directory.
 
     Args:
         class_names: The classes of the training data, when this is its validation data.
@@ -101,7 +101,10 @@ def _absolute(name: str) -> bool:
 
 
 def _check_images(images: np.ndarray, path: str, config: Config) -> None:
-    """Raises: DataError naming the first images that are missing, or the first one if it cannot be decoded."""
+    """Look at the images.
+
+    Raises: DataError naming the first images that are missing, or the first one if it cannot be decoded.
+    """
     # looks at a bucket wait for the network, not for the processor
     with ThreadPoolExecutor(16) as pool:
         found = list(pool.map(tf.io.gfile.exists, images[:CHECKED].tolist()))

@@ -76,7 +76,7 @@ def steps_per_epoch(source: Source, global_batch: int, config: Config) -> int:
 
 
 def training_stream(source: Source, shard: Shard, config: Config, first_example: int, first_epoch: int) -> Any:
-    """The endless stream of (uint8 image, label) of one shard.
+    """Return the endless stream of (uint8 image, label) of one shard.
 
     Args:
         first_example: Examples of this shard already used, where its size is known.

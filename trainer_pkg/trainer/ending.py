@@ -42,13 +42,14 @@ def install() -> None:
 
 def handle() -> None:
     """Take SIGTERM (back). TensorFlow's coordination of a cluster installs a handler that only notes the preemption, so that a
-    worker trains on until it is killed: to be called again once the cluster is connected."""
+    worker trains on until it is killed: to be called again once the cluster is connected.
+    """
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, _leave)
 
 
 def asked() -> bool:
-    """Whether SIGTERM has come."""
+    """Tell whether SIGTERM has come."""
     return _asked.is_set()
 
 
@@ -80,7 +81,7 @@ def _leave(*_: object) -> None:
 
 
 def _watch(reader: socket.socket, writer: socket.socket) -> None:
-    """The signal's number arrives here at once (`set_wakeup_fd`), even while the main thread is inside TensorFlow."""
+    """Write the signal's number here at once (`set_wakeup_fd`), even while the main thread is inside TensorFlow."""
     while reader.recv(1) != bytes([signal.SIGTERM]):
         pass
     _asked.set()

@@ -46,7 +46,7 @@ class PeerLostError(TrainerError):
 
 
 def did_you_mean(word: str, choices: Iterable[str]) -> str:
-    """`; did you mean 'x'?` for the nearest of `choices`, or nothing when none is near."""
+    """Return `; did you mean 'x'?` for the nearest of `choices`, or nothing when none is near."""
     near = difflib.get_close_matches(word, list(choices), n=1)
     return f"; did you mean {near[0]!r}?" if near else ""
 
@@ -58,7 +58,7 @@ NODE = re.compile(r"\{\{.*?\}\}\s*")  # {{function_node ...}}
 
 
 def cause(error: BaseException) -> str:
-    """The line of a TensorFlow error that says what happened, without the call stacks around it."""
+    """Return the line of a TensorFlow error that says what happened, without the call stacks around it."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip() and not line.startswith("  ")]
     plain = [line for line in lines if not line.startswith(NOT_THE_CAUSE)]
     return NODE.sub("", (plain or lines or [type(error).__name__])[0])

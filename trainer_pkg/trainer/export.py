@@ -23,7 +23,7 @@ TOLERANCE = 0.02
 
 
 def local_model(config: Config, source: Source, weights: Sequence[np.ndarray] | None) -> Any:
-    """A model of this process alone, outside any strategy, with the given weights if any."""
+    """Return a model of this process alone, outside any strategy, with the given weights if any."""
     model = models.build(config, source.image_shape, source.num_classes, pretrained=False)
     if weights is not None:
         model.set_weights(weights)
@@ -68,7 +68,7 @@ def save(model: Any, source: Source, path: str) -> None:
 
 
 def read_weights(path: str) -> list[np.ndarray]:
-    """The weights of a model that `save` wrote, in the order of `get_weights`.
+    """Return the weights of a model that `save` wrote, in the order of `get_weights`.
 
     Raises:
         DataError: there is no such model.
@@ -117,18 +117,27 @@ def score(predict: Callable[[Any], Any], source: Source, config: Config, batch: 
     return loss / max(1.0, total), right / max(1.0, total)
 
 
-def verify(path: str, source: Source, config: Config, batch: int, expected: float) -> float:
-    """Load what was written and score it on the whole validation set; its accuracy, which is the one to report.
+def score_saved(path: str, source: Source, config: Config, batch: int) -> tuple[float, float]:
+    """Load what `save` wrote and score it on a whole source: (loss, accuracy).
 
     Raises:
-        OutputError: it does not load, or it is not the model that was validated.
+        OutputError: it does not load.
     """
     try:
         loaded = tf.saved_model.load(path)
         signature = loaded.signatures["serving_arrays"]
     except (tf.errors.OpError, OSError, KeyError, ValueError) as error:
         raise OutputError(f"the exported model in {path} cannot be loaded: {cause(error)}") from error
-    _, accuracy = score(lambda images: signature(images=images)["probabilities"], source, config, batch)
+    return score(lambda images: signature(images=images)["probabilities"], source, config, batch)
+
+
+def verify(path: str, source: Source, config: Config, batch: int, expected: float) -> float:
+    """Load what was written and score it on the whole validation set; its accuracy, which is the one to report.
+
+    Raises:
+        OutputError: it does not load, or it is not the model that was validated.
+    """
+    _, accuracy = score_saved(path, source, config, batch)
     if abs(accuracy - expected) > TOLERANCE:
         raise OutputError(
             f"the exported model in {path} has a validation accuracy of {accuracy:.4f}, training had {expected:.4f}"

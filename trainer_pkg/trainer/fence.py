@@ -24,7 +24,7 @@ LARGEST = 1 << 20  # bytes of a claim
 
 
 def content(uri: str) -> bytes:
-    """The claim as it is now: from the mounted bucket, a local path, or through TensorFlow's file system."""
+    """Return the claim as it is now: from the mounted bucket, a local path, or through TensorFlow's file system."""
     # gs://bucket/x is /gcs/bucket/x: one slash of the two stays
     path = re.sub(r"^gs:/", MOUNTED, uri)
     if path == uri or os.path.isfile(path):
@@ -61,6 +61,6 @@ def check(environ: Mapping[str, str] = os.environ, read: Callable[[str], bytes] 
 
 
 def _recorded(claim: Mapping[str, Any], id: str) -> str:
-    """The recorded job's resource name."""
+    """Return the recorded job's resource name."""
     name = claim["job"].get("name") if claim.get("id") == id else claim.get("before", {}).get(id)
     return str(name or "another job")

@@ -27,7 +27,7 @@ def decoder(config: Config, data_channels: int = 3) -> tuple[Callable[[Any], Any
 
 
 def fit(image: Any, side: int, wanted: int) -> Any:
-    """An image of any size as uint8 (side, side, wanted channels)."""
+    """Return an image of any size as uint8 (side, side, wanted channels)."""
     if image.shape[-1] == 1 and wanted == 3:
         image = tf.image.grayscale_to_rgb(image)
     if image.shape[:2] != (side, side):
@@ -37,7 +37,7 @@ def fit(image: Any, side: int, wanted: int) -> Any:
 
 
 def hold_out(size: int, share: float) -> tuple[np.ndarray, np.ndarray]:
-    """Indices of the training and of the validation part: always the same, whatever `--seed` is."""
+    """Return the indices of the training and of the validation part: always the same, whatever `--seed` is."""
     # RandomState's numbers are the same in every release of NumPy, so a resumed run holds out the same examples
     order = np.random.RandomState(0).permutation(size)
     cut = round(size * share)

@@ -50,6 +50,8 @@ def train_and_evaluate(config: Config, cluster: Cluster) -> dict[str, Any]:
     keras.utils.set_random_seed(config.seed + 1)
     if cluster.role in ("evaluator", "ps") or (cluster.role == "worker" and _is_server(config, cluster)):
         return roles.run(config, cluster)
+    if config.evaluate:
+        return roles.measure(config, cluster)
     places = outputs.directories(config)
     if (done := _done_before(places, cluster)) is not None:
         return done
@@ -63,7 +65,7 @@ def train_and_evaluate(config: Config, cluster: Cluster) -> dict[str, Any]:
 
 
 def _done_before(places: Directories, cluster: Cluster) -> dict[str, Any] | None:
-    """The summary of a run that this job finished before it was restarted; None if there is something to train.
+    """Return the summary of a run that this job finished before it was restarted; None if there is something to train.
 
     The service restarts a job as a whole: when a worker fails after the chief's export, the chief comes up again as well.
     """
@@ -80,13 +82,13 @@ def _done_before(places: Directories, cluster: Cluster) -> dict[str, Any] | None
 
 
 def _is_server(config: Config, cluster: Cluster) -> bool:
-    """Whether the workers of this cluster serve a coordinator rather than train on their own."""
+    """Tell whether the workers of this cluster serve a coordinator rather than train on their own."""
     return cluster.has_servers and config.strategy in ("auto", "parameter-server")
 
 
 @contextlib.contextmanager
 def _own_checkpoints(places: Directories, cluster: Cluster) -> Iterator[str]:
-    """The shared directory for the chief, a temporary local one for all others."""
+    """Provide the shared directory for the chief, a temporary local one for all others."""
     if cluster.is_chief:
         yield places.checkpoints
     else:
@@ -148,7 +150,7 @@ class Run:
                  training.num_classes, self.setup.replicas, batch, self.steps_per_epoch)  # fmt: skip
 
     def _build(self) -> Any:
-        """The compiled model; inside the strategy's scope."""
+        """Return the compiled model; inside the strategy's scope."""
         config, training = self.config, self.splits.training
         keras.mixed_precision.set_global_policy(config.precision)
         will_be_replaced = bool(config.warm_start_from)
@@ -227,7 +229,10 @@ class Run:
         LOG.info("going on after epoch %d, step %d", progress.epoch, progress.step)
 
     def _agree_on_start(self) -> None:
-        """Raises: ClusterError when the processes of a collective found different saves to go on from."""
+        """Hold that all processes found the same save.
+
+        Raises: ClusterError when the processes of a collective found different saves to go on from.
+        """
         if self.setup.name != "multi-worker":
             return
         mean = all_reduce(self.setup.strategy, float(self.progress.step)) / self.cluster.training_processes
@@ -284,7 +289,7 @@ class Run:
             ending.saves_after_a_step(False)
 
     def _training(self) -> Any:
-        """The distributed training data from where `progress` is."""
+        """Return the distributed training data from where `progress` is."""
         config, progress, training = self.config, self.progress, self.splits.training
 
         def batches(context: Any) -> Any:
@@ -299,7 +304,7 @@ class Run:
         return self.setup.strategy.distribute_datasets_from_function(batches)
 
     def _validation(self) -> tuple[Any, int]:
-        """The distributed validation data and its steps."""
+        """Return the distributed validation data and its steps."""
         config, source = self.config, self.splits.validation
         per_replica = self.global_batch // self.setup.replicas
         pipelines = self.cluster.training_processes
@@ -402,7 +407,7 @@ def global_batch_size(config: Config, replicas: int) -> int:
 
 
 def all_reduce(distribution: Any, value: float) -> float:
-    """The sum of `value` over all replicas; returns on all processes or on none, so it is a barrier as well."""
+    """Return the sum of `value` over all replicas; returns on all processes or on none, so it is a barrier as well."""
 
     @tf.function
     def total() -> Any:
@@ -413,7 +418,7 @@ def all_reduce(distribution: Any, value: float) -> float:
 
 
 def digest(weights: list[np.ndarray]) -> str:
-    """A short hash of weights: the same on all processes that trained together."""
+    """Return a short hash of weights: the same on all processes that trained together."""
     sha = hashlib.sha256()
     for weight in weights:
         sha.update(np.ascontiguousarray(weight).tobytes())

@@ -22,7 +22,7 @@ SMALLEST_BACKBONE_IMAGE = 32  # keras.applications refuses smaller ones
 
 
 @keras.utils.register_keras_serializable("trainer")
-class CaffePreprocessing(layers.Layer):
+class CaffePreprocessing(keras.layers.Layer):
     """What ResNet50's weights expect: BGR, minus the ImageNet means, not scaled (keras.applications, mode "caffe")."""
 
     def call(self, images: Any) -> Any:
@@ -30,7 +30,7 @@ class CaffePreprocessing(layers.Layer):
 
 
 @keras.utils.register_keras_serializable("trainer")
-class Classifier(keras.Model):  # type: ignore[misc]
+class Classifier(keras.Model):
     """A model whose steps update the metrics without reading them.
 
     Keras reads every metric in every step; under MultiWorkerMirroredStrategy each of these reads is three collective
@@ -45,7 +45,7 @@ class Classifier(keras.Model):  # type: ignore[misc]
         return {name: tf.constant(0.0) for name in self.metrics_names}
 
     def train_step(self, data: Any) -> dict[str, Any]:
-        """One step; its "loss" is that of this replica's part of the batch."""
+        """Return one step; its "loss" is that of this replica's part of the batch."""
         x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
         with tf.GradientTape() as tape:
             y_pred = self(x, training=True)
@@ -74,7 +74,7 @@ def image_size(config: Config, data_size: int) -> int:
 
 
 def build(config: Config, shape: tuple[int, int, int], num_classes: int, *, pretrained: bool = True) -> Any:
-    """The model `config` names, with probabilities as its output. Call it inside the strategy's scope.
+    """Return the model `config` names, with probabilities as its output. Call it inside the strategy's scope.
 
     Args:
         shape: Height, width and channels of the images.
@@ -101,7 +101,7 @@ def build(config: Config, shape: tuple[int, int, int], num_classes: int, *, pret
 
 
 def _cnn(config: Config, inputs: Any, penalty: Any) -> Any:
-    """The codelab's network, convolutions of 16, 32 and 64 and a dense layer; padded, so that it takes 8 x 8 digits."""
+    """Return the codelab's network, convolutions of 16, 32 and 64 and a dense layer; padded, so that it takes 8 x 8 digits."""
     x = layers.Rescaling(1 / 255)(inputs)
     for filters in (16, 32, 64):
         x = layers.Conv2D(filters, 3, padding="same", activation="relu", kernel_regularizer=penalty)(x)
@@ -111,7 +111,7 @@ def _cnn(config: Config, inputs: Any, penalty: Any) -> Any:
 
 
 def _dense(config: Config, inputs: Any, penalty: Any) -> Any:
-    """The book's network: `n_hidden` layers of `n_neurons`."""
+    """Return the book's network: `n_hidden` layers of `n_neurons`."""
     x = layers.Flatten()(layers.Rescaling(1 / 255)(inputs))
     for _ in range(config.n_hidden):
         x = layers.Dense(config.n_neurons, activation="relu", kernel_regularizer=penalty)(x)
@@ -119,7 +119,7 @@ def _dense(config: Config, inputs: Any, penalty: Any) -> Any:
 
 
 def _backbone(config: Config, inputs: Any, penalty: Any, pretrained: bool) -> Any:
-    """A keras.applications network, its last `fine_tune` layers (-1: all) trained, and the pooled features."""
+    """Return a keras.applications network, its last `fine_tune` layers (-1: all) trained, and the pooled features."""
     maker, _, _, preprocessing = BACKBONES[config.model]
     x = inputs
     if preprocessing == "caffe":
@@ -142,7 +142,10 @@ def _backbone(config: Config, inputs: Any, penalty: Any, pretrained: bool) -> An
 
 
 def _pretrained(config: Config, maker: str, shape: tuple[int, ...], pretrained: bool) -> Any:
-    """Raises: ConfigError when the weights cannot be fetched or do not fit."""
+    """Make the model.
+
+    Raises: ConfigError when the weights cannot be fetched or do not fit.
+    """
     weights = config.weights if pretrained and config.weights != "none" else None
     if weights not in (None, "imagenet") and not tf.io.gfile.exists(weights):
         raise ConfigError(f"--weights={weights}: no such file; give imagenet, none or a Keras weights file")

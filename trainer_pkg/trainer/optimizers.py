@@ -42,14 +42,14 @@ class WarmUp(keras.optimizers.schedules.LearningRateSchedule):
 
 
 def learning_rate(config: Config, total_steps: int) -> Any:
-    """A number, or a schedule over `total_steps` when one is asked for."""
+    """Return a number, or a schedule over `total_steps` when one is asked for."""
     if config.schedule == "constant" and not config.warmup_steps:
         return config.learning_rate
     return WarmUp(config.learning_rate, config.warmup_steps, total_steps, config.schedule)
 
 
 def build(config: Config, total_steps: int) -> Any:
-    """The optimizer `config` names. Call it inside the strategy's scope."""
+    """Return the optimizer `config` names. Call it inside the strategy's scope."""
     rate = learning_rate(config, total_steps)
     clip = config.clip_norm or None
     makers = {

@@ -89,7 +89,7 @@ def writing(path: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def temporary_directory() -> Iterator[str]:
-    """A directory on the local disk, never inside a shared output directory, removed whatever happens."""
+    """Provide a directory on the local disk, never inside a shared output directory, removed whatever happens."""
     path = tempfile.mkdtemp(prefix="trainer-")
     ending.TEMPORARY.add(path)
     try:
@@ -140,7 +140,7 @@ def plot_history(history: list[dict[str, float]], path: str) -> bool:
     for place, name in enumerate(("loss", "accuracy"), start=1):
         axes = figure.add_subplot(1, 2, place)
         for key, label in ((name, "training"), (f"val_{name}", "validation")):
-            axes.plot(epochs, [row.get(key) for row in history], label=label, marker=".")
+            axes.plot(epochs, [row.get(key, float("nan")) for row in history], label=label, marker=".")
         axes.set_xlabel("epoch")
         axes.set_title(name)
         axes.legend()

@@ -14,7 +14,9 @@ from trainer.backup import Progress, finished_by_this_job, latest_progress, step
 from trainer.cluster import Cluster
 from trainer.config import Config
 from trainer.data import Shard, Source
+from trainer.errors import ConfigError
 from trainer.framework import keras, tf
+from trainer.reporting import METRIC, Reporter
 
 LOG = logging.getLogger("trainer")
 POLL_SECONDS = 1.0
@@ -40,7 +42,7 @@ def run(config: Config, cluster: Cluster) -> dict[str, Any]:
 
 
 def training_data(cluster: Cluster, source: Source, config: Config, batch: int, progress: Progress) -> Any:
-    """What each worker of a parameter-server cluster reads: its own shard, in its own order.
+    """Return what each worker of a parameter-server cluster reads: its own shard, in its own order.
 
     Workers are not in step with each other, so an epoch is a number of steps shared by all of them, not a pass of each
     over its shard; every example of a shard is still seen once before any is seen again.
@@ -105,8 +107,30 @@ def evaluate_checkpoints(config: Config, cluster: Cluster) -> dict[str, Any]:
         time.sleep(POLL_SECONDS)
 
 
+def measure(config: Config, cluster: Cluster) -> dict[str, Any]:
+    """Score the models in `--champion` and `--challenger` on today's validation data; summary.json has what each reached."""
+    if not config.challenger:
+        raise ConfigError("--evaluate needs --challenger: the model directory of a run")
+    if not cluster.is_chief:
+        return {}
+    place = outputs.directories(config).model
+    outputs.check_writable(place, keep=False)
+    source = sources.load(config).validation
+    found: dict[str, Any] = {}
+    for name, path in (("champion", config.champion), ("challenger", config.challenger)):
+        if path:
+            loss, accuracy = export.score_saved(path, source, config, config.global_batch_size or config.batch_size)
+            found[name] = {"accuracy": accuracy, "loss": loss}
+            print(f"{name}: val_loss {loss:.4f}, val_accuracy {accuracy:.4f}", flush=True)
+    summary = {METRIC: found["challenger"]["accuracy"], "validation_examples": source.size, **found}
+    tf.io.gfile.makedirs(place)
+    outputs.write_json(os.path.join(place, outputs.SUMMARY), summary)
+    Reporter(is_chief=True).report(summary[METRIC], 1)
+    return summary
+
+
 def _score_checkpoint(path: str, scorer: Scorer) -> dict[str, float] | None:
-    """One row; None when the chief removed the checkpoint while it was being read."""
+    """Return one row; None when the chief removed the checkpoint while it was being read."""
     try:
         tf.train.Checkpoint(model=scorer.model).restore(path).expect_partial()
     except (tf.errors.OpError, ValueError):

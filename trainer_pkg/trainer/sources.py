@@ -20,7 +20,7 @@ KINDS = ("digits", "tfds", "tfrecord", "csv")
 
 
 def load(config: Config) -> Splits:
-    """The sources `--data` and `--validation_data` name, checked.
+    """Return the sources `--data` and `--validation_data` name, checked.
 
     Raises:
         ConfigError: a kind that does not exist.
@@ -62,7 +62,7 @@ def _open(spec: str, config: Config, *, split: bool, class_names: tuple[str, ...
 
 
 def _agree(splits: Splits, config: Config) -> Splits:
-    """One number of classes for both, `--num_classes` where given.
+    """Return one number of classes for both, `--num_classes` where given.
 
     Raises:
         DataError: more classes than `--num_classes`.
@@ -102,7 +102,7 @@ def digits_arrays() -> tuple[np.ndarray, np.ndarray]:
 
 
 def digits(config: Config, *, split: bool) -> Splits:
-    """The bundled digits."""
+    """Return the bundled digits."""
     images, labels = digits_arrays()
     side, wanted = models.image_size(config, 8), models.channels(config, 1)
     kept, held = hold_out(len(images), config.validation_split if split else 0.0)

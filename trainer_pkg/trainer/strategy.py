@@ -38,7 +38,7 @@ class Devices:
     tpu: bool = False
 
     def describe(self) -> str:
-        """One line for the log."""
+        """Return one line for the log."""
         if self.tpu:
             return "a TPU"
         if self.gpus:
@@ -66,7 +66,7 @@ class Setup:
 
 
 def virtual_devices(environ: Mapping[str, str] = os.environ) -> int:
-    """The number in TRAINER_VIRTUAL_DEVICES, 0 when unset.
+    """Return the number in TRAINER_VIRTUAL_DEVICES, 0 when unset.
 
     Raises:
         ConfigError: it is not a whole number of at least 1.
@@ -80,7 +80,7 @@ def virtual_devices(environ: Mapping[str, str] = os.environ) -> int:
 
 
 def has_tpu(environ: Mapping[str, str] = os.environ) -> bool:
-    """Whether this is a TPU VM: the service's variables, or the driver's devices."""
+    """Tell whether this is a TPU VM: the service's variables, or the driver's devices."""
     return any(environ.get(name) for name in TPU_VARIABLES) or bool(glob.glob("/dev/accel[0-9]*"))
 
 
@@ -101,7 +101,7 @@ def find_devices(cluster: Cluster) -> Devices:
 
 
 def choose(config: Config, cluster: Cluster, devices: Devices) -> str:
-    """The name of the strategy for this cluster and machine.
+    """Return the name of the strategy for this cluster and machine.
 
     Raises:
         ClusterError: `--strategy` names one that does not fit; says why and what would.
@@ -125,7 +125,7 @@ def _found(cluster: Cluster, devices: Devices) -> str:
 
 
 def _misfit(config: Config, cluster: Cluster, devices: Devices) -> str:
-    """Why the forced strategy does not fit; empty when it does."""
+    """Tell why the forced strategy does not fit; empty when it does."""
     processes = cluster.training_processes
     if config.strategy in (*ALONE, "tpu") and (processes > 1 or cluster.has_servers):
         return f"the cluster has {processes} training processes, and each would train its own model"

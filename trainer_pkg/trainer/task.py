@@ -35,7 +35,7 @@ LOG = logging.getLogger("trainer")
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The parser with every flag. `--name value` and `--name=value` are the same; names are never abbreviated."""
+    """Return the parser with every flag. `--name value` and `--name=value` are the same; names are never abbreviated."""
     parser = argparse.ArgumentParser(
         prog="trainer.task",
         description="Train an image classifier on one device or many.",
@@ -50,7 +50,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def add_data_flags(parser: argparse.ArgumentParser) -> None:
-    """What to train on, and how it is read."""
+    """Add the flags that say what to train on, and how it is read."""
     d = DEFAULTS
     parser.add_argument("--data", default=d.data, help="digits, tfds:NAME, tfrecord:PATTERN or csv:FILE")
     parser.add_argument("--validation_data", default=d.validation_data, help="like --data; empty: a part of --data")
@@ -74,7 +74,7 @@ def add_data_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def add_model_flags(parser: argparse.ArgumentParser) -> None:
-    """The model and its optimizer."""
+    """Add the flags of the model and its optimizer."""
     d = DEFAULTS
     parser.add_argument("--model", choices=config.MODELS, default=d.model, help="the architecture")
     parser.add_argument("--num_units", type=positive_integer, default=d.num_units, help="cnn: units of its dense layer")
@@ -106,6 +106,9 @@ def add_loop_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--resume", type=boolean, default=d.resume, help="go on from an unfinished run's last save")
     parser.add_argument("--resume_from", default=d.resume_from, help="checkpoint directory of an earlier run")
     parser.add_argument("--warm_start_from", default=d.warm_start_from, help="model directory of an earlier run")
+    parser.add_argument("--evaluate", type=boolean, default=d.evaluate, help="score saved models, and train none")
+    parser.add_argument("--champion", default=d.champion, help="evaluate: model directory of the one that is there")
+    parser.add_argument("--challenger", default=d.challenger, help="evaluate: model directory of the new one")
     parser.add_argument("--seed", type=count, default=d.seed, help="of weights, order and augmentation")
     parser.add_argument("--output_dir", default=d.output_dir, help="where AIP_MODEL_DIR and the others are not set")
     parser.add_argument("--tensorboard", type=boolean, default=d.tensorboard, help="write scalars and the graph")
@@ -115,7 +118,7 @@ def add_loop_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def add_machine_flags(parser: argparse.ArgumentParser) -> None:
-    """The devices and how they are used."""
+    """Add the flags of the devices and how they are used."""
     d = DEFAULTS
     parser.add_argument("--strategy", choices=config.STRATEGIES, default=d.strategy, help="auto: from the environment")
     parser.add_argument("--collective", choices=("auto", "ring", "nccl"), default=d.collective, help="multi-worker")
@@ -127,7 +130,7 @@ def add_machine_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def parse(argv: Sequence[str] | None = None) -> Config:
-    """The flags as a Config. An unknown flag or a bad value ends the process with code 2 and the nearest valid flag."""
+    """Return the flags as a Config. An unknown flag or a bad value ends the process with code 2 and the nearest valid flag."""
     parser = build_parser()
     namespace, unknown = parser.parse_known_args(argv)
     if unknown:

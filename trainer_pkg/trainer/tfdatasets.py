@@ -12,7 +12,7 @@ from trainer.images import decoder
 
 
 def tfds_data(name: str, config: Config, *, split: bool, for_validation: bool) -> Splits:
-    """An image classification set of TensorFlow Datasets; `NAME`, `NAME:VERSION` or `NAME/CONFIG`.
+    """Return an image classification set of TensorFlow Datasets; `NAME`, `NAME:VERSION` or `NAME/CONFIG`.
 
     Its "validation" or else "test" split scores; without either, `--validation_split` of "train" does.
 

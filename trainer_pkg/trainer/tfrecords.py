@@ -57,7 +57,7 @@ class Part:
 
 
 def tfrecords(pattern: str, config: Config, *, split: bool) -> Splits:
-    """The records in the files that match `pattern`, each one checked once unless `--scan=false`.
+    """Return the records in the files that match `pattern`, each one checked once unless `--scan=false`.
 
     Raises:
         ConfigError: `--scan=false` without the numbers that a scan would find.
@@ -122,7 +122,7 @@ def _key(features: Any, given: str, known: Sequence[str], what: str, file: str) 
 
 
 def _scan(files: Sequence[str], layout: Layout) -> tuple[tuple[int, ...], int]:
-    """(records of each file, highest label of all). Reads each record (which checks its checksum), decodes no image.
+    """Return (records of each file, highest label of all). Reads each record (which checks its checksum), decodes no image.
 
     Raises:
         DataError: naming the file and the record.
@@ -198,12 +198,12 @@ def _source(name: str, part: Part, layout: Layout, classes: int, config: Config)
 
 
 def by_file(part: Part, parts: int) -> bool:
-    """Whether a part is shared out by whole files: only where each process gets at least one."""
+    """Tell whether a part is shared out by whole files: only where each process gets at least one."""
     return not part.every and len(part.files) >= parts
 
 
 def shard_sizes(part: Part, parts: int) -> list[int] | None:
-    """Records that each of `parts` processes reads; None where they were not counted."""
+    """Return the records that each of `parts` processes reads; None where they were not counted."""
     if part.sizes is None:
         return None
     if by_file(part, parts):
@@ -216,7 +216,7 @@ def shard_sizes(part: Part, parts: int) -> list[int] | None:
 
 
 def _records(part: Part, layout: Layout, shard: Shard) -> Any:
-    """The raw records of one shard: those of its files, or every so manieth of all files."""
+    """Return the raw records of one shard: those of its files, or every so manieth of all files."""
     files = tf.data.Dataset.from_tensor_slices(list(part.files))
     whole_files = by_file(part, shard.count)
     if whole_files:

@@ -1,17 +1,21 @@
 """What Vertex AI training offers, as dated, sourced data: machines, accelerators, regions, images, prices, limits.
 
-In: a name, such as that of a machine type. Out: its row (`rows`), and answers to questions asked of the tables (`Catalog`);
-`overlay` lays a user's own rows over them."""
+In: a name, such as that of a machine type. Out: its row (`rows`), and answers to questions asked of the tables (`Catalog`).
+Raw rows are plain dictionaries, one per line of `data/TABLE.json`; `overlay` lays a user's own over them before they are typed.
+"""
 
 from __future__ import annotations
 
+import json
+import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from functools import cache, cached_property
+from types import MappingProxyType
 from typing import Any
 
-from vertexrig.catalog import rows, tables
+from vertexrig.catalog import rows
 from vertexrig.catalog.rows import (
     Accelerator,
     Image,
@@ -44,6 +48,38 @@ __all__ = [
 
 _FRAMEWORKS = {"tensorflow": "tf", "torch": "pytorch", "scikit-learn": "sklearn"}
 _SHORT_NAME = r"([A-Za-z-]+)-([0-9]+(?:\.[0-9]+)*)"
+Raw = dict[str, Any]
+Tables = dict[str, dict[str, Raw]]
+"""Table name to row name to raw row."""
+
+KEYS: Mapping[str, str] = MappingProxyType(
+    {
+        "machines": "name",
+        "accelerators": "name",
+        "regions": "name",
+        "images": "name",
+        "prices": "item",
+        "quotas": "key",
+        "limits": "key",
+        "sources": "key",
+    }
+)
+"""The tables whose rows have a name, and the field that holds it."""
+
+_DATA = os.path.join(os.path.dirname(os.path.abspath(__file__)), "data")
+
+
+def read(table: str) -> list[Raw]:
+    """Return the raw rows of one data file, in its order."""
+    with open(os.path.join(_DATA, f"{table}.json"), encoding="utf-8") as file:
+        rows: list[Raw] = json.load(file)
+    return rows
+
+
+def by_name(table: str) -> dict[str, Raw]:
+    """Return the raw rows of a named table, by name, in its order."""
+    key = KEYS[table]
+    return {row[key]: row for row in read(table)}
 
 
 class Catalog:
@@ -53,21 +89,31 @@ class Catalog:
         raw: A function from a table's name to its raw rows by name; the shipped tables if left out.
     """
 
-    def __init__(self, raw: Callable[[str], dict[str, tables.Raw]] = tables.by_name) -> None:
+    def __init__(self, raw: Callable[[str], dict[str, Raw]] = by_name) -> None:
         self._raw = raw
 
     @cached_property
-    def _cite(self) -> Callable[[str], str]:
-        return tables.citer(self._raw("sources").values())
+    def _titles(self) -> Mapping[str, str]:
+        return {key: f"{key}: {row['title']}" for key, row in self._raw("sources").items()}
+
+    def _cited(self, table: str) -> dict[str, Raw]:
+        """Return raw rows with the text that people see in place of the keys of their sources."""
+        return {name: {**row, "source": self._text_of(row["source"])} for name, row in self._raw(table).items()}
+
+    def _text_of(self, source: str) -> str:
+        keys = source.split()
+        # a text that is not made of known keys (an overlay's own) is left as it is
+        whole = all(key in self._titles for key in keys)
+        return "; ".join(self._titles[key] for key in keys) if whole else source
 
     @cached_property
     def machines(self) -> Mapping[str, Machine]:
         """Machine types for training, by name."""
-        return {name: rows.machine(row, self._cite) for name, row in self._raw("machines").items()}
+        return {name: rows.machine(row) for name, row in self._cited("machines").items()}
 
     @cached_property
-    def _others(self) -> list[tables.Raw]:
-        return tables.read("other_machines")
+    def _others(self) -> list[Raw]:
+        return read("other_machines")
 
     @cached_property
     def other_machines(self) -> Mapping[str, str]:
@@ -89,45 +135,47 @@ class Catalog:
             for name in (machine.tpu,) if machine.tpu else machine.accelerators:
                 carriers.setdefault(name, []).append(machine.name)
         return {
-            name: rows.accelerator(row, self._cite, tuple(carriers.get(name, ())), self.quota(name))
-            for name, row in self._raw("accelerators").items()
+            name: rows.accelerator(row, tuple(carriers.get(name, ())), self.quota(name))
+            for name, row in self._cited("accelerators").items()
         }
 
     @cached_property
     def regions(self) -> Mapping[str, Region]:
         """Regions, by name."""
-        return {name: rows.region(row, self._cite) for name, row in self._raw("regions").items()}
+        return {name: rows.region(row) for name, row in self._cited("regions").items()}
 
     @cached_property
     def images(self) -> tuple[Image, ...]:
         """Prebuilt images, newest first within a framework."""
-        return tuple(rows.image(row, self._cite) for row in self._raw("images").values())
+        return tuple(Image(**row) for row in self._cited("images").values())
 
     @cached_property
     def prices(self) -> Mapping[str, Price]:
         """Prices, by item."""
         factor = self.limits.number("price.factor")
-        return {item: rows.price(row, self._cite, factor) for item, row in self._raw("prices").items()}
+        return {item: rows.price(row, factor) for item, row in self._cited("prices").items()}
 
     @cached_property
     def quotas(self) -> Mapping[str, Quota]:
         """Quotas, by key."""
-        return {key: rows.quota(row, self._cite) for key, row in self._raw("quotas").items()}
+        return {
+            key: Quota(**{**row, "applies_to": tuple(row["applies_to"])}) for key, row in self._cited("quotas").items()
+        }
 
     @cached_property
     def limits(self) -> Limits:
         """Limits and defaults, by key."""
-        return Limits({key: rows.limit(row, self._cite) for key, row in self._raw("limits").items()})
+        return Limits({key: Limit(**row) for key, row in self._cited("limits").items()})
 
     @cached_property
     def sources(self) -> Mapping[str, Source]:
         """The documents behind the rows, by key."""
-        return {key: rows.source(row) for key, row in self._raw("sources").items()}
+        return {key: Source(**{**row, "urls": tuple(row["urls"])}) for key, row in self._raw("sources").items()}
 
     # ---- machines and accelerators
 
     def count_allowed(self, machine_type: str, accelerator: str, count: int) -> bool:
-        """Whether one VM of this type takes that many; a v2 or v3 TPU pod may have any multiple of its step."""
+        """Tell whether one VM of this type takes that many; a v2 or v3 TPU pod may have any multiple of its step."""
         machine = self.machines.get(machine_type)
         counts = machine.accelerators.get(accelerator, ()) if machine else ()
         if count in counts:
@@ -136,13 +184,13 @@ class Catalog:
         return bool(counts and step and count >= step and count % step == 0)
 
     def why_not(self, machine_type: str) -> str | None:
-        """Why a known Compute Engine machine type is not for training; None if it is, or is not known."""
+        """Tell why a known Compute Engine machine type is not for training; None if it is, or is not known."""
         if machine_type in self.machines:
             return None
         return self.other_machines.get(machine_type) or self.other_families.get(machine_type.partition("-")[0])
 
     def refuses(self, machine_type: str) -> bool:
-        """Whether the service was seen to refuse the machine type, or its family."""
+        """Tell whether the service was seen to refuse the machine type, or its family."""
         family = machine_type.partition("-")[0]
         return any(
             row.get("refused")
@@ -151,7 +199,7 @@ class Catalog:
         )
 
     def regional_name(self, machine_type: str, accelerator: str | None = None, count: int = 0) -> str | None:
-        """The name regions list a machine's accelerator under: `TPU_V2_POD` for 32 cores, `TPU_V5E` for ct5lp.
+        """Return the name regions list a machine's accelerator under: `TPU_V2_POD` for 32 cores, `TPU_V5E` for ct5lp.
 
         Returns:
             None if there is no accelerator.
@@ -165,16 +213,16 @@ class Catalog:
         return accelerator or None
 
     def regions_with(self, regional_name: str) -> tuple[str, ...]:
-        """The regions that offer an accelerator for training, by the name `regional_name` gives, sorted."""
+        """Return the regions that offer an accelerator for training, by the name `regional_name` gives, sorted."""
         return tuple(sorted(name for name, row in self.regions.items() if regional_name in row.training))
 
     @cached_property
     def _compute_engine(self) -> Mapping[str, frozenset[str]]:
-        groups = tables.read("machine_regions")
+        groups = read("machine_regions")
         return {name: frozenset(group["regions"]) for group in groups for name in group["machines"]}
 
     def compute_engine_regions(self, machine_type: str) -> frozenset[str] | None:
-        """Where Compute Engine has a machine type (2026-08-20): a hint only, since training may offer it in fewer.
+        """Return where Compute Engine has a machine type (2026-08-20): a hint only, since training may offer it in fewer.
 
         Returns:
             None if that is not known.
@@ -182,14 +230,14 @@ class Catalog:
         return self._compute_engine.get(machine_type)
 
     def default_boot_disk(self, machine_type: str) -> str:
-        """The boot disk type a machine gets when none is written."""
+        """Return the boot disk type a machine gets when none is written."""
         special = self.limits.table("boot_disk.default_type_of_machine")
         return special.get(machine_type, self.limits.text("boot_disk.default_type"))
 
     # ---- quotas
 
     def quota(self, item: str) -> Quota | None:
-        """The quota an accelerator, a machine family (`n1`) or a boot disk type draws; None if there is none."""
+        """Return the quota an accelerator, a machine family (`n1`) or a boot disk type draws; None if there is none."""
         return self._quota_of.get(item)
 
     @cached_property
@@ -197,7 +245,7 @@ class Catalog:
         return {item: row for row in self.quotas.values() for item in row.applies_to}
 
     def quota_metric(self, item: str, strategy: str = "STANDARD") -> str | None:
-        """The full name of the quota metric `item` draws.
+        """Return the full name of the quota metric `item` draws.
 
         Args:
             item: An accelerator, a machine family or a boot disk type.
@@ -215,12 +263,12 @@ class Catalog:
         return None if name is None else self.limits.text("quota.prefix") + name
 
     def default_quota(self, region: str, item: str) -> int | None:
-        """The quota a new project has in a region for `item` (as in `quota`); None if not available or not known."""
+        """Return the quota a new project has in a region for `item` (as in `quota`); None if not available or not known."""
         row, place = self.quota(item), self.regions.get(region)
         return None if row is None or place is None else place.quotas.get(row.key)
 
     def default_preemptible_quota(self, region: str, item: str) -> int | None:
-        """What a new project has of the quota of SPOT and FLEX_START in a region; None where it is not known."""
+        """Return what a new project has of the quota of SPOT and FLEX_START in a region; None where it is not known."""
         row = self.quota(item)
         known = row is not None and row.preemptible_metric == "preemptible_cpus" and region in self.regions
         return self.limits.integer("quota.preemptible_cpus_default") if known else None
@@ -232,18 +280,18 @@ class Catalog:
         return {row.repository_path: row for row in self.images}
 
     def image(self, uri: str) -> Image | None:
-        """The prebuilt image of a URI on any of the three hosts, compared exactly."""
+        """Return the prebuilt image of a URI on any of the three hosts, compared exactly."""
         # The same image is on three hosts, and a URI of another host with that path is someone else's.
         host, _, path = uri.partition("/")
         return self._image_of.get(path) if host in self.limits.names("images.hosts") else None
 
     def is_reduction_server(self, uri: str) -> bool:
-        """Whether a URI is Google's Reduction Server image on any of the three hosts."""
+        """Tell whether a URI is Google's Reduction Server image on any of the three hosts."""
         host, _, path = uri.partition("/")
         return host in self.limits.names("images.hosts") and path in self.limits.names("reduction_server.images")
 
     def find_image(self, framework: str, version: str, kind: str, python: str | None = None) -> Image | None:
-        """The prebuilt image of a framework.
+        """Return the prebuilt image of a framework.
 
         Args:
             framework: `tf` or `tensorflow`, `pytorch`, `sklearn`, `xgboost`, `ray`.
@@ -261,30 +309,35 @@ class Catalog:
                 return row
         return None
 
+    def newest_image(self, framework: str, kind: str) -> Image | None:
+        """Return the newest prebuilt image of a framework (`tf`, `pytorch`, …) for cpu, gpu or tpu; None if there is none."""
+        # the table lists the newest first
+        return next((row for row in self.images if row.framework == framework and kind in row.kind.split("_or_")), None)
+
     def find_short(self, short_name: str, kind: str) -> Image | None:
-        """The prebuilt image of a short name as the project file has it, `tf-2.17`, for one kind."""
+        """Return the prebuilt image of a short name as the project file has it, `tf-2.17`, for one kind."""
         found = re.fullmatch(_SHORT_NAME, short_name)
         return self.find_image(found[1], found[2], kind) if found else None
 
     def short_names(self) -> tuple[str, ...]:
-        """Every short name `find_short` knows, in the order of the table."""
+        """Return every short name `find_short` knows, in the order of the table."""
         return tuple(dict.fromkeys(row.short_name for row in self.images))
 
     def host_for_region(self, region: str) -> str:
-        """The image host nearest to a region; the first host for a region of an unknown area."""
+        """Return the image host nearest to a region; the first host for a region of an unknown area."""
         areas = self.limits.table("images.host_of_area")
         return areas.get(region.partition("-")[0], self.limits.names("images.hosts")[0])
 
     # ---- prices
 
     def price(self, item: str) -> Price | None:
-        """The price of a machine type, an accelerator, a GB of a boot disk type, or a rate; None if not sourced."""
+        """Return the price of a machine type, an accelerator, a GB of a boot disk type, or a rate; None if not sourced."""
         return self.prices.get(item)
 
     # ---- tables
 
     def rows(self, table: str) -> list[dict[str, Any]]:
-        """A table as plain values, ready for JSON.
+        """Return a table as plain values, ready for JSON.
 
         Args:
             table: machines, accelerators, regions, images, prices, quotas, limits or sources.
@@ -292,8 +345,8 @@ class Catalog:
         Raises:
             UsageError: There is no such table.
         """
-        if table not in tables.KEYS:
-            raise UsageError(f"{table!r} is not a table of the catalog. {did_you_mean(table, tables.KEYS)}")
+        if table not in KEYS:
+            raise UsageError(f"{table!r} is not a table of the catalog. {did_you_mean(table, KEYS)}")
         found = getattr(self, table)
         return [_plain(row) for row in (found.values() if isinstance(found, Mapping) else found)]
 
@@ -310,5 +363,5 @@ def _plain(value: Any) -> Any:
 
 @cache
 def load() -> Catalog:
-    """The shipped catalog; `vertexrig.catalog.overlay` has the same with a user's rows over it."""
+    """Return the shipped catalog; `vertexrig.catalog.overlay` has the same with a user's rows over it."""
     return Catalog()

@@ -45,13 +45,19 @@ MACHINES: Mapping[str, LegacyMachine] = MappingProxyType(
         **{
             name: LegacyMachine(gpu, count, f"as {name.rpartition('_')[0]}")
             for name, gpu, count in (
-                ("standard_gpu", _K80, 1), ("complex_model_m_gpu", _K80, 4), ("complex_model_l_gpu", _K80, 8),
-                ("standard_p100", _P100, 1), ("complex_model_m_p100", _P100, 4), ("standard_v100", _V100, 1),
-                ("large_model_v100", _V100, 1), ("complex_model_m_v100", _V100, 4), ("complex_model_l_v100", _V100, 8),
+                ("standard_gpu", _K80, 1),
+                ("complex_model_m_gpu", _K80, 4),
+                ("complex_model_l_gpu", _K80, 8),
+                ("standard_p100", _P100, 1),
+                ("complex_model_m_p100", _P100, 4),
+                ("standard_v100", _V100, 1),
+                ("large_model_v100", _V100, 1),
+                ("complex_model_m_v100", _V100, 4),
+                ("complex_model_l_v100", _V100, 8),
             )
         },
     }
-)  # fmt: skip
+)
 """By name; `cloud_tpu`, a TPU with its host, is not a machine of this list."""
 
 
@@ -82,8 +88,11 @@ TIERS: Mapping[str, ScaleTier] = MappingProxyType(
         "STANDARD_1": ScaleTier(
             "a master, 4 workers and 3 parameter servers",
             {
-                "masterType": "n1-highcpu-8", "workerType": "n1-highcpu-8", "workerCount": 4,
-                "parameterServerType": "n1-standard-4", "parameterServerCount": 3,
+                "masterType": "n1-highcpu-8",
+                "workerType": "n1-highcpu-8",
+                "workerCount": 4,
+                "parameterServerType": "n1-standard-4",
+                "parameterServerCount": 3,
             },
             source=COURSE,
         ),
@@ -91,5 +100,5 @@ TIERS: Mapping[str, ScaleTier] = MappingProxyType(
         "BASIC_GPU": ScaleTier("a single machine with a K80 GPU", accelerator=_K80, count=1, single=True),
         "BASIC_TPU": ScaleTier("a single machine with a Cloud TPU", accelerator="TPU_V2", count=8, single=True),
     }
-)  # fmt: skip
+)
 """By name; CUSTOM is none of them: its machines are in the file."""

@@ -20,9 +20,10 @@ from pathlib import Path
 from typing import Any
 
 from vertexrig import files
-from vertexrig.catalog import Catalog, load, tables, typed
-from vertexrig.catalog.schema import SCHEMA, OverlayRow
-from vertexrig.errors import ConfigError, did_you_mean
+from vertexrig.catalog import KEYS, Catalog, Raw, Tables, by_name, load
+from vertexrig.catalog.overlay_rows import SCHEMA, OverlayRow
+from vertexrig.errors import ConfigError, Errors, did_you_mean
+from vertexrig.schema import typed
 from vertexrig.text import kind_of, quoted
 
 UNDATED = "undated"
@@ -32,7 +33,7 @@ Names = Mapping[str, frozenset[str]]
 
 
 def catalog_with(overlay: Path | None) -> Catalog:
-    """The shipped catalog, with a user's overlay laid over it if there is one.
+    """Return the shipped catalog, with a user's overlay laid over it if there is one.
 
     Args:
         overlay: A YAML file that adds or corrects rows; its tables and keys are those of `catalog/data`.
@@ -43,8 +44,8 @@ def catalog_with(overlay: Path | None) -> Catalog:
     return load() if overlay is None else Catalog(lay_over(overlay).__getitem__)
 
 
-def lay_over(file: Path) -> tables.Tables:
-    """The shipped raw tables with a user's file laid over them.
+def lay_over(file: Path) -> Tables:
+    """Return the shipped raw tables with a user's file laid over them.
 
     Args:
         file: The overlay.
@@ -53,23 +54,28 @@ def lay_over(file: Path) -> tables.Tables:
         ConfigError: The file cannot be read or breaks a rule; the message names file, line and the nearest valid key.
     """
     # Read anew and not shared with `load()`: rows are changed in place below.
-    raw = {table: tables.by_name(table) for table in tables.KEYS}
+    raw = {table: by_name(table) for table in KEYS}
     reading = typed.read(files.read_text(file, lambda message: ConfigError(message, file=str(file))), str(file))
     root = typed.Place((), lambda path: (str(file), typed.line_of(path, reading.lines)))
     found = {} if reading.data is None else _mapping(_dates_as_text(reading.data), root)
+    errors = Errors()
     for table, rows in found.items():
-        if table not in SCHEMA:
-            raise root.at(table).error(f"the catalog has no table of this name. {did_you_mean(table, SCHEMA)}")
-        _mapping(rows, root.at(table))
+        with errors:
+            if table not in SCHEMA:
+                raise root.at(table).error(f"the catalog has no table of this name. {did_you_mean(table, SCHEMA)}")
+            _mapping(rows, root.at(table))
+    errors.end()
     # rows of the overlay may refer to each other, whatever their order
     names = {table: frozenset(raw[table]).union(found.get(table, ())) for table in ("accelerators", "quotas")}
     for table, rows in found.items():
         for name, row in rows.items():
-            given = _row(table, name, row, root.at(table).at(name), raw[table].get(name), names)
-            given.setdefault("source", f"your overlay {file}")
-            # Not the shipped row's date, which is when its source said the value that is replaced here.
-            given.setdefault("date", UNDATED)
-            raw[table][name] = _merged(table, name, raw[table].get(name), given)
+            with errors:
+                given = _row(table, name, row, root.at(table).at(name), raw[table].get(name), names)
+                given.setdefault("source", f"your overlay {file}")
+                # Not the shipped row's date, which is when its source said the value that is replaced here.
+                given.setdefault("date", UNDATED)
+                raw[table][name] = _merged(table, name, raw[table].get(name), given)
+    errors.end()
     return raw
 
 
@@ -80,7 +86,7 @@ def _mapping(value: Any, place: typed.Place) -> dict[str, Any]:
 
 
 def _dates_as_text(value: Any) -> Any:
-    """Plain data with its dates, which YAML reads without quotes, as the text they were written as."""
+    """Return plain data with its dates, which YAML reads without quotes, as the text they were written as."""
     if isinstance(value, dict):
         return {key: _dates_as_text(item) for key, item in value.items()}
     if isinstance(value, list):
@@ -88,8 +94,8 @@ def _dates_as_text(value: Any) -> Any:
     return value.isoformat() if isinstance(value, datetime.date) else value
 
 
-def _row(table: str, name: str, row: Any, place: typed.Place, base: tables.Raw | None, names: Names) -> tables.Raw:
-    """One row of the overlay as plain data, once it is known to fit.
+def _row(table: str, name: str, row: Any, place: typed.Place, base: Raw | None, names: Names) -> Raw:
+    """Return one row of the overlay as plain data, once it is known to fit.
 
     Args:
         table: The row's table.
@@ -121,10 +127,10 @@ def _check_names(cls: type[OverlayRow], key: str, value: Any, place: typed.Place
             raise inner.error(f"{quoted(name)} is not known. {did_you_mean(name, names[table])}")
 
 
-def _new_row_lacks(table: str, name: str, given: tables.Raw) -> str:
-    """Why a row cannot be added; empty if it can."""
+def _new_row_lacks(table: str, name: str, given: Raw) -> str:
+    """Tell why a row cannot be added; empty if it can."""
     if table == "limits":  # code reads them by key
-        choices = did_you_mean(name, tables.by_name(table))
+        choices = did_you_mean(name, by_name(table))
         return f"there is no such row, and {table} can be corrected but not added to. {choices}"
     missing = typed.lacking(SCHEMA[table], given)
     if table == "prices" and not given.keys() & _PRICES:
@@ -132,8 +138,8 @@ def _new_row_lacks(table: str, name: str, given: tables.Raw) -> str:
     return f"the row is new and lacks {', '.join(missing)}" if missing else ""
 
 
-def _type_changed(table: str, given: tables.Raw, base: tables.Raw) -> str:
-    """Why a limit's new value does not fit where the old one is read; empty if it does."""
+def _type_changed(table: str, given: Raw, base: Raw) -> str:
+    """Tell why a limit's new value does not fit where the old one is read; empty if it does."""
     if table != "limits" or "value" not in given:
         return ""
     old, new = base["value"], given["value"]
@@ -150,11 +156,11 @@ def _type_changed(table: str, given: tables.Raw, base: tables.Raw) -> str:
 
 
 def _inner(value: object) -> list[object]:
-    """What a list or a mapping holds; nothing of another value."""
+    """Return what a list or a mapping holds; nothing of another value."""
     return list(value.values()) if isinstance(value, dict) else value if isinstance(value, list) else []
 
 
-def _defaults(cls: type[OverlayRow]) -> tables.Raw:
+def _defaults(cls: type[OverlayRow]) -> Raw:
     found = {}
     for field in dataclasses.fields(cls):
         if field.default is not dataclasses.MISSING:
@@ -164,10 +170,10 @@ def _defaults(cls: type[OverlayRow]) -> tables.Raw:
     return found
 
 
-def _merged(table: str, name: str, base: tables.Raw | None, given: tables.Raw) -> tables.Raw:
-    """The row that results: the base's fields, or the defaults of a new row, under the given ones."""
+def _merged(table: str, name: str, base: Raw | None, given: Raw) -> Raw:
+    """Return the row that results: the base's fields, or the defaults of a new row, under the given ones."""
     if base is None:
-        return {tables.KEYS[table]: name, **_defaults(SCHEMA[table]), **given}
+        return {KEYS[table]: name, **_defaults(SCHEMA[table]), **given}
     row: dict[str, Any] = dict(base)
     if {
         "usd_per_hour",

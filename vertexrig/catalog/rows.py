@@ -165,7 +165,7 @@ class Image(_Row):
     note: str = ""
 
     def uri(self, host: str = "us-docker.pkg.dev") -> str:
-        """The full URI on one of the three hosts."""
+        """Return the full URI on one of the three hosts."""
         return f"{host}/{self.repository_path}"
 
     @property
@@ -276,163 +276,65 @@ class Limits(Mapping[str, Limit]):
     def __len__(self) -> int:
         return len(self._rows)
 
-    def integer(self, key: str) -> int:
-        """A whole number."""
+    def _value(self, key: str, fits: Callable[[Any], bool], what: str) -> Any:
         value = self[key].value
-        if not isinstance(value, int) or isinstance(value, bool):
-            raise TypeError(f"limit {key} is not a whole number")
+        if not fits(value):
+            raise TypeError(f"limit {key} is not {what}")
         return value
 
+    def integer(self, key: str) -> int:
+        """Return a whole number."""
+        return int(self._value(key, lambda value: type(value) is int, "a whole number"))
+
     def number(self, key: str) -> float:
-        """A number."""
-        value = self[key].value
-        if not isinstance(value, (int, float)) or isinstance(value, bool):
-            raise TypeError(f"limit {key} is not a number")
-        return float(value)
+        """Return a number."""
+        return float(self._value(key, lambda value: type(value) in (int, float), "a number"))
 
     def numbers(self, key: str) -> tuple[float, ...]:
-        """A list of numbers."""
-        value = self[key].value
-        if not isinstance(value, list) or not all(isinstance(one, (int, float)) for one in value):
-            raise TypeError(f"limit {key} is not a list of numbers")
+        """Return a list of numbers."""
+        value = self._value(key, lambda value: isinstance(value, list), "a list of numbers")
         return tuple(map(float, value))
 
     def text(self, key: str) -> str:
-        """A string; keys that end in `pattern` hold a regular expression for `re.fullmatch`."""
-        value = self[key].value
-        if not isinstance(value, str):
-            raise TypeError(f"limit {key} is not a string")
-        return value
+        """Return a string; keys that end in `pattern` hold a regular expression for `re.fullmatch`."""
+        return str(self._value(key, lambda value: isinstance(value, str), "a string"))
 
     def names(self, key: str) -> tuple[str, ...]:
-        """A list of strings."""
-        value = self[key].value
-        if not isinstance(value, list):
-            raise TypeError(f"limit {key} is not a list")
-        return tuple(value)
+        """Return a list of strings."""
+        return tuple(self._value(key, lambda value: isinstance(value, list), "a list"))
 
     def table(self, key: str) -> Mapping[str, str]:
-        """A mapping of strings."""
-        value = self[key].value
-        if not isinstance(value, dict):
-            raise TypeError(f"limit {key} is not a mapping")
-        return dict(value)
+        """Return a mapping of strings."""
+        return dict(self._value(key, lambda value: isinstance(value, dict), "a mapping"))
 
 
-# a typed row of each raw one
+# Typed rows of raw ones, whose keys are the fields; those that need no more than that are made in `Catalog`.
 
 
-def source(row: Mapping[str, Any]) -> Source:
-    """A row of `sources`."""
-    return Source(row["key"], row["title"], tuple(row["urls"]), row["date"])
+def machine(row: Mapping[str, Any]) -> Machine:
+    """Return a row of `machines`."""
+    counts = {name: tuple(counts) for name, counts in row.get("accelerators", {}).items()}
+    shapes = {name: TpuSlice(*size) for name, size in row.get("tpu_topologies", {}).items()}
+    more = {"accelerators": MappingProxyType(counts), "tpu_topologies": MappingProxyType(shapes)}
+    return Machine(**{"accelerator_required": False, "tpu": "", **row, **more})
 
 
-def machine(row: Mapping[str, Any], cite: Callable[[str], str]) -> Machine:
-    """A row of `machines`."""
-    return Machine(
-        row["name"],
-        row["family"],
-        row["vcpus"],
-        row["memory_gb"],
-        MappingProxyType({name: tuple(counts) for name, counts in row.get("accelerators", {}).items()}),
-        row.get("accelerator_required", False),
-        row.get("tpu", ""),
-        MappingProxyType({name: TpuSlice(*size) for name, size in row.get("tpu_topologies", {}).items()}),
-        cite(row["source"]),
-        row["date"],
-        row.get("note", ""),
-    )
+def accelerator(row: Mapping[str, Any], machines: tuple[str, ...], quota: Quota | None) -> Accelerator:
+    """Return a row of `accelerators`, with the machines that carry it and the quota it draws."""
+    drawn = {"quota": quota.metric if quota else None, "quota_key": quota.key if quota else None}
+    return Accelerator(**{"pod_step": None, "pod_name": "", **row, **drawn, "machines": machines})
 
 
-def accelerator(
-    row: Mapping[str, Any], cite: Callable[[str], str], machines: tuple[str, ...], quota: Quota | None
-) -> Accelerator:
-    """A row of `accelerators`, with the machines that carry it and the quota it draws."""
-    return Accelerator(
-        name=row["name"],
-        kind=row["kind"],
-        machines=machines,
-        max_per_vm=row["max_per_vm"],
-        retired=row["retired"],
-        api_enum=row["api_enum"],
-        gcloud_enum=row["gcloud_enum"],
-        flex_start=row["flex_start"],
-        quota=quota.metric if quota else None,
-        quota_key=quota.key if quota else None,
-        pod_step=row.get("pod_step"),
-        pod_name=row.get("pod_name", ""),
-        source=cite(row["source"]),
-        date=row["date"],
-        note=row.get("note", ""),
-    )
+def region(row: Mapping[str, Any]) -> Region:
+    """Return a row of `regions`."""
+    names = {key: frozenset(row[key]) for key in ("training", "not_for_training")}
+    return Region(**{**row, **names, "quotas": MappingProxyType(row["quotas"])})
 
 
-def region(row: Mapping[str, Any], cite: Callable[[str], str]) -> Region:
-    """A row of `regions`."""
-    return Region(
-        row["name"],
-        row["location"],
-        row["gcloud"],
-        frozenset(row["training"]),
-        frozenset(row["not_for_training"]),
-        MappingProxyType(row["quotas"]),
-        cite(row["source"]),
-        row["date"],
-        row.get("note", ""),
-    )
-
-
-def image(row: Mapping[str, Any], cite: Callable[[str], str]) -> Image:
-    """A row of `images`."""
-    return Image(
-        row["name"],
-        row["framework"],
-        row["version"],
-        row["python"],
-        row["kind"],
-        row["cuda"],
-        row["repository_path"],
-        row["end_of_support"],
-        row["end_of_availability"],
-        row["hypertune"],
-        cite(row["source"]),
-        row["date"],
-        row.get("note", ""),
-    )
-
-
-def price(row: Mapping[str, Any], cite: Callable[[str], str], factor: float) -> Price:
-    """A row of `prices`; a Compute Engine price becomes an estimate by `factor`."""
-    listed: float | None = row.get("usd_per_hour")
-    compute_engine: float | None = None if listed is not None else row["compute_engine_usd"]
-    return Price(
-        row["item"],
-        row["kind"],
-        # Rounded, so that a product of two decimals does not show as 0.30000000000000004.
-        listed if listed is not None else round(row["compute_engine_usd"] * factor, 9),
-        "listed" if listed is not None else "derived",
-        compute_engine,
-        row.get("includes_accelerators", False),
-        cite(row["source"]),
-        row["date"],
-        row.get("note", ""),
-    )
-
-
-def quota(row: Mapping[str, Any], cite: Callable[[str], str]) -> Quota:
-    """A row of `quotas`."""
-    return Quota(
-        row["key"],
-        row["unit"],
-        tuple(row["applies_to"]),
-        row["metric"],
-        row["preemptible_metric"],
-        cite(row["source"]),
-        row["date"],
-        row.get("note", ""),
-    )
-
-
-def limit(row: Mapping[str, Any], cite: Callable[[str], str]) -> Limit:
-    """A row of `limits`."""
-    return Limit(row["key"], row["value"], cite(row["source"]), row["date"], row.get("note", ""))
+def price(row: Mapping[str, Any], factor: float) -> Price:
+    """Return a row of `prices`; a Compute Engine price becomes an estimate by `factor`."""
+    found = {"includes_accelerators": False, **row}
+    if row.get("usd_per_hour") is not None:
+        return Price(**{**found, "basis": "listed", "compute_engine_usd": None})
+    # Rounded, so that a product of two decimals does not show as 0.30000000000000004.
+    return Price(**{**found, "basis": "derived", "usd_per_hour": round(row["compute_engine_usd"] * factor, 9)})

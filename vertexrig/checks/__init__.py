@@ -6,54 +6,112 @@ A rule's row has the sentence that must hold; its function yields a problem for 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
+from importlib import import_module
 
-from vertexrig.checks import (
-    built,
-    cluster,
-    commands,
-    container,
-    disks,
-    gcloud,
-    hardware,
-    identity,
-    images,
-    naming,
-    network,
-    processes,
-    program,
-    pytorch,
-    quotas,
-    reading,
-    regions,
-    saving,
-    scheduling,
-    secrets,
-    slips,
-    storage,
-    strategy,
-    study,
-    tpu,
-    trainer,
-)
-from vertexrig.checks._arguments import with_command
+from vertexrig.checks import secrets
 from vertexrig.checks.model import Context, Problem, Rule
-from vertexrig.finding import Finding, limited
+from vertexrig.finding import Finding, limited, said
 from vertexrig.spec.document import Document
 from vertexrig.spec.masking import masked
+from vertexrig.spec.pools import tpu_name
 from vertexrig.spec.strict import READING_RULES, ReadingRule
 
-__all__ = ["RULES", "Context", "Problem", "Rule", "all_rules", "check", "findings", "rule_ids"]
+__all__ = ["Context", "Problem", "Rule", "all_rules", "check", "findings", "rule_ids", "rules", "rules_for"]
 
-_TOPICS = (
-    hardware, tpu, regions, quotas, cluster, images, program, scheduling, storage, disks,
-    identity, network, naming, secrets, gcloud, study, trainer, slips, strategy, pytorch,
-    processes, commands, saving, reading, container, built,
-)  # fmt: skip
 
-RULES: tuple[Rule, ...] = tuple(rule for topic in _TOPICS for rule in topic.RULES)
-_RULE = {rule.id: rule for rule in RULES}
+def _always(document: Document, context: Context) -> bool:
+    return True
+
+
+def _of_trainer(document: Document, context: Context) -> bool:
+    return context.trainer is not None
+
+
+def _of_study(document: Document, context: Context) -> bool:
+    return document.study is not None
+
+
+def _of_trainer_or_study(document: Document, context: Context) -> bool:
+    # what is tuned and also passed is seen without the source
+    return context.trainer is not None or document.study is not None
+
+
+def _strategy(document: Document, context: Context) -> bool:
+    # an argument may name the strategy, as in --distribution-strategy=multi_worker
+    words = ("strategy", "distribut")
+    return context.trainer is not None or any(
+        word in arg for pool in document.pools for arg in pool.args for word in words
+    )
+
+
+def _container(document: Document, context: Context) -> bool:
+    commands = any((pool.container or {}).get("command") for pool in document.pools)
+    return commands or bool(context.trainer_unused) or context.trainer is not None
+
+
+def _tpu(document: Document, context: Context) -> bool:
+    return any(pool.tpu_topology or tpu_name(pool, context.catalog) for pool in document.pools)
+
+
+def _advice(document: Document, context: Context) -> bool:
+    return context.advice
+
+
+def _disks(document: Document, context: Context) -> bool:
+    # what a machine has by default is advice
+    return context.advice or any("diskSpec" in pool.data for pool in document.pools)
+
+
+def _identity(document: Document, context: Context) -> bool:
+    keys = {"serviceAccount", "tensorboard", "experiment", "experimentRun", "persistentResourceId"}
+    affinity = any("reservationAffinity" in (pool.data.get("machineSpec") or {}) for pool in document.pools)
+    return not keys.isdisjoint(document.job) or affinity or "encryptionSpec" in document.data
+
+
+def _network(document: Document, context: Context) -> bool:
+    keys = {"network", "reservedIpRanges", "pscInterfaceConfig"}
+    mounts = {"nfsMounts", "lustreMounts"}
+    return not keys.isdisjoint(document.job) or any(not mounts.isdisjoint(pool.data) for pool in document.pools)
+
+
+def _built(document: Document, context: Context) -> bool:
+    return bool(context.built)
+
+
+_TOPICS: dict[str, Callable[[Document, Context], bool]] = {
+    "hardware": _always,
+    "tpu": _tpu,
+    "regions": _always,
+    "quotas": _advice,
+    "cluster": _always,
+    "images": _always,
+    "program": _always,
+    "scheduling": _always,
+    "storage": _always,
+    "disks": _disks,
+    "identity": _identity,
+    "network": _network,
+    "naming": _always,
+    "secrets": _always,
+    "gcloud": _of_study,
+    "study": _of_study,
+    "trainer": _of_trainer_or_study,
+    "defects": _of_trainer,
+    "strategy": _strategy,
+    "pytorch": _of_trainer,
+    "processes": _of_trainer,
+    "commands": _of_trainer,
+    "saving": _of_trainer,
+    "reading": _of_trainer,
+    "container": _container,
+    "built": _built,
+}
+"""The modules of rules, each with what a document must have for one of them to find anything: the others are not loaded.
+
+All 26 take 45 ms to load; a job that the trigger starts, whose trainer is not at hand, needs half of them.
+"""
 
 _LONGEST = 1000  # characters of a message
 
@@ -62,7 +120,7 @@ _UNREADABLE = {"yaml-syntax", "legacy-ai-platform", "not-vertex", "placeholder"}
 
 
 def check(document: Document, context: Context, ignored: Mapping[str, str] = {}) -> list[Finding]:
-    """All findings of a job spec: those of its strict reading, and those of the rules.
+    """Return all findings of a job spec: those of its strict reading, and those of the rules.
 
     Args:
         document: The job spec as read by `vertexrig.spec.reading`.
@@ -75,9 +133,12 @@ def check(document: Document, context: Context, ignored: Mapping[str, str] = {})
     found = list(document.findings)
     if document.data or not any(finding.id in _UNREADABLE for finding in found):
         if context.trainer is not None:
+            # here: without a trainer it is not needed
+            from vertexrig.checks._arguments import with_command
+
             # once for all rules: which flags are valid depends on the sub-command that the pools choose
             context = replace(context, trainer=with_command(document, context.trainer))
-        for rule in RULES:
+        for rule in rules_for(document, context):
             if rule.id not in ignored:
                 problems = [one for one in rule.run(document, context) if not _unfilled(document, one.path)]
                 found += limited(findings(rule, problems, document))
@@ -88,7 +149,7 @@ def check(document: Document, context: Context, ignored: Mapping[str, str] = {})
 
 
 def _unfilled(document: Document, path: str) -> bool:
-    """Whether the value at `path`, around it or right below it is a placeholder, so that nothing is known of it."""
+    """Tell whether the value at `path`, around it or right below it is a placeholder, so that nothing is known of it."""
     for place in document.placeholders:
         rest = place.removeprefix(path)
         # right below only: a placeholder deep inside of a pool does not silence what is said of the pool
@@ -99,7 +160,7 @@ def _unfilled(document: Document, path: str) -> bool:
 
 
 def _flag_of(document: Document, path: str) -> str:
-    """The path of the flag whose value is the separate item at `path`, "" if there is none."""
+    """Return the path of the flag whose value is the separate item at `path`, "" if there is none."""
     found = re.fullmatch(r"(.*)\.args\[(\d+)\]", path)
     if found is None or found[2] == "0":
         return ""
@@ -109,42 +170,70 @@ def _flag_of(document: Document, path: str) -> str:
 
 
 def _safe(finding: Finding, hidden: frozenset[str]) -> Finding:
-    """A finding without the secrets that its message or fix may quote."""
+    """Return a finding without the secrets that its message or fix may quote."""
     old = (finding.message, finding.fix, finding.key_fix)
     message, fix, key_fix = (masked(text, hidden) for text in old)
     return finding if (message, fix, key_fix) == old else replace(finding, message=message, fix=fix, key_fix=key_fix)
 
 
 def findings(rule: Rule | str, problems: Iterable[Problem], document: Document | None = None) -> list[Finding]:
-    """Problems as findings of a rule, with file and line if they were found in a document.
+    """Return problems as findings of a rule, with file and line if they were found in a document.
 
     Args:
         rule: The rule, or its id.
         problems: What it found.
         document: Where it was found; None for values outside the spec, such as labels.
     """
-    rule = _RULE[rule] if isinstance(rule, str) else rule
+    problems = list(problems)
+    if not problems:
+        return []
+    rule = next(one for one in rules() if one.id == rule) if isinstance(rule, str) else rule
     return [
         Finding(
-            rule.id, problem.severity or rule.severity, problem.path,
-            _short(problem.message), _short(problem.fix), rule.source,
-            document.file if document else "", document.line(problem.path) if document else None,
+            rule.id,
+            problem.severity or rule.severity,
+            problem.path,
+            _short(problem.message),
+            _short(problem.fix or said(problem.edits, problem.path)),
+            rule.source,
+            document.file if document else "",
+            document.line(problem.path) if document else None,
             key_fix=_short(problem.key_fix),
+            edits=tuple(
+                replace(edit, path=edit.path or problem.path, safe=edit.safe and rule.edits == "safe")
+                for edit in problem.edits
+            ),
         )
         for problem in problems
-    ]  # fmt: skip
+    ]
 
 
 def _short(text: str) -> str:
-    """A message cut to a bearable length, since it may quote a long value."""
+    """Return a message cut to a bearable length, since it may quote a long value."""
     return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
 
 
+def _rules(topic: str) -> tuple[Rule, ...]:
+    return import_module(f"{__name__}.{topic}").RULES  # type: ignore[no-any-return]
+
+
+def rules_for(document: Document, context: Context) -> Iterator[Rule]:
+    """Yield the rules of the topics that may find something in a document."""
+    for topic, applies in _TOPICS.items():
+        if applies(document, context):
+            yield from _rules(topic)
+
+
+def rules() -> tuple[Rule, ...]:
+    """Return the rules of every topic."""
+    return tuple(rule for topic in _TOPICS for rule in _rules(topic))
+
+
 def all_rules() -> tuple[Rule | ReadingRule, ...]:
-    """Every rule, those of the strict reading first."""
-    return (*READING_RULES, *RULES)
+    """Return every rule, those of the strict reading first."""
+    return (*READING_RULES, *rules())
 
 
 def rule_ids() -> tuple[str, ...]:
-    """The id of every rule, those of the strict reading included; each can be ignored."""
-    return (*(rule.id for rule in READING_RULES), *_RULE)
+    """Return the id of every rule, those of the strict reading included; each can be ignored."""
+    return tuple(rule.id for rule in all_rules())

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 
-from vertexrig.catalog.value import dataclass
 from vertexrig.errors import nearest
-from vertexrig.package.source import program
-from vertexrig.package.source.model import Flag, TrainerSource
-from vertexrig.package.source.problem import SourceProblem
 from vertexrig.spec.document import Document, Pool
+from vertexrig.trainer_source import started_program
+from vertexrig.trainer_source.trainer_model import Flag, SourceProblem, TrainerSource
 
 # argparse takes `-1` for a value, as long as no flag of the parser looks like a number
 _NEGATIVE = re.compile(r"-[0-9]+(\.[0-9]*)?([eE][-+]?[0-9]+)?")
@@ -39,7 +37,7 @@ class Passed:
 
 
 def trainer_pools(document: Document, trainer: TrainerSource) -> list[Pool]:
-    """The pools that run the trainer that was read: not a Reduction Server, another module or a shell line."""
+    """Return the pools that run the trainer that was read: not a Reduction Server, another module or a shell line."""
     pools = [pool for pool in document.pools if not pool.empty and _runs(pool, trainer)]
     # a pool on another image runs another program, whose flags are not these
     return [pool for pool in pools if pool.container is None or pool.image == pools[0].image]
@@ -48,12 +46,12 @@ def trainer_pools(document: Document, trainer: TrainerSource) -> list[Pool]:
 def _runs(pool: Pool, trainer: TrainerSource) -> bool:
     if pool.named_reduction_server:
         return False
-    if pool.python is not None:
+    if pool.python_package is not None:
         return not pool.module or not trainer.module or pool.module == trainer.module
     line = _line(pool)
     if line and _SHELL.search(line[0]):
         return False  # what the shell passes on is not known
-    found = program.find(line)
+    found = started_program.find(line)
     if found is None or not trainer.module:
         return True
     return (
@@ -64,24 +62,24 @@ def _runs(pool: Pool, trainer: TrainerSource) -> bool:
 
 
 def _line(pool: Pool) -> list[str]:
-    """A container's command line, as far as the spec gives it."""
+    """Return a container's command line, as far as the spec gives it."""
     args = pool.args
     # `args: [-m, trainer.task]` for an image whose entry point is Python itself
     return [*(pool.container or {}).get("command", (["python"] if args[:1] == ["-m"] else [])), *args]
 
 
 def words(pool: Pool) -> list[str]:
-    """A pool's args from the first that the trainer itself gets."""
-    if pool.python is not None:
+    """Return a pool's args from the first that the trainer itself gets."""
+    if pool.python_package is not None:
         return pool.args
     line = _line(pool)
-    found = program.find(line)
+    found = started_program.find(line)
     before = len(line) - len(pool.args)
     return pool.args[max(found.end - before, 0) :] if found is not None else pool.args
 
 
 def with_command(document: Document, trainer: TrainerSource) -> TrainerSource:
-    """The trainer with the flags of the sub-command that the pools choose; without any to hold them against if they differ."""
+    """Return the trainer with the flags of the sub-command that the pools choose; without any to hold them against if they differ."""
     pools = trainer_pools(document, trainer)
     found = [_chosen(trainer, [*trainer.leading, *words(pool)]) for pool in pools] or [trainer]
     if any(one.command != found[0].command for one in found):
@@ -93,7 +91,7 @@ def with_command(document: Document, trainer: TrainerSource) -> TrainerSource:
 
 
 def _chosen(source: TrainerSource, args: Sequence[str]) -> TrainerSource:
-    """The trainer with the flags that are valid behind `args`; itself if it has no sub-commands.
+    """Return the trainer with the flags that are valid behind `args`; itself if it has no sub-commands.
 
     Args:
         source: A trainer.
@@ -116,7 +114,7 @@ def _valid(flag: Flag, path: str) -> bool:
 
 
 def _path(source: TrainerSource, words: list[str]) -> tuple[str, str]:
-    """The path of the command that the words choose, and the word that is none where a sub-command must be."""
+    """Return the sub-command that the words choose, and the first word that should name one and does not; "" without such a word."""
     path, index = "", 0
     while index < len(words):
         word = words[index]
@@ -145,13 +143,13 @@ def _path(source: TrainerSource, words: list[str]) -> tuple[str, str]:
 
 
 def passed(pool: Pool, trainer: TrainerSource | None) -> Iterator[Passed]:
-    """Each flag of a pool's args with its value, and each positional value."""
+    """Yield each flag of a pool's args with its value, and each positional value."""
     args = pool.args
     yield from _split(args, len(args) - len(words(pool)), f"{pool.program_path}.args", trainer)
 
 
 def leading(trainer: TrainerSource) -> Iterator[Passed]:
-    """The same of the arguments that the image's entry point gives before the job's own."""
+    """Yield the same of the arguments that the image's entry point gives before the job's own."""
     yield from _split(list(trainer.leading), 0, "", trainer)
 
 
@@ -200,7 +198,7 @@ def _takes_more(flag: Flag, args: list[str], index: int) -> bool:
 
 
 def nearest_option(name: str, options: list[str]) -> str | None:
-    """The flag `name` may mean: one it shortens (`lr`, `lrate`: `learning_rate`), or one spelled much like it."""
+    """Return the flag `name` may mean: one it shortens (`lr`, `lrate`: `learning_rate`), or one spelled much like it."""
     plain = name.strip("-").replace("_", "").replace("-", "").casefold()
     for option in options:
         # one letter would shorten nearly anything
@@ -212,7 +210,7 @@ def nearest_option(name: str, options: list[str]) -> str | None:
 
 
 def _shortens(short: str, words: list[str]) -> bool:
-    """Whether `short` is made of a beginning of each word, in order."""
+    """Tell whether `short` is made of a beginning of each word, in order."""
     if not words:
         return not short
     sizes = range(1, len(words[0]) + 1)
@@ -220,7 +218,7 @@ def _shortens(short: str, words: list[str]) -> bool:
 
 
 def parses(text: str, flag: Flag) -> bool:
-    """Whether a flag's type reads `text`; True if that is not known."""
+    """Tell whether a flag's type reads `text`; True if that is not known."""
     if flag.type not in {"int", "float"}:
         # of a converter of the trainer's own only this much is known: whether it reads 128.0
         return flag.takes_float_text is not False or "." not in text or not is_number(text)
@@ -240,7 +238,7 @@ def is_number(text: str) -> bool:
 
 
 def is_choice(text: str, flag: Flag) -> bool:
-    """Whether `text` is a choice: as a number where the flag's type makes one of it."""
+    """Tell whether `text` is a choice: as a number where the flag's type makes one of it."""
     choices = flag.choices or ()
     if text in choices:
         return True

@@ -5,16 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from vertexrig.checks.model import BuiltImage, Context, Problem, Rule
-from vertexrig.checks.sources import BUILT
+from vertexrig.checks.model import BUILT, BuiltImage, Context, Problem, Rule
 from vertexrig.finding import Severity
 from vertexrig.spec.document import Document, Pool
-
-
-def module(pool: Pool, default: str) -> str:
-    """The module that a pool on an image of our own runs."""
-    command = [str(word) for word in (pool.container or {}).get("command", ())]
-    return command[2] if command[:2] == ["python", "-m"] and len(command) > 2 else default
 
 
 def _pools(document: Document, context: Context) -> Iterator[tuple[Pool, BuiltImage]]:
@@ -43,6 +36,11 @@ def image_python(document: Document, context: Context) -> Iterator[Problem]:
 
 RULES = (
     Rule("image-lock", Severity.INFO, "An image of the project's own trainer has a lock file.", BUILT, image_lock),
-    Rule("image-python", Severity.ERROR, "An image of the project's own trainer has the Python that it needs.", BUILT,
-         image_python),
-)  # fmt: skip
+    Rule(
+        "image-python",
+        Severity.ERROR,
+        "An image of the project's own trainer has the Python that it needs.",
+        BUILT,
+        image_python,
+    ),
+)

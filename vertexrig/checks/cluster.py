@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from vertexrig.checks.model import Context, Problem, Rule
-from vertexrig.checks.places import already_reported
-from vertexrig.checks.sources import DISTRIBUTED, GCLOUD, REST, SERVER, join
-from vertexrig.finding import Severity
+from vertexrig.checks.model import DISTRIBUTED, GCLOUD, REST, SERVER, Context, Problem, Rule, join
+from vertexrig.finding import Severity, write
 from vertexrig.spec.document import Document, Pool
 from vertexrig.spec.pools import has_gpu, placeholder, running
 
 
 def pools_missing(document: Document, context: Context) -> Iterator[Problem]:
     path = f"{document.job_path}workerPoolSpecs"
-    if document.pools or already_reported(document, path):
+    if document.pools or document.reported(path):
         return
     if document.kind == "HyperparameterTuningJob" and "trialJobSpec" not in document.data:
         yield Problem("trialJobSpec", "a tuning job describes its trials' job under trialJobSpec", "write trialJobSpec")
@@ -31,7 +29,7 @@ def pools_too_many(document: Document, context: Context) -> Iterator[Problem]:
 
 
 def chief_empty(document: Document, context: Context) -> Iterator[Problem]:
-    if document.pools and document.pools[0].empty and not already_reported(document, document.pools[0].path):
+    if document.pools and document.pools[0].empty and not document.reported(document.pools[0].path):
         text = "the first pool is the chief and cannot be empty"
         yield Problem(document.pools[0].path, text, "write machineSpec, replicaCount: 1 and a program")
 
@@ -58,10 +56,11 @@ def machine_and_replicas(document: Document, context: Context) -> Iterator[Probl
             continue
         missing = "replicaCount" if machine else "machineSpec"
         path = f"{pool.path}.{missing}"
-        if not already_reported(document, path):
+        if not document.reported(path):
             given = "machineSpec" if machine else "replicaCount"
             text = f"pool {pool.index} has {given} but no {missing}; give both or neither"
-            yield Problem(path, text, "write replicaCount: 1" if machine else "write machineSpec.machineType")
+            edits = write(1, path, safe=pool.index == 0) if machine else ()
+            yield Problem(path, text, "" if machine else "write machineSpec.machineType", edits=edits)
 
 
 def pool_empty_gcloud(document: Document, context: Context) -> Iterator[Problem]:
@@ -69,7 +68,7 @@ def pool_empty_gcloud(document: Document, context: Context) -> Iterator[Problem]
         return  # gcloud ai hp-tuning-jobs does not look
     for pool in document.pools[1:]:
         # gcloud's words: "Exactly one of fields [pythonPackageSpec, containerSpec] is required for a [workerPoolSpecs]"
-        if pool.empty and not pool.program and not already_reported(document, pool.path):
+        if pool.empty and not pool.program and not document.reported(pool.path):
             text = f"gcloud refuses the empty pool {pool.index} in a --config file, though the API takes it"
             fix = "submit it through the API, or put no pool after it and leave it out"
             yield Problem(pool.path, text, fix)
@@ -77,17 +76,17 @@ def pool_empty_gcloud(document: Document, context: Context) -> Iterator[Problem]
 
 def pool_placeholder(document: Document, context: Context) -> Iterator[Problem]:
     for pool in document.pools:
-        if placeholder(pool) and pool.program and not already_reported(document, f"{pool.path}.machineSpec"):
+        if placeholder(pool) and pool.program and not document.reported(f"{pool.path}.machineSpec"):
             text = f"pool {pool.index} has a program but no machines: gcloud accepts that, the service may not"
             yield Problem(pool.path, text, "write machineSpec and replicaCount, or {} for a pool left out")
 
 
 def pool_program(document: Document, context: Context) -> Iterator[Problem]:
     for pool in document.pools:
-        if pool.empty or pool.container is not None or pool.python is not None:
+        if pool.empty or pool.container is not None or pool.python_package is not None:
             continue
         kinds = ("containerSpec", "pythonPackageSpec")
-        if not any(already_reported(document, f"{pool.path}.{kind}") for kind in kinds):
+        if not any(document.reported(f"{pool.path}.{kind}") for kind in kinds):
             text = f"pool {pool.index} has no program: it needs containerSpec or pythonPackageSpec, one of them"
             yield Problem(pool.path, text, "write containerSpec or pythonPackageSpec")
 
@@ -96,7 +95,7 @@ def evaluators(document: Document, context: Context) -> Iterator[Problem]:
     for pool in document.pools[3:4]:
         if pool.replica_count > 1:
             text = f"TensorFlow expects at most one evaluator; pool 3 has {pool.replica_count}"
-            yield Problem(f"{pool.path}.replicaCount", text, "write replicaCount: 1")
+            yield Problem(f"{pool.path}.replicaCount", text, edits=write(1))
 
 
 def _is_reducer(pool: Pool, context: Context) -> bool:
@@ -109,7 +108,7 @@ def reduction_image(document: Document, context: Context) -> Iterator[Problem]:
         if pool.named_reduction_server and not _is_reducer(pool, context):
             name = f"{limits.names('images.hosts')[0]}/{limits.names('reduction_server.images')[0]}"
             text = f"{pool.image!r} is not the image of the Reduction Server"
-            yield Problem(f"{pool.program_path}.imageUri", text, f"write {name}")
+            yield Problem(f"{pool.program_path}.imageUri", text, edits=write(name))
 
 
 def reduction_pool(document: Document, context: Context) -> Iterator[Problem]:
@@ -179,14 +178,14 @@ RULES = (
          join(SERVER, DISTRIBUTED), chief_replicas),
     Rule("replicas-negative", Severity.ERROR, "No replicaCount is negative.", GCLOUD, replicas_negative),
     Rule("machine-and-replicas", Severity.ERROR, "machineSpec and replicaCount are given together or not at all.",
-         SERVER, machine_and_replicas),
+         SERVER, machine_and_replicas, "safe"),
     Rule("pool-empty-gcloud", Severity.ERROR, "No pool of a custom job's file is empty.", GCLOUD, pool_empty_gcloud),
     Rule("pool-placeholder", Severity.WARNING, "Every pool with a program has machines.", GCLOUD, pool_placeholder),
     Rule("pool-program", Severity.ERROR, "Every pool has containerSpec or pythonPackageSpec.",
          join(REST, GCLOUD), pool_program),
-    Rule("evaluators", Severity.WARNING, "There is at most one evaluator.", DISTRIBUTED, evaluators),
+    Rule("evaluators", Severity.WARNING, "There is at most one evaluator.", DISTRIBUTED, evaluators, "unsafe"),
     Rule("reduction-image", Severity.WARNING, "The Reduction Server's image is Google's.",
-         DISTRIBUTED, reduction_image),
+         DISTRIBUTED, reduction_image, "unsafe"),
     Rule("reduction-pool", Severity.ERROR, "The Reduction Server is pool 2.", DISTRIBUTED, reduction_pool),
     Rule("reduction-gpu", Severity.WARNING, "The Reduction Server has no GPU.", DISTRIBUTED, reduction_gpu),
     Rule("reduction-workers", Severity.WARNING, "The Reduction Server serves several GPU workers.",

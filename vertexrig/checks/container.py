@@ -5,27 +5,26 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from vertexrig.checks.model import Context, Problem, Rule
-from vertexrig.checks.sources import CONTAINER_SETTINGS, join
+from vertexrig.checks.model import CONTAINER_SETTINGS, Context, Problem, Rule, join
 from vertexrig.checks.trainer import of_trainer
 from vertexrig.finding import Severity
-from vertexrig.package.source import program
-from vertexrig.package.source.model import TrainerSource
 from vertexrig.spec.document import Document, Pool
+from vertexrig.trainer_source import started_program
+from vertexrig.trainer_source.trainer_model import TrainerSource
 
 _SHELL = r"(?:.*/)?(?:ba|da|z|a)?sh"
 _DOCKER = "Dockerfile reference, ENTRYPOINT (moby/buildkit, frontend/dockerfile/docs/reference.md, read 2026-11-21)"
 
 
 def _given(document: Document, pool: Pool) -> str:
-    """What the job passes to a pool's program, in words; empty if it passes nothing."""
+    """Return what the job passes to a pool's program, in words; empty if it passes nothing."""
     if pool.args:
         return f"args ({pool.args[0][:60]}{', …' if len(pool.args) > 1 else ''})"
     return "the study's parameters" if (document.study or {}).get("parameters") else ""
 
 
 def _given_args(document: Document, pools: list[Pool]) -> tuple[Pool, str] | None:
-    """The first pool whose image chooses the program, and what the job passes to it; None if there is neither."""
+    """Return the first pool whose image chooses the program, and what the job passes to it; None if there is neither."""
     # with a command in the spec the image's ENTRYPOINT and CMD do not count
     pool = next((pool for pool in pools if pool.container is not None and not pool.container.get("command")), None)
     given = _given(document, pool) if pool is not None else ""
@@ -68,7 +67,7 @@ def command_words(document: Document, context: Context) -> Iterator[Problem]:
     for pool in document.pools:
         command = [str(word) for word in (pool.container or {}).get("command", ())]
         words = command[0].split() if command else []
-        if len(words) > 1 and (program.find(words) is not None or re.fullmatch(_SHELL, words[0])):
+        if len(words) > 1 and (started_program.find(words) is not None or re.fullmatch(_SHELL, words[0])):
             message = f"{command[0][:80]!r} is one word for the container: there is no program of that name"
             fix = f"write command: [{', '.join(words)}]"
             yield Problem(f"{pool.program_path}.command", message, fix)

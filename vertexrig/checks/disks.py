@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from vertexrig.checks.model import Context, Problem, Rule
-from vertexrig.checks.sources import REST, TRAIN_COMPUTE, join
+from vertexrig.checks.model import REST, TRAIN_COMPUTE, Context, Problem, Rule, join
 from vertexrig.errors import did_you_mean, meant
-from vertexrig.finding import Severity
+from vertexrig.finding import Severity, write
 from vertexrig.spec.document import Document, Pool
 from vertexrig.spec.pools import running
 
@@ -24,7 +23,7 @@ def disk_type(document: Document, context: Context) -> Iterator[Problem]:
         if kind and kind not in types:
             best = meant(kind, types)
             text = f"{kind!r} is not a type of boot disk. {did_you_mean(kind, types)}"
-            yield Problem(f"{pool.path}.diskSpec.bootDiskType", text, f"write {best}" if best else "")
+            yield Problem(f"{pool.path}.diskSpec.bootDiskType", text, edits=write(best))
 
 
 def disk_size(document: Document, context: Context) -> Iterator[Problem]:
@@ -34,7 +33,7 @@ def disk_size(document: Document, context: Context) -> Iterator[Problem]:
         size = _disk(pool).get("bootDiskSizeGb")
         if size and not least <= size <= most:
             text = f"a boot disk has {least} to {most:,} GB, not {size:,}"
-            yield Problem(f"{pool.path}.diskSpec.bootDiskSizeGb", text, f"write {least if size < least else most}")
+            yield Problem(f"{pool.path}.diskSpec.bootDiskSizeGb", text, edits=write(least if size < least else most))
 
 
 def disk_of_machine(document: Document, context: Context) -> Iterator[Problem]:
@@ -51,14 +50,23 @@ def disk_of_machine(document: Document, context: Context) -> Iterator[Problem]:
             text = f"Compute Engine gives {row.family.upper()} machines Hyperdisk only; "
             text += f"{kind} may be refused" if kind else "what training takes by default is not documented"
             severity = None if kind else Severity.INFO
-            yield Problem(path, text, "write bootDiskType: hyperdisk-balanced", severity)
+            yield Problem(path, text, "", severity, edits=write("hyperdisk-balanced", path))
         elif kind and row.name in special:
             text = f"{row.name} has {special[row.name]} by default, and {kind} is written"
-            yield Problem(path, text, f"write {special[row.name]}, or leave it out")
+            yield Problem(path, text, f"write {special[row.name]}, or leave it out", edits=write(special[row.name]))
 
 
 RULES = (
-    Rule("disk-type", Severity.ERROR, "A boot disk's type is one of three.", join(TRAIN_COMPUTE, REST), disk_type),
-    Rule("disk-size", Severity.ERROR, "A boot disk has 100 to 64,000 GB.", TRAIN_COMPUTE, disk_size),
-    Rule("disk-machine", Severity.WARNING, "The boot disk's type suits the machine.", TRAIN_COMPUTE, disk_of_machine),
-)  # fmt: skip
+    Rule(
+        "disk-type", Severity.ERROR, "A boot disk's type is one of three.", join(TRAIN_COMPUTE, REST), disk_type, "safe"
+    ),
+    Rule("disk-size", Severity.ERROR, "A boot disk has 100 to 64,000 GB.", TRAIN_COMPUTE, disk_size, "unsafe"),
+    Rule(
+        "disk-machine",
+        Severity.WARNING,
+        "The boot disk's type suits the machine.",
+        TRAIN_COMPUTE,
+        disk_of_machine,
+        "unsafe",
+    ),
+)

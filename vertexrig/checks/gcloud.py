@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from vertexrig.checks.model import Context, Problem, Rule
-from vertexrig.checks.sources import GCLOUD
+from vertexrig.checks.model import GCLOUD, Context, Problem, Rule
 from vertexrig.finding import Severity
 from vertexrig.spec.document import Document
 from vertexrig.spec.pools import machine_path
@@ -40,7 +39,12 @@ def unknown_field(document: Document, context: Context) -> Iterator[Problem]:
 
 
 RULES = (
-    Rule("gcloud-accelerator", Severity.ERROR, "gcloud knows the accelerator of a tuning job.",
-         GCLOUD, unknown_accelerator),
+    Rule(
+        "gcloud-accelerator",
+        Severity.ERROR,
+        "gcloud knows the accelerator of a tuning job.",
+        GCLOUD,
+        unknown_accelerator,
+    ),
     Rule("gcloud-field", Severity.ERROR, "gcloud knows every field of a tuning job.", GCLOUD, unknown_field),
-)  # fmt: skip
+)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from datetime import date
 
-from vertexrig.catalog import Accelerator, Machine
-from vertexrig.checks import _machines as machines
-from vertexrig.checks.model import Context, Problem, Rule
-from vertexrig.checks.places import already_reported
-from vertexrig.checks.sources import (
+from vertexrig.catalog import Accelerator, Catalog, Machine
+from vertexrig.checks.model import (
     GKE,
     LOCATIONS,
     PRACTICE,
@@ -18,15 +16,89 @@ from vertexrig.checks.sources import (
     SERVER,
     SERVICE_DOC,
     TRAIN_COMPUTE,
+    Context,
+    Problem,
+    Rule,
     join,
-)  # fmt: skip
-from vertexrig.finding import Severity
+)
+from vertexrig.errors import meant
+from vertexrig.finding import REMOVE, Edit, Severity, write
 from vertexrig.spec.document import Document, Pool
 from vertexrig.spec.pools import has_gpu, machine_path, placeholder, running, scheduling_strategy
 
+_SIZED = r"([a-z0-9]+)-([a-z]+)-(\d+)"
+_OF_SERIES = r"([a-z0-9-]+)-[0-9]+([a-z]?)"
+# Families for every purpose, in the order they are proposed for one that cannot train.
+_FAMILIES = ("n2", "n1", "n4", "e2")
+_GKE = r"(?:cloud-)?tpu-(v\d+[a-z]*)(?:-lite)?-(?:podslice|slice|device)"
+_VERTEX_TPU = {
+    "v2": "machineType: cloud-tpu with acceleratorType: TPU_V2 and acceleratorCount: 8",
+    "v3": "machineType: cloud-tpu with acceleratorType: TPU_V3 and acceleratorCount: 8",
+    "v5": "machineType: ct5lp-hightpu-4t with tpuTopology: 2x2",
+    "v5e": "machineType: ct5lp-hightpu-4t with tpuTopology: 2x2",
+    "v6e": "machineType: ct6e-standard-4t with tpuTopology: 2x2",
+}
+
+
+def _instead(name: str, catalog: Catalog) -> str:
+    """Return the smallest machine type for training that is as large as `name`, of the same family if it has one; or ""."""
+    found = re.match(_SIZED, name)
+    if found is None:
+        return ""
+    family, kind, size = found[1], found[2], int(found[3])
+    if kind not in ("standard", "highmem", "highcpu"):
+        return ""
+    for one in dict.fromkeys((family, *_FAMILIES)):
+        enough = [row for number, row in _series(f"{one}-{kind}", catalog) if number >= size]
+        if enough and not enough[0].tpu:
+            return enough[0].name
+    return ""
+
+
+def _unknown(name: str, catalog: Catalog) -> tuple[str, str | tuple[Edit, ...]]:
+    """Return the message about a machine type that no list has, and the fix if there is a likely one: an edit, or words."""
+    text = f"{name[:80]!r} is not on the list of machine types for training."
+    gke = re.fullmatch(_GKE, name)
+    if gke is not None:
+        known = _VERTEX_TPU.get(gke[1])
+        choices = ", ".join(name for name in _VERTEX_TPU if name != "v5")  # v5 is GKE's own name of v5e
+        asked = f"Vertex AI is asked with {known}" if known else f"Vertex AI trains on TPU {choices}, not on {gke[1]}"
+        return f"{text} It is a name of GKE's TPU slices: {asked}", f"write {known}" if known else ""
+    sizes = _sizes(name, catalog)
+    if sizes:
+        enough = _instead(name, catalog)
+        series = name.rpartition("-")[0]
+        return f"{text} {series} has the sizes {', '.join(sizes)}.", write(enough, safe=False)
+    best = meant(name, catalog.machines)
+    if best:
+        return f"{text} Did you mean {best!r}?", write(best)
+    families = ", ".join(sorted({row.family for row in catalog.machines.values()}))
+    return f"{text} `vertexrig catalog machines` prints it: {families}.", ""
+
+
+def _impossible(name: str, catalog: Catalog) -> bool:
+    """Tell whether a name that no list has is surely wrong: another spelling of one, or a size that its series does not come in.
+
+    A family or a series that is not known may be new.
+    """
+    return name.lower().replace("_", "-") in catalog.machines or bool(_sizes(name, catalog))
+
+
+def _sizes(name: str, catalog: Catalog) -> list[str]:
+    """Return the sizes of the series that `name` seems to be of, by its name and the unit after its number; [] if there is none."""
+    found = re.fullmatch(_OF_SERIES, name)
+    return [f"{number}{found[2]}" for number, _ in _series(found[1], catalog, found[2])] if found is not None else []
+
+
+def _series(prefix: str, catalog: Catalog, unit: str = "") -> list[tuple[int, Machine]]:
+    """Return the machine types `PREFIX-NUMBER` by number; with a unit, as in a2-highgpu-1g, `PREFIX-NUMBERg`."""
+    sized = re.compile(rf"{re.escape(prefix)}-(\d+){unit}")
+    found = ((sized.fullmatch(name), row) for name, row in catalog.machines.items())
+    return sorted(((int(match[1]), row) for match, row in found if match is not None), key=lambda pair: pair[0])
+
 
 def _machines(document: Document, context: Context) -> Iterator[tuple[Pool, Machine]]:
-    """The running pools whose machine type is one for training, with its row."""
+    """Yield the running pools whose machine type is one for training, with its row."""
     for pool in running(document):
         row = context.catalog.machines.get(pool.machine_type)
         if row is not None:
@@ -38,7 +110,7 @@ def _numbers(counts: Iterable[int]) -> str:
 
 
 def _taken(machine: Machine) -> str:
-    """What a machine takes, in words: `NVIDIA_TESLA_T4 (1, 2, 4)`."""
+    """Return what a machine takes, in words: `NVIDIA_TESLA_T4 (1, 2, 4)`."""
     return ", ".join(f"{name} ({_numbers(counts)})" for name, counts in machine.accelerators.items())
 
 
@@ -54,7 +126,7 @@ def machine_missing(document: Document, context: Context) -> Iterator[Problem]:
         if not pool.data.get("machineSpec") and pool.data.get("replicaCount"):
             continue  # machine-and-replicas reports it
         path = machine_path(pool, "machineType")
-        if not already_reported(document, path):
+        if not document.reported(path):
             yield Problem(path, f"pool {pool.index} names no machine type", "write machineSpec.machineType")
 
 
@@ -63,9 +135,10 @@ def machine_unknown(document: Document, context: Context) -> Iterator[Problem]:
     for pool in running(document):
         name = pool.machine_type
         if name and name not in catalog.machines and catalog.why_not(name) is None:
-            text, fix = machines.unknown(name, catalog)
-            severity = Severity.ERROR if machines.impossible(name, catalog) else None
-            yield Problem(machine_path(pool, "machineType"), text, fix, severity)
+            text, fix = _unknown(name, catalog)
+            severity = Severity.ERROR if _impossible(name, catalog) else None
+            words, edits = (fix, ()) if isinstance(fix, str) else ("", fix)
+            yield Problem(machine_path(pool, "machineType"), text, words, severity, edits=edits)
 
 
 def machine_not_for_training(document: Document, context: Context) -> Iterator[Problem]:
@@ -76,12 +149,13 @@ def machine_not_for_training(document: Document, context: Context) -> Iterator[P
             continue
         # The service was seen to refuse some; the others are only missing from the documented list.
         refused = catalog.refuses(pool.machine_type)
-        best = machines.instead(pool.machine_type, catalog)
+        best = _instead(pool.machine_type, catalog)
         yield Problem(
             machine_path(pool, "machineType"),
             f"{pool.machine_type} is not for training: {reason}",
             f"write {best}, for example" if best else "",
             Severity.ERROR if refused else Severity.WARNING,
+            edits=write(best),
         )
 
 
@@ -93,18 +167,20 @@ def accelerator_pair(document: Document, context: Context) -> Iterator[Problem]:
             continue
         missing = "acceleratorType" if count else "acceleratorCount"
         path = machine_path(pool, missing)
-        if already_reported(document, path):
+        if document.reported(path):
             continue
         allowed = row.accelerators if row is not None else {}
         if count:
             text = f"acceleratorCount is {count}, but acceleratorType is not set; give both or neither"
-            only = f": {next(iter(allowed))}" if len(allowed) == 1 else ", or remove acceleratorCount"
-            fix = f"write acceleratorType{only}"
+            only = next(iter(allowed)) if len(allowed) == 1 else ""
+            fix = "" if only else "write acceleratorType, or remove acceleratorCount"
+            edits = write(only, path)
         else:
             text = f"acceleratorType is {name}, but acceleratorCount is not set; give both or neither"
             counts = allowed.get(name, ())
-            fix = f"write acceleratorCount: {_numbers(counts[:1])}" if counts else "write acceleratorCount"
-        yield Problem(path, text, fix)
+            fix = "" if counts else "write acceleratorCount"
+            edits = write(counts[0], path) if counts else ()
+        yield Problem(path, text, fix, edits=edits)
 
 
 def accelerator_missing(document: Document, context: Context) -> Iterator[Problem]:
@@ -112,13 +188,13 @@ def accelerator_missing(document: Document, context: Context) -> Iterator[Proble
         if not row.accelerator_required or pool.accelerator_type or pool.accelerator_count:
             continue
         path = machine_path(pool, "acceleratorType")
-        if already_reported(document, path) or already_reported(document, machine_path(pool, "acceleratorCount")):
+        if document.reported(path) or document.reported(machine_path(pool, "acceleratorCount")):
             continue
-        fix = ""
+        edits: tuple[Edit, ...] = ()
         if len(row.accelerators) == 1:
             name, counts = next(iter(row.accelerators.items()))
-            fix = f"write acceleratorType: {name} and acceleratorCount: {counts[0]}"
-        yield Problem(path, f"{row.name} is used with its accelerators only: {_taken(row)}", fix)
+            edits = (*write(name, path), *write(counts[0], machine_path(pool, "acceleratorCount")))
+        yield Problem(path, f"{row.name} is used with its accelerators only: {_taken(row)}", edits=edits)
 
 
 def accelerator_on_machine(document: Document, context: Context) -> Iterator[Problem]:
@@ -151,8 +227,8 @@ def accelerator_count(document: Document, context: Context) -> Iterator[Problem]
         yield Problem(
             machine_path(pool, "acceleratorCount"),
             f"{count} is not a count {row.name} takes of {name}: the allowed counts are {allowed}",
-            f"write {min(counts, key=lambda known: abs(known - count))}",
-            Severity.WARNING if uncertain else None,
+            severity=Severity.WARNING if uncertain else None,
+            edits=write(min(counts, key=lambda known: abs(known - count))),
         )
 
 
@@ -200,7 +276,7 @@ def reservation_needed(document: Document, context: Context) -> Iterator[Problem
 
 
 def _on_demand(document: Document) -> list[Pool]:
-    """The running pools whose machines are asked for on demand."""
+    """Return the running pools whose machines are asked for on demand."""
     if scheduling_strategy(document) != "STANDARD" or document.job.get("persistentResourceId"):
         return []
     return [pool for pool in running(document) if not _reserved(pool)]
@@ -242,7 +318,7 @@ def gpu_partition(document: Document, context: Context) -> Iterator[Problem]:
             continue
         path = machine_path(pool, "gpuPartitionSize")
         if not has_gpu(pool, context.catalog):
-            yield Problem(path, f"gpuPartitionSize is {size!r}, but the machine has no GPU", "remove gpuPartitionSize")
+            yield Problem(path, f"gpuPartitionSize is {size!r}, but the machine has no GPU", edits=REMOVE)
         elif pool.accelerator_count > 1:
             text = f"with gpuPartitionSize, acceleratorCount should be 1; it is {pool.accelerator_count}"
             yield Problem(path, text, "write acceleratorCount: 1")
@@ -268,22 +344,22 @@ def gpus_in_one_zone(document: Document, context: Context) -> Iterator[Problem]:
 RULES = (
     Rule("machine-missing", Severity.ERROR, "Every worker pool names a machine type.", REST, machine_missing),
     Rule("machine-unknown", Severity.WARNING, "Every machine type is on the list for training.",
-         join(TRAIN_COMPUTE, GKE), machine_unknown),
+         join(TRAIN_COMPUTE, GKE), machine_unknown, "safe"),
     Rule("machine-not-for-training", Severity.ERROR, "No machine type is one that is not for training.",
-         join(TRAIN_COMPUTE, PRACTICE), machine_not_for_training),
+         join(TRAIN_COMPUTE, PRACTICE), machine_not_for_training, "unsafe"),
     Rule("accelerator-pair", Severity.ERROR, "acceleratorType and acceleratorCount are given together or not at all.",
-         SERVER, accelerator_pair),
+         SERVER, accelerator_pair, "unsafe"),
     Rule("accelerator-missing", Severity.ERROR, "A machine type with built-in accelerators is written with them.",
-         TRAIN_COMPUTE, accelerator_missing),
+         TRAIN_COMPUTE, accelerator_missing, "unsafe"),
     Rule("accelerator-on-machine", Severity.ERROR, "The machine type takes the accelerator.",
          join(TRAIN_COMPUTE, SERVER), accelerator_on_machine),
     Rule("accelerator-count", Severity.ERROR, "The machine type takes that many of the accelerator.",
-         join(TRAIN_COMPUTE, SERVER), accelerator_count),
+         join(TRAIN_COMPUTE, SERVER), accelerator_count, "unsafe"),
     Rule("accelerator-retired", Severity.ERROR, "No accelerator is past its end of support.",
          join(TRAIN_COMPUTE, REST), accelerator_retired),
     Rule("gpu-on-small-machine", Severity.WARNING, "No GPU is on a machine too small to return logs.",
          TRAIN_COMPUTE, gpu_on_small_machine),
-    Rule("gpu-partition", Severity.WARNING, "gpuPartitionSize goes with one GPU.", REST, gpu_partition),
+    Rule("gpu-partition", Severity.WARNING, "gpuPartitionSize goes with one GPU.", REST, gpu_partition, "unsafe"),
     Rule("gpu-one-zone", Severity.INFO, "All pools use the same type of GPU.", LOCATIONS, gpus_in_one_zone),
     Rule("gpu-rdma", Severity.INFO, "Machines with GPUDirect-RDMA set the NCCL environment.", TRAIN_COMPUTE, gpu_rdma),
     Rule("reservation-needed", Severity.WARNING, "A4X machines come from a reservation.",

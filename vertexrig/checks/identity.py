@@ -5,9 +5,20 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from vertexrig.checks.model import Context, Problem, Rule
-from vertexrig.checks.sources import EXPERIMENTS, LOCATIONS, PRACTICE, RESERVATION_DOC, REST, SDK, SERVER, join
-from vertexrig.finding import Severity
+from vertexrig.checks.model import (
+    EXPERIMENTS,
+    LOCATIONS,
+    PRACTICE,
+    RESERVATION_DOC,
+    REST,
+    SDK,
+    SERVER,
+    Context,
+    Problem,
+    Rule,
+    join,
+)
+from vertexrig.finding import Severity, write
 from vertexrig.spec.document import Document
 from vertexrig.spec.pools import machine_path, running, tpu_name
 
@@ -27,8 +38,7 @@ def service_account(document: Document, context: Context) -> Iterator[Problem]:
         text = f"{name[:80]!r} is not a service account: NAME@PROJECT.iam.gserviceaccount.com"
         # the resource name of an account, projects/P/serviceAccounts/E-MAIL, has the address at its end
         last = name.rpartition("/")[2][:_LONGEST]
-        fix = f"write {last}" if re.fullmatch(_EMAIL, last) else ""
-        yield Problem(path, text, fix)
+        yield Problem(path, text, edits=write(last if re.fullmatch(_EMAIL, last) else None))
     elif not name.endswith("gserviceaccount.com"):
         text = f"{name} does not look like a service account: those end in gserviceaccount.com"
         yield Problem(path, text, "", Severity.WARNING)
@@ -89,7 +99,7 @@ def experiment_where(document: Document, context: Context) -> Iterator[Problem]:
 
 
 def check_kms_key(name: str, region: str) -> list[Problem]:
-    """What is wrong with a Cloud KMS key for a job (rule `kms-key`).
+    """Return what is wrong with a Cloud KMS key for a job (rule `kms-key`).
 
     Args:
         name: The key's resource name.
@@ -118,8 +128,8 @@ def persistent_resource(document: Document, context: Context) -> Iterator[Proble
         return
     text = f"{name!r} is not an id: digits, lowercase letters and hyphens; a letter first, no hyphen last"
     last = name.rpartition("/")[2]
-    fix = f"write {last}" if re.fullmatch(form, last) else ""
-    yield Problem(f"{document.job_path}persistentResourceId", text, fix)
+    edits = write(last if re.fullmatch(form, last) else None)
+    yield Problem(f"{document.job_path}persistentResourceId", text, edits=edits)
 
 
 def reservation(document: Document, context: Context) -> Iterator[Problem]:
@@ -162,7 +172,7 @@ def reservation_region(document: Document, context: Context) -> Iterator[Problem
 
 RULES = (
     Rule("service-account", Severity.ERROR, "serviceAccount is the address of a service account.",
-         join(REST, SERVER), service_account),
+         join(REST, SERVER), service_account, "safe"),
     Rule("account-roles", Severity.INFO, "A service account of your own may write logs.", PRACTICE, account_roles),
     Rule("tensorboard", Severity.ERROR, "tensorboard is a TensorBoard of the job's region.", REST, tensorboard),
     Rule("tensorboard-account", Severity.ERROR, "A job with a TensorBoard or an experiment has a service account.",
@@ -173,7 +183,7 @@ RULES = (
          EXPERIMENTS, experiment_where),
     Rule("kms-key", Severity.ERROR, "The encryption key is a Cloud KMS key of the job's region.", SDK, kms_key),
     Rule("persistent-resource", Severity.ERROR, "persistentResourceId is an id.",
-         join(SERVER, REST), persistent_resource),
+         join(SERVER, REST), persistent_resource, "safe"),
     Rule("reservation", Severity.ERROR, "reservationAffinity is complete.", join(RESERVATION_DOC, SDK), reservation),
     Rule("reservation-region", Severity.WARNING, "The reservation is in the job's region.",
          join(RESERVATION_DOC, LOCATIONS), reservation_region),

@@ -7,9 +7,7 @@ from collections.abc import Iterator
 from datetime import date
 
 from vertexrig.catalog import Catalog, Image
-from vertexrig.checks.model import Context, Problem, Rule
-from vertexrig.checks.places import already_reported
-from vertexrig.checks.sources import (
+from vertexrig.checks.model import (
     GCLOUD,
     IMAGES,
     POLICY,
@@ -19,19 +17,23 @@ from vertexrig.checks.sources import (
     TPU_DOC,
     TRAIN_COMPUTE,
     WALKTHROUGH,
+    Context,
+    Problem,
+    Rule,
     join,
 )
 from vertexrig.errors import did_you_mean, meant
-from vertexrig.finding import Severity
+from vertexrig.finding import Edit, Severity, write
 from vertexrig.spec.document import Document, Pool
 from vertexrig.spec.pools import has_gpu, running, tpu_name
 
+AVAILABILITY = "image-availability"
 _LEGACY = re.compile(r"(?:[a-z]+\.)?gcr\.io/cloud-aiplatform/training/")
 _GCR = re.compile(r"(us\.|eu\.|asia\.)?gcr\.io/([^/]+)/")
 # Google's own images at gcr.io addresses are hosted on Artifact Registry.
-_GOOGLES = {
-    "cloud-aiplatform", "deeplearning-platform-release", "distroless", "google-containers", "google.com", "google",
-}  # fmt: skip
+_GOOGLES = frozenset(
+    "cloud-aiplatform deeplearning-platform-release distroless google-containers google.com google".split()
+)
 # HOST:PORT/PATH:TAG@DIGEST, after the grammar of github.com/distribution/reference
 _PART = r"[a-z0-9]+(?:(?:\.|_{1,2}|-+)[a-z0-9]+)*"
 _REFERENCE = re.compile(
@@ -42,11 +44,11 @@ _LONGEST = 1000
 
 
 def _path(pool: Pool) -> str:
-    return f"{pool.program_path}.{'executorImageUri' if pool.python is not None else 'imageUri'}"
+    return f"{pool.program_path}.{'executorImageUri' if pool.python_package is not None else 'imageUri'}"
 
 
 def _bare(uri: str) -> str:
-    """A URI without its tag and digest."""
+    """Return a URI without its tag and digest."""
     bare = uri.partition("@")[0]
     # only behind the last slash: a colon before it is a port's
     head, slash, name = bare.rpartition("/")
@@ -60,12 +62,12 @@ def _in_repository(uri: str, catalog: Catalog) -> bool:
 
 
 def _prebuilt(uri: str, catalog: Catalog) -> Image | None:
-    """The prebuilt image a URI means, whatever its tag."""
+    """Return the prebuilt image a URI means, whatever its tag."""
     return catalog.image(f"{_bare(uri)}:{catalog.limits.text('images.tag')}") if _in_repository(uri, catalog) else None
 
 
 def _images(document: Document, context: Context) -> Iterator[tuple[Pool, Image]]:
-    """Running pools on prebuilt images."""
+    """Yield the running pools on prebuilt images."""
     for pool in running(document):
         image = _prebuilt(pool.image, context.catalog)
         if image is not None:
@@ -73,7 +75,7 @@ def _images(document: Document, context: Context) -> Iterator[tuple[Pool, Image]
 
 
 def _known(document: Document, context: Context) -> Iterator[tuple[Pool, Image]]:
-    """Running pools on prebuilt images, and on those that the project makes of its trainer."""
+    """Yield the running pools on prebuilt images, and on those that the project makes of its trainer."""
     yield from _images(document, context)
     for pool in running(document):
         if pool.image in context.built:
@@ -81,21 +83,22 @@ def _known(document: Document, context: Context) -> Iterator[tuple[Pool, Image]]
 
 
 def _needs(pool: Pool, catalog: Catalog) -> str:
-    """What the pool's machines compute on: "tpu", "gpu" or "cpu"."""
+    """Return what the pool's machines compute on: "tpu", "gpu" or "cpu"."""
     return "tpu" if tpu_name(pool, catalog) else "gpu" if has_gpu(pool, catalog) else "cpu"
 
 
-def _instead(image: Image, kind: str, catalog: Catalog, host: str) -> str:
+def _instead(image: Image, kind: str, catalog: Catalog, pool: Pool) -> tuple[str, tuple[Edit, ...]]:
+    """Return the fix that takes the same image for machines of a kind: in words, or as an edit."""
     if not image.end_of_availability:  # one of our own
-        return "write image: build, which takes the image for the machine"
+        return "write image: build, which takes the image for the machine", ()
     other = catalog.find_image(image.framework, image.version, kind, image.python)
-    return f"write {other.uri(host)}" if other is not None else ""
+    return "", write(other.uri(pool.image.partition("/")[0]) if other is not None else None)
 
 
 def image_missing(document: Document, context: Context) -> Iterator[Problem]:
     for pool in document.pools:
-        has_program = pool.container is not None or pool.python is not None
-        if has_program and not pool.image and not already_reported(document, _path(pool)):
+        has_program = pool.container is not None or pool.python_package is not None
+        if has_program and not pool.image and not document.reported(_path(pool)):
             key = _path(pool).rpartition(".")[2]
             yield Problem(_path(pool), f"{key} is required", f"write {key}")
 
@@ -105,14 +108,14 @@ def image_form(document: Document, context: Context) -> Iterator[Problem]:
         uri = pool.image
         if uri and (len(uri) > _LONGEST or not _REFERENCE.fullmatch(uri)):
             text = f"{uri[:80]!r} is not the name of an image: HOST/PROJECT/REPOSITORY/IMAGE:TAG, in lower case"
-            fix = f"write {uri.partition('://')[2]}" if uri.startswith(("http://", "https://")) else ""
-            yield Problem(_path(pool), text, fix)
+            bare = uri.partition("://")[2] if uri.startswith(("http://", "https://")) else ""
+            yield Problem(_path(pool), text, edits=write(bare))
 
 
 def image_executor(document: Document, context: Context) -> Iterator[Problem]:
     for pool in document.pools:
         uri = pool.image
-        if pool.python is None or not uri or len(uri) > _LONGEST or not _REFERENCE.fullmatch(uri):
+        if pool.python_package is None or not uri or len(uri) > _LONGEST or not _REFERENCE.fullmatch(uri):
             continue
         if not _in_repository(uri, context.catalog) and not _LEGACY.match(uri):
             text = f"{uri} is not a prebuilt image, and executorImageUri takes prebuilt images only"
@@ -129,13 +132,13 @@ def image_unknown(document: Document, context: Context) -> Iterator[Problem]:
         if any(f"/{name}:" in known for known in catalog.limits.names("tpu.pod_base_images")):
             continue
         best, others = _meant(name, catalog)
-        fix = f"write {best.uri(uri.partition('/')[0])}" if best else ""
+        edits = write(best.uri(uri.partition("/")[0]) if best else None)
         guess = f"Did you mean {best.name!r}?" if best else did_you_mean(name, others, most=6)
-        yield Problem(_path(pool), f"{name!r} is not on the list of prebuilt images. {guess}", fix)
+        yield Problem(_path(pool), f"{name!r} is not on the list of prebuilt images. {guess}", edits=edits)
 
 
 def _meant(name: str, catalog: Catalog) -> tuple[Image | None, list[str]]:
-    """The prebuilt image that a name without its Python version (`pytorch-gpu.2-4`) means; and those of its framework."""
+    """Return the prebuilt image that a name without its Python version (`pytorch-gpu.2-4`) means; and those of its framework."""
     # with the dot, or tf-cpu.2-1 would begin tf-cpu.2-17
     begins = name if re.search(r"\.[cp][py]\d*$", name) else f"{name}."
     longer = [image for image in catalog.images if image.name.startswith(begins)]
@@ -156,7 +159,7 @@ def image_tag(document: Document, context: Context) -> Iterator[Problem]:
         uri = pool.image
         if _in_repository(uri, context.catalog) and uri not in (_bare(uri), f"{_bare(uri)}:{wanted}"):
             text = f"prebuilt images are used with the tag {wanted} only"
-            yield Problem(_path(pool), text, f"write {_bare(uri)}:{wanted}")
+            yield Problem(_path(pool), text, edits=write(f"{_bare(uri)}:{wanted}"))
 
 
 def image_legacy(document: Document, context: Context) -> Iterator[Problem]:
@@ -167,8 +170,8 @@ def image_legacy(document: Document, context: Context) -> Iterator[Problem]:
         known = next((image for image in context.catalog.images if image.name == name), None)
         text = f"{pool.image} is an old address of the prebuilt images, no longer on their list"
         host = context.catalog.host_for_region(context.region)
-        fix = f"write {known.uri(host)}" if known else f"take one of {host}/vertex-ai/training"
-        yield Problem(_path(pool), text, fix)
+        fix = "" if known else f"take one of {host}/vertex-ai/training"
+        yield Problem(_path(pool), text, fix, edits=write(known.uri(host) if known else None))
 
 
 def image_gcr(document: Document, context: Context) -> Iterator[Problem]:
@@ -190,7 +193,7 @@ def image_gcr(document: Document, context: Context) -> Iterator[Problem]:
 
 
 def _each_image(document: Document, context: Context) -> Iterator[tuple[Pool, Image]]:
-    """The prebuilt images of the document, each once, with the first pool that has it."""
+    """Yield the prebuilt images of the document, each once, with the first pool that has it."""
     seen: set[str] = set()
     for pool, image in _images(document, context):
         if image.name not in seen:
@@ -208,11 +211,15 @@ def image_availability(document: Document, context: Context) -> Iterator[Problem
             )
             newer = _newer(image, context)
             build = "write image: build in the project file, and run `vertexrig image NAME --push`"
-            yield Problem(_path(pool), text, f"write {newer.uri(pool.image.partition('/')[0])}" if newer else build)
+            edits = write(newer.uri(pool.image.partition("/")[0]) if newer else None)
+            # No newer image is left to take, and no refused job is on public record.
+            newest = image == context.catalog.newest_image(image.framework, _needs(pool, context.catalog))
+            fix, severity = "" if edits else build, Severity.INFO if newest else None
+            yield Problem(_path(pool), text, fix, severity, edits=edits)
 
 
 def _newer(image: Image, context: Context) -> Image | None:
-    """The newest image of the same framework and kind that is still available."""
+    """Return the newest image of the same framework and kind that is still available."""
     same = (one for one in context.catalog.images if (one.framework, one.kind) == (image.framework, image.kind))
     return next((one for one in same if date.fromisoformat(one.end_of_availability) > context.today), None)
 
@@ -230,7 +237,7 @@ def image_support(document: Document, context: Context) -> Iterator[Problem]:
 
 
 def image_without_accelerator(document: Document, context: Context) -> Iterator[Problem]:
-    """A CPU image on a GPU or TPU machine, or a GPU image on a TPU machine: paid for, never used."""
+    """Yield a CPU image on a GPU or TPU machine, or a GPU image on a TPU machine: paid for, never used."""
     for pool, image in _known(document, context):
         needs = _needs(pool, context.catalog)
         if needs == "cpu" or needs in image.kind or image.kind == "tpu":
@@ -239,17 +246,18 @@ def image_without_accelerator(document: Document, context: Context) -> Iterator[
         text = f"{image.name} has no {needs.upper()} support: {what} would be paid for and not used"
         # PyTorch's CPU images are built with XLA, which also drives TPUs: listed as "CPU only", not proven.
         unsure = needs == "tpu" and image.framework == "pytorch" and image.kind == "cpu"
-        fix = _instead(image, needs, context.catalog, pool.image.partition("/")[0])
-        yield Problem(_path(pool), text, fix, Severity.WARNING if unsure else None)
+        fix, edits = _instead(image, needs, context.catalog, pool)
+        yield Problem(_path(pool), text, fix, Severity.WARNING if unsure else None, edits=edits)
 
 
 def image_gpu_unused(document: Document, context: Context) -> Iterator[Problem]:
     for pool, image in _known(document, context):
-        if already_reported(document, f"{pool.path}.machineSpec.acceleratorType"):
+        if document.reported(f"{pool.path}.machineSpec.acceleratorType"):
             continue  # which accelerator the pool has is not known
         if image.kind == "gpu" and _needs(pool, context.catalog) == "cpu":
             text = f"{image.name} is made for GPUs, and pool {pool.index} has none"
-            yield Problem(_path(pool), text, _instead(image, "cpu", context.catalog, pool.image.partition("/")[0]))
+            fix, edits = _instead(image, "cpu", context.catalog, pool)
+            yield Problem(_path(pool), text, fix, edits=edits)
 
 
 def image_tpu_unused(document: Document, context: Context) -> Iterator[Problem]:
@@ -257,7 +265,8 @@ def image_tpu_unused(document: Document, context: Context) -> Iterator[Problem]:
         needs = _needs(pool, context.catalog)
         if image.kind == "tpu" and needs != "tpu":
             text = f"{image.name} is made for TPUs, and pool {pool.index} has none"
-            yield Problem(_path(pool), text, _instead(image, needs, context.catalog, pool.image.partition("/")[0]))
+            fix, edits = _instead(image, needs, context.catalog, pool)
+            yield Problem(_path(pool), text, fix, edits=edits)
 
 
 def image_tpu_generation(document: Document, context: Context) -> Iterator[Problem]:
@@ -295,7 +304,7 @@ def image_far(document: Document, context: Context) -> Iterator[Problem]:
         host = pool.image.partition("/")[0]
         if host != near:
             text = f"{host} is far from {context.region}: the same image comes faster from {near}"
-            yield Problem(_path(pool), text, f"write {near}/{pool.image.partition('/')[2]}")
+            yield Problem(_path(pool), text, edits=write(f"{near}/{pool.image.partition('/')[2]}"))
 
 
 def image_arm(document: Document, context: Context) -> Iterator[Problem]:
@@ -307,24 +316,24 @@ def image_arm(document: Document, context: Context) -> Iterator[Problem]:
 
 RULES = (
     Rule("image-missing", Severity.ERROR, "Every program names its image.", join(REST, GCLOUD), image_missing),
-    Rule("image-form", Severity.ERROR, "An image is named HOST/PATH:TAG.", REST, image_form),
+    Rule("image-form", Severity.ERROR, "An image is named HOST/PATH:TAG.", REST, image_form, "safe"),
     Rule("image-executor", Severity.ERROR, "executorImageUri is a prebuilt image.", REST, image_executor),
-    Rule("image-unknown", Severity.WARNING, "A prebuilt image is on the list.", IMAGES, image_unknown),
-    Rule("image-tag", Severity.ERROR, "A prebuilt image has the tag latest, or none.", IMAGES, image_tag),
-    Rule("image-legacy", Severity.WARNING, "A prebuilt image comes from its present host.", IMAGES, image_legacy),
+    Rule("image-unknown", Severity.WARNING, "A prebuilt image is on the list.", IMAGES, image_unknown, "safe"),
+    Rule("image-tag", Severity.ERROR, "A prebuilt image has the tag latest, or none.", IMAGES, image_tag, "safe"),
+    Rule("image-legacy", Severity.WARNING, "A prebuilt image comes from its present host.", IMAGES, image_legacy, "safe"),
     Rule("image-gcr", Severity.WARNING, "No image comes from Container Registry.", REGISTRY, image_gcr),
-    Rule("image-availability", Severity.WARNING, "No prebuilt image is past its end of availability.",
-         join(IMAGES, POLICY), image_availability),
+    Rule(AVAILABILITY, Severity.WARNING, "No prebuilt image is past its end of availability.",
+         join(IMAGES, POLICY), image_availability, "safe"),
     Rule("image-support", Severity.INFO, "No prebuilt image is past its end of support.",
          join(IMAGES, POLICY), image_support),
     Rule("image-accelerator", Severity.ERROR, "An image on a GPU or TPU machine can use it.",
-         join(IMAGES, WALKTHROUGH), image_without_accelerator),
-    Rule("image-gpu-unused", Severity.WARNING, "A GPU image is on a machine with GPUs.", IMAGES, image_gpu_unused),
-    Rule("image-tpu-unused", Severity.WARNING, "A TPU image is on a TPU machine.", IMAGES, image_tpu_unused),
+         join(IMAGES, WALKTHROUGH), image_without_accelerator, "unsafe"),
+    Rule("image-gpu-unused", Severity.WARNING, "A GPU image is on a machine with GPUs.", IMAGES, image_gpu_unused, "unsafe"),
+    Rule("image-tpu-unused", Severity.WARNING, "A TPU image is on a TPU machine.", IMAGES, image_tpu_unused, "unsafe"),
     Rule("image-tpu-generation", Severity.WARNING, "A prebuilt TPU image is on a TPU it was made for.",
          TPU_DOC, image_tpu_generation),
     Rule("image-hypertune", Severity.WARNING, "The image of a study has cloudml-hypertune.", IMAGES, image_hypertune),
-    Rule("image-far", Severity.INFO, "A prebuilt image comes from the host nearest to the region.", IMAGES, image_far),
+    Rule("image-far", Severity.INFO, "A prebuilt image comes from the host nearest to the region.", IMAGES, image_far, "unsafe"),
     Rule("image-arm", Severity.INFO, "The image is built for the machine's processor.",
          join(TRAIN_COMPUTE, PRACTICE), image_arm),
 )  # fmt: skip

@@ -1,16 +1,55 @@
-"""The values every check works with: what it sees, what it yields, and the row that registers it."""
+"""The values every check works with: what it sees, what it yields, the row that registers it, and the documents it cites."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from datetime import date
+from typing import TYPE_CHECKING, Literal
 
 from vertexrig.catalog import Catalog, Image
-from vertexrig.catalog.value import dataclass
-from vertexrig.finding import Severity
-from vertexrig.package.source.model import TrainerSource
+from vertexrig.finding import Edit, Severity
 from vertexrig.spec.document import Document
+
+if TYPE_CHECKING:
+    from vertexrig.trainer_source.trainer_model import TrainerSource
+
+# What a rule cites as its `source`, one text per document, each with its date; `join` puts several together.
+TRAIN_COMPUTE = "configure-compute page of the training docs (copy of 2026-08-22)"
+TPU_DOC = "training-with-tpu-vm page (copy of 2026-08-22)"
+TUNING_DOC = "using-hyperparameter-tuning page (copy of 2026-08-22)"
+SPOT_DOC = "use-spot-vms page (copy of 2026-08-22)"
+FLEX_DOC = "schedule-jobs-dws page (copy of 2026-08-22)"
+RESERVATION_DOC = "use-reservations page (copy of 2026-08-22)"
+LOCATIONS = "locations page (copy of 2026-08-22)"
+QUOTAS = "quotas page (copy of 2026-08-22)"
+DISTRIBUTED = "distributed-training page (copy of 2026-08-22)"
+SERVICE_DOC = "understanding-training-service page (copy of 2026-08-22)"
+CONTAINER_SETTINGS = "configure-container-settings page (copy of 2026-08-22)"
+PACKAGE_DOC = "create-python-pre-built-container page (copy of 2026-08-22)"
+NFS_DOC = "train-nfs-share page (copy of 2026-08-22)"
+IMAGES = "pre-built-containers page (copy of 2026-08-22)"
+BUILT = "what `vertexrig image` makes, run 2026-11-21"
+POLICY = "framework-support-policy page (copy of 2026-08-22)"
+REST = "REST reference v1 of CustomJobSpec and its types (copy of 2026-08-22)"
+SDK = "google-cloud-aiplatform 2.7.0, read 2026-11-20"
+GCLOUD = "gcloud 528.0.0, run offline 2026-11-20"
+SERVER = "message of the service, quoted in public issues (read 2026-11-20)"
+COMPUTE_ENGINE = "Compute Engine API dump of 2026-08-20"
+ARGPARSE = "argparse of Python 3.11, run 2026-11-20"
+SPOT_SURVEY = "public survey of a new project's Spot quotas, 2026-09-05"
+EXPERIMENTS = "run-training-job-experiments page (copy of 2026-08-22)"
+GCSFUSE = "gcsfuse issue 4333, open (read 2026-11-21)"
+REGISTRY = "gcr.io repositories page of Artifact Registry (copy read 2026-11-21)"
+SECRETS = "keys in plain text found in public job specs (read 2026-11-21)"
+GKE = "TPU names of GKE, seen in public job specs (read 2026-11-21)"
+PRACTICE = "practitioners' reports (read 2026-11-20)"
+WALKTHROUGH = "mistake found in a published walk-through, reproduced with gcloud 528.0.0 on 2026-11-20"
+REST_STUDY = "REST reference v1 of StudySpec and its types (copy of 2026-08-22)"
+REST_JOB = "REST reference v1 of HyperparameterTuningJob (copy of 2026-08-22)"
+OVERVIEW_DOC = "hyperparameter-tuning-overview page (copy of 2026-08-22)"
+MARK = "vertexrig: ignore"
+"""What a comment begins with that leaves findings out; see `vertexrig.checks.comments`."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +80,7 @@ class Context:
         trainer: The trainer's source as read, None if it is not at hand.
         trainer_unused: Why the document does not run the trainer that was named; empty if it does, or none was named.
         built: Images of the project's own trainer, by URI.
+        advice: Whether warnings and notes are wanted beside errors; the trigger makes a job or refuses it.
     """
 
     catalog: Catalog
@@ -49,6 +89,7 @@ class Context:
     trainer: TrainerSource | None = None
     trainer_unused: str = ""
     built: Mapping[str, BuiltImage] = field(default_factory=dict)
+    advice: bool = True
 
 
 @dataclass(frozen=True)
@@ -56,7 +97,8 @@ class Problem:
     """One thing a check found: the path in API camelCase, the message, and what to write instead.
 
     `severity` is the rule's own unless given here. `key_fix` is what to write instead where the project file gives the value
-    by a key of its own, if that differs by more than the spelling of fields.
+    by a key of its own, if that differs by more than the spelling of fields. `edits` are the changes that do it; without a `fix`
+    they are its text, too.
     """
 
     path: str
@@ -64,6 +106,7 @@ class Problem:
     fix: str = ""
     severity: Severity | None = None
     key_fix: str = ""
+    edits: tuple[Edit, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -76,6 +119,7 @@ class Rule:
         summary: What holds when nothing is found, in one sentence.
         source: Where the rule comes from, with its date.
         run: The function that looks.
+        edits: What its edits are at most: `safe`, `unsafe`, or "" if it has none.
     """
 
     id: str
@@ -83,3 +127,9 @@ class Rule:
     summary: str
     source: str
     run: Callable[[Document, Context], Iterable[Problem]]
+    edits: Literal["", "safe", "unsafe"] = ""
+
+
+def join(*sources: str) -> str:
+    """Several sources as one text."""
+    return "; ".join(sources)

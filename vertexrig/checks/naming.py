@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from vertexrig.catalog import Catalog
-from vertexrig.checks.model import Context, Problem, Rule
-from vertexrig.checks.sources import GCLOUD, REST, SERVER, join
+from vertexrig.checks.model import GCLOUD, REST, SERVER, Context, Problem, Rule, join
 from vertexrig.finding import Severity
 from vertexrig.spec import labels as label_rules
 from vertexrig.spec.document import Document
 
 
 def check_display_name(name: str, catalog: Catalog) -> list[Problem]:
-    """What is wrong with a job's display name (rule `display-name`)."""
+    """Return what is wrong with a job's display name (rule `display-name`)."""
     most = catalog.limits.integer("display_name.max_chars")
     if not name.strip():
         return [Problem("displayName", "the display name is empty", "give the job a name")]
@@ -24,7 +23,7 @@ def check_display_name(name: str, catalog: Catalog) -> list[Problem]:
 
 
 def check_labels(labels: Mapping[str, str], catalog: Catalog) -> list[Problem]:
-    """What is wrong with a job's labels (rule `labels`)."""
+    """Return what is wrong with a job's labels (rule `labels`)."""
     return [
         Problem("labels" if found.key is None else f"labels.{found.key}", found.message, found.fix)
         for found in label_rules.problems(labels, catalog.limits)
@@ -56,4 +55,4 @@ RULES = (
     Rule("display-name", Severity.ERROR, "The display name has 1 to 128 characters.", REST, display_name),
     Rule("display-name-flag", Severity.INFO, "The display name is given as a flag.", GCLOUD, display_name_flag),
     Rule("labels", Severity.ERROR, "Labels are few, short and in lower case.", join(SERVER, REST), labels),
-)  # fmt: skip
+)

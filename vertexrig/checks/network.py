@@ -7,9 +7,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from vertexrig.checks.model import Context, Problem, Rule
-from vertexrig.checks.sources import NFS_DOC, REST, SDK, join
-from vertexrig.finding import Severity
+from vertexrig.checks.model import NFS_DOC, REST, SDK, Context, Problem, Rule, join
+from vertexrig.finding import Severity, write
 from vertexrig.spec.document import Document
 from vertexrig.spec.pools import job_part
 
@@ -67,7 +66,7 @@ def dns_peering(document: Document, context: Context) -> Iterator[Problem]:
             yield Problem(path, f"a DNS peering needs {', '.join(missing)}", f"write {missing[0]}")
         elif not config["domain"].endswith("."):
             domain = config["domain"]
-            yield Problem(f"{path}.domain", f"the domain {domain!r} must end with a dot", f"write {domain}.")
+            yield Problem(f"{path}.domain", f"the domain {domain!r} must end with a dot", edits=write(f"{domain}."))
 
 
 def mount_network(document: Document, context: Context) -> Iterator[Problem]:
@@ -90,7 +89,7 @@ def _is_address(text: str) -> bool:
 
 
 def _mount_problems(mount: Mapping[str, Any], path: str, root: str, needed: tuple[str, ...]) -> Iterator[Problem]:
-    """Problems that the mounts of both file systems can have."""
+    """Yield problems that the mounts of both file systems can have."""
     missing = [key for key in needed if not mount.get(key)]
     if missing:
         yield Problem(path, f"a mount needs {', '.join(missing)}", f"write {missing[0]}")
@@ -98,7 +97,7 @@ def _mount_problems(mount: Mapping[str, Any], path: str, root: str, needed: tupl
     if "/" in point:
         name = point.rstrip("/").rpartition("/")[2]
         text = f"mountPoint is a directory name, mounted as {root}NAME; {point!r} is a path"
-        yield Problem(f"{path}.mountPoint", text, f"write {name}" if name else "", Severity.WARNING)
+        yield Problem(f"{path}.mountPoint", text, "", Severity.WARNING, edits=write(name))
     address = str(mount.get(needed[0], ""))
     if address and not _is_address(address):
         # digits and dots are meant as an address and are a wrong one; a host name may yet be resolved
@@ -116,7 +115,7 @@ def nfs_mount(document: Document, context: Context) -> Iterator[Problem]:
             yield from _mount_problems(mount, path, root, ("server", "path", "mountPoint"))
             source, point = str(mount.get("path", "")), str(mount.get("mountPoint", ""))
             if source and not source.startswith("/"):
-                yield Problem(f"{path}.path", f"the path {source!r} must start with a slash", f"write /{source}")
+                yield Problem(f"{path}.path", f"the path {source!r} must start with a slash", edits=write(f"/{source}"))
             if point and point in points:
                 yield Problem(f"{path}.mountPoint", f"two mounts at {root}{point}", "", Severity.WARNING)
             points.add(point)
@@ -137,10 +136,10 @@ RULES = (
     Rule("reserved-ip-ranges", Severity.WARNING, "reservedIpRanges come with a network.", REST, ip_ranges),
     Rule("psc-attachment", Severity.ERROR, "The PSC interface names a network attachment of the job's region.",
          SDK, psc_attachment),
-    Rule("dns-peering", Severity.ERROR, "A DNS peering is complete, and its domain ends with a dot.", SDK, dns_peering),
+    Rule("dns-peering", Severity.ERROR, "A DNS peering is complete, and its domain ends with a dot.", SDK, dns_peering, "safe"),
     Rule("mount-network", Severity.WARNING, "A job that mounts a file system is on a network.",
          join(NFS_DOC, REST), mount_network),
     Rule("nfs-mount", Severity.ERROR, "An NFS mount has a server, a path that starts with a slash, and a mount point.",
-         REST, nfs_mount),
-    Rule("lustre-mount", Severity.ERROR, "A Lustre mount is complete.", REST, lustre_mount),
+         REST, nfs_mount, "safe"),
+    Rule("lustre-mount", Severity.ERROR, "A Lustre mount is complete.", REST, lustre_mount, "safe"),
 )  # fmt: skip

@@ -1,24 +1,114 @@
 """Findings as text for a person, as JSON for a program, as SARIF for a code host. Pure functions: nothing is printed.
 
 `text` shows each finding with its line, as compilers do. `rows` is the interface that stays:
-`{"file", "id", "severity", "path", "paths", "message", "fix", "source", "line", "set", "docs"}`. `sarif` is SARIF 2.1.0. Each of
+`{"file", "id", "severity", "path", "paths", "message", "fix", "fixable", "source", "line", "set", "docs"}`. `sarif` is SARIF 2.1.0. Each of
 them, and `summary`, folds what is found first: so that their counts agree.
 """
 
 from __future__ import annotations
 
 import json
+import re
+import unicodedata
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
 from urllib.parse import quote
 
-from vertexrig.checks._snippet import WIDTH, snippet
 from vertexrig.checks.model import Rule
-from vertexrig.finding import Finding, Severity, folded, limited
+from vertexrig.finding import MOST, Finding, Severity, folded, limited
 from vertexrig.spec.masking import masked
 from vertexrig.spec.strict import ReadingRule
 from vertexrig.text import clean
+
+WIDTH = 110
+"""Longest piece of a line that is shown, in characters."""
+_SEARCHED = 20_000
+"""Of a line, looked through for a finding's place: a program may write a whole file as one line."""
+
+_ITEM = re.compile(r"""\s*("(?:\\.|[^"\\])*"|'(?:''|[^'])*'|[^,\[\]{}"'\s][^,\[\]{}]*?)\s*([,\]])""")
+
+
+def snippet(line: str, path: str, *, width: int = WIDTH) -> tuple[str, str]:
+    """Return one source line and the marks (`^^^`) to print below it.
+
+    Args:
+        line: The line, without its end.
+        path: The finding's path: its last key, or the item of a list, is what gets marked.
+        width: Longest piece of the line to show.
+    """
+    line = clean(line[:_SEARCHED])
+    start, end = _span(line, path)
+    if len(line) > width:
+        # a quarter of the room is left in front of the marked part, so that its key is seen too
+        left = max(0, min(start - width // 4, len(line) - width))
+        head, tail = "…" if left else "", "…" if left + width < len(line) else ""
+        line = head + line[left : left + width] + tail
+        start, end = start - left + len(head), min(end - left + len(head), width + len(head))
+    line = line.rstrip()
+    return line, " " * _columns(line[:start]) + "^" * max(1, _columns(line[start:end]))
+
+
+def _span(line: str, path: str) -> tuple[int, int]:
+    """Return where in the line the value at `path` is; the line's whole content if that is not clear."""
+    key = re.split(r"[.\[]", re.sub(r"(\[[0-9]+\])+$", "", path))[-1]
+    # a path is in camelCase, a project file in snake_case
+    snake = re.sub(r"([A-Z])", r"_\1", key).lower()
+    names = "|".join(re.escape(name) for name in sorted({key, snake}) if name)
+    found = re.search(rf"""(?<![\w-])["']?(?:{names})["']?\s*:\s*""", line) if names else None
+    if found is not None:
+        if path.endswith("]") and line[found.end() : found.end() + 1] == "[":
+            return _item(line, found.end(), int(path.rpartition("[")[2].rstrip("]")))
+        return found.start(), _value_end(line, found.end(), flow=bool(re.search(r"[{[]", line[: found.start()])))
+    content = re.match(r"(\s*(?:-\s+)*)(.*?)\s*(?:\s#.*)?$", line)
+    if content is None or not content.group(2):
+        return 0, len(line)
+    return content.start(2), content.end(2)
+
+
+def _value_end(line: str, start: int, *, flow: bool) -> int:
+    """Return where the value ends that begins at `start`: at its closing bracket, a comma of a `{a: 1, b: 2}`, a comment."""
+    depth, quoted, place, last = 0, "", start, ""
+    while place < len(line):
+        char = line[place]
+        if quoted:
+            quoted = "" if char == quoted else quoted
+        elif char in "\"'" and last in {"", ",", "[", "{", ":"}:
+            quoted = char
+        elif char in "[{":
+            depth += 1
+        elif char in "]}":
+            depth -= 1
+            if depth < 0:
+                break
+        elif (char == "," and flow and not depth) or (char == "#" and line[place - 1] == " "):
+            break
+        last = last if char.isspace() else char
+        place += 1
+    end = start + len(line[start:place].rstrip().removesuffix(",").rstrip())  # JSON ends its lines with a comma
+    return end if end > start else len(line[:start].rstrip())
+
+
+def _item(line: str, start: int, index: int) -> tuple[int, int]:
+    """Return where item `index` of the one-line list at `start` is; the whole list if its items are not plain."""
+    place = start + 1
+    for number in range(index + 1):
+        found = _ITEM.match(line, place)
+        if found is None or (found.group(2) == "]" and number < index):
+            break
+        if number == index:
+            return found.span(1)
+        place = found.end()
+    return start, _value_end(line, start, flow=False)
+
+
+def _columns(text: str) -> int:
+    """Tell how many terminal columns a text takes."""
+    # a wide character takes two columns and a combining one none, or the marks would be beside the value
+    wide = sum(unicodedata.east_asian_width(char) in "WF" for char in text)
+    return len(text) + wide - sum(unicodedata.combining(char) > 0 for char in text)
+
 
 PAGE = "https://github.com/vertexrig/vertexrig/blob/main/docs/checks.md"
 """The published reference of the rules, with a heading for each."""
@@ -34,7 +124,7 @@ _PLURAL = {Severity.ERROR: "errors", Severity.WARNING: "warnings", Severity.INFO
 def text(
     findings: Iterable[Finding], texts: Mapping[str, str], *, color: bool = False, info: bool = True, width: int = WIDTH
 ) -> str:
-    """Findings for a person: place, severity, id and message; the line itself; the fix; at the end the count.
+    """Return findings for a person: place, severity, id and message; the line itself; the fix; at the end the count.
 
     Args:
         findings: In the order to show them.
@@ -44,12 +134,26 @@ def text(
         width: Longest piece of a line to show, in characters.
     """
     findings = folded(findings)
+    parts = blocks(findings, texts, color=color, info=info, width=width)
+    return "\n\n".join([*parts, total(Counter(one.severity for one in findings), info=info)]) + "\n"
+
+
+def blocks(
+    findings: Iterable[Finding], texts: Mapping[str, str], *, color: bool = False, info: bool = True, width: int = WIDTH
+) -> list[str]:
+    """Return each finding that is shown as `text` shows it."""
     lines = {name: masked(content).splitlines() for name, content in texts.items()}
-    seen = [finding for finding in findings if info or finding.severity is not Severity.INFO]
-    blocks = [_block(finding, lines.get(finding.file, ()), color, width) for finding in limited(seen)]
-    hidden = len(findings) - len(seen)
-    hint = f" (--info shows {'them' if hidden > 1 else 'it'})" if hidden else ""
-    return "\n\n".join([*blocks, summary(findings) + hint]) + "\n"
+    by_file: dict[str, list[Finding]] = {}
+    for finding in folded(findings):
+        if info or finding.severity is not Severity.INFO:
+            by_file.setdefault(finding.file, []).append(finding)
+    shown = [finding for own in by_file.values() for finding in _bearable(own)]
+    return [_block(finding, lines.get(finding.file, ()), color, width) for finding in shown]
+
+
+def _bearable(found: list[Finding]) -> list[Finding]:
+    """Return the findings of one file, the worst of them first and not all where there are more than a person reads."""
+    return found if len(found) <= MOST else limited(sorted(found, key=lambda one: list(Severity).index(one.severity)))
 
 
 def _block(finding: Finding, lines: Sequence[str], color: bool, width: int) -> str:
@@ -75,7 +179,7 @@ def _block(finding: Finding, lines: Sequence[str], color: bool, width: int) -> s
 
 
 def _source(finding: Finding, lines: Sequence[str], width: int) -> tuple[str, str] | None:
-    """What the finding is about, with marks below it: the `--set` that gives the value, or the line of the file."""
+    """Return what the finding is about, with marks below it: the `--set` that gives the value, or the line of the file."""
     if finding.given:
         option, given = "--set ", clean(finding.given)
         return option + given, " " * len(option) + "^" * len(given)
@@ -85,27 +189,33 @@ def _source(finding: Finding, lines: Sequence[str], width: int) -> tuple[str, st
 
 
 def _in_sight(finding: Finding, lines: Sequence[str]) -> bool:
-    """Whether the finding's line shows something of it: a key missing at the top of the file has no line."""
+    """Tell whether the finding's line shows something of it: a key missing at the top of the file has no line."""
     if finding.line is None or not 0 < finding.line <= len(lines):
         return False
     return finding.line > 1 or not finding.path.isalnum() or finding.path in lines[0]
 
 
 def summary(findings: Iterable[Finding]) -> str:
-    """How many findings there are: `2 errors, 1 warning`."""
-    found = [finding.severity for finding in folded(findings)]
-    counts = [(severity, found.count(severity)) for severity in Severity]
-    parts = [f"{count} {severity.value if count == 1 else _PLURAL[severity]}" for severity, count in counts if count]
-    return ", ".join(parts) or "no findings"
+    """Tell how many findings there are: `2 errors, 1 warning`."""
+    return total(Counter(finding.severity for finding in folded(findings)), info=True)
+
+
+def total(counts: Mapping[Severity, int], *, info: bool) -> str:
+    """Tell the same of counts; without `info`, that those of severity info are not shown."""
+    found = [(severity, counts.get(severity, 0)) for severity in Severity]
+    parts = [f"{count} {severity.value if count == 1 else _PLURAL[severity]}" for severity, count in found if count]
+    hidden = 0 if info else counts.get(Severity.INFO, 0)
+    hint = f" (--info shows {'them' if hidden > 1 else 'it'})" if hidden else ""
+    return (", ".join(parts) or "no findings") + hint
 
 
 def address(rule: str) -> str:
-    """Where a rule is described: its heading on the published page."""
+    """Return where a rule is described: its heading on the published page."""
     return f"{PAGE}#{rule}"
 
 
 def rows(findings: Iterable[Finding]) -> list[dict[str, Any]]:
-    """Findings as the JSON that stays the same between versions."""
+    """Return findings as the JSON that stays the same between versions."""
     return [
         {
             "file": finding.file,
@@ -115,17 +225,18 @@ def rows(findings: Iterable[Finding]) -> list[dict[str, Any]]:
             "paths": list(finding.paths),
             "message": finding.message,
             "fix": finding.fix,
+            "fixable": finding.fixable or None,
             "source": finding.source,
             "line": finding.line,
             "set": finding.given or None,
             "docs": address(finding.id),
         }
-        for finding in limited(folded(findings))
+        for finding in folded(findings)
     ]
 
 
 def sarif(findings: Iterable[Finding], rules: Iterable[Rule | ReadingRule], *, version: str) -> str:
-    """Findings as one SARIF 2.1.0 run, with every rule in its table.
+    """Return findings as one SARIF 2.1.0 run, with every rule in its table.
 
     Each rule carries its text, source and date besides the address of its heading: a report may be read offline.
 
@@ -134,7 +245,7 @@ def sarif(findings: Iterable[Finding], rules: Iterable[Rule | ReadingRule], *, v
         rules: The rules that were run; a finding of another id gets its own row.
         version: The tool's version.
     """
-    findings = limited(folded(findings))
+    findings = folded(findings)
     table = {rule.id: _descriptor(rule) for rule in rules}
     for finding in findings:
         # SARIF refers to rules by their place in the table
@@ -144,7 +255,7 @@ def sarif(findings: Iterable[Finding], rules: Iterable[Rule | ReadingRule], *, v
     run = {
         "tool": {"driver": driver},
         "columnKind": "unicodeCodePoints",
-        "results": [_result(finding, index[finding.id]) for finding in findings],
+        "results": [result(finding, index[finding.id]) for finding in findings],
     }
     return json.dumps({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2) + "\n"
 
@@ -161,8 +272,13 @@ def _descriptor(rule: Rule | ReadingRule) -> dict[str, Any]:
     }
 
 
-def _result(finding: Finding, index: int) -> dict[str, Any]:
-    message = f"{finding.message.rstrip('.')}. Fix: {finding.fix}" if finding.fix else finding.message
+def said(finding: Finding) -> str:
+    """Return message and fix as one text."""
+    return f"{finding.message.rstrip('.')}. Fix: {finding.fix}" if finding.fix else finding.message
+
+
+def result(finding: Finding, index: int) -> dict[str, Any]:
+    """Return a finding as SARIF has it, with the place of its rule in the table."""
     location: dict[str, Any] = {}
     if finding.file:
         place: dict[str, Any] = {"artifactLocation": {"uri": _uri(finding.file)}}
@@ -175,14 +291,14 @@ def _result(finding: Finding, index: int) -> dict[str, Any]:
         "ruleId": finding.id,
         "ruleIndex": index,
         "level": _LEVELS[finding.severity],
-        "message": {"text": message or finding.id},
+        "message": {"text": said(finding) or finding.id},
         "locations": [location] if location else [],
         "properties": {"fix": finding.fix, "source": finding.source},
     }
 
 
 def _uri(file: str) -> str:
-    """A file's name as a URI: absolute ones as file://, the others relative, so that a code host finds them."""
+    """Return a file's name as a URI: absolute ones as file://, the others relative, so that a code host finds them."""
     path = PurePath(file)
     if path.is_absolute():
         return "file://" + quote(path.as_posix(), errors="replace")

@@ -6,11 +6,9 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
-from vertexrig.checks.model import Context, Problem, Rule
-from vertexrig.checks.places import refused
-from vertexrig.checks.sources import OVERVIEW_DOC, REST_STUDY, WALKTHROUGH, join
+from vertexrig.checks.model import OVERVIEW_DOC, REST_STUDY, WALKTHROUGH, Context, Problem, Rule, join
 from vertexrig.errors import ConfigError
-from vertexrig.finding import Severity
+from vertexrig.finding import REMOVE, Edit, Severity, write
 from vertexrig.spec.document import Document
 from vertexrig.spec.parameters import CONDITION_OF, EPSILON, LOG, REVERSE_LOG, Parameter, clashes
 from vertexrig.spec.space import Space
@@ -21,7 +19,7 @@ _SPECS = "doubleValueSpec, integerValueSpec, discreteValueSpec or categoricalVal
 
 def present(document: Document, context: Context) -> Iterator[Problem]:
     study = document.study
-    if study is not None and not study.get("parameters") and not refused(document, "studySpec.parameters"):
+    if study is not None and not study.get("parameters") and not document.refused("studySpec.parameters"):
         yield Problem("studySpec.parameters", "the study has no parameters to tune", "list at least one parameter")
 
 
@@ -29,7 +27,7 @@ def ids(document: Document, context: Context) -> Iterator[Problem]:
     for parameter in document.parameters:
         path = f"{parameter.path}.parameterId"
         if not parameter.id:
-            if parameter.data and not refused(document, path):
+            if parameter.data and not document.refused(path):
                 yield Problem(path, "the parameter has no parameterId", "name it as the trainer's argument is named")
         elif any(char.isspace() for char in parameter.id):
             fix = "write " + "_".join(parameter.id.split()) if parameter.id.strip() else ""
@@ -53,14 +51,14 @@ def _clashes(document: Document) -> Iterator[tuple[Parameter, Parameter]]:
 
 def value_spec(document: Document, context: Context) -> Iterator[Problem]:
     for parameter in document.parameters:
-        if not parameter.kind and parameter.data and not refused(document, parameter.path):
+        if not parameter.kind and parameter.data and not document.refused(parameter.path):
             message = f"{parameter.name} has no value spec: one of {_SPECS} belongs here"
             yield Problem(parameter.path, message, "add the one that fits")
 
 
 def bounds(document: Document, context: Context) -> Iterator[Problem]:
     for parameter in document.parameters:
-        if parameter.kind not in {"DOUBLE", "INTEGER"} or refused(document, parameter.spec_path):
+        if parameter.kind not in {"DOUBLE", "INTEGER"} or document.refused(parameter.spec_path):
             continue
         low, high = parameter.bounds
         missing = [name for name, value in (("minValue", low), ("maxValue", high)) if value is None]
@@ -73,13 +71,14 @@ def bounds(document: Document, context: Context) -> Iterator[Problem]:
             yield Problem(parameter.spec_path, message, f"write {' and '.join(missing)}", severity)
         elif low > high:
             message = f"{parameter.name} has minValue {low} above maxValue {high}"
-            yield Problem(f"{parameter.spec_path}.minValue", message, "swap them")
+            edits = (*write(high), *write(low, f"{parameter.spec_path}.maxValue"))
+            yield Problem(f"{parameter.spec_path}.minValue", message, "swap them", edits=edits)
 
 
 def several_values(document: Document, context: Context) -> Iterator[Problem]:
     grid = (document.study or {}).get("algorithm") == "GRID_SEARCH"
     for parameter in document.parameters:
-        if parameter.domain is not None and parameter.domain.count == 1 and not refused(document, parameter.spec_path):
+        if parameter.domain is not None and parameter.domain.count == 1 and not document.refused(parameter.spec_path):
             # In a grid one value is the plain way to hold a parameter where it is.
             severity = Severity.INFO if grid else None
             message = f"{parameter.name} can take one value only: there is nothing to tune"
@@ -89,7 +88,7 @@ def several_values(document: Document, context: Context) -> Iterator[Problem]:
 def discrete(document: Document, context: Context) -> Iterator[Problem]:
     for parameter in document.parameters:
         path = f"{parameter.spec_path}.values"
-        if parameter.kind != "DISCRETE" or refused(document, parameter.spec_path):
+        if parameter.kind != "DISCRETE" or document.refused(parameter.spec_path):
             continue
         values = parameter.values
         if not values:
@@ -104,7 +103,14 @@ def discrete(document: Document, context: Context) -> Iterator[Problem]:
                     "equal" if left == right else "not in increasing order" if right < left else "less than 1e-10 apart"
                 )
                 message = f"{parameter.name} lists {left}, then {right}: they are {wrong}"
-                yield Problem(f"{path}[{index}]", message, f"write {_listed(sorted(set(values)))}")
+                ordered = sorted(set(values))
+                apart = all(two - one >= EPSILON for one, two in pairwise(ordered))
+                yield Problem(
+                    f"{path}[{index}]",
+                    message,
+                    f"write {_listed(ordered)}",
+                    edits=write(ordered if apart else None, path),
+                )
                 # one finding for the list: what follows the first wrong pair follows from it
                 break
 
@@ -122,14 +128,16 @@ def discrete_boolean(document: Document, context: Context) -> Iterator[Problem]:
 def categorical(document: Document, context: Context) -> Iterator[Problem]:
     for parameter in document.parameters:
         path = f"{parameter.spec_path}.values"
-        if parameter.kind != "CATEGORICAL" or refused(document, parameter.spec_path):
+        if parameter.kind != "CATEGORICAL" or document.refused(parameter.spec_path):
             continue
         if not parameter.values:
             yield Problem(path, f"{parameter.name} lists no values", "list the values to try", Severity.ERROR)
         seen: set[Any] = set()
         for index, value in enumerate(parameter.values):
             if value in seen:
-                yield Problem(f"{path}[{index}]", f"{parameter.name} lists {value!r} twice", "remove one of them")
+                yield Problem(
+                    f"{path}[{index}]", f"{parameter.name} lists {value!r} twice", "remove one of them", edits=REMOVE
+                )
             seen.add(value)
 
 
@@ -138,14 +146,15 @@ def default_value(document: Document, context: Context) -> Iterator[Problem]:
         if "defaultValue" in parameter.spec:
             path = f"{parameter.spec_path}.defaultValue"
             message = f"{parameter.name} has a defaultValue, which hyperparameter tuning jobs do not support"
-            yield Problem(path, message, "remove it; the trainer's argparse default serves runs outside a study")
+            fix = "remove it; the trainer's argparse default serves runs outside a study"
+            yield Problem(path, message, fix, edits=REMOVE)
 
 
 def scale_categorical(document: Document, context: Context) -> Iterator[Problem]:
     for parameter in document.parameters:
         if parameter.kind == "CATEGORICAL" and parameter.scale:
             message = f"{parameter.name} is CATEGORICAL: texts have no scale such as {parameter.scale}"
-            yield Problem(f"{parameter.path}.scaleType", message, "remove scaleType")
+            yield Problem(f"{parameter.path}.scaleType", message, edits=REMOVE)
 
 
 def scale_positive(document: Document, context: Context) -> Iterator[Problem]:
@@ -163,13 +172,14 @@ def scale_set(document: Document, context: Context) -> Iterator[Problem]:
     for parameter in document.parameters:
         if parameter.kind not in {"DOUBLE", "INTEGER"} or parameter.scale:
             continue
-        if refused(document, f"{parameter.path}.scaleType"):
+        if document.refused(f"{parameter.path}.scaleType"):
             continue
         low, high = parameter.bounds
         wide = low is not None and high is not None and low > 0 and high / low >= _WIDE
-        fix = "write scaleType: " + ("UNIT_LOG_SCALE" if wide else "UNIT_LINEAR_SCALE or UNIT_LOG_SCALE")
+        fix = "" if wide else "write scaleType: UNIT_LINEAR_SCALE or UNIT_LOG_SCALE"
         message = f"{parameter.name} has no scaleType, so its values are not scaled; the docs recommend one"
-        yield Problem(parameter.path, message, fix)
+        edits = write("UNIT_LOG_SCALE" if wide else None, f"{parameter.path}.scaleType")
+        yield Problem(parameter.path, message, fix, edits=edits)
 
 
 def grid_double(document: Document, context: Context) -> Iterator[Problem]:
@@ -191,7 +201,7 @@ def grid_size(document: Document, context: Context) -> Iterator[Problem]:
     except ConfigError:
         points = None
     # what makes a grid uncountable is another rule's finding
-    if points is None or points == most or refused(document, "studySpec.parameters"):
+    if points is None or points == most or document.refused("studySpec.parameters"):
         return
     # such a number has more digits than anybody reads
     shown = f"{points:,}" if points < 10**15 else "more than 10^15"
@@ -199,7 +209,8 @@ def grid_size(document: Document, context: Context) -> Iterator[Problem]:
         message = f"the grid has {shown} combinations and maxTrialCount is {most:,}: the rest is never tried"
     else:
         message = f"the grid has only {shown} combinations and maxTrialCount is {most:,}"
-    yield Problem("maxTrialCount", message, f"write {points}" if points < 10**15 else "list fewer values")
+    few = points < 10**15
+    yield Problem("maxTrialCount", message, "" if few else "list fewer values", edits=write(points if few else None))
 
 
 def condition_parent(document: Document, context: Context) -> Iterator[Problem]:
@@ -212,19 +223,20 @@ def condition_parent(document: Document, context: Context) -> Iterator[Problem]:
             yield Problem(condition.path, message, "make the parent discrete, or the child unconditional")
         elif condition.kind and condition.kind != parent.kind:
             message = f"{condition.field} is for {condition.kind} parents, and {parent.name} is {parent.kind}"
-            yield Problem(f"{condition.path}.{condition.field}", message, f"write {CONDITION_OF[parent.kind]}")
+            edits = (Edit(key=CONDITION_OF[parent.kind]),)
+            yield Problem(f"{condition.path}.{condition.field}", message, edits=edits)
 
 
 def condition_values(document: Document, context: Context) -> Iterator[Problem]:
     for child in document.parameters:
         condition, parent = child.condition, child.parent
-        if condition is None or parent is None or parent.kind == "DOUBLE" or refused(document, condition.path):
+        if condition is None or parent is None or parent.kind == "DOUBLE" or document.refused(condition.path):
             continue
         if not condition.values:
             what = f"{condition.field} lists no values" if condition.field else "there is no condition"
             fix = f"write {CONDITION_OF.get(parent.kind or 'CATEGORICAL')}: {{values: [...]}}"
             yield Problem(condition.path, f"{what}: {child.name} would never be active", fix)
-        elif condition.kind == parent.kind and not refused(document, parent.spec_path):
+        elif condition.kind == parent.kind and not document.refused(parent.spec_path):
             for index, value in enumerate(condition.values):
                 if parent.domain is not None and not parent.domain.holds(value):
                     path = f"{condition.path}.{condition.field}.values[{index}]"
@@ -243,13 +255,13 @@ def condition_overlap(document: Document, context: Context) -> Iterator[Problem]
 
 def condition_spec(document: Document, context: Context) -> Iterator[Problem]:
     for child in document.parameters:
-        if child.condition is not None and not child.data and not refused(document, child.condition.path):
+        if child.condition is not None and not child.data and not document.refused(child.condition.path):
             text = "the condition has no parameterSpec"
             yield Problem(child.condition.path, text, "add the parameter it makes active")
 
 
 def _listed(values: Sequence[Any]) -> str:
-    """The first eight values in brackets."""
+    """Return the first eight values in brackets."""
     return f"[{', '.join(map(repr, values[:8]))}{', …' if len(values) > 8 else ''}]"
 
 
@@ -267,22 +279,22 @@ RULES: tuple[Rule, ...] = (
     Rule("parameter-duplicate", _E, "Parameters that can be active together have different ids.", REST_STUDY, unique),
     Rule("parameter-type", _E, "Every parameter has a value spec.", REST_STUDY, value_spec),
     Rule("parameter-bounds", _E, "DOUBLE and INTEGER parameters have both bounds, the smaller first.",
-         REST_STUDY, bounds),
+         REST_STUDY, bounds, "unsafe"),
     Rule("parameter-one-value", _W, "Every parameter has more than one value to try.", REST_STUDY, several_values),
     Rule("discrete-values", _W, "Discrete values increase, 1e-10 apart or more, and are at most 1,000.",
-         REST_STUDY, discrete),
+         REST_STUDY, discrete, "safe"),
     Rule("discrete-boolean", _E, "True and false are categorical texts, not discrete numbers.",
          join(REST_STUDY, WALKTHROUGH), discrete_boolean),
-    Rule("categorical-values", _W, "A CATEGORICAL parameter lists its values, each once.", REST_STUDY, categorical),
+    Rule("categorical-values", _W, "A CATEGORICAL parameter lists its values, each once.", REST_STUDY, categorical, "safe"),
     Rule("parameter-default", _E, "No parameter has a defaultValue: tuning jobs do not support it.",
-         REST_STUDY, default_value),
-    Rule("scale-categorical", _E, "CATEGORICAL parameters have no scaleType.", REST_STUDY, scale_categorical),
+         REST_STUDY, default_value, "unsafe"),
+    Rule("scale-categorical", _E, "CATEGORICAL parameters have no scaleType.", REST_STUDY, scale_categorical, "safe"),
     Rule("scale-positive", _E, "Logarithmic scales have strictly positive ranges.", OVERVIEW_DOC, scale_positive),
-    Rule("scale-missing", _I, "DOUBLE and INTEGER parameters have a scaleType.", OVERVIEW_DOC, scale_set),
+    Rule("scale-missing", _I, "DOUBLE and INTEGER parameters have a scaleType.", OVERVIEW_DOC, scale_set, "unsafe"),
     Rule("grid-double", _E, "A grid search has no DOUBLE parameter.", OVERVIEW_DOC, grid_double),
-    Rule("grid-size", _W, "A grid search has as many trials as its grid has points.", OVERVIEW_DOC, grid_size),
+    Rule("grid-size", _W, "A grid search has as many trials as its grid has points.", OVERVIEW_DOC, grid_size, "unsafe"),
     Rule("condition-parent", _E, "Conditions are written for the parent's kind, which is not DOUBLE.",
-         REST_STUDY, condition_parent),
+         REST_STUDY, condition_parent, "safe"),
     Rule("condition-values", _E, "Conditions name values that the parent can take.", REST_STUDY, condition_values),
     Rule("condition-overlap", _E, "Conditional parameters of one name have disjoint conditions.",
          REST_STUDY, condition_overlap),

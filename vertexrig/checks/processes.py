@@ -6,12 +6,11 @@ from collections.abc import Iterator
 
 from vertexrig.checks import strategy
 from vertexrig.checks._arguments import passed
-from vertexrig.checks.model import Context, Problem, Rule
-from vertexrig.checks.sources import DISTRIBUTED, REST, join
+from vertexrig.checks.model import DISTRIBUTED, REST, Context, Problem, Rule, join
 from vertexrig.checks.trainer import of_trainer
 from vertexrig.finding import Severity
-from vertexrig.package.source.model import TrainerSource
 from vertexrig.spec.document import Document, Pool
+from vertexrig.trainer_source.trainer_model import TrainerSource
 
 CLUSTER_PORT = 2222
 """The port in each address of CLUSTER_SPEC and TF_CONFIG."""
@@ -52,7 +51,7 @@ def loader_memory(document: Document, trainer: TrainerSource, pools: list[Pool])
 
 
 def _number(text: str, pool: Pool, trainer: TrainerSource) -> str:
-    """The number of workers for a message, "" for none or one that is not known."""
+    """Return the number of workers for a message, "" for none or one that is not known."""
     if not text.startswith("-"):
         return text
     flag = trainer.flag(text)
@@ -62,8 +61,18 @@ def _number(text: str, pool: Pool, trainer: TrainerSource) -> str:
 
 
 RULES: tuple[Rule, ...] = (
-    Rule("cluster-port", Severity.WARNING, "Port 2222 of a replica is left to the cluster.",
-         join(DISTRIBUTED, _TENSORFLOW), cluster_port),
-    Rule("loader-shared-memory", Severity.INFO, "Worker processes of a DataLoader fit into the container's shared memory.",
-         join(_WORKERS, REST), loader_memory),
-)  # fmt: skip
+    Rule(
+        "cluster-port",
+        Severity.WARNING,
+        "Port 2222 of a replica is left to the cluster.",
+        join(DISTRIBUTED, _TENSORFLOW),
+        cluster_port,
+    ),
+    Rule(
+        "loader-shared-memory",
+        Severity.INFO,
+        "Worker processes of a DataLoader fit into the container's shared memory.",
+        join(_WORKERS, REST),
+        loader_memory,
+    ),
+)

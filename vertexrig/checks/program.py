@@ -5,9 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from vertexrig.checks.model import Context, Problem, Rule
-from vertexrig.checks.places import already_reported
-from vertexrig.checks.sources import (
+from vertexrig.checks.model import (
     ARGPARSE,
     CONTAINER_SETTINGS,
     DISTRIBUTED,
@@ -17,9 +15,12 @@ from vertexrig.checks.sources import (
     SERVER,
     TUNING_DOC,
     WALKTHROUGH,
+    Context,
+    Problem,
+    Rule,
     join,
-)  # fmt: skip
-from vertexrig.finding import Severity
+)
+from vertexrig.finding import Severity, write
 from vertexrig.spec.document import Document, Pool
 
 _MODULE = r"[^\W\d]\w*(?:\.[^\W\d]\w*)*"
@@ -33,27 +34,27 @@ _SHELLS = {"sh", "bash", "dash", "zsh"}
 
 
 def _args(document: Document, *, of_shells: bool = True) -> Iterator[tuple[Pool, str, str]]:
-    """Each argument of each pool, with its path; those that are words for a shell, which has its own rules, if asked for."""
+    """Yield each argument of each pool, with its path; those that are words for a shell, which has its own rules, if asked for."""
     for pool in document.pools:
         if of_shells or not _in_shell(pool):
             yield from ((pool, f"{pool.program_path}.args[{number}]", arg) for number, arg in enumerate(pool.args))
 
 
 def _variables(document: Document) -> Iterator[tuple[Pool, str, str]]:
-    """The name of each variable of each pool, with its path."""
+    """Yield the name of each variable of each pool, with its path."""
     for pool in document.pools:
         for number, variable in enumerate(pool.env):
             yield pool, f"{pool.program_path}.env[{number}].name", str(variable.get("name", ""))
 
 
 def _flag(arg: str) -> str:
-    """The flag an argument gives (`--epochs` of `--epochs=3`), "" if it gives none."""
+    """Return the flag an argument gives (`--epochs` of `--epochs=3`), "" if it gives none."""
     found = _FLAG.fullmatch(arg.partition("=")[0])
     return found[0] if found else ""
 
 
 def _in_shell(pool: Pool) -> bool:
-    """Whether the args are words for a shell."""
+    """Tell whether the args are words for a shell."""
     command = (pool.container or {}).get("command") or pool.args[:1]
     return bool(command) and str(command[0]).rpartition("/")[2] in _SHELLS
 
@@ -61,7 +62,7 @@ def _in_shell(pool: Pool) -> bool:
 def module_missing(document: Document, context: Context) -> Iterator[Problem]:
     for pool in document.pools:
         path = f"{pool.path}.pythonPackageSpec.pythonModule"
-        if pool.python is not None and not pool.module and not already_reported(document, path):
+        if pool.python_package is not None and not pool.module and not document.reported(path):
             yield Problem(path, "pythonModule is required: python -m runs it", "write pythonModule: trainer.task")
 
 
@@ -72,11 +73,11 @@ def module_form(document: Document, context: Context) -> Iterator[Problem]:
             continue
         path = f"{pool.path}.pythonPackageSpec.pythonModule"
         plain = name.removesuffix(".py").strip("/ ").replace("/", ".")
-        fix = f"write {plain}" if re.fullmatch(_MODULE, plain) else ""
+        edits = write(plain if re.fullmatch(_MODULE, plain) else None)
         # A dash cannot be imported, but python -m finds a file of that name.
         dashed = bool(re.fullmatch(_MODULE, name.replace("-", "_"))) and not name.endswith(".py")
         text = f"{name!r} is not a module: names joined by dots, such as trainer.task"
-        yield Problem(path, text, fix, Severity.WARNING if dashed else None)
+        yield Problem(path, text, "", Severity.WARNING if dashed else None, edits=edits)
 
 
 def arg_quotes(document: Document, context: Context) -> Iterator[Problem]:
@@ -86,11 +87,11 @@ def arg_quotes(document: Document, context: Context) -> Iterator[Problem]:
         if len(value) >= 2 and value[0] == value[-1] and value[0] in "\"'" and not _is_list(value):
             text = f"the quotes in {arg[:80]} reach the program as part of the value"
             fixed = arg[: len(arg) - len(value)] + value[1:-1]
-            yield Problem(path, text, f"write {fixed}")
+            yield Problem(path, text, edits=write(fixed))
 
 
 def _is_list(value: str) -> bool:
-    """Whether the quotes belong to several quoted items (`"a","b"`), which a program may want."""
+    """Tell whether the quotes belong to several quoted items (`"a","b"`), which a program may want."""
     return value[0] in value[1:-1]
 
 
@@ -106,7 +107,10 @@ def arg_glued(document: Document, context: Context) -> Iterator[Problem]:
             text = f"{arg[:80]!r} is one argument: the program sees a flag with a space in its name"
             fix = f"write {found[1]}={found[2]}, or two items"
             # a container's program need not be Python, and may want such an argument
-            yield Problem(path, text, fix, None if pool.python is not None else Severity.WARNING)
+            severity = None if pool.python_package is not None else Severity.WARNING
+            yield Problem(
+                path, text, fix, severity, edits=write(f"{found[1]}={found[2]}", safe=pool.python_package is not None)
+            )
 
 
 def arg_blank(document: Document, context: Context) -> Iterator[Problem]:
@@ -115,7 +119,7 @@ def arg_blank(document: Document, context: Context) -> Iterator[Problem]:
             yield Problem(path, "the argument is empty, and reaches the program so")
         elif arg != arg.strip() and arg.strip().startswith("-"):
             text = f"{arg[:80]!r} has space around it, which reaches the program"
-            yield Problem(path, text, f"write {arg.strip()}")
+            yield Problem(path, text, edits=write(arg.strip()))
 
 
 def arg_spellings(document: Document, context: Context) -> Iterator[Problem]:
@@ -164,7 +168,7 @@ def command_alone(document: Document, context: Context) -> Iterator[Problem]:
 def env_name(document: Document, context: Context) -> Iterator[Problem]:
     form = re.compile(context.catalog.limits.text("env.name_pattern"))
     for _, path, name in _variables(document):
-        if not form.fullmatch(name) and (name or not already_reported(document, path)):
+        if not form.fullmatch(name) and (name or not document.reported(path)):
             text = f"{name[:80]!r} is not a name for a variable: letters, digits and _, no digit first"
             yield Problem(path, text if name else "a variable has no name")
 
@@ -207,10 +211,10 @@ def env_reference(document: Document, context: Context) -> Iterator[Problem]:
 
 RULES = (
     Rule("module-missing", Severity.ERROR, "A Python program names its module.", REST, module_missing),
-    Rule("module-form", Severity.ERROR, "pythonModule is a dotted module name.", REST, module_form),
-    Rule("arg-quotes", Severity.WARNING, "No argument's value is wrapped in quotes.", WALKTHROUGH, arg_quotes),
-    Rule("arg-glued", Severity.ERROR, "A flag and its value are joined by = or are two items.", ARGPARSE, arg_glued),
-    Rule("arg-blank", Severity.WARNING, "No argument is empty or has space around it.", ARGPARSE, arg_blank),
+    Rule("module-form", Severity.ERROR, "pythonModule is a dotted module name.", REST, module_form, "safe"),
+    Rule("arg-quotes", Severity.WARNING, "No argument's value is wrapped in quotes.", WALKTHROUGH, arg_quotes, "safe"),
+    Rule("arg-glued", Severity.ERROR, "A flag and its value are joined by = or are two items.", ARGPARSE, arg_glued, "safe"),
+    Rule("arg-blank", Severity.WARNING, "No argument is empty or has space around it.", ARGPARSE, arg_blank, "safe"),
     Rule("arg-spellings", Severity.WARNING, "A flag is spelled in one way.", ARGPARSE, arg_spellings),
     Rule("arg-repeated", Severity.INFO, "A flag is given once.", ARGPARSE, arg_repeated),
     Rule("args-length", Severity.ERROR, "All arguments together have at most 100,000 characters.",

@@ -9,26 +9,25 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import wraps
 
 from vertexrig.checks._arguments import trainer_pools
-from vertexrig.checks.model import Context, Problem, Rule
-from vertexrig.checks.sources import DISTRIBUTED, PRACTICE, join
+from vertexrig.checks.model import DISTRIBUTED, PRACTICE, Context, Problem, Rule, join
 from vertexrig.finding import Severity
-from vertexrig.package.source.model import SourcePlace, TorchUse
 from vertexrig.spec.document import Document, Pool
 from vertexrig.spec.pools import has_gpu, placeholder
+from vertexrig.trainer_source import started_program
+from vertexrig.trainer_source.trainer_model import SourcePlace, TorchUse
 
 _TORCH = "PyTorch 2.13.0, run and read 2026-11-21"
 _RANKS = "vertex-ai-samples, multi-node DDP notebook, which reads WORLD_SIZE with 1 as default (read 2026-11-21)"
 # Packages that choose devices, share out the data and let one process save by themselves.
 _FRAMEWORKS = frozenset(
-    {"accelerate", "composer", "deepspeed", "fairscale", "horovod", "ignite", "lightning", "pytorch_lightning", "ray",
-     "torch_xla", "transformers"}
-)  # fmt: skip
+    "accelerate composer deepspeed fairscale horovod ignite lightning pytorch_lightning ray torch_xla transformers".split()
+)
 
 
 def _plain(
     look: Callable[[TorchUse, list[Pool], bool], Iterable[Problem]],
 ) -> Callable[[Document, Context], Iterator[Problem]]:
-    """A rule on what a trainer does with plain PyTorch, the pools that run it, and whether their machines have GPUs.
+    """Return a rule on what a trainer does with plain PyTorch, the pools that run it, and whether their machines have GPUs.
 
     Nothing is found for a trainer that is not known, not readable, or leaves these to a framework.
     """
@@ -101,13 +100,45 @@ def cuda(use: TorchUse, pools: list[Pool], gpus: bool) -> Iterator[Problem]:
         yield Problem(f"{pools[0].path}.machineSpec", message, fix)
 
 
+@_plain
+def idle_gpus(use: TorchUse, pools: list[Pool], gpus: bool) -> Iterator[Problem]:
+    if not gpus or use.starts_several:
+        return
+    for pool in pools:
+        words = [*map(str, (pool.container or {}).get("command", ())), *pool.args]
+        if pool.accelerator_count > 1 and not started_program.launched(words):
+            idle = (pool.accelerator_count - 1) * max(pool.replica_count, 1)
+            message = (
+                f"{pool.accelerator_count} GPUs, and the trainer is one process on one of them: {idle} would be idle"
+            )
+            fix = "start a process for each with torchrun (topology torchrun), or write acceleratorCount: 1"
+            yield Problem(f"{pool.path}.machineSpec.acceleratorCount", message, fix)
+
+
 _E, _W, _I = Severity.ERROR, Severity.WARNING, Severity.INFO
 RULES: tuple[Rule, ...] = (
     Rule("torch-backend", _E, "PyTorch's processes are joined by nccl on GPUs and by gloo on CPUs.", _TORCH, backend),
-    Rule("torch-world-size", _I, "A PyTorch trainer on several replicas does not take a missing WORLD_SIZE for 1.",
-         _RANKS, world_size),
-    Rule("torch-sampler", _W, "PyTorch replicas that train one model share the examples out.",
-         join(_TORCH, PRACTICE), sampler),
+    Rule(
+        "torch-world-size",
+        _I,
+        "A PyTorch trainer on several replicas does not take a missing WORLD_SIZE for 1.",
+        _RANKS,
+        world_size,
+    ),
+    Rule(
+        "torch-sampler",
+        _W,
+        "PyTorch replicas that train one model share the examples out.",
+        join(_TORCH, PRACTICE),
+        sampler,
+    ),
     Rule("torch-saving", _W, "Of several PyTorch replicas, one writes the model.", join(DISTRIBUTED, PRACTICE), saving),
+    Rule(
+        "torch-idle-gpus",
+        _W,
+        "A PyTorch trainer on a machine with several GPUs has a process for each.",
+        _TORCH,
+        idle_gpus,
+    ),
     Rule("torch-cuda", _E, "A PyTorch trainer that needs a GPU gets one.", _TORCH, cuda),
-)  # fmt: skip
+)

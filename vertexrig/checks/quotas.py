@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from vertexrig.checks.model import Context, Problem, Rule
-from vertexrig.checks.sources import QUOTAS, SERVER, SPOT_SURVEY, join
+from vertexrig.checks.model import QUOTAS, SERVER, SPOT_SURVEY, Context, Problem, Rule, join
 from vertexrig.finding import Severity
 from vertexrig.spec.document import Document
 from vertexrig.spec.quota import Draw, draws
@@ -63,7 +62,12 @@ def quota_disk(document: Document, context: Context) -> Iterator[Problem]:
 RULES = (
     Rule("quota-draw", Severity.INFO, "What the job draws of each quota.", join(QUOTAS, SERVER), quota_draw),
     Rule("quota-zero", Severity.WARNING, "No quota the job draws is 0 by default.", join(QUOTAS, SERVER), quota_zero),
-    Rule("quota-small", Severity.WARNING, "The job draws no more than the default quota.",
-         join(QUOTAS, SERVER, SPOT_SURVEY), quota_small),
+    Rule(
+        "quota-small",
+        Severity.WARNING,
+        "The job draws no more than the default quota.",
+        join(QUOTAS, SERVER, SPOT_SURVEY),
+        quota_small,
+    ),
     Rule("quota-disk", Severity.WARNING, "Boot disks draw no more than the default quota.", QUOTAS, quota_disk),
-)  # fmt: skip
+)

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from vertexrig.checks._arguments import passed, trainer_pools
 from vertexrig.checks.model import Context, Problem, Rule
 from vertexrig.finding import Severity
-from vertexrig.package.source.model import PathRead, TrainerSource
 from vertexrig.spec.document import Document, Pool
+from vertexrig.trainer_source.trainer_model import PathRead, TrainerSource
 
 _RUN = "Python 3.11, NumPy 2.4.6, PyTorch 2.13.0 and pandas 3.1.1 on a gs:// path, run 2026-11-22"
 _BUCKET = "gs://"
@@ -31,7 +31,7 @@ def gs_path_read(document: Document, context: Context) -> Iterator[Problem]:
 
 
 def _given(read: PathRead, trainer: TrainerSource, pools: list[Pool]) -> tuple[str, str] | None:
-    """Where the path comes from: the path of the finding, and words for it; None if it is not in a bucket."""
+    """Return where the path comes from: the path of the finding, and words for it; None if it is not in a bucket."""
     if not read.flag:
         literal = read.source.startswith(_BUCKET)
         return pools[0].program_path, read.source if literal else f"a gs:// path ({read.source})"
@@ -58,4 +58,4 @@ def _problem(read: PathRead, path: str, given: str) -> Problem:
 
 RULES: tuple[Rule, ...] = (
     Rule("gs-path-read", Severity.WARNING, "A gs:// path is read by something that can.", _RUN, gs_path_read),
-)  # fmt: skip
+)

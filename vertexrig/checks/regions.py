@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from vertexrig.checks.model import Context, Problem, Rule
-from vertexrig.checks.sources import COMPUTE_ENGINE, GCLOUD, LOCATIONS, SDK, SERVER, join
+from vertexrig.checks.model import COMPUTE_ENGINE, GCLOUD, LOCATIONS, SDK, SERVER, Context, Problem, Rule, join
 from vertexrig.errors import did_you_mean, meant
-from vertexrig.finding import Severity
+from vertexrig.finding import REMOVE, Severity, write
 from vertexrig.spec.document import Document
 from vertexrig.spec.pools import machine_path, running
 
@@ -22,17 +21,17 @@ def region_unknown(document: Document, context: Context) -> Iterator[Problem]:
     area = re.sub(r"^eu(?=-)", "europe", region).partition("-")[0]
     near = [name for name in known if name.partition("-")[0] == area] or known
     best = meant(re.sub(r"^eu(?=-)", "europe", region), near)
-    fix = f"use {best}" if best else ""
     if region in regions:
-        yield Problem("", f"gcloud does not take {region} as a training region", fix)
+        yield Problem("", f"gcloud does not take {region} as a training region", edits=write(best))
     else:
         guess = f"Did you mean {best!r}?" if best else did_you_mean(region, near, most=40)
-        yield Problem("", f"{region!r} is not a training region. {guess}", fix)
+        yield Problem("", f"{region!r} is not a training region. {guess}", edits=write(best))
 
 
 def _elsewhere(document: Document, context: Context) -> Iterator[tuple[str, bool, str, str]]:
     """Accelerators that the region does not train on: the name that regions list them under, whether the region has them
-    all the same, the path that chose them, and the regions that train on them."""
+    all the same, the path that chose them, and the regions that train on them.
+    """
     row = context.catalog.regions.get(context.region)
     for pool in running(document) if row is not None else ():
         name = context.catalog.regional_name(pool.machine_type, pool.accelerator_type, pool.accelerator_count)
@@ -73,11 +72,11 @@ def protected_location(document: Document, context: Context) -> Iterator[Problem
     place = document.job.get("protectedArtifactLocationId")
     if place and place == context.region:
         path = f"{document.job_path}protectedArtifactLocationId"
-        yield Problem(path, f"{place} is the job's own region; the field is for another one", "remove it")
+        yield Problem(path, f"{place} is the job's own region; the field is for another one", edits=REMOVE)
 
 
 RULES = (
-    Rule("region-unknown", Severity.ERROR, "The region is one gcloud takes for training.", GCLOUD, region_unknown),
+    Rule("region-unknown", Severity.ERROR, "The region is one gcloud takes for training.", GCLOUD, region_unknown, "safe"),
     Rule("region-accelerator", Severity.ERROR, "The region has the accelerator.",
          join(LOCATIONS, SERVER), region_accelerator),
     Rule("region-not-for-training", Severity.ERROR, "The region offers the accelerator for training.",
@@ -85,5 +84,5 @@ RULES = (
     Rule("region-machine", Severity.WARNING, "Compute Engine has the machine type in the region.",
          join(COMPUTE_ENGINE, SERVER), region_machine),
     Rule("protected-location", Severity.WARNING, "protectedArtifactLocationId names another region than the job's.",
-         SDK, protected_location),
+         SDK, protected_location, "unsafe"),
 )  # fmt: skip

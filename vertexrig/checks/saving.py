@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from vertexrig.checks import strategy
-from vertexrig.checks.model import Context, Problem, Rule
-from vertexrig.checks.sources import DISTRIBUTED, PRACTICE, join
+from vertexrig.checks.model import DISTRIBUTED, PRACTICE, Context, Problem, Rule, join
 from vertexrig.finding import Severity
-from vertexrig.package.source.model import Save
 from vertexrig.spec.document import Document
+from vertexrig.trainer_source.trainer_model import Save
 
 _KERAS = "Keras 3.15.1, saving_api.py and model_checkpoint.py, read 2026-11-21"
 
@@ -28,7 +27,7 @@ def keras_3_saving(document: Document, context: Context) -> Iterator[Problem]:
 
 
 def _refused(save: Save) -> str:
-    """Why Keras 3 raises an error for a save; empty if it may not."""
+    """Tell why Keras 3 raises an error for a save; empty if it may not."""
     if save.ending is None:
         return ""
     if save.kind == "ModelCheckpoint":
@@ -60,7 +59,7 @@ def bucket_opened_as_a_folder(document: Document, context: Context) -> Iterator[
     pool = next(iter(document.pools), None)
     if pool is None:
         return
-    for place in context.trainer.astray:
+    for place in context.trainer.local_writes:
         message = (
             f"{place.file}:{place.line}: {place.text} takes a local path, and the variable holds a gs:// path: what is "
             "written there is lost with the machine"

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from vertexrig.checks._folders import OUTPUT_KEYS
-from vertexrig.checks.model import Context, Problem, Rule
-from vertexrig.checks.places import already_reported
-from vertexrig.checks.sources import FLEX_DOC, PRACTICE, RESERVATION_DOC, REST, SPOT_DOC, join
-from vertexrig.finding import Severity
+from vertexrig.checks.model import FLEX_DOC, PRACTICE, RESERVATION_DOC, REST, SPOT_DOC, Context, Problem, Rule, join
+from vertexrig.checks.storage import OUTPUT_KEYS
+from vertexrig.finding import Severity, write
 from vertexrig.spec.document import Document
 from vertexrig.spec.pools import has_gpu, job_part, machine_path, running, scheduling_strategy, tpu_name
 from vertexrig.times import duration_seconds
@@ -23,7 +21,7 @@ def timeout_unset(document: Document, context: Context) -> Iterator[Problem]:
     pools = running(document)
     if document.kind != "CustomJobSpec" or not pools:
         return  # trial-timeout covers studies
-    if "timeout" in job_part(document, "scheduling") or already_reported(document, path):
+    if "timeout" in job_part(document, "scheduling") or document.reported(path):
         return
     hours = context.catalog.limits.integer("scheduling.default_timeout_s") // 3600
     # a negative count is another rule's finding, and must not shorten the sum
@@ -52,7 +50,7 @@ def flex_timeout(document: Document, context: Context) -> Iterator[Problem]:
     length = duration_seconds(job_part(document, "scheduling").get("timeout"))
     if scheduling_strategy(document) == "FLEX_START" and length is not None and length > most:
         text = f"with FLEX_START a job runs at most {most // 86400} days; the timeout is {length / 86400:.3g} days"
-        yield Problem(_path(document, "timeout"), text, f"write {most}s or less")
+        yield Problem(_path(document, "timeout"), text, f"write {most}s or less", edits=write(f"{most}s"))
 
 
 def flex_accelerator(document: Document, context: Context) -> Iterator[Problem]:
@@ -108,7 +106,7 @@ def strategy_deprecated(document: Document, context: Context) -> Iterator[Proble
     written = str(job_part(document, "scheduling").get("strategy", ""))
     instead = context.catalog.limits.table("scheduling.deprecated_strategies").get(written)
     if instead:
-        yield Problem(_path(document, "strategy"), f"{written} is the old name of {instead}", f"write {instead}")
+        yield Problem(_path(document, "strategy"), f"{written} is the old name of {instead}", edits=write(instead))
 
 
 def retries(document: Document, context: Context) -> Iterator[Problem]:
@@ -134,7 +132,7 @@ RULES = (
     Rule("timeout-unset", Severity.WARNING, "A job sets its timeout.", REST, timeout_unset),
     Rule("duration-negative", Severity.ERROR, "Durations are positive.", REST, timeout_positive),
     Rule("flex-start-timeout", Severity.ERROR, "With FLEX_START the timeout is 7 days or less.",
-         FLEX_DOC, flex_timeout),
+         FLEX_DOC, flex_timeout, "unsafe"),
     Rule("flex-start-accelerator", Severity.ERROR, "With FLEX_START every pool has GPUs it is offered for.",
          FLEX_DOC, flex_accelerator),
     Rule("flex-start-machines", Severity.ERROR, "With FLEX_START all pools have the same machines.",
@@ -142,7 +140,7 @@ RULES = (
     Rule("flex-start-reservation", Severity.WARNING, "With FLEX_START no reservation is used.",
          join(FLEX_DOC, RESERVATION_DOC), flex_reservation),
     Rule("max-wait", Severity.WARNING, "maxWaitDuration is set with FLEX_START only.", REST, max_wait),
-    Rule("strategy-deprecated", Severity.WARNING, "The strategy has its present name.", REST, strategy_deprecated),
+    Rule("strategy-deprecated", Severity.WARNING, "The strategy has its present name.", REST, strategy_deprecated, "safe"),
     Rule("retries", Severity.WARNING, "disableRetries and restartJobOnWorkerRestart are not both set.", REST, retries),
     Rule("spot-restarts", Severity.INFO, "A Spot job can begin again.", join(SPOT_DOC, PRACTICE), spot_restarts),
 )  # fmt: skip

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from vertexrig.checks.model import Context, Problem, Rule
-from vertexrig.checks.sources import REST, SECRETS, join
+from vertexrig.checks.model import REST, SECRETS, Context, Problem, Rule, join
 from vertexrig.finding import Severity
 from vertexrig.spec.document import Document, Pool
 from vertexrig.spec.masking import hint, secret_in
@@ -49,6 +48,7 @@ def plain_secret(document: Document, context: Context) -> Iterator[Problem]:
 
 
 RULES = (
-    Rule("plain-secret", Severity.WARNING, "The job contains no secret in plain text.",
-         join(REST, SECRETS), plain_secret),
-)  # fmt: skip
+    Rule(
+        "plain-secret", Severity.WARNING, "The job contains no secret in plain text.", join(REST, SECRETS), plain_secret
+    ),
+)

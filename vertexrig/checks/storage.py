@@ -5,13 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from vertexrig.checks._folders import OUTPUT, OUTPUT_KEYS
-from vertexrig.checks.model import Context, Problem, Rule
-from vertexrig.checks.places import already_reported
-from vertexrig.checks.sources import GCSFUSE, PACKAGE_DOC, PRACTICE, REST, WALKTHROUGH, join
-from vertexrig.finding import Severity
+from vertexrig.checks.model import GCSFUSE, PACKAGE_DOC, PRACTICE, REST, WALKTHROUGH, Context, Problem, Rule, join
+from vertexrig.finding import Severity, write
 from vertexrig.spec.document import Document, Pool
 from vertexrig.spec.pools import job_part, running
+
+OUTPUT = "baseOutputDirectory: {outputUriPrefix: gs://BUCKET/PATH}"
+"""How an output folder is written in a fix, as the API has it."""
+OUTPUT_KEYS = "bucket: gs://BUCKET at the top of the file, or base_output_directory: gs://BUCKET/PATH"
+"""As the project file has it."""
 
 _BUCKET_RULES = "Cloud Storage bucket names as in github.com/UnitVectorY-Labs/gcpvalidate v0.1.1 (2026-01-01)"
 _BUCKET = re.compile(r"[a-z0-9](?:[a-z0-9_.-]*[a-z0-9])?")
@@ -19,7 +21,7 @@ _IP = re.compile(r"[0-9]+(?:\.[0-9]+){3}")
 
 
 def bucket_problem(name: str) -> str:
-    """What is wrong with a bucket's name, "" if nothing is.
+    """Return what is wrong with a bucket's name, "" if nothing is.
 
     3 to 63 lowercase letters, digits, `-`, `_` and `.` (222 with dots), a letter or digit at both ends, no two dots in
     a row, no IP address.
@@ -38,15 +40,15 @@ def bucket_problem(name: str) -> str:
 
 
 def uri_problem(uri: str) -> tuple[str, str]:
-    """What is wrong with a gs:// URI, and what to write instead; both "" if nothing is."""
+    """Return what is wrong with a gs:// URI, and what to write instead; both "" if nothing is."""
     if uri.startswith("gs://"):
         return bucket_problem(uri[5:].partition("/")[0]), ""
     text = f"{uri[:80]!r} is not a Cloud Storage URI: gs://BUCKET/PATH"
     for prefix in ("/gcs/", "https://storage.googleapis.com/", "https://storage.cloud.google.com/"):
         if uri.startswith(prefix):
-            return text, f"write gs://{uri.removeprefix(prefix)}"
+            return text, f"gs://{uri.removeprefix(prefix)}"
     if re.match(r"(?:gs|GS|Gs):/*", uri):
-        return text, "write gs://" + re.sub(r"^(?:gs|GS|Gs):/*", "", uri)
+        return text, "gs://" + re.sub(r"^(?:gs|GS|Gs):/*", "", uri)
     return text, ""
 
 
@@ -54,10 +56,10 @@ def output_uri(document: Document, context: Context) -> Iterator[Problem]:
     path = f"{document.job_path}baseOutputDirectory.outputUriPrefix"
     uri = job_part(document, "baseOutputDirectory").get("outputUriPrefix")
     if uri is not None:
-        text, fix = uri_problem(uri)
+        text, meant = uri_problem(uri)
         if text:
-            yield Problem(path, text, fix)
-    elif "baseOutputDirectory" in document.job and not already_reported(document, path):
+            yield Problem(path, text, edits=write(meant))
+    elif "baseOutputDirectory" in document.job and not document.reported(path):
         yield Problem(path, "baseOutputDirectory has no outputUriPrefix", "write outputUriPrefix: gs://BUCKET/PATH")
 
 
@@ -66,7 +68,7 @@ _OUTPUTS = ("AIP_MODEL_DIR", "AIP_CHECKPOINT_DIR", "AIP_TENSORBOARD_LOG_DIR")
 
 def output_unset(document: Document, context: Context) -> Iterator[Problem]:
     path = f"{document.job_path}baseOutputDirectory"
-    if "baseOutputDirectory" in document.job or not running(document) or already_reported(document, path):
+    if "baseOutputDirectory" in document.job or not running(document) or document.reported(path):
         return
     if context.trainer is not None and "AIP_MODEL_DIR" in context.trainer.environment:
         return  # model-dir-unset reports it
@@ -77,7 +79,7 @@ def output_unset(document: Document, context: Context) -> Iterator[Problem]:
 def package_missing(document: Document, context: Context) -> Iterator[Problem]:
     for pool in document.pools:
         path = f"{pool.path}.pythonPackageSpec.packageUris"
-        if pool.python is not None and not pool.package_uris and not already_reported(document, path):
+        if pool.python_package is not None and not pool.package_uris and not document.reported(path):
             text = "packageUris is required: without a package there is no module to run"
             yield Problem(path, text, "write packageUris with the gs:// URI of the trainer's sdist")
 
@@ -85,9 +87,9 @@ def package_missing(document: Document, context: Context) -> Iterator[Problem]:
 def package_uri(document: Document, context: Context) -> Iterator[Problem]:
     for pool in document.pools:
         for number, uri in enumerate(pool.package_uris):
-            text, fix = uri_problem(uri)
+            text, meant = uri_problem(uri)
             if text:
-                yield Problem(f"{pool.path}.pythonPackageSpec.packageUris[{number}]", text, fix)
+                yield Problem(f"{pool.path}.pythonPackageSpec.packageUris[{number}]", text, edits=write(meant))
 
 
 def package_form(document: Document, context: Context) -> Iterator[Problem]:
@@ -114,7 +116,7 @@ def package_count(document: Document, context: Context) -> Iterator[Problem]:
 
 
 def _stray(text: str) -> str:
-    """What is wrong with the Cloud Storage place an argument or variable names, "" if it names none or a good one."""
+    """Return what is wrong with the Cloud Storage place an argument or variable names, "" if it names none or a good one."""
     flag, equals, value = text.partition("=")
     value = value if equals and flag.startswith("-") else text
     for prefix in ("gs://", "/gcs/"):
@@ -139,7 +141,7 @@ _GCS = re.compile(r"(?:^|[=,:;\"'\s])/gcs/([a-z0-9][a-z0-9._-]*)")
 
 
 def _mounted(pool: Pool) -> list[str]:
-    """The buckets that a pool reads or writes below /gcs, as far as its command, arguments and variables name them."""
+    """Return the buckets that a pool reads or writes below /gcs, as far as its command, arguments and variables name them."""
     texts = [*map(str, pool.program.get("command", ())), *pool.args, *(str(one.get("value", "")) for one in pool.env)]
     return [name for text in texts for name in _GCS.findall(text)]
 
@@ -163,15 +165,29 @@ def gcs_image(document: Document, context: Context) -> Iterator[Problem]:
 
 RULES = (
     Rule("gcs-regions", Severity.INFO, "The buckets used below /gcs/ are in one region.", PRACTICE, gcs_regions),
-    Rule("gcs-image", Severity.WARNING, "/gcs/ is not used on machines whose image cannot mount it.",
-         GCSFUSE, gcs_image),
-    Rule("output-uri", Severity.ERROR, "outputUriPrefix is a gs:// URI.", join(REST, _BUCKET_RULES), output_uri),
+    Rule(
+        "gcs-image", Severity.WARNING, "/gcs/ is not used on machines whose image cannot mount it.", GCSFUSE, gcs_image
+    ),
+    Rule(
+        "output-uri", Severity.ERROR, "outputUriPrefix is a gs:// URI.", join(REST, _BUCKET_RULES), output_uri, "safe"
+    ),
     Rule("output-unset", Severity.INFO, "A job sets where its outputs go.", REST, output_unset),
     Rule("package-missing", Severity.ERROR, "A Python program has packages.", REST, package_missing),
-    Rule("package-uri", Severity.ERROR, "Packages are gs:// URIs.",
-         join(REST, _BUCKET_RULES, WALKTHROUGH), package_uri),
+    Rule(
+        "package-uri",
+        Severity.ERROR,
+        "Packages are gs:// URIs.",
+        join(REST, _BUCKET_RULES, WALKTHROUGH),
+        package_uri,
+        "safe",
+    ),
     Rule("package-form", Severity.WARNING, "Packages are source distributions.", PACKAGE_DOC, package_form),
-    Rule("stray-uri", Severity.WARNING, "gs:// URIs in arguments and variables name a bucket.",
-         join(_BUCKET_RULES, WALKTHROUGH), stray_uri),
+    Rule(
+        "stray-uri",
+        Severity.WARNING,
+        "gs:// URIs in arguments and variables name a bucket.",
+        join(_BUCKET_RULES, WALKTHROUGH),
+        stray_uri,
+    ),
     Rule("package-count", Severity.ERROR, "There are at most 100 packages.", REST, package_count),
-)  # fmt: skip
+)

@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from vertexrig.catalog.value import dataclass
 from vertexrig.checks._arguments import passed, trainer_pools
-from vertexrig.checks.model import Context, Problem, Rule
-from vertexrig.checks.sources import DISTRIBUTED, PRACTICE, TPU_DOC, WALKTHROUGH, join
+from vertexrig.checks.model import DISTRIBUTED, PRACTICE, TPU_DOC, WALKTHROUGH, Context, Problem, Rule, join
 from vertexrig.finding import Severity
-from vertexrig.package.source.model import DYNAMIC, TrainerSource
 from vertexrig.spec.document import Document, Pool
 from vertexrig.spec.pools import has_gpu, placeholder, tpu_name
+from vertexrig.trainer_source.trainer_model import DYNAMIC, TrainerSource
 
 _KERAS = "TensorFlow 2.21 with Keras 3.15, run 2026-11-20; keras-team/keras issue 20585"
 _FIRST_KERAS_3 = (2, 16)
@@ -27,12 +25,7 @@ _TPU, _ONE, _CENTRAL = "TPUStrategy", "OneDeviceStrategy", "CentralStorageStrate
 _CLUSTER = {_MULTI, _SERVER}
 _SEVERAL_GPUS = {_MIRRORED, _MULTI, _SERVER, _CENTRAL}
 # Packages that spread work over replicas or devices by other means.
-_OTHERS = frozenset(
-    {
-        "byteps", "dask", "deepspeed", "horovod", "jax", "keras_tuner", "kerastuner", "mpi4py", "ray", "torch",
-        "torch_xla",
-    }
-)  # fmt: skip
+_OTHERS = frozenset("byteps dask deepspeed horovod jax keras_tuner kerastuner mpi4py ray torch torch_xla".split())
 # Images of other registries that name their TensorFlow: gcr.io/cloud-aiplatform/training/tf-gpu.2-4,
 # deeplearning-platform-release/tf2-cpu.2-11, tensorflow/tensorflow:2.15.0-gpu.
 _NAMED = r"(?:/tf2?-[a-z]+\.|(?:^|/)tensorflow/tensorflow:)(?P<version>\d+[.-]\d+)"
@@ -83,7 +76,7 @@ def _cluster(document: Document, context: Context, trainer: TrainerSource) -> Tr
 
 
 def _subject(document: Document, context: Context) -> TrainingCluster | None:
-    """The cluster of the trainer; None if the trainer is not known, not readable or no plain TensorFlow program."""
+    """Return the cluster of the trainer; None if the trainer is not known, not readable or no plain TensorFlow program."""
     trainer = context.trainer
     if trainer is None or trainer.problems:
         return None
@@ -242,7 +235,7 @@ def keras_3(document: Document, context: Context) -> Iterator[Problem]:
 
 
 def _keras_2(trainer: TrainerSource, pool: Pool) -> bool:
-    """Whether the trainer uses Keras 2, or no Keras."""
+    """Tell whether the trainer uses Keras 2, or no Keras."""
     if "tf_keras" in trainer.keras or not trainer.keras:
         return True
     if "keras" in trainer.keras:  # the variable changes tf.keras only
@@ -252,7 +245,7 @@ def _keras_2(trainer: TrainerSource, pool: Pool) -> bool:
 
 
 def _tensorflow(pool: Pool, context: Context) -> tuple[int, ...] | None:
-    """The TensorFlow version of a pool's image, or of the one its Dockerfile starts from; None if neither tells."""
+    """Return the TensorFlow version of a pool's image, or of the one its Dockerfile starts from; None if neither tells."""
     base = context.trainer.base_image if context.trainer is not None else ""
     for uri in (pool.image, base):
         own = context.built.get(uri)
@@ -267,7 +260,7 @@ def _tensorflow(pool: Pool, context: Context) -> tuple[int, ...] | None:
 
 
 def keras_of(document: Document, context: Context) -> tuple[Pool, str, bool] | None:
-    """The pool in which the trainer runs Keras 3, words for its image, and whether that is certain; None if it may not."""
+    """Return the pool in which the trainer runs Keras 3, words for its image, and whether that is certain; None if it may not."""
     trainer = context.trainer
     if trainer is None or trainer.problems or not trainer.keras:
         return None
@@ -284,13 +277,13 @@ def keras_of(document: Document, context: Context) -> tuple[Pool, str, bool] | N
 
 
 def joined_workers(document: Document, context: Context) -> TrainingCluster | None:
-    """The replicas that MultiWorkerMirroredStrategy joins; None if it joins none."""
+    """Return the replicas that MultiWorkerMirroredStrategy joins; None if it joins none."""
     cluster = clustered(document, context)
     return cluster if cluster is not None and cluster.strategies & _CLUSTER == {_MULTI} else None
 
 
 def clustered(document: Document, context: Context) -> TrainingCluster | None:
-    """The replicas that train under a cluster strategy of TensorFlow; None if none do."""
+    """Return the replicas that train under a cluster strategy of TensorFlow; None if none do."""
     cluster = _subject(document, context)
     several = cluster is not None and cluster.replicas > 1 and cluster.strategies & _CLUSTER
     return cluster if several else None

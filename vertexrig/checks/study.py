@@ -7,11 +7,21 @@ from datetime import date
 from typing import Any
 
 from vertexrig.checks import parameters
-from vertexrig.checks.model import Context, Problem, Rule
-from vertexrig.checks.places import refused
-from vertexrig.checks.sources import GCLOUD, OVERVIEW_DOC, REST, REST_JOB, REST_STUDY, SDK, TUNING_DOC, join
+from vertexrig.checks.model import (
+    GCLOUD,
+    OVERVIEW_DOC,
+    REST,
+    REST_JOB,
+    REST_STUDY,
+    SDK,
+    TUNING_DOC,
+    Context,
+    Problem,
+    Rule,
+    join,
+)
 from vertexrig.errors import did_you_mean
-from vertexrig.finding import Severity
+from vertexrig.finding import REMOVE, Severity, write
 from vertexrig.spec.document import Document
 from vertexrig.times import duration_seconds
 
@@ -30,7 +40,7 @@ def _objectives(document: Document) -> list[tuple[str, Mapping[str, Any]]]:
 
 
 def metrics_present(document: Document, context: Context) -> Iterator[Problem]:
-    if document.study is not None and not _metrics(document) and not refused(document, "studySpec.metrics"):
+    if document.study is not None and not _metrics(document) and not document.refused("studySpec.metrics"):
         fix, key_fix = (
             f"write metrics: {words}, with the tag the trainer reports"
             for words in ("[{metricId: accuracy, goal: MAXIMIZE}]", "{accuracy: MAXIMIZE}")
@@ -42,7 +52,7 @@ def metric_ids(document: Document, context: Context) -> Iterator[Problem]:
     seen: dict[str, str] = {}
     for path, metric in _metrics(document):
         name, path = str(metric.get("metricId", "")), f"{path}.metricId"
-        if not name and not refused(document, path):
+        if not name and not document.refused(path):
             yield Problem(path, "the metric has no metricId", "write the tag the trainer reports")
         elif any(char.isspace() for char in name):
             fix = "write " + "_".join(name.split()) if name.strip() else ""
@@ -56,7 +66,7 @@ def metric_ids(document: Document, context: Context) -> Iterator[Problem]:
 def metric_goal(document: Document, context: Context) -> Iterator[Problem]:
     for path, metric in _metrics(document):
         path = f"{path}.goal"
-        if metric.get("goal", "GOAL_TYPE_UNSPECIFIED") == "GOAL_TYPE_UNSPECIFIED" and not refused(document, path):
+        if metric.get("goal", "GOAL_TYPE_UNSPECIFIED") == "GOAL_TYPE_UNSPECIFIED" and not document.refused(path):
             message = f"metric {str(metric.get('metricId', ''))!r} has no goal (unspecified means MAXIMIZE)"
             yield Problem(path, message, "write MAXIMIZE or MINIMIZE")
 
@@ -85,7 +95,7 @@ def observation_noise(document: Document, context: Context) -> Iterator[Problem]
     value = (document.study or {}).get("observationNoise", "OBSERVATION_NOISE_UNSPECIFIED")
     if value != "OBSERVATION_NOISE_UNSPECIFIED":
         message = f"observationNoise is {value}; hyperparameter tuning jobs do not support it"
-        yield Problem("studySpec.observationNoise", message, "remove it")
+        yield Problem("studySpec.observationNoise", message, edits=REMOVE)
 
 
 def trial_count(document: Document, context: Context) -> Iterator[Problem]:
@@ -97,11 +107,11 @@ def parallel_count(document: Document, context: Context) -> Iterator[Problem]:
     most, parallel = document.data.get("maxTrialCount"), document.data.get("parallelTrialCount")
     if document.study is not None and most and parallel and parallel > most > 0:
         message = f"parallelTrialCount is {parallel:,} and there are only {most:,} trials"
-        yield Problem("parallelTrialCount", message, f"write {most} or less", Severity.WARNING)
+        yield Problem("parallelTrialCount", message, f"write {most} or less", Severity.WARNING, edits=write(most))
 
 
 def _count(document: Document, name: str, what: str) -> Iterator[Problem]:
-    if document.study is None or refused(document, name):
+    if document.study is None or document.refused(name):
         return
     count = document.data.get(name)
     if count is None:
@@ -123,7 +133,8 @@ def trials_enough(document: Document, context: Context) -> Iterator[Problem]:
             f"{most:,} trial{'s' * (most != 1)} for {count:,} parameter{'s' * (count != 1)}; "
             f"the docs recommend {wanted} for each parameter"
         )
-        yield Problem("maxTrialCount", message, f"write {wanted * count} or more, or tune fewer parameters")
+        fix = f"write {wanted * count} or more, or tune fewer parameters"
+        yield Problem("maxTrialCount", message, fix, edits=write(wanted * count))
 
 
 def parallel_blind(document: Document, context: Context) -> Iterator[Problem]:
@@ -146,18 +157,18 @@ def failed_count(document: Document, context: Context) -> Iterator[Problem]:
     yield from _negative(document.data, "", "maxFailedTrialCount")
     if most is not None and failed > most > 0:
         message = f"maxFailedTrialCount is {failed:,}, above maxTrialCount {most:,}"
-        yield Problem("maxFailedTrialCount", message, f"write {most} or less")
+        yield Problem("maxFailedTrialCount", message, f"write {most} or less", edits=write(most))
 
 
 def _negative(data: Mapping[str, Any], path: str, *names: str) -> Iterator[Problem]:
-    """The counts of these names that are below 0; `path` ends in a dot where it is not empty."""
+    """Yield the counts of these names that are below 0; `path` ends in a dot where it is not empty."""
     for name in names:
         if data.get(name, 0) < 0:
             yield Problem(f"{path}{name}", f"{name} is {data[name]}: it cannot be below 0", "write 0 or more")
 
 
 def first_failure(document: Document, context: Context) -> Iterator[Problem]:
-    unset = document.data.get("maxFailedTrialCount", 0) == 0 and not refused(document, "maxFailedTrialCount")
+    unset = document.data.get("maxFailedTrialCount", 0) == 0 and not document.refused("maxFailedTrialCount")
     if document.study is not None and unset and document.data.get("maxTrialCount", 0) > 1:
         message = (
             "maxFailedTrialCount is not set: if the first trial fails the whole study ends, later the service decides"
@@ -167,7 +178,7 @@ def first_failure(document: Document, context: Context) -> Iterator[Problem]:
 
 def trial_timeout(document: Document, context: Context) -> Iterator[Problem]:
     path = "trialJobSpec.scheduling"
-    if document.study is None or document.job.get("scheduling", {}).get("timeout") or refused(document, path):
+    if document.study is None or document.job.get("scheduling", {}).get("timeout") or document.refused(path):
         return
     most = document.data.get("maxTrialCount")
     times = f", {most:,} times" if most and most > 1 else ""
@@ -196,7 +207,7 @@ def convex_stopping(document: Document, context: Context) -> Iterator[Problem]:
     if 0 < most < least:
         message = f"minStepCount {least} is above maxStepCount {most}: no trial would ever be stopped early"
         fix = f"write {most // 10}, a tenth of maxStepCount, as is the default"
-        yield Problem(f"{path}.minStepCount", message, fix)
+        yield Problem(f"{path}.minStepCount", message, fix, edits=write(most // 10))
     name, ids = spec.get("learningRateParameterName", ""), {parameter.id for parameter in document.parameters}
     if name and name not in ids:
         message = f"{name!r} is not a parameter of this study. {did_you_mean(name, ids)}"
@@ -206,17 +217,18 @@ def convex_stopping(document: Document, context: Context) -> Iterator[Problem]:
 def study_stopping(document: Document, context: Context) -> Iterator[Problem]:
     path = "studySpec.studyStoppingConfig"
     config = (document.study or {}).get("studyStoppingConfig")
-    if config is None or refused(document, path):
+    if config is None or document.refused(path):
         return
     yield from _negative(config, f"{path}.", "minNumTrials", "maxNumTrials", "maxNumTrialsNoProgress")
     least, most = config.get("minNumTrials", 0), config.get("maxNumTrials")
     if most is not None and least > most >= 0:
         message = f"minNumTrials {least} is above maxNumTrials {most}: the minimum wins, and the maximum never acts"
-        yield Problem(f"{path}.minNumTrials", message, f"write {most} or less")
+        yield Problem(f"{path}.minNumTrials", message, f"write {most} or less", edits=write(most))
     shortest, longest = (_seconds(config, f"{name}imumRuntimeConstraint") for name in ("min", "max"))
     if shortest is not None and longest is not None and shortest > longest:
         message = f"the minimum runtime {shortest:g}s is above the maximum {longest:g}s"
-        yield Problem(f"{path}.minimumRuntimeConstraint.maxDuration", message, f"write {longest:g}s or less")
+        fix = f"write {longest:g}s or less"
+        yield Problem(f"{path}.minimumRuntimeConstraint.maxDuration", message, fix, edits=write(f"{longest:g}s"))
     if not set(config) & _CAN_STOP:
         message = "nothing in studyStoppingConfig can stop the study: at least one condition turns it on"
         fix = "add maxNumTrials, maximumRuntimeConstraint, maxNumTrialsNoProgress or maxDurationNoProgress"
@@ -250,7 +262,7 @@ def measurement_selection(document: Document, context: Context) -> Iterator[Prob
     study = document.study or {}
     path = "studySpec.measurementSelectionType"
     unset = study.get("measurementSelectionType", "MEASUREMENT_SELECTION_TYPE_UNSPECIFIED").endswith("UNSPECIFIED")
-    if unset and any(name in study for name in _STOPPING_SPECS) and not refused(document, path):
+    if unset and any(name in study for name in _STOPPING_SPECS) and not document.refused(path):
         # The API's default is LAST_MEASUREMENT.
         message = "measurementSelectionType is not set: the last measurement counts, even if an earlier one was better"
         fix = "write BEST_MEASUREMENT if the trainer keeps its best epoch, else LAST_MEASUREMENT"
@@ -279,19 +291,19 @@ RULES: tuple[Rule, ...] = (
     Rule("safety-metric", _E, "A study with a safety metric has an objective too; its fraction is from 0 to 1.",
          REST_STUDY, safety),
     Rule("observation-noise", _E, "observationNoise is left out: tuning jobs do not support it.",
-         REST_STUDY, observation_noise),
+         REST_STUDY, observation_noise, "unsafe"),
     Rule("max-trial-count", _E, "maxTrialCount is set and above 0.", join(REST_JOB, GCLOUD), trial_count),
     Rule("parallel-trial-count", _E, "parallelTrialCount is set, above 0, and not above maxTrialCount.",
-         join(REST_JOB, GCLOUD), parallel_count),
-    Rule("trials-per-parameter", _W, "There are at least ten trials for each parameter.", TUNING_DOC, trials_enough),
+         join(REST_JOB, GCLOUD), parallel_count, "unsafe"),
+    Rule("trials-per-parameter", _W, "There are at least ten trials for each parameter.", TUNING_DOC, trials_enough, "unsafe"),
     Rule("parallel-trials-blind", _W, "A Bayesian search runs at most a quarter of its trials at a time.",
          join(OVERVIEW_DOC, "the quarter is vertexrig's own rule of thumb"), parallel_blind),
-    Rule("max-failed-trial-count", _E, "maxFailedTrialCount is between 0 and maxTrialCount.", TUNING_DOC, failed_count),
+    Rule("max-failed-trial-count", _E, "maxFailedTrialCount is between 0 and maxTrialCount.", TUNING_DOC, failed_count, "unsafe"),
     Rule("first-failure", _I, "The study has a maxFailedTrialCount.", TUNING_DOC, first_failure),
     Rule("trial-timeout", _W, "Each trial has a time limit.", join(TUNING_DOC, REST), trial_timeout),
     Rule("early-stopping", _I, "Early stopping has measurements made during each trial.", REST_STUDY, early_stopping),
-    Rule("convex-stopping", _E, "convexAutomatedStoppingSpec fits itself and the study.", REST_STUDY, convex_stopping),
-    Rule("study-stopping", _E, "studyStoppingConfig fits itself and can end the study.", REST_STUDY, study_stopping),
+    Rule("convex-stopping", _E, "convexAutomatedStoppingSpec fits itself and the study.", REST_STUDY, convex_stopping, "unsafe"),
+    Rule("study-stopping", _E, "studyStoppingConfig fits itself and can end the study.", REST_STUDY, study_stopping, "unsafe"),
     Rule("study-stopping-reached", _W, "The limits of studyStoppingConfig can be reached and are not past.",
          REST_STUDY, stopping_reached),
     Rule("study-stopping-objectives", _W, "Stopping without progress is used with one objective only.",

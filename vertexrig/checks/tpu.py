@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from vertexrig.catalog import Machine
-from vertexrig.checks.model import Context, Problem, Rule
-from vertexrig.checks.places import already_reported
-from vertexrig.checks.sources import FLEX_DOC, SPOT_DOC, TPU_DOC, TRAIN_COMPUTE, TUNING_DOC
+from vertexrig.checks.model import FLEX_DOC, SPOT_DOC, TPU_DOC, TRAIN_COMPUTE, TUNING_DOC, Context, Problem, Rule
 from vertexrig.errors import meant
-from vertexrig.finding import Severity
+from vertexrig.finding import REMOVE, Act, Edit, Severity, write
 from vertexrig.spec.document import Document, Pool
 from vertexrig.spec.pools import machine_path, running, scheduling_strategy, tpu_name
 
 
 def _tpus(document: Document, context: Context) -> Iterator[tuple[Pool, str, Machine | None]]:
-    """Running pools on TPUs: the pool, the TPU's name, and the machine's row if it is known."""
+    """Yield the running pools on TPUs: the pool, the TPU's name, and the machine's row if it is known."""
     for pool in running(document):
         name = tpu_name(pool, context.catalog)
         if name:
@@ -23,7 +21,7 @@ def _tpus(document: Document, context: Context) -> Iterator[tuple[Pool, str, Mac
 
 
 def _is_pod(pool: Pool, name: str, row: Machine | None) -> bool:
-    """Whether the slice spans several VMs."""
+    """Tell whether the slice spans several VMs."""
     topology = row.tpu_topologies.get(pool.tpu_topology) if row is not None else None
     return name.endswith("_POD") or (topology is not None and topology.vms > 1)
 
@@ -31,10 +29,10 @@ def _is_pod(pool: Pool, name: str, row: Machine | None) -> bool:
 def topology_missing(document: Document, context: Context) -> Iterator[Problem]:
     for pool, _, row in _tpus(document, context):
         path = machine_path(pool, "tpuTopology")
-        if row is not None and row.tpu_topologies and not pool.tpu_topology and not already_reported(document, path):
+        if row is not None and row.tpu_topologies and not pool.tpu_topology and not document.reported(path):
             choices = ", ".join(row.tpu_topologies)
-            fix = f"write tpuTopology: {next(iter(row.tpu_topologies))}"
-            yield Problem(path, f"{row.name} is chosen together with a tpuTopology: {choices}", fix)
+            edits = write(next(iter(row.tpu_topologies)), path)
+            yield Problem(path, f"{row.name} is chosen together with a tpuTopology: {choices}", edits=edits)
 
 
 def topology_unknown(document: Document, context: Context) -> Iterator[Problem]:
@@ -44,7 +42,7 @@ def topology_unknown(document: Document, context: Context) -> Iterator[Problem]:
             continue
         best = meant(wanted, row.tpu_topologies)
         text = f"{wanted!r} is not a topology of {row.name}: the choices are {', '.join(row.tpu_topologies)}"
-        yield Problem(machine_path(pool, "tpuTopology"), text, f"write {best}" if best else "")
+        yield Problem(machine_path(pool, "tpuTopology"), text, edits=write(best))
 
 
 def topology_on_machine(document: Document, context: Context) -> Iterator[Problem]:
@@ -55,7 +53,7 @@ def topology_on_machine(document: Document, context: Context) -> Iterator[Proble
         is_tpu = tpu_name(pool, context.catalog)
         how = "acceleratorType and acceleratorCount choose its slice" if is_tpu else "it has no TPU"
         text = f"{row.name} takes no tpuTopology: {how}"
-        yield Problem(machine_path(pool, "tpuTopology"), text, "remove tpuTopology")
+        yield Problem(machine_path(pool, "tpuTopology"), text, edits=REMOVE)
 
 
 def accelerator_fields(document: Document, context: Context) -> Iterator[Problem]:
@@ -66,8 +64,9 @@ def accelerator_fields(document: Document, context: Context) -> Iterator[Problem
         # Documented examples for v5e omit the name TPU_V5_LITEPOD, though the API has it: warn only.
         unsure = name == "TPU_V5E" and pool.accelerator_type in ("TPU_V5_LITEPOD", "")
         text = f"{row.name} is chosen by machineType and tpuTopology: acceleratorType and acceleratorCount are left out"
-        fix = "remove acceleratorType and acceleratorCount"
-        yield Problem(machine_path(pool, key), text, fix, Severity.WARNING if unsure else None)
+        given = [name for name in ("acceleratorType", "acceleratorCount") if name in pool.data["machineSpec"]]
+        edits = tuple(Edit(Act.REMOVE, machine_path(pool, name)) for name in given)
+        yield Problem(machine_path(pool, key), text, "", Severity.WARNING if unsure else None, edits=edits)
 
 
 def one_pool(document: Document, context: Context) -> Iterator[Problem]:
@@ -105,7 +104,12 @@ def spot_pod(document: Document, context: Context) -> Iterator[Problem]:
 def flex_start(document: Document, context: Context) -> Iterator[Problem]:
     if scheduling_strategy(document) == "FLEX_START" and next(_tpus(document, context), None) is not None:
         path = f"{document.job_path}scheduling.strategy"
-        yield Problem(path, "FLEX_START is for L4, A100, H100, H200 and B200 GPUs, not for TPUs", "use STANDARD")
+        yield Problem(
+            path,
+            "FLEX_START is for L4, A100, H100, H200 and B200 GPUs, not for TPUs",
+            "use STANDARD",
+            edits=write("STANDARD"),
+        )
 
 
 def v5e_environment(document: Document, context: Context) -> Iterator[Problem]:
@@ -127,17 +131,17 @@ def pod_command(document: Document, context: Context) -> Iterator[Problem]:
 
 RULES = (
     Rule("tpu-topology-missing", Severity.ERROR, "A v5e, v6e or 7x machine is given with its tpuTopology.",
-         TRAIN_COMPUTE, topology_missing),
-    Rule("tpu-topology", Severity.ERROR, "tpuTopology is one the machine type has.", TRAIN_COMPUTE, topology_unknown),
+         TRAIN_COMPUTE, topology_missing, "unsafe"),
+    Rule("tpu-topology", Severity.ERROR, "tpuTopology is one the machine type has.", TRAIN_COMPUTE, topology_unknown, "safe"),
     Rule("tpu-topology-machine", Severity.ERROR, "tpuTopology is set only with machines that take one.",
-         TRAIN_COMPUTE, topology_on_machine),
+         TRAIN_COMPUTE, topology_on_machine, "unsafe"),
     Rule("tpu-accelerator-fields", Severity.ERROR, "With tpuTopology no acceleratorType or Count is given.",
-         TRAIN_COMPUTE, accelerator_fields),
+         TRAIN_COMPUTE, accelerator_fields, "unsafe"),
     Rule("tpu-one-pool", Severity.ERROR, "A TPU job has one worker pool.", TRAIN_COMPUTE, one_pool),
     Rule("tpu-one-replica", Severity.ERROR, "A TPU pool has one replica.", TRAIN_COMPUTE, one_replica),
     Rule("tpu-in-study", Severity.ERROR, "No study runs on TPUs.", TUNING_DOC, in_study),
     Rule("tpu-spot-pod", Severity.ERROR, "No TPU pod runs on Spot VMs.", SPOT_DOC, spot_pod),
-    Rule("tpu-flex-start", Severity.ERROR, "No TPU is requested with FLEX_START.", FLEX_DOC, flex_start),
+    Rule("tpu-flex-start", Severity.ERROR, "No TPU is requested with FLEX_START.", FLEX_DOC, flex_start, "unsafe"),
     Rule("tpu-v5e-environment", Severity.INFO, "TensorFlow on v5e finds its PJRT settings.", TPU_DOC, v5e_environment),
     Rule("tpu-pod-command", Severity.INFO, "A TPU pod on tf-tpu-pod-base keeps the image's entry point.",
          TPU_DOC, pod_command),

@@ -19,14 +19,13 @@ from vertexrig.checks._arguments import (
     passed,
     trainer_pools,
 )
-from vertexrig.checks._folders import OUTPUT, OUTPUT_KEYS
-from vertexrig.checks.model import Context, Problem, Rule
-from vertexrig.checks.sources import DISTRIBUTED, PACKAGE_DOC, REST, TUNING_DOC, join
-from vertexrig.errors import did_you_mean, nearest
-from vertexrig.finding import Severity
-from vertexrig.package.source.model import DEFAULT_METRIC, Flag, TrainerSource
+from vertexrig.checks.model import DISTRIBUTED, PACKAGE_DOC, REST, TUNING_DOC, Context, Problem, Rule, join
+from vertexrig.checks.storage import OUTPUT, OUTPUT_KEYS
+from vertexrig.errors import did_you_mean, meant, nearest
+from vertexrig.finding import REMOVE, Edit, Severity, write
 from vertexrig.spec.document import Document, Pool
 from vertexrig.spec.parameters import Parameter
+from vertexrig.trainer_source.trainer_model import DEFAULT_METRIC, Flag, TrainerSource
 from vertexrig.yamltext import scalar
 
 _ARGPARSE = join("Python's argparse, run 2026-11-20", TUNING_DOC)
@@ -42,7 +41,7 @@ Look = Callable[[Document, TrainerSource, list[Pool]], Iterable[Problem]]
 
 
 def of_trainer(look: Look) -> Callable[[Document, Context], Iterator[Problem]]:
-    """A rule on the trainer; where none was read, or no pool runs it, nothing is found."""
+    """Return a rule on the trainer; where none was read, or no pool runs it, nothing is found."""
 
     @wraps(look)
     def rule(document: Document, context: Context) -> Iterator[Problem]:
@@ -54,7 +53,7 @@ def of_trainer(look: Look) -> Callable[[Document, Context], Iterator[Problem]]:
 
 
 def _once(look: Look) -> Look:
-    """Each message once: pools of one job mostly share their args."""
+    """Return each message once: pools of one job mostly share their args."""
 
     @wraps(look)
     def each_once(document: Document, trainer: TrainerSource, pools: list[Pool]) -> Iterator[Problem]:
@@ -73,7 +72,7 @@ def _all_passed(trainer: TrainerSource, pools: list[Pool]) -> Iterator[Passed]:
 
 
 def _tuned(document: Document, trainer: TrainerSource) -> Iterator[tuple[Parameter, Flag]]:
-    """The study's parameters with the flag of the trainer that takes each one."""
+    """Yield the study's parameters with the flag of the trainer that takes each one."""
     for parameter in document.parameters:
         flag = trainer.flag(f"--{parameter.id}") if parameter.id else None
         if flag is not None:
@@ -101,15 +100,17 @@ def module_found(document: Document, context: Context) -> Iterator[Problem]:
         if problem.code == "module":
             path, best = _program(document), problem.nearest
             field = ".pythonModule" if path.endswith("pythonPackageSpec") else ""
-            fix = f"write {best}" if best else "name the module to run, such as trainer.task"
-            yield Problem(path + field, problem.message, fix)
+            fix = "" if best else "name the module to run, such as trainer.task"
+            yield Problem(path + field, problem.message, fix, edits=write(best))
     for item in trainer.imports:
         if item.kind == "missing" and not item.caught:
             message = f"{item.file}:{item.line} imports {item.module}, which is not in the trainer"
             yield Problem(_program(document), message, "add the module to the package, or correct the import")
-    for slip in trainer.slips:
-        if slip.kind == "relative":
-            message = f"{slip.file}:{slip.line}: `{slip.text}` fails: {slip.nearest} is run outside of any package"
+    for defect in trainer.defects:
+        if defect.kind == "relative":
+            message = (
+                f"{defect.file}:{defect.line}: `{defect.text}` fails: {defect.nearest} is run outside of any package"
+            )
             fix = "write the import without the dot, or run it from its package's folder as PACKAGE.MODULE"
             yield Problem(_program(document), message, fix)
 
@@ -131,7 +132,7 @@ def argument_known(document: Document, trainer: TrainerSource, pools: list[Pool]
         if item.name in _HELP and trainer.parsers:
             continue  # every parser has it
         if item.name and item.flag is None:
-            yield _unknown(trainer, item.path, item.name, "the argument")
+            yield _unknown(trainer, item.path, item.name, "the argument", f"={item.value}" if item.joined else "")
         elif not item.name and strict:
             message = f"the argument {item.value!r} belongs to no flag, and the trainer takes no positional arguments"
             yield Problem(item.path, message, "give it to a flag: --flag=value")
@@ -144,7 +145,7 @@ def parameter_known(document: Document, trainer: TrainerSource, pools: list[Pool
             yield _unknown(trainer, f"{parameter.path}.parameterId", f"--{parameter.id}", "the tuned parameter")
 
 
-def _unknown(trainer: TrainerSource, path: str, name: str, what: str) -> Problem:
+def _unknown(trainer: TrainerSource, path: str, name: str, what: str, rest: str = "") -> Problem:
     best = nearest_option(name, sorted({one for flag in trainer.flags for one in flag.names if one.startswith("--")}))
     shown = best.removeprefix("--") if best and path.endswith("parameterId") else best
     fix = f"write {shown}, or declare {name} in the trainer" if best else f"declare {name} in the trainer, or remove it"
@@ -156,10 +157,11 @@ def _unknown(trainer: TrainerSource, path: str, name: str, what: str) -> Problem
         return Problem(
             path, f"the trainer reads no arguments: {what} {name} has no effect", fix, Severity.WARNING, key_fix
         )
+    edits = write(f"{shown}{rest}" if best and meant(name, [best]) else None)
     if trainer.tolerates_unknown:
         message = f"the trainer has no flag {name} and ignores what it does not know: {what} has no effect"
-        return Problem(path, f"{message}. {hint}", fix, Severity.WARNING, key_fix)
-    return Problem(path, f"the trainer has no flag {name} and would stop. {hint}", fix, key_fix=key_fix)
+        return Problem(path, f"{message}. {hint}", fix, Severity.WARNING, key_fix, edits)
+    return Problem(path, f"the trainer has no flag {name} and would stop. {hint}", fix, key_fix=key_fix, edits=edits)
 
 
 @of_trainer
@@ -173,9 +175,7 @@ def required_passed(document: Document, trainer: TrainerSource, pools: list[Pool
         given = always | {id(item.flag) for item in items if item.flag is not None}
         has_values = any(not item.name for item in items)
         for flag in trainer.flags:
-            # fire takes every flag by its place, too
-            by_place = has_values and (flag.positional or flag.parser == "fire")
-            if not flag.required or id(flag) in given or by_place:
+            if not flag.required or id(flag) in given or (has_values and flag.positional):
                 continue
             name, path = flag.names[0] if flag.positional else _long(flag), f"{pool.program_path}.args"
             if id(flag) in sometimes:
@@ -206,6 +206,7 @@ def metric_reported(document: Document, trainer: TrainerSource, pools: list[Pool
             yield Problem(path, message, f"use {one.unused}: pass it to fit() as a callback, or call it")
         if not name or reports:
             continue
+        edits: tuple[Edit, ...] = ()
         if not trainer.metrics:
             message = f"the trainer reports no metric at all, so no trial would have {name!r}"
             fix = f'call HyperTune().report_hyperparameter_tuning_metric(hyperparameter_metric_tag="{name}", ...)'
@@ -214,9 +215,10 @@ def metric_reported(document: Document, trainer: TrainerSource, pools: list[Pool
             fix = f'pass hyperparameter_metric_tag="{name}"'
         else:
             message = f"the trainer never reports {name!r}. {did_you_mean(name, trainer.metric_ids)}"
-            best = nearest(name, trainer.metric_ids) or next(iter(sorted(trainer.metric_ids)))
+            near = nearest(name, trainer.metric_ids)
+            best, edits = near or next(iter(sorted(trainer.metric_ids))), write(meant(name, trainer.metric_ids))
             fix = f"write {best}, or report {name} in the trainer"
-        yield Problem(path, message, fix)
+        yield Problem(path, message, fix, edits=edits)
 
 
 @of_trainer
@@ -319,7 +321,7 @@ def _given_anyway(document: Document, trainer: TrainerSource, pools: list[Pool])
             key = item.name.lstrip("-")
             fix = f"remove {item.name}" if off else f"write {item.name} alone"
             key_fix = f"remove {key}" if off else f"write {key}: null"
-            yield Problem(item.path, message, fix, key_fix=key_fix)
+            yield Problem(item.path, message, fix, key_fix=key_fix, edits=REMOVE if off else write(item.name))
 
 
 @of_trainer
@@ -347,16 +349,17 @@ def argument_parses(document: Document, trainer: TrainerSource, pools: list[Pool
             fix, key_fix = (
                 (f"write {item.name}={best}", f"write {item.name.lstrip('-')}: {scalar(best)}") if best else ("", "")
             )
-            yield Problem(item.path, message, fix or "use one of those", key_fix=key_fix)
+            edits = write(f"{item.name}={best}" if best and item.joined and meant(item.value, [best]) else None)
+            yield Problem(item.path, message, fix or "use one of those", key_fix=key_fix, edits=edits)
         elif not parses(item.value, flag):
             message = f"{item.name} is {item.value!r}, which type={flag.type} {where} refuses"
-            yield Problem(item.path, message, _number(item.value))
+            edits = write(f"{item.name}={_whole(item.value)}" if item.joined and _whole(item.value) else None)
+            yield Problem(item.path, message, f"write {_whole(item.value) or 'a number'}", edits=edits)
 
 
-def _number(text: str) -> str:
-    if is_number(text) and float(text) == float(text) and float(text).is_integer():
-        return f"write {int(float(text))}"
-    return "write a number"
+def _whole(text: str) -> str:
+    """Return a number such as 3.0 as a whole one; "" for any other text."""
+    return str(int(float(text))) if is_number(text) and float(text).is_integer() else ""
 
 
 def passed_twice(document: Document, context: Context) -> Iterator[Problem]:
@@ -395,11 +398,37 @@ _OUTPUT_FLAG = (
 
 
 def _is_output(item: Passed) -> bool:
-    """Whether an argument names a place in Cloud Storage to write to: `--job-dir=gs://…`."""
+    """Tell whether an argument names a place in Cloud Storage to write to: `--job-dir=gs://…`."""
     name = item.name.strip("-").casefold()
     return (
         bool(item.value) and str(item.value).startswith(("gs://", "/gcs/")) and re.match(_OUTPUT_FLAG, name) is not None
     )
+
+
+# What `--checkpoint_path` or `--model_path` names may as well be read.
+_OUTPUT = re.compile(
+    r"((job|out(put)?|save|export|checkpoint|ckpt|log|result|artifact|work|model|tensorboard)s?[-_]?(dir|folder|to)"
+    r"|(job|out(put)?|save|export|log|result|artifact)s?[-_]?(path|uri|bucket))"
+)
+
+
+def trials_share_output(document: Document, context: Context) -> Iterator[Problem]:
+    trainer = context.trainer
+    if document.study is None or document.data.get("maxTrialCount") == 1:
+        return
+    if trainer is not None and "CLOUD_ML_TRIAL_ID" in trainer.environment:
+        return  # it may make a folder of its own for each
+    tuned = {parameter.id for parameter in document.parameters}
+    for pool in document.pools:
+        for item in passed(pool, trainer):
+            name, value = item.name.strip("-").casefold(), item.value or ""
+            fixed = value.startswith(("gs://", "/gcs/")) and "$" not in value
+            if fixed and _OUTPUT.fullmatch(name) and name not in tuned:
+                message = (
+                    f"{item.name} is {value} in each trial: all of them write to one place, and the last one stays"
+                )
+                fix = f"leave {item.name} out and save to AIP_MODEL_DIR, which each trial has its own of"
+                yield Problem(item.path, message, fix)
 
 
 @of_trainer
@@ -445,20 +474,22 @@ _E, _W, _I = Severity.ERROR, Severity.WARNING, Severity.INFO
 RULES: tuple[Rule, ...] = (
     Rule("trainer-unreadable", _E, "Every file of the trainer parses.", "Python's own parser, run 2026-11-20", unreadable),
     Rule("trainer-module", _E, "The module that is run and the trainer's own modules it imports are there.",
-         PACKAGE_DOC, module_found),
-    Rule("argument-unknown", _E, "Every argument is one the trainer takes.", _ARGPARSE, argument_known),
-    Rule("parameter-unknown", _E, "Every tuned parameter is a flag of the trainer.", _ARGPARSE, parameter_known),
+         PACKAGE_DOC, module_found, "safe"),
+    Rule("argument-unknown", _E, "Every argument is one the trainer takes.", _ARGPARSE, argument_known, "safe"),
+    Rule("parameter-unknown", _E, "Every tuned parameter is a flag of the trainer.", _ARGPARSE, parameter_known, "safe"),
     Rule("argument-required", _E, "Every argument the trainer requires is passed.", _ARGPARSE, required_passed),
-    Rule("metric-unreported", _E, "Every metric of the study is one the trainer reports.", _HYPERTUNE, metric_reported),
+    Rule("metric-unreported", _E, "Every metric of the study is one the trainer reports.", _HYPERTUNE, metric_reported, "safe"),
     Rule("discrete-float-text", _W, 'A DISCRETE parameter\'s flag takes text such as "128.0".', _FLOATS, float_text),
     Rule("parameter-parse", _E, "A parameter's values are ones its flag's type can read.", _ARGPARSE, parameter_parses),
     Rule("parameter-choices", _E, "A parameter's values are among its flag's choices.", _ARGPARSE, parameter_choices),
     Rule("boolean-flag", _E, "No false value is passed to a type=bool flag, which reads it as true.",
          "Python's argparse, run 2026-11-20: bool('False') is True", boolean_flag),
-    Rule("flag-takes-no-value", _E, "A flag that takes no value (store_true) is given none.", _ARGPARSE, flag_without_value),
-    Rule("argument-parse", _E, "A flag in args has a value that it can read.", _ARGPARSE, argument_parses),
+    Rule("flag-takes-no-value", _E, "A flag that takes no value (store_true) is given none.", _ARGPARSE, flag_without_value, "safe"),
+    Rule("argument-parse", _E, "A flag in args has a value that it can read.", _ARGPARSE, argument_parses, "safe"),
     Rule("argument-and-parameter", _W, "No tuned parameter is also in args.", TUNING_DOC, passed_twice),
     Rule("model-dir-unread", _W, "The trainer saves where AIP_MODEL_DIR says.", REST, model_dir_used),
+    Rule("trials-share-output", _W, "Each trial of a study writes to a place of its own.",
+         join(TUNING_DOC, REST), trials_share_output),
     Rule("model-dir-unset", _W, "A trainer that reads AIP_MODEL_DIR has a baseOutputDirectory.", REST, model_dir_set),
     Rule("early-stopping-reports", _W, "A study that stops trials early has a trainer that reports during each trial.",
          "hypertune issue 5; REST reference v1 of StudySpec and its types (copy of 2026-08-22)", early_stopping_reports),

@@ -1,6 +1,6 @@
 """The command line: one module per verb, which translates its words into calls of the tool.
 
-`main` is the one place that turns an error into a message and an exit code: 0 done; 1 findings of severity error, or
+`run` is the one place that turns an error into a message and an exit code: 0 done; 1 findings of severity error, or
 the job failed; 2 bad usage or configuration; 3 the service refused or could not be reached; 130 interrupted.
 """
 
@@ -26,6 +26,7 @@ VERBS = {
     "keys": ("keys", "List the keys of the project file."),
     "render": ("render", "Write a job's YAML, check it, and print the gcloud command."),
     "check": ("check", "Check jobs of the project, or any YAML file."),
+    "diff": ("diff", "Show what a change of the project does to its jobs."),
     "explain": ("explain", "Show the cluster a job makes, its quota and its price."),
     "catalog": ("catalog", "Print machines, accelerators, regions, images, prices or quotas."),
     "package": ("package", "Build the trainer's package."),
@@ -47,6 +48,7 @@ VERBS = {
     "convert": ("convert", "Turn a YAML file for gcloud, or for AI Platform, into an entry of a project file."),
     "schedule": ("schedule", "Make Cloud Scheduler match the project file."),
     "function": ("function", "Stage, serve and deploy the Cloud Function that starts jobs."),
+    "completion": ("completion", "Print what makes a shell complete this program's words."),
     "doctor": ("doctor", "Check that everything a job needs is there."),
 }
 
@@ -60,8 +62,6 @@ _ELSEWHERE = {
     "build": ("package", "image"), "push": ("image",), "deploy": ("function deploy",), "serve": ("function serve", "local up"),
     "up": ("local up",), "down": ("local down",), "help": ("--help",), "version": ("--version",), "new": ("init",),
 }  # fmt: skip
-# former name of a verb -> (module, name in it); help does not list these, and each names its successor
-_RENAMED = {"checks": ("check", "renamed_checks")}
 
 
 class Verbs(Group):
@@ -73,11 +73,10 @@ class Verbs(Group):
         return list(VERBS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        module, name = (VERBS[cmd_name][0], "command") if cmd_name in VERBS else _RENAMED.get(cmd_name, ("", ""))
-        if not module:
+        if cmd_name not in VERBS:
             return None
         # Here and not at the top: a verb's imports are most of its start, and each command line runs one verb.
-        command: click.Command = getattr(import_module(f"vertexrig.cli.{module}"), name)
+        command: click.Command = import_module(f"vertexrig.cli.{VERBS[cmd_name][0]}").command
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -99,8 +98,14 @@ def vertexrig() -> None:
     """Render, check, rehearse and launch training jobs on Vertex AI."""
 
 
-def run(args: Sequence[str] | None = None) -> int:
-    """Run a command line and return its exit code; every message for a person goes to stderr."""
+def run(args: Sequence[str] | None = None, *, command: click.Command | None = None, name: str = "vertexrig") -> int:
+    """Run a command line and return its exit code; every message for a person goes to stderr.
+
+    Args:
+        args: Its words, by default those of this process.
+        command: What to run in place of `vertexrig`, for the maintainers' tools.
+        name: What usage errors call it.
+    """
     words = list(sys.argv[1:] if args is None else args)
     streams.prepare()
     document = output.CommandOutput(wanted=output.wants_json(words))
@@ -109,7 +114,7 @@ def run(args: Sequence[str] | None = None) -> int:
     try:
         # Not standalone: click would print its own errors and exit, past the JSON document and the exit codes of this
         # tool.
-        returned = vertexrig.main(args=words, prog_name="vertexrig", standalone_mode=False, obj=document)
+        returned = (command or vertexrig).main(args=words, prog_name=name, standalone_mode=False, obj=document)
         code = returned if isinstance(returned, int) else 0  # click returns the code of an Exit
         sys.stdout.flush()
     # This "error" is the help text of a group without a verb: it gets no "error:" before it, and no JSON document.
@@ -138,14 +143,14 @@ def run(args: Sequence[str] | None = None) -> int:
 
 def _print_error(message: str, code: int) -> int:
     try:
-        print(message, file=sys.stderr)
+        streams.tell(message)
     except BrokenPipeError:
         streams.drop_broken()
     return code
 
 
 def main() -> None:
-    """The console script."""
+    """Run the console script."""
     # what imports make stays: looking through it again and again took 6 % of a short verb's time
     gc.set_threshold(50_000)
     sys.exit(run())

@@ -3,28 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from vertexrig import yamltext
 from vertexrig.cli import options, streams, studied
-from vertexrig.cli.names import NameArgument
 from vertexrig.cli.output import result, say
 from vertexrig.cli.tables import table
 from vertexrig.errors import UsageError
-
-if TYPE_CHECKING:
-    from vertexrig.studies.study import StudyRecord
+from vertexrig.results import study as studies
+from vertexrig.results import trials
+from vertexrig.results.study import StudyRecord
+from vertexrig.studies.certainty import certainty
+from vertexrig.studies.reproduce import flags
 
 
 @click.command("best")
-@click.argument("sweep", cls=NameArgument, among=("sweeps",))
-@options.file_option
-@options.local_option
+@studied.sweep_argument
+@options.where_options
 @studied.chain_option
 @options.format_option("text", "json", "yaml", "flags", "args")
-def command(sweep: str, file: Path | None, local: bool, chain: bool, format_: str) -> None:
+def command(sweep: str, where: options.WhereOptions, chain: bool, format_: str) -> None:
     """Show the best trial of SWEEP (name, number, resource name, or a rehearsal's run), and how sure it is that it is the
     best: its lead over the next trial, and the noise where parameters were tried more than once. With several goals,
     show all trials that no other beats.
@@ -32,21 +32,14 @@ def command(sweep: str, file: Path | None, local: bool, chain: bool, format_: st
     `--format flags` (or args) prints the parameters as arguments of the trainer, `--format yaml` as a mapping; with several
     goals, those of the first trial shown.
     """
-    from vertexrig.studies import study as studies
-    from vertexrig.studies import trials
-    from vertexrig.studies.certainty import certainty
-    from vertexrig.studies.reproduce import flags
-
-    study = studies.read(studied.tuning_job(file, sweep, local=local, whole_chain=chain))
+    study = studies.read(studied.tuning_job(where, sweep, whole_chain=chain))
     if not study.best:
         raise UsageError(_why_none(sweep, study))
     if format_ in ("flags", "args"):
         say(flags(study.best[0]))
         return
     if format_ == "yaml":
-        import yaml
-
-        say(yaml.safe_dump(study.best[0].parameters, sort_keys=False, allow_unicode=True).rstrip("\n"))
+        say(yamltext.dump(study.best[0].parameters).rstrip("\n"))
         return
     sure = certainty(study)
     # A conditional parameter that no shown trial has would be an empty column.
@@ -63,7 +56,7 @@ def command(sweep: str, file: Path | None, local: bool, chain: bool, format_: st
 
 
 def _why_none(sweep: str, study: StudyRecord) -> str:
-    """Why a study has no best trial, in one sentence."""
+    """Tell why a study has no best trial, in one sentence."""
     names = " and ".join(goal.id for goal in study.goals)
     if not study.trials:
         return f"{sweep} has no trial yet, so there is no best one"

@@ -7,11 +7,13 @@ from pathlib import Path
 import click
 
 from vertexrig.cli import options, remote, streams
-from vertexrig.cli.names import NameArgument
+from vertexrig.cli.arguments import NameArgument
 from vertexrig.cli.output import progress, result
 from vertexrig.cloud.vertex import RemoteJob
 from vertexrig.errors import UsageError
+from vertexrig.project import config
 from vertexrig.spec.states import short
+from vertexrig.studies import report
 
 
 @click.command("cancel")
@@ -21,9 +23,7 @@ from vertexrig.spec.states import short
 @options.format_option("text", "json")
 def command(job: str, file: Path | None, poll: float, format_: str) -> None:
     """Cancel JOB (number, resource name, or display name) and wait until it has ended: it costs money until then."""
-    from vertexrig.studies import report
-
-    vertex = remote.vertex(file)
+    vertex = remote.service(config.load(file))
     found = vertex.lookup(job)
     if found.ended:
         raise UsageError(f"{found.display_name} has ended already: {short(found.state)}")
@@ -34,4 +34,4 @@ def command(job: str, file: Path | None, poll: float, format_: str) -> None:
     # The service answers a cancel at once, and the machines run on until the state is CANCELLED.
     ended = report.cancel(vertex, found.name, wait=wait, poll_s=poll)
     result(format_, {"job": dict(ended.data)}, "")
-    streams.note("it costs nothing any more")
+    streams.note("it no longer costs anything")

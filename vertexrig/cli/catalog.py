@@ -8,10 +8,10 @@ from pathlib import Path
 import click
 
 from vertexrig.catalog import load
-from vertexrig.checks.workspace import Workspace
 from vertexrig.cli import local_place, options, tables
 from vertexrig.cli.output import result
 from vertexrig.errors import UsageError
+from vertexrig.workspace import Workspace
 
 # table -> the columns its text form shows; JSON has them all
 COLUMNS = {
@@ -38,7 +38,7 @@ def command(table: str, pattern: str | None, file: Path | None, format_: str) ->
 
     Rows of the project's own overlay file are included.
     """
-    loaded, _ = local_place.project(file, None)
+    loaded, _ = local_place.PlaceOptions(file, None).project()
     # A table can be read outside any project: then there is no overlay.
     catalog = Workspace(loaded).catalog if loaded is not None else load()
     rows = catalog.rows(table)

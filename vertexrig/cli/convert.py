@@ -6,7 +6,8 @@ from pathlib import Path
 
 import click
 
-from vertexrig import files
+from vertexrig import catalog, files
+from vertexrig.bring import convert, pull
 from vertexrig.cli import entries, options
 
 
@@ -26,9 +27,6 @@ def command(source: str, into: Path | None, name: str | None, machine_type: str 
     FILE is what `gcloud ai custom-jobs create --config` or `gcloud ai hp-tuning-jobs create --config` takes, or a
     `trainingInput` of AI Platform Training, which is retired. - is stdin.
     """
-    from vertexrig import catalog
-    from vertexrig.studies import convert, pull
-
     made = convert.convert(files.read_text(source), source, catalog.load(), machine_type=machine_type)
     stem = "" if source == "-" else Path(source).stem
     name = options.entry_name(name) or pull.entry_name(made.job.display_name or stem)

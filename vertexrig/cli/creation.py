@@ -5,23 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from vertexrig.checks.workspace import GCLOUD_REFUSES, Prepared, Workspace
+from vertexrig.workspace import GCLOUD_REFUSES, Prepared, Workspace
 
 
-def on_vertex(workspace: Workspace, prepared: Sequence[tuple[Prepared, Path]]) -> list[str]:
-    """The commands that bring rendered jobs to Vertex AI: the trainer's package or image, then creation.
+def commands(workspace: Workspace, prepared: Sequence[tuple[Prepared, Path]]) -> list[str]:
+    """Return the commands that bring rendered jobs to Vertex AI: the trainer's package or image, then creation.
 
     Args:
         workspace: The project.
         prepared: Each job or sweep, and the file its YAML was written to.
 
     Returns:
-        Lines for a shell. Jobs that share a package or an image share the line that makes it.
+        Lines for a shell, the last of which creates the last job. Jobs that share a package or an image share the line that makes it.
     """
     lines: list[str] = []
     uploaded: set[str] = set()
     for one, path in prepared:
-        name = one.rendered.view.name
+        name = one.view.name
         if any(finding.id == GCLOUD_REFUSES for finding in one.findings):
             # gcloud cannot create such a job from the file, but the API can.
             lines.append(workspace.verb("submit", name))  # it also uploads the package

@@ -13,7 +13,7 @@ from vertexrig.cli.output import result
 from vertexrig.files import typed
 
 if TYPE_CHECKING:
-    from vertexrig.studies.pull import Pulled
+    from vertexrig.bring.pull import Pulled
 
 into_option = click.option(
     "--into",
@@ -26,8 +26,8 @@ as_option = click.option(
 
 
 def project_text(into: Path | None) -> str:
-    """The project file to add to; empty for a new one."""
-    from vertexrig.studies import edit
+    """Return the project file to add to; empty for a new one."""
+    from vertexrig.bring import edit  # 90 ms
 
     return edit.read(into) if into is not None and into.exists() else ""
 
@@ -41,10 +41,10 @@ def show(made: Pulled, into: Path | None, format_: str, more: Mapping[str, Any] 
         format_: `text` or `json`.
         more: Further keys of the JSON document.
     """
-    from vertexrig.studies import edit
+    from vertexrig.bring import edit
 
     if into is not None:
-        edit.write(into, made.text)
+        edit.write(into, made.before, made.text, made.entries)
     data = {
         "name": made.name,
         "into": str(into) if into is not None else None,

@@ -10,14 +10,14 @@ from pathlib import Path
 import click
 
 from vertexrig import files, spec
-from vertexrig.checks.workspace import Workspace
 from vertexrig.cli import forecast, options, output, steps, streams, targets
-from vertexrig.cli.names import NameArgument
-from vertexrig.explain import model as explain
+from vertexrig.cli.arguments import NameArgument
+from vertexrig.explain import explanation as explain
 from vertexrig.explain import picture as explain_text
 from vertexrig.explain import simulate
-from vertexrig.explain.estimate import elsewhere
 from vertexrig.finding import Severity
+from vertexrig.spec.estimate import elsewhere
+from vertexrig.workspace import Workspace
 
 # one character for one, so that boxes keep their edges; streams.prepare would write `...` for an ellipsis
 _PLAIN = str.maketrans({**dict.fromkeys("┌┐└┘├┤┬┴┼", "+"), "─": "-", "│": "|", "×": "x", "…": "."})
@@ -25,9 +25,7 @@ _PLAIN = str.maketrans({**dict.fromkeys("┌┐└┘├┤┬┴┼", "+"), "�
 
 @click.command("explain")
 @click.argument("target", cls=NameArgument, metavar="NAME | FILE")
-@options.file_option
-@options.set_option
-@options.templates_option
+@options.project_options
 @click.option(
     "--replica", metavar="NAME", help="Show everything this replica finds in its environment, such as workerpool1-0."
 )
@@ -37,9 +35,7 @@ _PLAIN = str.maketrans({**dict.fromkeys("┌┐└┘├┤┬┴┼", "+"), "�
 @options.format_option("text", "json")
 def command(
     target: str,
-    file: Path | None,
-    overrides: tuple[str, ...],
-    templates: Path | None,
+    project: options.ProjectOptions,
     replica: str | None,
     kind: str | None,
     region: str | None,
@@ -53,7 +49,7 @@ def command(
     at a time. Nothing is checked: `vertexrig check` does that. `-` reads stdin.
     """
     is_file = options.is_file(target)
-    workspace = targets.workspace(file, overrides, None if is_file else target, templates, needed=not is_file)
+    workspace = targets.workspace(project, None if is_file else target, needed=not is_file)
     topology = ""
     if is_file:
         document = spec.parse(files.read_text(target), file=target, kind=targets.kind(kind))
@@ -72,7 +68,7 @@ def command(
         shown_by = steps.line("check", target) if is_file else workspace.verb("check", target)
         streams.note(f"{target}: {errors} {what} in reading; what was refused is left out. `{shown_by}` shows it")
     one = found.replica(replica) if replica else None
-    ahead = _ahead(file, workspace, document, found, place, asked)
+    ahead = _ahead(project.file, workspace, document, found, place, asked)
     if format_ == "json":
         data = explain.data(found) if one is None else explain.replica_data(found, one)
         output.document().data.update(data | ({} if ahead is None else {"forecast": simulate.data(ahead)}))
@@ -95,7 +91,7 @@ def _ahead(
     region: str,
     asked: forecast.ForecastOptions,
 ) -> simulate.Forecast | None:
-    """The estimate of time and money that the options ask for."""
+    """Return the estimate of time and money that the options ask for."""
     factor = workspace.loaded.project.trigger.budget.price_factor
     # The catalog has the prices of one region: elsewhere they count with the project's factor, or there is no price.
     price = elsewhere(found.price, region or found.price.region, factor)
@@ -103,7 +99,7 @@ def _ahead(
 
 
 def _printable(text: str) -> str:
-    """The text with what stdout cannot encode replaced: boxes are drawn with +, - and | then."""
+    """Return the text with what stdout cannot encode replaced: boxes are drawn with +, - and | then."""
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
     try:
         text.encode(encoding)

@@ -27,7 +27,6 @@ PARTS: Mapping[str, Part] = {
     "urllib3": Part("urllib3", "submit"),
     "croniter": Part("croniter", "submit"),
     "cron_descriptor": Part("cron-descriptor", "submit"),
-    "google.protobuf": Part("protobuf", "submit"),
     "google.auth": Part("google-auth", "submit"),
     "google.api_core": Part("google-api-core", "submit"),
     "google.cloud.scheduler_v1": Part("google-cloud-scheduler", "submit"),
@@ -38,8 +37,6 @@ PARTS: Mapping[str, Part] = {
     "httpx": Part("httpx", "local"),
     "optuna": Part("optuna", "local"),
     "google_crc32c": Part("google-crc32c", "local"),
-    "jmespath": Part("jmespath", "local"),
-    "jsonschema": Part("jsonschema", "local"),
     "cryptography": Part("cryptography", "local"),
     "certifi": Part("certifi", "local"),
     "grpc": Part("grpcio", "local"),
@@ -70,12 +67,12 @@ class MissingExtraError(UsageError):
 
 
 def missing(error: ImportError) -> MissingExtraError | None:
-    """The error for a person when an import failed because an extra is not installed; None if no extra brings the module."""
+    """Return the error for a person when an import failed because an extra is not installed; None if no extra brings the module."""
     absent = error.name or ""
     if not isinstance(error, ModuleNotFoundError):  # `from google.cloud import x` names the package, and x in its text
         absent = f"{absent}.{getattr(error, 'name_from', None) or ''}".rstrip(".")
     for module in PARTS:
-        # The last one: with no Google package at all, the import of google.auth fails at its parent, google.
+        # The last one: without any library of Google Cloud's, an import fails at their parent, google.cloud.
         if absent == module or absent.startswith(f"{module}.") or (absent and module.startswith(f"{absent}.")):
             return MissingExtraError(module)
     return None

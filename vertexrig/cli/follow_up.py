@@ -3,32 +3,35 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from vertexrig.bring import edit
 from vertexrig.cli import options, steps, streams, studied
 from vertexrig.cli.options import Integer
 from vertexrig.cli.output import result
-
-if TYPE_CHECKING:
-    from vertexrig.explain.estimate import Estimate
+from vertexrig.spec.estimate import Estimate, estimate
+from vertexrig.studies import follow_up
+from vertexrig.studies.outcome import outcome
 
 
 @click.command("follow-up")
 @studied.study_options
-@click.option("--grid", type=Integer(2), help="Make it a grid of at most so many combinations.")
-@click.option("--trials", type=Integer(1), help="Trials of the new sweep; by default as many as the former had.")
+@click.option("--grid", type=Integer(2), help="Make it a grid of at most this many combinations.")
 @click.option(
-    "--as", "name", metavar="NAME", help="Name of the new sweep; by default the former's with -2, -3 and so on."
+    "--trials", type=Integer(1), help="Trials of the new sweep; by default as many as the study before it had."
+)
+@click.option(
+    "--as",
+    "name",
+    metavar="NAME",
+    help="Name of the new sweep; by default the name of the sweep before it with -2, -3 and so on.",
 )
 @studied.dry_run_option
 @options.format_option("text", "json")
 def command(
-    sweep: str,
-    file: Path | None,
-    local: bool,
-    ran: str | None,
+    ended: studied.StudyOptions,
     grid: int | None,
     trials: int | None,
     name: str | None,
@@ -41,29 +44,25 @@ def command(
     What is settled is frozen, ranges are narrowed around the best trials, and widened where the best one is on a bound. Each
     decision has its reason in a comment. Everything else in the file stays byte for byte.
     """
-    from vertexrig.explain.estimate import estimate
-    from vertexrig.studies import edit, follow_up
-    from vertexrig.studies.outcome import outcome
-
     if grid is not None and trials is not None:
         raise click.UsageError("--grid tries every combination; --trials is for a study that is not a grid")
-    found = studied.study(file, sweep, local=local, sweep=ran)
+    found = ended.found()
     loaded = found.loaded
     text = edit.read(loaded.file)
     name = options.entry_name(name) or follow_up.free_name(loaded, found.sweep)
-    ended = outcome(sweep, found.job)
-    made = follow_up.follow_up(ended, edit.data_of(text, str(loaded.file)), found.sweep, name, grid=grid, trials=trials)
+    known = outcome(ended.sweep, found.job)
+    made = follow_up.follow_up(known, edit.data_of(text, str(loaded.file)), found.sweep, name, grid=grid, trials=trials)
     if studied.has_changed(found):
         streams.note(f"note: {found.sweep} has other parameters in {loaded.file} than the study; the study's count")
     first = edit.added(text, made.entry, str(loaded.file))
     prepared = studied.rendered(first, loaded.file, name, found.sweep)
     price = estimate(prepared.document, prepared.workspace.catalog) if prepared is not None else None
-    entry = made.priced(price, None if found.rehearsed else ended.seconds)
+    entry = made.priced(price, None if found.rehearsed else known.seconds)
     new = edit.added(text, entry, str(loaded.file))
     diff = edit.difference(text, new, str(loaded.file))
     if not dry_run:
-        edit.write(loaded.file, new)
-    _report(format_, found, made, diff, price, written=not dry_run, file=file)
+        edit.write(loaded.file, text, new, [entry])
+    _report(format_, found, made, diff, price, written=not dry_run, file=ended.where.file)
 
 
 def _report(

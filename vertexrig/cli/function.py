@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shlex
 import sys
 from dataclasses import asdict
 from pathlib import Path
 
 import click
 
-from vertexrig.cli import options, steps, streams
+from vertexrig.cli import extras, options, remote, steps, streams
 from vertexrig.cli.groups import Group
 from vertexrig.cli.local_shell import in_local_shell
 from vertexrig.cli.output import result
 from vertexrig.errors import UsageError
 from vertexrig.project import config
+from vertexrig.trigger import stage
 
 
 @click.group("function", cls=Group)
@@ -28,14 +31,20 @@ def command() -> None:
 @options.format_option("text", "json")
 def build(file: Path | None, output: Path | None, format_: str) -> None:
     """Stage the function's folder and print its path."""
-    from vertexrig.trigger import stage
-
-    loaded = config.load(file)
-    staged = stage.stage(loaded, output or loaded.path(stage.FOLDER))
+    staged = _staged(config.load(file), output)
     streams.note(f"{staged.files} files, {staged.size / 1024:.0f} KiB, {staged.requirements} packages to install")
     if output is None:
         streams.note(f"what deploys it, printed and not run:\n{steps.line('function', 'deploy', *steps.named(file))}")
     result(format_, {**asdict(staged), "folder": str(staged.folder)}, str(staged.folder))
+
+
+def _staged(loaded: config.Loaded, output: Path | None = None) -> stage.Staged:
+    """Return the staged folder of a project whose schedules can run."""
+    if loaded.project.schedules:
+        from vertexrig.trigger import schedules  # 60 ms
+
+        schedules.check(loaded)
+    return stage.stage(loaded, output or loaded.output(stage.FOLDER))
 
 
 @command.command("serve", short_help="Stage the function and serve it on this machine.")
@@ -54,21 +63,18 @@ def serve(file: Path | None, port: int, target: str) -> None:
 
     Jobs go where VERTEXRIG_AIPLATFORM says; without it, to the local Vertex that runs in .vertexrig/. Never to the cloud.
     """
-    from vertexrig.cli import extras
-    from vertexrig.errors import UsageError
     from vertexrig.local import control, state
-    from vertexrig.trigger import stage
 
     extras.need("functions_framework", "requests", "uvicorn")
     loaded = config.load(file)
     environment = dict(os.environ)
-    # Without it the staged function would ask Google, with the credentials of whoever tries it out.
+    # Without it the staged function would ask Google, with the credentials of the person who tries it out.
     if not environment.get("VERTEXRIG_AIPLATFORM"):
-        here = state.find(loaded.path(config.STATE_FOLDER))
+        here = state.find(loaded.output(config.STATE_FOLDER))
         if here is None:
             raise UsageError("no local Vertex runs here: start one with `vertexrig local up`")
         environment |= control.env(here)
-    staged = stage.stage(loaded, loaded.path(stage.FOLDER))
+    staged = stage.stage(loaded, loaded.output(stage.FOLDER))
     streams.note(f"serving {staged.folder} on http://127.0.0.1:{port}")
     # The script gets no folder of the tool on its path: the function imports the staged copy, as in the cloud.
     start = "import runpy, sys; sys.argv.pop(0); runpy.run_path(sys.argv[0], run_name='__main__')"
@@ -89,12 +95,11 @@ def package(names: tuple[str, ...], file: Path | None, format_: str) -> None:
 
     Jobs with `image: build` run the image that is in the registry now, which `vertexrig image NAME --push` makes.
     """
-    from vertexrig.cli import remote
-    from vertexrig.submit import submission
+    from vertexrig.submit import publish  # 50 ms
 
     workspace = options.workspace(file)
     storage = remote.bucket(workspace.loaded, "packages")
-    uris = submission.publish(workspace, names or workspace.loaded.project.jobs, storage)
+    uris = publish.publish(workspace, names or workspace.loaded.project.jobs, storage)
     result(format_, {"packages": uris}, "\n".join(uris))
 
 
@@ -104,7 +109,7 @@ def package(names: tuple[str, ...], file: Path | None, format_: str) -> None:
 @options.format_option("text", "json")
 def deploy(file: Path | None, run: bool, format_: str) -> None:
     """Stage the function and print, or run, the gcloud commands that deploy it and give it the roles it needs."""
-    from vertexrig.trigger import deploy, stage
+    from vertexrig.trigger import deploy
 
     if run and in_local_shell():
         raise UsageError(
@@ -112,7 +117,7 @@ def deploy(file: Path | None, run: bool, format_: str) -> None:
             "the function here with `vertexrig function serve`"
         )
     loaded = config.load(file)
-    staged = stage.stage(loaded, loaded.path(stage.FOLDER))
+    staged = _staged(loaded)
     plan = deploy.commands(loaded, staged.folder, staged.variables)
     rows = [{"why": step.why, "command": step.line, "outcome": None} for step in plan]
     if not run:
@@ -122,4 +127,79 @@ def deploy(file: Path | None, run: bool, format_: str) -> None:
     for step, outcome in deploy.run(plan):
         streams.note(f"{outcome}: {step.why}")
         outcomes[step.line] = outcome
+        if step.tells:
+            _keep_uri(loaded, outcome)
     result(format_, {"steps": [{**row, "outcome": outcomes.get(str(row["command"]))} for row in rows]}, "")
+
+
+def _keep_uri(loaded: config.Loaded, uri: str) -> None:
+    """Write the function's URL into the project file; one that is there is left to its owner."""
+    from vertexrig.bring import edit  # 30 ms
+
+    there = loaded.project.trigger.uri
+    if there is None:
+        before, entry = edit.read(loaded.file), edit.Entry("trigger", "uri", uri)
+        edit.write(loaded.file, before, edit.added(before, entry, str(loaded.file)), [entry])
+        streams.note(f"{loaded.file}: trigger.uri is {uri}")
+    elif str(there).rstrip("/") != uri:
+        streams.note(f"{loaded.file} has another trigger.uri, {there}: change it, then `vertexrig schedule apply`")
+
+
+@command.command("remove", short_help="Print the gcloud commands that take all of it away.")
+@options.file_option
+@options.format_option("text", "json")
+def remove(file: Path | None, format_: str) -> None:
+    """Print the gcloud commands that take away all that `deploy` made, and the schedules. Nothing is run.
+
+    The bucket, images and enabled services stay, and accounts that the project file names.
+    """
+    from vertexrig.trigger import deploy, schedules, stage
+
+    loaded = config.load(file)
+    names = [*loaded.project.schedules, *([config.TICK] if schedules.ticks(loaded) else [])]
+    jobs = [schedules.job_id(loaded, name) for name in names]
+    steps = deploy.removal(loaded, loaded.output(stage.FOLDER), jobs)
+    rows = [{"why": step.why, "command": step.line} for step in steps]
+    result(format_, {"steps": rows}, "\n".join(f"# {row['why']}\n{row['command']}" for row in rows))
+
+
+@command.command("alerts", short_help="Write alert policies and a dashboard for Cloud Monitoring.")
+@options.file_option
+@click.option("--output", "-o", type=click.Path(path_type=Path), help="Folder to write; by default build/alerts.")
+@click.option(
+    "--channel",
+    "channels",
+    multiple=True,
+    metavar="NAME",
+    help="Notification channel that is told: projects/P/notificationChannels/ID.",
+)
+@options.format_option("text", "json")
+def alerts(file: Path | None, output: Path | None, channels: tuple[str, ...], format_: str) -> None:
+    """Write alert policies and a dashboard as JSON, and print the gcloud commands that make them; none is run."""
+    from vertexrig import files
+    from vertexrig.trigger import alerts
+
+    loaded = config.load(file)
+    folder = output or loaded.output("build/alerts")
+    folder.mkdir(parents=True, exist_ok=True)
+    made = [
+        (name, data, ("policies", "create", "--policy-from-file"))
+        for name, data in alerts.policies(loaded, channels).items()
+    ]
+    made.append(("dashboard", alerts.dashboard(loaded), ("dashboards", "create", "--config-from-file")))
+    rows = []
+    for name, data, (kind, verb, flag) in made:
+        path = folder / f"{name}.json"
+        files.write_bytes(path, (json.dumps(data, indent=2) + "\n").encode())
+        # policies are in the alpha track alone (gcloud 528)
+        words = [
+            "gcloud",
+            *(["alpha"] if kind == "policies" else []),
+            "monitoring",
+            kind,
+            verb,
+            f"{flag}={path}",
+            f"--project={loaded.project.project}",
+        ]
+        rows.append({"file": str(path), "why": str(data["displayName"]), "command": shlex.join(words)})
+    result(format_, {"files": rows}, "\n".join(f"# {row['why']}\n{row['command']}" for row in rows))

@@ -16,7 +16,7 @@ from typing import Any
 
 
 def _guards() -> Any:
-    """The module `guard`, from its file."""
+    """Return the module `guard`, from its file."""
     spec = importlib.util.spec_from_file_location("vertexrig_guard", Path(__file__).parents[1] / "local" / "guard.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -27,7 +27,7 @@ def _guards() -> Any:
 
 
 def environ(scope: Mapping[str, Any], body: bytes) -> dict[str, Any]:
-    """The WSGI environment of an ASGI request and its body."""
+    """Return the WSGI environment of an ASGI request and its body."""
     result: dict[str, Any] = {
         # PEP 3333: every text is latin-1 that holds the bytes of the request; ASGI gives the path decoded as UTF-8.
         "REQUEST_METHOD": scope["method"], "SCRIPT_NAME": "", "PATH_INFO": scope["path"].encode().decode("latin-1"),
@@ -40,13 +40,13 @@ def environ(scope: Mapping[str, Any], body: bytes) -> dict[str, Any]:
         name = key.decode("latin-1").upper().replace("-", "_")
         name = name if name in ("CONTENT_TYPE", "CONTENT_LENGTH") else f"HTTP_{name}"
         text = value.decode("latin-1")
-        # A header that came twice is one value with a comma, as CGI has it.
+        # A header that came twice becomes one value with a comma, as in CGI.
         result[name] = f"{result[name]},{text}" if name in result else text
     return result | {"CONTENT_LENGTH": str(len(body))}  # a chunked body came without one
 
 
 def asgi(wsgi: Callable[..., Any]) -> Callable[..., Any]:
-    """A WSGI application as an ASGI one, called in a thread with the whole body."""
+    """Return a WSGI application as an ASGI one, called in a thread with the whole body."""
     import anyio.to_thread
 
     def call(environment: dict[str, Any]) -> tuple[str, list[tuple[str, str]], bytes]:
@@ -81,9 +81,17 @@ def main(folder: str, target: str, port: str) -> None:
     function = asgi(functions_framework.create_app(target, str(Path(folder) / "main.py"), kind))  # type: ignore[no-untyped-call]
     uvicorn.run(
         # proxy_headers off: uvicorn would take the client's address from X-Forwarded-For, which any client can write.
-        guard.LoopbackGuard(guard.BodyGuard(function)), host="127.0.0.1", port=int(port), lifespan="off",
-        http=guard.serving_protocol(), ws="none", log_level="warning", access_log=False, proxy_headers=False, limit_concurrency=256,
-    )  # fmt: skip
+        guard.LoopbackGuard(guard.BodyGuard(function)),
+        host="127.0.0.1",
+        port=int(port),
+        lifespan="off",
+        http=guard.serving_protocol(),
+        ws="none",
+        log_level="warning",
+        access_log=False,
+        proxy_headers=False,
+        limit_concurrency=256,
+    )
 
 
 if __name__ == "__main__":

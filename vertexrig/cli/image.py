@@ -11,12 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vertexrig.cli import options, streams
+from vertexrig.cli import extras, options, streams
+from vertexrig.cli.arguments import NameArgument
 from vertexrig.cli.local_shell import in_local_shell
-from vertexrig.cli.names import NameArgument
 from vertexrig.cli.output import result
+from vertexrig.cloud.storage import Storage
 from vertexrig.errors import JobFailedError, UsageError, VertexrigError
 from vertexrig.project.config import Loaded
+from vertexrig.submit import images
+from vertexrig.trigger import deploy
 
 if TYPE_CHECKING:
     from vertexrig.package.image import ImageId
@@ -41,9 +44,7 @@ class _Made:
 
 @click.command("image")
 @click.argument("name", cls=NameArgument)
-@options.file_option
-@options.set_option
-@options.templates_option
+@options.project_options
 @click.option(
     "--plan", "mode", flag_value=PLAN, default=True, help="Write the files and print the commands: the default."
 )
@@ -51,13 +52,11 @@ class _Made:
     "--build", "mode", flag_value=BUILD, help="Build it: with Docker, or with Cloud Build, which pushes it too."
 )
 @click.option("--push", "mode", flag_value=PUSH, help="Build it and push it: with Cloud Build, or with Docker.")
-@click.option("--lock", is_flag=True, help="Resolve the requirements anew, to newer versions where there are some.")
+@click.option("--lock", is_flag=True, help="Resolve the requirements again, to the newest versions that fit.")
 @options.format_option("text", "json")
 def command(
     name: str,
-    file: Path | None,
-    overrides: tuple[str, ...],
-    templates: Path | None,
+    project: options.ProjectOptions,
     mode: str,
     lock: bool,
     format_: str,
@@ -67,7 +66,7 @@ def command(
     NAME has `image: build` in the project file. Its tag is a hash of the trainer's sources, the lock file and the
     Dockerfile. The lock file is made with uv when it is missing or the requirements have changed; commit it.
     """
-    workspace = options.workspace(file, overrides, name, templates)
+    workspace = project.workspace(name)
     loaded = workspace.loaded
     kinds = list(workspace.renderer.images_of(name))
     if not kinds:
@@ -80,10 +79,15 @@ def command(
     else:
         _do(loaded, made, mode)
     rows: list[dict[str, Any]] = [
-        {"uri": one.image.uri, "kind": one.image.kind, "folder": str(one.folder), "lock": str(one.image.lock),
-         "commands": one.commands}
+        {
+            "uri": one.image.uri,
+            "kind": one.image.kind,
+            "folder": str(one.folder),
+            "lock": str(one.image.lock),
+            "commands": one.commands,
+        }
         for one in made
-    ]  # fmt: skip
+    ]
     result(format_, {"images": rows, "done": mode}, "\n".join(one.image.uri for one in made))
 
 
@@ -92,9 +96,7 @@ def _do(loaded: Loaded, made: list[_Made], mode: str) -> None:
     local = in_local_shell()
     program = None if local and mode == PUSH else _program(mode)
     if local and program != "docker":  # Cloud Build is Google's, wherever this shell's jobs go
-        streams.note(
-            "the local Vertex runs the trainer's sources: nothing is built or pushed; jobs that it is asked for run these"
-        )
+        streams.note("nothing is built or pushed: the local Vertex runs the trainer's sources themselves")
         for one in made:
             _remember(loaded, one.image)
         return
@@ -104,7 +106,7 @@ def _do(loaded: Loaded, made: list[_Made], mode: str) -> None:
 
 def _make(loaded: Loaded, kind: str, renew: bool) -> _Made:
     """Bring the lock file up to date, and write the build context."""
-    from vertexrig.package import image, locking
+    from vertexrig.package import image, locking  # 50 ms
 
     made, package = image.identify_image(loaded, kind), locking.wheel_of(loaded)
     for warning in package.warnings:
@@ -118,14 +120,16 @@ def _make(loaded: Loaded, kind: str, renew: bool) -> _Made:
         streams.note(f"wrote {made.lock}: commit it")
         # Again: the text of the lock is part of the hash, which is the tag.
         made = image.identify_image(loaded, kind)
-    folder = image.stage(made, package.wheel, loaded.path(image.FOLDER) / made.name.partition(":")[0])
+    for sentence in image.system_packages(made, loaded.project.trainer.build.apt):
+        streams.note(f"note: {sentence}")
+    folder = image.stage(made, package.wheel, loaded.output(f"{image.FOLDER}/{made.name.partition(':')[0]}"))
     streams.note(f"wrote {folder}")
     project = loaded.project
     return _Made(made, folder, image.build_commands(made, folder, project.project, project.region))
 
 
 def _program(mode: str) -> str:
-    """The program that does it.
+    """Return the program that does it.
 
     Raises:
         UsageError: None is there.
@@ -143,10 +147,8 @@ def _run(loaded: Loaded, made: _Made, program: str, *, pushed: bool) -> None:
     Raises:
         JobFailedError: A command failed.
     """
-    from vertexrig.trigger import deploy
-
     if pushed and loaded.project.bucket:
-        import vertexrig.submit.images  # noqa: F401  (before anything is built: it needs an extra)
+        extras.need("requests")  # before anything is built
     if pushed:
         for step in deploy.registry_steps(loaded) if program == "gcloud" else ():
             # Where this succeeds the step was done before; gcloud fails at creating what is there.
@@ -171,23 +173,18 @@ def _command(words: list[str]) -> None:
 
 
 def _remember(loaded: Loaded, image: ImageId) -> None:
-    from vertexrig.cloud.storage import Storage
-    from vertexrig.submit import images
-
     if not loaded.project.bucket:
         return
     try:
         images.remember(loaded, image.kind, image.uri, Storage(loaded.project.bucket, location=loaded.project.region))
     except VertexrigError as error:
         streams.note(
-            f"warning: triggered runs go on with the image before, until `vertexrig function package`: {error}"
+            f"warning: triggered runs use the image before this one, until you run `vertexrig function package`: {error}"
         )
 
 
 def _show(loaded: Loaded, made: list[_Made]) -> None:
-    """The commands that would run."""
-    from vertexrig.trigger import deploy
-
+    """Show the commands that would run."""
     streams.note("once for the project:")
     for step in deploy.registry_steps(loaded):
         streams.note(f"  {step.line}")

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from vertexrig import catalog
 from vertexrig.cli import options, steps, streams
 from vertexrig.cli.output import result
 from vertexrig.errors import UsageError, VertexrigError
-from vertexrig.files import write_text
+from vertexrig.files import read_text, write_text
+from vertexrig.package.discover import trainer as at
+from vertexrig.package.discover import trainers
+from vertexrig.project import config
 from vertexrig.project.config import DEFAULT_NAME
+from vertexrig.render import starter
+from vertexrig.workspace import Workspace
 
 if TYPE_CHECKING:
     from vertexrig.render.starter import Starter
@@ -40,26 +45,24 @@ def command(output: Path, force: bool, trainer: Path | None, format_: str) -> No
     A trainer is a folder with a setup.py or pyproject.toml, the folder of a Python package, or a script such as train.py.
     Its flags become args of the jobs; nothing of it is changed or run.
     """
-    from vertexrig import catalog
-    from vertexrig.package.discover import trainer as at
-    from vertexrig.package.discover import trainers
-    from vertexrig.render import starter
-
     if output.exists() and not force:
         raise UsageError(f"{output} is there already; --force replaces it")
     folder = output.absolute().parent
     found = [at(folder, trainer)] if trainer is not None else trainers(folder)
-    day = date.today()
-    made = starter.starter(found[0], catalog.load(), day) if found else starter.empty(catalog.load(), day)
-    write_text(output, made.text)
+    made = starter.starter(found[0], catalog.load()) if found else starter.empty(catalog.load())
+    if not found and output.exists() and read_text(output).strip() not in ("", made.text.strip()):
+        raise UsageError(f"there is no trainer in {folder}{_scripts(folder)}: {output} stays as it is")
+    typed = click.get_current_context().get_parameter_source("output") is not click.core.ParameterSource.DEFAULT
+    write_text(output, made.text, below=None if typed else folder)
     result(
         format_, {"path": str(output), "trainer": str(found[0].path) if found else None, "notes": list(made.notes)}, ""
     )
     if not found:
         streams.note(
-            f"wrote {output}, but there is no trainer in {folder} yet. Put one there, or name it with --trainer, and then:"
+            f"wrote {output}, but there is no trainer in {folder} yet{_scripts(folder)}. Put one there, or name it with --trainer, and then:"
         )
-        streams.note(steps.line("init", "--force", *_named(output)))
+        named = [] if output == Path(DEFAULT_NAME) else ["--output", output]
+        streams.note(steps.line("init", "--force", *named))
         return
     streams.note(f"found {found[0].path}: a {found[0].kind}; python -m {found[0].module} starts it")
     others = list(dict.fromkeys(one.path for one in found[1:] if one.path != found[0].path))
@@ -71,16 +74,14 @@ def command(output: Path, force: bool, trainer: Path | None, format_: str) -> No
     _next(output, made)
 
 
-def _named(output: Path) -> list[str]:
-    return [] if output == Path(DEFAULT_NAME) else ["--output", str(output)]
+def _scripts(folder: Path) -> str:
+    """Return the scripts of a folder that look like no trainer, since they import no framework and read no flags."""
+    names = sorted(path.name for path in folder.glob("*.py") if path.name != "setup.py")[:3]
+    return f" (found {', '.join(names)}; --trainer {names[0]} takes it)" if names else ""
 
 
 def _next(output: Path, made: Starter) -> None:
-    """The next commands, if they work without a change."""
-    from vertexrig.checks.workspace import Workspace
-    from vertexrig.project import config
-    from vertexrig.render import starter
-
+    """Print the next commands, if they work without a change."""
     if made.missing:
         flags = " and ".join(f"--{name}" for name in made.missing)
         streams.note(

@@ -4,70 +4,65 @@ from __future__ import annotations
 
 import itertools
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from vertexrig.cli import options, remote, streams
 from vertexrig.cli.output import result
 from vertexrig.cli.tables import table
-from vertexrig.spec.states import short
-
-if TYPE_CHECKING:
-    from vertexrig.cloud.vertex import Vertex
+from vertexrig.cloud.storage import Storage
+from vertexrig.cloud.vertex import CUSTOM, TUNING, Vertex
+from vertexrig.errors import VertexrigError
+from vertexrig.project import config
+from vertexrig.spec.states import LIVE, short
+from vertexrig.submit.claims import LABEL, Claims
+from vertexrig.submit.reconcile import Reconciler, seen_twice
 
 
 @click.command("jobs")
-@options.file_option
-@options.local_option
-@click.option("--all", "all_", is_flag=True, help="Also jobs that vertexrig did not start.")
+@options.where_options
+@click.option(
+    "--all/--own", "all_", default=True, show_default=True, help="Every job, or only those that vertexrig started."
+)
 @click.option("--live", is_flag=True, help="Only jobs that wait or run.")
 @click.option("--limit", type=options.Integer(1), default=20, show_default=True, help="Jobs of each kind, at most.")
 @options.format_option("text", "json")
-def command(file: Path | None, local: bool, all_: bool, live: bool, limit: int, format_: str) -> None:
+def command(where: options.WhereOptions, all_: bool, live: bool, limit: int, format_: str) -> None:
     """List jobs and sweeps on Vertex AI, or with --local the rehearsals of this machine, the newest first; not the jobs of
     a sweep's trials.
     """
-    from vertexrig.cloud.vertex import CUSTOM, TUNING
-    from vertexrig.spec.states import LIVE
-    from vertexrig.submit.claims import LABEL
-    from vertexrig.submit.reconcile import seen_twice
-
-    if local:
-        _rehearsals(file, live, limit, format_)
+    if where.local:
+        _rehearsals(where.file, live, limit, format_)
         return
-    rehearsed = len(remote.history(file).all())
+    loaded = config.load(where.file)
+    rehearsed = len(remote.history(loaded).all())
     if rehearsed:
         streams.note(f"also rehearsed on this machine: {rehearsed}; `vertexrig jobs --local` lists them")
-    vertex = remote.vertex(file)
+    vertex = remote.service(loaded)
     filters = [] if all_ else [f"labels.{LABEL}:*"]
     filters += ["(" + " OR ".join(f'state="{state}"' for state in LIVE) + ")"] if live else []
     sweeps = list(vertex.list(TUNING, filter=" AND ".join(filters), limit=limit))
     runs = {job.labels[LABEL] for job in sweeps if LABEL in job.labels}
+    trials = {trial.get("customJob") for job in sweeps for trial in job.data.get("trials", ())}
     # Without a limit for the service: the trials' jobs are left out below, and would fill a page of any size.
     listed = vertex.list(CUSTOM, filter=" AND ".join(filters))
-    # a sweep's trials are custom jobs, which have its label
-    customs = itertools.islice((one for one in listed if one.labels.get(LABEL) not in runs), limit)
+    # a sweep's trials are custom jobs, which have its label if it has one
+    alone = (one for one in listed if one.labels.get(LABEL) not in runs and one.name not in trials)
+    customs = itertools.islice(alone, limit)
     found = sorted([*sweeps, *customs], key=lambda job: str(job.data.get("createTime")), reverse=True)
     twice = seen_twice(found)
     if twice:
-        _reconcile(file, vertex, twice)
-        # Read anew, since a second job may have been cancelled a moment ago.
+        _reconcile(loaded, vertex, twice)
+        # Read again, since a second job may have been cancelled a moment ago.
         found = [vertex.get(job.name) or job for job in found]
     rows = [(job.id, job.kind, job.display_name, short(job.state), job.data.get("createTime")) for job in found]
     headings = ("id", "kind", "name", "state", "created")
     result(format_, {"jobs": [dict(job.data) for job in found]}, lambda: table(headings, rows))
 
 
-def _reconcile(file: Path | None, vertex: Vertex, twice: list[tuple[str, str]]) -> None:
+def _reconcile(loaded: config.Loaded, vertex: Vertex, twice: list[tuple[str, str]]) -> None:
     """Cancel second jobs of one request; that the listing is shown matters more than that it works."""
-    from vertexrig.cloud.storage import Storage
-    from vertexrig.errors import VertexrigError
-    from vertexrig.project import config
-    from vertexrig.submit.claims import Claims
-    from vertexrig.submit.reconcile import Reconciler
-
-    bucket = config.load(file).project.bucket
+    bucket = loaded.project.bucket
     if not bucket:
         return
     reconciler = Reconciler(vertex, Claims(Storage(bucket)))
@@ -83,7 +78,7 @@ def _reconcile(file: Path | None, vertex: Vertex, twice: list[tuple[str, str]]) 
 
 def _rehearsals(file: Path | None, live: bool, limit: int, format_: str) -> None:
     """List what was rehearsed; only files are read."""
-    found = [one for one in remote.history(file).all() if not live or not one.job.ended][:limit]
+    found = [one for one in remote.history(config.load(file)).all() if not live or not one.job.ended][:limit]
     data = [{**one.job.data, "run": one.run or None, "metrics": dict(one.metrics)} for one in found]
     rows = [(one.job.id, one.job.kind, one.name, short(one.job.state), one.created, one.run) for one in found]
     result(format_, {"jobs": data}, lambda: table(("id", "kind", "name", "state", "created", "run"), rows))

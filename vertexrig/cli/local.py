@@ -3,124 +3,124 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from vertexrig.cli import conform, local_place, local_python, local_run, options, output, shells, steps, streams
+from vertexrig.cli import local_place, local_python, local_run, options, output, shells, steps, streams
+from vertexrig.cli.arguments import NameArgument
 from vertexrig.cli.groups import Group
-from vertexrig.cli.names import NameArgument
+from vertexrig.cli.local_place import PlaceOptions
+from vertexrig.cli.options import option
 from vertexrig.cli.output import result
-
-if TYPE_CHECKING:
-    from vertexrig.local.state import RunningServer
-    from vertexrig.project.config import Loaded
+from vertexrig.local import control, guard
+from vertexrig.local.state import RunningServer
+from vertexrig.project.config import Loaded
 
 _DEFAULT_PORT = 8642
 
 
 @click.group("local", cls=Group)
 def command() -> None:
-    """A server on this machine that speaks the APIs of Vertex AI and its neighbours, and really trains."""
+    """Run a server on this machine that speaks the APIs of Vertex AI and its neighbours, and really trains."""
 
 
 command.others = {"start": ("up",), "serve": ("up",), "stop": ("down",), "ls": ("status",), "list": ("status",)}
 
 
-@command.command("up", short_help="Start the server on 127.0.0.1.")
-@options.file_option
-@local_place.root_option
-@click.option(
-    "--port",
-    type=options.Integer(0, 65535),
-    help=f"Port on 127.0.0.1; 0 is a free one. By default {_DEFAULT_PORT}, or a free one if that is taken.",
-)
-@click.option("--detach", "-d", is_flag=True, help="Return once it answers; it goes on in the background.")
-@click.option(
-    "--slots",
-    type=options.Integer(1),
-    help="Replicas that run at a time; by default what the project file says, or one per core, 4 at least.",
-)
-@click.option(
-    "--slow-start", type=options.Seconds(0, 86400), default=0.0, show_default=True,
-    help="Seconds each replica takes to be available.",
-)  # fmt: skip
-@options.pace_options
-@click.option(
-    "--fault",
-    "faults",
-    multiple=True,
-    metavar="KIND[:PATTERN[:TIMES]]",
-    help="Fail jobs whose machine, accelerator or region fits PATTERN, TIMES times; KIND is stockout or quota. By default "
-    "every job, every time.",
-)
-@click.option("--at-least-twice", is_flag=True, help="Let schedules deliver each call twice, as Cloud Scheduler may.")
-@click.option("--no-checks", is_flag=True, help="Accept jobs that the service would refuse.")
-@click.option("--pass-credentials", is_flag=True, help="Let trainers see your cloud credentials.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Where the search of studies starts from.")
-@click.option(
-    "--gs-paths",
-    type=click.Choice(["mapped", "kept"]),
-    help="Keep gs:// in jobs' variables and arguments, or map it to folders; by default what the project file says, or kept "
-    "on Linux.",
-)
-@local_place.cold_option
-@local_place.discrete_option
-@click.option(
-    "--record",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE",
-    help="Add every call and its answer to FILE, without ids, names and tokens.",
-)
-@options.format_option("text", "json")
-def up(
-    file: Path | None,
-    root: Path | None,
-    port: int | None,
-    detach: bool,
-    slots: int | None,
-    slow_start: float,
-    pace: str,
-    speed: float | None,
-    faults: tuple[str, ...],
-    at_least_twice: bool,
-    no_checks: bool,
-    pass_credentials: bool,
-    seed: int,
-    gs_paths: str | None,
-    cold: bool,
-    discrete: str | None,
-    record: Path | None,
-    format_: str,
-) -> None:
-    """Start the server on 127.0.0.1; it stops with Ctrl-C, or with `vertexrig local down`."""
-    from vertexrig.local import control, guard
-    from vertexrig.local.jobs.settings import Fault
-    from vertexrig.local.pace import paced
+@dataclass(frozen=True)
+class UpOptions:
+    """The server that is started."""
 
-    loaded, folder = local_place.project(file, root)
-    settings = local_place.settings(
-        loaded, folder, gs_paths=gs_paths, slots=slots, cold=cold, discrete=discrete, credentials=pass_credentials
+    port: int | None = option(
+        "--port",
+        type=options.Integer(0, 65535),
+        help=f"Port on 127.0.0.1; 0 is a free one. By default {_DEFAULT_PORT}, or a free one if that is taken.",
     )
-    run = replace(paced(settings.run, pace, speed), slow_start=slow_start)
+    detach: bool = option("--detach", "-d", is_flag=True, help="Return once it answers; it goes on in the background.")
+    slots: int | None = option(
+        "--slots",
+        type=options.Integer(1),
+        help="Replicas that run at a time; by default what the project file says, or one per core, 4 at least.",
+    )
+    slow_start: float = option(
+        "--slow-start",
+        type=options.Seconds(0, 86400),
+        default=0.0,
+        show_default=True,
+        help="Seconds each replica takes to be available.",
+    )
+    pace: options.PaceOptions = options.shared(options.pace_options)
+    faults: tuple[str, ...] = option(
+        "--fault",
+        multiple=True,
+        metavar="KIND[:PATTERN[:TIMES]]",
+        help="Fail jobs whose machine, accelerator or region fits PATTERN, TIMES times; KIND is stockout or quota. By default "
+        "every job, every time.",
+    )
+    at_least_twice: bool = option(
+        "--at-least-twice", is_flag=True, help="Let schedules deliver each call twice, as Cloud Scheduler may."
+    )
+    no_checks: bool = option("--no-checks", is_flag=True, help="Accept jobs that the service would refuse.")
+    pass_credentials: bool = option("--pass-credentials", is_flag=True, help="Let trainers see your cloud credentials.")
+    seed: int = option(
+        "--seed", type=int, default=0, show_default=True, help="Where the search of studies starts from."
+    )
+    gs_paths: str | None = option(
+        "--gs-paths",
+        type=click.Choice(["mapped", "kept"]),
+        help="Keep gs:// in jobs' variables and arguments, or map it to folders; by default what the project file says, or kept "
+        "on Linux.",
+    )
+    trainers: local_place.TrainerOptions = options.shared(local_place.trainer_options)
+    adopt: bool = option(
+        "--adopt",
+        is_flag=True,
+        help="Use state that was made in another folder or on another machine, and run what waits in it.",
+    )
+    record: Path | None = option(
+        "--record",
+        type=click.Path(path_type=Path, dir_okay=False),
+        metavar="FILE",
+        help="Add every call and its answer to FILE, without ids, names and tokens.",
+    )
+
+
+@command.command("up", short_help="Start the server on 127.0.0.1.")
+@local_place.place_options
+@options.group("asked", UpOptions)
+@options.format_option("text", "json")
+def up(place: PlaceOptions, asked: UpOptions, format_: str) -> None:
+    """Start the server on 127.0.0.1; it stops with Ctrl-C, or with `vertexrig local down`."""
+    from vertexrig.local.jobs.settings import Fault  # 65 ms
+
+    loaded, folder = place.project()
+    local_place.claim(folder, adopt=asked.adopt)
+    settings = local_place.settings(
+        loaded, folder, asked.trainers, gs_paths=asked.gs_paths, slots=asked.slots, credentials=asked.pass_credentials
+    )
     settings = replace(
-        settings, run=run, checks=not no_checks, seed=seed, at_least_twice=at_least_twice,
-        faults=[Fault.parse(fault) for fault in faults],
-    )  # fmt: skip
+        settings,
+        run=replace(asked.pace.paced(settings.run), slow_start=asked.slow_start),
+        checks=not asked.no_checks,
+        seed=asked.seed,
+        at_least_twice=asked.at_least_twice,
+        faults=[Fault.parse(fault) for fault in asked.faults],
+    )
     if not guard.KNOWS_USERS:
         streams.note("warning: this system does not show whose a connection is: its other users can reach the server")
-    if detach:
-        here = control.up(settings, port, record=record)
+    if asked.detach:
+        here = control.up(settings, asked.port, record=asked.record)
         local_place.make_bucket(here, loaded)
         result(format_, _where(here), "")
         streams.note(f"the local Vertex answers at {here.url}; its console: {here.url}/")
-        _show_next(loaded, steps.named(file), ["--root", root] if root is not None else [])
+        _show_next(loaded, steps.named(place.file), ["--root", place.root] if place.root is not None else [])
         return
-    from vertexrig.local import server
+    from vertexrig.local import server  # 230 ms
 
-    server.serve(settings, port, on_start=_started(format_, loaded), record=record)
+    server.serve(settings, asked.port, on_start=_started(format_, loaded), record=asked.record)
 
 
 def _where(here: RunningServer) -> dict[str, Any]:
@@ -128,7 +128,7 @@ def _where(here: RunningServer) -> dict[str, Any]:
 
 
 def _show_next(loaded: Loaded | None, named: list[object], rooted: list[object]) -> None:
-    """How to use the server: in the shell of whoever started it, and with the project's first job."""
+    """Say how to use the server: in this shell, and with the project's first job."""
     streams.note(f"""point gcloud and the SDK at it:\neval "$({steps.line("local", "env", *named, *rooted)})\"""")
     job = next(iter(loaded.project.jobs), None) if loaded else None
     if job is not None:
@@ -149,15 +149,12 @@ def _started(format_: str, loaded: Loaded | None) -> Callable[[RunningServer], N
 
 
 @command.command("down", short_help="Stop the server.")
-@options.file_option
-@local_place.root_option
+@local_place.place_options
 @click.option("--forget", is_flag=True, help="Remove its state too: authority, buckets, jobs, logs, environments.")
 @options.format_option("text", "json")
-def down(file: Path | None, root: Path | None, forget: bool, format_: str) -> None:
+def down(place: PlaceOptions, forget: bool, format_: str) -> None:
     """Stop the server; jobs that ran start again with the next one."""
-    from vertexrig.local import control
-
-    folder = local_place.folder(file, root)
+    folder = place.folder()
     stopped = control.down(folder)
     forgotten = forget and control.forget(folder)
     result(format_, {"stopped": bool(stopped), **({"forgotten": forgotten} if forget else {})}, "")
@@ -167,14 +164,11 @@ def down(file: Path | None, root: Path | None, forget: bool, format_: str) -> No
 
 
 @command.command("status", short_help="Show whether the server runs, and what it does.")
-@options.file_option
-@local_place.root_option
+@local_place.place_options
 @options.format_option("text", "json")
-def status(file: Path | None, root: Path | None, format_: str) -> None:
+def status(place: PlaceOptions, format_: str) -> None:
     """Show whether the server runs, where, and what it does; the exit code is 1 where none runs."""
-    from vertexrig.local import control
-
-    folder = local_place.folder(file, root)
+    folder = place.folder()
     found = control.status(folder)
     if found is None:
         result(format_, {"running": False}, f"no local Vertex runs on {folder}")
@@ -190,21 +184,19 @@ def status(file: Path | None, root: Path | None, format_: str) -> None:
 
 
 @command.command("env", short_help="Print the shell exports that point programs at it.")
-@options.file_option
-@local_place.root_option
+@local_place.place_options
+@click.option("--transparent", is_flag=True, help="For unchanged programs, as `local run` does for one command.")
 @click.option(
-    "--transparent", is_flag=True, help="For programs that nobody changed, as `local run` does for one command."
-)
-@click.option(
-    "--shell", type=click.Choice(list(shells.SHELLS)), default="sh", show_default=True,
+    "--shell",
+    type=click.Choice(list(shells.SHELLS)),
+    default="sh",
+    show_default=True,
     help="Whose syntax: sh is also that of bash and zsh; fish takes `vertexrig local env --shell fish | source`.",
-)  # fmt: skip
+)
 @options.format_option("text", "json")
-def env(file: Path | None, root: Path | None, transparent: bool, shell: str, format_: str) -> None:
+def env(place: PlaceOptions, transparent: bool, shell: str, format_: str) -> None:
     """Print shell exports that point gcloud, the SDK, storage clients and vertexrig at the server."""
-    from vertexrig.local import control
-
-    loaded, folder = local_place.project(file, root)
+    loaded, folder = place.project()
     here = local_place.running(folder)
     if transparent:
         difference = local_run.difference(here, loaded)
@@ -220,14 +212,11 @@ def env(file: Path | None, root: Path | None, transparent: bool, shell: str, for
 @command.command("kill", short_help="Kill a replica of a running job.")
 @click.argument("job", cls=NameArgument)
 @click.argument("replica")
-@options.file_option
-@local_place.root_option
+@local_place.place_options
 @options.format_option("text", "json")
-def kill(job: str, replica: str, file: Path | None, root: Path | None, format_: str) -> None:
+def kill(job: str, replica: str, place: PlaceOptions, format_: str) -> None:
     """Kill REPLICA (such as workerpool1-0) of a running JOB (id or display name), as the loss of its machine would."""
-    from vertexrig.local import control
-
-    control.kill(local_place.running(local_place.folder(file, root)), job, replica)
+    control.kill(local_place.running(place.folder()), job, replica)
     result(format_, {"job": job, "replica": replica}, "")
 
 
@@ -240,17 +229,13 @@ def kill(job: str, replica: str, file: Path | None, root: Path | None, format_: 
     show_default=True,
     help="Send SIGTERM, and SIGKILL this many seconds later, such as 30s; 0 sends SIGKILL at once.",
 )
-@options.file_option
-@local_place.root_option
+@local_place.place_options
 @options.format_option("text", "json")
-def preempt(job: str, grace: float, file: Path | None, root: Path | None, format_: str) -> None:
+def preempt(job: str, grace: float, place: PlaceOptions, format_: str) -> None:
     """Take the machines of a running JOB (id or display name) away, as happens to Spot VMs; the job then starts again."""
-    from vertexrig.local import control
-
-    control.preempt(local_place.running(local_place.folder(file, root)), job, grace)
+    control.preempt(local_place.running(place.folder()), job, grace)
     result(format_, {"job": job, "grace": grace}, "")
 
 
 command.add_command(local_run.command)
 command.add_command(local_python.command)
-command.add_command(conform.command)

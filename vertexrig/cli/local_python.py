@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
@@ -10,10 +9,11 @@ import click
 from vertexrig.cli import options, streams
 from vertexrig.cli.output import result
 from vertexrig.errors import UsageError
-from vertexrig.files import write_text
+from vertexrig.files import locked, write_text
 from vertexrig.project import config
 from vertexrig.project.config import Loaded
 from vertexrig.project.model import BUILD
+from vertexrig.yamltext import flow
 
 
 @click.command("python", short_help="Make an environment with an image's Python and versions.")
@@ -30,18 +30,18 @@ def command(file: Path | None, image: str, wire: bool, format_: str) -> None:
     call is quick. The lines it proposes for the project file name the image, not the path, so they hold on every machine.
     """
     from vertexrig.catalog.overlay import catalog_with
-    from vertexrig.local.runner import pythons
+    from vertexrig.local.runner import pythons  # 80 ms
 
     loaded = _project(file, needed=image == BUILD or wire)
     overlay = loaded.project.catalog if loaded is not None else None
-    catalog = catalog_with(loaded.path(overlay) if loaded is not None and overlay else None)
+    catalog = catalog_with(loaded.path(overlay, "catalog") if loaded is not None and overlay else None)
     made = pythons.make_python(pythons.wanted(image, catalog, loaded), streams.note)
     streams.note("made" if made.fresh else "made before, and nothing has changed")
     for one in made.differs:
         streams.note(f"differs: {one}")
     row = catalog.find_short(image, "cpu")
     name = row.name if row is not None else f"{loaded.project.trainer.build.name}-cpu:" if loaded is not None else image
-    lines = f"local:\n  interpreters: {{{json.dumps(f'*{name}*')}: {image}}}\n"
+    lines = f"local:\n  interpreters: {flow({f'*{name}*': image})}\n"
     if wire and loaded is not None:
         _wire(loaded, lines, f"*{name}*")
     else:
@@ -68,9 +68,9 @@ def _wire(loaded: Loaded, lines: str, pattern: str) -> None:
     if pattern in loaded.project.local.interpreters:
         streams.note(f"{loaded.file} names an interpreter for {pattern} already")
         return
-    text = loaded.file.read_text(encoding="utf-8")
     # A second key `local` at the end would be an error of YAML, and merging into one would reflow the person's text.
     if ("local",) in loaded.lines:
         raise UsageError(f"{loaded.file} has a `local:` already; add to it:\n{lines.partition(chr(10))[2].rstrip()}")
-    write_text(loaded.file, f"{text.rstrip()}\n\n{lines}")
+    with locked(loaded.file.parent):
+        write_text(loaded.file, f"{loaded.file.read_text(encoding='utf-8').rstrip()}\n\n{lines}")
     streams.note(f"wrote {loaded.file}")

@@ -7,6 +7,7 @@ import shlex
 import shutil
 import signal
 import subprocess
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -15,17 +16,20 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vertexrig.cli import local_place, options, streams
+from vertexrig.cli import extras, local_place, steps, streams
 from vertexrig.errors import UsageError
+from vertexrig.local import control, state
+from vertexrig.local.state import RunningServer
+from vertexrig.project.config import Loaded
 
 if TYPE_CHECKING:
     from vertexrig.local.front.variables import Environment
     from vertexrig.local.jobs.settings import Settings
-    from vertexrig.local.state import RunningServer
-    from vertexrig.project.config import Loaded
 
 # What ends a program from outside: the terminal's Ctrl-C, `kill`, a terminal that closes.
 _PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_LOOK_EVERY_S = 0.5
+"""Seconds between two looks at jobs that are waited for."""
 _SHOWN = {
     "customJobs": "custom job",
     "hyperparameterTuningJobs": "tuning job",
@@ -35,54 +39,62 @@ _SHOWN = {
 
 @click.command(
     "run",
-    short_help="Run a program that nobody changed against it.",
+    short_help="Run an unchanged program against it.",
     # Options after the first word of COMMAND are COMMAND's.
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
 )
-@options.file_option
-@local_place.root_option
+@local_place.place_options
 @click.option(
     "--record",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
     help="Add every call of COMMAND and its answer to FILE, without ids, names and tokens.",
 )
-@local_place.cold_option
-@local_place.discrete_option
+@click.option("--no-wait", is_flag=True, help="End with COMMAND; by default this waits for the jobs that COMMAND made.")
+@local_place.trainer_options
 @click.argument("words", metavar="[--] COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
 def command(
-    words: tuple[str, ...], file: Path | None, root: Path | None, record: Path | None, cold: bool, discrete: str | None
+    words: tuple[str, ...],
+    place: local_place.PlaceOptions,
+    record: Path | None,
+    no_wait: bool,
+    trainers: local_place.TrainerOptions,
 ) -> None:
     """Run COMMAND, unchanged, with Google's APIs answered by the local Vertex.
 
     The server is started if none runs, and stopped afterwards. Variables set for COMMAND alone send what it asks of
-    Google's APIs to this machine; your credentials are hidden from it. The exit code is COMMAND's; the jobs that it made
-    are listed on stderr.
+    Google's APIs to this machine; your credentials are hidden from it. Jobs that COMMAND made and did not wait for are
+    waited for; Ctrl-C leaves them. The exit code is COMMAND's; the jobs that it made are listed on stderr.
     """
-    from vertexrig.cli import extras
-
     program = shutil.which(words[0])
     if program is None:
         raise UsageError(f"there is no program {words[0]!r}; write the command after `vertexrig local run --`")
     extras.need("certifi")
-    from vertexrig.local import control
 
-    loaded, folder = local_place.project(file, root)
-    settings = local_place.settings(loaded, folder, cold=cold, discrete=discrete, transparent=True)
-    given = {"--record": record, "--cold": cold, "--discrete": discrete}
+    loaded, folder = place.project()
+    local_place.claim(folder)
+    settings = local_place.settings(loaded, folder, trainers, transparent=True)
+    given = {"--record": record, "--cold": trainers.cold, "--discrete": trainers.discrete}
     with _unwinding(), _server(loaded, settings, record, [name for name, value in given.items() if value]) as here:
         change = difference(here, loaded)
         mention(change)
         before = control.call(here, "GET", "/v1/made")
         # The calls before and after tell apart what this command made from what others made on the same server.
-        code = _run([program, *words[1:]], words[0], change.over(os.environ))
-        _report(control.call(here, "GET", f"/v1/made?after={before['last']}"), before, here.root)
+        code, signalled = _run([program, *words[1:]], words[0], change.over(os.environ))
+        made = f"/v1/made?after={before['last']}"
+        resume = steps.line("local", "up", *steps.named(place.file), "--root", folder)
+        try:
+            # Who ends the command by a signal wants an end.
+            if not no_wait and not signalled:
+                _wait(here, made, resume)
+        finally:
+            _report(control.call(here, "GET", made), before, here.root, resume)
     raise click.exceptions.Exit(code)
 
 
 def difference(here: RunningServer, loaded: Loaded | None) -> Environment:
-    """What is different in the environment of a command that runs against a server."""
-    from vertexrig.local.front.variables import transparent
+    """Return what is different in the environment of a command that runs against a server."""
+    from vertexrig.local.front.variables import transparent  # it needs an extra
 
     project = loaded.project if loaded else None
     named = project.project if project else os.environ.get("GOOGLE_CLOUD_PROJECT") or "local-project"
@@ -115,7 +127,7 @@ def _unwinding() -> Iterator[None]:
 def _server(
     loaded: Loaded | None, settings: Settings, record: Path | None, given: list[str]
 ) -> Iterator[RunningServer]:
-    """The server of a folder; one that a command like this started is stopped when the last such command ends.
+    """Provide the server of a folder; one that a command like this started is stopped when the last such command ends.
 
     Args:
         loaded: The project, if there is one.
@@ -123,8 +135,6 @@ def _server(
         record: Where it records calls.
         given: Options that only a server takes that is started now.
     """
-    from vertexrig.local import control, state
-
     folder = settings.root
     here = state.find(folder)
     # One that was killed holds the folder for a while as it dies; then another is started.
@@ -139,8 +149,6 @@ def _server(
         )
     started = here is None
     if here is None:
-        from vertexrig.cli import extras
-
         extras.need("uvicorn", "starlette", "optuna", "google_crc32c", "cryptography")
         here = control.up(settings, record=record)
         streams.note(f"the local Vertex answers at {here.url}")
@@ -154,16 +162,44 @@ def _server(
                 control.down(folder)
 
 
-def _run(argv: list[str], name: str, environment: Mapping[str, str]) -> int:
+def _wait(here: RunningServer, made: str, resume: str) -> None:
+    """Wait for the jobs that the command made, with a line for each change; Ctrl-C ends the wait.
+
+    Args:
+        here: The server.
+        made: Asks it for them.
+        resume: What goes on with them afterwards.
+    """
+    shown: dict[str, str] = {}
+    while waiting := [one for one in control.call(here, "GET", made)["made"] if not one["ended"]]:
+        if not shown:
+            streams.note(f"waiting for what the command made; Ctrl-C leaves it, and this goes on with it: {resume}")
+        for one in waiting:
+            trials = one["trials"]
+            line = f"{_titled(one)}{f'  {trials[0]} of {trials[1]} trials have ended' if trials else ''}"
+            if shown.get(one["name"]) != line:
+                shown[one["name"]] = line
+                streams.note(line)
+        time.sleep(_LOOK_EVERY_S)
+
+
+def _titled(one: Mapping[str, Any]) -> str:
+    state = str(one["state"]).rpartition("STATE_")[2]
+    return f"{_SHOWN.get(one['kind'], one['kind'])} {one['name'].rpartition('/')[2]}  {one['displayName']}  {state}"
+
+
+def _run(argv: list[str], name: str, environment: Mapping[str, str]) -> tuple[int, bool]:
     """Run a command to its end; signals are passed on to it.
 
     Returns:
-        Its exit code; 128 and the number of the signal that ended it, as a shell gives.
+        Its exit code; 128 and the number of the signal that ended it, as a shell gives. Whether a signal came meanwhile.
     """
     children: list[subprocess.Popen[bytes]] = []
     early: list[int] = []
+    came: list[int] = []
 
     def pass_on(number: int, frame: FrameType | None) -> None:
+        came.append(number)
         if not children:
             early.append(number)
         elif number == signal.SIGINT and _in_foreground():
@@ -177,7 +213,7 @@ def _run(argv: list[str], name: str, environment: Mapping[str, str]) -> int:
     before = {number: signal.signal(number, pass_on) for number in caught}
     try:
         if early:
-            return 128 + early[0]
+            return 128 + early[0], True
         children.append(subprocess.Popen([name, *argv[1:]], executable=argv[0], env=dict(environment)))
         for number in early:  # they came while the command was being started, when no signal reaches it
             children[0].send_signal(number)
@@ -188,11 +224,11 @@ def _run(argv: list[str], name: str, environment: Mapping[str, str]) -> int:
         for number, handler in before.items():
             signal.signal(number, handler)
     # Popen gives the number of a signal as a negative code.
-    return code if code >= 0 else 128 - code
+    return code if code >= 0 else 128 - code, bool(came)
 
 
 def _in_foreground() -> bool:
-    """Whether this process has a terminal whose Ctrl-C reaches its whole process group."""
+    """Tell whether this process has a terminal whose Ctrl-C reaches its whole process group."""
     try:
         # The terminal itself, not stdin, which may be a pipe while Ctrl-C still works.
         terminal = os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY)
@@ -206,17 +242,16 @@ def _in_foreground() -> bool:
         os.close(terminal)
 
 
-def _report(after: Mapping[str, Any], before: Mapping[str, Any], root: Path) -> None:
-    """What the command made, and what it asked for in vain."""
+def _report(after: Mapping[str, Any], before: Mapping[str, Any], root: Path, resume: str) -> None:
+    """List the jobs that the command made, the calls that the local Vertex does not serve, and the buckets that are missing."""
     for one in after["made"]:
-        state = str(one["state"]).rpartition("STATE_")[2]
-        streams.note(
-            f"made: {_SHOWN.get(one['kind'], one['kind'])} {one['name'].rpartition('/')[2]}  {one['displayName']}  {state}"
-        )
+        streams.note(f"made: {_titled(one)}")
         if one.get("error"):
             streams.note(f"  {one['error']}")
+        if one.get("output"):
+            streams.note(f"  what it wrote: {one['output']}")
     if any(not one["ended"] for one in after["made"]):
-        streams.note("jobs that have not ended go on with the local Vertex: `vertexrig local up`")
+        streams.note(f"jobs that have not ended go on with the local Vertex:\n{resume}")
     for what, times in after["noted"].items():
         more = times - before["noted"].get(what, 0)
         if more > 0:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import shutil
 import subprocess
@@ -10,21 +11,23 @@ from pathlib import Path
 import click
 
 from vertexrig.cli import options, remote, streams
-from vertexrig.cli.names import NameArgument
-from vertexrig.cli.output import result
+from vertexrig.cli.arguments import NameArgument
+from vertexrig.cli.output import result, say
 from vertexrig.cloud.vertex import CUSTOM, RemoteJob, Vertex
 from vertexrig.errors import ServiceError, UsageError
+from vertexrig.project import config
+from vertexrig.results import trials
 
 
-def _lookup(vertex: Vertex, job: str, file: Path | None) -> RemoteJob:
-    """The job; where there is none, or it cannot be asked for, stderr names the files of a rehearsal of that name."""
+def _lookup(vertex: Vertex, job: str, loaded: config.Loaded) -> RemoteJob:
+    """Return the job; if it is not found, stderr names the log files of a rehearsal with that name."""
     try:
         return vertex.lookup(job)
     except (UsageError, ServiceError):
-        history = remote.history(file)
+        history = remote.history(loaded)
         record = history.find(job)
         if record is not None:
-            jobs = history.folder.parent / "jobs"  # a sweep's trials are jobs of their own
+            jobs = history.folder.parent / "jobs"  # each trial of a sweep is a job
             own = jobs / record.job.id / "logs"
             streams.note(
                 f"what the rehearsal {record.run or record.job.id} printed is in {own if own.is_dir() else jobs}"
@@ -41,17 +44,16 @@ def _lookup(vertex: Vertex, job: str, file: Path | None) -> RemoteJob:
 @options.format_option("text", "json")
 def command(job: str, file: Path | None, trial: str | None, poll: float, print_command: bool, format_: str) -> None:
     """Stream the log of JOB (number, resource name, or display name) until it has ended, with `gcloud ... stream-logs`."""
-    from vertexrig.studies import trials
-
-    vertex = remote.vertex(file)
-    found = _lookup(vertex, job, file)
+    loaded = config.load(file)
+    vertex = remote.service(loaded)
+    found = _lookup(vertex, job, loaded)
     name = found.name
     if found.collection != CUSTOM:
         jobs = {one.id: one.custom_job for one in trials.results(found.data)}
         if trial is None or not jobs.get(trial):
             known = ", ".join(id for id, one in jobs.items() if one) or "none yet"
             raise UsageError(f"{job} is a sweep: name one of its trials with --trial ({known})")
-        # A sweep has no log of its own: each trial is a custom job, whose log it is.
+        # A sweep has no log: each trial is a custom job, which has one.
         name = jobs[trial]
     # gcloud takes whole seconds for its polling interval, from 1.
     place = [f"--project={vertex.project}", f"--region={vertex.region}", f"--polling-interval={max(1, round(poll))}"]
@@ -61,7 +63,18 @@ def command(job: str, file: Path | None, trial: str | None, poll: float, print_c
         return
     if shutil.which("gcloud") is None:
         raise UsageError("gcloud is not installed: https://cloud.google.com/sdk/docs/install")
-    done = subprocess.run(words, stdout=subprocess.PIPE if format_ == "json" else None, text=True, errors="replace")
-    result(format_, {"job": name, "lines": (done.stdout or "").splitlines()}, "")
-    if done.returncode:
+    lines: list[str] = []
+    # Through a pipe and unbuffered: what replicas print must not act on the terminal, and is shown as it comes.
+    with subprocess.Popen(
+        words, stdout=subprocess.PIPE, text=True, errors="replace", env={**os.environ, "PYTHONUNBUFFERED": "1"}
+    ) as gcloud:
+        assert gcloud.stdout is not None
+        for line in gcloud.stdout:
+            if format_ == "json":
+                lines.append(line.rstrip("\n"))
+            elif not say(line.rstrip("\n")):
+                gcloud.terminate()
+                break
+    result(format_, {"job": name, "lines": lines}, "")
+    if gcloud.returncode > 0:
         raise ServiceError("gcloud could not stream the log")

@@ -1,24 +1,57 @@
-"""Options that several verbs share, and the workspace they name."""
+"""Options that several verbs share, groups of them that a verb gets as one value, and the workspace they name."""
 
 from __future__ import annotations
 
 import math
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, fields
+from functools import partial, wraps
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
 from vertexrig import files
-from vertexrig.checks.workspace import Workspace
 from vertexrig.cli import steps
+from vertexrig.cli.arguments import complete_keys
 from vertexrig.errors import UsageError
 from vertexrig.project import config
 from vertexrig.project.model import NAME
 from vertexrig.text import quoted
+from vertexrig.workspace import Workspace
+
+if TYPE_CHECKING:
+    from vertexrig.local.runner.options import RunOptions
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+def option(*flags: str, **settings: Any) -> Any:
+    """Return the field of a group that an option fills; flags and settings are those of `click.option`."""
+    return field(metadata={"option": partial(click.option, *flags, **settings)})
+
+
+def shared(decorator: Callable[[F], F]) -> Any:
+    """Return the field of a group that an option of its name fills, which is declared elsewhere."""
+    return field(metadata={"option": lambda _: decorator})
+
+
+def group(name: str, kind: type[Any]) -> Callable[[F], F]:
+    """Return a decorator that gives a verb all options of a dataclass; its function gets them as one value, `name`."""
+
+    def decorate(command: F) -> F:
+        @wraps(command)
+        def gathering(*args: Any, **values: Any) -> Any:
+            own = kind(**{one.name: values.pop(one.name) for one in fields(kind)})
+            return command(*args, **values, **{name: own})
+
+        decorated: Callable[..., Any] = gathering
+        for one in reversed(fields(kind)):
+            decorated = one.metadata["option"](one.name)(decorated)
+        return cast(F, decorated)
+
+    return decorate
 
 
 class Integer(click.IntRange):
@@ -71,19 +104,6 @@ def file_option(command: F) -> F:
     return named(size(command))
 
 
-set_option = click.option(
-    "--set",
-    "overrides",
-    multiple=True,
-    metavar="KEY=VALUE",
-    help="Override a key of the job or sweep, or, with its whole path, any key of the project file. KEY- removes it; "
-    "args.NAME alone is a flag without a value.",
-)
-templates_option = click.option(
-    "--templates",
-    type=click.Path(path_type=Path),
-    help="Folder of templates; each replaces the built-in one of the same name.",
-)
 poll_option = click.option(
     "--poll", type=Seconds(0.05, 3600), default=5.0, show_default=True, help="Seconds between requests for its state."
 )
@@ -92,9 +112,6 @@ resume_option = click.option(
     default="",
     metavar="RUN",
     help="Go on with an earlier run of NAME, such as 20261121-171500-ab12: write into its output folder.",
-)
-local_option = click.option(
-    "--local", is_flag=True, help="Look at the rehearsals of this machine only, without asking Vertex AI."
 )
 info_option = click.option("--info", is_flag=True, help="Show findings of severity info, too.")
 
@@ -105,40 +122,86 @@ def format_option(*names: str) -> Callable[[F], F]:
     return click.option("--format", "format_", type=click.Choice(names), default=names[0], show_default=True, help=text)
 
 
-def workspace(
-    file: Path | None, overrides: Sequence[str] = (), target: str | None = None, templates: Path | None = None
-) -> Workspace:
-    """The project that a command's options name."""
-    loaded = config.load(file, overrides=overrides, target=target)
-    return Workspace(loaded, templates=templates, program=steps.program())
+@dataclass(frozen=True)
+class ProjectOptions:
+    """A project as a command line has it: its file, what is set in it, and its templates."""
+
+    file: Path | None = shared(file_option)
+    overrides: tuple[str, ...] = option(
+        "--set",
+        multiple=True,
+        metavar="KEY=VALUE",
+        help="Override a key of the job or sweep, or, with its whole path, any key of the project file. KEY- removes it; "
+        "args.NAME alone is a flag without a value.",
+        shell_complete=complete_keys,
+    )
+    templates: Path | None = option(
+        "--templates",
+        type=click.Path(path_type=Path),
+        help="Folder of templates; each replaces the built-in one of the same name.",
+    )
+
+    def workspace(self, target: str | None = None) -> Workspace:
+        """Return the project; `target` is the job or sweep that the overrides are for."""
+        return workspace(self.file, self.overrides, target, self.templates)
 
 
-def is_file(target: str) -> bool:
-    """True for `-`, a path, a name with a dot, which no job has, and the name of a file that exists."""
-    return target == "-" or any(char in target for char in "/\\.") or Path(target).is_file()
+@dataclass(frozen=True)
+class WhereOptions:
+    """Where to look for a job that was started: of which project, and whether on this machine only."""
+
+    file: Path | None = shared(file_option)
+    local: bool = option(
+        "--local", is_flag=True, help="Look at the rehearsals of this machine only, without asking Vertex AI."
+    )
 
 
-def entry_name(name: str | None) -> str | None:
-    """The name of a new job or sweep, as it was given; UsageError if it is not one."""
-    if name is not None and not re.fullmatch(NAME[0], name):
-        raise UsageError(f"--as {name}: {quoted(name)} is not {NAME[1]}")
-    return name
+@dataclass(frozen=True)
+class PaceOptions:
+    """How long a local job waits for its machines, and how long it takes to end."""
 
-
-def pace_options(command: F) -> F:
-    """`--pace` and `--speed`: how long a local job takes to get machines and to give them back."""
-    speed = click.option(
+    pace: str = option(
+        "--pace",
+        type=click.Choice(["none", "recorded"]),
+        default="none",
+        show_default=True,
+        help="How long a job waits for machines, and takes to end: no time, or the medians of recordings of Vertex AI (176 s and 65 s).",
+    )
+    speed: float | None = option(
         "--speed",
         type=click.FloatRange(min=0, min_open=True, max=100_000),
         metavar="N",
         show_default="1",
         help="Divide the times of --pace recorded by N.",
     )
-    pace = click.option(
-        "--pace",
-        type=click.Choice(["none", "recorded"]),
-        default="none",
-        show_default=True,
-        help="How long jobs are PENDING, and end: not at all, or the median of recordings of Vertex AI (176 s and 65 s).",
-    )
-    return pace(speed(command))
+
+    def paced(self, run: RunOptions) -> RunOptions:
+        """Return a run's options with these times."""
+        from vertexrig.local.pace import paced  # 130 ms, which other verbs save
+
+        return paced(run, self.pace, self.speed)
+
+
+def workspace(
+    file: Path | None, overrides: Sequence[str] = (), target: str | None = None, templates: Path | None = None
+) -> Workspace:
+    """Return the project that a command's options name."""
+    loaded = config.load(file, overrides=overrides, target=target)
+    return Workspace(loaded, templates=templates, program=steps.program())
+
+
+def is_file(target: str) -> bool:
+    """Return True for `-`, a path, a name with a dot, which no job has, and the name of a file that exists."""
+    return target == "-" or any(char in target for char in "/\\.") or Path(target).is_file()
+
+
+def entry_name(name: str | None) -> str | None:
+    """Return the name of a new job or sweep, as it was given; UsageError if it is not one."""
+    if name is not None and not re.fullmatch(NAME[0], name):
+        raise UsageError(f"--as {name}: {quoted(name)} is not {NAME[1]}")
+    return name
+
+
+project_options = group("project", ProjectOptions)
+where_options = group("where", WhereOptions)
+pace_options = group("pace", PaceOptions)

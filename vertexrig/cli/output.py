@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from textwrap import indent
 from typing import Any
 
 import click
@@ -15,6 +16,7 @@ import click
 from vertexrig.cli import streams
 from vertexrig.cli.problems import Failure
 from vertexrig.errors import UsageError
+from vertexrig.text import safe
 
 
 @dataclass
@@ -25,31 +27,43 @@ class CommandOutput:
         wanted: Whether the command asked for JSON.
         data: The result, as far as it is known.
         sent: Whether it has been printed already, by a verb that goes on afterwards.
+        streamed: The key of a list that is printed as it comes, "" if there is none.
     """
 
     wanted: bool
     data: dict[str, Any] = field(default_factory=dict)
     sent: bool = False
+    streamed: str = ""
+
+    def stream(self, key: str, items: Sequence[Any]) -> None:
+        """Print more items of the list that is the document's first key."""
+        if items:
+            text = ",\n".join(indent(json.dumps(item, indent=2), "    ") for item in items)
+            say((",\n" if self.streamed else f'{{\n  "{key}": [\n') + text, nl=False)
+            self.streamed = key
 
     def send(self, problem: Failure | None = None) -> None:
         """Print it, with the error if there is one; only once."""
         # A verb without a result, such as the help of a group, prints no empty document.
-        if self.sent or not (self.data or problem):
+        if self.sent or not (self.data or problem or self.streamed):
             return
         self.sent = True
         data = self.data if problem is None else {**self.data, "error": problem.data()}
-        say(json.dumps(data, indent=2))
+        text = json.dumps(data, indent=2)
+        if self.streamed:  # what is left of the document follows the list
+            text = "\n  ]" + (f",{text.removeprefix('{')}" if data else "\n}")
+        say(text)
 
 
 def wants_json(words: Sequence[str]) -> bool:
-    """Whether a command line asks for JSON: read from its words, since it may not parse."""
+    """Tell whether a command line asks for JSON: read from its words, since it may not parse."""
     # What follows `--` is the words of another program, as in `local run -- prog --format json`.
     own = list(words[: words.index("--")] if "--" in words else words)
     return "--format=json" in own or ("--format", "json") in pairwise(own)
 
 
 def result(format_: str, data: Mapping[str, Any], text: str | Callable[[], str]) -> None:
-    """The result of a verb, in the format asked for."""
+    """Print the result of a verb, in the format asked for."""
     if format_ == "json":
         document().data.update(data)
     else:
@@ -59,18 +73,18 @@ def result(format_: str, data: Mapping[str, Any], text: str | Callable[[], str])
 
 
 def progress(format_: str, line: str) -> bool:
-    """A line about progress: on stdout with text, on stderr beside a JSON document.
+    """Return a line about progress: on stdout with text, on stderr when the result is JSON.
 
-    False once nobody reads it any more.
+    False once its reader has closed the pipe.
     """
     if format_ == "json":
-        print(line, file=sys.stderr)
+        streams.note(line)
         return True
     return say(line)
 
 
 def document() -> CommandOutput:
-    """The document of the command that runs."""
+    """Return the document of the command that runs."""
     context = click.get_current_context()
     found = context.find_object(CommandOutput)
     if found is None:  # a group that was not run through vertexrig.cli.run
@@ -80,10 +94,18 @@ def document() -> CommandOutput:
 
 
 def say(text: str | bytes, *, nl: bool = True) -> bool:
-    """Print a result on stdout; False if its reader has gone. That is not an error: the verb ends with its usual code."""
+    """Print a result on stdout; False if its reader has gone. That is not an error: the verb ends with its usual code.
+
+    Args:
+        text: What a person reads; bytes are a document, which is written as it is.
+        nl: End it with a line break.
+    """
+    color = streams.wants_color(sys.stdout, os.environ)
+    if isinstance(text, str):
+        text = safe(text, painted=color)
     try:
         # the stream is named: by itself click writes UTF-8 where the locale asks for ASCII
-        click.echo(text, file=sys.stdout, nl=nl, color=streams.wants_color(sys.stdout, os.environ))
+        click.echo(text, file=sys.stdout, nl=nl, color=color)
     except BrokenPipeError:
         streams.drop_broken()
         return False

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+import sys
+from functools import partial
 from pathlib import Path
 
 import click
 
-from vertexrig.checks.workspace import Workspace
-from vertexrig.cli import options, streams
+from vertexrig.cli import options, remote, streams
 from vertexrig.cli.output import result
 from vertexrig.errors import UsageError
 from vertexrig.package import builder
+from vertexrig.project.config import PACKAGES_FOLDER
 from vertexrig.project.model import Job
+from vertexrig.workspace import Workspace
 
 
 @click.command("package")
 @click.argument("name", required=False)
-@options.file_option
-@options.set_option
-@options.templates_option
+@options.project_options
 @click.option("--trainer", type=click.Path(path_type=Path), help="Trainer folder; the project's by default.")
 @click.option("--tf-version", metavar="VERSION", help="TensorFlow of the image, such as 2.17, in place of the job's.")
 @click.option("--output-dir", type=click.Path(path_type=Path), help="Folder to write to; by default build/packages.")
@@ -26,17 +27,19 @@ from vertexrig.project.model import Job
 @click.option(
     "--verify/--no-verify", default=True, show_default=True, help="Install it in a clean place and import it."
 )
+@click.option(
+    "--trust", is_flag=True, help="Let the trainer's setup.py run, if it cannot be read without, until it changes."
+)
 @click.option("--upload", is_flag=True, help="Upload it to the project's bucket, if it is not there yet.")
 @options.format_option("text", "json")
 def command(
     name: str | None,
-    file: Path | None,
-    overrides: tuple[str, ...],
-    templates: Path | None,
+    project: options.ProjectOptions,
     trainer: Path | None,
     tf_version: str | None,
     output_dir: Path | None,
     wheel: bool,
+    trust: bool,
     verify: bool,
     upload: bool,
     format_: str,
@@ -50,21 +53,28 @@ def command(
         raise UsageError(
             "--upload uploads the packages that the project's jobs name: leave out --trainer and --tf-version"
         )
-    workspace = options.workspace(file, overrides, name, templates)
-    project = workspace.loaded.project
-    module = project.trainer.module
+    workspace = project.workspace(name)
+    loaded = workspace.loaded
+    module = loaded.project.trainer.module
     if name is not None:
-        found = workspace.loaded.runnable(name)
-        job = found if isinstance(found, Job) else project.jobs[found.job]
+        found = loaded.runnable(name)
+        job = found if isinstance(found, Job) else loaded.project.jobs[found.job]
         module = job.module or module
-    built = builder.build(
-        trainer or workspace.loaded.path(project.trainer.path),
-        output_dir or workspace.loaded.path("build/packages"),
+    make = partial(
+        builder.build,
+        trainer or loaded.path(loaded.project.trainer.path, "trainer", "path"),
+        output_dir or loaded.output(PACKAGES_FOLDER),
         tf_version=tf_version or workspace.renderer.tf_version(name),
         module=module,
         verify=verify,
         wheel=wheel,
     )
+    try:
+        built = make(trusted=trust)
+    except builder.SetupRunsError as error:
+        if not (sys.stdin.isatty() and click.confirm(f"{error}\nRun it?", err=True)):
+            raise
+        built = make(trusted=True)
     for warning in built.warnings:
         streams.note(f"warning: {warning}")
     streams.note("built" if built.fresh else "nothing has changed since it was built")
@@ -80,14 +90,13 @@ def command(
 
 def _upload(workspace: Workspace, name: str | None) -> list[str]:
     """Upload the packages of a job or sweep, or the one for trainer.image; their URIs."""
-    from vertexrig.cli import remote
-    from vertexrig.submit import submission
+    from vertexrig.submit import publish  # 28 ms
 
     storage = remote.bucket(workspace.loaded, "packages")
     if name is None:
         uri = workspace.renderer.package_uri(workspace.renderer.tf_version())
-        return submission.upload(workspace, {uri: {workspace.loaded.project.trainer.module}}, storage)
-    uris = submission.upload_packages(workspace, [name], storage)
+        return publish.upload(workspace, {uri: {workspace.loaded.project.trainer.module}}, storage)
+    uris = publish.upload_packages(workspace, [name], storage)
     if not uris:
         streams.note(f"{name} runs no package of the project's trainer; nothing was uploaded")
     return uris

@@ -8,8 +8,8 @@ from typing import Any
 
 import click
 
+from vertexrig.cli.arguments import misspelt
 from vertexrig.cli.extras import missing
-from vertexrig.cli.names import misspelt
 from vertexrig.errors import ServiceError, UsageError, VertexrigError
 
 INTERRUPTED = 130
@@ -46,7 +46,7 @@ class Failure:
 
 
 def problem(error: BaseException) -> Failure | None:
-    """What an exception means for the person; None for an exception that only a defect raises."""
+    """Return what an exception means for the person; None for an exception that only a defect raises."""
     if isinstance(error, (click.Abort, KeyboardInterrupt)):
         return Failure("interrupted", "interrupted", INTERRUPTED)
     if isinstance(error, click.NoSuchOption):
@@ -71,7 +71,7 @@ def problem(error: BaseException) -> Failure | None:
 
 
 def _with_login(error: VertexrigError) -> str:
-    """The message, and what to do about credentials that are missing or have run out."""
+    """Return the message, and what to do about credentials that are missing or have run out."""
     if not isinstance(error, ServiceError) or error.status != 401:
         return str(error)
     return f"{str(error).rstrip('.')}. Log in with `gcloud auth application-default login`; `vertexrig local up` needs no login"

@@ -2,88 +2,91 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from vertexrig.bring import edit
+from vertexrig.bring.edit import Entry
 from vertexrig.cli import options, steps, streams, studied
-from vertexrig.cli.options import Integer
 from vertexrig.cli.output import result
 from vertexrig.errors import UsageError
+from vertexrig.results.trials import TrialResult
+from vertexrig.studies import outcome, promote
+from vertexrig.workspace import Workspace
 
-if TYPE_CHECKING:
-    from vertexrig.studies.edit import Entry
-    from vertexrig.studies.trials import TrialResult
+
+@dataclass(frozen=True)
+class PromoteOptions:
+    """What is different in the new job."""
+
+    trial: str | None = options.option("--trial", metavar="ID", help="Promote this trial in place of the best one.")
+    name: str | None = options.option(
+        "--as", metavar="NAME", help="Name of the new job; by default the sweep's with -best."
+    )
+    epochs: int | None = options.option("--epochs", type=options.Integer(1), help="The same as --set args.epochs=N.")
+    topology: str | None = options.option("--topology", metavar="NAME", help="Topology in place of the sweep's job's.")
+    machine_type: str | None = options.option(
+        "--machine-type", metavar="TYPE", help="Machine type in place of the sweep's job's."
+    )
+    changes: tuple[str, ...] = options.option(
+        "--set", multiple=True, metavar="KEY=VALUE", help="Another key of the new job."
+    )
+    warm_start: bool = options.option("--warm-start", is_flag=True, help="Start from the model that the trial saved.")
+    warm_start_flag: str | None = options.option(
+        "--warm-start-flag", metavar="NAME", help="The trainer's flag for it, if its name does not say so."
+    )
 
 
 @click.command("promote")
 @studied.study_options
-@click.option("--trial", metavar="ID", help="Promote this trial in place of the best one.")
-@click.option("--as", "name", metavar="NAME", help="Name of the new job; by default the sweep's with -best.")
-@click.option("--epochs", type=Integer(1), help="The same as --set args.epochs=N.")
-@click.option("--topology", metavar="NAME", help="Topology in place of the sweep's job's.")
-@click.option("--machine-type", metavar="TYPE", help="Machine type in place of the sweep's job's.")
-@click.option("--set", "changes", multiple=True, metavar="KEY=VALUE", help="Another key of the new job.")
-@click.option("--warm-start", is_flag=True, help="Start from the model that the trial saved.")
-@click.option("--warm-start-flag", metavar="NAME", help="The trainer's flag for it, if its name does not say so.")
-@click.option(
-    "--run", "where", type=click.Choice(["local", "cloud"]), help="Run the new job at once: rehearse or submit it."
-)
+@options.group("asked", PromoteOptions)
+@click.option("--run", type=click.Choice(["local", "cloud"]), help="Run the new job at once: rehearse or submit it.")
 @studied.dry_run_option
 @options.format_option("text", "json")
-def command(
-    sweep: str,
-    file: Path | None,
-    local: bool,
-    ran: str | None,
-    trial: str | None,
-    name: str | None,
-    epochs: int | None,
-    topology: str | None,
-    machine_type: str | None,
-    changes: tuple[str, ...],
-    warm_start: bool,
-    warm_start_flag: str | None,
-    where: str | None,
-    dry_run: bool,
-    format_: str,
-) -> None:
+def command(ended: studied.StudyOptions, asked: PromoteOptions, run: str | None, dry_run: bool, format_: str) -> None:
     """Add a training job with the best trial's parameters as arguments to the project file.
 
     SWEEP is a study that has ended: a sweep's name, number, display name, or a file from `gcloud ai hp-tuning-jobs describe`. The
     job is the sweep's own, with what the flags change.
     """
-    from vertexrig.studies import edit, outcome, promote
-
-    if dry_run and where:
+    if dry_run and run:
         raise click.UsageError("--dry-run writes nothing, so there is nothing to --run")
-    found = studied.study(file, sweep, local=local, sweep=ran)
+    found = ended.found()
     loaded = found.loaded
     text = edit.read(loaded.file)
-    name = options.entry_name(name) or promote.free_name(loaded, found.sweep)
-    ended = outcome.outcome(sweep, found.job, least=1)
-    chosen = outcome.chosen(ended, trial)
-    args: dict[str, Any] = {} if epochs is None else {"epochs": epochs}
-    if warm_start or warm_start_flag:
-        args |= _warm_start(found, chosen, warm_start_flag)
+    name = options.entry_name(asked.name) or promote.free_name(loaded, found.sweep)
+    known = outcome.outcome(ended.sweep, found.job, least=1)
+    chosen = outcome.chosen(known, asked.trial)
+    args: dict[str, Any] = {} if asked.epochs is None else {"epochs": asked.epochs}
+    if asked.warm_start or asked.warm_start_flag:
+        args |= _warm_start(found, chosen, asked.warm_start_flag)
     entry = promote.promoted(
-        ended, chosen, edit.data_of(text, str(loaded.file)), found.sweep, name,
-        args=args, topology=topology, machine_type=machine_type, changes=changes,
-    )  # fmt: skip
+        known,
+        chosen,
+        edit.data_of(text, str(loaded.file)),
+        found.sweep,
+        name,
+        args=args,
+        topology=asked.topology,
+        machine_type=asked.machine_type,
+        changes=asked.changes,
+    )
     new = edit.added(text, entry, str(loaded.file))
     studied.rendered(new, loaded.file, name, found.sweep)
     if not dry_run:
-        edit.write(loaded.file, new)
+        edit.write(loaded.file, text, new, [entry])
     _report(format_, found, chosen, entry, edit.difference(text, new, str(loaded.file)), written=not dry_run)
     if not dry_run:
-        _go_on(name, file, where, format_, rehearsed=found.rehearsed)
+        _go_on(name, ended.where.file, run, format_, rehearsed=found.rehearsed)
 
 
 def _report(
     format_: str, found: studied.Studied, chosen: TrialResult, entry: Entry, diff: str, *, written: bool
 ) -> None:
-    """What was added, or would be."""
+    """Show what was added, or would be."""
     data = {"name": entry.name, "sweep": found.sweep, "trial": chosen.id, "metrics": chosen.metrics}
     result(format_, {**data, "written": written, "keys": dict(entry.data), "diff": diff}, diff)
     file = found.loaded.file
@@ -94,10 +97,7 @@ def _report(
 
 
 def _warm_start(found: studied.Studied, chosen: TrialResult, given: str | None) -> dict[str, str]:
-    """The trainer's flag and the model of a trial."""
-    from vertexrig.checks.workspace import Workspace
-    from vertexrig.studies import outcome, promote
-
+    """Return the trainer's flag and the model of a trial."""
     folder = outcome.trial_folder(found.job, chosen.id)
     uri = f"{folder}/model"
     if not folder or not studied.has_files(found, uri):
@@ -110,9 +110,9 @@ def _warm_start(found: studied.Studied, chosen: TrialResult, given: str | None) 
     return {promote.warm_start_flag(flags, given, project.trainer.path): uri}
 
 
-def _go_on(name: str, file: Path | None, where: str | None, format_: str, *, rehearsed: bool) -> None:
+def _go_on(name: str, file: Path | None, run: str | None, format_: str, *, rehearsed: bool) -> None:
     """Run the new job, or say how."""
-    if where is None:
+    if run is None:
         streams.note("next:")
         streams.note(steps.line("check", name, *steps.named(file)))
         streams.note(steps.line("rehearse" if rehearsed else "submit", name, *steps.named(file)))
@@ -120,7 +120,7 @@ def _go_on(name: str, file: Path | None, where: str | None, format_: str, *, reh
     context = click.get_current_context()
     group = context.find_root().command
     assert isinstance(group, click.Group)
-    verb = group.get_command(context, "rehearse" if where == "local" else "submit")
+    verb = group.get_command(context, "rehearse" if run == "local" else "submit")
     assert verb is not None
     # click gives the verb's other options their defaults.
     context.invoke(verb, name=name, file=file, format_=format_)

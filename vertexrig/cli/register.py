@@ -2,105 +2,120 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from datetime import date
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from vertexrig.cli import options, remote, streams
-from vertexrig.cli.names import NameArgument
+from vertexrig import catalog
+from vertexrig.cli import options, remote, steps, streams
+from vertexrig.cli.arguments import NameArgument
 from vertexrig.cli.output import result
+from vertexrig.cloud.models import ModelsClient, plain
+from vertexrig.cloud.rest import is_loopback
+from vertexrig.cloud.storage import Storage
+from vertexrig.cloud.vertex import TUNING
 from vertexrig.errors import UsageError
-
-if TYPE_CHECKING:
-    from vertexrig.project.config import Loaded
-    from vertexrig.studies.register import Comparison, Trained
+from vertexrig.project import config
+from vertexrig.project.config import Loaded
+from vertexrig.studies import register, trained
+from vertexrig.studies.outcome import PROMOTED_FROM, TRIAL
+from vertexrig.studies.register import Comparison, Trained
+from vertexrig.studies.trained import model_name
 
 _GOALS = ("MAXIMIZE", "MINIMIZE")
 
 
+@dataclass(frozen=True)
+class RegisterOptions:
+    """Which model is registered, as what, and when it counts as better."""
+
+    display_name: str | None = options.option(
+        "--as", metavar="NAME", help="The model's display name; by default the sweep's, or the job's."
+    )
+    alias: str = options.option(
+        "--alias",
+        metavar="NAME",
+        default="champion",
+        show_default=True,
+        help="Alias of the best version, in addition to `default`.",
+    )
+    min_gain: float = options.option(
+        "--min-gain",
+        type=click.FloatRange(min=0),
+        metavar="NUMBER",
+        default=0.0,
+        show_default=True,
+        help="Gain over the version that is there, at least.",
+    )
+    trial: str | None = options.option(
+        "--trial", metavar="ID", help="Of a sweep: this trial's model in place of the best one's."
+    )
+    metric: str | None = options.option(
+        "--metric", metavar="NAME", help="Metric to compare by, if the project's sweeps do not say it."
+    )
+    value: float | None = options.option(
+        "--value", type=float, metavar="NUMBER", help="Its value, where the trainer wrote no summary.json."
+    )
+    goal: str | None = options.option(
+        "--goal", type=click.Choice(_GOALS), help="Which values are better, if no sweep says it."
+    )
+    serving_image: str | None = options.option(
+        "--serving-image",
+        metavar="URI",
+        help="Image that serves the model; by default Google's, by framework and version.",
+    )
+
+
 @click.command("register")
 @click.argument("name", cls=NameArgument)
-@options.file_option
-@options.local_option
-@click.option(
-    "--as", "display_name", metavar="NAME", help="The model's display name; by default the sweep's, or the job's."
-)
-@click.option(
-    "--alias",
-    metavar="NAME",
-    default="champion",
-    show_default=True,
-    help="Alias of the best version, beside `default`.",
-)
-@click.option(
-    "--min-gain",
-    type=click.FloatRange(min=0),
-    metavar="NUMBER",
-    default=0.0,
-    show_default=True,
-    help="Gain over the version that is there, at least.",
-)
-@click.option("--trial", metavar="ID", help="Of a sweep: this trial's model in place of the best one's.")
-@click.option("--metric", metavar="NAME", help="Metric to compare by, if the project's sweeps do not say it.")
-@click.option("--value", type=float, metavar="NUMBER", help="Its value, where the trainer wrote no summary.json.")
-@click.option("--goal", type=click.Choice(_GOALS), help="Which values are better, if no sweep says it.")
-@click.option(
-    "--serving-image", metavar="URI", help="Image that serves the model; by default Google's, by version of TensorFlow."
-)
+@options.where_options
+@options.group("asked", RegisterOptions)
 @click.option("--force", is_flag=True, help="Register it even if it is not better.")
 @click.option("--dry-run", is_flag=True, help="Compare, print what would be sent, and register nothing.")
 @options.format_option("text", "json")
 def command(
-    name: str,
-    file: Path | None,
-    local: bool,
-    display_name: str | None,
-    alias: str,
-    min_gain: float,
-    trial: str | None,
-    metric: str | None,
-    value: float | None,
-    goal: str | None,
-    serving_image: str | None,
-    force: bool,
-    dry_run: bool,
-    format_: str,
+    name: str, where: options.WhereOptions, asked: RegisterOptions, force: bool, dry_run: bool, format_: str
 ) -> None:
     """Add the model of job or sweep NAME to the Model Registry if it beats the version that is there by --min-gain.
 
     The model's labels keep its job, package, metric and data, so that the next one can be compared. With VERTEXRIG_AIPLATFORM and
     STORAGE_EMULATOR_HOST set, as `vertexrig local env` prints them, it goes to the local Vertex.
     """
-    from vertexrig import catalog
-    from vertexrig.cloud.models import ModelsClient, plain
-    from vertexrig.cloud.storage import Storage
-    from vertexrig.project import config
-    from vertexrig.studies import register
-
-    loaded = config.load(file)
-    found = remote.find(file, name, local=local)
-    trained = _trained(loaded, found, name, trial, metric, value, goal)
-    rehearsed = "; it was rehearsed: point at the local Vertex with `vertexrig local env`" if found.record else ""
-    register.must_be_there(Storage(trained.uri), saved_model=serving_image is None, hint=rehearsed)
+    loaded = config.load(where.file)
+    found = remote.find(where, name)
+    if found.record is not None and not is_loopback(remote.service(loaded).rest.url):
+        remote.must_have_succeeded(found.job)
+        lines = [
+            steps.line(*words, *steps.named(where.file))
+            for words in (("local", "up", "--detach"), ("local", "env"), ("register", name))
+        ]
+        lines[1] = f'eval "$({lines[1]})"'
+        raise UsageError(
+            f"{name} was rehearsed, so its model is on this machine; the local Vertex has a registry:\n"
+            + "\n".join(lines)
+        )
+    model, made_with = _trained(where, loaded, found, name, asked)
     project = loaded.project
-    models = ModelsClient(remote.vertex(file))
-    display = display_name or _display_name(found, loaded, name)
-    there = register.present(models, display, alias)
-    comparison = register.compare(trained, there, min_gain)
-    serving = register.serving(trained, catalog.load(), project.region, serving_image, date.today())
-    body = register.model_body(trained, display, serving.uri, alias, project.labels)
+    models = ModelsClient(remote.service(loaded))
+    display = asked.display_name or _display_name(found, loaded, name)
+    there = register.present(models, display, asked.alias)
+    comparison = register.compare(model, there, asked.min_gain)
+    host = catalog.load().host_for_region(project.region)
+    serving = register.serving(made_with, host, asked.serving_image, date.today())
+    body = register.model_body(model, display, serving.uri, asked.alias, project.labels)
     streams.note(f"{display}: {comparison.text}")
     wanted = comparison.better or force
     if wanted:
         streams.note(serving.text)
     made: dict[str, Any] = {}
     if wanted and not dry_run:
-        # With the model there, a new version of it; otherwise a model of its own.
+        # With the model there, a new version of it; otherwise a new model.
         made = models.upload(body, plain(str(there["name"])) if there else "")
-    _report(format_, trained, comparison, body, made, wanted=wanted, dry_run=dry_run)
+    _report(format_, model, comparison, body, made, wanted=wanted, dry_run=dry_run)
 
 
 def _report(
@@ -125,8 +140,6 @@ def _report(
     if made:
         text = f"{str(made.get('model', '')).partition('@')[0]}@{made.get('modelVersionId', '')}"
     elif dry_run and wanted:
-        import json
-
         text = json.dumps(body, indent=2)
     else:
         text = "not registered"
@@ -134,8 +147,6 @@ def _report(
 
 
 def _display_name(found: remote.FoundJob, loaded: Loaded, name: str) -> str:
-    from vertexrig.studies.trained import model_name
-
     own = (
         found.record.name
         if found.record is not None
@@ -147,25 +158,61 @@ def _display_name(found: remote.FoundJob, loaded: Loaded, name: str) -> str:
 
 
 def _trained(
-    loaded: Loaded,
-    found: remote.FoundJob,
-    name: str,
-    trial: str | None,
-    metric: str | None,
-    value: float | None,
-    goal: str | None,
-) -> Trained:
-    """What the job has trained."""
-    from vertexrig.cloud.vertex import TUNING
-    from vertexrig.studies import trained
+    where: options.WhereOptions, loaded: Loaded, found: remote.FoundJob, name: str, asked: RegisterOptions
+) -> tuple[Trained, tuple[str, str]]:
+    """Return what the job has trained, and with which framework and version.
 
+    Raises:
+        UsageError: All that is missing for it, at once.
+    """
     job = found.job
+    made = register.made_with(loaded, catalog.load(), trained.image(job))
     if job.collection == TUNING:
-        return trained.of_sweep(job, name, trial=trial, metric=metric, value=value)
-    if trial is not None:
+        model = trained.of_sweep(job, name, trial=asked.trial, metric=asked.metric, value=asked.value)
+        return model, register.must_be_there(Storage(model.uri), made, asked.serving_image)
+    if asked.trial is not None:
         raise UsageError(f"{name} is a custom job; --trial is for a sweep")
     if not job.ended:
         raise UsageError(f"{name} has not ended: its state is {job.state.removeprefix('JOB_STATE_')}")
     remote.must_have_succeeded(job)
-    known = dict(found.record.metrics) if found.record is not None else {}
-    return trained.of_job(loaded, job, name, metric=metric, value=value, goal=goal, known=known)
+    missing = []
+    if job.output:
+        try:
+            folder = Storage(f"{job.output}/{register.MODEL_DIR}")
+            made = register.must_be_there(folder, made, asked.serving_image)
+        except UsageError as error:
+            missing.append(str(error))
+    try:
+        model = trained.of_job(
+            loaded,
+            job,
+            name,
+            metric=asked.metric,
+            value=asked.value,
+            goal=asked.goal,
+            known=lambda: _reported(where, found),
+        )
+    except UsageError as error:
+        missing.append(str(error))
+    if missing:
+        raise UsageError("; and ".join(missing))
+    return model, made
+
+
+def _reported(where: options.WhereOptions, found: remote.FoundJob) -> Mapping[str, float]:
+    """Return the metrics that a job reported through hypertune, or those of the trial that it was promoted from."""
+    if found.record is not None:
+        return found.record.metrics
+    sweep = found.job.labels.get(PROMOTED_FROM)
+    if not sweep:
+        return {}
+    try:
+        study = remote.sweep(where, sweep).job
+    except UsageError:  # it is gone
+        return {}
+    metrics = trained.of_promoted(found.job, study)
+    if metrics:
+        streams.note(
+            f"the model has no summary.json: its metrics are those of trial {found.job.labels.get(TRIAL)} of {sweep}"
+        )
+    return metrics

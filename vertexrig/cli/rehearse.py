@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,28 +12,30 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vertexrig.cli import creation, options, steps, streams
-from vertexrig.cli.names import NameArgument
+from vertexrig.cli import creation, extras, local_place, options, steps, streams
+from vertexrig.cli.arguments import NameArgument
 from vertexrig.cli.output import result
 from vertexrig.cli.tables import table
 from vertexrig.errors import JobFailedError, VertexrigError
 from vertexrig.files import typed, write_text
+from vertexrig.project.config import STATE_FOLDER
+from vertexrig.results.trials import columns
 from vertexrig.spec.states import short
+from vertexrig.studies.outcome import PROMOTED_FROM
 from vertexrig.text import shown
 
 if TYPE_CHECKING:
-    from vertexrig.checks.workspace import Workspace
     from vertexrig.local.rehearsal import Rehearsal, Watcher
     from vertexrig.local.runner import Control, Line
+    from vertexrig.workspace import Workspace
 
+MOST_ASTRAY = 3  # files that are named
 DIGITS = 4  # of a parameter or metric
 
 
 @click.command("rehearse")
 @click.argument("name", cls=NameArgument)
-@options.file_option
-@options.set_option
-@options.templates_option
+@options.project_options
 @click.option("--trials", type=options.Integer(min=1), help="For a sweep: this many trials instead of max_trial_count.")
 @click.option("--seed", type=int, default=0, show_default=True, help="For a sweep: what its search starts from.")
 @options.resume_option
@@ -40,14 +44,11 @@ DIGITS = 4  # of a parameter or metric
 @click.option("--quiet", "-q", is_flag=True, help="Do not show what the replicas print.")
 def command(
     name: str,
-    file: Path | None,
-    overrides: tuple[str, ...],
-    templates: Path | None,
+    project: options.ProjectOptions,
     trials: int | None,
     seed: int,
     resume: str,
-    pace: str,
-    speed: float | None,
+    pace: options.PaceOptions,
     format_: str,
     quiet: bool,
 ) -> None:
@@ -57,39 +58,42 @@ def command(
     What the replicas print goes to stderr, a summary to stdout; the exit code is 0 only if the job succeeded. Each run has its own
     output folder, and `vertexrig jobs --local` lists what was rehearsed.
     """
-    from vertexrig.cli import extras
-
     extras.need("optuna", "requests")
-    from vertexrig.local.pace import paced
-    from vertexrig.local.rehearsal import rehearse
+    from vertexrig.local.rehearsal import rehearse  # 140 ms, and an extra
     from vertexrig.local.runner import Control
 
-    workspace = options.workspace(file, overrides, name, templates)
+    workspace = project.workspace(name)
+    local_place.claim(workspace.loaded.output(STATE_FOLDER))
     control = Control()
     with _cancelling(control) as interrupted:
         done = rehearse(
-            workspace, name, watcher=_watcher(name, quiet), control=control, trials=trials, seed=seed, resume=resume,
-            pace=lambda run: paced(run, pace, speed),
-        )  # fmt: skip
+            workspace,
+            name,
+            watcher=_watcher(name, quiet),
+            control=control,
+            trials=trials,
+            seed=seed,
+            resume=resume,
+            pace=pace.paced,
+        )
     result(format_, _plain(done), lambda: _text(done))
     if done.trials:
-        streams.note(f"these trials again: {steps.line('trials', name, '--local', *steps.named(file))}")
+        streams.note(f"these trials again: {steps.line('trials', name, '--local', *steps.named(project.file))}")
     # A signal that came when the job had succeeded changes nothing any more.
     if interrupted and not done.succeeded:
         raise KeyboardInterrupt
     if done.succeeded:
-        _on_vertex(workspace, name, file)
+        _on_vertex(workspace, name, project.file)
         return
-    said = done.error.partition("\n")[2].removesuffix(f"Hint: {done.hint}").strip()
-    if said and quiet:  # otherwise it was shown as it came
-        streams.note(f"\n{done.failed_replica or name} ended with:\n{said}\n")
+    if done.traceback and quiet:  # otherwise it was shown as it came
+        streams.note(f"\n{done.failed_replica or name} ended with:\n{done.traceback}\n")
     if done.hint:
         streams.note(f"hint: {done.hint}")
     raise JobFailedError(f"{name} failed: {_first_line(done.error) or done.state}")
 
 
 def _watcher(name: str, quiet: bool) -> Watcher:
-    """Notes what happens as it happens; `quiet` leaves out what the replicas print."""
+    """Note what happens as it happens; `quiet` leaves out what the replicas print."""
     from vertexrig.local.rehearsal import Watcher
 
     trial_of: dict[str, str] = {}
@@ -116,14 +120,17 @@ def _watcher(name: str, quiet: bool) -> Watcher:
 def _on_vertex(workspace: Workspace, name: str, file: Path | None) -> None:
     """Write the YAML that ran, and show what runs the same on Vertex AI."""
     prepared = workspace.prepare(name)
-    path = workspace.loaded.path(f"build/jobs/{name}.yaml")
-    write_text(path, prepared.rendered.text)
+    path = workspace.loaded.folder / f"build/jobs/{name}.yaml"
+    write_text(path, prepared.rendered.text, below=workspace.loaded.folder)
     given = steps.named(file)
     if prepared.document.study is not None:
         streams.note(f"its best trial:\n{steps.line('best', name, *given)}")
+        streams.note(f"a job with its parameters:\n{steps.line('promote', name, '--local', *given)}")
+    if PROMOTED_FROM in prepared.rendered.view.labels:
+        streams.note(f"its model to the Model Registry:\n{steps.line('register', name, *given)}")
     streams.note(f"through the API, on this machine:\n{steps.line('local', 'up', '--detach', *given)}")
     streams.note(f"wrote {path}; on Vertex AI:")
-    for line in creation.on_vertex(workspace, [(prepared, path)]):
+    for line in creation.commands(workspace, [(prepared, path)]):
         streams.note(line)
 
 
@@ -132,7 +139,7 @@ def _cancelling(control: Control) -> Iterator[list[int]]:
     """SIGINT and SIGTERM cancel the job, whose processes end before the block does; gives the signals that came.
 
     Raises:
-        KeyboardInterrupt: Something failed after a signal: a terminal's Ctrl-C also reaches pip and whatever else builds a package.
+        KeyboardInterrupt: Something failed after a signal: a terminal's Ctrl-C also reaches pip and other programs that build a package.
     """
     interrupted: list[int] = []
 
@@ -140,7 +147,7 @@ def _cancelling(control: Control) -> Iterator[list[int]]:
         interrupted.append(number)
         control.cancel()
 
-    # A handler, not KeyboardInterrupt: replicas have sessions of their own, and would go on after this process.
+    # A handler, not KeyboardInterrupt: replicas run in other sessions, and would go on after this process.
     before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield interrupted
@@ -162,6 +169,8 @@ def _plain(done: Rehearsal) -> dict[str, object]:
         "traceback": done.traceback or None,
         "metrics": dict(done.metrics),
         "model": typed(done.model) if done.model else None,
+        "model_empty": done.model_empty,
+        "astray": [typed(path) for path in done.astray] if done.model_empty else [],
         "output": typed(done.output) if done.output else None,
         "seconds": round(done.seconds, 1),
         "stand_ins": list(done.stand_ins),
@@ -171,12 +180,13 @@ def _plain(done: Rehearsal) -> dict[str, object]:
 
 
 def _text(done: Rehearsal) -> str:
-    from vertexrig.studies.trials import columns
-
     rows = [("state", short(done.state)), ("seconds", f"{done.seconds:.1f}")]
     rows += [("run", done.run)] if done.run else []
     rows += [(name, shown(value, DIGITS)) for name, value in done.metrics.items()]
-    if done.model:
+    if done.model and done.model_empty:
+        red, off = ("\x1b[1;31m", "\x1b[0m") if streams.wants_color(sys.stdout, os.environ) else ("", "")
+        rows.append(("model", f"{red}empty{off}: {typed(done.model)}{_astray(done)}"))
+    elif done.model:
         rows.append(("model", typed(done.model)))
     elif done.output:
         rows.append(("output", typed(done.output)))
@@ -189,6 +199,15 @@ def _text(done: Rehearsal) -> str:
     return text
 
 
+def _astray(done: Rehearsal) -> str:
+    """Tell where the trainer wrote in place of its model's folder."""
+    if not done.astray:
+        return "; the trainer left no file in its working directory either"
+    more = f" and {len(done.astray) - MOST_ASTRAY} more" if len(done.astray) > MOST_ASTRAY else ""
+    files = ", ".join(map(typed, done.astray[:MOST_ASTRAY]))
+    return f"; the trainer wrote {files}{more}, which Vertex AI does not keep: save to AIP_MODEL_DIR"
+
+
 def _trial(record: Mapping[str, Any]) -> str:
     values = ", ".join(
         f"{own['parameterId']}={shown(own.get('value'), DIGITS)}" for own in record.get("parameters", ())
@@ -199,5 +218,5 @@ def _trial(record: Mapping[str, Any]) -> str:
 
 
 def _first_line(text: str) -> str:
-    """The first line of an error; what follows is the replica's own output, which is shown elsewhere."""
+    """Return the first line of an error; what follows is the replica's own output, which is shown elsewhere."""
     return text.partition("\n")[0].rstrip()

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 from vertexrig.cli import steps, streams
+from vertexrig.cli.options import WhereOptions
 from vertexrig.cloud.storage import Storage
 from vertexrig.cloud.vertex import TUNING, RemoteJob, Vertex
 from vertexrig.errors import JobFailedError, ServiceError, UsageError
 from vertexrig.project import config
+from vertexrig.results.history import History, Record
 from vertexrig.spec import states
-from vertexrig.studies.history import History, Record
 
 
 @dataclass(frozen=True)
@@ -29,19 +29,18 @@ class FoundJob:
     record: Record | None = None
 
 
-def vertex(file: Path | None) -> Vertex:
-    """The API of the project."""
-    project = config.load(file).project
-    return Vertex(project.project, project.region)
+def service(loaded: config.Loaded) -> Vertex:
+    """Return the API of a project."""
+    return Vertex(loaded.project.project, loaded.project.region)
 
 
-def history(file: Path | None) -> History:
-    """The rehearsals of the project."""
-    return History(config.load(file).path(config.STATE_FOLDER))
+def history(loaded: config.Loaded) -> History:
+    """Return the rehearsals of a project."""
+    return History(loaded.output(config.STATE_FOLDER))
 
 
 def bucket(loaded: config.Loaded, kept: str) -> Storage:
-    """The project's bucket.
+    """Return the project's bucket.
 
     Args:
         loaded: The project.
@@ -55,24 +54,24 @@ def bucket(loaded: config.Loaded, kept: str) -> Storage:
     return Storage(loaded.project.bucket, location=loaded.project.region)
 
 
-def find(file: Path | None, name: str, *, local: bool) -> FoundJob:
-    """A job or sweep by name, number, or a rehearsal's run; stderr names which of the two it is when both have that name.
+def find(where: WhereOptions, name: str) -> FoundJob:
+    """Return a job or sweep by name, number, or a rehearsal's run; stderr names which of the two it is when both have that name.
 
-    With `local` only rehearsals are searched, by reading files. Otherwise a rehearsal's number or run means that
+    With `--local` only rehearsals are searched, by reading files. Otherwise a rehearsal's number or run means that
     rehearsal; of several with a name, the newest is meant, and where Vertex AI cannot be asked, the rehearsal. A job or sweep of the
     project with another display name is found by its name, too.
     """
-    loaded = config.load(file)
-    record = History(loaded.path(config.STATE_FOLDER)).find(name)
-    if local and record is None:
-        listing = steps.line("jobs", "--local", *steps.named(file))
+    loaded = config.load(where.file)
+    record = history(loaded).find(name)
+    if where.local and record is None:
+        listing = steps.line("jobs", "--local", *steps.named(where.file))
         raise UsageError(f"this project has no rehearsal {name!r}; `{listing}` lists its rehearsals")
     # Numbers and runs are unique: a rehearsal's needs no question to the service, which may not be reachable.
-    if record is not None and (local or name in (record.run, record.job.id, record.job.name)):
+    if record is not None and (where.local or name in (record.run, record.job.id, record.job.name)):
         return FoundJob(record.job, record=record)
-    service = Vertex(loaded.project.project, loaded.project.region)
+    vertex = service(loaded)
     try:
-        job = _lookup(service, loaded, name)
+        job = _lookup(vertex, loaded, name)
     except (UsageError, ServiceError) as error:
         if record is None:
             raise
@@ -81,28 +80,28 @@ def find(file: Path | None, name: str, *, local: bool) -> FoundJob:
     else:
         # both times are RFC 3339 in UTC: they compare as text
         if record is None or record.created <= str(job.data.get("createTime", "")):
-            return FoundJob(job, service.console(job.name))
+            return FoundJob(job, vertex.console(job.name))
         why = f"newer than job {job.id} on Vertex AI"
     streams.note(f"this is the rehearsal {record.run or record.job.id} on this machine ({why})")
     return FoundJob(record.job, record=record)
 
 
-def _lookup(service: Vertex, loaded: config.Loaded, name: str) -> RemoteJob:
-    """A job of Vertex AI by what it is called there, or in the project file."""
+def _lookup(vertex: Vertex, loaded: config.Loaded, name: str) -> RemoteJob:
+    """Return a job of Vertex AI by what it is called there, or in the project file."""
     try:
-        return service.lookup(name)
+        return vertex.lookup(name)
     except UsageError:
         # The service knows the display name only.
         own = loaded.project.sweeps.get(name) or loaded.project.jobs.get(name)
         if own is None or not own.display_name:
             raise
-        return service.lookup(own.display_name)
+        return vertex.lookup(own.display_name)
 
 
-def sweep(file: Path | None, name: str, *, local: bool) -> RemoteJob:
-    """A sweep by name or number; UsageError if it is a custom job."""
-    found = find(file, name, local=local).job
-    if found.collection != TUNING:
+def sweep(where: WhereOptions, name: str) -> FoundJob:
+    """Return a sweep by name or number; UsageError if it is a custom job."""
+    found = find(where, name)
+    if found.job.collection != TUNING:
         raise UsageError(f"{name} is a custom job; it has no trials")
     return found
 

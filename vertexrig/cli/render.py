@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from vertexrig.checks.images import AVAILABILITY
 from vertexrig.cli import creation, options, show, streams
-from vertexrig.cli.names import NameArgument
+from vertexrig.cli.arguments import NameArgument
 from vertexrig.cli.output import result, say
 from vertexrig.errors import FindingsError, UsageError
 from vertexrig.files import write_text
 from vertexrig.project import runs
 
 if TYPE_CHECKING:
-    from vertexrig.checks.workspace import Prepared, Workspace
+    from vertexrig.workspace import Prepared, Workspace
 
 STDOUT = Path("-")
 
 
 @click.command("render")
 @click.argument("names", cls=NameArgument, nargs=-1, required=True, metavar="NAME...")
-@options.file_option
-@options.set_option
-@options.templates_option
+@options.project_options
 @options.info_option
 @click.option(
     "--output",
@@ -43,9 +44,7 @@ STDOUT = Path("-")
 @options.format_option("text", "json")
 def command(
     names: tuple[str, ...],
-    file: Path | None,
-    overrides: tuple[str, ...],
-    templates: Path | None,
+    project: options.ProjectOptions,
     info: bool,
     output: Path | None,
     run: str,
@@ -60,12 +59,12 @@ def command(
     """
     if output is not None and len(names) > 1:
         raise UsageError(f"--output takes one job; {len(names)} were named")
-    workspace = options.workspace(file, overrides, names[0] if len(names) == 1 else None, templates)
+    workspace = project.workspace(names[0] if len(names) == 1 else None)
     run = runs.new_run() if run == "new" else run
     prepared = [workspace.prepare(name, check=check, run=run) for name in names]
-    # Before a file is written for a run that cannot have a folder of its own.
+    # Before a file is written for a run that cannot have its own folder.
     for one in prepared if run else ():
-        runs.must_be_own(one.rendered.view, run)
+        runs.must_be_own(one.view, run)
     rows = [_write(workspace, one, output) for one in prepared]
     if format_ == "text":
         for row in rows:
@@ -73,34 +72,55 @@ def command(
                 say(row["yaml"].encode(), nl=False)  # YAML is UTF-8, whatever the terminal shows
     found = [finding for one in prepared for finding in one.findings]
     if check:
-        show.findings(found, sources=show.project_sources(workspace.loaded.file), info=info)
+        show.findings(found, sources=workspace.loaded.sources, info=info)
     else:
         streams.note("not checked")
+    if past := _past_availability(workspace, prepared):
+        build = "IMAGE=build" if "${IMAGE:-" in workspace.loaded.text else f"image: build in {workspace.loaded.file}"
+        streams.note(
+            f"image: {past} is past its end of availability, and Vertex AI may refuse it; {build} takes one of your own"
+        )
     written = [(one, Path(row["path"])) for one, row in zip(prepared, rows, strict=True) if row["command"]]
-    lines = creation.on_vertex(workspace, written)
+    lines = creation.commands(workspace, written)
     data = {"jobs": rows, "commands": lines, "checked": check, "findings": show.rows(found)}
     result(format_, data, "\n".join(lines))
-    failed = [one.rendered.view.name for one in prepared if not one.ok]
+    failed = [one.view.name for one in prepared if not one.ok]
     if failed:
         raise FindingsError(f"{', '.join(failed)} would fail: see above")
 
 
 def _write(workspace: Workspace, one: Prepared, output: Path | None) -> dict[str, Any]:
     """Write one YAML, or keep it for stdout; its row of the answer, with a command if nothing is wrong with it."""
-    name = one.rendered.view.name
-    path = output or workspace.loaded.path(f"build/jobs/{name}.yaml")
+    name = one.view.name
+    folder = workspace.loaded.folder
+    path = output or folder / f"build/jobs/{name}.yaml"
     row: dict[str, Any] = {"name": name, "kind": one.document.kind, "path": None, "command": None, "yaml": None}
     if path == STDOUT:
         return row | {"yaml": one.rendered.text}
-    write_text(path, one.rendered.text)
+    write_text(path, one.rendered.text, below=None if output else folder)
     streams.note(f"wrote {path}")
     streams.note(f"output: {_output(one)}")
-    return row | {"path": str(path), "command": creation.on_vertex(workspace, [(one, path)])[-1] if one.ok else None}
+    return row | {"path": str(path), "command": creation.commands(workspace, [(one, path)])[-1] if one.ok else None}
+
+
+def _past_availability(workspace: Workspace, prepared: Sequence[Prepared]) -> str:
+    """Return the prebuilt images of jobs that do not silence it, each with its date, that are past their end of availability."""
+    uris = [
+        pool.image_uri
+        for one in prepared
+        if AVAILABILITY not in workspace.silences(one.view.name)
+        for pool in one.view.pools.values()
+        if pool is not None
+    ]
+    rows = [workspace.catalog.image(uri) for uri in dict.fromkeys(uris)]
+    today = date.today().isoformat()
+    past = [row for row in rows if row is not None and row.end_of_availability <= today]
+    return ", ".join(f"{row.name} ({row.end_of_availability})" for row in past)
 
 
 def _output(prepared: Prepared) -> str:
-    """The output folder of a job that gcloud creates from the YAML."""
-    view, uri = prepared.rendered.view, prepared.document.output
+    """Return the output folder of a job that gcloud creates from the YAML."""
+    view, uri = prepared.view, prepared.document.output
     if not uri:
         return "none"
     return uri if view.run or not view.own_runs else f"{uri} for every job from this file; --run new gives it its own"

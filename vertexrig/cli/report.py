@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from vertexrig.cli import extras, options, streams, studied
-from vertexrig.cli.names import NameArgument
+from vertexrig.cli import extras, options, remote, streams, studied
+from vertexrig.cli.arguments import NameArgument
 from vertexrig.cli.output import result
+from vertexrig.cli.remote import FoundJob
+from vertexrig.cloud.vertex import TUNING, RemoteJob
 from vertexrig.errors import UsageError
-
-if TYPE_CHECKING:
-    from vertexrig.cli.remote import FoundJob
-    from vertexrig.cloud.vertex import RemoteJob
-    from vertexrig.studies.chain import StudyChain
-    from vertexrig.studies.cost import Spent
-    from vertexrig.studies.html import Insight
-    from vertexrig.studies.reproduce import Reproduction
+from vertexrig.files import write_bytes, write_text
+from vertexrig.results import trials
+from vertexrig.spec.labels import RUN_LABEL
+from vertexrig.studies import chain as chains
+from vertexrig.studies import drawing, report
+from vertexrig.studies.chain import Link, StudyChain
+from vertexrig.studies.cost import Spent, spent
+from vertexrig.studies.html import Insight, insight, page
+from vertexrig.studies.reproduce import Reproduction, reproduction
+from vertexrig.text import command_line
 
 HTML = (".html", ".htm")
 _TEXT = ("", ".md", ".markdown", ".txt")
@@ -26,8 +31,7 @@ _TEXT = ("", ".md", ".markdown", ".txt")
 
 @click.command("report")
 @click.argument("job", cls=NameArgument)
-@options.file_option
-@options.local_option
+@options.where_options
 @studied.chain_option
 @click.option(
     "--output", "-o", type=click.Path(path_type=Path), help="File to write; by default stdout. NAME.html makes it HTML."
@@ -35,7 +39,7 @@ _TEXT = ("", ".md", ".markdown", ".txt")
 @click.option("--figures", type=click.Path(path_type=Path, file_okay=False), help="Folder for the charts as PNG files.")
 @options.format_option("markdown", "json", "html")
 def command(
-    job: str, file: Path | None, local: bool, chain: bool, output: Path | None, figures: Path | None, format_: str
+    job: str, where: options.WhereOptions, chain: bool, output: Path | None, figures: Path | None, format_: str
 ) -> None:
     """Write JOB (name, number, resource name, or a rehearsal's run) as a page: how it went, and a sweep's trials.
 
@@ -47,15 +51,13 @@ def command(
     html = _is_html(format_, output)
     if html or figures is not None:
         extras.need("vl_convert")  # first: its extra brings what the others need, too
-    from vertexrig.cli import remote
-    from vertexrig.files import write_text
 
-    whole = _chain(file, job, local=local) if chain else None
-    found = remote.find(file, job, local=local) if whole is None else whole[0]
+    whole = _chain(where, job) if chain else None
+    found = remote.find(where, job) if whole is None else whole[0]
     links = whole[1] if whole is not None else None
     seen = _insight(found, links) if html or figures is not None else None
     drawn = _drawn(seen) if figures is not None else []  # before anything is written
-    text = _html(found, seen, file, links) if html else _markdown(found, links)
+    text = _html(found, seen, where.file, links) if html else _markdown(found, links)
     data = _data(found, links)
     if output is not None:
         write_text(output, text)
@@ -86,44 +88,29 @@ def _is_html(format_: str, output: Path | None) -> bool:
     return output is not None and output.suffix.lower() in HTML and not asked
 
 
-def _chain(file: Path | None, name: str, *, local: bool) -> tuple[FoundJob, StudyChain]:
-    """The last study of a chain as it was found, and the chain."""
-    from vertexrig.cli import remote
-    from vertexrig.cloud.vertex import RemoteJob
-    from vertexrig.studies.chain import Link, StudyChain
-
-    parts = studied.chain(file, name, local=local)
-    links = (Link(part.sweep, RemoteJob(part.job), _spent(RemoteJob(part.job), file)) for part in parts)
+def _chain(where: options.WhereOptions, name: str) -> tuple[FoundJob, StudyChain]:
+    """Return the last study of a chain as it was found, and the chain."""
+    parts = studied.chain(where, name)
+    links = (Link(part.sweep, RemoteJob(part.job), _spent(RemoteJob(part.job), where.file)) for part in parts)
     found = parts[-1].found or remote.FoundJob(RemoteJob(parts[-1].job))  # a file was not found anywhere
     return found, StudyChain(tuple(links))
 
 
 def _spent(job: RemoteJob, file: Path | None) -> Spent:
-    from vertexrig.studies.cost import spent
-
     workspace = options.workspace(file)
     return spent(job, workspace.catalog, factor=workspace.loaded.project.trigger.budget.price_factor)
 
 
 def _insight(found: FoundJob, chain: StudyChain | None) -> Insight | None:
-    from vertexrig.cloud.vertex import TUNING
-    from vertexrig.studies import html
-
-    return html.insight(found.job, chain) if chain is not None or found.job.collection == TUNING else None
+    return insight(found.job, chain) if chain is not None or found.job.collection == TUNING else None
 
 
 def _markdown(found: FoundJob, chain: StudyChain | None) -> str:
-    from vertexrig.studies import chain as chains
-    from vertexrig.studies import report
-
     return report.page(found.job, found.console, found.record) if chain is None else chains.page(chain)
 
 
 def _data(found: FoundJob, chain: StudyChain | None) -> dict[str, Any]:
-    """The report as JSON; of a chain, the job is the last one."""
-    from vertexrig.cloud.vertex import TUNING
-    from vertexrig.studies import trials
-
+    """Return the report as JSON; of a chain, the job is the last one."""
     shown = found.job if chain is None else chain.study.job
     rows = trials.table(shown.data) if found.job.collection == TUNING else []
     data: dict[str, Any] = {"job": dict(found.job.data), "console": found.console or None, "trials": rows}
@@ -131,10 +118,6 @@ def _data(found: FoundJob, chain: StudyChain | None) -> dict[str, Any]:
 
 
 def _html(found: FoundJob, seen: Insight | None, file: Path | None, chain: StudyChain | None) -> str:
-    from html import escape
-
-    from vertexrig.studies.html import page
-
     loaded = options.workspace(file).loaded
     text = page(
         found.job,
@@ -146,16 +129,12 @@ def _html(found: FoundJob, seen: Insight | None, file: Path | None, chain: Study
         chain=chain,
     )
     # a rehearsal's messages name files of this machine; a page may be sent to others
-    folder = loaded.path(".").resolve()
+    folder = loaded.folder.resolve()
     return text.replace(f"{escape(str(folder))}/", "./") if found.record and folder.name else text
 
 
 def _again(found: FoundJob, chain: StudyChain | None, project: str) -> list[Reproduction]:
-    """How to make the job again, or each of its chain."""
-    from vertexrig.studies.reproduce import reproduction
-    from vertexrig.submit.reconcile import RUN_LABEL
-    from vertexrig.text import command_line
-
+    """Tell how to make the job again, or each of its chain."""
     own = found.record.name if found.record else found.job.labels.get(RUN_LABEL) or found.job.display_name
     jobs = [(own, found.job)] if chain is None else [(link.name, link.job) for link in chain.links]
     verb = "rehearse" if found.record else "submit"
@@ -163,18 +142,14 @@ def _again(found: FoundJob, chain: StudyChain | None, project: str) -> list[Repr
 
 
 def _drawn(seen: Insight | None) -> list[tuple[str, bytes]]:
-    """The charts as PNG, by name."""
-    from vertexrig.studies.drawing import figures
-
+    """Return the charts as PNG, by name."""
     if seen is None or not seen.charts.sections:
         raise UsageError("there is nothing to draw: a chart needs a sweep with at least one trial that has started")
-    return list(figures(seen.charts))
+    return list(drawing.figures(seen.charts))
 
 
 def _write(drawn: list[tuple[str, bytes]], folder: Path) -> list[str]:
     """Write the charts, and name their files."""
-    from vertexrig.files import write_bytes
-
     paths = [folder / f"{name}.png" for name, _ in drawn]
     for path, (_, png) in zip(paths, drawn, strict=True):
         write_bytes(path, png)

@@ -3,23 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from vertexrig.cli import extras, options, streams
+from vertexrig import times
+from vertexrig.cli import extras, options, remote, streams
+from vertexrig.cli.arguments import NameArgument
 from vertexrig.cli.groups import Group
-from vertexrig.cli.names import NameArgument
 from vertexrig.cli.output import result
-from vertexrig.errors import UsageError, did_you_mean
+from vertexrig.cli.tables import table
+from vertexrig.cloud import cron
+from vertexrig.errors import FindingsError, ServiceError, UsageError, did_you_mean
 from vertexrig.project import config
 from vertexrig.project.then import name_of
+from vertexrig.workspace import Workspace
 
 if TYPE_CHECKING:
-    from vertexrig.cloud.scheduler import Scheduler
+    from vertexrig.cloud.scheduler import Scheduler  # 220 ms, and an extra
     from vertexrig.project.config import Loaded
+    from vertexrig.trigger.policy import Hold
     from vertexrig.trigger.schedules import Step
+    from vertexrig.trigger.standing import Standing
 
 
 @click.group("schedule", cls=Group)
@@ -34,16 +42,14 @@ def _client(loaded: Loaded) -> Scheduler:
 
 
 def _plan(loaded: Loaded) -> tuple[Scheduler, list[Step]]:
-    from vertexrig.trigger import schedules
+    from vertexrig.trigger import deploy, schedules, standing  # 150 ms
 
     extras.need("croniter", "cron_descriptor", "requests", "google.cloud.scheduler_v1")
     schedules.wanted(loaded)  # a wrong file is refused before the service is asked
-    if schedules.ticks(loaded):
-        from vertexrig.checks.workspace import Workspace
-        from vertexrig.trigger import promotion
-
-        # The job that a chain promotes is checked now: when its tick comes, nobody is looking.
-        promotion.check(Workspace(loaded))
+    schedules.check(loaded)
+    digest = standing.deployed(loaded, deploy.gcloud)
+    if digest and digest != loaded.digest:
+        streams.note("the deployed function has another project file: `vertexrig function deploy --run`")
     client = _client(loaded)
     return client, schedules.plan(loaded, client.list(), client.normal)
 
@@ -98,8 +104,6 @@ def apply(file: Path | None, format_: str) -> None:
 @options.format_option("text", "json")
 def list_(file: Path | None, count: int, format_: str) -> None:
     """Show the project file's schedules in words, with their next runs in their own time zone."""
-    from vertexrig.cloud import cron
-
     loaded = config.load(file)
     rows = []
     for name, one in loaded.project.schedules.items():
@@ -108,9 +112,21 @@ def list_(file: Path | None, count: int, format_: str) -> None:
             words = cron.words(one.cron)
         except cron.ScheduleError as error:
             raise loaded.error(str(error), "schedules", name, error.key) from None
-        rows.append({"name": name, "run": one.run, "cron": one.cron, "time_zone": one.time_zone, "words": words,
-                     "then": [name_of(step) for step in one.steps], "paused": one.paused,
-                     "next": [run.isoformat() for run in runs]})  # fmt: skip
+        rows.append(
+            {
+                "name": name,
+                "run": one.run,
+                "cron": one.cron,
+                "time_zone": one.time_zone,
+                "words": words,
+                "then": [name_of(step) for step in one.steps],
+                "paused": one.paused,
+                "next": [run.isoformat() for run in runs],
+            }
+        )
+    states = _states(loaded) if rows else {}
+    for row in rows:
+        row["state"] = states.get(str(row["name"]))
     tick = loaded.project.trigger.tick if any(row["then"] for row in rows) else None
     data = {"schedules": rows, "tick": tick}
     if not rows:
@@ -118,20 +134,121 @@ def list_(file: Path | None, count: int, format_: str) -> None:
     result(format_, data, lambda: "\n".join([*map(_listed, rows), *([_ticking(loaded)] if tick else [])]))
 
 
+def _states(loaded: Loaded) -> dict[str, str]:
+    """Return the states of the schedules in Cloud Scheduler; stderr says if they are not known."""
+    if not loaded.project.trigger.uri:
+        return {}
+    from vertexrig.trigger import schedules
+
+    try:
+        jobs = {str(job["name"]).rsplit("/", 1)[-1]: str(job.get("state", "")) for job in _client(loaded).list()}
+    except (ServiceError, ImportError) as error:
+        streams.note(f"as the file says; Cloud Scheduler was not asked: {error}")
+        return {}
+    return {name: jobs.get(schedules.job_id(loaded, name), "missing") for name in loaded.project.schedules}
+
+
 def _listed(row: Mapping[str, Any]) -> str:
     then = f", then {', '.join(row['then'])}" if row["then"] else ""
-    head = f"{row['name']}: {row['run']}{then} {row['words']} ({row['time_zone']}){', paused' if row['paused'] else ''}"
+    differs = {None: "", "missing": ", not in Cloud Scheduler", "PAUSED": ", paused"}.get(row["state"], "")
+    paused = ", paused" if row["paused"] and not differs else ""
+    head = f"{row['name']}: {row['run']}{then} {row['words']} ({row['time_zone']}){paused}{differs}"
     return "\n".join([head, *(f"  {run}" for run in row["next"])])
 
 
 def _ticking(loaded: Loaded) -> str:
-    from vertexrig.cloud import cron
-
     line = loaded.project.trigger.tick
     try:
         return f"{config.TICK}: takes the next steps, {cron.words(line)}"
     except UsageError as error:
         raise loaded.error(str(error), "trigger", "tick") from None
+
+
+@command.command("status", short_help="Hold file, function, Cloud Scheduler and the last run against each other.")
+@click.argument("schedule", required=False, cls=NameArgument, among=("schedules",))
+@options.file_option
+@options.format_option("text", "json")
+def status(schedule: str | None, file: Path | None, format_: str) -> None:
+    """Show how each SCHEDULE stands in the project file, the deployed function, Cloud Scheduler and the history; every difference
+    comes with the line that ends it, and is an error for the exit code.
+    """
+    from vertexrig.trigger import deploy, standing  # 150 ms
+
+    extras.need("croniter", "cron_descriptor", "requests", "google.cloud.scheduler_v1")
+    loaded = config.load(file)
+    remote.bucket(loaded, "deliveries")
+    found = [one for one in standing.look(Workspace(loaded), deploy.gcloud) if schedule in (None, one.name)]
+    if schedule is not None and not found:
+        raise UsageError(f"there is no schedule {schedule!r}. {did_you_mean(schedule, loaded.project.schedules)}")
+    result(format_, {"schedules": [one.data for one in found]}, lambda: "\n\n".join(map(_stands, found)))
+    wrong = [one.name for one in found if one.differences]
+    if wrong:
+        raise FindingsError(f"not as the file says: {', '.join(wrong)}")
+
+
+def _stands(one: Standing) -> str:
+    row = one.delivery
+    end = (row.get("end") or {}).get("outcome") or row.get("state", "")
+    lines = [
+        f"{one.name}: {one.run or 'takes the next steps'}",
+        f"  Cloud Scheduler  {one.state.lower() or 'missing'}, next {one.next[:19] or 'never'}, "
+        + (f"last {one.attempted[:19]} {one.attempt}" if one.attempted else "not fired yet"),
+    ]
+    if one.run:
+        told = " ".join(filter(None, (str(row.get("time", ""))[:19], str(row.get("decision", "")), str(end))))
+        lines.append(f"  last delivery    {told or 'none'}")
+    for wrong in one.differences:
+        lines += [f"  wrong: {wrong.message}", f"    {wrong.fix}"]
+    return "\n".join([*lines, f"  log: {one.log}"] if one.run else lines)
+
+
+@command.command("history", short_help="Show what became of each delivery: started, refused and why, how it ended.")
+@click.argument("schedule", required=False, cls=NameArgument, among=("schedules",))
+@options.file_option
+@click.option("--since", default="30d", show_default=True, help="How far back: a length such as 12h or 30d, or a date.")
+@click.option("--last", type=options.Integer(1, 1_000_000), default=50, show_default=True, help="How many to show.")
+@click.option("--fold", is_flag=True, help="Put each month that is over into one object, which keeps listings short.")
+@options.format_option("text", "json")
+def history(schedule: str | None, file: Path | None, since: str, last: int, fold: bool, format_: str) -> None:
+    """Show the deliveries of the trigger, or of one SCHEDULE, the newest first: when each fired, whether it started a job or why it
+    did not, and the outcome, metric, cost and length of what it started.
+    """
+    from vertexrig.trigger.history import Deliveries  # 110 ms
+
+    loaded = config.load(file)
+    kept = Deliveries(remote.bucket(loaded, "deliveries"))
+    if fold:
+        counts = kept.fold()
+        streams.note(", ".join(f"{month}: {count} folded" for month, count in counts.items()) or "nothing to fold")
+    rows = kept.rows(_since(since), schedule or "")[:last]
+    kept.settle(rows, loaded, remote.service(loaded), Workspace(loaded).catalog)
+    headings = ("time", "schedule", "run", "decision", "outcome", "metric", "cost", "length", "why")
+    result(format_, {"deliveries": rows}, lambda: table(headings, map(_delivered, rows)))
+    if not rows:
+        streams.note(f"no delivery since {since}")
+
+
+def _since(text: str) -> datetime:
+    seconds = times.meant_seconds(text)
+    if seconds is not None:
+        return times.now() - timedelta(seconds=seconds)
+    try:
+        return times.parse(text)
+    except ValueError:
+        raise UsageError(
+            f"--since={text} is neither a length such as 12h or 30d nor a date such as 2026-11-01"
+        ) from None
+
+
+def _delivered(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    end = row.get("end") or {}
+    usd, seconds = end.get("usd"), end.get("seconds")
+    why = end.get("reason") or " ".join(filter(None, (row.get("reason"), row.get("text"))))
+    return (
+        str(row["time"])[:19], row.get("schedule", ""), row.get("run", ""), row["decision"], end.get("outcome") or row.get("state", ""),
+        f"{end['metric']} {end['value']:.4g}" if end.get("metric") else "",
+        "" if usd is None else f"${usd:.2f}", "" if seconds is None else str(timedelta(seconds=round(seconds))), why,
+    )  # fmt: skip
 
 
 @command.command("chains", short_help="Show the steps that follow runs, and how they ended.")
@@ -143,12 +260,9 @@ def _ticking(loaded: Loaded) -> str:
 def chains(file: Path | None, last: int, format_: str) -> None:
     """Show which runs have steps that follow (`then` of a schedule), and how the last ones ended.
 
-    Where an open one is, the next tick says in the function's log; `schedule run tick` fires one now.
+    The next tick writes to the function's log how far an open one is; `schedule run tick` fires one now.
     """
-    from dataclasses import asdict
-
-    from vertexrig.cli import remote
-    from vertexrig.submit.chains import Chains
+    from vertexrig.submit.chains import Chains  # 23 ms
 
     kept = Chains(remote.bucket(config.load(file), "chains"))
     rows = [asdict(one) for one in kept.open() if not isinstance(one, str)]
@@ -189,6 +303,56 @@ _verb("pause", "Pause a schedule, until `resume` or `apply`.")
 _verb("resume", "Let a paused schedule fire again.")
 
 
+@command.command("hold", short_help="Keep schedules from starting their runs for a time.")
+@click.argument("schedule", cls=NameArgument, among=("schedules",), required=False)
+@click.option("--until", required=True, metavar="TIME", help="Its end: a time, or a duration such as 2d.")
+@click.option("--reason", required=True, help="Why; deliveries that are left out say so.")
+@options.file_option
+@options.format_option("text", "json")
+def hold(schedule: str | None, until: str, reason: str, file: Path | None, format_: str) -> None:
+    """Keep a schedule, or without a name all of them, from starting their runs.
+
+    The hold is kept in the bucket: `apply` and a new deployment of the function leave it there. Steps that follow earlier runs wait.
+    """
+    from vertexrig.trigger import policy  # 30 ms
+
+    now = times.now()
+    made = policy.Hold(policy.until(until, now), reason, times.rfc3339(now, 0))
+    _holds(schedule, file, format_, made)
+
+
+@command.command("release", short_help="End a hold.")
+@click.argument("schedule", cls=NameArgument, among=("schedules",), required=False)
+@options.file_option
+@options.format_option("text", "json")
+def release(schedule: str | None, file: Path | None, format_: str) -> None:
+    """End the hold of a schedule, or without a name the one of all."""
+    _holds(schedule, file, format_, None)
+
+
+def _holds(schedule: str | None, file: Path | None, format_: str, hold: Hold | None) -> None:
+    """Make a hold, or end one; and print those that are left."""
+    from vertexrig.trigger import policy
+
+    loaded = config.load(file)
+    known, name = loaded.project.schedules, schedule or policy.EVERY
+    if schedule is not None and schedule not in known:
+        raise UsageError(f"there is no schedule {schedule!r}. {did_you_mean(schedule, known)}")
+    kept = policy.Holds(remote.bucket(loaded, "hold"))
+    there = kept.put(name, hold)
+    if hold is None and not there:
+        streams.note(f"{'no hold of all schedules' if schedule is None else f'no hold of {schedule}'} was there")
+    rows = {one: asdict(found) for one, found in sorted(kept.current().items())}
+    lines = [
+        f"{'all schedules' if one == policy.EVERY else one}: until {row['until']}: {row['reason']}"
+        for one, row in rows.items()
+    ]
+    result(format_, {"holds": rows}, "\n".join(lines) or "nothing is held")
+
+
 def _summary(steps: list[Step]) -> str:
-    counts = {action: sum(step.action == action for step in steps) for action in ("create", "update", "delete", "pause", "resume", "keep")}  # fmt: skip
+    counts = {
+        action: sum(step.action == action for step in steps)
+        for action in ("create", "update", "delete", "pause", "resume", "keep")
+    }
     return ", ".join(f"{count} to {action}" for action, count in counts.items() if count) or "nothing to do"

@@ -14,7 +14,7 @@ NAME = "vertexrig"
 
 
 def program() -> str:
-    """How to type this program: its name if the shell finds it by that, otherwise its path, quoted for a shell."""
+    """Tell how to type this program: its name if the shell finds it by that, otherwise its path, quoted for a shell."""
     started, found = Path(sys.argv[0]), shutil.which(NAME)
     if started.name != NAME:  # python -m vertexrig, or a function call
         return NAME if found else f"{shlex.quote(sys.executable)} -m {NAME}"
@@ -27,10 +27,10 @@ def program() -> str:
 
 
 def line(*words: object) -> str:
-    """A command that is not about a loaded project; `Workspace.verb` makes the others."""
+    """Return a command that is not about a loaded project; `Workspace.verb` makes the others."""
     return command_line(*words, program=program())
 
 
 def named(file: Path | None) -> list[object]:
-    """The option that names the project file again, if it was named."""
+    """Return the option that names the project file again, if it was named."""
     return ["--file", file] if file is not None else []

@@ -15,6 +15,8 @@ import sys
 from collections.abc import Mapping
 from typing import TextIO
 
+from vertexrig.text import safe
+
 _PLAIN = str.maketrans(
     {
         "…": "...", "×": "x", "→": "->", "–": "-", "—": "-", "·": "*", "≤": "<=", "≥": ">=", "’": "'",
@@ -41,8 +43,17 @@ def prepare() -> None:
 
 
 def note(*words: object) -> None:
-    """A message to the person, on stderr."""
-    print(*words, file=sys.stderr)
+    """Write a message to the person, on stderr."""
+    tell(" ".join(map(str, words)))
+
+
+def tell(text: str, *, nl: bool = True) -> None:
+    """Write text to stderr, with its colours where they are wanted and nothing else that acts on a terminal.
+
+    Raises:
+        BrokenPipeError: Its reader has gone.
+    """
+    print(safe(text, painted=wants_color(sys.stderr, os.environ)), end="\n" if nl else "", file=sys.stderr)
 
 
 def _occupy(number: int) -> None:
@@ -80,7 +91,7 @@ def drop_broken() -> None:
 
 
 def wants_color(stream: TextIO, environment: Mapping[str, str]) -> bool:
-    """Whether to colour what goes to `stream`: on a terminal, or where it is asked for; NO_COLOR comes first."""
+    """Tell whether to colour what goes to `stream`: on a terminal, or where it is asked for; NO_COLOR comes first."""
     if environment.get("NO_COLOR"):
         return False
     # CLICOLOR_FORCE=0 is off by its convention, and FORCE_COLOR=0 is read in the same way.

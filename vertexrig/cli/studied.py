@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from vertexrig import files
-from vertexrig.checks.workspace import Prepared, Workspace
-from vertexrig.cli import options, steps, streams
-from vertexrig.cli.names import NameArgument
+from vertexrig.bring import pull
+from vertexrig.cli import options, remote, steps, streams
+from vertexrig.cli.arguments import NameArgument
+from vertexrig.cli.options import WhereOptions
+from vertexrig.cloud.storage import Storage
+from vertexrig.cloud.vertex import RemoteJob
 from vertexrig.errors import UsageError, VertexrigError, did_you_mean
 from vertexrig.project import config
+from vertexrig.results import trials
+from vertexrig.studies import chain as chains
+from vertexrig.workspace import Prepared, Workspace
 
 if TYPE_CHECKING:
     from vertexrig.cli.remote import FoundJob
-    from vertexrig.cloud.vertex import RemoteJob
-
-
-C = TypeVar("C", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True)
@@ -46,30 +48,22 @@ class Studied:
         return self.found is not None and self.found.record is not None
 
 
-def study(file: Path | None, name: str, *, local: bool, sweep: str | None = None) -> Studied:
-    """A study by a sweep's name, a display name, a number, a rehearsal's run, or a file with its description.
+def study(where: WhereOptions, name: str, sweep: str | None = None) -> Studied:
+    """Return a study by a sweep's name, a display name, a number, a rehearsal's run, or a file with its description.
 
     Args:
-        file: The project file.
+        where: Where to look for it.
         name: What the user wrote.
-        local: Look among rehearsals only.
         sweep: The project's sweep that it ran, where its display name does not say so.
 
     Raises:
         UsageError: There is no such study, or it is of no sweep of the project.
     """
-    loaded = config.load(file)
+    loaded = config.load(where.file)
     if options.is_file(name):
-        from vertexrig.studies import pull
-
         job = pull.resource(files.read_text(name), name)
         return Studied(loaded, _sweep_of(loaded, job, sweep, name), job)
-    from vertexrig.cli import remote
-    from vertexrig.cloud.vertex import TUNING
-
-    found = remote.find(file, name, local=local)
-    if found.job.collection != TUNING:
-        raise UsageError(f"{name} is a custom job; it has no trials")
+    found = remote.sweep(where, name)
     job = dict(found.job.data)
     known = found.record.name if found.record is not None else ""
     # A rehearsal has recorded the sweep's name; on Vertex AI only the display name says it.
@@ -82,54 +76,53 @@ chain_option = click.option(
 )
 
 
-def study_options(command: C) -> C:
-    """The argument SWEEP and the options that say which study a verb goes on from: `--file`, `--local` and `--sweep`."""
-    ran = click.option(
-        "--sweep", "ran", metavar="NAME", help="The project's sweep that it ran, if its display name is another."
-    )
-    return click.argument("sweep", cls=NameArgument, among=("sweeps",))(
-        options.file_option(options.local_option(ran(command)))
-    )
+sweep_argument = click.argument("sweep", cls=NameArgument, among=("sweeps",))
 
 
+@dataclass(frozen=True)
+class StudyOptions:
+    """The ended study that a verb goes on from."""
+
+    sweep: str = options.shared(sweep_argument)
+    where: WhereOptions = options.shared(options.where_options)
+    ran: str | None = options.option(
+        "--sweep", metavar="NAME", help="The project's sweep that it ran, if its display name is another."
+    )
+
+    def found(self) -> Studied:
+        """Return the study."""
+        return study(self.where, self.sweep, self.ran)
+
+
+study_options = options.group("ended", StudyOptions)
 dry_run_option = click.option("--dry-run", is_flag=True, help="Show what would be added, and write nothing.")
 
 
-def chain(file: Path | None, name: str, *, local: bool) -> list[Studied]:
-    """A study and those that it follows, the first one first: each the newest run of its sweep."""
-    from vertexrig.studies import chain as chains
-
-    last = study(file, name, local=local)
+def chain(where: WhereOptions, name: str) -> list[Studied]:
+    """Return a study and those that it follows, the first one first: each the newest run of its sweep."""
+    last = study(where, name)
     before = chains.names(last.loaded, last.sweep)[:-1]
-    return [*(study(file, one, local=local) for one in before), last]
+    return [*(study(where, one) for one in before), last]
 
 
-def tuning_job(file: Path | None, name: str, *, local: bool, whole_chain: bool) -> RemoteJob:
-    """A sweep by name or number, if asked for with the studies that it follows as one; UsageError if it is a custom job."""
-    from vertexrig.cli import remote
-    from vertexrig.cloud.vertex import RemoteJob
-    from vertexrig.studies import chain as chains
-
+def tuning_job(where: WhereOptions, name: str, *, whole_chain: bool) -> RemoteJob:
+    """Return a sweep by name or number, if asked for with the studies that it follows as one; UsageError if it is a custom job."""
     if not whole_chain:
-        return remote.sweep(file, name, local=local)
-    parts = chain(file, name, local=local)
+        return remote.sweep(where, name).job
+    parts = chain(where, name)
     return RemoteJob(chains.joined([part.job for part in parts], [part.sweep for part in parts]))
 
 
 def has_files(where: Studied, uri: str) -> bool:
-    """Whether anything lies below a gs:// folder: of a rehearsal on this machine, otherwise in Cloud Storage."""
+    """Tell whether a gs:// folder holds anything: of a rehearsal on this machine, otherwise in Cloud Storage."""
     if where.rehearsed:
-        folder = where.loaded.path(config.STATE_FOLDER) / "gs" / uri.removeprefix("gs://")
+        folder = where.loaded.output(config.STATE_FOLDER) / "gs" / uri.removeprefix("gs://")
         return any(path.is_file() for path in folder.rglob("*"))
-    from vertexrig.cloud.storage import Storage
-
     return any(True for _ in Storage(uri).list(""))
 
 
 def has_changed(where: Studied) -> bool:
-    """Whether the project's sweep has other parameters now than the study that ran."""
-    from vertexrig.studies import trials
-
+    """Tell whether the project's sweep has other parameters now than the study that ran."""
     try:
         now = Workspace(where.loaded).prepare(where.sweep, check=False).document.study or {}
     except VertexrigError:
@@ -138,7 +131,7 @@ def has_changed(where: Studied) -> bool:
 
 
 def rendered(text: str, file: Path, name: str, before: str) -> Prepared | None:
-    """A new entry of a project file, rendered before it is written; None where nothing of the project can be rendered yet.
+    """Return a new entry of a project file, rendered before it is written; None where nothing of the project can be rendered yet.
 
     Args:
         text: The project file with the entry.
@@ -165,7 +158,7 @@ def rendered(text: str, file: Path, name: str, before: str) -> Prepared | None:
 
 
 def _sweep_of(loaded: config.Loaded, job: Mapping[str, Any], given: str | None, name: str) -> str:
-    """The sweep of the project that a study ran, by its display name."""
+    """Return the sweep of the project that a study ran, by its display name."""
     sweeps = loaded.project.sweeps
     if given is not None:
         if given not in sweeps:

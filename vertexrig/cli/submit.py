@@ -9,22 +9,25 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vertexrig.cli import forecast, options, show, steps, streams
-from vertexrig.cli.names import NameArgument
+from vertexrig.cli import forecast, options, remote, show, steps, streams
+from vertexrig.cli.arguments import NameArgument
 from vertexrig.cli.output import result
+from vertexrig.cloud.vertex import job_body
 from vertexrig.errors import FindingsError, UsageError
 from vertexrig.project.model import Budget
+from vertexrig.project.runs import new_run
+from vertexrig.submit import publish
+from vertexrig.submit import submission as submit
+from vertexrig.submit.claims import digest
 
 if TYPE_CHECKING:
-    from vertexrig.checks.workspace import Prepared
     from vertexrig.submit.submission import Submitted, Submitter
+    from vertexrig.workspace import Prepared
 
 
 @click.command("submit")
 @click.argument("name", cls=NameArgument)
-@options.file_option
-@options.set_option
-@options.templates_option
+@options.project_options
 @options.info_option
 @click.option(
     "--request-id",
@@ -38,9 +41,7 @@ if TYPE_CHECKING:
 @options.format_option("text", "json")
 def command(
     name: str,
-    file: Path | None,
-    overrides: tuple[str, ...],
-    templates: Path | None,
+    project: options.ProjectOptions,
     info: bool,
     request_id: str | None,
     resume: str,
@@ -52,39 +53,34 @@ def command(
     """Render and check job or sweep NAME, upload its package, and create it on Vertex AI.
 
     With VERTEXRIG_AIPLATFORM and STORAGE_EMULATOR_HOST set, as `vertexrig local env` prints them, it goes to the local
-    Vertex instead. Findings and progress go to stderr; the job's resource name to stdout. Each run writes into an output
-    folder of its own, BUCKET/runs/NAME/RUN; the same --request-id means the same run.
+    Vertex instead. Findings and progress go to stderr; the job's resource name to stdout. Each run writes into its own
+    output folder, BUCKET/runs/NAME/RUN; the same --request-id means the same run.
     """
-    from vertexrig.cli import remote
-    from vertexrig.cloud.vertex import Vertex
-    from vertexrig.project.runs import new_run
-    from vertexrig.submit import submission as submit
-
     _check_request(request_id)
-    workspace = options.workspace(file, overrides, name, templates)
-    project = workspace.loaded.project
+    workspace = project.workspace(name)
     prepared = workspace.prepare(name)
-    show.findings(prepared.findings, sources=show.project_sources(workspace.loaded.file), info=info)
+    show.findings(prepared.findings, sources=workspace.loaded.sources, info=info)
     if not prepared.ok:
         result(format_, {"findings": show.rows(prepared.findings)}, "")
         raise FindingsError(f"{name} would fail: see above")
-    vertex, storage = Vertex(project.project, project.region), remote.bucket(workspace.loaded, "claims and packages")
+    vertex = remote.service(workspace.loaded)
+    storage = remote.bucket(workspace.loaded, "claims and packages")
     submitter = submit.Submitter(workspace, vertex, storage, limits=Budget() if no_budget else None)
     # Before anything is uploaded: a run that cannot be resumed is bad usage.
     if resume:
         submit.resumable(vertex, storage, prepared, resume)
-    _ahead(submitter, prepared, asked, file)
+    _ahead(submitter, prepared, asked, project.file)
     if dry_run:
         shown = prepared.in_run(resume or new_run())
         streams.note(f"estimate: {submitter.dry_run(shown).estimate['arithmetic']}")
         result(format_, _body(shown), lambda: json.dumps(_body(shown), indent=2))
         return
-    for uri in submit.publish(workspace, [name], storage):
+    for uri in publish.publish(workspace, [name], storage):
         streams.note(f"{'package' if uri.startswith('gs://') else 'image'}: {uri}")
     # Without an id of the person's the key is fresh: two calls without one are two jobs.
     key = submit.fresh_key() if request_id is None else submit.request_key(request_id)
     made = submitter.submit(prepared, key, _digest(prepared, resume), resume)
-    _notes(name, made, file)
+    _notes(name, made, project.file)
     result(format_, asdict(made), made.name)
 
 
@@ -97,8 +93,6 @@ def _check_request(id: str | None) -> None:
 
 def _digest(prepared: Prepared, resume: str) -> str:
     """Of what is asked for. The same id with another run to go on from is another request, and is refused."""
-    from vertexrig.submit.claims import digest
-
     body = _body(prepared)
     return digest({"body": body, "run": resume} if resume else body)
 
@@ -112,18 +106,19 @@ def _ahead(submitter: Submitter, prepared: Prepared, asked: forecast.ForecastOpt
 
 
 def _body(of: Prepared) -> dict[str, Any]:
-    """What is sent to create the job."""
-    from vertexrig.cloud.vertex import job_body
-
-    view, document = of.rendered.view, of.document
+    """Return what is sent to create the job."""
+    view, document = of.view, of.document
     return job_body(
-        document.kind, document.data,
-        display_name=view.display_name, labels=view.labels, kms_key_name=view.kms_key_name,
-    )  # fmt: skip
+        document.kind,
+        document.data,
+        display_name=view.display_name,
+        labels=view.labels,
+        kms_key_name=view.kms_key_name,
+    )
 
 
 def _notes(name: str, made: Submitted, file: Path | None) -> None:
-    """What a person wants to know of the new job, and what to type next."""
+    """Say what a person wants to know of the new job, and what to type next."""
     streams.note(f"estimate: {made.estimate.get('arithmetic', '')}")
     streams.note(f"output: {made.output or 'none'}")
     streams.note(f"console: {made.console}")

@@ -14,7 +14,7 @@ _GAP = 2
 
 
 def table(headings: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:
-    """Rows as aligned columns; numbers to the right, fractions with six digits, a text of several lines on one line.
+    """Return rows as aligned columns; numbers to the right, fractions with six digits, a text of several lines on one line.
 
     On a terminal long cells are wrapped to its width; where not even the headings fit, a row becomes a block of lines.
     """
@@ -28,6 +28,7 @@ def table(headings: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:
 
 
 def _columns(names: Sequence[str], cells: Sequence[Sequence[str]], width: int | None) -> str:
+    # here and not at the top: 38 ms, which a verb without a table saves
     from rich.rule import Rule
     from rich.table import Table
     from rich.text import Text
@@ -49,7 +50,7 @@ def _columns(names: Sequence[str], cells: Sequence[Sequence[str]], width: int | 
 
 
 def _blocks(names: Sequence[str], cells: Sequence[Sequence[str]]) -> str:
-    """Each row as lines of name and value."""
+    """Return each row as lines of name and value."""
     widest = max(map(len, names))
     blocks = [
         "\n".join(f"{name.ljust(widest)}  {cell}".rstrip() for name, cell in zip(names, row, strict=True))

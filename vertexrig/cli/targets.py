@@ -2,31 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
-from vertexrig import spec, yamltext
-from vertexrig.checks.workspace import Workspace
+from vertexrig import files, spec, yamltext
 from vertexrig.cli import steps, streams
-from vertexrig.errors import UsageError
+from vertexrig.cli.options import ProjectOptions
+from vertexrig.errors import ConfigError, UsageError
 from vertexrig.project import config
+from vertexrig.project.mistakes import sound_part
 from vertexrig.project.model import Project
-from vertexrig.spec.foreign import is_project
+from vertexrig.spec.reading import is_project
+from vertexrig.workspace import Workspace
 
 KINDS = {"custom-job": "CustomJobSpec", "hp-tuning-job": "HyperparameterTuningJob"}
 
 
 def kind(name: str | None) -> spec.Kind | None:
-    """The resource kind that `--kind` or a rendered job names."""
+    """Return the resource kind that `--kind` or a rendered job names."""
     return next((known for known in spec.KINDS if name and known == KINDS.get(name, name)), None)
 
 
-def project(text: str, path: str, overrides: Sequence[str] = ()) -> config.Loaded | None:
-    """The project that a file holds; None if it is not a project file.
-
-    Raises:
-        ConfigError: It is one, and something is wrong with it.
-    """
+def project(text: str, path: str, overrides: Sequence[str], mistakes: list[ConfigError]) -> config.Loaded | None:
+    """Return the project that a file holds, without entries that have `mistakes`, which are added; None if it is not a project file."""
     # Most files do not hold a project, and a search is cheaper than a second parse of the YAML.
     if "jobs" not in text and "sweeps" not in text:
         return None
@@ -34,20 +33,40 @@ def project(text: str, path: str, overrides: Sequence[str] = ()) -> config.Loade
         data = yamltext.read(text).data
     except yamltext.YamlError:
         return None
-    return config.loads(text, file=Path(path), overrides=overrides) if is_project(data) else None
+    if not is_project(data):
+        return None
+    return _sound(partial(config.loads, text, file=Path(path), overrides=overrides), mistakes, text)
+
+
+def _sound(load: Callable[..., config.Loaded], mistakes: list[ConfigError], text: str | None = None) -> config.Loaded:
+    """Return a project without the entries that have mistakes, which are added; one without jobs where all are wrong."""
+    try:
+        loaded, found = sound_part(lambda left: load(without=left), text)
+    except ConfigError as error:
+        # Of a command line, which is no file's finding.
+        if error.file is None or any(one.file != error.file for one in error.errors) or not Path(error.file).is_file():
+            raise
+        file = Path(error.file)
+        loaded, found = (
+            config.Loaded(Project(project="", region=""), file, {}, text=files.read_text(file)),
+            error.errors,
+        )
+    mistakes += found
+    return loaded
 
 
 def workspace(
-    file: Path | None,
-    overrides: Sequence[str],
+    given: ProjectOptions,
     target: str | None,
-    templates: Path | None,
     *,
     needed: bool,
     region: str | None = None,
     trainer: Path | None = None,
+    mistakes: list[ConfigError] | None = None,
 ) -> Workspace:
-    """The project, or an empty one when it is not needed and there is none.
+    """Return the project, or an empty one if there is no project file and none is needed.
+
+    With a list of `mistakes` it is the project without the entries that have any, which are added to the list.
 
     Raises:
         UsageError: There is no project although one is needed, or no folder at `trainer`.
@@ -57,11 +76,12 @@ def workspace(
             f"--trainer {trainer}: the folder does not exist. Name the folder of the trainer, or of its Dockerfile"
         )
     try:
-        loaded = config.load(file, overrides=overrides, target=target)
+        load = partial(config.load, given.file, overrides=given.overrides, target=target)
+        loaded = load() if mistakes is None else _sound(load, mistakes)
     except UsageError as error:
-        if needed or file is not None or overrides:
+        if needed or given.file is not None or given.overrides:
             raise
         if isinstance(error, config.ForeignProjectError):
             streams.note(error)
         loaded = config.Loaded(Project(project="", region=""), Path(), {})
-    return Workspace(loaded, templates=templates, region=region, trainer=trainer, program=steps.program())
+    return Workspace(loaded, templates=given.templates, region=region, trainer=trainer, program=steps.program())

@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
 from vertexrig.cli import options, studied
-from vertexrig.cli.names import NameArgument
 from vertexrig.cli.output import result
 from vertexrig.cli.tables import table
+from vertexrig.results import trials
+from vertexrig.studies import report
 
 
 @click.command("trials")
-@click.argument("sweep", cls=NameArgument, among=("sweeps",))
-@options.file_option
-@options.local_option
+@studied.sweep_argument
+@options.where_options
 @studied.chain_option
 @options.format_option("text", "json", "markdown")
-def command(sweep: str, file: Path | None, local: bool, chain: bool, format_: str) -> None:
+def command(sweep: str, where: options.WhereOptions, chain: bool, format_: str) -> None:
     """Show the trials of SWEEP (name, number, resource name, or a rehearsal's run), the best first."""
-    from vertexrig.studies import report, trials
-
-    rows = trials.table(studied.tuning_job(file, sweep, local=local, whole_chain=chain).data)
+    rows = trials.table(studied.tuning_job(where, sweep, whole_chain=chain).data)
     if format_ == "markdown" or not rows:
         result(format_, {"trials": rows}, "\n".join(report.markdown(rows)))
     else:

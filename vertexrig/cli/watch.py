@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -10,17 +11,24 @@ from typing import TYPE_CHECKING
 
 import click
 
+from vertexrig import times
 from vertexrig.cli import options, remote, steps, streams
-from vertexrig.cli.names import NameArgument
+from vertexrig.cli.arguments import NameArgument
 from vertexrig.cli.output import progress, result
+from vertexrig.cloud.logs import JobLogs
+from vertexrig.cloud.rest import RestError
+from vertexrig.cloud.vertex import TUNING, RemoteJob, Vertex
+from vertexrig.errors import ServiceError, VertexrigError
+from vertexrig.studies import report
+from vertexrig.studies.cost import Spent, spent
+from vertexrig.studies.outcome import PROMOTED_FROM
+from vertexrig.studies.watching import Watched, tails, watched
+from vertexrig.text import clean
+from vertexrig.times import length
+from vertexrig.workspace import Workspace
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
-
-    from vertexrig.cloud.rest import RestError
-    from vertexrig.cloud.vertex import RemoteJob, Vertex
-    from vertexrig.studies.cost import Spent
-    from vertexrig.studies.watching import Watched
 
 LOG_EVERY_S = 5.0
 """Seconds between two looks at the logs, whose API has a separate quota."""
@@ -42,14 +50,15 @@ def command(job: str, file: Path | None, poll: float, log_lines: int, plain: boo
     money so far and at the end (an estimate), and the last lines of each replica; into a pipe, a line for each change. A
     service that fails for a while is asked again. Ctrl-C ends this and not the job, which `vertexrig cancel` does.
     """
-    vertex = remote.vertex(file)
+    workspace = options.workspace(file)
+    vertex = remote.service(workspace.loaded)
     last = vertex.lookup(job)
     streams.note(vertex.console(last.name))
     back = steps.line("watch", last.id, *steps.named(file))
     try:
         # A table that is redrawn is control codes in a file.
         if format_ == "text" and not plain and sys.stdout.isatty():
-            last = _live(vertex, last, _cost(file), poll, log_lines)
+            last = _live(vertex, last, _cost(workspace), poll, log_lines)
         else:
             last = _lines(vertex, last, poll, format_)
     except KeyboardInterrupt:
@@ -59,12 +68,14 @@ def command(job: str, file: Path | None, poll: float, log_lines: int, plain: boo
         return
     result(format_, {"job": dict(last.data)}, "")
     remote.must_have_succeeded(last)
+    if last.collection == TUNING:
+        streams.note(f"a job with the best trial's parameters:\n{steps.line('promote', last.id, *steps.named(file))}")
+    elif PROMOTED_FROM in last.labels:
+        streams.note(f"its model to the Model Registry:\n{steps.line('register', last.id, *steps.named(file))}")
 
 
 def _lines(vertex: Vertex, last: RemoteJob, poll: float, format_: str) -> RemoteJob:
-    """A line for each change, until the job has ended or nobody reads any more."""
-    from vertexrig.studies import report
-
+    """Return a line for each change, until the job has ended or the reader has closed the pipe."""
     failing = False
 
     def lost(error: RestError | None) -> None:
@@ -83,14 +94,10 @@ def _lines(vertex: Vertex, last: RemoteJob, poll: float, format_: str) -> Remote
 def _live(
     vertex: Vertex, last: RemoteJob, cost: Callable[[RemoteJob], Spent | None], poll: float, log_lines: int
 ) -> RemoteJob:
-    """A table that changes in place, until the job has ended."""
-    import os
-
+    """Return a table that changes in place, until the job has ended."""
+    # here and not at the top: 38 ms, which a pipe saves
     from rich.console import Console
     from rich.live import Live
-
-    from vertexrig.studies import report
-    from vertexrig.studies.watching import watched
 
     # markup off: a replica's line with [brackets] would be read as rich's own styles.
     console = Console(no_color=not streams.wants_color(sys.stdout, os.environ), highlight=False, markup=False)
@@ -101,7 +108,7 @@ def _live(
 
         def lost(error: RestError | None) -> None:
             nonlocal trouble
-            trouble = f"lost the connection, trying again: {error}" if error else ""
+            trouble = clean(f"lost the connection, trying again: {error}") if error else ""
             show(last)
 
         def show(job: RemoteJob) -> None:
@@ -118,16 +125,10 @@ class _Tail:
     """The last lines of each replica, looked up every few seconds; a sentence in their place if they cannot be read."""
 
     def __init__(self, project: str, each: int) -> None:
-        from vertexrig.cloud.logs import JobLogs
-
         self.each, self._logs = each, JobLogs(project) if each and JobLogs.reachable() else None
         self._looked, self._lines = float("-inf"), list[tuple[str, str]]()
 
     def lines(self, seen: Watched, *, ended: bool) -> list[tuple[str, str]]:
-        from vertexrig import times
-        from vertexrig.errors import ServiceError
-        from vertexrig.studies.watching import tails
-
         # Once more when the job has ended: its last lines are why it failed.
         if self._logs is None or (time.monotonic() - self._looked < LOG_EVERY_S and not ended):
             return self._lines
@@ -137,16 +138,12 @@ class _Tail:
             found = self._logs.tail(seen.jobs, times.rfc3339(time.time() - 3600))
             self._lines = tails(found, seen, self.each)
         except ServiceError as error:
-            self._lines = [("logs", f"cannot be read: {error}")]
+            self._lines = [("logs", clean(f"cannot be read: {error}"))]
         return self._lines
 
 
-def _cost(file: Path | None) -> Callable[[RemoteJob], Spent | None]:
-    """A function that estimates what a job has cost; None where its spec cannot be read."""
-    from vertexrig.errors import VertexrigError
-    from vertexrig.studies.cost import spent
-
-    workspace = options.workspace(file)
+def _cost(workspace: Workspace) -> Callable[[RemoteJob], Spent | None]:
+    """Return a function that estimates what a job has cost; None where its spec cannot be read."""
     factor = workspace.loaded.project.trigger.budget.price_factor
 
     def cost(job: RemoteJob) -> Spent | None:
@@ -162,8 +159,6 @@ def _drawn(seen: Watched, lines: list[tuple[str, str]], trouble: str) -> Rendera
     from rich.console import Group
     from rich.table import Table
     from rich.text import Text
-
-    from vertexrig.studies.chart_data import length
 
     facts = Table.grid(padding=(0, 2))
     for name, value in (("state", seen.state), *seen.facts):

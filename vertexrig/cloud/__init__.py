@@ -1,4 +1,4 @@
-"""The only modules that talk to Google: Vertex AI, Cloud Storage, Cloud Scheduler.
+"""The only modules that talk to Google: Vertex AI, Cloud Storage, Scheduler and Logging, Artifact Registry.
 
 In: plain requests. Out: plain answers, or a `ServiceError` with the HTTP status.
 """

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from vertexrig.cloud.rest import Rest
-from vertexrig.cloud.vertex import ENDPOINT_VARIABLE, UNIVERSE_VARIABLE, quoted
+from vertexrig.cloud.vertex import ENDPOINT_VARIABLE, UNIVERSE_VARIABLE, in_filter
 
 LOGGING_VARIABLE = "CLOUDSDK_API_ENDPOINT_OVERRIDES_LOGGING"
 """gcloud's own variable for another server; `vertexrig local env` sets it."""
@@ -51,11 +51,11 @@ class JobLogs:
 
     @staticmethod
     def reachable() -> bool:
-        """False where jobs are on another server and nothing says where its logs are."""
+        """Return False where jobs are on another server and nothing says where its logs are."""
         return bool(os.environ.get(LOGGING_VARIABLE)) or not os.environ.get(ENDPOINT_VARIABLE)
 
     def tail(self, jobs: Sequence[str], since: str) -> list[PrintedLine]:
-        """The last `LINES` lines of some jobs, over all of them, the oldest first.
+        """Return the last `LINES` lines of some jobs, over all of them, the oldest first.
 
         Args:
             jobs: Numbers of custom jobs.
@@ -66,10 +66,10 @@ class JobLogs:
         """
         if not jobs:
             return []
-        wanted = " OR ".join(f"resource.labels.job_id={quoted(job)}" for job in jobs)
+        wanted = " OR ".join(f"resource.labels.job_id={in_filter(job)}" for job in jobs)
         body = {
             "resourceNames": [f"projects/{self.project}"],
-            "filter": f"({wanted}) AND timestamp>={quoted(since)}",
+            "filter": f"({wanted}) AND timestamp>={in_filter(since)}",
             # The newest first, because the page is cut at its end.
             "orderBy": "timestamp desc",
             "pageSize": LINES,

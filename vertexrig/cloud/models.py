@@ -6,20 +6,17 @@ delete) and projects.locations.operations.get, v1 (copy of 2026-08-22).
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Mapping
 from typing import Any
 
 from vertexrig.cloud.rest import RestError
-from vertexrig.cloud.vertex import PAGE, Vertex, quoted
+from vertexrig.cloud.vertex import PAGE, Vertex, in_filter
 
 WAIT_S = 600.0
 """Longest wait for an upload, seconds; the service copies nothing but checks the files."""
 POLL_S = 2.0
 """Seconds between two looks at an operation."""
-VERSION = re.compile(r"projects/[^/]+/locations/[^/]+/(?:models/[^/@]+@[0-9]+|(?:models/[^/@]+/)?operations/[0-9]+)")
-"""Resource name of a version, or of the operation that uploads it."""
 
 
 class ModelsClient:
@@ -33,15 +30,15 @@ class ModelsClient:
         self.rest, self.parent = vertex.rest, vertex.parent
 
     def find(self, display_name: str) -> list[dict[str, Any]]:
-        """The models of exactly this display name, the newest first; each as its default version."""
-        params = {"filter": f"display_name={quoted(display_name)}", "pageSize": PAGE}
+        """Return the models of exactly this display name, the newest first; each as its default version."""
+        params = {"filter": f"display_name={in_filter(display_name)}", "pageSize": PAGE}
         rows = self.rest.pages(f"/{self.parent}/models", "models", params)
         # A `*` in the name is a wildcard to the filter.
         own = (row for row in rows if row.get("displayName") == display_name)
         return sorted(own, key=lambda row: str(row.get("createTime", "")), reverse=True)
 
     def version(self, name: str, version: str = "default") -> dict[str, Any] | None:
-        """A version of a model by its number or an alias; None if there is none.
+        """Return a version of a model by its number or an alias; None if there is none.
 
         Args:
             name: Resource name without a version.
@@ -51,7 +48,7 @@ class ModelsClient:
         return None if answer is None else dict(answer.data)
 
     def versions(self, name: str) -> list[dict[str, Any]]:
-        """Every version of a model."""
+        """Return every version of a model."""
         return list(self.rest.pages(f"/{plain(name)}:listVersions", "models", {"pageSize": PAGE}))
 
     def upload(self, model: Mapping[str, Any], parent_model: str = "") -> dict[str, Any]:
@@ -77,7 +74,7 @@ class ModelsClient:
         return dict(self.rest.call("POST", f"/{self.parent}/models:upload", json=body).data)
 
     def operation(self, name: str) -> dict[str, Any] | None:
-        """An operation as it is now; None if the service knows it no more."""
+        """Return an operation as it is now; None if the service knows it no more."""
         answer = self.rest.find(f"/{name}")
         return None if answer is None else dict(answer.data)
 
@@ -109,5 +106,5 @@ class ModelsClient:
 
 
 def plain(name: str) -> str:
-    """A model's resource name without its version."""
+    """Return a model's resource name without its version."""
     return name.partition("@")[0]

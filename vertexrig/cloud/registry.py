@@ -27,7 +27,7 @@ class ArtifactRegistry:
         self.rest = Rest(url if "://" in url else f"http://{url}", "Artifact Registry")
 
     def has_repository(self, repository: str) -> bool:
-        """Whether HOST/PROJECT/REPOSITORY is there.
+        """Tell whether HOST/PROJECT/REPOSITORY is there.
 
         Raises:
             RestError: The service refused or could not be reached.
@@ -36,7 +36,7 @@ class ArtifactRegistry:
         return self.rest.find(_parent(f"{repository}/image:tag")[0]) is not None
 
     def has(self, uri: str) -> bool:
-        """Whether an image, HOST/PROJECT/REPOSITORY/IMAGE:TAG, is there.
+        """Tell whether an image, HOST/PROJECT/REPOSITORY/IMAGE:TAG, is there.
 
         Raises:
             RestError: The service refused or could not be reached.

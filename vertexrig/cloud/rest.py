@@ -2,7 +2,7 @@
 
 requests with google.auth, not the client libraries: google-cloud-storage takes 0.35 s and 58 MB to import and
 google-cloud-aiplatform 2.6 s and 188 MiB, where requests with google.auth takes 0.15 s and 27 MiB (measured 2026-11-20,
-google-cloud-storage 3.17.1), and a function pays that at each cold start. There `runtime` gives the token, without google.auth.
+google-cloud-storage 3.17.1), and a function pays that at each cold start.
 """
 
 from __future__ import annotations
@@ -13,17 +13,16 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-import requests
-import urllib3
-from requests.adapters import HTTPAdapter
-from urllib3.util import Retry
-
-from vertexrig.cloud import runtime
 from vertexrig.errors import ServiceError
 from vertexrig.text import kind_of
+
+# requests and urllib3 are imported by the first call: 130 ms (2026-11-22), and an extra, so that a verb that only might call a
+# service works without them.
+if TYPE_CHECKING:
+    import requests
 
 _RESTART = '. If a local Vertex was there, start it again with `vertexrig local up --detach`, then `eval "$(vertexrig local env)"`'
 _LOG = logging.getLogger(__name__)
@@ -98,7 +97,7 @@ class Rest:
 
     def __init__(self, url: str, name: str, *, attempts: int = 4, pause: float = 0.2) -> None:
         self.url, self.name, self.attempts = url.rstrip("/"), name, attempts
-        self._backoff = Retry(total=attempts, backoff_factor=pause, backoff_jitter=pause, backoff_max=LONGEST_WAIT_S)
+        self._pause = pause
         self._lock = threading.Lock()
         self._session: requests.Session | None = None
 
@@ -137,12 +136,15 @@ class Rest:
         Raises:
             RestError: It failed.
         """
+        from urllib3.util import Retry
+
         # POST is not repeated by itself: the first try may have taken effect.
         left = self.attempts if (method == "GET" if repeat is None else repeat) else 1
         headers = {"Content-Type": content_type} if content_type else {}
         words = {"params": params, "json": json, "data": data, "headers": headers}
         # The deadline spans all tries, which urllib3's own loop cannot do; its Retry decides the waits between them.
-        until, backoff = time.monotonic() + REPEAT_WITHIN_S, self._backoff
+        until, pause = time.monotonic() + REPEAT_WITHIN_S, self._pause
+        backoff = Retry(total=self.attempts, backoff_factor=pause, backoff_jitter=pause, backoff_max=LONGEST_WAIT_S)
         while True:
             try:
                 return self._once(method, path, words, raw)
@@ -172,7 +174,7 @@ class Rest:
             raise
 
     def pages(self, path: str, key: str, params: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-        """The rows of a list, page by page, each asked for when it is needed.
+        """Yield the rows of a list, page by page, each asked for when it is needed.
 
         Args:
             path: Of the list.
@@ -194,7 +196,10 @@ class Rest:
                 return
 
     def _once(self, method: str, path: str, words: Mapping[str, Any], raw: bool) -> Answer:
-        """One try; `words` are arguments of requests."""
+        """Return one try; `words` are arguments of requests."""
+        import requests
+        import urllib3
+
         try:
             session = self.session
         except ImportError:  # an extra is missing, which the command line turns into a message
@@ -204,9 +209,13 @@ class Rest:
         until = time.monotonic() + CONNECT_S + ANSWER_S
         try:
             answer = session.request(
-                method, self.url + path, **words,
-                timeout=(CONNECT_S, READ_S), allow_redirects=False, stream=True,
-            )  # fmt: skip
+                method,
+                self.url + path,
+                **words,
+                timeout=(CONNECT_S, READ_S),
+                allow_redirects=False,
+                stream=True,
+            )
             content = _whole(answer, until)
         except requests.exceptions.ConnectTimeout as error:
             raise RestError(f"{self.name} cannot be reached at {self.url}: {_reason(error)}") from None
@@ -217,8 +226,6 @@ class Rest:
             raise RestError(text + (_RESTART if is_loopback(self.url) else ""), outcome_unknown=sent) from None
         except (requests.exceptions.RequestException, urllib3.exceptions.HTTPError, _TooSlowError) as error:
             raise RestError(f"{self.name} did not answer: {_line(error)}", outcome_unknown=True) from None
-        except runtime.NoTokenError as error:
-            raise RestError(f"no credentials for {self.name}: {error}", status=401) from None
         except Exception as error:  # by its name: google.auth is imported only where a host takes credentials
             if not type(error).__module__.startswith("google.auth"):
                 raise
@@ -250,9 +257,12 @@ class Rest:
         text = " ".join(message.split()) or f"HTTP {status}"
         # 429 and 4xx are answers to a request that was not carried out; a 5xx may come after it was
         return RestError(
-            f"{self.name}: {text}", status=status, outcome_unknown=status >= 500 or status == 408,
-            retry_after=retry_after(answer.headers.get("Retry-After", "")), reason=reason,
-        )  # fmt: skip
+            f"{self.name}: {text}",
+            status=status,
+            outcome_unknown=status >= 500 or status == 408,
+            retry_after=retry_after(answer.headers.get("Retry-After", "")),
+            reason=reason,
+        )
 
 
 class _TooSlowError(Exception):
@@ -260,7 +270,7 @@ class _TooSlowError(Exception):
 
 
 def _whole(answer: requests.Response, until: float) -> bytes:
-    """The body. A timeout of requests is for the next bytes only; an answer that drips would hold a claim for ever."""
+    """Return the body. A timeout of requests is for the next bytes only; an answer that drips would hold a claim for ever."""
     parts, size = [], 0
     try:
         # read1 returns what has come; read would wait for 64 KiB and not see the deadline.
@@ -278,27 +288,37 @@ def _whole(answer: requests.Response, until: float) -> bytes:
 
 
 def retry_after(text: str) -> float | None:
-    """Seconds of a Retry-After header: a number or a date; None if it is neither."""
+    """Return seconds of a Retry-After header: a number or a date; None if it is neither."""
+    import urllib3
+
     try:
-        return Retry().parse_retry_after(text)
+        return urllib3.util.Retry().parse_retry_after(text)
     except urllib3.exceptions.InvalidHeader:
         return None
 
 
+def load_client() -> None:
+    """Import what the first call would otherwise wait for."""
+    import requests  # noqa: F401
+
+
 def is_loopback(url: str) -> bool:
-    """Whether a URL points at this machine."""
+    """Tell whether a URL points at this machine."""
     return urlsplit(url).hostname in ("127.0.0.1", "localhost", "::1")
 
 
 def takes_credentials(url: str, universe: str = "googleapis.com") -> bool:
-    """Whether a token may be sent to a URL: only over https, and only to a host of the credentials' own universe."""
+    """Tell whether a token may be sent to a URL: only over https, and only to a host of the credentials' own universe."""
     parts = urlsplit(url)
     host = parts.hostname or ""
     return parts.scheme == "https" and (host == universe or host.endswith(f".{universe}"))
 
 
 def _session(url: str) -> requests.Session:
-    """A session: with default credentials for Google's hosts, anonymous for every other, such as a local Vertex."""
+    """Return a session: with default credentials for Google's hosts, anonymous for every other, such as a local Vertex."""
+    import requests
+    from requests.adapters import HTTPAdapter
+
     session: requests.Session
     if is_loopback(url):
         session = requests.Session()
@@ -313,25 +333,22 @@ def _session(url: str) -> requests.Session:
 
 
 def _signed_in(url: str) -> requests.Session | None:
-    """A session with the user's credentials; None for a host that must not see them."""
-    if runtime.has_account() and takes_credentials(url):
-        session = requests.Session()
-        session.auth = runtime.RuntimeAccount(SCOPE)
-        return session
-    import google.auth
-    from google.auth.transport.requests import AuthorizedSession
-
+    """Return a session with the user's credentials; None for a host that must not see them."""
     if urlsplit(url).scheme == "https":
+        # 60 ms and 12 MiB (2026-11-22), which no call to a local Vertex needs
+        import google.auth
+        from google.auth.transport.requests import AuthorizedSession
+
         credentials, _ = google.auth.default(scopes=[SCOPE])
-        own = str(getattr(credentials, "universe_domain", "") or "googleapis.com")
-        if takes_credentials(url) or takes_credentials(url, own):
-            return AuthorizedSession(credentials)  # type: ignore[no-untyped-call]
+        # asked for second: a metadata server's credentials ask it for their universe
+        if takes_credentials(url) or takes_credentials(url, credentials.universe_domain or "googleapis.com"):
+            return AuthorizedSession(credentials, max_refresh_attempts=1)  # type: ignore[no-untyped-call]
     _LOG.warning("%s is not a host of Google's over https: calls to it carry no credentials", urlsplit(url).netloc)
     return None
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
-    """An error and what HTTP clients wrapped in it, from the outside in."""
+    """Yield an error and what HTTP clients wrapped in it, from the outside in."""
     # An error may name itself as its context.
     seen: set[int] = set()
     inner: BaseException | None = error
@@ -344,7 +361,7 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 
 def _reason(error: BaseException) -> str:
-    """What the operating system said, below all that HTTP clients wrap around it; else what the error says."""
+    """Return what the operating system said, below all that HTTP clients wrap around it; else what the error says."""
     return next((one.strerror for one in _chain(error) if isinstance(one, OSError) and one.strerror), _line(error))
 
 

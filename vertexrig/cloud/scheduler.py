@@ -9,8 +9,16 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+import google.cloud.scheduler_v1 as scheduler_v1  # `from google.cloud` would not say what is missing
+from google.api_core.exceptions import GoogleAPIError
+from google.auth.credentials import AnonymousCredentials
+from google.auth.exceptions import GoogleAuthError
+from google.protobuf import json_format
+from google.protobuf.field_mask_pb2 import FieldMask
+from requests.exceptions import RequestException
+
 from vertexrig.errors import ServiceError
-from vertexrig.spec.names import location
+from vertexrig.spec.api_names import location
 
 ENDPOINT_VARIABLE = "VERTEXRIG_SCHEDULER"
 """Environment variable with the base URL of another server; with VERTEXRIG_LOCAL set, the local Vertex's."""
@@ -26,15 +34,11 @@ class Scheduler:
     """
 
     def __init__(self, project: str, region: str, *, url: str | None = None) -> None:
-        import google.cloud.scheduler_v1 as scheduler_v1  # `from google.cloud` would not say what is missing
-
         self.parent = location(project, region)
         local = os.environ.get("VERTEXRIG_LOCAL")
         url = url or os.environ.get(ENDPOINT_VARIABLE) or (f"{local}/scheduler" if local else None)
         options: dict[str, Any] = {"transport": "rest"}
         if url is not None:
-            from google.auth.credentials import AnonymousCredentials
-
             anonymous = AnonymousCredentials()  # type: ignore[no-untyped-call]
             # Another server must not see the user's token.
             options |= {"credentials": anonymous, "client_options": {"api_endpoint": url}}
@@ -42,10 +46,9 @@ class Scheduler:
             self.client = scheduler_v1.CloudSchedulerClient(**options)
         except Exception as error:  # google.auth has no common base for what reading credentials may raise
             raise ServiceError(f"no credentials for Cloud Scheduler: {' '.join(str(error).split())[:300]}") from None
-        self.types = scheduler_v1
 
     def list(self) -> list[dict[str, Any]]:
-        """All jobs there are, ours or not.
+        """Return all jobs there are, ours or not.
 
         Raises:
             ServiceError: The service refused or cannot be reached.
@@ -58,8 +61,6 @@ class Scheduler:
 
     def update(self, job: Mapping[str, Any]) -> None:
         """Replace every field of a job that `job` has."""
-        from google.protobuf.field_mask_pb2 import FieldMask
-
         mask = FieldMask()
         mask.FromJsonString(",".join(key for key in job if key != "name"))  # camelCase becomes the API's snake_case
         self._call(lambda: self.client.update_job(job=self._message(job), update_mask=mask))
@@ -81,32 +82,24 @@ class Scheduler:
         self._call(lambda: self.client.run_job(name=self.name(name)))
 
     def name(self, short: str) -> str:
-        """The resource name of a job."""
+        """Return the resource name of a job."""
         return short if short.startswith("projects/") else f"{self.parent}/jobs/{short}"
 
     def normal(self, job: Mapping[str, Any]) -> dict[str, Any]:
-        """A job as the service would write it, so that two can be compared."""
+        """Return a job as the service would write it, so that two can be compared."""
         return self._data(self._message(job))
 
     def _message(self, job: Mapping[str, Any]) -> Any:
-        from google.protobuf import json_format
-
-        pb = self.types.Job.pb()
+        pb = scheduler_v1.Job.pb()
         try:
-            return self.types.Job.wrap(json_format.ParseDict(dict(job), pb()))
+            return scheduler_v1.Job.wrap(json_format.ParseDict(dict(job), pb()))
         except json_format.ParseError as error:
             raise ServiceError(f"a schedule does not fit Cloud Scheduler: {error}") from None
 
     def _data(self, job: Any) -> dict[str, Any]:
-        from google.protobuf import json_format
-
-        return json_format.MessageToDict(self.types.Job.pb(job))
+        return json_format.MessageToDict(scheduler_v1.Job.pb(job))
 
     def _call(self, call: Any) -> Any:
-        from google.api_core.exceptions import GoogleAPIError
-        from google.auth.exceptions import GoogleAuthError
-        from requests.exceptions import RequestException
-
         try:
             return call()
         except (GoogleAPIError, GoogleAuthError, RequestException) as error:

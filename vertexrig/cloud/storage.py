@@ -1,4 +1,4 @@
-"""The only module that talks to Cloud Storage: the four calls that claims, budgets and packages need, over the JSON API.
+"""The only module that talks to Cloud Storage: what claims, budgets and packages need of its JSON API.
 
 Not google-cloud-storage: see `vertexrig.cloud.rest` for what its import costs. Preconditions and listing are strongly
 consistent (https://cloud.google.com/storage/docs/consistency), and claims and budgets rest on that.
@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
 from urllib.parse import quote
@@ -30,11 +32,13 @@ class StoredObject:
         data: Its bytes.
         generation: Changes with each write.
         age_s: Seconds since it was written, where that was asked for.
+        read_at: When it was read, by the service's clock; None if the answer had no date.
     """
 
     data: bytes
     generation: int
     age_s: float = 0.0
+    read_at: datetime | None = None
 
 
 @dataclass(frozen=True)
@@ -46,12 +50,14 @@ class Item:
         generation: Changes with each write.
         created: When this generation was written, RFC 3339 with microseconds or milliseconds.
         size: Its bytes.
+        metadata: Its own keys and values, where those were asked for.
     """
 
     name: str
     generation: int
     created: str
     size: int = 0
+    metadata: Mapping[str, str] = field(default_factory=dict)
 
 
 class Storage:
@@ -74,11 +80,18 @@ class Storage:
         self.rest = Rest(base if "://" in base else f"http://{base}", "Cloud Storage")
 
     def uri(self, name: str) -> str:
-        """The gs:// URI of an object."""
+        """Return the gs:// URI of an object."""
         return f"gs://{self.bucket}/{self.prefix}{name}"
 
     def write(
-        self, name: str, data: bytes, *, generation: int | None = None, content_type: str = "application/json"
+        self,
+        name: str,
+        data: bytes,
+        *,
+        generation: int | None = None,
+        content_type: str = "application/json",
+        metadata: Mapping[str, str] | None = None,
+        repeat: bool = True,
     ) -> int | None:
         """Write an object whole.
 
@@ -87,6 +100,8 @@ class Storage:
             data: Its bytes.
             generation: Only over this generation; 0 only if there is none.
             content_type: Its type.
+            metadata: Keys and values of its own, 8 KiB at most.
+            repeat: Try again after a failure.
 
         Returns:
             The new generation, or None if the object is of another generation. After a failed try that was repeated,
@@ -96,9 +111,15 @@ class Storage:
         params: dict[str, Any] = {"uploadType": "media", "name": self.prefix + name, "fields": "generation"}
         if generation is not None:
             params["ifGenerationMatch"] = str(generation)
+        if metadata is not None:
+            resource = json.dumps({"contentType": content_type, "metadata": dict(metadata)}).encode()
+            params["uploadType"], mark = "multipart", uuid.uuid4().hex
+            head = f"--{mark}\r\nContent-Type: application/json\r\n\r\n".encode()
+            data = b"".join((head, resource, f"\r\n--{mark}\r\nContent-Type: {content_type}\r\n\r\n".encode(), data))
+            data, content_type = data + f"\r\n--{mark}--".encode(), f"multipart/related; boundary={mark}"
         try:
             answer = self.rest.call(
-                "POST", f"/upload{self._bucket}/o", params=params, data=data, content_type=content_type, repeat=True
+                "POST", f"/upload{self._bucket}/o", params=params, data=data, content_type=content_type, repeat=repeat
             )
         except RestError as error:
             # A precondition that does not hold is an answer and not a failure.
@@ -108,15 +129,16 @@ class Storage:
         return _number(answer.data.get("generation"))
 
     def read(self, name: str, *, generation: int | None = None) -> StoredObject | None:
-        """An object, or one generation of it; None if there is none."""
+        """Return an object, or one generation of it; None if there is none."""
         params = {"alt": "media"} | ({} if generation is None else {"generation": str(generation)})
         answer = self.rest.find(self._path(name), params=params, raw=True)
         if answer is None:
             return None
-        return StoredObject(answer.data, generation or _number(answer.headers.get("X-Goog-Generation")))
+        found = generation or _number(answer.headers.get("X-Goog-Generation"))
+        return StoredObject(answer.data, found, read_at=_date(answer.headers.get("Date")))
 
     def read_aged(self, name: str) -> StoredObject | None:
-        """An object with its age: from its `updated` to the answer's date, so that this machine's clock does not matter.
+        """Return an object with its age: from its `updated` to the answer's date, so that this machine's clock does not matter.
 
         Raises:
             RestError: It failed, or the object changed each time between the two calls.
@@ -132,13 +154,18 @@ class Storage:
         raise RestError(f"{self.uri(name)} changes too fast to be read", status=503)
 
     def read_json(self, name: str) -> dict[str, Any] | None:
-        """An object that holds a JSON object; None if there is none, or it holds something else."""
+        """Return an object that holds a JSON object; None if there is none, or it holds something else."""
         found = self.read(name)
         return None if found is None else as_json(found.data)
 
+    def generation(self, name: str) -> int | None:
+        """Return an object's generation, which stands for its bytes; None if there is none, also where there is no such bucket."""
+        answer = self.rest.find(self._path(name), params={"fields": "generation"})
+        return None if answer is None else _number(answer.data.get("generation"))
+
     def exists(self, name: str) -> bool:
-        """Whether there is an object of that name; false also where there is no such bucket."""
-        return self.rest.find(self._path(name), params={"fields": "generation"}) is not None
+        """Tell whether there is an object of that name; false also where there is no such bucket."""
+        return self.generation(name) is not None
 
     def delete(self, name: str, generation: int | None = None) -> bool:
         """Delete an object, only of a generation if one is given; False if there is no such object."""
@@ -150,33 +177,38 @@ class Storage:
                 return False
             raise
 
-    def list(self, prefix: str) -> Iterator[Item]:
-        """Objects whose names begin with `prefix`."""
-        fields = "items(name,generation,timeCreated,size),nextPageToken"
+    def list(self, prefix: str, *, metadata: bool = False) -> Iterator[Item]:
+        """Objects whose names begin with `prefix`, with the metadata of each if that is asked for."""
+        more = ",metadata" if metadata else ""
+        fields = f"items(name,generation,timeCreated,size{more}),nextPageToken"
         try:
             for row in self.rest.pages(
                 f"{self._bucket}/o", "items", {"prefix": self.prefix + prefix, "fields": fields}
             ):
                 name = str(row.get("name", "")).removeprefix(self.prefix)
                 generation, size = _number(row.get("generation")), _number(row.get("size"))
-                yield Item(name, generation, str(row.get("timeCreated", "")), size)
+                own = row.get("metadata")
+                yield Item(
+                    name, generation, str(row.get("timeCreated", "")), size, own if isinstance(own, dict) else {}
+                )
         except RestError as error:
             raise self._explained(error) from None
 
     def metadata(self) -> dict[str, Any] | None:
-        """The bucket's resource, None if there is no such bucket."""
+        """Return the bucket's resource, None if there is no such bucket."""
         answer = self.rest.find(self._bucket)
         return None if answer is None else dict(answer.data)
 
     def _explained(self, error: RestError) -> RestError:
-        """The error of a call that only fails with 404 when there is no such bucket, with the command that makes it."""
+        """Return the error of a call that only fails with 404 when there is no such bucket, with the command that makes it."""
         if error.status != 404:
             return error
         where = f" --location={self.location}" if self.location else ""
         return RestError(
             f"there is no bucket gs://{self.bucket}: gcloud storage buckets create gs://{self.bucket}{where}",
-            status=404, reason=error.reason,
-        )  # fmt: skip
+            status=404,
+            reason=error.reason,
+        )
 
     @property
     def _bucket(self) -> str:
@@ -188,7 +220,7 @@ class Storage:
 
 
 def as_json(data: bytes) -> dict[str, Any] | None:
-    """Bytes as a JSON object, None if they are none."""
+    """Return bytes as a JSON object, None if they are none."""
     try:
         value = json.loads(data)
     except (ValueError, RecursionError):
@@ -204,13 +236,16 @@ def _number(value: Any) -> int:
 
 
 def _age(updated: Any, date: str | None) -> float:
-    """Seconds from an object's `updated` to the date of the answer; this machine's time where the answer has no date."""
+    """Return seconds from an object's `updated` to the date of the answer; this machine's time where the answer has no date."""
     try:
         then = times.parse(str(updated))
     except ValueError:
         raise RestError("Cloud Storage answered without an object's time", status=502) from None
+    return max(0.0, ((_date(date) or times.now()) - then).total_seconds())
+
+
+def _date(text: str | None) -> datetime | None:
     try:
-        now = parsedate_to_datetime(date or "")
+        return parsedate_to_datetime(text or "")
     except (TypeError, ValueError):
-        now = times.now()
-    return max(0.0, (now - then).total_seconds())
+        return None

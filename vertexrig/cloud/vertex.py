@@ -1,4 +1,4 @@
-"""The only module that talks to the Vertex AI API: create, get, list and cancel custom jobs and tuning jobs over REST.
+"""Jobs of Vertex AI over REST: create, get, list and cancel custom jobs and tuning jobs.
 
 Source of paths and fields: REST reference projects.locations.customJobs and .hyperparameterTuningJobs, v1 (2026-11-20).
 """
@@ -14,10 +14,11 @@ from itertools import islice
 from typing import Any
 
 from vertexrig.cloud.rest import Rest, RestError, is_loopback
-from vertexrig.cloud.shapes import misshapen
 from vertexrig.errors import UsageError
-from vertexrig.spec import states
-from vertexrig.spec.names import location
+from vertexrig.spec import descriptors, states
+from vertexrig.spec.api_names import location
+from vertexrig.spec.descriptors import Field, Message
+from vertexrig.text import kind_of, quoted
 
 ENDPOINT_VARIABLE = "VERTEXRIG_AIPLATFORM"
 """Environment variable with the base URL of another server, such as a local Vertex."""
@@ -34,6 +35,16 @@ PAGE = 100
 
 # The service numbers its jobs; no other id is one.
 NAME = re.compile(r"projects/([^/]+)/locations/([^/]+)/(customJobs|hyperparameterTuningJobs)/([0-9]+)")
+_RAISED = re.compile(r"[A-Za-z_][\w.]*(Error|Exception|Interrupt|Exit)\b")
+VERSION = re.compile(r"projects/[^/]+/locations/[^/]+/(?:models/[^/@]+@[0-9]+|(?:models/[^/@]+/)?operations/[0-9]+)")
+"""Resource name of a version of a model, or of the operation that uploads it."""
+_OPEN = frozenset({"google.protobuf.Struct", "google.protobuf.ListValue", "google.protobuf.Any"})
+"""Messages that hold any JSON."""
+_WELL_KNOWN = "google.protobuf."
+"""The other messages of this package are text, a number or a truth value in JSON: times, durations, wrappers. A Value may be
+anything, but the one of a job is a trial's parameter."""
+_FLOATING, _WHOLE = frozenset({1, 2}), frozenset({3, 4, 5, 6, 7, 13, 15, 16, 17, 18})
+"""Types of fields (`Field.type`) that are numbers; 64-bit ones are text in JSON, and so are NaN and Infinity."""
 
 
 @dataclass(frozen=True)
@@ -98,6 +109,13 @@ class RemoteJob:
         error = self.data.get("error")
         return str(error.get("message", "")) if isinstance(error, Mapping) else ""
 
+    @property
+    def cause(self) -> str:
+        """That message in one line: its first one, and the exception of the traceback that follows it."""
+        lines = self.error.splitlines() or [""]
+        raised = [line.strip() for line in lines[1:] if _RAISED.match(line.strip())]
+        return " ".join([lines[0], *raised[-1:]])[:1000]
+
 
 class Vertex:
     """The API of one project and region.
@@ -127,7 +145,7 @@ class Vertex:
         return job
 
     def get(self, name: str) -> RemoteJob | None:
-        """A job by its resource name; None if there is none."""
+        """Return a job by its resource name; None if there is none."""
         answer = self.rest.find(f"/{name}")
         match = NAME.fullmatch(name)
         return None if answer is None else _job(match[3] if match else CUSTOM, answer.data)
@@ -152,7 +170,7 @@ class Vertex:
         self.rest.call("POST", f"/{name}:cancel", json={}, repeat=True)
 
     def lookup(self, text: str) -> RemoteJob:
-        """The job a person means: a resource name, a number, or a display name (the newest job of that name).
+        """Return the job a person means: a resource name, a number, or a display name (the newest job of that name).
 
         Raises:
             UsageError: There is none.
@@ -163,14 +181,14 @@ class Vertex:
             found = self.by_id(text)
         else:
             # One of each kind: lists are sorted by time, the newest first.
-            newest = [job for c in KINDS for job in self.list(c, filter=f"display_name={quoted(text)}", limit=1)]
+            newest = [job for c in KINDS for job in self.list(c, filter=f"display_name={in_filter(text)}", limit=1)]
             found = max(newest, key=lambda job: str(job.data.get("createTime", "")), default=None)
         if found is None:
             raise UsageError(f"there is no job {text!r} in {self.parent}; `vertexrig jobs` lists what there is")
         return found
 
     def by_id(self, number: str) -> RemoteJob | None:
-        """A custom job or tuning job by its number, None if there is none."""
+        """Return a custom job or tuning job by its number, None if there is none."""
         for collection in KINDS:
             found = self.get(f"{self.parent}/{collection}/{number}")
             if found is not None:
@@ -178,7 +196,7 @@ class Vertex:
         return None
 
     def console(self, name: str) -> str:
-        """The job's page in the console: Google's, or that of the local Vertex whose API this is."""
+        """Return the job's page in the console: Google's, or that of the local Vertex whose API this is."""
         match = NAME.fullmatch(name)
         if match is None:
             return ""
@@ -190,7 +208,7 @@ class Vertex:
 
 
 def _job(collection: str, data: Any) -> RemoteJob:
-    """A job of an answer.
+    """Return a job of an answer.
 
     Raises:
         RestError: The answer has not the shape of one; it may have been made all the same.
@@ -206,7 +224,7 @@ def _job(collection: str, data: Any) -> RemoteJob:
 def job_body(
     kind: str, data: Mapping[str, Any], *, display_name: str, labels: Mapping[str, str], kms_key_name: str | None
 ) -> dict[str, Any]:
-    """The body of a create call, with what the API keeps outside the spec.
+    """Return the body of a create call, with what the API keeps outside the spec.
 
     Args:
         kind: `CustomJobSpec` or `HyperparameterTuningJob`: what `data` is.
@@ -222,6 +240,79 @@ def job_body(
     return {**inner, **outer}
 
 
-def quoted(text: str) -> str:
-    """A text as a filter takes it."""
+def in_filter(text: str) -> str:
+    """Return a text as a filter takes it."""
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def misshapen(kind: str, data: Any) -> str | None:
+    """Return what of an answer is a list, a mapping, a number or another plain value where the API has another of the four.
+
+    Fields and enum values that the shipped schema lacks pass: the service is newer than it.
+
+    Args:
+        kind: The message: `HyperparameterTuningJob`.
+        data: The answer's JSON.
+
+    Returns:
+        The first such place with its value and what belongs there; None if there is none.
+    """
+    return _message(descriptors.message(kind), data, "")
+
+
+def _message(message: Message, data: Any, path: str) -> str | None:
+    if message.full_name in _OPEN:
+        return None
+    if message.full_name.startswith(_WELL_KNOWN):
+        return _plain(data, path)
+    if not isinstance(data, Mapping):
+        return _wrong(path, data, "a mapping")
+    fields = message.by_name
+    for key, value in data.items():
+        field = fields.get(key)
+        if field is None or value is None:
+            continue
+        found = _field(field, value, f"{path}.{key}" if path else str(key))
+        if found is not None:
+            return found
+    return None
+
+
+def _field(field: Field, value: Any, path: str) -> str | None:
+    if not field.repeated:
+        return _one(field, value, path)
+    if field.message is not None and field.message.map_entry:
+        if not isinstance(value, Mapping):
+            return _wrong(path, value, "a mapping")
+        inner = field.message.by_name["value"]
+        rows = [(inner, one, f"{path}.{key}") for key, one in value.items()]
+    elif not isinstance(value, list):
+        return _wrong(path, value, "a list")
+    else:
+        rows = [(field, one, f"{path}[{index}]") for index, one in enumerate(value)]
+    return next((found for row in rows if (found := _one(*row)) is not None), None)
+
+
+def _one(field: Field, value: Any, path: str) -> str | None:
+    if field.message is not None:
+        return _message(field.message, value, path)
+    if field.type in _FLOATING | _WHOLE:
+        return _number(value, path, whole=field.type in _WHOLE)
+    return _plain(value, path)
+
+
+def _plain(value: Any, path: str) -> str | None:
+    return _wrong(path, value, "text or a number") if isinstance(value, (Mapping, list)) else None
+
+
+def _number(value: Any, path: str, *, whole: bool) -> str | None:
+    try:
+        number = float("x" if isinstance(value, bool) else value)
+        fits = not whole or number.is_integer()
+    except (TypeError, ValueError, OverflowError):
+        fits = False
+    return None if fits else _wrong(path, value, "a whole number" if whole else "a number")
+
+
+def _wrong(path: str, value: Any, belongs: str) -> str:
+    return f"{path or 'the answer'} is {kind_of(value)}, {quoted(value)}, where {belongs} belongs"

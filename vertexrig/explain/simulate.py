@@ -15,9 +15,10 @@ from typing import Any
 
 from vertexrig.catalog import Catalog
 from vertexrig.errors import UsageError
-from vertexrig.explain.estimate import Estimate
 from vertexrig.spec.document import Document
+from vertexrig.spec.estimate import Estimate
 from vertexrig.spec.pools import running, scheduling_strategy
+from vertexrig.times import length
 
 SIMULATIONS = 10_000
 """Draws with NumPy, for up to `FULL_TRIALS` trials; beyond, fewer, so that the time stays the same."""
@@ -51,7 +52,7 @@ class Durations:
 
 @dataclass(frozen=True)
 class Learned:
-    """Durations of jobs that ended, as seconds; an empty list is one that they do not tell.
+    """Durations of jobs that ended, as seconds; an empty list where they do not tell it.
 
     Args:
         source: What they were read from.
@@ -114,7 +115,7 @@ def durations(
     *,
     preempted_s: float | None = None,
 ) -> Durations:
-    """What to draw from: the user's own jobs where there are any, else recordings of the service.
+    """Return what to draw from: the user's own jobs where there are any, else recordings of the service.
 
     Args:
         document: The job.
@@ -154,7 +155,7 @@ def durations(
 
 
 def _spot(document: Document, preempted_s: float | None, longest: float) -> list[str]:
-    """What is assumed of preemptions."""
+    """Return what is assumed of preemptions."""
     strategy = scheduling_strategy(document) or "STANDARD"
     if preempted_s is None:
         left_out = "Spot: preemptions are left out, since no source gives their rate; --preempted-every takes one"
@@ -162,17 +163,17 @@ def _spot(document: Document, preempted_s: float | None, longest: float) -> list
     if strategy != "SPOT":
         raise UsageError(f"--preempted-every is for jobs with the strategy SPOT; this one has {strategy}")
     notes = [
-        f"Spot: preempted after {_span(preempted_s)} on average (as given), then started up again and run from its beginning; the "
+        f"Spot: preempted after {length(preempted_s)} on average (as given), then started up again and run from its beginning; the "
         "time that was lost is billed, the start-up is not"
     ]
     if longest > preempted_s:
-        few = f"a trial of {_span(longest)} is preempted more often than not: save and resume, or it may never end"
+        few = f"a trial of {length(longest)} is preempted more often than not: save and resume, or it may never end"
         notes.append(f"{few}; {MOST_RESTARTS} preemptions of one trial are drawn at most")
     return notes
 
 
 def forecast(price: Estimate, drawn: Durations, *, parallel: Sequence[int] = (), seed: int = 0) -> Forecast:
-    """The time and the money of a run.
+    """Return the time and the money of a run.
 
     Args:
         price: Its prices, its number of trials and its parallelism.
@@ -183,14 +184,14 @@ def forecast(price: Estimate, drawn: Durations, *, parallel: Sequence[int] = (),
     trials = 1 if price.trials is None else price.trials
     own, longest = price.parallel, max(drawn.trial)
     if longest > price.timeout_s:
-        stopped = f"the timeout stops it after {_span(price.timeout_s)}"
+        stopped = f"the timeout stops it after {length(price.timeout_s)}"
         # The service stops a trial at its timeout, and it costs no more than until then.
         cut = tuple(min(one, price.timeout_s) for one in drawn.trial)
         drawn = replace(drawn, trial=cut, notes=(*drawn.notes, stopped))
     wanted = sorted({min(trials, one) for one in (parallel or (1, max(1, own // 2), own, own * 2)) if one > 0})
     if price.trials is None or trials == 0:
         wanted = [1]
-    draw, many, how = _engine(trials)
+    draw, many, how = choose_engine(trials)
     priced = any(line.usd_per_hour is not None for line in price.lines)
     # A sweep is billed by its trials' durations; a custom job until its end.
     billed_end = price.trials is None
@@ -200,11 +201,13 @@ def forecast(price: Estimate, drawn: Durations, *, parallel: Sequence[int] = (),
         usd = price.usd_per_hour / 3600
         rows.append(
             Outlook(
-                one, _percentile(walls, 0.5), _percentile(walls, 0.9),
+                one,
+                _percentile(walls, 0.5),
+                _percentile(walls, 0.9),
                 _percentile(billed, 0.5) * usd if priced else None,
                 _percentile(billed, 0.9) * usd if priced else None,
             )
-        )  # fmt: skip
+        )
     notes = [*drawn.notes, f"{many:,} {'runs' if price.trials is None else 'sweeps'} drawn{how}"]
     if price.trials is not None:
         notes.append("every trial runs to its end, and the time between trials is not billed")
@@ -226,18 +229,18 @@ def data(found: Forecast) -> dict[str, Any]:
 _Draw = Callable[[int, int, Durations, int, int, bool], tuple[list[float], list[float]]]
 
 
-def _engine(trials: int) -> tuple[_Draw, int, str]:
-    """How to draw, how often, and a remark."""
+def choose_engine(trials: int) -> tuple[_Draw, int, str]:
+    """Tell how to draw, how often, and a remark."""
     many = SIMULATIONS if trials <= FULL_TRIALS else max(500, SIMULATIONS * FULL_TRIALS // trials)
     try:
         import numpy  # noqa: F401 - it is loaded again where it is used
     except ModuleNotFoundError:
         fewer = max(100, min(many, PLAIN_STEPS // max(1, trials)))
-        return _drawn_plainly, fewer, " (NumPy is not installed; with it there would be more)" if fewer < many else ""
-    return _drawn_with_numpy, many, ""
+        return draw_plainly, fewer, " (NumPy is not installed; with it there would be more)" if fewer < many else ""
+    return draw_with_numpy, many, ""
 
 
-def _drawn_with_numpy(
+def draw_with_numpy(
     trials: int, parallel: int, drawn: Durations, many: int, seed: int, billed_end: bool
 ) -> tuple[list[float], list[float]]:
     import numpy as np
@@ -263,7 +266,7 @@ def _drawn_with_numpy(
 
 
 def _with_preemptions(length: Any, start: Any, mean: float | None, rng: Any) -> tuple[Any, Any]:
-    """What trials of some lengths take and are billed for, with the runs that were preempted before the last."""
+    """Return what trials of some lengths take and are billed for, with the runs that were preempted before the last."""
     if mean is None:
         return length, length
     import numpy as np
@@ -281,7 +284,7 @@ def _with_preemptions(length: Any, start: Any, mean: float | None, rng: Any) -> 
     return taken, paid
 
 
-def _drawn_plainly(
+def draw_plainly(
     trials: int, parallel: int, drawn: Durations, many: int, seed: int, billed_end: bool
 ) -> tuple[list[float], list[float]]:
     rng = random.Random(seed)
@@ -305,7 +308,7 @@ def _drawn_plainly(
 
 
 def _lost(length: float, drawn: Durations, rng: random.Random) -> tuple[float, float]:
-    """Seconds of further start-ups, and of runs that were preempted, of one trial."""
+    """Return seconds of further start-ups, and of runs that were preempted, of one trial."""
     again = lost = 0.0
     for _ in range(MOST_RESTARTS if drawn.preempted_s else 0):
         ran = rng.expovariate(1 / drawn.preempted_s) if drawn.preempted_s else length
@@ -331,14 +334,4 @@ def _start_key(document: Document) -> str:
 
 def _range(values: Sequence[float]) -> str:
     low, high = min(values), max(values)
-    return _span(low) if low == high else f"{_span(low)} to {_span(high)}"
-
-
-def _span(seconds: float) -> str:
-    return (
-        f"{seconds:.4g} s"
-        if seconds < 300
-        else f"{seconds / 60:.3g} min"
-        if seconds < 7200
-        else f"{seconds / 3600:.3g} h"
-    )
+    return length(low) if low == high else f"{length(low)} to {length(high)}"

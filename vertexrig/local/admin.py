@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from vertexrig.errors import UsageError
 from vertexrig.local import http
-from vertexrig.local.http import VERB, Endpoint, endpoint, in_thread, invalid, not_found, query_int
-from vertexrig.local.jobs import given
+from vertexrig.local.http import VERB, Endpoint, Json, endpoint, in_thread, invalid, not_found, query_int
+from vertexrig.local.jobs import ended_jobs
 from vertexrig.local.jobs.manager import Jobs
-from vertexrig.local.jobs.resources import CUSTOM_JOBS, PIPELINES, TUNING_JOBS, Json
+from vertexrig.local.jobs.resources import CUSTOM_JOBS, PIPELINES, TUNING_JOBS
 from vertexrig.local.jobs.settings import Fault
+from vertexrig.local.runner.environment import local_path
 
 MOST_GRACE = 3600
 """Most seconds between SIGTERM and SIGKILL of a preemption on demand."""
@@ -41,7 +43,7 @@ class Admin:
         self.jobs, self.about, self.stop, self.noted, self.absent = jobs, about, stop, noted, absent
 
     def table(self) -> list[Endpoint]:
-        """The routes, below the mount."""
+        """Return the routes, below the mount."""
         return [
             endpoint("GET", "/v1/status", self.status),
             endpoint("GET", "/v1/made", self.made),
@@ -72,11 +74,19 @@ class Admin:
         def work() -> Json:
             store = self.jobs.store
             rows = [
-                {"kind": kind, "name": one.name, "displayName": one.body.get("displayName", ""),
-                 "state": one.body.get("state", ""), "ended": ended,
-                 "error": (one.body.get("error") or {}).get("message", "")}
+                {
+                    "kind": kind,
+                    "name": one.name,
+                    "displayName": one.body.get("displayName", ""),
+                    "state": one.body.get("state", ""),
+                    "ended": ended,
+                    "error": (one.body.get("error") or {}).get("message", ""),
+                    # Of a tuning job: how many have ended, and how many it may make.
+                    "output": _output(one.body, self.jobs.settings.root),
+                    "trials": kind == TUNING_JOBS and [store.ended_trials(one.name), int(one.body["maxTrialCount"])],
+                }
                 for kind, ended, one in store.since(after, (CUSTOM_JOBS, TUNING_JOBS, PIPELINES))
-            ]  # fmt: skip
+            ]
             return {"last": store.last(), "made": rows, "noted": self.noted(), "absent": list(self.absent())}
 
         return JSONResponse(await in_thread(work))
@@ -84,7 +94,7 @@ class Admin:
     async def keep(self, request: Request, path: Mapping[str, str]) -> Response:
         """POST /v1/resources with a job that has ended, under its own name."""
         body = await http.read_json(request)
-        return JSONResponse(await in_thread(given.keep, self.jobs.store, body))
+        return JSONResponse(await in_thread(ended_jobs.keep, self.jobs.store, body))
 
     async def end(self, request: Request, path: Mapping[str, str]) -> Response:
         """POST /v1/stop."""
@@ -122,9 +132,21 @@ class Admin:
         return JSONResponse({})
 
     def _find(self, job: str) -> str:
-        """A custom job's name by its id or display name, whichever runs."""
+        """Return a custom job's name by its id or display name, whichever runs."""
         # The newest of several jobs with one display name.
         for stored in reversed(self.jobs.store.unfinished(CUSTOM_JOBS)):
             if job in (stored.name.rpartition("/")[2], stored.body.get("displayName")):
                 return stored.name
         raise not_found(f"No unfinished CustomJob has the id or display name {job[:200]!r}.")
+
+
+def _output(body: Json, root: Path) -> str:
+    """Return the folder of this machine with a job's model, or with its other outputs; "" if it has written none."""
+    job = body.get("jobSpec") or body.get("trialJobSpec") or {}
+    prefix = str((job.get("baseOutputDirectory") or {}).get("outputUriPrefix", "")).rstrip("/")
+    model = str((body.get("modelToUpload") or {}).get("artifactUri", ""))
+    for uri in filter(None, (model, prefix and f"{prefix}/model", prefix)):
+        folder = local_path(uri, root)
+        if any(path.is_file() for path in folder.rglob("*")):
+            return str(folder)
+    return ""

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
+from http.client import HTTPConnection, HTTPException
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,12 +25,16 @@ from vertexrig.local.state import env as env
 if TYPE_CHECKING:
     from vertexrig.local.jobs.settings import Settings
 
-_STATE = frozenset({
-    "boto.cfg", "envs", "front", "gs", "history", "jobs", "logs", "rehearsals", "root", "scheduler", "server.json", "server.log", "storage",
-    "users.lock",
-})  # fmt: skip
-"""What is in a state folder, beside its database."""
+_STATE = frozenset(
+    """
+    boto.cfg envs front gs history jobs logs place.json rehearsals root scheduler server.json server.log storage
+    users.lock
+    """.split()
+)
+"""What is in a state folder, with its database."""
 DEFAULT_PORT = 8642
+_SILENT_S = 4.0
+"""Seconds after which another server that holds the folder and does not answer is not waited for: one that dies takes less."""
 _STOP_S = 60.0
 """Seconds that a server has to stop its jobs' processes and to close its files."""
 
@@ -51,11 +56,11 @@ def up(
     """
     for module in ("uvicorn", "optuna", "google_crc32c", "cryptography"):
         import_module(module)  # what the server's own process would miss is reported here
-    root = state.make_private(settings.root)
+    root = state.claimed(settings.root)
     spawned: list[subprocess.Popen[bytes]] = []
     try:
         return _started(settings, port, timeout, root, record, spawned)
-    except BaseException:  # also Ctrl-C: nobody would know of the server
+    except BaseException:  # also Ctrl-C: the server would be left behind unknown
         for process in spawned:
             _end(process)
         raise
@@ -69,19 +74,25 @@ def _started(
     record: Path | None,
     spawned: list[subprocess.Popen[bytes]],
 ) -> RunningServer:
-    """What `up` does; a process that it starts is added to `spawned`."""
+    """Return what `up` does; a process that it starts is added to `spawned`."""
     log = root / "server.log"
     process: subprocess.Popen[bytes] | None = None
-    start, deadline = 0, time.monotonic() + timeout
+    began = time.monotonic()
+    start, deadline = 0, began + timeout
     while time.monotonic() < deadline:
         held, here = state.look(root)
         # A killed server holds its lock for a while as it dies: only one that answers is taken.
-        if here is not None and answers(here):
+        if here is not None and answers(here, max(0.5, began + _SILENT_S - time.monotonic())):
             if process is not None and process.pid != here.pid:
                 # Ours came too late: it waits for the folder, and would take it after a `down`.
                 process.kill()
                 process.wait()
             return here
+        if process is None and here is not None and time.monotonic() > began + _SILENT_S:
+            raise ServiceError(
+                f"process {here.pid} holds {root} and does not answer: it may be stopped (`kill -CONT {here.pid}` lets it go on); "
+                f"end it with `kill -9 {here.pid}`, or choose another folder"
+            )
         if process is None and not held:
             try:
                 with bound(usual_port(port)):
@@ -116,7 +127,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 def _spawn(
     settings: Settings, port: int | None, log: Path, record: Path | None, spawned: list[subprocess.Popen[bytes]]
 ) -> subprocess.Popen[bytes]:
-    """The server's process; its settings go to its stdin."""
+    """Return the server's process; its settings go to its stdin."""
     argv = [sys.executable, "-m", "vertexrig.local.server"]
     with log.open("ab") as out:
         # Its own session: Ctrl-C in the terminal of `local run` must not end the server.
@@ -125,20 +136,21 @@ def _spawn(
         )
     assert process.stdin is not None
     settings_and_port = {
-        "port": port, "settings": {**asdict(settings), "root": settings.root.absolute()},
+        "port": port,
+        "settings": {**asdict(settings), "root": settings.root.absolute()},
         "record": str(record.absolute()) if record else None,
-    }  # fmt: skip
+    }
     # Not as arguments: settings hold variables of the user's, and every user sees a command line.
     process.stdin.write(json.dumps(settings_and_port, default=str).encode())
     process.stdin.close()
     return process
 
 
-def answers(here: RunningServer) -> bool:
-    """Whether a server that holds its folder answers; one that was killed holds it for a while as it dies."""
+def answers(here: RunningServer, timeout: float = 5) -> bool:
+    """Tell whether a server that holds its folder answers; one that was killed holds it for a while as it dies."""
     try:
         # The pid, because another program may have the port by now.
-        return bool(_request(here, "GET", f"{ADMIN}/v1/status", None, timeout=5)["pid"] == here.pid)
+        return bool(_request(here, "GET", f"{ADMIN}/v1/status", None, timeout=timeout)["pid"] == here.pid)
     except ServiceError:
         return False
 
@@ -185,7 +197,7 @@ def forget(root: Path = DEFAULT_ROOT) -> bool:
 
 
 def status(root: Path = DEFAULT_ROOT) -> dict[str, Any] | None:
-    """What the server on a folder reports about itself, None if none runs."""
+    """Return what the server on a folder reports about itself, None if none runs."""
     here = find(root)
     return None if here is None else call(here, "GET", "/v1/status")
 
@@ -235,10 +247,6 @@ def make_bucket(here: RunningServer, name: str) -> bool:
 def seed(here: RunningServer, resource: Mapping[str, Any]) -> str:
     """Keep a job that has ended under the name in it, for programs that look it up by an id they know.
 
-    Args:
-        here: The server.
-        resource: The resource in the API's JSON, with `name`.
-
     Returns:
         Its name, with the number of the project.
 
@@ -260,8 +268,6 @@ def call(here: RunningServer, method: str, path: str, body: Mapping[str, Any] | 
 def _request(
     here: RunningServer, method: str, path: str, body: Mapping[str, Any] | None, timeout: float = 30
 ) -> dict[str, Any]:
-    from http.client import HTTPConnection, HTTPException
-
     connection = HTTPConnection(HOST, here.port, timeout=timeout)  # asks no proxy, whatever the environment says
     try:
         connection.request(method, path, json.dumps(body or {}), {"Content-Type": "application/json"})
@@ -277,7 +283,7 @@ def _request(
 
 
 def usual_port(port: int | None) -> int:
-    """The port to take: the one asked for, else the usual one, or 0 (a free one) if that is taken."""
+    """Return the port to take: the one asked for, else the usual one, or 0 (a free one) if that is taken."""
     if port is not None:
         return port
     try:
@@ -289,7 +295,7 @@ def usual_port(port: int | None) -> int:
 
 @contextmanager
 def bound(port: int) -> Iterator[socket.socket]:
-    """A socket bound to a port of this machine.
+    """Provide a socket bound to a port of this machine.
 
     Raises:
         UsageError: It is taken.

@@ -1,4 +1,4 @@
-"""The one parser of list filters and of the Logging query language: text to a tree of comparisons.
+"""The one parser and evaluator of list filters and of the Logging query language: text to a tree of comparisons, and that to a predicate.
 
 Both are dialects of AIP-160: NOT binds tightest, then OR, then AND, which may be left out. What a comparison means
 is up to the caller.
@@ -6,9 +6,11 @@ is up to the caller.
 
 from __future__ import annotations
 
+import operator as operators
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from vertexrig.local.http import ApiError, invalid
 
@@ -18,6 +20,15 @@ _WORD = re.compile(r"(AND|OR|NOT)(?![\w.:=<>!~-])")
 _MINUS = re.compile(r"-(?=[\w(\"])")
 _OPEN, _CLOSE = re.compile(r"\("), re.compile(r"\)")
 _FIELD = re.compile(r'[A-Za-z_]\w*(?:\.(?:[\w-]+|"(?:[^"\\]|\\.)*"))*')
+COMPARED: Mapping[str, Callable[[Any, Any], Any]] = {
+    "=": operators.eq,
+    "!=": operators.ne,
+    "<": operators.lt,
+    "<=": operators.le,
+    ">": operators.gt,
+    ">=": operators.ge,
+}
+"""What the operators do that compare whole values."""
 _OPERATOR = re.compile(r"=~|!~|!=|<=|>=|=|<|>|:")
 
 
@@ -52,6 +63,7 @@ class Compare:
 
 
 Node = All | Any_ | Not | Compare
+Predicate = Callable[[Mapping[str, Any]], bool]
 
 
 @dataclass(frozen=True)
@@ -88,6 +100,27 @@ def parse(text: str, dialect: Dialect) -> Node:
     return _Parser(text, dialect).filter()
 
 
+def predicate(node: Node, comparison: Callable[[Compare], Predicate]) -> Predicate:
+    """Return a filter as a predicate on resources.
+
+    Args:
+        node: What `parse` returned.
+        comparison: Gives a comparison's own predicate, or raises for one that the API does not have.
+    """
+    if isinstance(node, Compare):
+        return comparison(node)
+    if isinstance(node, Not):
+        inner = predicate(node.part, comparison)
+        return lambda body: not inner(body)
+    parts, join = [predicate(part, comparison) for part in node.parts], all if isinstance(node, All) else any
+    return lambda body: join(part(body) for part in parts)
+
+
+def like(value: object, pattern: str) -> bool:
+    """Tell whether a value has the form of a pattern, in which `*` means any text and every other character itself."""
+    return re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), str(value), re.DOTALL) is not None
+
+
 class _Parser:
     def __init__(self, text: str, dialect: Dialect) -> None:
         self.text, self.dialect, self.at, self.depth = text, dialect, 0, 0
@@ -122,7 +155,7 @@ class _Parser:
         return True
 
     def over(self) -> bool:
-        """Whether the text or the present parentheses end here."""
+        """Tell whether the text or the present parentheses end here."""
         self.skip()
         return self.at >= len(self.text) or self.text[self.at] == ")"
 
@@ -168,7 +201,7 @@ class _Parser:
         return Compare((), ":", self.value("a term"))
 
     def closed(self, inner: Callable[[], Node]) -> Node:
-        """What is in parentheses, up to the closing one."""
+        """Return what is in parentheses, up to the closing one."""
         node = inner()
         self.skip()
         if not self.take(_CLOSE):
@@ -176,7 +209,7 @@ class _Parser:
         return node
 
     def comparison(self, path: tuple[str, ...], operator: str) -> Node:
-        """The value after an operator, or a group of values in parentheses."""
+        """Return the value after an operator, or a group of values in parentheses."""
         # The service matches by RE2, whose syntax Python's re does not share.
         if operator in ("=~", "!~"):
             raise self.wrong("the local Vertex does not match regular expressions (use ':' for a part of a text)")
@@ -186,7 +219,7 @@ class _Parser:
         return Compare(path, operator, self.value())
 
     def values(self, path: tuple[str, ...], operator: str) -> Node:
-        """`"a" OR "b"` and `"a" AND "b"` in parentheses after an operator."""
+        """Parse `"a" OR "b"` and `"a" AND "b"` in parentheses after an operator."""
         parts: list[Node] = [Compare(path, operator, self.value())]
         either = False
         while not self.over():

@@ -33,7 +33,7 @@ KNOWS_USERS = sys.platform == "linux" and TABLES[0].exists()
 
 # linux/netlink.h and linux/sock_diag.h; the layouts below are those of inet_diag_req_v2 and inet_diag_msg in
 # linux/inet_diag.h: 16 bytes of netlink header, then the message, with the user and the inode in its last 8 bytes.
-_NETLINK_SOCK_DIAG, _SOCK_DIAG_BY_FAMILY = 4, 20
+NETLINK_SOCK_DIAG, _SOCK_DIAG_BY_FAMILY = 4, 20
 
 MUTATING = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 JSON_TYPES = frozenset({"application/json", "application/cloudevents+json"})
@@ -42,18 +42,16 @@ BODY_LIMIT, BODY_SECONDS, UNFINISHED = 1 << 20, 10.0, 32
 
 
 _STATUSES = {
-    403: "PERMISSION_DENIED", 408: "DEADLINE_EXCEEDED", 413: "INVALID_ARGUMENT", 415: "INVALID_ARGUMENT",
+    403: "PERMISSION_DENIED",
+    408: "DEADLINE_EXCEEDED",
+    413: "INVALID_ARGUMENT",
+    415: "INVALID_ARGUMENT",
     503: "UNAVAILABLE",
-}  # fmt: skip
+}
 
 
 class Refusal(Exception):
-    """Why a request is not passed on.
-
-    Args:
-        code: HTTP status.
-        message: One sentence for the caller.
-    """
+    """Why a request is not passed on."""
 
     def __init__(self, code: int, message: str) -> None:
         self.code, self.message = code, message
@@ -68,7 +66,7 @@ class Refusal(Exception):
 
 
 def _kernel_form(address: Address) -> tuple[str, str]:
-    """An IPv4 address and port as `/proc/net/tcp` and `/proc/net/tcp6` write them: words in the machine's byte order."""
+    """Return an IPv4 address and port as `/proc/net/tcp` and `/proc/net/tcp6` write them: words in the machine's byte order."""
     # The second word is that of an IPv4 address in IPv6 form (::ffff:a.b.c.d).
     word, mapped = struct.unpack("=2I", socket.inet_aton(address[0]) + bytes([0, 0, 255, 255]))
     ending = f"{word:08X}:{address[1]:04X}"
@@ -85,7 +83,7 @@ def _asked_kernel(client: Address, server: Address) -> int | None:
     wanted = struct.pack("=BBBxI", socket.AF_INET, socket.IPPROTO_TCP, 0, 0xFFFFFFFF) + ends + struct.pack("=Iq", 0, -1)
     header = struct.pack("=IHHII", 16 + len(wanted), _SOCK_DIAG_BY_FAMILY, 1, 1, 0)
     try:
-        with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_SOCK_DIAG) as kernel:
+        with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, NETLINK_SOCK_DIAG) as kernel:
             kernel.settimeout(1)
             kernel.send(header + wanted)
             answer = kernel.recv(4096)
@@ -100,7 +98,7 @@ def _asked_kernel(client: Address, server: Address) -> int | None:
 
 
 def peer_user(client: Address, server: Address) -> int | None:
-    """The user id that holds the client's end of a loopback connection, None if no process holds it (any more).
+    """Return the user id that holds the client's end of a loopback connection, None if no process holds it (any more).
 
     Args:
         client: The client's address and port, IPv4.
@@ -123,10 +121,12 @@ def peer_user(client: Address, server: Address) -> int | None:
 
 
 def user_refusal(client: Address, server: Address) -> str | None:
-    """Why a connection is refused for the user that holds it, None if it is not: this user and root are answered."""
-    if not KNOWS_USERS:
-        return None
-    user = peer_user(client, server)
+    """Tell why a connection is refused for the user that holds it, None if it is not: this user and root are answered."""
+    return refusal_of(peer_user(client, server)) if KNOWS_USERS else None
+
+
+def refusal_of(user: int | None) -> str | None:
+    """Tell why a user is refused, None if not; None as a user is one whom the kernel does not name."""
     if user in (0, os.geteuid()):
         return None
     who = "nobody whom the system's table of connections names" if user is None else f"the user with id {user}"
@@ -134,12 +134,7 @@ def user_refusal(client: Address, server: Address) -> str | None:
 
 
 class LoopbackGuard:
-    """Refuse what does not come from this user's own programs on this machine.
-
-    Args:
-        app: The application behind the guard.
-        hosts: Host names that are answered.
-    """
+    """Refuse what does not come from this user's own programs on this machine."""
 
     def __init__(self, app: Application, hosts: frozenset[str] = LOOPBACK) -> None:
         self.app, self.hosts = app, hosts
@@ -155,7 +150,7 @@ class LoopbackGuard:
             await send({"type": "websocket.close", "code": 1008})
 
     def refusal(self, scope: Scope) -> str | None:
-        """Why a request is refused, or None."""
+        """Tell why a request is refused, or None."""
         headers = [(k.decode("latin-1").lower(), v.decode("latin-1")) for k, v in scope["headers"]]
         hosts = [value for key, value in headers if key == "host"]
         # None is a call from inside this process (`rpc_inside`).
@@ -177,7 +172,7 @@ class LoopbackGuard:
 
 
 def serving_protocol() -> type[asyncio.Protocol]:
-    """uvicorn's HTTP protocol, which looks up a connection's user once, when it is made, and not at each request."""
+    """Uvicorn's HTTP protocol, which looks up a connection's user once, when it is made, and not at each request."""
     from uvicorn.protocols.http.h11_impl import H11Protocol
 
     class GuardedProtocol(H11Protocol):
@@ -222,7 +217,9 @@ class BodyGuard:
     async def _body(self, scope: Scope, receive: Receive) -> bytes | None:
         headers = {key.decode("latin-1").lower(): value.decode("latin-1") for key, value in scope["headers"]}
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
-        if scope["method"] in MUTATING and kind not in JSON_TYPES:
+        # a DELETE has no body as a rule, and is none that a page may send without asking
+        bare = scope["method"] == "DELETE" and headers.get("content-length", "0") == "0" and not kind
+        if scope["method"] in MUTATING and kind not in JSON_TYPES and not bare:
             raise Refusal(415, f"The content type is {kind or 'missing'!r}; send {' or '.join(sorted(JSON_TYPES))}.")
         if self._reading >= UNFINISHED:
             raise Refusal(503, f"{UNFINISHED} requests whose body is not complete are open; try again later.")
@@ -238,7 +235,7 @@ class BodyGuard:
 
 
 async def _read(receive: Receive) -> bytes | None:
-    """A request's whole body, None if the client went away."""
+    """Return a request's whole body, None if the client went away."""
     body = bytearray()
     while True:
         message = await receive()
@@ -252,6 +249,6 @@ async def _read(receive: Receive) -> bytes | None:
 
 
 def host_name(header: str) -> str:
-    """The host of a Host header, without its port and brackets, in lower case."""
+    """Return the host of a Host header, without its port and brackets, in lower case."""
     match = re.fullmatch(r"\[([0-9a-fA-F:.]+)\](?::\d+)?|([^:\[\]]+)(?::\d+)?", header.strip())
     return (match.group(1) or match.group(2)).lower() if match else ""

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import re
 
+from vertexrig.catalog import load
+
 # (words in the output, what they mean and what to do); the first that fits counts
 HINTS: tuple[tuple[str, str], ...] = (
     (
@@ -29,10 +31,7 @@ HINTS: tuple[tuple[str, str], ...] = (
         r"MergeV2Checkpoints|checkpoint.*\.tmp.*No such file|_temp.*part-0000",
         "two processes saved to one place: only the chief writes to AIP_MODEL_DIR, every other worker to a local temporary folder",
     ),
-    (
-        r"KeyError: 'TF_CONFIG'",
-        "TF_CONFIG is not set on a single-replica job: read it with os.environ.get",
-    ),
+    (r"KeyError: 'TF_CONFIG'", "TF_CONFIG is not set on a single-replica job: read it with os.environ.get"),
     (
         r"KeyError: '(master|chief)'",
         "the first replica is called chief or master, and a cluster has only one of the two keys: accept both",
@@ -41,10 +40,7 @@ HINTS: tuple[tuple[str, str], ...] = (
         r"Collective ops must be configured at program startup",
         "create the distribution strategy before anything else touches TensorFlow",
     ),
-    (
-        r"Please provide a TPU Name",
-        "on a TPU VM the resolver takes tpu='local'",
-    ),
+    (r"Please provide a TPU Name", "on a TPU VM the resolver takes tpu='local'"),
     (
         r"aren't enough elements in this dataset for each shard|fewer files than workers",
         "there are fewer files than workers: shard by element instead of by file",
@@ -84,14 +80,17 @@ HINTS: tuple[tuple[str, str], ...] = (
 _MODULE = re.compile(r"No module named '?(?P<module>[\w.]+)")
 # framework of a prebuilt image -> its modules. Source: the page pre-built-containers, 2026-08-22
 _MODULES = {
-    "tf": ("tensorflow", "keras"), "pytorch": ("torch",), "sklearn": ("sklearn",), "xgboost": ("xgboost",),
+    "tf": ("tensorflow", "keras"),
+    "pytorch": ("torch",),
+    "sklearn": ("sklearn",),
+    "xgboost": ("xgboost",),
     "ray": ("ray",),
-}  # fmt: skip
+}
 _HERE = "install it here, or name a Python that has it under `local: interpreters:` in the project file"
 
 
 def hint(text: str, image: str = "", *, docker: bool = False) -> str:
-    """What the end of a failed replica's output most likely means, "" if it is none of the well-known causes.
+    """Return what the end of a failed replica's output most likely means, "" if it is none of the well-known causes.
 
     Args:
         text: The end of its output.
@@ -105,9 +104,7 @@ def hint(text: str, image: str = "", *, docker: bool = False) -> str:
 
 
 def _missing(module: str, image: str, docker: bool) -> str:
-    """Where a module is missing: on this machine, or in the image too."""
-    from vertexrig.catalog import load
-
+    """Return where a module is missing: on this machine, or in the image too."""
     prebuilt, top = load().image(image), module.partition(".")[0]
     has = (
         ()

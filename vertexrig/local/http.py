@@ -51,9 +51,12 @@ STATUSES: dict[int, tuple[str, str]] = {
     416: ("OUT_OF_RANGE", "requestedRangeNotSatisfiable"),
     499: ("CANCELLED", "clientClosedRequest"),
     500: ("INTERNAL", "backendError"),
-    501: ("UNIMPLEMENTED", "notImplemented"),
     503: ("UNAVAILABLE", "backendError"),
 }
+
+
+UNSERVED = 405
+"""HTTP status of what is not served."""
 
 
 class ApiError(Exception):
@@ -82,17 +85,17 @@ class ApiError(Exception):
         super().__init__(message)
 
     def body(self) -> Json:
-        """The error as Google's newer APIs write it, such as Vertex AI."""
+        """Return the error as Google's newer APIs write it, such as Vertex AI."""
         error: Json = {"code": self.code, "message": self.message, "status": self.status}
         return {"error": {**error, "details": self.details} if self.details else error}
 
     def older_body(self) -> Json:
-        """The error as Google's older JSON APIs write it, such as Cloud Storage."""
+        """Return the error as Google's older JSON APIs write it, such as Cloud Storage."""
         errors = [{"message": self.message, "domain": "global", "reason": self.reason}]
         return {"error": {"code": self.code, "message": self.message, "errors": errors}}
 
     def response(self, *, older: bool = False) -> Response:
-        """The error as an HTTP answer; 304 has no body by definition.
+        """Return the error as an HTTP answer; 304 has no body by definition.
 
         Args:
             older: In the form of the older JSON APIs.
@@ -103,19 +106,26 @@ class ApiError(Exception):
 
 
 def not_found(message: str) -> ApiError:
-    """A 404."""
+    """Return a 404."""
     return ApiError(404, message)
 
 
 def invalid(message: str) -> ApiError:
-    """A 400 INVALID_ARGUMENT."""
+    """Return a 400 INVALID_ARGUMENT."""
     return ApiError(400, message)
 
 
 def unserved(what: str) -> ApiError:
-    """A 501 for a method that the real service has and this server has not, with a line in the log."""
+    """Return the answer for what the real services have and this server has not, with a line in the log.
+
+    Not a 404, after which get-or-create code goes on, and not a 5xx, which gcloud tries again for 40 seconds.
+    """
     _LOG.warning("asked for and not served: %s", what)
-    return ApiError(501, f"The local Vertex does not serve {what}.")
+    return ApiError(
+        UNSERVED,
+        f"The local Vertex does not serve {what}. It serves training: jobs, tuning, Vizier, experiments, models, data sets, "
+        "Cloud Storage, Logging, Scheduler. What was trained is there: see the console that `vertexrig local status` names.",
+    )
 
 
 async def in_thread(function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
@@ -124,7 +134,7 @@ async def in_thread(function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
 
 
 async def read_body(request: Request, limit: int = JSON_LIMIT) -> bytes:
-    """The whole body, refused with 413 once it is longer than `limit` bytes."""
+    """Return the whole body, refused with 413 once it is longer than `limit` bytes."""
     parts, size = [], 0
     async for chunk in request.stream():
         size += len(chunk)
@@ -135,7 +145,7 @@ async def read_body(request: Request, limit: int = JSON_LIMIT) -> bytes:
 
 
 def parse_json(body: bytes) -> Json:
-    """A JSON object from bytes; empty bytes are an empty object.
+    """Return a JSON object from bytes; empty bytes are an empty object.
 
     Raises:
         ApiError: 400, for anything that is not one JSON object of valid Unicode and finite numbers.
@@ -160,28 +170,32 @@ def _refuse_constant(text: str) -> object:
 
 
 async def read_json(request: Request) -> Json:
-    """The body as a JSON object; see `read_body` and `parse_json` for what is refused."""
+    """Return the body as a JSON object; see `read_body` and `parse_json` for what is refused."""
     return parse_json(await read_body(request))
 
 
 def query_int(request: Request, name: str, *, default: int, high: int = 2**63 - 1) -> int:
-    """An integer query parameter; 400 when it is not one or lies outside 0..`high`."""
-    text = request.query_params.get(name)
-    if text is None or text == "":
+    """Return an integer query parameter; 400 when it is not one or lies outside 0..`high`."""
+    return whole_number(request.query_params.get(name), name, default=default, high=high)
+
+
+def whole_number(value: object, name: str, *, default: int = 0, high: int = 2**63 - 1) -> int:
+    """Return a whole number that a client sent as text; 400 for another text, and for one outside 0..`high`."""
+    if value is None or value == "":
         return default
     # int() also takes signs, spaces, underscores and digits of other scripts.
-    if not re.fullmatch(r"[0-9]{1,19}", text) or int(text) > high:
-        raise invalid(f"Invalid value for parameter '{name}': {text[:80]!r}. Expected an integer of 0 to {high}.")
-    return int(text)
+    if not re.fullmatch(r"[0-9]{1,19}", str(value)) or int(str(value)) > high:
+        raise invalid(f"Invalid value for parameter '{name}': {str(value)[:80]!r}. Expected an integer of 0 to {high}.")
+    return int(str(value))
 
 
 def token_of(place: str) -> str:
-    """The page token of a place in a listing: opaque to clients, as the services' tokens are."""
+    """Return the page token of a place in a listing: opaque to clients, as the services' tokens are."""
     return base64.urlsafe_b64encode(place.encode()).decode()
 
 
 def place_of_token(token: str) -> str:
-    """The place that a page token names, "" for the first page; 400 for what is not a token."""
+    """Return the place that a page token names, "" for the first page; 400 for what is not a token."""
     try:
         return base64.urlsafe_b64decode(token.encode("ascii")).decode()
     except (binascii.Error, UnicodeError):
@@ -189,7 +203,7 @@ def place_of_token(token: str) -> str:
 
 
 def query_bool(request: Request, name: str) -> bool:
-    """A boolean query parameter; absent is false."""
+    """Return a boolean query parameter; absent is false."""
     text = request.query_params.get(name, "false").lower()
     if text not in ("true", "false", "1", "0", ""):
         raise invalid(f"Invalid value for parameter '{name}': {text[:80]!r}. Expected true or false.")
@@ -211,27 +225,12 @@ class Endpoint:
     handler: Handler
 
 
-@dataclass(frozen=True)
-class Coverage:
-    """One row of an API's coverage table.
-
-    Args:
-        method: The API's own method name, such as `storage.objects.get`.
-        state: `served`, `approximated` or `not served`.
-        note: What differs from the service, in one sentence.
-    """
-
-    method: str
-    state: str
-    note: str = ""
-
-
 VERB = "(?::|%3A)"
 """Before a verb of a path (https://google.aip.dev/136): some clients encode its colon."""
 
 
 def endpoint(method: str, pattern: str, handler: Handler) -> Endpoint:
-    """A row of a routing table; `{name}` is one path segment, `{name*}` for the rest of the path."""
+    """Return a row of a routing table; `{name}` is one path segment, `{name*}` for the rest of the path."""
     regex = re.sub(r"\{(\w+)\*\}", r"(?P<\1>.+)", pattern)
     return Endpoint(method, re.compile(re.sub(r"\{(\w+)\}", r"(?P<\1>[^/]+?)", regex)), handler)
 
@@ -255,7 +254,7 @@ class Api:
         await response(scope, receive, send)
 
     async def answer(self, request: Request) -> Response:
-        """The response to one request; never raises."""
+        """Return the response to one request; never raises."""
         raw = request.scope.get("raw_path") or request.scope["path"].encode()
         try:
             path = raw.decode("ascii").split("?", 1)[0][len(request.scope.get("root_path", "")) :]
@@ -273,7 +272,7 @@ class Api:
             return self.failed(ApiError(500, "Internal error of the local Vertex; its log has the traceback."))
 
     def failed(self, error: ApiError) -> Response:
-        """The answer for an error, in the API's own form."""
+        """Return the answer for an error, in the API's own form."""
         return error.response()
 
     async def dispatch(self, request: Request, path: str) -> Response:
@@ -290,17 +289,17 @@ class Api:
                 return await row.handler(request, values)
         if request.scope.get("root_path") and _API_PATH.match(path):
             # A 404 would say that a resource is not there, and get-or-create code goes on after that.
-            raise ApiError(501, f"The local Vertex does not serve {request.method} {path[:200]}.")
+            raise unserved(f"{request.method} {path[:200]}")
         if known:
-            raise ApiError(405, f"Method {request.method} is not allowed here.")
+            raise ApiError(UNSERVED, f"Method {request.method} is not allowed here.")
         host = (request.scope.get("state") or {}).get(HOST_STATE, "")
         if host:  # a client that believes it asks the cloud must not conclude that a resource is missing
-            raise ApiError(501, f"The local Vertex does not serve {request.method} {path[:200]} of {host}.")
+            raise unserved(f"{request.method} {path[:200]} of {host}")
         raise not_found(f"The local Vertex does not serve {request.method} {path[:200]}.")
 
 
 def _trouble(error: Exception) -> ApiError:
-    """The server's own failure, such as a full disk, in words, since the person at the client owns the disk."""
+    """Return the server's own failure, such as a full disk, in words, since the person at the client owns the disk."""
     numbers = (errno.ENOSPC, errno.EDQUOT)
     full = (isinstance(error, OSError) and error.errno in numbers) or "disk is full" in str(error)
     return ApiError(
@@ -309,5 +308,5 @@ def _trouble(error: Exception) -> ApiError:
 
 
 def mount(prefix: str, table: Sequence[Endpoint]) -> BaseRoute:
-    """An API's table under a path prefix."""
+    """Return an API's table under a path prefix."""
     return Mount(prefix, app=Api(table))

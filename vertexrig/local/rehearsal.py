@@ -2,35 +2,37 @@
 
 from __future__ import annotations
 
+import filecmp
 import shutil
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
+from html import escape
 from pathlib import Path
 from typing import Any
 
-from vertexrig.checks.workspace import Prepared, Workspace
 from vertexrig.cloud.vertex import CUSTOM, TUNING
 from vertexrig.errors import FindingsError, UsageError
 from vertexrig.local.jobs import resources
 from vertexrig.local.jobs.inprocess import run_study
 from vertexrig.local.jobs.metrics import last_values
 from vertexrig.local.jobs.settings import Settings
-from vertexrig.local.runner.configured import of_project
 from vertexrig.local.runner.environment import local_path
+from vertexrig.local.runner.job_files import metric_file
 from vertexrig.local.runner.lines import Line
 from vertexrig.local.runner.options import Control, RunOptions
-from vertexrig.local.runner.places import metric_file
+from vertexrig.local.runner.project_options import of_project
 from vertexrig.local.runner.result import JobResult, new_job_id
 from vertexrig.local.runner.run import run_job
-from vertexrig.local.state import make_private
+from vertexrig.local.state import claimed
 from vertexrig.package import builder
 from vertexrig.project import runs
-from vertexrig.project.config import STATE_FOLDER
+from vertexrig.project.config import PACKAGES_FOLDER, STATE_FOLDER
+from vertexrig.results.history import History, Record
+from vertexrig.results.trials import table
+from vertexrig.spec.labels import RUN_LABEL
 from vertexrig.spec.states import SUCCEEDED
-from vertexrig.studies.history import History, Record
-from vertexrig.studies.trials import table
-from vertexrig.submit.reconcile import RUN_LABEL
+from vertexrig.workspace import Prepared, Workspace
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,8 @@ class Rehearsal:
         traceback: The end of its output.
         hint: What that usually means.
         stand_ins: A sentence for each substitute for a part of the cloud.
-        trials: A sweep's trials as rows, the best first (`vertexrig.studies.trials.table`).
+        astray: Files that a job left in its working directories, which are lost on Vertex AI, the largest first.
+        trials: A sweep's trials as rows, the best first (`vertexrig.results.trials.table`).
     """
 
     name: str
@@ -78,7 +81,16 @@ class Rehearsal:
     traceback: str = ""
     hint: str = ""
     stand_ins: tuple[str, ...] = ()
+    astray: tuple[Path, ...] = ()
     trials: tuple[Mapping[str, Any], ...] = ()
+
+    def _repr_html_(self) -> str:
+        """As a notebook shows it."""
+        rows = [("state", self.state), ("seconds", f"{self.seconds:.1f}"), *self.metrics.items()]
+        rows += [("error", self.error)] if self.error else []
+        rows += [(f"trial {row.get('trial', number)}", str(row)) for number, row in enumerate(self.trials, 1)]
+        cells = "".join(f"<tr><th>{escape(str(name))}</th><td>{escape(str(value))}</td></tr>" for name, value in rows)
+        return f"<table><caption>{escape(self.name)}</caption>{cells}</table>"
 
     @property
     def succeeded(self) -> bool:
@@ -89,6 +101,11 @@ class Rehearsal:
         """Folder of the job's model on this machine, None if there is none."""
         folder = self.output / "model" if self.output is not None else None
         return folder if folder is not None and folder.is_dir() else None
+
+    @property
+    def model_empty(self) -> bool:
+        """Whether it succeeded, has a folder for a model, and left no file there."""
+        return self.succeeded and self.model is not None and not any(path.is_file() for path in self.model.rglob("*"))
 
 
 def rehearse(
@@ -123,7 +140,7 @@ def rehearse(
         raise FindingsError(f"{name} would fail: `{workspace.verb('check', name)}` says why")
     if trials is not None and prepared.document.study is None:
         raise UsageError(f"{name} is a job, which has no trials; leave --trials out")
-    root = make_private(workspace.loaded.path(STATE_FOLDER))
+    root = claimed(workspace.loaded.output(STATE_FOLDER))
     if resume:
         _must_be_there(prepared, root, resume)
     prepared = prepared.in_run(resume or runs.new_run())
@@ -135,7 +152,7 @@ def rehearse(
 
 def _must_be_there(prepared: Prepared, root: Path, run: str) -> None:
     """Refuse to resume a run that was not rehearsed here."""
-    view = prepared.rendered.view
+    view = prepared.view
     runs.must_be_resumable(view, run)
     folder = _local(prepared.document.output, root)
     known = [path.name for path in folder.iterdir() if path.is_dir()] if folder and folder.is_dir() else []
@@ -159,13 +176,13 @@ class _Stage:
         return _local(self.prepared.document.output, self.root)
 
     def record(self, resource: Mapping[str, Any], **more: Any) -> Record:
-        """What the history keeps."""
-        view = self.prepared.rendered.view
+        """Return what the history keeps."""
+        view = self.prepared.view
         return Record(view.name, resource, view.run, str(self.output or ""), **more)
 
     def resource(self, collection: str, number: str, fields: Mapping[str, Any]) -> dict[str, Any]:
-        """The resource of a job that begins, as the API would show it."""
-        options, view = self.run, self.prepared.rendered.view
+        """Return the resource of a job that begins, as the API would show it."""
+        options, view = self.run, self.prepared.view
         parent = resources.parent_name(options.project, options.region)
         shown = {"displayName": view.display_name, "labels": {**view.labels, RUN_LABEL: view.name}, **fields}
         return resources.new_body(f"{parent}/{collection}/{number}", "JOB_STATE_PENDING", shown)
@@ -182,9 +199,13 @@ class _Stage:
 
         with history.running(self.record(body)):
             result = run_job(
-                document.job, root=self.root, on_line=lambda line: self.watcher.line("", line), on_state=moved,
-                control=self.control, options=replace(self.run, job_id=number),
-            )  # fmt: skip
+                document.job,
+                root=self.root,
+                on_line=lambda line: self.watcher.line("", line),
+                on_state=moved,
+                control=self.control,
+                options=replace(self.run, job_id=number),
+            )
             error = asdict(result.error) if result.error else None
             resources.move(body, result.state, error)
             metrics = last_values(metric_file(self.root.absolute(), number))
@@ -198,6 +219,7 @@ class _Stage:
             traceback=result.traceback,
             hint=result.hint,
             stand_ins=result.stand_ins,
+            astray=_left_in(result.folder),
         )
 
     def sweep(self, trials: int | None, seed: int) -> Rehearsal:
@@ -217,11 +239,15 @@ class _Stage:
         begun, noted = time.monotonic(), list[str]()
         with history.running(self.record(body)):
             job = run_study(
-                data, settings=self._settings(seed), control=self.control, on_trial=trial,
+                data,
+                settings=self._settings(seed),
+                control=self.control,
+                on_trial=trial,
                 on_line=lambda name, one: self.watcher.line(name.rpartition("/")[2], one),
-                on_result=lambda name, result: ended.update({name: result}), on_note=noted.append,
-            )  # fmt: skip
-            # Of the history's own record: the engine's job has a number that nobody was shown.
+                on_result=lambda name, result: ended.update({name: result}),
+                on_note=noted.append,
+            )
+            # Of the history's own record: the engine's job has a number that was shown to no one.
             job = {**job, "name": body["name"], "labels": body["labels"]}
             notes = ["the local study engine for Vertex AI's search: its trials have other values"]
             stand_ins = tuple(
@@ -243,11 +269,11 @@ class _Stage:
         )
 
     def _ended(self, **how: Any) -> Rehearsal:
-        view = self.prepared.rendered.view
+        view = self.prepared.view
         return Rehearsal(name=view.name, output=self.output, run=view.run, **how)
 
     def _sweep_data(self, trials: int | None) -> dict[str, Any]:
-        data = {**self.prepared.document.data, "displayName": self.prepared.rendered.view.display_name}
+        data = {**self.prepared.document.data, "displayName": self.prepared.view.display_name}
         if trials is not None:
             data["maxTrialCount"] = trials
             # As the checks advise: not more trials at a time than in all.
@@ -264,30 +290,41 @@ class _Stage:
 def place_packages(workspace: Workspace, prepared: Prepared, root: Path) -> None:
     """Build the packages that the job names and we make, and put them where their gs:// URIs point on this machine."""
     trainer = workspace.loaded.project.trainer
-    folder, out = workspace.loaded.path(trainer.path), workspace.loaded.path("build/packages")
+    folder, out = workspace.loaded.path(trainer.path, "trainer", "path"), workspace.loaded.output(PACKAGES_FOLDER)
     for tf_version, uri in workspace.renderer.packages.items():
         pools = [pool for pool in prepared.document.pools if uri in pool.package_uris]
         target = local_path(uri, root)
-        if not pools or target.is_file():  # its name holds a hash of its sources: what is there is the same
+        if not pools:
             continue
         for module in sorted({pool.module or trainer.module for pool in pools}):  # each of them has to be in it
             built = builder.build(folder, out, tf_version=tf_version, module=module)
+        # Its name holds a hash of its sources; but what has that name here may have come with the folder.
+        if target.is_file() and filecmp.cmp(built.path, target, shallow=False):
+            continue
         target.parent.mkdir(parents=True, exist_ok=True)
         part = target.with_name(f".{target.name}.part")
         shutil.copyfile(built.path, part)
-        # A job that runs beside this one must not install half a package.
+        # Another job that runs now must not install half a package.
         part.replace(target)
 
 
 def run_options(workspace: Workspace, prepared: Prepared) -> RunOptions:
-    """The run's options as the project file's `local:` gives them."""
+    """Return the run's options as the project file's `local:` gives them."""
     project = workspace.loaded.project
     return replace(
         of_project(workspace.loaded),
-        display_name=prepared.rendered.view.display_name, project=project.project, region=project.region,
-    )  # fmt: skip
+        display_name=prepared.view.display_name,
+        project=project.project,
+        region=project.region,
+    )
+
+
+def _left_in(folder: Path) -> tuple[Path, ...]:
+    """Return what the replicas of a job left in their working directories, the largest first."""
+    found = [path for path in folder.glob("*/work/**/*") if path.is_file() and not path.is_symlink()]
+    return tuple(sorted(found, key=lambda path: -path.stat().st_size))
 
 
 def _local(uri: str, root: Path) -> Path | None:
-    """The folder of an output URI on this machine."""
+    """Return the folder of an output URI on this machine."""
     return local_path(uri.rstrip("/"), root) if uri.startswith("gs://") else None

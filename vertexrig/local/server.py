@@ -15,11 +15,11 @@ import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 import uvicorn
@@ -35,7 +35,6 @@ from vertexrig.files import write_text
 from vertexrig.finding import Finding
 from vertexrig.local import http, state, storage
 from vertexrig.local.admin import Admin
-from vertexrig.local.conform.record import CallRecorder
 from vertexrig.local.control import (
     DEFAULT_PORT,
     add_fault,
@@ -49,15 +48,15 @@ from vertexrig.local.control import (
     status,
     up,
     usual_port,
-)  # fmt: skip
+)
 from vertexrig.local.front.assembly import Front
 from vertexrig.local.front.call_names import APIS
 from vertexrig.local.front.call_names import client as client_of
 from vertexrig.local.front.calls import GRPC, Calls
 from vertexrig.local.front.console import Console, sandboxed
-from vertexrig.local.front.plots import plots
 from vertexrig.local.front.proxy import Journal
 from vertexrig.local.front.serving import protocol, server_with
+from vertexrig.local.front.study_views import plots
 from vertexrig.local.front.variables import of_replica
 from vertexrig.local.guard import Address, LoopbackGuard
 from vertexrig.local.jobs.manager import Jobs
@@ -66,14 +65,15 @@ from vertexrig.local.jobs.resources import CUSTOM_JOBS, PIPELINES, TUNING_JOBS
 from vertexrig.local.jobs.settings import Fault, Settings
 from vertexrig.local.jobs.store import ResourceStore
 from vertexrig.local.jobs.studies import Studies
+from vertexrig.local.recording import CallRecorder
 from vertexrig.local.runner.options import RunOptions, TrainerSources
-from vertexrig.local.runner.run import run_job
-from vertexrig.local.services import Registry
+from vertexrig.local.services import Registry, projects
+from vertexrig.local.services.jobs import JobMethods, Owner
 from vertexrig.local.services.log_store import LogStore
 from vertexrig.local.services.logging_api import LoggingApi, tail
+from vertexrig.local.services.router import unserved_routes
 from vertexrig.local.services.scheduler_api import SchedulerApi
 from vertexrig.local.services.scheduler_engine import SchedulerEngine
-from vertexrig.local.services.scheduler_store import JobStore
 from vertexrig.local.state import (
     ADMIN,
     AIPLATFORM,
@@ -84,8 +84,7 @@ from vertexrig.local.state import (
     SCHEDULER,
     RunningServer,
     find,
-)  # fmt: skip
-from vertexrig.local.vertex import Owner, VertexApi
+)
 from vertexrig.project.model import LocalImage
 from vertexrig.spec.document import Document
 
@@ -103,6 +102,8 @@ RPC_PREFIXES = {start: prefix for prefix, start in APIS.values()} | {"google.lon
 """Where the REST API of a gRPC service is, by the beginning of the service's name."""
 FRONT_PREFIXES = {api: prefix for api, (prefix, _) in APIS.items()}
 """Where the REST API of a host of Google's is, by the first part of the host's name."""
+_LOOK_EVERY_S = 2.0
+"""Seconds between two looks whether the server's folder is still there."""
 BOTO_TEXT = "[GSUtil]\nuse_gcloud_storage = True\n"
 """Has gsutil hand its work to `gcloud storage`, which finds the server: gsutil's own JSON client speaks https only."""
 
@@ -122,7 +123,7 @@ def _check(document: Document, region: str) -> list[Finding]:
 
 
 def rpc_server(app: ASGIApp, calls: Calls, logs: LogStore, journal: Journal) -> RpcServer | None:
-    """The gRPC server over the REST application; None, with a line in the log, where grpcio is not installed."""
+    """Return the gRPC server over the REST application; None, with a line in the log, where grpcio is not installed."""
     try:
         import grpc  # noqa: F401
     except ImportError:
@@ -132,7 +133,6 @@ def rpc_server(app: ASGIApp, calls: Calls, logs: LogStore, journal: Journal) -> 
 
     def unserved(method: str, headers: Mapping[str, str]) -> None:
         calls.unserved(method, client_of(headers), GRPC)
-        journal.note("not served: " + "/".join(method.rpartition(".")[::2]))
 
     def streamed(path: str, headers: Mapping[str, str], client: Address | None, status: int) -> None:
         calls.streamed(path, headers, client[1] if client else 0, status, journal.piped)
@@ -166,39 +166,48 @@ class Local:
         self.store = ResourceStore(settings.root)
         self.objects = storage.ObjectStore(settings.root)
         self.logs = LogStore(settings.root, settings.run.project)
-        self.schedules = JobStore(settings.root)
-        self.scheduler = SchedulerEngine(self.schedules, at_least_twice=settings.at_least_twice)
+        self.scheduler = SchedulerEngine(self.store, at_least_twice=settings.at_least_twice)
         project, make_bucket = settings.run.project, self.objects.create_bucket
         self.registry = Registry(
             self.store, seed=settings.seed, project=project, make_bucket=make_bucket, root=settings.root
         )
         check = _check if settings.checks else None
         self.jobs = Jobs(
-            settings, self.store, self.logs, run_job, check=check, admit=self.registry.machines.require,
+            settings,
+            self.store,
+            self.logs.write,
+            check=check,
+            admit=self.registry.machines.require,
             begin_run=self.registry.metadata.begin_run,
-        )  # fmt: skip
+        )
         self.studies = Studies(self.jobs)
         self.pipelines = Pipelines(self.jobs, self.registry.models, self.registry.datasets)
-        self.calls = Calls()
+        self.calls = Calls(note=journal.note)
         self.apis = self._apis(self._routes(about, stop, journal), record)
         self.app = sandboxed(LoopbackGuard(self.apis))
         self.xml = storage.XmlApi(self.objects)
         self.rpc = rpc_server(self.apis, self.calls, self.logs, journal) if grpc else None
 
     def _routes(self, about: Mapping[str, object], stop: Callable[[], None], journal: Journal) -> list[BaseRoute]:
-        """Every route of the server's own port."""
-
+        """Return every route of the server's own port."""
         owners: dict[str, Owner] = {CUSTOM_JOBS: self.jobs, TUNING_JOBS: self.studies, PIPELINES: self.pipelines}
-        vertex = VertexApi(self.store, owners, {TUNING_JOBS: self.studies.shown})
+        jobs = JobMethods(self.store, owners, {TUNING_JOBS: self.studies.shown})
+        vertex = [row for one in (*jobs.services(), *self.registry.services) for row in one.routes(self.store)]
         console = Console(
-            store=self.store, schedules=self.schedules, logs=self.logs, calls=self.calls, about=about,
-            queue=self.jobs.queue.state, root=self.jobs.settings.root, refused=journal.refused, plots=plots,
-        )  # fmt: skip
+            store=self.store,
+            logs=self.logs,
+            calls=self.calls,
+            about=about,
+            queue=self.jobs.queue.state,
+            root=self.jobs.settings.root,
+            refused=journal.refused,
+            plots=plots,
+        )
         return [
-            http.mount(AIPLATFORM, [*vertex.table(), *self.registry.table()]),
-            http.mount(RESOURCE_MANAGER, self.registry.projects.table()),
+            http.mount(AIPLATFORM, [*vertex, *unserved_routes()]),
+            http.mount(RESOURCE_MANAGER, projects.table()),
             http.mount(ADMIN, Admin(self.jobs, about, stop, journal.noted, self.objects.absent).table()),
-            http.mount(LOGGING, LoggingApi(self.logs).table()),
+            http.mount(LOGGING, LoggingApi(self.logs).service.routes()),
             http.mount(SCHEDULER, SchedulerApi(self.scheduler).table()),
             *storage.routes(self.objects),
             *console.routes(),
@@ -207,8 +216,7 @@ class Local:
         ]
 
     def _apis(self, routes: list[BaseRoute], record: Path | None) -> ASGIApp:
-        """The application behind the guard, with the recorder of calls around it if there is one."""
-
+        """Return the application behind the guard, with the recorder of calls around it if there is one."""
         apis: ASGIApp = Starlette(routes=routes, lifespan=lambda _: self._parts_running())
         if record is None:
             return apis
@@ -242,13 +250,12 @@ class Local:
         # Studies first, or they would start further trials while jobs stop.
         self.studies.close()
         self.jobs.close()
-        for part in (self.store, self.objects, self.logs, self.schedules):
+        for part in (self.store, self.objects, self.logs):
             part.close()
 
 
 def _http_server(front: Front, local: Local, proxy: socket.socket) -> Any:
-    """uvicorn for the server's own port, on sockets that its `run` is given, and for the front's."""
-
+    """Uvicorn for the server's own port, on sockets that its `run` is given, and for the front's."""
     config = uvicorn.Config(
         local.calls.around(front.app(local.app, local.apis, local.xml, FRONT_PREFIXES)),
         log_level="warning",
@@ -258,6 +265,8 @@ def _http_server(front: Front, local: Local, proxy: socket.socket) -> Any:
         lifespan="on",
         # Seconds; a client that keeps reading would keep the server open for good.
         timeout_graceful_shutdown=3,
+        # By default it takes uvloop where that is installed, whose transports are none of asyncio's.
+        loop="asyncio",
         http=protocol(front.journal.note),
     )
     return server_with(config, proxy, front.connections(proxy.getsockname()[1]))
@@ -272,7 +281,7 @@ def running(
     on_stop: Callable[[], None] = lambda: None,
     record: Path | None = None,
 ) -> Iterator[RunningServer]:
-    """A server in threads of this process, for as long as the block lasts.
+    """Provide a server in threads of this process, for as long as the block lasts.
 
     Args:
         settings: See `Settings`.
@@ -284,7 +293,7 @@ def running(
     Raises:
         UsageError: The port is taken, another server runs on the folder, or the folder cannot be used.
     """
-    root = state.make_private(settings.root)
+    root = state.claimed(settings.root)
     # The folder before the ports: of two that start at once the later one must not take a port.
     with state.held(root) as lock, bound(usual_port(port)) as listener, _beside(listener, port) as proxy:
         here = RunningServer(root, listener.getsockname()[1], os.getpid(), front_port=proxy.getsockname()[1])
@@ -302,7 +311,7 @@ def running(
             # Chosen by the system while the server started.
             here = replace(here, grpc_port=local.grpc_port)
             about["grpc_port"] = here.grpc_port
-            # Only now: whoever reads it calls at once.
+            # Only now: a client that reads it calls at once.
             state.announce(lock, here)
             yield here
         finally:
@@ -322,12 +331,11 @@ def _parts(
     grpc: bool,
     record: Path | None,
 ) -> tuple[Front, Local]:
-    """The front and all behind it, over the folder of a server that is about to run.
+    """Return the front and all behind it, over the folder of a server that is about to run.
 
     Raises:
         UsageError: The folder cannot be used.
     """
-
     try:
         front = Front(here.root, settings.run.project, settings.run.project_number, settings.allow_hosts)
         run = replace(settings.run, extra_env={**_job_env(here, settings.run), **settings.run.extra_env})
@@ -341,7 +349,7 @@ def _parts(
 
 @contextmanager
 def _beside(listener: socket.socket, port: int | None) -> Iterator[socket.socket]:
-    """A socket for the front: the port after the server's, so that a shell that knows it works on with the next server."""
+    """Provide a socket for the front: the port after the server's, so that a shell that knows it works on with the next server."""
     with ExitStack() as stack:
         try:
             proxy = stack.enter_context(bound(listener.getsockname()[1] + 1 if port != 0 else 0))
@@ -356,7 +364,7 @@ def serve(
     on_start: Callable[[RunningServer], None] = lambda here: None,
     record: Path | None = None,
 ) -> None:
-    """Serve until SIGTERM, SIGINT or a client's stop; jobs that ran go on with the next server.
+    """Serve until SIGTERM, SIGINT, a client's stop, or the folder is removed; jobs that ran go on with the next server.
 
     Args:
         settings: See `Settings`.
@@ -371,15 +379,21 @@ def serve(
     ends: SimpleQueue[int] = SimpleQueue()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda number, _: ends.put(number))
-    with running(settings, port, grpc=True, on_stop=lambda: ends.put(0), record=record) as here:
+    with (
+        running(settings, port, grpc=True, on_stop=lambda: ends.put(0), record=record) as here,
+        (here.root / state.LOCK).open() as lock,
+    ):
         on_start(here)
-        end = ends.get()
+        end = None
+        while end is None and not state.lost(here.root, lock):
+            with suppress(Empty):
+                end = ends.get(timeout=_LOOK_EVERY_S)
     if end == signal.SIGINT:
         raise KeyboardInterrupt
 
 
 def settings_of(data: Mapping[str, Any]) -> Settings:
-    """Settings from their JSON form, which is `dataclasses.asdict`'s."""
+    """Return settings from their JSON form, which is `dataclasses.asdict`'s."""
     run = dict(data["run"])
     run["images"] = {key: LocalImage(one["path"], tuple(one["command"])) for key, one in run["images"].items()}
     run["built"] = {key: TrainerSources(**one) for key, one in run["built"].items()}

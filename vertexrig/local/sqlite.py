@@ -54,7 +54,7 @@ class Database:
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
-        """One write transaction: committed at the end, rolled back on an exception. Nested use joins the outer one."""
+        """Provide one write transaction: committed at the end, rolled back on an exception. Nested use joins the outer one."""
         with self.lock:
             if self.connection.in_transaction:
                 yield self.connection
@@ -71,12 +71,12 @@ class Database:
             self.connection.execute("COMMIT")
 
     def rows(self, sql: str, *values: object) -> list[sqlite3.Row]:
-        """All rows of a query."""
+        """Return all rows of a query."""
         with self.lock:
             return self.connection.execute(sql, values).fetchall()
 
     def row(self, sql: str, *values: object) -> sqlite3.Row | None:
-        """The first row of a query, or None."""
+        """Return the first row of a query, or None."""
         with self.lock:
             found: sqlite3.Row | None = self.connection.execute(sql, values).fetchone()
             return found

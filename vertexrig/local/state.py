@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
+import shlex
 import stat
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -14,14 +17,19 @@ from pathlib import Path
 from typing import IO
 
 from vertexrig.errors import UsageError
+from vertexrig.files import locked, output, place_of, write_text
 
 HOST = "127.0.0.1"
 BOTO = "boto.cfg"
 AIPLATFORM, LOGGING, SCHEDULER, ADMIN = "/vertex", "/logging", "/scheduler", "/local"
 RESOURCE_MANAGER = "/resourcemanager"
 DEFAULT_ROOT = Path(".vertexrig")
-_LOCK, _USERS = "server.json", "users.lock"
-_PATIENCE = 1.0  # seconds; whoever only looks at the lock holds it for an instant
+LOCK, _USERS, _PLACE = "server.json", "users.lock", "place.json"
+_ACTING = ("vertex.sqlite3", "envs", "rehearsals", "scheduler")
+"""What of the state runs, or decides what runs: queued jobs, schedules, environments."""
+_ROOM = 1 << 20
+"""Bytes that a folder must take, or its disk is full."""
+_PATIENCE = 1.0  # seconds; a process that only looks at the lock holds it for an instant
 
 
 @dataclass(frozen=True)
@@ -33,7 +41,7 @@ class RunningServer:
         port: Its port.
         pid: Its process.
         grpc_port: Port of its gRPC server, None while none runs.
-        front_port: Port of its front, the proxy for programs that nobody changed.
+        front_port: Port of its front, the proxy for unchanged programs.
     """
 
     root: Path
@@ -60,7 +68,7 @@ def in_use(root: Path, *, begun: int | None = None) -> Iterator[Callable[[int], 
         Leaves: given the server's process, whether it is to be stopped by this command.
     """
     # A lock of flock(2) is of the open file, not of the process: each command has its own, and loses it when it dies. All
-    # share it while they use the server; whoever can have it alone as it leaves is the last.
+    # share it while they use the server; a command that can have it alone as it leaves is the last.
     with os.fdopen(os.open(root / _USERS, os.O_RDWR | os.O_CREAT, 0o600), "r+") as users:
         fcntl.flock(users, fcntl.LOCK_SH)
         if begun is not None:
@@ -79,7 +87,7 @@ def in_use(root: Path, *, begun: int | None = None) -> Iterator[Callable[[int], 
 
 
 def make_private(root: Path) -> Path:
-    """The folder, made if it is missing, readable by its owner only; absolute.
+    """Return the folder, made if it is missing, readable by its owner only; absolute.
 
     Raises:
         UsageError: It cannot be made, belongs to another user, or anyone may write into it.
@@ -95,8 +103,49 @@ def make_private(root: Path) -> Path:
         # Made by an older version or by hand: the folder holds keys and tokens.
         if found.st_mode & 0o077:
             root.chmod(0o700)
+        # A server on a full disk could not even say so in its log. Buffered: a write of the system's may be a part.
+        with tempfile.TemporaryFile(dir=root) as probe:
+            probe.write(bytes(_ROOM))
     except OSError as error:
+        if error.errno == errno.EFBIG:  # a limit on the size of files, under which a server runs
+            return root
         raise UsageError(f"the state folder {root} cannot be used: {error.strerror or error}") from None
+    return root
+
+
+class ForeignStateError(UsageError):
+    """The state was made in another folder, on another machine, or by another user: what waits in it must not run by itself."""
+
+
+def claimed(root: Path, *, adopt: bool = False) -> Path:
+    """Return the folder, private, and bound to where it is.
+
+    Args:
+        root: The state folder.
+        adopt: Bind it, whoever made what is in it.
+
+    Raises:
+        ForeignStateError: What is in it came with the folder.
+        UsageError: See `make_private`.
+    """
+    root = make_private(root)
+    here, file = place_of(root), root / _PLACE
+    with locked(root):
+        try:
+            kept = json.loads(file.read_bytes()) if file.is_file() else None
+        except (OSError, ValueError):
+            kept = {}
+        if kept != here:
+            acts = any((root / name).exists() for name in _ACTING)
+            # What a server writes to a link or a pipe goes elsewhere.
+            odd = any(path.is_symlink() or not (path.is_file() or path.is_dir()) for path in root.rglob("*"))
+            if not adopt and (kept is not None or acts or odd):
+                raise ForeignStateError(
+                    f"the state in {root} was not made here, but in another folder, on another machine or by another user, and "
+                    f"what waits in it would run, and its links be followed: remove it (rm -r {shlex.quote(str(root))}), or, if it is yours and you trust "
+                    f"it, type: vertexrig local up --adopt --root {shlex.quote(str(root))}"
+                )
+            write_text(file, json.dumps(here), below=root)
     return root
 
 
@@ -107,7 +156,7 @@ def held(root: Path) -> Iterator[IO[str]]:
     Raises:
         UsageError: Another server holds it.
     """
-    with (root / _LOCK).open("a+") as lock:
+    with output(root, LOCK).open("a+") as lock:
         until = time.monotonic() + _PATIENCE
         while not _locked(lock):
             if time.monotonic() > until:
@@ -131,9 +180,9 @@ def announce(lock: IO[str], here: RunningServer) -> None:
 
 
 def look(root: Path) -> tuple[bool, RunningServer | None]:
-    """Whether a server holds the folder, and which; None while it starts, and it may not answer any more while it ends."""
+    """Tell whether a server holds the folder, and which; None while it starts, and it may not answer any more while it ends."""
     # r+ makes no file where there is none; NFS takes an exclusive lock only on a file that is open for writing.
-    with suppress(OSError), (root / _LOCK).open("r+") as file:
+    with suppress(OSError), (root / LOCK).open("r+") as file:
         if _locked(file):
             return False, None
         with suppress(ValueError, KeyError, TypeError):
@@ -145,8 +194,16 @@ def look(root: Path) -> tuple[bool, RunningServer | None]:
     return False, None
 
 
+def lost(root: Path, lock: IO[str]) -> bool:
+    """Tell whether a folder is no longer the one in which `lock` was opened: it was removed, and may have been made anew."""
+    try:
+        return not os.path.samestat(os.fstat(lock.fileno()), (root / LOCK).stat())
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+
+
 def find(root: Path = DEFAULT_ROOT) -> RunningServer | None:
-    """The server that holds a folder, None if none does (also after one was killed)."""
+    """Return the server that holds a folder, None if none does (also after one was killed)."""
     return look(root)[1]
 
 

@@ -1,5 +1,6 @@
 """A trainer's folder as a package: `sources` says what goes into it and what it is called, `builder` makes and proves it,
-`source` reads what the trainer says of itself. In goes a path; out come a name, an archive, or a `TrainerSource`."""
+`cache` keeps what `vertexrig.trainer_source` reads of it. In goes a path; out come a name, an archive, or a `TrainerSource`.
+"""
 
 from __future__ import annotations
 

@@ -21,10 +21,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
 from vertexrig.errors import PackageError
+from vertexrig.files import place_of
 from vertexrig.package import notebook
 from vertexrig.package.folders import why_absent
 from vertexrig.package.layouts import read_config
 from vertexrig.package.sources import PackageId, Sources, gather, identity_of
+from vertexrig.package.trust import is_trusted, trust
 from vertexrig.package.verify import Verified, install, reason, run, verify
 
 __all__ = ["Built", "build"]
@@ -72,6 +74,10 @@ class Built:
     warnings: tuple[str, ...] = ()
 
 
+class SetupRunsError(PackageError):
+    """A setup.py would have to run, and nobody has allowed it."""
+
+
 _FOUND = ("verified", "supplied", "declared", "warnings")
 """What of a `Built` its record keeps for the next build of the same sources."""
 
@@ -85,8 +91,9 @@ def build(
     verify: bool = True,
     wheel: bool = False,
     python: str | None = None,
+    trusted: bool = False,
 ) -> Built:
-    """Builds a trainer's sdist, checks it, and puts it into `out_dir` whole or not at all.
+    """Build a trainer's sdist, checks it, and puts it into `out_dir` whole or not at all.
 
     A second build of the same sources finds the file and does nothing. A record with the file's name and `.json` at its
     end keeps what the first build found.
@@ -99,8 +106,10 @@ def build(
         verify: Install the sdist without network into a folder, and follow the imports of `module` there, without running any.
         wheel: Build a wheel too: pip 26 builds every sdist in isolation, so in a container without egress only a wheel installs.
         python: Interpreter with setuptools and pip to build and verify with; this one by default.
+        trusted: Let the trainer's setup.py run, if it has to, now and until it changes.
 
     Raises:
+        SetupRunsError: It would have to run, and the user has not allowed that.
         PackageError: The folder, its requirements or its setup.py are wrong, or the module's imports are not there.
     """
     folder, out_dir = Path(folder), Path(out_dir)
@@ -118,6 +127,13 @@ def build(
     known = _known(out_dir, identity)
     if known is not None and (module in known.verified or not verify) and (known.wheel is not None or not wheel):
         return known
+    if sources.runs and not is_trusted(sources.folder):
+        if not trusted:
+            raise SetupRunsError(
+                f"{sources.folder / 'setup.py'} would run on this machine, with your rights, to build the package ({sources.runs}): "
+                "look at it, and if you trust it, type: vertexrig package --trust. It is asked once, until the file changes"
+            )
+        trust(sources.folder)
     with tempfile.TemporaryDirectory(prefix="vertexrig-package-") as temporary:
         work = Path(temporary)
         built = _make(sources, identity, work, module, tf_version, verify=verify, wheel=wheel, python=python)
@@ -203,10 +219,14 @@ def _stage(sources: Sources, identity: PackageId, staged: Path) -> None:
         config = read_config(settings.read_text(encoding="utf-8") if settings.exists() else "")
     except UnicodeDecodeError as error:
         raise PackageError(f"setup.cfg cannot be read: {error}") from error
+    tag = config.get("egg_info", "tag_build", fallback="")
+    for section in config.sections():
+        # Settings of commands and tools: they may name code to run, and places outside, and no package needs them.
+        if not sources.runs and section != "metadata" and not section.startswith("options"):
+            config.remove_section(section)
     if not config.has_section("egg_info"):
         config.add_section("egg_info")
     # A version has one "+" at most (PEP 440): behind an existing local part the hash is added with a dot.
-    tag = config.get("egg_info", "tag_build", fallback="")
     local = "." if "+" in sources.version + tag else "+"
     config["egg_info"]["tag_build"] = f"{tag}{local}{identity.digest}"
     # a date would give every day's build another name
@@ -216,13 +236,10 @@ def _stage(sources: Sources, identity: PackageId, staged: Path) -> None:
 
 
 def _setup(staged: Path, command: list[str], out: Path, ending: str, python: str) -> Path:
-    """Runs setup.py in its own folder and interpreter, and returns the file it made."""
-    done = run(
-        # -E and -s keep the caller's PYTHONPATH and user site out. Not -I: the driver puts the folder on sys.path for
-        # setup.py.
-        [python, "-E", "-s", "-c", _DRIVER, "--quiet", *command, "--dist-dir", str(out)],
-        cwd=staged, home=out.parent, timeout=BUILD_TIMEOUT_S, what=f"setup.py {command[0]}",
-    )  # fmt: skip
+    """Run setup.py in its own folder and interpreter, and returns the file it made."""
+    # -E and -s keep the caller's PYTHONPATH and user site out. Not -I: the driver puts the folder on sys.path for setup.py.
+    words = [python, "-E", "-s", "-c", _DRIVER, "--quiet", *command, "--dist-dir", str(out)]
+    done = run(words, cwd=staged, home=out.parent, timeout=BUILD_TIMEOUT_S, what=f"setup.py {command[0]}")
     output = done.stderr + "\n" + done.stdout
     if done.returncode == _NO_SETUPTOOLS:
         raise PackageError(f"setuptools is missing in {python}: run {python} -m pip install setuptools")
@@ -241,7 +258,7 @@ def _setup(staged: Path, command: list[str], out: Path, ending: str, python: str
 
 
 def _repack(raw: Path, archive: Path) -> list[str]:
-    """Writes the sdist anew with sorted entries and no times or owners, so that the same sources give the same bytes."""
+    """Write the sdist anew with sorted entries and no times or owners, so that the same sources give the same bytes."""
     buffer = io.BytesIO()
     with tarfile.open(raw) as old, tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as new:
         members = sorted((member for member in old if member.isfile()), key=lambda member: member.name)
@@ -265,7 +282,7 @@ def _unpack(archive: Path, into: Path) -> Path:
 
 
 def _belongs(names: list[str], module: str, folder: Path) -> None:
-    """The archive holds the module, and nothing that would break or bloat an installation."""
+    """Hold that the archive has the module, and nothing that would break or bloat an installation."""
     inside = [PurePosixPath(*PurePosixPath(name).parts[1:]) for name in names]
     for path in inside:
         parts = path.parts
@@ -287,12 +304,12 @@ def _belongs(names: list[str], module: str, folder: Path) -> None:
 
 
 def _known(out_dir: Path, identity: PackageId) -> Built | None:
-    """The record of an earlier build of the same sources, if its files are still what they were."""
+    """Return the record of an earlier build of the same sources, if its files are still what they were."""
     path = out_dir / identity.file_name
     try:
         record = json.loads((out_dir / f"{identity.file_name}.json").read_text(encoding="utf-8"))
-        # changed or replaced since: it is built again, and the file written anew
-        if record["sha256"] != _sha256(path):
+        # changed or replaced since, or it came with the folder: it is built again, and the file written anew
+        if record["place"] != place_of(out_dir) or record["sha256"] != _sha256(path):
             return None
         wheel = out_dir / record["wheel"] if record["wheel"] else None
         if wheel is not None and record["wheel_sha256"] != _sha256(wheel):
@@ -308,12 +325,13 @@ def _sha256(path: Path) -> str:
 
 
 def _publish(built: Built, out_dir: Path) -> Built:
-    """Moves the finished files into `out_dir`, each by one rename, the record last."""
+    """Move the finished files into `out_dir`, each by one rename, the record last."""
     try:
         out_dir.mkdir(parents=True, exist_ok=True)
         path = _place(built.path, out_dir)
         wheel = _place(built.wheel, out_dir) if built.wheel is not None else None
         record = {
+            "place": place_of(out_dir),
             "sha256": _sha256(path),
             "wheel": wheel.name if wheel else "",
             "wheel_sha256": _sha256(wheel) if wheel else "",

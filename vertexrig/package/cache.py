@@ -14,15 +14,28 @@ from typing import Any
 
 from vertexrig import __version__
 from vertexrig.errors import VertexrigError
-from vertexrig.files import write_text
-from vertexrig.package.source import model
-from vertexrig.package.source.model import TrainerSource
+from vertexrig.files import is_inside, write_text
+from vertexrig.package import folders
+from vertexrig.trainer_source import trainer_model
+from vertexrig.trainer_source.trainer_model import TrainerSource
 
 _MOST_BYTES = 20_000_000
 
 
+def read_trainer(place: Path, module: str, store: Path) -> TrainerSource | None:
+    """Return what is read of a trainer's folder, package, script or archive; None if it is not there. `store` as in `read_cached`."""
+    if place.is_dir() and not folders.is_bare(place):
+        return read_cached(place, module, store)
+    if not place.exists():
+        return None
+    from vertexrig.trainer_source.reader import read  # 60 ms that a kept trainer does without
+
+    # a script's neighbours are not all its own, so there is no folder to keep it by; an archive is read as it is
+    return read(folders.module_root(place) if folders.is_bare(place) else place, module)
+
+
 def read_cached(folder: Path, module: str, store: Path) -> TrainerSource:
-    """What `vertexrig.package.source.read` says of a folder, from `store` if the sources are the same as then.
+    """Return what `vertexrig.trainer_source.read` says of a folder, from `store` if the sources are the same as then.
 
     Args:
         folder: The trainer's folder.
@@ -40,12 +53,12 @@ def read_cached(folder: Path, module: str, store: Path) -> TrainerSource:
         except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
             pass
     # only now: with the cache warm the modules that parse are never loaded, which is most of the time saved
-    from vertexrig.package.source.reader import read
+    from vertexrig.trainer_source.reader import read
 
     found = read(folder, module)
     if key:
         try:
-            write_text(file, json.dumps(encode(found)))
+            write_text(file, json.dumps(encode(found)), below=store)
         except VertexrigError:
             pass  # nothing is lost: it is read again the next time
     return found
@@ -53,8 +66,8 @@ def read_cached(folder: Path, module: str, store: Path) -> TrainerSource:
 
 @cache
 def _tool() -> str:
-    """Changes whenever the code that reads does: the tool's version, and the size and time of the reader's files."""
-    here = Path(model.__file__).parent
+    """Return a text that changes whenever the code that reads does: the tool's version, and the size and time of the reader's files."""
+    here = Path(trainer_model.__file__).parent
     marks = [
         f"{entry.name} {(stat := entry.stat()).st_size} {stat.st_mtime_ns}"
         for entry in os.scandir(here)
@@ -64,7 +77,7 @@ def _tool() -> str:
 
 
 def _key(folder: Path, module: str) -> str:
-    """A hash over everything the reading depends on; "" if the folder cannot be taken in."""
+    """Return a hash over everything the reading depends on; "" if the folder cannot be taken in."""
     digest = hashlib.sha256(f"{_tool()}\n{module}\n".encode())
     size = 0
     try:
@@ -74,6 +87,8 @@ def _key(folder: Path, module: str) -> str:
                 if name.startswith(".") or name.endswith(".pyc"):
                     continue
                 path = os.path.join(base, name)
+                if not os.path.isfile(path) or (os.path.islink(path) and not is_inside(path, folder)):
+                    continue
                 with open(path, "rb") as stream:
                     # Of other files the reading looks at names alone, so their content does not count in the key: data may
                     # be large.
@@ -90,7 +105,7 @@ def _key(folder: Path, module: str) -> str:
 
 
 def encode(value: Any) -> Any:
-    """A value of `model` as JSON data."""
+    """Return a value of `trainer_model` as JSON data."""
     if is_dataclass(value):
         return {field.name: encode(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, Mapping):
@@ -104,13 +119,13 @@ def encode(value: Any) -> Any:
 
 
 def decode(hint: Any, data: Any) -> Any:
-    """The value of type `hint` that `encode` made `data` of; TypeError or KeyError if it is none."""
+    """Return the value of type `hint` that `encode` made `data` of; TypeError or KeyError if it is none."""
     return _decoder(hint)(data)
 
 
 @cache
 def _decoder(hint: Any) -> Callable[[Any], Any]:
-    """What `decode` does for a type, worked out once: a trainer has hundreds of imports and flags."""
+    """Return what `decode` does for a type, worked out once: a trainer has hundreds of imports and flags."""
     if isinstance(hint, type) and is_dataclass(hint):
         parts = {name: _decoder(inner) for name, inner in typing.get_type_hints(hint).items()}
         return lambda data: hint(**{name: part(data[name]) for name, part in parts.items()})

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
 from vertexrig.package import dockerfile
 from vertexrig.package.dockerfile import DockerImage
-from vertexrig.package.source import program
-from vertexrig.package.source.files import ROOTS, Tree
-from vertexrig.package.source.model import SourcePlace, TrainerSource
-from vertexrig.package.source.problem import SourceProblem
-from vertexrig.package.source.program import SourceProgram
-from vertexrig.package.source.reader import read_tree
+from vertexrig.trainer_source import started_program
+from vertexrig.trainer_source.reader import read_tree
+from vertexrig.trainer_source.source_tree import ROOTS, Tree
+from vertexrig.trainer_source.started_program import SourceProgram
+from vertexrig.trainer_source.trainer_model import SourcePlace, SourceProblem, TrainerSource
 
 # Images with a CMD and no ENTRYPOINT, by their Dockerfiles: docker-library/python 3.11/slim-bullseye, alpinelinux/docker-alpine
 # 3.23, tianon/docker-brew-ubuntu-core jammy (read 2026-11-21). Debian's was not found.
@@ -49,29 +48,16 @@ class ImageTree(Tree):
         places = [script_folder, image.workdir, *filter(None, paths), *installed]
         self._places = list(dict.fromkeys(posixpath.join(image.workdir, one) for one in places if one))
 
-    def find(self, module: str) -> str | None:
-        """A module's file in the context, by its place in the image, else by its place in the context."""
-        parts = module.split(".")
-        if not all(part.replace("-", "_").isidentifier() for part in parts):
-            return None
-        for place in self._places:
-            stem = posixpath.join(place, *parts)
-            for path in (f"{stem}/__init__.py", f"{stem}.py"):
-                found = self.inside(path)
-                if found is not None and (self.context / found).is_file():
-                    return found
-        return super().find(module)
-
-    def holds(self, module: str) -> bool:
-        """Whether a dotted name is a folder with Python files in the image or in the context."""
-        for place in self._places if all(part.isidentifier() for part in module.split(".")) else ():
-            found = self.inside(posixpath.join(place, *module.split(".")))
-            if found is not None and (self.context / found).is_dir() and any((self.context / found).glob("*.py")):
-                return True
-        return super().holds(module)
+    def places(self, module: str, *endings: str) -> Iterator[str]:
+        """Yield where a module may be in the context, by its places in the image, then by those in the context."""
+        known = [*super().places(module, *endings)]
+        stems = [posixpath.join(place, *module.split(".")) for place in self._places] if known else []
+        found = (self.inside(f"{stem}{ending}") for stem in stems for ending in endings)
+        yield from filter(None, found)
+        yield from known
 
     def inside(self, path: str) -> str | None:
-        """The path in the context of what the image has at `path`; None if nothing was copied there."""
+        """Return the path in the context of what the image has at `path`; None if nothing was copied there."""
         path = posixpath.normpath(path)
         # a RUN mv or cp after the COPY: the file lies in the context under the name it had before
         path = self.image.moved.get(path, path)
@@ -104,7 +90,7 @@ class ImageTree(Tree):
 
 
 def read_container(folder: Path, command: Sequence[str], args: Sequence[str]) -> ImageProgram:
-    """Reads the program that a container runs.
+    """Read the program that a container runs.
 
     Args:
         folder: Its build context, or the Dockerfile itself.
@@ -125,12 +111,14 @@ def read_container(folder: Path, command: Sequence[str], args: Sequence[str]) ->
     shell = image.shell and not command
     tree = ImageTree(context, image, None)
     found = (
-        program.of_shell_line(" ".join(head)) if shell else program.find(words) or _script(words, tree, image.workdir)
+        started_program.of_shell_line(" ".join(head))
+        if shell
+        else started_program.find(words) or _script(words, tree, image.workdir)
     )
     name = file.relative_to(context).as_posix() if context in file.parents else file.name
     alone = not head and bool(args) and args[0].startswith("-")  # args replace the CMD, and name no program
     if alone and image.cmd:
-        found = program.find(image.cmd)
+        found = started_program.find(image.cmd)
     if found is None:
         shown = " ".join(words) or "no ENTRYPOINT and no CMD"
         return ImageProgram(None, f"{name} starts no Python program that can be recognised: {shown}")
@@ -159,8 +147,8 @@ def _plain(base: str) -> bool:
 
 
 def _without_dockerfile(folder: Path, command: Sequence[str], args: Sequence[str]) -> ImageProgram:
-    """A folder whose program the spec names by itself."""
-    found = program.find([*command, *args])
+    """Return a folder whose program the spec names by itself."""
+    found = started_program.find([*command, *args])
     if found is None:
         return ImageProgram(None, f"there is no Dockerfile in {folder}, and the spec's command names no Python program")
     if folder.is_file():
@@ -177,7 +165,7 @@ def _without_dockerfile(folder: Path, command: Sequence[str], args: Sequence[str
 
 
 def _context(parent: Path, folder: Path, image: DockerImage) -> Path:
-    """The folder of the build: the one whose files the COPY lines name, of the Dockerfile's own and those above it."""
+    """Return the folder of the build: the one whose files the COPY lines name, of the Dockerfile's own and those above it."""
     sources = [source for copy in image.copies for source in copy.sources if source.strip("./")]
     sources += [
         posixpath.relpath(source, image.workdir) for source in image.moved.values() if source.startswith(image.workdir)
@@ -196,13 +184,13 @@ def _context(parent: Path, folder: Path, image: DockerImage) -> Path:
 
 
 def _script(words: Sequence[str], tree: ImageTree, workdir: str) -> SourceProgram | None:
-    """The program that a shell script of the context starts."""
+    """Return the program that a shell script of the context starts."""
     if not words or not words[-1 if words[0].endswith("sh") and len(words) == 2 else 0].endswith(".sh"):
         return None
     path = words[1] if len(words) > 1 and words[1].endswith(".sh") else words[0]
     inside = tree.inside(posixpath.join(workdir, path))
     data = tree.read(inside) if inside else None
-    found = program.of_shell_line(data.decode("utf-8", "replace")) if data else None
+    found = started_program.of_shell_line(data.decode("utf-8", "replace")) if data else None
     # a script that does not pass "$@" on starts the program with arguments of its own, which are not read
     return found if found is not None and not found.drops else None
 
@@ -229,7 +217,7 @@ def _read(found: SourceProgram, image: DockerImage, context: Path) -> TrainerSou
 
 
 def _portable(found: SourceProgram, tree: ImageTree, image: DockerImage, root: Path) -> tuple[str, ...]:
-    """The words that start the program in the folder that is the image's working directory."""
+    """Return the words that start the program in the folder that is the image's working directory."""
     if found.is_module:
         return ("python", "-m", found.name)
     inside = tree.inside(posixpath.join(image.workdir, found.name))

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from vertexrig.errors import UsageError
+from vertexrig.files import is_inside
 from vertexrig.package import folders
-from vertexrig.package.source.files import Tree
-from vertexrig.package.source.model import TrainerSource
-from vertexrig.package.source.reader import read
+from vertexrig.package.recipes import framework_of
+from vertexrig.trainer_source.reader import read, read_tree
+from vertexrig.trainer_source.source_tree import Tree
+from vertexrig.trainer_source.trainer_model import TrainerSource
 
-FRAMEWORKS: Mapping[str, str] = {
-    "tensorflow": "tf", "keras": "tf", "tf_keras": "tf", "torch": "pytorch", "pytorch_lightning": "pytorch",
-    "lightning": "pytorch", "transformers": "pytorch", "xgboost": "xgboost", "sklearn": "sklearn",
-}  # fmt: skip
-"""Modules that say which of the prebuilt images a trainer needs; the first that is imported decides."""
 # "task" first: Google's examples for Vertex AI run `trainer.task`.
 _ENTRIES = ("task", "train", "main", "__main__", "trainer", "run", "fit")
 # launch.py starts a trainer, and may import a framework itself
@@ -45,8 +42,7 @@ class FoundTrainer:
     @property
     def framework(self) -> str | None:
         """`tf`, `pytorch`, `xgboost` or `sklearn`, by what it imports; None if it imports none of them."""
-        imported = {item.module.split(".")[0] for item in self.source.imports if not item.caught}
-        return next((image for module, image in FRAMEWORKS.items() if module in imported), None)
+        return framework_of(self.source)
 
     @property
     def score(self) -> tuple[int, int]:
@@ -60,13 +56,13 @@ class FoundTrainer:
 
 
 def trainers(folder: Path) -> list[FoundTrainer]:
-    """The trainers in a folder and the folders right below it, the likeliest first."""
+    """Return the trainers in a folder and the folders right below it, the likeliest first."""
     found = [one for place in _places(folder) for one in _at(folder, place)]
     return sorted((one for one in found if one.score[0]), key=lambda one: one.score, reverse=True)
 
 
 def trainer(folder: Path, path: Path) -> FoundTrainer:
-    """The trainer at a path.
+    """Return the trainer at a path.
 
     Raises:
         UsageError: There is none.
@@ -82,7 +78,7 @@ def trainer(folder: Path, path: Path) -> FoundTrainer:
 
 
 def _why(path: Path) -> str:
-    """What keeps a file from being a script, where that is plain."""
+    """Return what keeps a file from being a script, where that is plain."""
     if path.suffix == ".ipynb":
         return ", but a notebook; `jupyter nbconvert --to script` makes a script of it"
     if path.suffix == ".py" and not path.stem.isidentifier():
@@ -96,9 +92,14 @@ def _places(folder: Path) -> Iterator[Path]:
     if _described(folder):
         yield folder
         return
-    yield from sorted(folder.glob("*.py"))
+    yield from (file for file in sorted(folder.glob("*.py")) if is_inside(file, folder))
     for below in sorted(folder.iterdir()):
-        if not below.is_dir() or below.name.startswith(".") or below.name in _NOT_LOOKED_INTO:
+        if (
+            not is_inside(below, folder)
+            or not below.is_dir()
+            or below.name.startswith(".")
+            or below.name in _NOT_LOOKED_INTO
+        ):
             continue
         # a virtual environment, whatever its name
         if (below / "pyvenv.cfg").exists():
@@ -111,7 +112,7 @@ def _described(folder: Path) -> bool:
 
 
 def _at(folder: Path, path: Path) -> list[FoundTrainer]:
-    """Every module of a place that may be what a job runs."""
+    """Return every module of a place that may be what a job runs."""
     root = folders.module_root(path)
     here, above = path.absolute(), folder.absolute()
     shown = here.relative_to(above).as_posix() if here.is_relative_to(above) else str(path)
@@ -120,8 +121,9 @@ def _at(folder: Path, path: Path) -> list[FoundTrainer]:
             return []
         return [FoundTrainer(shown, path.stem, "script", read(root, path.stem))]
     kind = "package" if folders.is_bare(path) else "project"
-    names = [name for name in Tree(folder=root).modules() if not _NOT_ENTRIES & set(name.split("."))]
+    tree = Tree(folder=root)
+    names = [name for name in tree.modules() if not _NOT_ENTRIES & set(name.split("."))]
     if kind == "package":
         names = [name for name in names if name.startswith(f"{path.resolve().name}.")]
     names = [name for name in names if not _NOT_LOOKED_INTO & set(name.split("."))]
-    return [FoundTrainer(shown, name, kind, read(root, name)) for name in names]
+    return [FoundTrainer(shown, name, kind, read_tree(tree, None, name, [])) for name in names]

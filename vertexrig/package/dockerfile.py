@@ -61,7 +61,7 @@ class DockerImage:
 
 
 def find(folder: Path) -> Path | None:
-    """The Dockerfile of a folder: `Dockerfile`, else the only one (or the one for training) under a name like it."""
+    """Return the Dockerfile of a folder: `Dockerfile`, else the only one (or the one for training) under a name like it."""
     # the name that `docker build` takes by itself goes before any other
     for place in (folder, folder / "docker"):
         if (place / "Dockerfile").is_file():
@@ -80,7 +80,7 @@ def find(folder: Path) -> Path | None:
 
 
 def parse(text: str) -> DockerImage:
-    """Reads a Dockerfile's text; what is not understood is passed over."""
+    """Read a Dockerfile's text; what is not understood is passed over."""
     stages: dict[str, DockerImage] = {}
     arguments: dict[str, str] = {}
     image = DockerImage()
@@ -154,7 +154,7 @@ def _copy(image: DockerImage, rest: str, known: dict[str, str], stages: dict[str
 
 
 def _from_stage(image: DockerImage, stage: DockerImage, words: list[str]) -> None:
-    """What an earlier stage had from the build context, at the place where `COPY --from` puts it."""
+    """Return what an earlier stage had from the build context, at the place where `COPY --from` puts it."""
     target = posixpath.normpath(posixpath.join(image.workdir, words[-1]))
     for word in words[:-1]:
         source = posixpath.normpath(posixpath.join("/", word))
@@ -201,7 +201,7 @@ def _instructions(text: str) -> Iterator[tuple[int, str, str]]:
 
 
 def _exec_form(rest: str) -> list[str] | None:
-    """The words of the JSON form; None if it is written for a shell."""
+    """Return the words of the JSON form; None if it is written for a shell."""
     try:
         found = json.loads(rest.strip())
     except ValueError:

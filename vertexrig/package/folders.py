@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from vertexrig import files
 from vertexrig.errors import PackageError
 
 DESCRIPTIONS = ("setup.py", "setup.cfg", "pyproject.toml")
@@ -25,29 +26,29 @@ _TEST_FILE = re.compile(r"test_.*\.py|.*_test\.py")
 
 
 def is_script(path: Path) -> bool:
-    """Whether a trainer's path is a single Python file."""
+    """Tell whether a trainer's path is a single Python file."""
     return path.is_file() and path.suffix == ".py" and path.stem.isidentifier()
 
 
 def is_package(path: Path) -> bool:
-    """Whether a trainer's path is the folder of a Python package without metadata of a project in it."""
+    """Tell whether a trainer's path is the folder of a Python package without metadata of a project in it."""
     if not (path.is_dir() and path.resolve().name.isidentifier()):
         return False
     return (path / "__init__.py").is_file() and not any((path / name).exists() for name in DESCRIPTIONS)
 
 
 def is_bare(path: Path) -> bool:
-    """Whether a trainer is a script or a package folder: its module names begin in the folder that holds it."""
+    """Tell whether a trainer is a script or a package folder: its module names begin in the folder that holds it."""
     return is_script(path) or is_package(path)
 
 
 def module_root(path: Path) -> Path:
-    """The folder in which a trainer's module names begin."""
-    return path.absolute().parent if is_bare(path) else path
+    """Return the folder in which a trainer's module names begin."""
+    return Path(os.path.abspath(path)).parent if is_bare(path) else path
 
 
 def read_bytes(path: Path, relative: str) -> bytes:
-    """A file's bytes.
+    """Return a file's bytes.
 
     Raises:
         PackageError: It cannot be read; `relative` names it in the message.
@@ -59,7 +60,7 @@ def read_bytes(path: Path, relative: str) -> bytes:
 
 
 def files_of(folder: Path, prefix: str = "") -> dict[str, Path]:
-    """The files of a folder that may be packaged, by `prefix` and their path relative to it with `/`.
+    """Return the files of a folder that may be packaged, by `prefix` and their path relative to it with `/`.
 
     Raises:
         PackageError: There is no such folder, or it cannot be read.
@@ -77,6 +78,9 @@ def _walk(folder: Path, prefix: str, above: tuple[str, ...]) -> Iterator[tuple[s
         for entry in entries:
             if _skipped(entry.name, at_top=not prefix, is_folder=entry.is_dir()):
                 continue
+            if entry.is_symlink() and not files.is_inside(entry.path, above[0]):
+                yield prefix + entry.name, Path(entry.path)  # not walked; the caller leaves it out, and names it
+                continue
             if entry.is_file():
                 yield prefix + entry.name, Path(entry.path)
             elif entry.is_dir():
@@ -89,7 +93,7 @@ def _walk(folder: Path, prefix: str, above: tuple[str, ...]) -> Iterator[tuple[s
 
 
 def _is_run_output(folder: Path, name: str) -> bool:
-    """Whether a folder at the top is what a run of the trainer left: by its name, no Python in it, not in MANIFEST.in."""
+    """Tell whether a folder at the top is what a run of the trainer left: by its name, no Python in it, not in MANIFEST.in."""
     if name not in _RUN_OUTPUTS_AT_TOP:
         return False
     manifest = folder / "MANIFEST.in"
@@ -107,7 +111,7 @@ def _skipped(name: str, *, at_top: bool, is_folder: bool) -> bool:
 
 
 def why_absent(folder: Path, module: str) -> str:
-    """Why a module that is in the trainer's folder is not in its package; empty if it is not in the folder."""
+    """Tell why a module that is in the trainer's folder is not in its package; empty if it is not in the folder."""
     parts = module.split(".")
     for root in ("", "src/"):
         stem = root + "/".join(parts)

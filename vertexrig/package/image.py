@@ -10,14 +10,14 @@ import hashlib
 import json
 import re
 import shutil
-from dataclasses import replace
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from vertexrig.catalog.value import dataclass
 from vertexrig.errors import PackageError
 from vertexrig.files import write_text
 from vertexrig.package import folders
-from vertexrig.package.recipes import DISTRIBUTIONS, KINDS, Recipe, pinned, recipe
+from vertexrig.package.recipes import DISTRIBUTIONS, KINDS, SYSTEM_PACKAGES, Recipe, pinned, recipe
 from vertexrig.package.sources import DIGEST_LENGTH, identify
 from vertexrig.project.config import Loaded
 from vertexrig.project.model import Trainer
@@ -29,6 +29,13 @@ _HEADING = "# Made by `vertexrig image` for {what}. Change the project file, not
 _ROOT = """\
 # It runs as root: Vertex AI's folder for metrics, /var/hypertune, can be written by root only
 # (github.com/GoogleCloudPlatform/cloudml-hypertune/issues/6, open when read on 2026-11-21).
+"""
+# Versions are those of the base: a Debian release takes security fixes only.
+_APT = """\
+# hadolint ignore=DL3008
+RUN apt-get update \\
+    && apt-get install --yes --no-install-recommends {packages} \\
+    && rm -rf /var/lib/apt/lists/*
 """
 
 
@@ -77,7 +84,7 @@ def patterns(loaded: Loaded) -> dict[str, str]:
 
 
 def describe_image(loaded: Loaded, kind: str) -> ImageId:
-    """The image of the project's trainer for one kind of machine, without its tag, which the sources decide.
+    """Return the image of the project's trainer for one kind of machine, without its tag, which the sources decide.
 
     Raises:
         PackageError: There is no image of that kind.
@@ -86,24 +93,22 @@ def describe_image(loaded: Loaded, kind: str) -> ImageId:
     framework, _, version = trainer.build.framework.partition("-")
     made = recipe(framework, kind)
     python = made.python or trainer.build.python
-    lock = loaded.path(trainer.build.lock) / f"{trainer.build.name}-{kind}.txt"
+    lock = loaded.path(f"{trainer.build.lock}/{trainer.build.name}-{kind}.txt", "trainer", "build", "lock")
     content = lock.read_bytes() if lock.is_file() else b""
     base = trainer.build.base_image or f"python:{python}-slim-bookworm"
-    return ImageId(
-        f"{repository(loaded)}/{trainer.build.name}-{kind}", kind, framework,
-        made.version or version or _locked_version(content, framework), python, base, lock, bool(content),
-        dockerfile(trainer, made, kind, base),
-    )  # fmt: skip
+    uri, text = f"{repository(loaded)}/{trainer.build.name}-{kind}", dockerfile(trainer, made, kind, base)
+    version = made.version or version or _locked_version(content, framework)
+    return ImageId(uri, kind, framework, version, python, base, lock, bool(content), text)
 
 
 def identify_image(loaded: Loaded, kind: str) -> ImageId:
-    """The image of the project's trainer for one kind of machine, as the sources are now.
+    """Return the image of the project's trainer for one kind of machine, as the sources are now.
 
     Raises:
         PackageError: There is no image of that kind, or the trainer's sources cannot be read.
         ConfigError: There is no trainer.
     """
-    image, folder = describe_image(loaded, kind), loaded.path(loaded.project.trainer.path)
+    image, folder = describe_image(loaded, kind), loaded.path(loaded.project.trainer.path, "trainer", "path")
     if not folder.is_dir() and not folders.is_bare(folder):
         raise loaded.error(f"there is no folder or script {folder}", "trainer", "path")
     lock = image.lock.read_bytes() if image.locked else b""
@@ -119,8 +124,18 @@ def _locked_version(lock: bytes, framework: str) -> str:
     return found[1] if name and found else ""
 
 
+def system_packages(image: ImageId, there: Iterable[str]) -> list[str]:
+    """Return a sentence for each distribution of the lock file that needs a Debian package beside those that are `there`."""
+    names = re.findall(r"(?m)^([a-z0-9.-]+)(?:\[[^\]]*\])?==", image.lock.read_text(encoding="utf-8"))
+    return [
+        f"{name} needs {needed.package}, which {image.base} lacks: build: {{apt: [{needed.package}]}} ({needed.source})"
+        for name in names
+        if (needed := SYSTEM_PACKAGES.get(name)) is not None and needed.package not in there
+    ]
+
+
 def framework_requirements(loaded: Loaded, kind: str) -> tuple[list[str], Recipe]:
-    """What the image's framework asks pip for."""
+    """Return what the image's framework asks pip for."""
     framework, _, version = loaded.project.trainer.build.framework.partition("-")
     made = recipe(framework, kind)
     pin = pinned(made.version or version)
@@ -128,7 +143,7 @@ def framework_requirements(loaded: Loaded, kind: str) -> tuple[list[str], Recipe
 
 
 def dockerfile(trainer: Trainer, made: Recipe, kind: str, base: str) -> str:
-    """The Dockerfile: one stage that installs into a virtual environment, and one that has only that."""
+    """Return the Dockerfile: one stage that installs into a virtual environment, and one that has only that."""
     framework, _, version = trainer.build.framework.partition("-")
     what = " on ".join(filter(None, ("-".join(filter(None, (framework, made.version or version))), kind.upper())))
     # the framework's build for TPUs takes the place of the one from PyPI
@@ -137,6 +152,7 @@ def dockerfile(trainer: Trainer, made: Recipe, kind: str, base: str) -> str:
     library = f"ADD {made.library} /lib/{made.library.rpartition('/')[2]}\n" if made.library else ""
     env = {"PATH": "/opt/venv/bin:$PATH", "PYTHONUNBUFFERED": "1", **made.env}
     words = json.dumps(["python", "-m", trainer.module])
+    apt = _APT.format(packages=" ".join(trainer.build.apt)) if trainer.build.apt else ""
     return (
         _HEADING.format(what=what) + unpinned + f"FROM {base} AS build\n"
         "WORKDIR /build\n"
@@ -148,13 +164,13 @@ def dockerfile(trainer: Trainer, made: Recipe, kind: str, base: str) -> str:
         "COPY wheels/ ./wheels/\n"
         "RUN pip install --no-cache-dir --no-deps --no-index ./wheels/*.whl\n"
         "\n"
-        f"FROM {base}\n" + _ROOT + f"ENV {' '.join(f'{key}={value}' for key, value in env.items())}\n"
+        f"FROM {base}\n" + _ROOT + apt + f"ENV {' '.join(f'{key}={value}' for key, value in env.items())}\n"
         "COPY --from=build /opt/venv /opt/venv\n" + library + f"ENTRYPOINT {words}\n"
     )
 
 
 def cloud_build(uri: str, kind: str) -> str:
-    """The Cloud Build config: one docker build, and the image pushed; JSON, which is YAML too."""
+    """Return the Cloud Build config: one docker build, and the image pushed; JSON, which is YAML too."""
     config = {
         "steps": [{"name": "gcr.io/cloud-builders/docker", "args": ["build", f"--tag={uri}", "."]}],
         "images": [uri],
@@ -166,7 +182,7 @@ def cloud_build(uri: str, kind: str) -> str:
 
 
 def stage(image: ImageId, wheel: Path, folder: Path) -> Path:
-    """The build context: Dockerfile, cloudbuild.yaml, the lock file and the trainer's wheel.
+    """Return the build context: Dockerfile, cloudbuild.yaml, the lock file and the trainer's wheel.
 
     Args:
         image: A locked image.

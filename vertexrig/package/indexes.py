@@ -11,7 +11,7 @@ _LONG = {"-i": "--index-url", "-f": "--find-links"}
 
 
 def indexes_of(text: str) -> Iterator[tuple[int, str, str]]:
-    """The indexes that a requirements file names, PyPI included: line, option in its long form, and URL."""
+    """Yield the indexes that a requirements file names, PyPI included: line, option in its long form, and URL."""
     for number, line in enumerate(text.splitlines(), 1):
         match = _INDEX.match(line)
         if match is not None:
@@ -19,17 +19,17 @@ def indexes_of(text: str) -> Iterator[tuple[int, str, str]]:
 
 
 def named_secretly(url: str) -> bool:
-    """Whether a URL holds a user or a password."""
+    """Tell whether a URL holds a user or a password."""
     return re.match(r"\w+://[^/@]*@", url) is not None
 
 
 def is_pypi(url: str) -> bool:
-    """Whether an index is the one that pip asks anyway."""
+    """Tell whether an index is the one that pip asks anyway."""
     return re.match(r"https?://pypi\.org/", url) is not None
 
 
 def beyond_the_package(place: str, url: str) -> str:
-    """The warning about an index that requirements need and a package cannot name."""
+    """Return the warning about an index that requirements need and a package cannot name."""
     # a password in the URL stays out of the message
     shown = re.sub(r"(://)[^/@]*@", r"\1…@", url)
     return (

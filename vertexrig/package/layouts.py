@@ -7,17 +7,17 @@ one call. A setup.py that is there is kept: setuptools takes from setup.cfg only
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
-from vertexrig.catalog.value import dataclass
 from vertexrig.errors import PackageError
 from vertexrig.package import pyproject
 from vertexrig.package.folders import read_bytes
 from vertexrig.package.pyproject import Declared, Metadata
+from vertexrig.package.setup_script import setup_keywords
 
 if TYPE_CHECKING:
     from configparser import RawConfigParser
@@ -28,12 +28,11 @@ _ROOTS = ("", "src", "lib", "python")
 _SETTINGS = frozenset({"setup", "conftest", "noxfile", "tasks", "fabfile"})
 # Folders beside the code that are packages in many repositories, and no part of what is installed (setuptools' own list).
 _NOT_SHIPPED = frozenset(
-    {
-        "benchmark", "benchmarks", "bin", "build", "changelog", "ci", "deploy", "dist", "doc", "docs", "documentation",
-        "example", "examples", "htmlcov", "man", "news", "newsfragments", "node_modules", "notebooks", "scripts",
-        "site_scons", "tasks", "test", "testing", "tests", "toolbox", "tools", "vendor",
-    }
-)  # fmt: skip
+    """
+    benchmark benchmarks bin build changelog ci deploy dist doc docs documentation example examples htmlcov man news
+    newsfragments node_modules notebooks scripts site_scons tasks test testing tests toolbox tools vendor
+    """.split()
+)
 
 
 @dataclass(frozen=True)
@@ -56,7 +55,7 @@ class Layout:
 
 
 def whole(path: Path, files: Mapping[str, Path]) -> Layout:
-    """A script or the folder of a package: every file belongs to it, and a folder of modules becomes a package."""
+    """Return a script or the folder of a package: every file belongs to it, and a folder of modules becomes a package."""
     folders = {parent for file in files if file.endswith(".py") for parent in PurePosixPath(file).parents}
     places = sorted(folder.as_posix() for folder in folders if folder.name)
     missing = {f"{place}/__init__.py": "" for place in places if f"{place}/__init__.py" not in files}
@@ -67,7 +66,7 @@ def whole(path: Path, files: Mapping[str, Path]) -> Layout:
 
 
 def modules(path: Path, files: Mapping[str, Path]) -> Layout | None:
-    """A folder of packages and modules that nothing describes."""
+    """Return a folder of packages and modules that nothing describes."""
     packages, singles = _chosen(Metadata(), files)
     if not packages and not singles:
         return None
@@ -88,12 +87,12 @@ def _undescribed(
 
 
 def described(folder: Path, files: Mapping[str, Path]) -> Layout | None:
-    """A pyproject.toml with [project], [tool.poetry] or [tool.flit.metadata], with or without a setup.py."""
+    """Return a pyproject.toml with [project], [tool.poetry] or [tool.flit.metadata], with or without a setup.py."""
     found = pyproject.read(folder)
     if found is None:
         return None
     # A setup.py beside pyproject.toml stays and goes first: what it gives is not written to setup.cfg once more.
-    given = _setup_keywords(files)
+    given = setup_keywords(files).keys() if "setup.py" in files else set()
     config = _config(files)
     _fill(config, "metadata", {"name": found.name or "", "version": found.version or ""})
     _fill(config, "options", {"python_requires": found.requires_python})
@@ -117,7 +116,7 @@ def described(folder: Path, files: Mapping[str, Path]) -> Layout | None:
 
 
 def scripted(folder: Path, files: Mapping[str, Path]) -> Layout | None:
-    """A setup.py, or a setup.cfg that says all a setup.py would."""
+    """Return a setup.py, or a setup.cfg that says all a setup.py would."""
     if "setup.py" in files:
         return Layout({})
     config = _config(files)
@@ -125,35 +124,17 @@ def scripted(folder: Path, files: Mapping[str, Path]) -> Layout | None:
 
 
 def with_requirements(config_text: str, requirements: Collection[str]) -> str:
-    """A generated setup.cfg with its install_requires."""
+    """Return a generated setup.cfg with its install_requires."""
     config = read_config(config_text)
     _fill(config, "options", {"install_requires": _lines(requirements)})
     return _written(config)
-
-
-def _setup_keywords(files: Mapping[str, Path]) -> set[str]:
-    """The names of what a setup.py gives to setup()."""
-    if "setup.py" not in files:
-        return set()
-    try:
-        tree = ast.parse(files["setup.py"].read_bytes())
-    except (OSError, SyntaxError, ValueError, RecursionError):
-        return set()
-    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
-    return {
-        keyword.arg
-        for call in calls
-        if getattr(call.func, "attr", getattr(call.func, "id", "")) == "setup"
-        for keyword in call.keywords
-        if keyword.arg
-    }
 
 
 # What is packaged
 
 
 def _chosen(found: Metadata, files: Mapping[str, Path]) -> tuple[dict[str, str], dict[str, str]]:
-    """Packages (dotted) and modules with their folder or file: those the metadata names, else all there are."""
+    """Return packages (dotted) and modules with their folder or file: those the metadata names, else all there are."""
     packages: dict[str, str] = {}
     modules: dict[str, str] = {}
     for path in (*found.packages, *found.modules):
@@ -182,7 +163,7 @@ def _chosen(found: Metadata, files: Mapping[str, Path]) -> tuple[dict[str, str],
 
 
 def _split(path: str, files: Mapping[str, Path]) -> tuple[str, str]:
-    """The folder that a package's path starts from, with its `/`, and its top-level package: `src/app/core` is src/, app."""
+    """Return the folder that a package's path starts from, with its `/`, and its top-level package: `src/app/core` is src/, app."""
     parts = path.split("/")
     tops = (n for n in range(len(parts)) if f"{'/'.join(parts[: n + 1])}/__init__.py" in files)
     place = next(tops, len(parts) - 1)
@@ -190,7 +171,7 @@ def _split(path: str, files: Mapping[str, Path]) -> tuple[str, str]:
 
 
 def _below(folder: str, name: str, files: Mapping[str, Path], *, named: bool) -> dict[str, str]:
-    """A package and the packages in it, by dotted name; one that the metadata names needs no `__init__.py`."""
+    """Return a package and the packages in it, by dotted name; one that the metadata names needs no `__init__.py`."""
     holding = {path.rpartition("/")[0] for path in files if path.startswith(f"{folder}/") and path.endswith(".py")}
     if not named:
         holding = {path for path in holding if f"{path}/__init__.py" in files}
@@ -206,7 +187,7 @@ def _below(folder: str, name: str, files: Mapping[str, Path], *, named: bool) ->
 def _content(
     config: RawConfigParser, packages: Mapping[str, str], modules: Mapping[str, str], files: Mapping[str, Path]
 ) -> None:
-    """Writes packages and modules with their folders and the data files between them."""
+    """Write packages and modules with their folders and the data files between them."""
     folders = {name: path for name, path in packages.items() if path != name.replace(".", "/")}
     root = {file.rpartition("/")[0] for file in modules.values()} - {""}
     pairs = [f"{name} = {path}" for name, path in folders.items()]
@@ -231,7 +212,7 @@ def _content(
 
 
 def read_config(text: str) -> RawConfigParser:
-    """A setup.cfg; PackageError if it is not one."""
+    """Return a setup.cfg; PackageError if it is not one."""
     from configparser import Error, RawConfigParser  # few trainers have a setup.cfg
 
     config = RawConfigParser()
@@ -253,7 +234,7 @@ def _has(config: RawConfigParser, section: str, *options: str) -> bool:
 
 
 def _fill(config: RawConfigParser, section: str, values: Mapping[str, str]) -> None:
-    """Adds what is not there and has a value."""
+    """Add what is not there and has a value."""
     for option, value in values.items():
         if value and not config.has_option(section, option):
             if not config.has_section(section):

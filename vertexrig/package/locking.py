@@ -16,16 +16,16 @@ from email.parser import Parser
 from pathlib import Path
 
 from vertexrig.errors import PackageError
-from vertexrig.files import write_text
+from vertexrig.files import is_inside, write_text
 from vertexrig.package import builder, folders
 from vertexrig.package.builder import Built
 from vertexrig.package.image import ImageId, framework_requirements
+from vertexrig.package.image_modules import declared_modules, distribution_of, is_supplied, normalise
 from vertexrig.package.indexes import indexes_of, named_secretly
 from vertexrig.package.requirements import REQUIREMENTS, left_out, lines_of
-from vertexrig.package.source.reader import read
-from vertexrig.package.supplied import declared_modules, distribution_of, is_supplied, normalise
 from vertexrig.package.uv import uv
-from vertexrig.project.config import Loaded
+from vertexrig.project.config import PACKAGES_FOLDER, Loaded
+from vertexrig.trainer_source.reader import read
 
 LOCK_TIMEOUT_S = 600
 PLATFORM = "x86_64-manylinux_2_28"
@@ -35,25 +35,29 @@ _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
 
 
 def wheel_of(loaded: Loaded) -> Built:
-    """The trainer's package with its wheel.
+    """Return the trainer's package with its wheel.
 
     Raises:
         PackageError: It cannot be built.
     """
     trainer = loaded.project.trainer
     return builder.build(
-        loaded.path(trainer.path), loaded.path("build/packages"), module=trainer.module, verify=False, wheel=True
+        loaded.path(trainer.path, "trainer", "path"),
+        loaded.output(PACKAGES_FOLDER),
+        module=trainer.module,
+        verify=False,
+        wheel=True,
     )
 
 
 def inputs(loaded: Loaded, kind: str, wheel: Path) -> list[str]:
-    """The requirements of an image, and the indexes they come from, one a line.
+    """Return the requirements of an image, and the indexes they come from, one a line.
 
     Raises:
         PackageError: An index is named with a password.
     """
     wanted, made = framework_requirements(loaded, kind)
-    folder = loaded.path(loaded.project.trainer.path)
+    folder = loaded.path(loaded.project.trainer.path, "trainer", "path")
     lines = [f"--find-links {made.find_links}"] if made.find_links else []
     lines += _indexes(folder)
     wanted += [*_required(wheel), *_left_out(folder)]
@@ -65,7 +69,7 @@ def inputs(loaded: Loaded, kind: str, wheel: Path) -> list[str]:
 
 def _texts(folder: Path) -> Iterator[str]:
     for place in dict.fromkeys((folder, folders.module_root(folder))):
-        if (place / REQUIREMENTS).is_file():
+        if (place / REQUIREMENTS).is_file() and is_inside(place / REQUIREMENTS, place):
             yield (place / REQUIREMENTS).read_text(encoding="utf-8-sig", errors="replace")
 
 
@@ -83,7 +87,7 @@ def _indexes(folder: Path) -> list[str]:
 
 
 def _required(wheel: Path) -> list[str]:
-    """What the trainer's own metadata requires, without extras."""
+    """Return what the trainer's own metadata requires, without extras."""
     with zipfile.ZipFile(wheel) as archive:
         name = next(name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
         metadata = Parser().parsestr(archive.read(name).decode("utf-8", "replace"))
@@ -92,7 +96,7 @@ def _required(wheel: Path) -> list[str]:
 
 
 def _left_out(folder: Path) -> list[str]:
-    """Lines of a requirements.txt that its package goes without, because a prebuilt image brings them."""
+    """Return lines of a requirements.txt that its package goes without, because a prebuilt image brings them."""
     return [line for text in _texts(folder) for _, line in lines_of(text) if left_out(line, None)]
 
 
@@ -112,7 +116,7 @@ def _imported(folder: Path, module: str, named: set[str]) -> set[str]:
 
 
 def is_current(image: ImageId, lines: list[str]) -> bool:
-    """Whether the lock file was made for these requirements."""
+    """Tell whether the lock file was made for these requirements."""
     try:
         return f"{_INPUTS}{_digest(image, lines)}\n" in image.lock.read_text(encoding="utf-8")
     except OSError:
@@ -133,13 +137,11 @@ def write_lock(image: ImageId, lines: list[str]) -> None:
     with tempfile.TemporaryDirectory(prefix="vertexrig-lock-") as temporary:
         source, target = Path(temporary) / "requirements.in", Path(temporary) / "requirements.txt"
         source.write_text("\n".join(lines) + "\n", encoding="utf-8")
-        done = subprocess.run(
-            [*uv(), "pip", "compile", str(source), "--output-file", str(target), "--generate-hashes", "--quiet",
-             "--python-version", image.python, "--python-platform", PLATFORM, "--no-header", "--no-annotate",
-             # pip in the build has to ask the same places as uv did
-             "--emit-index-url", "--emit-find-links"],
-            capture_output=True, text=True, timeout=LOCK_TIMEOUT_S, check=False, cwd=temporary,
-        )  # fmt: skip
+        words = [*uv(), "pip", "compile", str(source), "--output-file", str(target), "--generate-hashes", "--quiet"]
+        words += ["--python-version", image.python, "--python-platform", PLATFORM, "--no-header", "--no-annotate"]
+        # pip in the build has to ask the same places as uv did
+        words += ["--emit-index-url", "--emit-find-links"]
+        done = subprocess.run(words, capture_output=True, text=True, timeout=LOCK_TIMEOUT_S, cwd=temporary)
         if done.returncode != 0:
             raise PackageError(
                 f"the requirements of the {image.kind} image cannot be resolved for Python {image.python}:\n"
@@ -162,6 +164,6 @@ def write_lock(image: ImageId, lines: list[str]) -> None:
 
 
 def heading(image: ImageId, lines: list[str]) -> str:
-    """The first lines of a lock file: what it is for, and a hash of the requirements it was made of."""
+    """Return the first lines of a lock file: what it is for, and a hash of the requirements it was made of."""
     made = f"# Made by `vertexrig image --lock` for Python {image.python} on {PLATFORM}; do not edit.\n"
     return f"{made}{_INPUTS}{_digest(image, lines)}\n"

@@ -9,6 +9,8 @@ from pathlib import Path
 
 from vertexrig.errors import PackageError
 from vertexrig.package.folders import read_bytes
+from vertexrig.trainer_source.defects import notebook_lines
+from vertexrig.trainer_source.source_tree import parse_module
 
 _INSTALLS = re.compile(r"pip3? install\s+(?P<what>[^'\"]+)")
 
@@ -29,11 +31,8 @@ def refuse_cells(files: Iterable[tuple[str, Path]], made: Container[str]) -> Non
         data = read_bytes(path, relative) if relative.endswith(".py") and relative not in made else b""
         if b"get_ipython()" not in data:
             continue
-        try:
-            tree = ast.parse(data)
-        except SyntaxError:
-            continue  # said elsewhere
-        found = [node for node in tree.body if _calls(node)]
+        tree = parse_module(data, relative)
+        found = notebook_lines(tree) if isinstance(tree, ast.Module) else []  # else said elsewhere
         if found:
             lines = ", ".join(str(node.lineno) for node in found)
             wanted = [match["what"].strip() for node in found if (match := _INSTALLS.search(ast.unparse(node)))]
@@ -42,13 +41,3 @@ def refuse_cells(files: Iterable[tuple[str, Path]], made: Container[str]) -> Non
                 f"{relative}:{lines}: get_ipython() is there in a notebook only, and the trainer would stop at it. "
                 f"Delete the {'lines' if len(found) > 1 else 'line'}{install}"
             )
-
-
-def _calls(node: ast.stmt) -> bool:
-    """Whether a statement of the module's own level calls it, outside of try, if and functions."""
-    if not isinstance(node, (ast.Expr, ast.Assign)):
-        return False
-    return any(
-        isinstance(one, ast.Call) and isinstance(one.func, ast.Name) and one.func.id == "get_ipython"
-        for one in ast.walk(node)
-    )

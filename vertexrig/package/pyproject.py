@@ -9,14 +9,14 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from vertexrig.catalog.value import dataclass
+from vertexrig import files
 from vertexrig.errors import PackageError
+from vertexrig.package.image_modules import normalise
 from vertexrig.package.indexes import beyond_the_package, is_pypi
-from vertexrig.package.supplied import normalise
 
 _VERSION = r"""(?m)^\s*(?:__version__|VERSION|version)\s*(?::\s*[\w.]+\s*)?=\s*["']([^"']+)["']"""
 
@@ -70,11 +70,11 @@ class _File:
         return here if isinstance(here, dict) else {}
 
     def line(self, text: str) -> int:
-        """The first line that holds `text`, 1 if none does."""
+        """Return the first line that holds `text`, 1 if none does."""
         return next((number for number, line in enumerate(self.lines, 1) if text in line), 1)
 
     def text_of(self, name: object) -> str:
-        """The text of a file that the metadata names; empty if it is not there or outside of the folder."""
+        """Return the text of a file that the metadata names; empty if it is not there or outside of the folder."""
         path = (self.folder / str(name)).resolve()
         try:
             # ValueError for a file outside: `../VERSION` would not be in the package
@@ -85,13 +85,13 @@ class _File:
 
 
 def read(folder: Path) -> Metadata | None:
-    """The metadata of a folder's pyproject.toml; None if there is no such file or it only configures tools.
+    """Return the metadata of a folder's pyproject.toml; None if there is no such file or it only configures tools.
 
     Raises:
         PackageError: The file cannot be read, or is not TOML.
     """
     path = folder / "pyproject.toml"
-    if not path.is_file():
+    if not path.is_file() or not files.is_inside(path, folder):
         return None
     if sys.version_info >= (3, 11):  # most trainers have no such file
         import tomllib
@@ -136,7 +136,7 @@ def _project(file: _File) -> Metadata:
 
 
 def _dynamic_version(file: _File, name: str) -> str | None:
-    """The version that a backend takes from a file, as far as that file says it plainly."""
+    """Return the version that a backend takes from a file, as far as that file says it plainly."""
     given = file.table("tool", "setuptools", "dynamic", "version")
     candidates: list[object] = []
     if given.get("file"):
@@ -172,7 +172,7 @@ def _dynamic_dependencies(file: _File) -> tuple[Declared, ...] | None:
 
 
 def _layout(found: Metadata, file: _File) -> Metadata:
-    """The packages and modules that the backend's own table names."""
+    """Return the packages and modules that the backend's own table names."""
     setuptools = file.table("tool", "setuptools")
     where = file.table("tool", "setuptools", "packages", "find").get("where")
     top = str(file.table("tool", "setuptools", "package-dir").get("") or "")
@@ -227,16 +227,16 @@ def _poetry(file: _File) -> Metadata:
     scripts = [
         f"{key} = {value}" for key, value in file.table("tool", "poetry", "scripts").items() if isinstance(value, str)
     ]
+    modules = tuple(one.removesuffix(".py") for one in packages if one.endswith(".py"))
+    packages = [one for one in packages if not one.endswith(".py")]
+    called, version = _text(table.get("name")), _text(table.get("version"))
     return Metadata(
-        _text(table.get("name")), _text(table.get("version")), tuple(needs), python,
-        tuple(one for one in packages if not one.endswith(".py")),
-        tuple(one.removesuffix(".py") for one in packages if one.endswith(".py")),
-        scripts=tuple(scripts), warnings=tuple(warnings),
-    )  # fmt: skip
+        called, version, tuple(needs), python, tuple(packages), modules, (), tuple(scripts), tuple(warnings)
+    )
 
 
 def _poetry_requirement(name: str, value: object) -> str | None:
-    """A Poetry dependency as pip reads it; "" for an optional one, None for a folder of this machine."""
+    """Return a Poetry dependency as pip reads it; "" for an optional one, None for a folder of this machine."""
     if isinstance(value, str):
         return f"{name}{_range(value)}"
     if not isinstance(value, dict):
@@ -254,7 +254,7 @@ def _poetry_requirement(name: str, value: object) -> str | None:
 
 
 def _link(value: Mapping[str, Any]) -> str:
-    """The URL of a requirement that does not come from an index, in pip's form."""
+    """Return the URL of a requirement that does not come from an index, in pip's form."""
     if value.get("git"):
         url = str(value["git"])
         # git's short form git@host:path is not a URL, and pip refuses it
@@ -314,7 +314,7 @@ _READERS: tuple[tuple[tuple[str, ...], Callable[[_File], Metadata]], ...] = (
 
 
 def _with_sources(found: Metadata, file: _File) -> Metadata:
-    """Requirements that uv or Poetry 2 fetch from elsewhere, with their URL; folders of this machine are warned of."""
+    """Note requirements that uv or Poetry 2 fetch from elsewhere, with their URL; folders of this machine are warned of."""
     sources = {normalise(key): value for key, value in file.table("tool", "uv", "sources").items()}
     # Poetry 2 keeps names in [project] and where they come from in its own table
     if file.table("project"):
@@ -352,8 +352,8 @@ def _indexes(file: _File) -> list[str]:
 
 def _elsewhere(name: str, line: int) -> str:
     return (
-        f"pyproject.toml:{line}: {name} is a folder of this machine, which the container has not: it is left out of the "
-        "requirements. Copy its package into the trainer, or name a URL or an index that has it"
+        f"pyproject.toml:{line}: {name} is a folder on this machine, which the container does not have, so it is left out of "
+        "the requirements. Copy the package into the trainer, or name a URL or a package index that has it"
     )
 
 
@@ -362,7 +362,7 @@ def _text(value: object) -> str | None:
 
 
 def _texts(value: object) -> list[str]:
-    """A text or a list of texts as a list; anything else is none."""
+    """Return a text or a list of texts as a list; anything else is none."""
     if isinstance(value, str):
         return [value]
     return [item for item in value if isinstance(item, str)] if isinstance(value, list) else []

@@ -7,11 +7,11 @@ Sources: the TPU rows are from "Train with TPU VMs" (Vertex AI documentation, mi
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from vertexrig.catalog.value import dataclass
 from vertexrig.errors import PackageError
+from vertexrig.trainer_source.trainer_model import TrainerSource
 
 KINDS = ("cpu", "gpu", "tpu")
 _TPU = "https://storage.googleapis.com"
@@ -69,14 +69,62 @@ RECIPES: Mapping[tuple[str, str], Recipe] = {
 }  # fmt: skip
 """By framework and kind."""
 
+
+@dataclass(frozen=True)
+class SystemPackage:
+    """A Debian package that a distribution of PyPI needs at run time and the base image lacks."""
+
+    package: str
+    source: str
+
+
+_OPENCV = SystemPackage(
+    "libgl1", "its wheel 5.0.0.93 links libGL.so.1, read 2026-11-22; opencv-python-headless does not"
+)
+# Not here: wheels that bring their library, as scikit-learn, xgboost and soundfile (0.12 and later, its README on PyPI) do.
+SYSTEM_PACKAGES: Mapping[str, SystemPackage] = {
+    "lightgbm": SystemPackage("libgomp1", "its wheel 4.7.0 links libgomp.so.1, read 2026-11-22"),
+    "opencv-python": _OPENCV,
+    "opencv-contrib-python": _OPENCV,
+    "python-magic": SystemPackage("libmagic1", "its page on PyPI, 0.4.27, read 2026-11-22"),
+    "graphviz": SystemPackage("graphviz", "its page on PyPI, 0.21, read 2026-11-22"),
+}
+"""By distribution."""
+
+
 DISTRIBUTIONS: Mapping[str, str] = {
-    "tf": "tensorflow", "pytorch": "torch", "jax": "jax", "sklearn": "scikit-learn", "xgboost": "xgboost", "ray": "ray",
-}  # fmt: skip
+    "tf": "tensorflow",
+    "pytorch": "torch",
+    "jax": "jax",
+    "sklearn": "scikit-learn",
+    "xgboost": "xgboost",
+    "ray": "ray",
+}
 """Framework -> its distribution on PyPI."""
+
+FRAMEWORKS: Mapping[str, str] = {
+    **dict.fromkeys(("tensorflow", "keras", "tf_keras"), "tf"),
+    **dict.fromkeys(("torch", "pytorch_lightning", "lightning", "transformers"), "pytorch"),
+    "xgboost": "xgboost",
+    # the last two have no image of their own; pip puts them into scikit-learn's, which has what they need beside
+    **dict.fromkeys(("sklearn", "lightgbm", "catboost"), "sklearn"),
+}
+"""Modules that say which of the prebuilt images a trainer needs; the first that is imported decides."""
+
+
+def framework_of(source: TrainerSource) -> str | None:
+    """Return `tf`, `pytorch`, `xgboost` or `sklearn`, by what a trainer imports; None if it imports none of them."""
+    # what is imported at the start goes before what some function imports, and that cannot fail before what may be missing
+    ranks: dict[str, tuple[bool, bool]] = {}
+    for item in source.imports:
+        module = item.module.split(".")[0]
+        ranks[module] = min(ranks.get(module, (True, True)), (not item.at_import, item.caught))
+    known = [module for module in FRAMEWORKS if ranks.get(module, (True, True)) != (True, True)]
+    return FRAMEWORKS[min(known, key=ranks.__getitem__)] if known else None
 
 
 def recipe(framework: str, kind: str) -> Recipe:
-    """The recipe of a framework without its version.
+    """Return the recipe of a framework without its version.
 
     Raises:
         PackageError: There is none for this kind of machine.
@@ -91,7 +139,7 @@ def recipe(framework: str, kind: str) -> Recipe:
 
 
 def pinned(version: str) -> str:
-    """A version as pip takes it: `2.21` stands for each of its patches, `2.21.1` for itself."""
+    """Return a version as pip takes it: `2.21` stands for each of its patches, `2.21.1` for itself."""
     if not version:
         return ""
     # `~=2.21.0` allows every 2.21.x; a lone `2` has no such form, since ~= needs two parts

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from vertexrig.errors import PackageError
-from vertexrig.package.source.files import parse_module
-from vertexrig.package.source.problem import SourceProblem
-from vertexrig.package.supplied import normalise
+from vertexrig.package.image_modules import normalise
+from vertexrig.trainer_source.source_tree import parse_module
+from vertexrig.trainer_source.trainer_model import SourceProblem
 
 REQUIREMENTS = "requirements.txt"
 REQUIREMENT_FILE = re.compile(r"requirements[^/]*\.txt")
@@ -68,7 +68,7 @@ def image_minor(tf_version: str | None) -> tuple[int, int] | None:
 
 
 def rewrite(relative: str, data: bytes, minor: tuple[int, int] | None, notes: Notes) -> bytes:
-    """A setup.py, setup.cfg or requirements file with its tf-keras requirement held to the image's TensorFlow."""
+    """Return a setup.py, setup.cfg or requirements file with its tf-keras requirement held to the image's TensorFlow."""
     if relative == "setup.py":
         return _rewrite_setup(data, minor, notes)
     # surrogateescape and keepends: bytes that are not UTF-8, and line ends, come out as they went in
@@ -85,10 +85,16 @@ def rewrite(relative: str, data: bytes, minor: tuple[int, int] | None, notes: No
     return "".join(lines).encode("utf-8", "surrogateescape")
 
 
-def _rewrite_setup(data: bytes, minor: tuple[int, int] | None, notes: Notes) -> bytes:
+def setup_tree(data: bytes) -> ast.Module:
+    """Return a setup.py as a syntax tree; PackageError if it is none."""
     tree = parse_module(data, "setup.py")
     if isinstance(tree, SourceProblem):
         raise PackageError(f"setup.py:{tree.line or 1}: {tree.message}")
+    return tree
+
+
+def _rewrite_setup(data: bytes, minor: tuple[int, int] | None, notes: Notes) -> bytes:
+    tree = setup_tree(data)
     others: set[int] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.keyword) and node.arg in _OTHER_SETUP_LISTS:
@@ -110,7 +116,7 @@ def _rewrite_setup(data: bytes, minor: tuple[int, int] | None, notes: Notes) -> 
 
 
 def hold(text: str, file: str, line: int, minor: tuple[int, int] | None, notes: Notes) -> str:
-    """Notes one requirement, and returns it with tf-keras held to the image's TensorFlow."""
+    """Note one requirement, and returns it with tf-keras held to the image's TensorFlow."""
     match = _REQUIREMENT.fullmatch(text)
     if match is None:
         return _from_url(text, file, line, minor, notes)
@@ -140,7 +146,7 @@ def hold(text: str, file: str, line: int, minor: tuple[int, int] | None, notes: 
 
 
 def _from_url(text: str, file: str, line: int, minor: tuple[int, int] | None, notes: Notes) -> str:
-    """Notes a requirement that comes from a URL. One that only names itself by `#egg=` gets the form that setup() takes."""
+    """Note a requirement that comes from a URL. One that only names itself by `#egg=` gets the form that setup() takes."""
     named, bare = re.fullmatch(_NAMED_URL, text), re.fullmatch(_URL, text)
     if named is not None:
         name = normalise(named["name"])
@@ -161,7 +167,7 @@ def _from_url(text: str, file: str, line: int, minor: tuple[int, int] | None, no
 
 
 def _guessed(url: str) -> str:
-    """A distribution's likely name by its URL: the repository's name, or the file's up to its version."""
+    """Return a distribution's likely name by its URL: the repository's name, or the file's up to its version."""
     last = re.sub(r"@[^/]*$", "", url.rstrip("/")).rpartition("/")[2]
     return re.sub(r"\.git$|-\d.*$|\.(zip|whl|tar\.gz)$", "", last) or "unknown"
 
@@ -180,14 +186,14 @@ def _judge_pin(name: str, pin: str, place: str, minor: tuple[int, int] | None, n
 
 
 def left_out(text: str, minor: tuple[int, int] | None) -> bool:
-    """Whether a requirement is one that the image brings: of TensorFlow if it has that, else of the other frameworks."""
+    """Tell whether a requirement is one that the image brings: of TensorFlow if it has that, else of the other frameworks."""
     match = _REQUIREMENT.fullmatch(text)
     brought = _LEFT_OUT_ELSEWHERE if minor is None else _LEFT_OUT
     return match is not None and re.fullmatch(brought, normalise(match["name"])) is not None
 
 
 def lines_of(text: str) -> Iterator[tuple[int, str]]:
-    """The requirements of a requirements file with their line numbers; pip's options, which a package cannot have, are not."""
+    """Yield the requirements of a requirements file with their line numbers; pip's options, which a package cannot have, are not."""
     for number, line in enumerate(text.splitlines(), 1):
         plain = re.sub(r"(^|\s)#.*", "", line).strip()
         if plain and not re.match(r"-(?!e\s|-editable)", plain):

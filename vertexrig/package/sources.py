@@ -5,16 +5,18 @@
 
 from __future__ import annotations
 
-import ast
 import hashlib
+import os
 import re
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from vertexrig.catalog.value import dataclass
 from vertexrig.errors import PackageError
+from vertexrig.files import is_inside
 from vertexrig.package import layouts
 from vertexrig.package.folders import files_of, is_package, is_script, module_root, read_bytes
+from vertexrig.package.image_modules import distribution_of, is_supplied, normalise
 from vertexrig.package.indexes import beyond_the_package, indexes_of, is_pypi
 from vertexrig.package.layouts import Layout
 from vertexrig.package.pyproject import Declared
@@ -29,14 +31,12 @@ from vertexrig.package.requirements import (
     lines_of,
     rewrite,
 )
-from vertexrig.package.source.files import ROOTS, Tree, parse_module
-from vertexrig.package.source.follow import follow
-from vertexrig.package.source.model import Import
-from vertexrig.package.source.names import Code, walk
-from vertexrig.package.source.problem import SourceProblem
-from vertexrig.package.supplied import distribution_of, is_supplied, normalise
+from vertexrig.package.setup_script import UnreadableScript, plain_script, setup_keywords, unsafe_setting
+from vertexrig.trainer_source.follow import follow
+from vertexrig.trainer_source.source_tree import ROOTS, Tree
+from vertexrig.trainer_source.trainer_model import Import
 
-_FORMAT = b"vertexrig-package-2\n"
+_FORMAT = b"vertexrig-package-3\n"
 """Part of every hash: raised when staging changes what the same sources become."""
 DIGEST_LENGTH = 12
 IMAGE_PYTHON = 10
@@ -56,6 +56,7 @@ class Sources:
         requirements: What it declares, after rewriting.
         refusals: Why the package must not be built.
         warnings: What is worth saying.
+        runs: Why setup.py has to be run to build the package; "" if `rewritten` has one of ours in its place.
     """
 
     folder: Path
@@ -66,9 +67,10 @@ class Sources:
     requirements: tuple[Requirement, ...]
     refusals: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    runs: str = ""
 
     def digest(self) -> str:
-        """A hash of every staged path and its bytes, the same for the same sources anywhere at any time."""
+        """Return a hash of every staged path and its bytes, the same for the same sources anywhere at any time."""
         total = hashlib.sha256(_FORMAT)
         for relative, path in self.files:
             data = self.rewritten.get(relative)
@@ -99,7 +101,7 @@ class PackageId:
 
 
 def identify(folder: Path | str, *, tf_version: str | None = None) -> PackageId:
-    """The identity of the package that `build` would make, without building it.
+    """Return the identity of the package that `build` would make, without building it.
 
     It depends on the paths and bytes of the sources and on the tf-keras pin, not on where the folder is, on times, caches,
     build products, tests, or hidden files.
@@ -115,7 +117,7 @@ def identify(folder: Path | str, *, tf_version: str | None = None) -> PackageId:
 
 
 def identity_of(sources: Sources) -> PackageId:
-    """The identity of a package with these sources."""
+    """Return the identity of a package with these sources."""
     name = normalise(sources.name).replace("-", "_")
     # Setup scripts may use any version; a file's name only needs to be safe in a URI and for pip.
     public = re.sub(r"[^A-Za-z0-9.+]+", ".", sources.version).strip(".") or "0"
@@ -128,7 +130,7 @@ def identity_of(sources: Sources) -> PackageId:
 
 
 def _script(path: Path) -> dict[str, Path] | None:
-    """A script and those of its neighbours that it imports, by their path in the package."""
+    """Return a script and those of its neighbours that it imports, by their path in the package."""
     if not is_script(path):
         return None
     root = module_root(path)
@@ -138,7 +140,7 @@ def _script(path: Path) -> dict[str, Path] | None:
 
 
 def _package(path: Path) -> dict[str, Path] | None:
-    """All files of a package's folder."""
+    """Return all files of a package's folder."""
     return files_of(path, f"{path.resolve().name}/") if is_package(path) else None
 
 
@@ -153,16 +155,20 @@ LAYOUTS: tuple[tuple[str, Contents, Callable[[Path, Mapping[str, Path]], Layout 
 """What a trainer's path may be, with the files that belong to it and what describes them; the first that fits is taken."""
 
 
-def _laid_out(path: Path) -> tuple[dict[str, Path], Layout]:
+def _laid_out(path: Path) -> tuple[dict[str, Path], Layout, list[str]]:
+    """Return a trainer's files, what describes them, and the links that are left out because they lead elsewhere."""
+    top, outside = path if path.is_dir() else module_root(path), []
     # three rows share files_of: a folder is walked once
     seen: dict[Contents, dict[str, Path] | None] = {}
     for _, contents, describe in LAYOUTS:
         if contents not in seen:
-            seen[contents] = contents(path)
+            found = contents(path)
+            outside = sorted(name for name, file in (found or {}).items() if not is_inside(file, top))
+            seen[contents] = found and {name: file for name, file in found.items() if name not in outside}
         files = seen[contents]
-        found = describe(path, files) if files is not None else None
-        if files is not None and found is not None:
-            return files, found
+        layout = describe(path, files) if files is not None else None
+        if files is not None and layout is not None:
+            return files, layout, outside
     raise PackageError(
         f"the trainer's folder {str(path)!r} has no setup.py, no pyproject.toml and no Python module to package. "
         "Put the module that the job runs there: trainer/task.py with an empty trainer/__init__.py"
@@ -170,7 +176,7 @@ def _laid_out(path: Path) -> tuple[dict[str, Path], Layout]:
 
 
 def gather(folder: Path, tf_version: str | None) -> Sources:
-    """Lists a trainer's sources and rewrites the tf-keras requirement for an image's TensorFlow.
+    """List a trainer's sources and rewrites the tf-keras requirement for an image's TensorFlow.
 
     Args:
         folder: The trainer's script or folder, in any layout of `LAYOUTS`.
@@ -180,9 +186,10 @@ def gather(folder: Path, tf_version: str | None) -> Sources:
         PackageError: There is no such folder, nothing in it to package, or a file cannot be read.
     """
     minor = image_minor(tf_version)
-    by_path, laid_out = _laid_out(folder)
+    by_path, laid_out, outside = _laid_out(folder)
     root = module_root(folder)
     notes = Notes(warnings=list(laid_out.warnings))
+    notes.warnings += [f"{name} is a link that leads out of the project's folder: it is left out" for name in outside]
     _check_python(laid_out.requires_python, minor, notes)
     _note_indexes((folder, root), notes)
     declared: Iterable[Declared] | None = laid_out.dependencies
@@ -205,14 +212,30 @@ def gather(folder: Path, tf_version: str | None) -> Sources:
         if changed != data:
             rewritten[relative] = changed
     name, version = _identity(by_path, rewritten)
-    return Sources(
-        root, files, rewritten, name or "trainer", version or "0",
-        tuple(notes.requirements), tuple(notes.refusals), tuple(notes.warnings),
-    )  # fmt: skip
+    runs = _setup(dict(files), rewritten)
+    noted = tuple(notes.requirements), tuple(notes.refusals), tuple(notes.warnings)
+    return Sources(root, files, rewritten, name or "trainer", version or "0", *noted, runs)
+
+
+def _setup(files: Mapping[str, Path], rewritten: dict[str, bytes]) -> str:
+    """Put a setup.py of ours in place of the trainer's; why not, if that one cannot be read without running it."""
+
+    def read(name: str) -> bytes | None:
+        return rewritten.get(name) or (read_bytes(files[name], name) if name in files else None)
+
+    unsafe = unsafe_setting(layouts.read_config((read("setup.cfg") or b"").decode("utf-8", "replace")), read)
+    script = read("setup.py") or b""
+    if unsafe or script == layouts.SETUP_PY.encode():
+        return unsafe
+    try:
+        rewritten["setup.py"] = plain_script(script, read)
+    except UnreadableScript as reason:
+        return f"setup.py: {reason}"
+    return ""
 
 
 def requires_python(folder: Path) -> str:
-    """The Python that a trainer's pyproject.toml asks for, such as `>=3.11`; "" if it asks for none.
+    """Return the Python that a trainer's pyproject.toml asks for, such as `>=3.11`; "" if it asks for none.
 
     Raises:
         PackageError: There is no such folder, or nothing in it to package.
@@ -233,7 +256,7 @@ def _check_python(wanted: str, minor: tuple[int, int] | None, notes: Notes) -> N
 def _note_indexes(places: Iterable[Path], notes: Notes) -> None:
     """Indexes that a requirements.txt names: a package has requirements, and no place to find them."""
     for file in dict.fromkeys(place / REQUIREMENTS for place in places):
-        text = read_bytes(file, REQUIREMENTS).decode("utf-8-sig", "replace") if file.is_file() else ""
+        text = read_bytes(file, REQUIREMENTS).decode("utf-8-sig", "replace") if _is_own(file) else ""
         notes.warnings += [
             beyond_the_package(f"{REQUIREMENTS}:{line}", url) for line, _, url in indexes_of(text) if not is_pypi(url)
         ]
@@ -242,7 +265,7 @@ def _note_indexes(places: Iterable[Path], notes: Notes) -> None:
 def _generated(
     laid_out: Layout, declared: Iterable[Declared], minor: tuple[int, int] | None, notes: Notes
 ) -> dict[str, bytes]:
-    """The files that staging adds for a layout without a setup.py, its requirements held to the image."""
+    """Return the files that staging adds for a layout without a setup.py, its requirements held to the image."""
     texts = dict(laid_out.generated)
     held = [hold(one.text, one.file, one.line, minor, notes) for one in declared]
     if held:
@@ -254,19 +277,23 @@ def _generated(
 
 
 def _below_its_root(file: str, root: Path) -> str:
-    """`src/model.py` is imported as `model` unless src is a package itself."""
+    """Return `src/model.py` is imported as `model` unless src is a package itself."""
     for prefix in ROOTS:
         if prefix and file.startswith(prefix) and not (root / prefix / "__init__.py").exists():
             return file.removeprefix(prefix)
     return file
 
 
+def _is_own(file: Path) -> bool:
+    return file.is_file() and is_inside(file, file.parent)
+
+
 def _undescribed(
     path: Path, root: Path, files: Mapping[str, Path], tf_version: str | None, notes: Notes
 ) -> Iterable[Declared]:
-    """A requirements.txt without what the image brings; where there is none, what is imported and the image lacks."""
+    """Return a requirements.txt without what the image brings; where there is none, what is imported and the image lacks."""
     minor = image_minor(tf_version)
-    places = [folder / REQUIREMENTS for folder in (path, root) if (folder / REQUIREMENTS).is_file()]
+    places = [folder / REQUIREMENTS for folder in (path, root) if _is_own(folder / REQUIREMENTS)]
     if not places:
         return _imported(root, files, tf_version)
     kept = []
@@ -283,10 +310,12 @@ def _imported(root: Path, files: Mapping[str, Path], tf_version: str | None) -> 
     found: dict[str, Declared] = {}
     imports: list[Import] = []
     seen: set[str] = set()
+    tree = Tree(folder=root)
     for file, path in files.items():
         # every module counts, also those that the entry does not import: which one a job runs is not known here
-        if file.endswith(".py") and path.relative_to(root).as_posix() not in seen:
-            source = follow(root, ".".join(PurePosixPath(file).with_suffix("").parts).removesuffix(".__init__"))
+        # the root is absolute, the files are as the trainer's path was given
+        if file.endswith(".py") and os.path.relpath(path, root) not in seen:
+            source = follow(tree, ".".join(PurePosixPath(file).with_suffix("").parts).removesuffix(".__init__"))
             seen.update(source.files)
             imports += source.imports
     for item in imports:
@@ -308,41 +337,17 @@ def _imported(root: Path, files: Mapping[str, Path], tf_version: str | None) -> 
 
 
 def _identity(files: Mapping[str, Path], generated: Mapping[str, bytes]) -> tuple[str | None, str | None]:
-    given: dict[str, str | None] = {"name": None, "version": None}
-    if "setup.py" in files:
-        given = _setup_identity(files)
+    given = setup_keywords(files) if "setup.py" in files else {}
+    told = {key: value for key, value in given.items() if isinstance(value, str)}
     text = generated.get("setup.cfg")
     if text is None:
         text = read_bytes(files["setup.cfg"], "setup.cfg") if "setup.cfg" in files else b""
     configured = _configured(text)
-    return given["name"] or configured.get("name"), given["version"] or configured.get("version")
-
-
-def _setup_identity(files: Mapping[str, Path]) -> dict[str, str | None]:
-    tree = parse_module(read_bytes(files["setup.py"], "setup.py"), "setup.py")
-    if isinstance(tree, SourceProblem):
-        raise PackageError(f"setup.py:{tree.line or 1}: {tree.message}")
-    setup = walk("setup", "setup.py", tree, is_package=False)
-    source = Tree(folder=files["setup.py"].parent)
-    modules = [setup]
-    # setup.py often imports its version from a module beside it
-    for item in setup.imports:
-        path = source.find(item.module)
-        parsed = parse_module(source.read(path) or b"", path) if path else None
-        if path and isinstance(parsed, ast.Module):
-            modules.append(walk(item.module, path, parsed, is_package=path.endswith("__init__.py")))
-    code = Code(modules)
-    given: dict[str, str | None] = {"name": None, "version": None}
-    for call in code.callers("setup"):
-        for keyword in call.node.keywords:
-            if keyword.arg in given:
-                texts = code.texts(keyword.value, call.scope, call.module)
-                given[keyword.arg] = texts[0] if texts and len(texts) == 1 else None
-    return given
+    return told.get("name") or configured.get("name"), told.get("version") or configured.get("version")
 
 
 def _configured(text: bytes) -> dict[str, str]:
-    """Plain values of setup.cfg's [metadata]; `attr:` and `file:` are left to the build."""
+    """Return plain values of setup.cfg's [metadata]; `attr:` and `file:` are left to the build."""
     if not text.strip():  # most trainers have none
         return {}
     config = layouts.read_config(text.decode("utf-8", "replace"))

@@ -10,7 +10,7 @@ from vertexrig.errors import UsageError
 
 
 def uv() -> list[str]:
-    """How to start uv.
+    """Tell how to start uv.
 
     Raises:
         UsageError: It is not installed.

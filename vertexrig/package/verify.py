@@ -11,10 +11,12 @@ from pathlib import Path
 
 from vertexrig.errors import PackageError
 from vertexrig.package.folders import why_absent
+from vertexrig.package.image_modules import declared_modules, distribution_of, is_supplied
 from vertexrig.package.requirements import Requirement
-from vertexrig.package.source.follow import Followed, follow
-from vertexrig.package.source.model import Import
-from vertexrig.package.supplied import declared_modules, distribution_of, is_supplied
+from vertexrig.trainer_source.follow import Followed, follow
+from vertexrig.trainer_source.reachability import Runs
+from vertexrig.trainer_source.trainer_model import Import
+from vertexrig.trainer_source.undefined_names import undefined_names
 
 INSTALL_TIMEOUT_S = 180
 
@@ -32,7 +34,7 @@ class Verified:
 
 
 def clean_environment(home: Path) -> dict[str, str]:
-    """An environment without the caller's Python settings, for child processes that must not see them."""
+    """Return an environment without the caller's Python settings, for child processes that must not see them."""
     # PYENV_VERSION: with pyenv the interpreter on the PATH is a shim, which chooses the Python by it
     keep = ("PATH", "SYSTEMROOT", "TMPDIR", "TEMP", "TMP", "LANG", "LC_ALL", "PYENV_VERSION")
     return {name: os.environ[name] for name in keep if name in os.environ} | {
@@ -52,12 +54,12 @@ def clean_environment(home: Path) -> dict[str, str]:
 def run(
     command: Sequence[str], *, cwd: Path, home: Path, timeout: float, what: str
 ) -> subprocess.CompletedProcess[str]:
-    """Runs a child process to its end; PackageError if it cannot start or takes longer than `timeout` seconds."""
+    """Run a child process to its end; PackageError if it cannot start or takes longer than `timeout` seconds."""
     try:
+        env = clean_environment(home)
         return subprocess.run(
-            command, cwd=cwd, env=clean_environment(home), stdin=subprocess.DEVNULL, capture_output=True,
-            text=True, errors="replace", timeout=timeout, check=False,
-        )  # fmt: skip
+            command, cwd=cwd, env=env, stdin=subprocess.DEVNULL, capture_output=True, errors="replace", timeout=timeout
+        )
     except subprocess.TimeoutExpired as error:
         raise PackageError(f"{what} took longer than {timeout:.0f} s and was ended") from error
     except OSError as error:
@@ -65,7 +67,7 @@ def run(
 
 
 def reason(output: str) -> str:
-    """The error line of a child's output, with the last traceback line before it that is in setup.py or the package."""
+    """Return the error line of a child's output, with the last traceback line before it that is in setup.py or the package."""
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     errors = [
         index for index, line in enumerate(lines) if re.match(r"([\w.]+(Error|Exception|Exit|Version)\b|error:)", line)
@@ -110,7 +112,7 @@ def install(archive: Path, target: Path, work: Path, python: str) -> None:
 def verify(
     target: Path, folder: Path, module: str, requirements: Sequence[Requirement], tf_version: str | None
 ) -> Verified:
-    """Reads the installed trainer and follows its imports. Nothing of it is run: a module may begin to train, or ask for
+    """Read the installed trainer and follows its imports. Nothing of it is run: a module may begin to train, or ask for
     a variable that only the job has, as soon as it is imported.
 
     Args:
@@ -126,10 +128,11 @@ def verify(
     source = follow(target, module)
     source.must_be_read(_hint(folder, module))
     found = _third_party(source, folder, requirements, tf_version)
-    for place_of in source.undefined:
-        raise PackageError(
-            f"{place_of.file}:{place_of.line}: the name {place_of.text!r} is used and never defined or imported"
-        )
+    for defect in undefined_names(source.code, Runs(source.code)) if source.code is not None else ():
+        if defect.certain:
+            raise PackageError(
+                f"{defect.file}:{defect.line}: the name {defect.text!r} is used and never defined or imported"
+            )
     return found
 
 

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import shlex
-from collections.abc import Mapping, Sequence
-from dataclasses import field, replace
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from vertexrig import files, yamltext
-from vertexrig.catalog import typed as schema
-from vertexrig.catalog.value import dataclass
-from vertexrig.errors import ConfigError, UsageError, did_you_mean
+from vertexrig.errors import ConfigError, Errors, UsageError, did_you_mean
 from vertexrig.project import then
 from vertexrig.project.model import NAME, Job, Project, Sweep
+from vertexrig.schema import typed as schema
 from vertexrig.text import kind_of, quoted
 
 DEFAULT_NAME = "vertexrig.yaml"
@@ -25,17 +25,12 @@ TICK_PATH = f"/{TICK}"
 """What it calls of the trigger."""
 STATE_FOLDER = ".vertexrig"
 """State of rehearsals and the local Vertex, beside the project file."""
+PACKAGES_FOLDER = "build/packages"
+"""Where the trainer's packages are built, beside the project file."""
 
-_SPEC = {
-    "workerPoolSpecs",
-    "worker_pool_specs",
-    "studySpec",
-    "study_spec",
-    "trialJobSpec",
-    "trial_job_spec",
-    "jobSpec",
-    "job_spec",
-}
+_SPEC = set(
+    "workerPoolSpecs worker_pool_specs studySpec study_spec trialJobSpec trial_job_spec jobSpec job_spec".split()
+)
 """Keys of a job or tuning job of the API, which no project file has at its top."""
 
 # `$${` comes first, so that it is not read as a `${`. The last alternative is a `${` that is not closed, which is an
@@ -55,6 +50,7 @@ class Loaded:
         given: The override that each value of the command line comes from, by the value's path.
         overrides: All overrides, as they were written.
         named: True if the user named the file, False if it was searched for.
+        text: What the file says.
     """
 
     project: Project
@@ -63,27 +59,55 @@ class Loaded:
     given: Mapping[yamltext.RawPath, str] = field(default_factory=dict)
     overrides: tuple[str, ...] = ()
     named: bool = False
+    text: str = ""
 
     @property
     def folder(self) -> Path:
         return self.file.parent
 
-    def path(self, name: str) -> Path:
-        """A path of the project file, seen from the folder of that file."""
-        return self.folder / name
+    def path(self, name: str, *key: str | int) -> Path:
+        """Return a path that the project file gives at `key`, seen from the folder of that file.
+
+        Raises:
+            ConfigError: It is outside of the folder's checkout, or a pipe, and only the file says so.
+        """
+        path = self.folder / name
+        if not files.is_inside(path, self.folder) and not _below(key, self.given):
+            raise self.error(
+                f"{quoted(name)} is outside the project's folder, at {os.path.realpath(path)}, and is not read: move it there, "
+                f"or name it yourself with --set {shlex.quote(f'{schema.dotted(key)}={name}')}",
+                *key,
+            )
+        if path.exists() and not (path.is_file() or path.is_dir()) and not _below(key, self.given):
+            raise self.error(f"{quoted(name)} is neither a file nor a folder, and is not read", *key)
+        return path
+
+    def output(self, name: str) -> Path:
+        """Return a place of the tool's own below the project's folder; UsageError if a link leads out of it."""
+        return files.output(self.folder, name)
 
     def error(self, message: str, *path: str | int) -> ConfigError:
-        """A ConfigError that points at the line of `path`, or of the nearest key around it."""
+        """Return a ConfigError that points at the line of `path`, or of the nearest key around it."""
         file, line = _locate(path, str(self.file), self.lines, self.given)
         return ConfigError(f"{schema.dotted(path)}: {message}" if path else message, file=file, line=line)
 
     def source(self, path: yamltext.RawPath) -> int | str | None:
-        """The line of the file, or the override, that gives the value at `path`, or the nearest key around it."""
+        """Return the line of the file, or the override, that gives the value at `path`, or the nearest key around it."""
         for n in range(len(path), 0, -1):
             found = self.given.get(path[:n]) or self.lines.get(path[:n])
             if found is not None:
                 return found
         return None
+
+    @property
+    def sources(self) -> dict[str, str]:
+        """The project file's text by its name, so that findings can show its lines; empty without a file."""
+        return {str(self.file): self.text} if self.text else {}
+
+    @property
+    def digest(self) -> str:
+        """Stands for what the project file says: a deployed function with another digest has another file."""
+        return hashlib.sha256(self.text.encode()).hexdigest()[:12]
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -92,7 +116,7 @@ class Loaded:
         return (*(("--file", str(self.file)) if self.named else ()), *sets)
 
     def runnable(self, name: str) -> Job | Sweep:
-        """The job or sweep called `name`; UsageError with the nearest one if there is none."""
+        """Return the job or sweep called `name`; UsageError with the nearest one if there is none."""
         found = self.project.jobs.get(name) or self.project.sweeps.get(name)
         if found is None:
             names = [*self.project.jobs, *self.project.sweeps]
@@ -101,7 +125,7 @@ class Loaded:
 
 
 def _instead(name: str, names: Sequence[str]) -> str:
-    """How a message about a NAME that is not there goes on."""
+    """Tell how a message about a NAME that is not there goes on."""
     parts = [part.strip() for part in name.split(",")]
     if len(parts) > 1 and all(part in names for part in parts):
         return f": write names with spaces between them: {' '.join(parts)}"
@@ -112,11 +136,11 @@ def _instead(name: str, names: Sequence[str]) -> str:
 
 
 class ForeignProjectError(UsageError):
-    """The nearest project file is in a folder above and belongs to someone else."""
+    """The nearest project file is a link to elsewhere, or in a folder above and someone else's."""
 
 
 def find(start: Path, name: str = DEFAULT_NAME) -> Path:
-    """The project file in `start` or the nearest folder above it.
+    """Return the project file in `start` or the nearest folder above it.
 
     Raises:
         ForeignProjectError: It is above, and it or its folder belongs to another user: anyone may put one into /tmp.
@@ -126,6 +150,11 @@ def find(start: Path, name: str = DEFAULT_NAME) -> Path:
         found = folder / name
         if not found.is_file():
             continue
+        if not files.is_inside(found, folder):
+            raise ForeignProjectError(
+                f"{found} is a link that leads out of its folder, to {found.resolve()}, so it is not used; if you mean that "
+                f"file, name it: --file {shlex.quote(str(found))}"
+            )
         # in the working directory itself whoever owns it: the user chose that folder
         if folder == start:
             # Relative, as a person in this folder names it: messages and printed commands show it.
@@ -142,7 +171,7 @@ def find(start: Path, name: str = DEFAULT_NAME) -> Path:
 
 
 def _is_ours(path: Path) -> bool:
-    """Whether a path belongs to the user, or, as with git, to the one who started this process with sudo."""
+    """Tell whether a path belongs to the user, or, as with git, to the one who started this process with sudo."""
     if not hasattr(os, "geteuid"):
         return True  # Windows has no such owner
     user, owner = os.geteuid(), path.stat().st_uid
@@ -155,6 +184,7 @@ def load(
     overrides: Sequence[str] = (),
     target: str | None = None,
     environment: Mapping[str, str] | None = None,
+    without: Collection[yamltext.RawPath] = (),
 ) -> Loaded:
     """Read a project file.
 
@@ -163,13 +193,16 @@ def load(
         overrides: `key=value` strings. A key is looked up in the job or sweep `target` first, then from the top.
         target: The job or sweep the command is about.
         environment: Variables for `${NAME}`; the process's own by default.
+        without: Entries to leave out, by the paths of their keys.
 
     Raises:
         ConfigError: The file or an override is wrong.
         UsageError: There is no such file.
     """
     path = find(Path.cwd()) if file is None else file
-    found = loads(files.read_text(path), file=path, overrides=overrides, target=target, environment=environment)
+    found = loads(
+        files.read_text(path), file=path, overrides=overrides, target=target, environment=environment, without=without
+    )
     return replace(found, named=file is not None)
 
 
@@ -180,6 +213,7 @@ def loads(
     overrides: Sequence[str] = (),
     target: str | None = None,
     environment: Mapping[str, str] | None = None,
+    without: Collection[yamltext.RawPath] = (),
 ) -> Loaded:
     """Like `load`, for the text of a project file."""
     reading = schema.read(text, str(file))
@@ -198,22 +232,33 @@ def loads(
             "this is a job for gcloud, not a project file: `vertexrig check FILE` checks it, `vertexrig convert FILE` turns it into "
             "entries of a project file"
         )
+    for path in without:
+        here = reading.data
+        for key in path[:-1]:
+            here = here.get(key) or {}
+        here.pop(path[-1], None)
+    errors = Errors()
     # before the overrides, whose own `${…}` is meant as it is written
-    data = _expand(reading.data, root, os.environ if environment is None else environment)
+    data = _expand(reading.data, root, os.environ if environment is None else environment, errors)
     for override in overrides:
         _override(data, override, target, given)
-    project = schema.build(Project, data, root)
+    with errors:
+        project = schema.build(Project, data, root)
+    errors.end()
     # a line of a value that an override has replaced would lead a reader to the wrong place
     lines = {path: line for path, line in reading.lines.items() if not _below(path, given)}
-    loaded = Loaded(project, file, lines, given, tuple(overrides))
-    _check_names(loaded)
+    loaded = Loaded(project, file, lines, given, tuple(overrides), text=text)
+    for error in _wrong_names(loaded):
+        with errors:
+            raise error
+    errors.end()
     return loaded
 
 
 def _locate(
     path: yamltext.RawPath, file: str, lines: Mapping[yamltext.RawPath, int], given: Mapping[yamltext.RawPath, str]
 ) -> tuple[str, int | None]:
-    """Where the value at `path`, or the nearest key around it, comes from: an override, or a line of the file."""
+    """Return where the value at `path`, or the nearest key around it, comes from: an override, or a line of the file."""
     for n in range(len(path), -1, -1):
         if path[:n] in given:
             return f"--set {given[path[:n]]}", None
@@ -223,16 +268,16 @@ def _locate(
 
 
 def _below(path: yamltext.RawPath, given: Mapping[yamltext.RawPath, str]) -> bool:
-    """Whether an override has replaced what the file says at `path`."""
+    """Tell whether an override has replaced what the file says at `path`."""
     return any(path[:n] in given for n in range(1, len(path) + 1))
 
 
-def _expand(value: Any, place: schema.Place, environment: Mapping[str, str]) -> Any:
-    """`value` with `${NAME}` and `${NAME:-default}` filled in, in its texts but not its keys."""
+def _expand(value: Any, place: schema.Place, environment: Mapping[str, str], errors: Errors) -> Any:
+    """`value` with `${NAME}` and `${NAME:-default}` filled in, in its texts but not its keys; `WRONG` for a text that cannot be."""
     if isinstance(value, dict):
-        return {key: _expand(item, place.at(key), environment) for key, item in value.items()}
+        return {key: _expand(item, place.at(key), environment, errors) for key, item in value.items()}
     if isinstance(value, list):
-        return [_expand(item, place.at(index), environment) for index, item in enumerate(value)]
+        return [_expand(item, place.at(index), environment, errors) for index, item in enumerate(value)]
     if not isinstance(value, str) or "${" not in value:
         return value
 
@@ -253,7 +298,9 @@ def _expand(value: Any, place: schema.Place, environment: Mapping[str, str]) -> 
         return found
 
     # a variable is text: what it becomes is decided by the type of the field, as for --set
-    return schema.Untyped(_VARIABLE.sub(fill, value))
+    with errors:
+        return schema.Untyped(_VARIABLE.sub(fill, value))
+    return schema.WRONG
 
 
 def _override(data: dict[str, Any], text: str, target: str | None, given: dict[yamltext.RawPath, str]) -> None:
@@ -316,7 +363,7 @@ def _child(here: Any, part: str) -> Any:
 
 
 def _ending_with(data: Mapping[str, Any], path: Sequence[str]) -> list[str]:
-    """The keys of jobs and sweeps that the last names of `path` lead to, and the keys beside the one that is missing."""
+    """Return the keys of jobs and sweeps that the last names of `path` lead to, and the keys beside the one that is missing."""
     tail = path[2:] if path[0] in ("jobs", "sweeps") else path
     found = []
     for group in ("jobs", "sweeps"):
@@ -329,13 +376,13 @@ def _ending_with(data: Mapping[str, Any], path: Sequence[str]) -> list[str]:
 
 
 def _entries(data: Mapping[str, Any], group: str) -> Mapping[str, Any]:
-    """The jobs or sweeps that the file gives, none if it has something else there."""
+    """Return the jobs or sweeps that the file gives, none if it has something else there."""
     found = data.get(group)
     return found if isinstance(found, dict) else {}
 
 
 def _where(data: Mapping[str, Any], parts: list[str], target: str | None) -> list[str]:
-    """The full path of an override's key: in the job or sweep it is about, or from the top of the file."""
+    """Return the full path of an override's key: in the job or sweep it is about, or from the top of the file."""
     if target is not None:
         for group, cls in (("jobs", Job), ("sweeps", Sweep)):
             if target in _entries(data, group):
@@ -370,44 +417,43 @@ def _index(here: Any, part: str, text: str) -> Any:
     raise UsageError(f"--set {text}: {part!r} is not a place in a list of {len(here)}; count from 0")
 
 
-def _check_names(loaded: Loaded) -> None:
-    """Names are well formed, unique over jobs and sweeps, and refer to what is there."""
+def _wrong_names(loaded: Loaded) -> Iterator[ConfigError]:
+    """Yield an error for each name that is not well formed or not unique, or refers to what is not there."""
     project = loaded.project
     for group, names in (("jobs", project.jobs), ("sweeps", project.sweeps), ("schedules", project.schedules)):
         for name in names:
             if not re.fullmatch(NAME[0], name):
-                raise loaded.error(f"{quoted(name)} is not {NAME[1]}", group, name)
+                yield loaded.error(f"{quoted(name)} is not {NAME[1]}", group, name)
     for name, sweep in project.sweeps.items():
         if name in project.jobs:
-            raise loaded.error("a job has the same name; rename one of them", "sweeps", name)
+            yield loaded.error("a job has the same name; rename one of them", "sweeps", name)
         # A sweep's job is a job: a sweep of a sweep would have no trials to run.
         if sweep.job not in project.jobs:
-            raise loaded.error(
+            yield loaded.error(
                 f"there is no job {sweep.job!r}. {did_you_mean(sweep.job, project.jobs)}", "sweeps", name, "job"
             )
-    _check_args(loaded)
+    yield from _dashed_args(loaded)
     runnable = [*project.jobs, *project.sweeps]
     for name, schedule in project.schedules.items():
         if schedule.run not in runnable:
             message = f"there is no job or sweep {schedule.run!r}. {did_you_mean(schedule.run, runnable)}"
-            raise loaded.error(message, "schedules", name, "run")
-        bad = then.wrong(
-            schedule.then, after_sweep=schedule.run in project.sweeps, taken={**project.jobs, **project.sweeps}
-        )
+            yield loaded.error(message, "schedules", name, "run")
+            continue  # what its steps follow is not known
+        bad = then.wrong(schedule.then, schedule.run, project.jobs, project.sweeps)
         if bad is not None:
-            raise loaded.error(bad[1], "schedules", name, "then", bad[0])
-        if schedule.then and name == TICK:
-            raise loaded.error(
+            yield loaded.error(bad[1], "schedules", name, "then", bad[0])
+        if (schedule.then or schedule.waits) and name == TICK:
+            yield loaded.error(
                 f"{TICK!r} is the name of the tick that takes the next steps: rename the schedule", "schedules", name
             )
     for path, silence in _silences(project):
         for rule, reason in silence.items():
             if not reason.strip():
-                raise loaded.error("`silence` needs a reason for each rule", *path, rule)
+                yield loaded.error("`silence` needs a reason for each rule", *path, rule)
 
 
-def _check_args(loaded: Loaded) -> None:
-    """Keys of `args`, and parameters of a study, are the names of flags, to which the dashes are added."""
+def _dashed_args(loaded: Loaded) -> Iterator[ConfigError]:
+    """Yield an error for each key of `args` and parameter of a study with dashes: they are names of flags, to which those are added."""
     project = loaded.project
     keys: list[tuple[tuple[str, ...], Any]] = []
     for name, sweep in project.sweeps.items():
@@ -422,11 +468,11 @@ def _check_args(loaded: Loaded) -> None:
     for path, named in keys:
         for key in named if isinstance(named, Mapping) else ():
             if key.startswith("-") or not key:
-                raise loaded.error(_dashed(key), *path, key)
+                yield loaded.error(_dashed(key), *path, key)
 
 
 def _dashed(key: str) -> str:
-    """What to write in place of a key that is the name of a flag with its dashes."""
+    """Return what to write in place of a key that is the name of a flag with its dashes."""
     bare = key.removeprefix("--")
     if bare and not bare.startswith("-"):
         return f"a key is a flag without its dashes: write {bare}, which becomes --{bare}"

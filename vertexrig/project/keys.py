@@ -10,16 +10,16 @@ import typing
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal, Union
 
-from vertexrig.catalog import typed as schema
-from vertexrig.catalog.option import Scalar
 from vertexrig.project.model import Project
+from vertexrig.schema import typed as schema
+from vertexrig.schema.typed import Scalar
 
 _NAMES = {str: "text", int: "whole number", float: "number", bool: "boolean", Any: "anything", type(None): "null"}
 _SCALAR = typing.get_args(Scalar)
 
 
 def rows() -> list[tuple[str, str, str, str]]:
-    """Every key as (name, type, default, meaning), from the top of the file downwards; `Job.worker` is a key of a Job."""
+    """Return every key as (name, type, default, meaning), from the top of the file downwards; `Job.worker` is a key of a Job."""
     found = []
     for cls in places():
         hints, prefix = schema.hints(cls), "" if cls is Project else f"{cls.__name__}."
@@ -31,7 +31,7 @@ def rows() -> list[tuple[str, str, str, str]]:
 
 
 def places() -> dict[type, list[str]]:
-    """Every mapping of the file with the places where it may be, from the top downwards."""
+    """Return every mapping of the file with the places where it may be, from the top downwards."""
     found: dict[type, list[str]] = {Project: []}
     pending: list[tuple[type, str]] = [(Project, "")]
     while pending:
@@ -47,7 +47,7 @@ def places() -> dict[type, list[str]]:
 
 
 def _dataclasses(hint: Any, suffix: str = "") -> Iterator[tuple[type, str]]:
-    """The dataclasses in a type, with what their place is called: `.NAME` in a mapping, `[]` in a list."""
+    """Yield the dataclasses in a type, with what their place is called: `.NAME` in a mapping, `[]` in a list."""
     if isinstance(hint, type) and dataclasses.is_dataclass(hint):
         yield hint, suffix
         return
@@ -61,7 +61,7 @@ def _dataclasses(hint: Any, suffix: str = "") -> Iterator[tuple[type, str]]:
 
 
 def type_text(hint: Any) -> str:
-    """A type hint in words, with links to the mappings it names."""
+    """Return a type hint in words, with links to the mappings it names."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin is Literal:
         return " or ".join(f"`{choice}`" for choice in arguments)

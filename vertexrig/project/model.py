@@ -5,71 +5,25 @@ Sources of the field names: REST reference CustomJobSpec and HyperparameterTunin
 
 # No postponed annotations: they are read at run time, and 300 of them would be compiled one by one at every start.
 from collections.abc import Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import Any, Literal
 
-from vertexrig.catalog.option import Scalar, option
-from vertexrig.catalog.value import dataclass
-from vertexrig.project.study import (
-    ConditionalParameter as ConditionalParameter,
-)
-from vertexrig.project.study import (
-    ConvexStopping as ConvexStopping,
-)
-from vertexrig.project.study import (
-    DoubleRange as DoubleRange,
-)
-from vertexrig.project.study import (
-    ElapsedDuration as ElapsedDuration,
-)
-from vertexrig.project.study import (
-    IntegerRange as IntegerRange,
-)
-from vertexrig.project.study import (
-    IntegerValues as IntegerValues,
-)
-from vertexrig.project.study import (
-    MetricSettings as MetricSettings,
-)
-from vertexrig.project.study import (
-    NumberValues as NumberValues,
-)
-from vertexrig.project.study import (
-    ParameterSpec as ParameterSpec,
-)
-from vertexrig.project.study import (
-    SafetyConfig as SafetyConfig,
-)
-from vertexrig.project.study import (
-    Study as Study,
-)
-from vertexrig.project.study import (
-    StudyParameter as StudyParameter,
-)
-from vertexrig.project.study import (
-    StudyStopping as StudyStopping,
-)
-from vertexrig.project.study import (
-    TextValues as TextValues,
-)
-from vertexrig.project.study import (
-    TimeConstraint as TimeConstraint,
-)
-from vertexrig.project.then import NextStep, Then, steps
-from vertexrig.project.value import NAME as NAME
-from vertexrig.project.value import Goal as Goal
-from vertexrig.spec.names import PROJECT, REGION
+from vertexrig.project.study import Goal, Study
+from vertexrig.project.then import EventSource, NextStep, Notify, Then, steps
+from vertexrig.schema.typed import Scalar, option
+from vertexrig.spec.api_names import BUCKET, PROJECT, REGION
+from vertexrig.spec.api_names import NAME as NAME
 
 BUILD = "build"
 """The image that `vertexrig image` makes, where an image is named."""
-
-# A name with dots may have 222 characters, one without 63 (Cloud Storage's naming rules): the longer one is let through
-# here.
-BUCKET = (r"gs://[a-z0-9][a-z0-9._-]{1,220}[a-z0-9](/.*)?", "a bucket such as gs://my-bucket")
+PREBUILT = "prebuilt"
+"""The newest prebuilt image of the trainer's framework for the machines, where an image is named."""
 
 # A listed host is passed on to the network: with Google's among them a trainer would reach the real service.
 ALLOWED_HOST = (
-    r"(?!.*(?:googleapis\.com|google\.internal)$)(\*\.)?[a-z0-9][a-z0-9-]*(\.[a-z0-9-]+)*",
-    "a host such as huggingface.co or *.example.com; Google's APIs are never passed on",
+    r"(?!.*(?:googleapis\.com|google\.internal)(?::|$))(\*\.)?[a-z0-9][a-z0-9-]*(\.[a-z0-9-]+)*(:[0-9]{1,5})?",
+    "a host such as huggingface.co, or index.example.com:8443 for another port than 443; Google's APIs are never passed on",
 )
 
 Args = Mapping[str, Scalar | None] | tuple[str, ...]
@@ -81,7 +35,8 @@ class ImageBuild:
 
     framework: str = option(
         "Framework in the image: tf, pytorch, jax, sklearn or xgboost, with a version such as tf-2.21, or without one, so that "
-        "the lock file decides. By default only what the trainer requires.",
+        "the lock file decides. By default only what the trainer requires. Where an image is `prebuilt`, its framework; by "
+        "default what the trainer imports.",
         "",
         pattern=(
             r"((tf|pytorch|jax|sklearn|xgboost)(-[0-9]+(\.[0-9]+){0,2})?)?",
@@ -92,9 +47,11 @@ class ImageBuild:
     repository: str = option(
         "Repository in Artifact Registry: a name, for one of the project in its region, or HOST/PROJECT/REPOSITORY.",
         "vertexrig",
-        pattern=(r"[a-z]([a-z0-9-]{0,61}[a-z0-9])?|[a-z0-9-]+-docker\.pkg\.dev/[a-z0-9.:-]+/[a-z][a-z0-9-]*",
-                 "a name such as vertexrig, or HOST-docker.pkg.dev/PROJECT/REPOSITORY"),
-    )  # fmt: skip
+        pattern=(
+            r"[a-z]([a-z0-9-]{0,61}[a-z0-9])?|[a-z0-9-]+-docker\.pkg\.dev/[a-z0-9.:-]+/[a-z][a-z0-9-]*",
+            "a name such as vertexrig, or HOST-docker.pkg.dev/PROJECT/REPOSITORY",
+        ),
+    )
     name: str = option(
         "Name of the image; -cpu, -gpu or -tpu is added to it.",
         "trainer",
@@ -103,6 +60,14 @@ class ImageBuild:
     base_image: str | None = option(
         "Image it is built on, such as python:3.12-slim-bookworm@sha256:…; by default python:PYTHON-slim-bookworm.",
         None,
+        # A blank or a line break would be a further instruction of the Dockerfile.
+        pattern=(r"[A-Za-z0-9][A-Za-z0-9._/:@-]*", "the name of an image such as python:3.12-slim-bookworm"),
+    )
+    apt: tuple[str, ...] = option(
+        "Debian packages that it needs beside Python, such as libgomp1 for LightGBM; `vertexrig image` names those that are missing "
+        "for well-known wheels.",
+        (),
+        pattern=(r"[a-z0-9][a-z0-9.+-]+", "the name of a Debian package, such as libgomp1"),
     )
     lock: str = option(
         "Folder of the lock files, one per kind of image, relative to the project file; they belong into version control.",
@@ -121,8 +86,9 @@ class Trainer:
     )
     module: str = option("Module that `python -m` starts in each replica.", "trainer.task")
     image: str = option(
-        "Image the trainer runs in: a short name such as tf-2.17 (the CPU, GPU or TPU image is chosen per pool), a full "
-        "image URI, `build` for the image that `vertexrig image` makes of the trainer, or `custom` for `custom_image`.",
+        "Image the trainer runs in: `prebuilt` for Google's newest one of the trainer's framework (the CPU, GPU or TPU image is "
+        "chosen per pool), a short name such as tf-2.17 for a certain one, a full image URI, `build` for the image that "
+        "`vertexrig image` makes of the trainer, or `custom` for `custom_image`.",
         "tf-2.17",
     )
     build: ImageBuild = option("The image where `image` is `build`.", factory=ImageBuild)
@@ -300,10 +266,26 @@ class Schedule:
         "Trainer arguments sent with the request; the trigger must allow them.", factory=dict
     )
     then: tuple[Then, ...] = option(
-        "Steps that follow when the run has succeeded, in this order: promote, register; each a name, or a mapping with options.",
+        "Steps that follow when the run has succeeded, in this order: promote, evaluate, register; each a name, or a mapping with options.",
         (),
     )
     paused: bool = option("Keep it but do not run it.", False)
+    start: str | None = option("First time it may run for, such as 2026-12-01 or 2026-12-01T03:00:00+01:00.", None)
+    end: str | None = option("Time from which on it does not run any more.", None)
+    overlap: Literal["allow", "skip", "wait"] = option(
+        "When a run is due and an earlier one, or a step that follows it, has not ended: `allow` starts it all the same, `skip` leaves "
+        "it out, `wait` starts it afterwards.",
+        "allow",
+    )
+    only_if_changed: str | None = option(
+        "Objects such as gs://data/new/**: the run is left out while their names and generations are those of its last success.",
+        None,
+        pattern=(r"gs://[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]/.+", "objects such as gs://data/new/**"),
+    )
+    catch_up: bool = option("Start the newest run that a hold kept back when the hold ends.", False)
+    retry_for: str | None = option(
+        "Keep a run that quota or an outage refused, and try it again at each tick for this long, such as 6h.", None
+    )
     attempt_deadline: str = option("How long one delivery may take, 15s to 1800s.", "180s")
     retry_config: RetryConfig = option("Retries of a failed delivery.", factory=RetryConfig)
 
@@ -311,6 +293,11 @@ class Schedule:
     def steps(self) -> tuple[NextStep, ...]:
         """The steps of `then`, each with its options."""
         return steps(self.then)
+
+    @property
+    def waits(self) -> bool:
+        """Whether a run that cannot start when it is due may start later, by a tick."""
+        return self.catch_up or self.overlap == "wait" or self.retry_for is not None
 
 
 @dataclass(frozen=True)
@@ -324,16 +311,39 @@ class Bound:
 
 
 @dataclass(frozen=True)
-class Budget:
-    """What the trigger may start."""
+class RunLimits:
+    """What a caller of the trigger may start."""
 
     usd_per_run: float | None = option("Estimated US dollars of one run, at most.", None)
     usd_per_day: float | None = option("Estimated US dollars of a day's runs (UTC), at most.", None)
     trials_per_run: int | None = option("Trials of one run, at most.", None)
     trials_per_day: int | None = option("Trials of a day's runs (UTC), at most.", None)
     live_jobs: int | None = option("Jobs that run or wait at one time, at most.", None)
+
+
+@dataclass(frozen=True)
+class Budget(RunLimits):
+    """What the trigger may start."""
+
     price_factor: float | None = option(
         "What prices are in the project's region against the catalog's, if those are for another region.", None
+    )
+
+
+@dataclass(frozen=True)
+class Caller:
+    """What callers of the trigger may do whose e-mail fits."""
+
+    runs: tuple[str, ...] = option(
+        "Jobs and sweeps they may start, of those in `trigger.runs`; * matches anything.", ("*",)
+    )
+    keys: tuple[str, ...] = option(
+        "What they may set, of the keys in `allow` and, as args.NAME, of the arguments in `allow_args`; * matches anything.",
+        ("*",),
+    )
+    budget: RunLimits = option("What each of them may start, within the budget of all.", factory=RunLimits)
+    labels: Mapping[str, str] = option(
+        "Labels of their jobs, such as {team: vision}; they cannot set these.", factory=dict
     )
 
 
@@ -349,14 +359,48 @@ class TriggerSettings:
     concurrency: int = option("Requests at one time in an instance.", 1)
     service_account: str | None = option("Identity of the function.", None)
     invoker_service_account: str | None = option("Identity Cloud Scheduler calls it with.", None)
-    uri: str | None = option("Its URL once deployed; schedules are sent there.", None)
+    build_service_account: str | None = option("Identity that builds the function.", None)
+    deployers: tuple[str, ...] = option(
+        "Who deploys it and applies schedules, such as user:ana@example.com or serviceAccount:…: they may act as its identities.",
+        (),
+        pattern=(
+            r"(user|group|serviceAccount|domain|principal|principalSet):\S+",
+            "a member such as user:ana@example.com",
+        ),
+    )
+    docker_repository: str | None = option("Its images: projects/P/locations/R/repositories/NAME.", None)
+    labels: Mapping[str, str] = option("Labels of the function, beside the project's.", factory=dict)
+    kms_key_name: str | None = option("Cloud KMS key of the function; `docker_repository` must have the same.", None)
+    vpc_connector: str | None = option("Serverless VPC Access connector that its calls go through.", None)
+    egress_settings: Literal["private-ranges-only", "all"] | None = option("Which calls go through it.", None)
+    ingress_settings: Literal["all", "internal-only", "internal-and-gclb"] = option(
+        "Where calls may come from; Cloud Scheduler of the same project is internal.", "all"
+    )
+    notify: tuple[Notify, ...] = option("Who is told what has come of the runs, at each tick.", ())
+    events: Mapping[str, EventSource] = option(
+        "Further functions that take events, by the end of their names.", factory=dict
+    )
+    uri: str | None = option(
+        "Its URL once deployed, written here by `function deploy --run`; schedules are sent there.", None
+    )
     allow: Mapping[str, Bound] = option("Keys a caller may override, and their bounds.", factory=dict)
     allow_args: Mapping[str, Bound] = option("Trainer arguments a caller may set, and their bounds.", factory=dict)
     allow_then: bool = option("Callers may have the steps of a schedule follow a run with values of their own.", False)
     tick: str = option(
-        "unix-cron line (UTC) of the tick that takes the next steps, if a schedule has `then`.", "*/10 * * * *"
+        "unix-cron line (UTC) of the tick that takes the next steps and tries again what was deferred, if a schedule needs it.",
+        "*/10 * * * *",
     )
     budget: Budget = option("What it may start.", factory=Budget)
+    runs: tuple[str, ...] = option("Jobs and sweeps that it may start; * matches anything.", ("*",))
+    callers: Mapping[str, Caller] = option(
+        "Who may start what: by e-mail, or a pattern of it such as *@example.com; the first that fits counts, and nobody else may "
+        "start anything. Events have the name `event`. By default all who may call it may do all that is open.",
+        factory=dict,
+    )
+
+    def may_start(self, run: str) -> bool:
+        """Whether the trigger may start a job or sweep."""
+        return any(fnmatchcase(run, pattern) for pattern in self.runs)
 
 
 @dataclass(frozen=True)
@@ -365,6 +409,10 @@ class LocalImage:
 
     path: str = option("Folder with the image's code, relative to the project file.")
     command: tuple[str, ...] = option("Its entry point, run in that folder; `python` is the interpreter of the image.")
+    framework: Literal["tf", "pytorch", "jax", "sklearn", "xgboost"] | None = option(
+        "Its framework, imported ahead of its trainers; by default that of the image's name or of its Dockerfile's FROM.",
+        None,
+    )
 
 
 @dataclass(frozen=True)
@@ -400,6 +448,16 @@ class LocalSettings:
 
 
 @dataclass(frozen=True)
+class CheckSettings:
+    """What `vertexrig check` looks for, and where; `render`, `submit` and the trigger look for everything."""
+
+    select: tuple[str, ...] = option("Rules to report, by id or pattern such as image-*; by default all.", ())
+    ignore: tuple[str, ...] = option("Rules not to report, by id or pattern.", ())
+    exclude: tuple[str, ...] = option("Files below a folder that are passed over: patterns as in .gitignore.", ())
+    baseline: str = option("File of findings that are known, written by `check --write-baseline`.", "")
+
+
+@dataclass(frozen=True)
 class Project:
     """The whole project file."""
 
@@ -412,11 +470,27 @@ class Project:
     templates: str | None = option("Folder of your own templates; a file there replaces ours of the same name.", None)
     catalog: str | None = option("YAML file that adds or corrects rows of the catalog.", None)
     silence: Mapping[str, str] = option("Findings to leave out everywhere: id and the reason why.", factory=dict)
+    check: CheckSettings = option("What `vertexrig check` reports.", factory=CheckSettings)
     jobs: Mapping[str, Job] = option("Jobs by name.", factory=dict)
     sweeps: Mapping[str, Sweep] = option("Sweeps by name.", factory=dict)
     schedules: Mapping[str, Schedule] = option("Schedules by name.", factory=dict)
     trigger: TriggerSettings = option("The Cloud Function.", factory=TriggerSettings)
     local: LocalSettings = option("Rehearsals on this machine.", factory=LocalSettings)
+
+    @property
+    def images(self) -> frozenset[str | None]:
+        """What the trainer, the jobs and their roles name as their image; None where one takes it from around it."""
+        jobs = self.jobs.values()
+        machines = [
+            machine for job in jobs for machine in (job, job.worker, job.ps, job.evaluator) if machine is not None
+        ]
+        return frozenset((self.trainer.image, *(machine.image for machine in machines)))
+
+    @property
+    def invoker(self) -> str:
+        """E-mail of the account that Cloud Scheduler calls the trigger with."""
+        name = self.trigger.function[:18].rstrip("-")  # an account's name has 6 to 30 characters
+        return self.trigger.invoker_service_account or f"{name}-invoker@{self.project}.iam.gserviceaccount.com"
 
     @property
     def bucket_name(self) -> str:

@@ -10,18 +10,19 @@ from __future__ import annotations
 import dataclasses
 import re
 import typing
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from types import UnionType
 from typing import Any, Union
 
-from vertexrig.catalog import typed as schema
-from vertexrig.catalog.option import Scalar
-from vertexrig.errors import ConfigError, did_you_mean
+from vertexrig.errors import ConfigError, Errors, did_you_mean
 from vertexrig.project.config import Loaded
-from vertexrig.project.model import Bound, Job, Sweep
+from vertexrig.project.model import NAME, Bound, Job, Project, Schedule, Sweep, TriggerSettings
+from vertexrig.schema import typed as schema
+from vertexrig.schema.typed import Scalar
 from vertexrig.text import kind_of, quoted
-from vertexrig.times import duration_seconds
+from vertexrig.times import duration_seconds, meant_seconds, nanoseconds
 
 _MACHINE = (
     r"machine_type|accelerator_type|accelerator_count|tpu_topology|replica_count|boot_disk_type|boot_disk_size_gb"
@@ -64,25 +65,96 @@ def check_rules(loaded: Loaded) -> None:
     """Refuse a `trigger:` section that opens what must stay closed, or bounds that mean nothing.
 
     Raises:
-        ConfigError: With the line of the key.
+        ConfigError: With the line of each key.
     """
-    trigger = loaded.project.trigger
+    trigger, errors = loaded.project.trigger, Errors()
     for key, bound in trigger.allow.items():
-        if not SAFE.fullmatch(key):
-            raise loaded.error(
-                f"callers can never set {key!r}: they may set machines, replica counts, timeout, trial counts, labels.X, "
-                "study.algorithm, and ranges of study.parameters.X",
-                *("trigger", "allow", key),
-            )
-        _check_bound(loaded, bound, ("trigger", "allow", key))
+        with errors:
+            if not SAFE.fullmatch(key):
+                raise loaded.error(
+                    f"callers can never set {key!r}: they may set machines, replica counts, timeout, trial counts, labels.X, "
+                    "study.algorithm, and ranges of study.parameters.X",
+                    *("trigger", "allow", key),
+                )
+            _check_bound(loaded, bound, ("trigger", "allow", key))
     for key, bound in trigger.allow_args.items():
-        if not ARG.fullmatch(key):
-            raise loaded.error(f"{key!r} cannot name an argument", "trigger", "allow_args", key)
-        _check_bound(loaded, bound, ("trigger", "allow_args", key))
+        with errors:
+            if not ARG.fullmatch(key):
+                raise loaded.error(f"{key!r} cannot name an argument", "trigger", "allow_args", key)
+            _check_bound(loaded, bound, ("trigger", "allow_args", key))
+    for place, message in _wrong_places(loaded.project):
+        with errors:
+            raise loaded.error(message, "trigger", *place)
+    for pattern, caller in trigger.callers.items():
+        for index, key in enumerate(caller.keys):
+            with errors:
+                if not any(fnmatchcase(name, key) for name in opened(loaded)):
+                    raise loaded.error(
+                        f"trigger.allow and trigger.allow_args open no {key!r}. {did_you_mean(key, opened(loaded))}",
+                        *("trigger", "callers", pattern, "keys", index),
+                    )
+        for key in caller.labels:
+            with errors:
+                if key.startswith("vertexrig"):
+                    raise loaded.error(
+                        "labels that begin with vertexrig are the tool's own",
+                        *("trigger", "callers", pattern, "labels", key),
+                    )
+    for name, schedule in loaded.project.schedules.items():
+        for path, message in _wrong_policy(trigger, name, schedule):
+            with errors:
+                raise loaded.error(message, "schedules", name, path)
+    errors.end()
     # a schedule sends its values like any caller: it would be refused at the first run
     for name, schedule in loaded.project.schedules.items():
         for refusal in check(loaded, schedule.run, schedule.set, schedule.args):
-            raise loaded.error(refusal.message, "schedules", name, *refusal.path.split(".", 1))
+            with errors:
+                raise loaded.error(refusal.message, "schedules", name, *refusal.path.split(".", 1))
+    errors.end()
+
+
+def opened(loaded: Loaded) -> list[str]:
+    """Return what callers may set at most, as `trigger.callers` names it: keys, and arguments as args.NAME."""
+    trigger = loaded.project.trigger
+    return [*trigger.allow, *(f"args.{name}" for name in trigger.allow_args)]
+
+
+def _wrong_policy(trigger: TriggerSettings, name: str, schedule: Schedule) -> Iterator[tuple[str, str]]:
+    """Yield each key of a schedule that says nothing, and what is wrong with it."""
+    if not trigger.may_start(schedule.run):
+        yield "run", f"trigger.runs does not let the trigger start {schedule.run!r}: {', '.join(trigger.runs)}"
+    given = {key: getattr(schedule, key) for key in ("start", "end") if getattr(schedule, key) is not None}
+    wrong = [key for key, text in given.items() if nanoseconds(text) is None]
+    for key in wrong:
+        yield key, f"{quoted(given[key])} is not a time such as 2026-12-01 or 2026-12-01T03:00:00+01:00"
+    if len(given) == 2 and not wrong and (nanoseconds(given["end"]) or 0) <= (nanoseconds(given["start"]) or 0):
+        yield "end", f"the end {given['end']} is not after the start {given['start']}"
+    if schedule.retry_for is not None and not meant_seconds(schedule.retry_for):
+        yield "retry_for", f"{quoted(schedule.retry_for)} is not a duration such as 6h"
+
+
+def _wrong_places(project: Project) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    """Yield what is wrong with sources of events, and with who is told, and where."""
+    trigger, runnable = project.trigger, [*project.jobs, *project.sweeps]
+    for name, event in trigger.events.items():
+        path = ("events", name)
+        if not re.fullmatch(NAME[0], name):
+            yield path, f"{quoted(name)} is not {NAME[1]}"
+        if (event.topic is None) is (event.bucket is None):
+            yield path, "name either a topic, whose messages hold requests, or a bucket and what to run"
+        elif event.bucket is not None and event.run not in runnable:
+            yield (*path, "run"), f"there is no job or sweep {event.run!r}. {did_you_mean(str(event.run), runnable)}"
+        if event.arg is not None and event.arg not in trigger.allow_args:
+            yield (*path, "arg"), f"{event.arg!r} is not open: allow_args: {{{event.arg}: {{}}}}"
+        try:
+            re.compile(event.objects)
+        except re.error as error:
+            yield (*path, "objects"), f"{event.objects!r} does not compile as a regular expression: {error}"
+    for index, notify in enumerate(trigger.notify):
+        if (notify.topic is None) is (notify.webhook is None):
+            yield ("notify", index), "name either a topic or a webhook"
+    if trigger.kms_key_name and not trigger.docker_repository:
+        yield ("kms_key_name",), "a key needs docker_repository, a repository that has the same key"
 
 
 def _check_bound(loaded: Loaded, bound: Bound, path: tuple[str, ...]) -> None:
@@ -100,11 +172,11 @@ def _check_bound(loaded: Loaded, bound: Bound, path: tuple[str, ...]) -> None:
 
 
 def check(loaded: Loaded, run: str, set_: Mapping[str, Any], args: Mapping[str, Any]) -> list[RefusedOverride]:
-    """Every reason to refuse these overrides of job or sweep `run`; empty if they may be made."""
+    """Return every reason to refuse these overrides of job or sweep `run`; empty if they may be made."""
     trigger = loaded.project.trigger
     found: list[RefusedOverride] = []
     for key, value in set_.items():
-        found += _check_one("set", key, value, trigger.allow)
+        found += _check_one("set", key, value, trigger.allow) or _not_the_key_s(loaded, run, key, value)
     for key, value in args.items():
         found += _check_one("args", key, value, trigger.allow_args) or _not_the_flag_s(loaded, run, key, value)
         # Vertex AI expands $(NAME) in arguments: a caller could read the job's variables by it
@@ -122,12 +194,26 @@ def _check_one(part: str, key: str, value: Any, allowed: Mapping[str, Bound]) ->
         # The request comes from outside: its texts are cut before they are compared or shown.
         choices = did_you_mean(key[:200], allowed) if allowed else "The project file opens none."
         return [RefusedOverride(path, f"callers may not set {key[:100]!r}. {choices}", allowed=False)]
-    reason = _outside(value, allowed[key])
+    seconds = duration_seconds(value) if isinstance(value, str) else None
+    if part == "set" and key.rpartition(".")[2] == "timeout" and not (seconds or 0) > 0:
+        # 0s is the service's default of 7 days, which a bound must not let through
+        reason = "is not a duration above zero, such as 3600s"
+    else:
+        reason = _outside(value, allowed[key])
     return [RefusedOverride(path, f"{quoted(value)} {reason}")] if reason else []
 
 
+def _not_the_key_s(loaded: Loaded, run: str, key: str, value: Any) -> list[RefusedOverride]:
+    """Tell why a value is not of its key's type, or there is nothing that the key is of."""
+    try:
+        apply(loaded, run, {key: value}, {})
+    except ConfigError as error:
+        return [RefusedOverride(f"set.{key}", error.message.removeprefix(f"set.{key}: "))]
+    return []
+
+
 def _not_the_flag_s(loaded: Loaded, run: str, key: str, value: Any) -> list[RefusedOverride]:
-    """Why a value of a bounded argument is not a number of the type that the project file's own value has."""
+    """Tell why a value of a bounded argument is not a number of the type that the project file's own value has."""
     bound, project = loaded.project.trigger.allow_args[key], loaded.project
     if bound.min is None and bound.max is None:
         return []
@@ -145,7 +231,7 @@ def _not_the_flag_s(loaded: Loaded, run: str, key: str, value: Any) -> list[Refu
 
 
 def _outside(value: Any, bound: Bound) -> str:
-    """What is wrong with a value, "" if nothing is."""
+    """Return what is wrong with a value, "" if nothing is."""
     if not isinstance(value, (str, int, float, bool)):
         return f"is {kind_of(value)}; text, a number or a boolean belongs here"
     if isinstance(value, str) and (len(value) > LONGEST_TEXT or any(ord(one) < 32 or ord(one) == 127 for one in value)):
@@ -171,7 +257,7 @@ def _kind(value: Scalar) -> str:
 
 
 def _as_number(value: Scalar) -> float | None:
-    """A number, or the seconds of a duration such as 3600s."""
+    """Return a number, or the seconds of a duration such as 3600s."""
     if isinstance(value, str):
         return duration_seconds(value)
     return None if isinstance(value, bool) else value
@@ -185,7 +271,7 @@ def _fixed_args(loaded: Loaded, run: str, args: Mapping[str, Any]) -> list[Refus
 
 
 def apply(loaded: Loaded, run: str, set_: Mapping[str, Scalar], args: Mapping[str, Scalar]) -> Loaded:
-    """The project with overrides made to job or sweep `run`. Check them first.
+    """Return the project with overrides made to job or sweep `run`. Check them first.
 
     Raises:
         ConfigError: A value has the wrong type for its key, or `run` has no such key. Its message begins with the path.
@@ -203,7 +289,7 @@ def apply(loaded: Loaded, run: str, set_: Mapping[str, Scalar], args: Mapping[st
 
 
 def _put(here: Any, path: list[str], value: Scalar, key: str, hint: Any = None) -> Any:
-    """A copy of the dataclass or mapping `here` with the value at `path`."""
+    """Return a copy of the dataclass or mapping `here` with the value at `path`."""
     name, rest = path[0], path[1:]
     if isinstance(here, Mapping):
         known: Any = here.get(name, _UNSET)
@@ -246,7 +332,7 @@ def _required(cls: Any) -> bool:
 
 
 def _put_args(project: Any, group: str, run: str, args: Mapping[str, Scalar]) -> Any:
-    """The project with arguments over those of a job or sweep, in their form: mapping or list."""
+    """Return the project with arguments over those of a job or sweep, in their form: mapping or list."""
     rows: dict[str, Job | Sweep] = dict(getattr(project, group))
     target = rows[run]
     base = project.jobs[target.job].args if isinstance(target, Sweep) else target.args

@@ -1,7 +1,8 @@
 """A job or sweep of the project file with everything filled in: the plain values that the templates see.
 
-Defaults are inherited here, images are looked up, packages get their URI, arguments become a list. Nothing is read but
-the trainer's sources, whose hash is part of the package's name.
+Defaults are inherited here, images are looked up, packages get their URI, arguments become a list. The URIs are asked of the
+`Renderer` that calls `resolve` (`package_uri`, `built_image`, `framework` there): it hashes the trainer's sources, or, in the
+Cloud Function, asks the bucket which package was uploaded last (`vertexrig.submit.submission`).
 """
 
 from __future__ import annotations
@@ -9,26 +10,21 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from vertexrig import spec
 from vertexrig.catalog import Catalog
-from vertexrig.catalog.option import Scalar
-from vertexrig.catalog.value import dataclass
-from vertexrig.errors import did_you_mean
+from vertexrig.errors import Errors, did_you_mean
 from vertexrig.project import model, runs
 from vertexrig.project.config import Loaded
-from vertexrig.project.origins import carry, plain
+from vertexrig.project.study import MetricSettings, NumberValues, Study, StudyParameter, TextValues
+from vertexrig.schema.typed import Scalar
 
 ROLES = ("chief", "worker", "ps", "reduction_server", "evaluator")
 
-_MACHINE_COMPANIONS = (
-    "accelerator_type",
-    "accelerator_count",
-    "gpu_partition_size",
-    "tpu_topology",
-    "reservation_affinity",
+_MACHINE_COMPANIONS = tuple(
+    "accelerator_type accelerator_count gpu_partition_size tpu_topology reservation_affinity".split()
 )
 _PREBUILT = ("/vertex-ai/training/", "/cloud-aiplatform/training/")
 """Paths of Google's images that take a Python package; the second is their former place, in gcr.io."""
@@ -43,6 +39,7 @@ class PoolView:
         role: chief, worker, ps, reduction_server or evaluator.
         python: True for a Python package on a prebuilt image, False for a container.
         image_uri: The executor image, or the container's image.
+        entrypoint: What the image starts where no command is given, as far as it is known.
         env: Pairs of name and text.
     """
 
@@ -59,6 +56,7 @@ class PoolView:
     python: bool
     image_uri: str
     command: tuple[str, ...]
+    entrypoint: tuple[str, ...]
     package_uris: tuple[str, ...]
     python_module: str
     args: tuple[str, ...]
@@ -89,13 +87,23 @@ class View:
     labels: Mapping[str, str]
     kms_key_name: str | None
     sweep: model.Sweep | None = None
-    study: model.Study | None = None
+    study: Study | None = None
     run: str = ""
     own_runs: bool = False
 
     @property
     def kind(self) -> spec.Kind:
         return "CustomJobSpec" if self.sweep is None else "HyperparameterTuningJob"
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Where it is in the project file."""
+        return ("jobs" if self.sweep is None else "sweeps", self.name)
+
+    @property
+    def job_key(self) -> tuple[str, str]:
+        """Where the job is that it runs."""
+        return ("jobs", self.name if self.sweep is None else self.sweep.job)
 
 
 PackageUri = Callable[[str | None], str]
@@ -106,16 +114,21 @@ class Uploaded(Protocol):
     """Where what is made of the trainer is, in place of what the folder at hand would become."""
 
     def package(self, tf_version: str | None) -> str:
-        """The URI of the package for a TensorFlow version."""
+        """Return the URI of the package for a TensorFlow version."""
 
     def image(self, kind: str) -> str:
-        """The URI of the image for cpu, gpu or tpu."""
+        """Return the URI of the image for cpu, gpu or tpu."""
 
 
 def resolve(
-    loaded: Loaded, name: str, catalog: Catalog, package_uri: PackageUri, built_image: ImageUri, run: str = ""
+    loaded: Loaded,
+    name: str,
+    catalog: Catalog,
+    package_uri: PackageUri,
+    built_image: ImageUri,
+    framework: Callable[[], str],
 ) -> View:
-    """The view of a job or sweep.
+    """Return the view of a job or sweep.
 
     Args:
         loaded: The project.
@@ -123,7 +136,7 @@ def resolve(
         catalog: For images and their hosts.
         package_uri: Gives the URI of the trainer's package for a TensorFlow version such as "2.17" (None if unknown).
         built_image: Gives the URI of the trainer's own image for cpu, gpu or tpu.
-        run: The run whose output folder is meant; a `base_output_directory` in the project file serves every run.
+        framework: Gives the trainer's framework, "" if that cannot be told.
 
     Raises:
         UsageError: There is no such job or sweep.
@@ -134,16 +147,20 @@ def resolve(
     sweep = found if isinstance(found, model.Sweep) else None
     job_name = name if sweep is None else sweep.job
     job = project.jobs[job_name]
-    _check_chief(loaded, job_name, job)
+    errors = Errors()
+    with errors:
+        _check_chief(loaded, job_name, job)
     if sweep is not None:
-        job = replace(job, args=_sweep_args(loaded, name, sweep, job))
+        with errors:
+            job = replace(job, args=_sweep_args(loaded, name, sweep, job))
+    errors.end()  # before the pools: they ask for the trainer's package, and may look for it in the bucket
     output = (sweep.base_output_directory if sweep else None) or job.base_output_directory
     # A folder that the project file names is the one of every run: nothing is added to it.
     own_runs = output is None and bool(project.bucket)
     if own_runs:
-        output = carry(runs.folder(project.bucket, name, run), project.bucket)
+        output = runs.folder(project.bucket, name)
     job = replace(job, base_output_directory=output, service_account=job.service_account or project.service_account)
-    resolver = _Resolver(loaded, job_name, job, catalog, package_uri, built_image)
+    resolver = _Resolver(loaded, job_name, job, catalog, package_uri, built_image, framework)
     # The nearest wins: the sweep's over the job's, the job's over the project's.
     labels = {**project.labels, **job.labels, **(sweep.labels if sweep else {})}
     return View(
@@ -156,7 +173,6 @@ def resolve(
         kms_key_name=(sweep.kms_key_name if sweep else None) or job.kms_key_name,
         sweep=sweep,
         study=_study(sweep.study) if sweep and sweep.study else None,
-        run=run if own_runs else "",
         own_runs=own_runs,
     )
 
@@ -171,18 +187,14 @@ def _check_chief(loaded: Loaded, name: str, job: model.Job) -> None:
 
 
 def arguments(args: model.Args) -> tuple[str, ...]:
-    """`args` of the project file as the program gets them: `--key=value` for each pair, a list unchanged."""
+    """Return `args` of the project file as the program gets them: `--key=value` for each pair, a list unchanged."""
     if not isinstance(args, Mapping):
         return args
-    return tuple(
-        carry(f"--{key}" if value is None else f"--{key}={scalar_text(value)}", value, key)
-        for key, value in args.items()
-    )
+    return tuple(f"--{key}" if value is None else f"--{key}={scalar_text(value)}" for key, value in args.items())
 
 
 def scalar_text(value: Scalar) -> str:
-    """A scalar as an argument or environment variable carries it: booleans as true and false, 1e-05 as 1e-05."""
-    value = plain(value)
+    """Return a scalar as an argument or environment variable carries it: booleans as true and false, 1e-05 as 1e-05."""
     if isinstance(value, bool):
         return "true" if value else "false"
     # json.dumps writes a float as repr does, which is the shortest text that reads as the same number.
@@ -190,7 +202,7 @@ def scalar_text(value: Scalar) -> str:
 
 
 def _sweep_args(loaded: Loaded, name: str, sweep: model.Sweep, job: model.Job) -> model.Args:
-    """The job's arguments with the sweep's over them, less those the study decides."""
+    """Return the job's arguments with the sweep's over them, less those the study decides."""
     if isinstance(sweep.args, Mapping) and not sweep.args:
         merged: model.Args = job.args
     elif isinstance(sweep.args, Mapping) and isinstance(job.args, Mapping):
@@ -207,7 +219,7 @@ def _sweep_args(loaded: Loaded, name: str, sweep: model.Sweep, job: model.Job) -
     return {key: value for key, value in merged.items() if key not in searched}
 
 
-def _parameter_ids(study: model.Study) -> Iterator[str]:
+def _parameter_ids(study: Study) -> Iterator[str]:
     for name, parameter in study.parameters.items():
         yield name
         pending = list(parameter.conditional_parameter_specs)
@@ -217,29 +229,38 @@ def _parameter_ids(study: model.Study) -> Iterator[str]:
             pending += child.conditional_parameter_specs
 
 
-def _study(study: model.Study) -> model.Study:
-    """The study with every metric written out."""
+def _study(study: Study) -> Study:
+    """Return the study with every metric written out."""
     metrics = {
-        id: metric if isinstance(metric, model.MetricSettings) else model.MetricSettings(metric)
+        id: metric if isinstance(metric, MetricSettings) else MetricSettings(metric)
         for id, metric in study.metrics.items()
     }
     return replace(study, metrics=metrics)
 
 
-def grid_study(sweep: model.Sweep) -> tuple[model.Study, int]:
-    """The study of a grid sweep and its number of combinations: numbers become discrete, texts categorical."""
+def grid_study(sweep: model.Sweep) -> tuple[Study, int]:
+    """Return the study of a grid sweep and its number of combinations: numbers become discrete, texts categorical."""
     parameters = {}
     for name, values in sweep.over.items():
-        if all(isinstance(value, (int, float)) and not isinstance(plain(value), bool) for value in values):
+        if all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in values):
             # the API wants discrete values in increasing order, each once
             numbers = tuple(sorted({value for value in values if not isinstance(value, str)}))
-            parameters[name] = model.StudyParameter(discrete_value_spec=model.NumberValues(numbers))
+            parameters[name] = StudyParameter(discrete_value_spec=NumberValues(numbers))
         else:
-            texts = tuple(dict.fromkeys(carry(scalar_text(value), value) for value in values))
-            parameters[name] = model.StudyParameter(categorical_value_spec=model.TextValues(texts))
+            texts = tuple(dict.fromkeys(scalar_text(value) for value in values))
+            parameters[name] = StudyParameter(categorical_value_spec=TextValues(texts))
     specs = [spec.discrete_value_spec or spec.categorical_value_spec for spec in parameters.values()]
-    study = model.Study(metrics=sweep.metrics, parameters=parameters, algorithm="GRID_SEARCH")
+    study = Study(metrics=sweep.metrics, parameters=parameters, algorithm="GRID_SEARCH")
     return _study(study), math.prod(len(spec.values) for spec in specs if spec)
+
+
+@dataclass(frozen=True)
+class _PoolImage:
+    """A pool's image: whether a Python package is installed into it, and its version of TensorFlow, if that is known."""
+
+    uri: str
+    takes_package: bool = False
+    tf_version: str | None = None
 
 
 @dataclass(frozen=True)
@@ -252,17 +273,28 @@ class _Resolver:
     catalog: Catalog
     package_uri: PackageUri
     built_image: ImageUri
+    framework: Callable[[], str]
 
     def pools(self) -> dict[str, PoolView | None]:
-        found: dict[str, PoolView | None] = {"chief": self.pool("chief", self.job)}
-        for role in ROLES[1:]:
-            given: model.Role | None = getattr(self.job, role)
-            found[role] = None if given is None else self.pool(role, self.inherit(role, given))
+        found: dict[str, PoolView | None] = {}
+        errors = Errors()
+        for role in ROLES:
+            given = self.given(role)
+            with errors:
+                found[role] = None if given is None else self.pool(role, self.inherit(role, given))
+        errors.end()
         return found
 
-    def inherit(self, role: str, given: model.Role) -> model.Role:
-        """A role's machine with what it takes from the job."""
+    def given(self, role: str) -> model.Job | model.Role | None:
+        """Return a role as the project file has it; the job itself is the chief."""
+        found: model.Job | model.Role | None = self.job if role == "chief" else getattr(self.job, role)
+        return found
+
+    def inherit(self, role: str, given: model.Job | model.Role) -> model.Job | model.Role:
+        """Return a role's machine with what it takes from the job."""
         job = self.job
+        if given is job:
+            return job
         values: dict[str, Any] = {}
         if role == "reduction_server":
             limits = self.catalog.limits
@@ -286,20 +318,23 @@ class _Resolver:
         return replace(given, **values)
 
     def pool(self, role: str, machine: model.Job | model.Role) -> PoolView:
-        python, image_uri, tf_version = self.image(role, machine)
+        image = self.image(role, machine)
+        python = image.takes_package
         trainer, job = self.loaded.project.trainer, self.job
         command: tuple[str, ...] = ()
+        entrypoint: tuple[str, ...] = ()
         if machine.container is not None:
             command = machine.container.command
         elif not python and (machine.image or trainer.image) == model.BUILD:
-            if job.module not in (None, trainer.module):  # the image's ENTRYPOINT starts trainer.module
-                command = ("python", "-m", carry(job.module, job.module))
+            entrypoint = ("python", "-m", trainer.module)
+            if job.module not in (None, trainer.module):
+                command = ("python", "-m", job.module)
         elif not python:
             command = trainer.command
         packages: tuple[str, ...] = ()
         if python:
             given = job.package_uris if job.package_uris is not None else trainer.package_uris
-            packages = given or (carry(self.package_uri(tf_version), trainer.path),)
+            packages = given or (self.package_uri(image.tf_version),)
         return PoolView(
             role=role,
             machine_type=machine.machine_type,
@@ -312,48 +347,56 @@ class _Resolver:
             boot_disk_type=machine.boot_disk_type,
             boot_disk_size_gb=machine.boot_disk_size_gb,
             python=python,
-            image_uri=image_uri,
+            image_uri=image.uri,
             command=command,
+            entrypoint=entrypoint,
             package_uris=packages,
             python_module=job.module or trainer.module,
             args=arguments(machine.args or ()),
-            env=tuple((key, carry(scalar_text(value), value)) for key, value in machine.env.items()),
+            env=tuple((key, scalar_text(value)) for key, value in machine.env.items()),
             nfs_mounts=job.nfs_mounts,
         )
 
-    def image(self, role: str, machine: model.MachineSettings) -> tuple[bool, str, str | None]:
-        """Whether the pool runs a Python package, its image, and the image's TensorFlow version."""
+    def image(self, role: str, machine: model.MachineSettings) -> _PoolImage:
         if machine.container is not None:
-            return False, machine.container.image_uri, None
+            return _PoolImage(machine.container.image_uri)
         trainer = self.loaded.project.trainer
         name = machine.image or trainer.image
         if name == model.BUILD:
-            return False, carry(self.built_image(self.image_kind(machine)), name), None
+            return _PoolImage(self.built_image(self.image_kind(machine)))
         if name == "custom":
             if not trainer.custom_image:
                 raise self.loaded.error("image is `custom`, so custom_image must name your image", "trainer")
-            return False, trainer.custom_image, None
+            return _PoolImage(trainer.custom_image)
         if "/" in name:
             known = self.catalog.image(name)
             version = known.version if known is not None and known.framework == "tf" else None
             # An image of Google's that is newer than the catalog takes a package, too.
-            return known is not None or any(part in name for part in _PREBUILT), name, version
+            return _PoolImage(name, known is not None or any(part in name for part in _PREBUILT), version)
         return self.short_image(role, machine, name)
 
-    def short_image(self, role: str, machine: model.MachineSettings, name: str) -> tuple[bool, str, str | None]:
-        kind = self.image_kind(machine)
-        found = self.catalog.find_short(name, kind)
+    def short_image(self, role: str, machine: model.MachineSettings, name: str) -> _PoolImage:
+        kind, newest = self.image_kind(machine), name == model.PREBUILT
+        framework = self.framework() if newest else ""
+        found = self.catalog.newest_image(framework, kind) if newest else self.catalog.find_short(name, kind)
         if found is None:
             names = [short for short in self.catalog.short_names() if self.catalog.find_short(short, kind)]
-            choices = did_you_mean(name, names, most=30) if name not in self.catalog.short_names() else _listed(names)
-            path = ("jobs", self.name) if self.job.image else ("trainer", "image")
+            known = newest or name in self.catalog.short_names()
+            choices = _listed(names) if known else did_you_mean(name, names, most=30)
+            what = f"of framework {framework}" if framework else repr(name)
+            problem = f"there is no prebuilt {kind} image {what}"
+            if newest and not framework:
+                problem = "image is `prebuilt`, and the trainer imports no framework that has prebuilt images"
+                choices = "Write one that its packages can be installed on, such as tf-2.17, which has most."
+            path: tuple[str, ...] = ("jobs", self.name, "image") if self.job.image else ("trainer", "image")
+            where = ""
+            if role != "chief" and getattr(self.given(role), "image", None):
+                path, where = ("jobs", self.name, role, "image"), f" ({role})"
             raise self.loaded.error(
-                f"job {self.name!r} ({role}): there is no prebuilt {kind} image {name!r}. {choices} "
-                "Or give a full image URI, `build`, or `custom`.",
-                *path,
+                f"job {self.name!r}{where}: {problem}. {choices} Or give a full image URI, `build`, or `custom`.", *path
             )
         version = found.version if found.framework == "tf" else None
-        return True, carry(found.uri(self.catalog.host_for_region(self.loaded.project.region)), name), version
+        return _PoolImage(found.uri(self.catalog.host_for_region(self.loaded.project.region)), True, version)
 
     def image_kind(self, machine: model.MachineSettings) -> str:
         known = self.catalog.machines.get(machine.machine_type or "")

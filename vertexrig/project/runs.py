@@ -17,20 +17,20 @@ _NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}"
 
 
 def new_run(now: datetime | None = None) -> str:
-    """A new run's name: the time in UTC to the second, and four random hexadecimal digits."""
+    """Return a new run's name: the time in UTC to the second, and four random hexadecimal digits."""
     when = (now or datetime.now(timezone.utc)).astimezone(timezone.utc)
     # the time first, so that names sort by age; the random part tells two runs of one second apart
     return f"{when:%Y%m%d-%H%M%S}-{os.urandom(2).hex()}"
 
 
 def run_of(uri: str) -> str:
-    """The run whose folder an output URI is, "" if it is not the folder of a run."""
+    """Return the run whose folder an output URI is, "" if it is not the folder of a run."""
     last = uri.rstrip("/").rpartition("/")[2]
     return last if RUN.fullmatch(last) else ""
 
 
 def folder(bucket: str, name: str, run: str = "") -> str:
-    """The output folder of a run of job or sweep `name`; without a run, the folder that holds all of them."""
+    """Return the output folder of a run of job or sweep `name`; without a run, the folder that holds all of them."""
     base = f"{bucket.rstrip('/')}/{FOLDER}/{name}"
     return f"{base}/{run}" if run else base
 
@@ -78,6 +78,6 @@ def must_be_resumable(view: Named, run: str) -> None:
 
 
 def no_such_run(name: str, run: str, known: Iterable[str]) -> UsageError:
-    """The error for a run that is not there, with the newest of those that are."""
+    """Return the error for a run that is not there, with the newest of those that are."""
     names = sorted({one for one in known if one}, reverse=True)[:10]
     return UsageError(f"{name} has no run {run!r}. {'Its runs: ' + ', '.join(names) if names else 'It has none yet'}.")

@@ -2,11 +2,12 @@
 
 # No postponed annotations: they are read at run time, and 300 of them would be compiled one by one at every start.
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Literal
 
-from vertexrig.catalog.option import option
-from vertexrig.catalog.value import dataclass
-from vertexrig.project.value import Goal
+from vertexrig.schema.typed import option
+
+Goal = Literal["MAXIMIZE", "MINIMIZE"]
 
 
 @dataclass(frozen=True)

@@ -9,29 +9,26 @@ from __future__ import annotations
 import copy
 import re
 import shlex
+import traceback
 from collections.abc import Iterable, Mapping
-from contextvars import ContextVar
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NoReturn
 
 import jinja2
+from jinja2 import meta
 from jinja2.sandbox import safe_range
 from markupsafe import Markup
 
-from vertexrig import spec, yamltext
+from vertexrig import files, spec, yamltext
 from vertexrig.catalog import Catalog
-from vertexrig.catalog.value import dataclass
 from vertexrig.errors import ConfigError, TemplateError, VertexrigError, did_you_mean
-from vertexrig.package import folders
-from vertexrig.project import resolve
+from vertexrig.project import model, resolve, runs
 from vertexrig.project.config import Loaded
-from vertexrig.project.origins import Origins, Recorder, Tagged, laid_over, tagged_project, untagged
-from vertexrig.render.compiled import compiled_templates
 from vertexrig.render.sandbox import Sandbox, charge, guarded_filter, weight
-from vertexrig.spec.names import camel
+from vertexrig.spec.api_names import camel
 from vertexrig.yamltext import scalar
 
 SUFFIX = ".yaml.j2"
@@ -60,7 +57,7 @@ class Rendered:
         return self.view.kind
 
     def command(self, file: str | Path) -> list[str]:
-        """The gcloud command, word by word, that submits the YAML written to `file`.
+        """Return the gcloud command, word by word, that submits the YAML written to `file`.
 
         What the API puts outside the spec (display name, labels, KMS key) is in its flags.
         """
@@ -74,8 +71,19 @@ class Rendered:
         return words
 
     def shell_command(self, file: str | Path) -> str:
-        """`command` as a line for a POSIX shell."""
+        """Return `command` as a line for a POSIX shell."""
         return shlex.join(self.command(file))
+
+
+class _Templates(jinja2.FileSystemLoader):
+    """Templates in these folders; a link that leads out of the folder's checkout is none."""
+
+    def get_source(self, environment: jinja2.Environment, template: str) -> Any:
+        # the user's own folder comes first; of ours an installer may have made links
+        path = Path(self.searchpath[0], template)
+        if len(self.searchpath) > 1 and path.exists() and not files.is_inside(path, self.searchpath[0]):
+            raise TemplateError(f"{path} is a link that leads out of the project's folder: it is not read")
+        return super().get_source(environment, template)
 
 
 class Renderer:
@@ -97,7 +105,7 @@ class Renderer:
         uploaded: resolve.Uploaded | None = None,
     ) -> None:
         self.loaded, self.catalog, self._uploaded = loaded, catalog, uploaded
-        own = templates or (loaded.path(loaded.project.templates) if loaded.project.templates else None)
+        own = templates or (loaded.path(loaded.project.templates, "templates") if loaded.project.templates else None)
         if own is not None and not own.is_dir():
             raise loaded.error(f"there is no folder {own}", "templates")
         self.folders = [str(folder) for folder in (own, shipped_templates()) if folder is not None]
@@ -110,7 +118,7 @@ class Renderer:
     def environment(self) -> Sandbox:
         """The Jinja environment: strict about undefined names, JSON for every value, bounded in what it may do."""
         env = Sandbox(
-            loader=jinja2.FileSystemLoader(self.folders),
+            loader=_Templates(self.folders),
             undefined=jinja2.StrictUndefined,
             finalize=_emit,
             autoescape=True,  # so that text made by macros is distinct from values
@@ -118,7 +126,6 @@ class Renderer:
             lstrip_blocks=True,
             # templates do not change while a command runs; else each use would ask for the file's time
             auto_reload=False,
-            bytecode_cache=compiled_templates(),
         )
         for name in ("safe", "escape", "e", "forceescape", "striptags"):
             del env.filters[name]  # ways around the JSON, or meant for HTML
@@ -135,61 +142,61 @@ class Renderer:
         return env
 
     def overridden(self, loaded: Loaded) -> Renderer:
-        """A renderer of the same project after overrides, with the templates that are compiled already."""
+        """Return a renderer of the same project after overrides, with the templates that are compiled already."""
         # packages and images anew: overrides may choose other ones; `_used` is shared, since the templates are the same
         other = copy.copy(self)
         other.loaded, other.packages, other.images, other.environment = loaded, {}, {}, self.environment
+        other.__dict__.pop("framework", None)
         return other
 
     def topologies(self) -> list[str]:
-        """Names that `topology` may have: the templates at hand."""
-        files = {file.name for folder in self.folders for file in Path(folder).glob(f"*{SUFFIX}")}
-        return sorted(name for name in (file.removesuffix(SUFFIX) for file in files) if name not in _SHARED)
+        """Return names that `topology` may have: the templates at hand."""
+        found = {file.name for folder in self.folders for file in Path(folder).glob(f"*{SUFFIX}")}
+        return sorted(name for name in (file.removesuffix(SUFFIX) for file in found) if name not in _SHARED)
 
     def render(self, name: str, run: str = "") -> Rendered:
-        """The YAML of a job or sweep, with the output folder of a run if one is given.
+        """Return the YAML of a job or sweep, with the output folder of a run if one is given.
 
         Raises:
             UsageError: There is no such job or sweep.
             ConfigError: The project file asks for what cannot be.
             TemplateError: The template is wrong.
         """
-        view = self._resolve(self.loaded, name, run)
-        group = "jobs" if view.sweep is None else "sweeps"
-        self._check_topology(view.template, (group, name))
+        view = resolve.resolve(
+            self.loaded, name, self.catalog, self.package_uri, self.built_image, lambda: self.framework
+        )
+        self._check_topology(view.template, view.key)
         if view.sweep is not None:
             # the template of a sweep includes that of its job's topology
             self._check_topology(view.job.topology, ("jobs", view.sweep.job))
-        text = self._template_text(view, (group, name))
+        return self._rendered(self._view_in_run(view, run) if run and view.own_runs else view)
+
+    def in_run(self, rendered: Rendered, run: str) -> tuple[Rendered, bool]:
+        """Return what was rendered with the output folder of one run, and whether that is all that differs, as one value.
+
+        The view must have `own_runs`. Our own templates have the folder in one line; one from elsewhere may put it anywhere or
+        compare it, and `spec:` may replace it, so that these are rendered again.
+        """
+        view = self._view_in_run(rendered.view, run)
+        lines = rendered.text.split("\n")
+        value = f"outputUriPrefix: {scalar(rendered.view.job.base_output_directory)}"
+        places = [number for number, line in enumerate(lines) if line.lstrip(" ") == value]
+        laid = any("baseOutputDirectory" in camel(str(spec_)) for spec_, _, _ in laid_over(view))
+        if len(self.folders) > 1 or laid or len(places) != 1:
+            return self._rendered(view), False
+        (number,) = places
+        lines[number] = lines[number].replace(value, f"outputUriPrefix: {scalar(view.job.base_output_directory)}")
+        return replace(rendered, view=view, text="\n".join(lines)), True
+
+    def _view_in_run(self, view: resolve.View, run: str) -> resolve.View:
+        folder = runs.folder(self.loaded.project.bucket, view.name, run)
+        return replace(view, job=replace(view.job, base_output_directory=folder), run=run)
+
+    def _rendered(self, view: resolve.View) -> Rendered:
+        text = self._template_text(view)
         if view.job.spec or (view.sweep and view.sweep.spec):
             text = _merged(text, view)
         return Rendered(view, text, self.loaded.project.project, self.loaded.project.region)
-
-    def origins(self, name: str, run: str = "") -> Origins:
-        """Where the values of a job or sweep come from, by their paths in it; empty if its template treats the tags of
-        values otherwise than the values."""
-        project = self.loaded.project
-        views = [
-            self._resolve(loaded, name, run)
-            for loaded in (self.loaded, replace(self.loaded, project=tagged_project(project, name)))
-        ]
-        group = "jobs" if views[0].sweep is None else "sweeps"
-        recorder = Recorder()
-        token = _recorder.set(recorder)
-        try:
-            # rendered once more with tagged values; a template that compares or cuts values would give another text,
-            # and then nothing is known
-            marked = self._template_text(views[1], (group, name))
-        finally:
-            _recorder.reset(token)
-        text, found = recorder.read(marked)
-        if text != self._template_text(views[0], (group, name)):
-            return {}
-        for spec_, path, source in _laid_over(views[0]):
-            found = laid_over(found, spec_, path, source)
-        outside: dict[yamltext.RawPath, Any] = {("labels", key): value for key, value in views[1].labels.items()}
-        outside |= {("displayName",): views[1].display_name, ("encryptionSpec", "kmsKeyName"): views[1].kms_key_name}
-        return {**found, **{path: (value.path,) for path, value in outside.items() if isinstance(value, Tagged)}}
 
     def tf_version(self, name: str | None = None) -> str | None:
         """TensorFlow of the image that a job's chief runs in, such as "2.17"; None if the image does not tell.
@@ -198,7 +205,11 @@ class Renderer:
             name: A job or sweep; None asks for the project's own trainer.image.
         """
         if name is None:
-            found = self.catalog.find_short(self.loaded.project.trainer.image, "cpu")
+            image = self.loaded.project.trainer.image
+            newest = image == model.PREBUILT
+            found = (
+                self.catalog.newest_image(self.framework, "cpu") if newest else self.catalog.find_short(image, "cpu")
+            )
             return found.version if found is not None and found.framework == "tf" else None
         versions: list[str | None] = []
 
@@ -206,20 +217,34 @@ class Renderer:
             versions.append(version)
             return ""
 
-        resolve.resolve(self.loaded, name, self.catalog, note, self.built_image)
+        resolve.resolve(self.loaded, name, self.catalog, note, self.built_image, lambda: self.framework)
         return versions[0] if versions else None
 
+    @cached_property
+    def framework(self) -> str:
+        """The trainer's framework: the one that the project file names, else by what the trainer imports; "" if neither tells."""
+        trainer = self.loaded.project.trainer
+        if trainer.build.framework:
+            return trainer.build.framework.partition("-")[0]
+        from vertexrig.package.cache import read_trainer
+        from vertexrig.package.recipes import framework_of
+
+        source = read_trainer(self.loaded.path(trainer.path), trainer.module, self.loaded.path("build/cache"))
+        return (framework_of(source) if source is not None else None) or ""
+
     def package_uri(self, tf_version: str | None) -> str:
-        """Where the trainer's package for an image of this TensorFlow version lies, or will once it is uploaded."""
+        """Return where the trainer's package for an image of this TensorFlow version lies, or will once it is uploaded."""
         if tf_version not in self.packages and self._uploaded is not None:
             self.packages[tf_version] = self._uploaded.package(tf_version)
         if tf_version not in self.packages:
+            # where packages and images are uploaded, the trigger, nothing of this is needed; it takes 20 to 35 ms
+            from vertexrig.package import folders
             from vertexrig.package.sources import identify
 
             project = self.loaded.project
             if not project.bucket:
                 raise self.loaded.error("bucket is needed: the trainer's package is uploaded there")
-            folder = self.loaded.path(project.trainer.path)
+            folder = self.loaded.path(project.trainer.path, "trainer", "path")
             if not folder.is_dir() and not folders.is_bare(folder):
                 raise self.loaded.error(f"there is no folder or script {folder}", "trainer", "path")
             identity = identify(folder, tf_version=tf_version)
@@ -227,7 +252,7 @@ class Renderer:
         return self.packages[tf_version]
 
     def built_image(self, kind: str) -> str:
-        """The trainer's own image for cpu, gpu or tpu, as its sources are now, or as it was last pushed."""
+        """Return the trainer's own image for cpu, gpu or tpu, as its sources are now, or as it was last pushed."""
         if kind not in self.images and self._uploaded is not None:
             self.images[kind] = self._uploaded.image(kind)
         if kind not in self.images:
@@ -237,12 +262,9 @@ class Renderer:
         return self.images[kind]
 
     def images_of(self, name: str) -> dict[str, str]:
-        """The trainer's own images that a job or sweep runs: cpu, gpu or tpu -> URI."""
+        """Return the trainer's own images that a job or sweep runs: cpu, gpu or tpu -> URI."""
         uris = {pool.image_uri for pool in self.render(name).view.pools.values() if pool is not None}
         return {kind: uri for kind, uri in self.images.items() if uri in uris}
-
-    def _resolve(self, loaded: Loaded, name: str, run: str) -> resolve.View:
-        return resolve.resolve(loaded, name, self.catalog, self.package_uri, self.built_image, run)
 
     def _check_topology(self, topology: str, path: tuple[str, str]) -> None:
         if topology in self._found:
@@ -257,12 +279,12 @@ class Renderer:
     def _has(self, topology: str) -> bool:
         return any((Path(folder) / f"{topology}{SUFFIX}").is_file() for folder in self.folders)
 
-    def _template_text(self, view: resolve.View, path: tuple[str, str]) -> str:
+    def _template_text(self, view: resolve.View) -> str:
         template = f"{view.template}{SUFFIX}"
         try:
             text = self.environment.bounded(template, _variables(view, self.loaded))
         except _Refused as refusal:
-            raise self.loaded.error(str(refusal), *path) from None
+            raise self.loaded.error(str(refusal), *view.key) from None
         # ours already: with the place in the project file, or in the template
         except (ConfigError, TemplateError):
             raise
@@ -279,24 +301,21 @@ class Renderer:
         except RecursionError as deep:
             endless = RecursionError("the template includes or calls itself without end")
             raise TemplateError(_explained(endless.with_traceback(deep.__traceback__), template)) from None
-        self._check_roles(view, path)
+        self._check_roles(view)
         body = "\n".join(_without_nulls(text.splitlines()))
         kind = "job" if view.sweep is None else "sweep"
         return f"# vertexrig: {kind} {view.name}, topology {view.template}\n{body}\n"
 
-    def _check_roles(self, view: resolve.View, path: tuple[str, str]) -> None:
-        """A role that the project file gives and the template never looks at would be dropped without a word."""
+    def _check_roles(self, view: resolve.View) -> None:
+        """Refuse a role that the project file gives and the template never looks at."""
         for role in resolve.ROLES[1:]:
             if view.pools[role] is not None and role not in self._names_used(f"{view.job.topology}{SUFFIX}"):
                 message = f"topology {view.job.topology} has no {role.replace('_', ' ')}: leave {role} out, or use another topology"
-                job = path[1] if view.sweep is None else view.sweep.job
-                raise self.loaded.error(message, "jobs", job, role)
+                raise self.loaded.error(message, *view.job_key, role)
 
     def _names_used(self, template: str) -> set[str]:
-        """Every name that a template and those it includes take from outside, looked up once."""
+        """Return every name that a template and those it includes take from outside, looked up once."""
         if template not in self._used:
-            from jinja2 import meta
-
             env = self.environment
             assert env.loader is not None
             tree = env.parse(env.loader.get_source(env, template)[0])
@@ -308,15 +327,11 @@ class Renderer:
 
 
 def shipped_templates() -> Path:
-    """The folder of our own templates, in an installed tool and in a plain checkout."""
+    """Return the folder of our own templates, in an installed tool and in a plain checkout."""
     found = find_spec("vertexrig.templates")
     if found is None or found.origin is None:
         return Path(__file__).resolve().parents[2] / "templates"
     return Path(found.origin).parent
-
-
-_recorder: ContextVar[Recorder | None] = ContextVar("recorder", default=None)
-"""What notes where values come from while a job is rendered for that."""
 
 
 class _Refused(VertexrigError):
@@ -328,7 +343,7 @@ def _refuse(message: str) -> NoReturn:
 
 
 def _variables(view: resolve.View, loaded: Loaded) -> dict[str, Any]:
-    """What templates may name."""
+    """Return what templates may name."""
     return {
         "name": view.name,
         "project": loaded.project.project,
@@ -345,7 +360,7 @@ _NULL = Markup("null")
 
 
 def _emit(value: Any) -> Markup:
-    """A value as a JSON scalar, list or mapping on one line, in the part of JSON that every YAML reader agrees on."""
+    """Return a value as a JSON scalar, list or mapping on one line, in the part of JSON that every YAML reader agrees on."""
     if value is None:  # most fields of most jobs
         charge(4)
         return _NULL
@@ -355,8 +370,7 @@ def _emit(value: Any) -> Markup:
     if isinstance(value, jinja2.Undefined):
         str(value)  # raises, naming what is undefined
     charge(weight(value))
-    recorder = _recorder.get()
-    return Markup(scalar(value)) if recorder is None else Markup(scalar(untagged(value)) + recorder.mark(value))
+    return Markup(scalar(value))
 
 
 def _nested(text: str, width: int, item: bool = False) -> Markup:
@@ -368,7 +382,7 @@ def _nested(text: str, width: int, item: bool = False) -> Markup:
 
 
 def _without_nulls(lines: Iterable[str]) -> list[str]:
-    """The lines whose value is not null, without blank lines and headings that have nothing left under them.
+    """Return the lines whose value is not null, without blank lines and headings that have nothing left under them.
 
     A value is JSON on its own line, so a line that ends in a bare `null` has no other value. When the first line of
     a list item goes, its dash moves to the item's next line.
@@ -401,13 +415,11 @@ def _without_nulls(lines: Iterable[str]) -> list[str]:
 
 
 def _explained(error: Exception, template: str) -> str:
-    """A Jinja error with the template and line it comes from."""
+    """Return a Jinja error with the template and line it comes from."""
     if isinstance(error, jinja2.TemplateSyntaxError):
         return f"{error.name or template}:{error.lineno}: {error.message}"
     if isinstance(error, jinja2.TemplateNotFound):
         return f"template {template} includes {error.name!r}, which is not there"
-    import traceback
-
     # Jinja writes the template's own file and line into the traceback of its compiled code
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename.endswith(SUFFIX)]
     if frames:
@@ -415,8 +427,8 @@ def _explained(error: Exception, template: str) -> str:
     return f"{template}: {error}"
 
 
-def _laid_over(view: resolve.View) -> list[tuple[Mapping[str, Any], yamltext.RawPath, yamltext.RawPath]]:
-    """The `spec:` mappings of the project file, with their places in the rendered job and in the project file."""
+def laid_over(view: resolve.View) -> list[tuple[Mapping[str, Any], yamltext.RawPath, yamltext.RawPath]]:
+    """Return the `spec:` mappings of the project file, with their places in the rendered job and in the project file."""
     if view.sweep is None:
         return [(view.job.spec, (), ("jobs", view.name, "spec"))]
     trial = (view.job.spec, ("trialJobSpec",), ("jobs", view.sweep.job, "spec"))
@@ -424,9 +436,9 @@ def _laid_over(view: resolve.View) -> list[tuple[Mapping[str, Any], yamltext.Raw
 
 
 def _merged(text: str, view: resolve.View) -> str:
-    """The YAML with the `spec:` mappings of the project file merged in, in the same form."""
+    """Return the YAML with the `spec:` mappings of the project file merged in, in the same form."""
     data = yamltext.read(text).data
-    for spec_, path, _ in _laid_over(view):
+    for spec_, path, _ in laid_over(view):
         data = merge(data, {path[0]: spec_} if path else spec_)
     # the first line is a comment, which reading the YAML loses
     heading, _, _ = text.partition("\n")
@@ -434,7 +446,7 @@ def _merged(text: str, view: resolve.View) -> str:
 
 
 def merge(base: Any, over: Any) -> Any:
-    """`base` with `over` laid on it: mappings key by key, lists of mappings item by item, all else replaced.
+    """Return `base` with `over` laid on it: mappings key by key, lists of mappings item by item, all else replaced.
 
     Keys of `over` may be camelCase or snake_case; null removes a key.
     """
@@ -460,7 +472,7 @@ def merge(base: Any, over: Any) -> Any:
 
 
 def block(data: Any, indent: int = 0) -> list[str]:
-    """Plain data as block YAML, one JSON scalar a line."""
+    """Return plain data as block YAML, one JSON scalar a line."""
     margin = " " * indent
     lines: list[str] = []
     if isinstance(data, Mapping) and data:

@@ -2,7 +2,7 @@
 
 Jinja's sandbox keeps a template from Python's internals; it does not keep it from using up the machine. So every loop,
 macro, include, call, filter and operator that can make much of little is charged before it is carried out. A rendering
-within its budget is done in less than a second and 200 MB; ours use less than a hundredth of it.
+within its budget is done in `MOST_SECONDS` and 200 MB; ours use less than a hundredth of it.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def charge(characters: int = 0) -> None:
 
 
 def weight(value: Any) -> int:
-    """How much a value is: its characters, or those of all its items; LimitError if that is too much to count."""
+    """Tell how much a value is: its characters, or those of all its items; LimitError if that is too much to count."""
     if isinstance(value, (str, bytes)):
         return len(value)
     if isinstance(value, int):
@@ -122,7 +122,7 @@ def _counted(items: Iterator[Any]) -> Iterator[Any]:
 
 
 def guarded_filter(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A filter, charged for what it could make, and for each item if it makes them one by one."""
+    """Return a filter, charged for what it could make, and for each item if it makes them one by one."""
     # the environment or context that Jinja hands to the filter first is not part of its input
     skipped = 1 if hasattr(function, "jinja_pass_arg") else 0
 
@@ -164,7 +164,7 @@ def _joined(parts: list[Any]) -> str:
 
 
 def _literal(value: Any) -> Any:
-    """A list, tuple or mapping that the template writes out."""
+    """Return a list, tuple or mapping that the template writes out."""
     charge(weight(value))
     return value
 
@@ -203,7 +203,7 @@ class _Charged(NodeTransformer):
 
 @functools.cache
 def _own_fields(cls: Hashable) -> frozenset[str]:
-    """The fields of our own dataclasses, which hold plain values: Jinja's search for unsafe ones takes longer than the rest."""
+    """Return the fields of our own dataclasses, which hold plain values: Jinja's search for unsafe ones takes longer than the rest."""
     own = isinstance(cls, type) and dataclasses.is_dataclass(cls) and cls.__module__.startswith("vertexrig.")
     return frozenset(field.name for field in dataclasses.fields(cls)) if own else frozenset()  # type: ignore[arg-type]
 
@@ -275,7 +275,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
         return result
 
     def bounded(self, name: str, variables: Mapping[str, Any]) -> str:
-        """A template rendered within one budget.
+        """Return a template rendered within one budget.
 
         Raises:
             LimitError: It asks for more.

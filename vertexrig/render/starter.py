@@ -6,13 +6,14 @@ import re
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import date
 from importlib import metadata, resources
 
+from vertexrig import __version__
 from vertexrig.catalog import Catalog
 from vertexrig.package.discover import FoundTrainer
 from vertexrig.package.recipes import DISTRIBUTIONS
-from vertexrig.package.source.model import Flag
+from vertexrig.project.model import PREBUILT
+from vertexrig.trainer_source.trainer_model import Flag
 from vertexrig.yamltext import scalar
 
 DEFAULT_FRAMEWORK = "tf"
@@ -28,15 +29,29 @@ _FROM_OUTSIDE = re.compile(
 )
 # What a sweep may vary, by the flag's name and type; the first rows are varied first.
 _SEARCHED: tuple[tuple[str, str, str], ...] = (
-    (r"(.*[-_])?(lr|learning[-_]?rate|step[-_]size)", "float", "log"),
-    (r"(.*[-_])?(weight[-_]?decay|l1|l2|alpha|gamma|reg.*|c)", "float", "log"),
-    (r"(.*[-_])?(momentum|dropout.*|beta.*|subsample|colsample.*)", "float", "fraction"),
-    (r"(.*[-_])?(units?|hidden.*|filters?|neurons?|width|layers?|depth|max[-_]depth|n[-_]estimators|batch[-_]?size)", "int", "around"),
-)  # fmt: skip
+    (r"(.*[-_])?(lr|eta|learning[-_]?rate|step[-_]size)", "float", "log"),
+    (r"(.*[-_])?(weight[-_]?decay|l1|l2|alpha|reg.*|c)", "float", "log"),
+    (r"(.*[-_])?(subsample|colsample.*|(bagging|feature)[-_]fraction)", "float", "share"),
+    (r"(.*[-_])?(momentum|dropout.*)", "float", "fraction"),
+    (
+        r"(.*[-_])?(units?|hidden.*|filters?|neurons?|width|layers?|depth|max[-_]depth|n[-_]estimators|batch[-_]?size)",
+        "int",
+        "around",
+    ),
+)
+_RATE = re.compile(r"eta|learning[-_]?rate", re.IGNORECASE)
+"""What XGBoost takes up to 1 only."""
 
 
+# Bounds of meaning, each with its source; a parameter that no source bounds has a range around its default only.
+# XGBoost: doc/parameter.rst of dmlc/xgboost@00150318: eta and its alias learning_rate [0, 1], subsample and colsample_by* (0, 1],
+# "subsample >= 0.5 for good results". LightGBM: docs/Parameters.rst of microsoft/LightGBM@0050954c: bagging_fraction and
+# feature_fraction (0, 1]. R/autoxgbparset.R of ja-thomas/autoxgboost searches both kinds of share over [0.5, 1]. Keras 3 takes
+# momentum and the rate of Dropout from 0 to 1. All read 2026-11-22.
 _REASONS = {
     "log": "# a tenth to ten times the default {}, by factors",
+    "capped": "# a tenth to ten times the default {}, by factors, and at most 1, as XGBoost takes it",
+    "share": "# a share of rows or columns: above 0 and at most 1; below 0.5 is rarely good",
     "fraction": "# a fraction below 1",
     "around": "# half to twice the default {}",
 }
@@ -67,24 +82,27 @@ class _Args:
     left: list[str] = field(default_factory=list)
 
 
-def empty(catalog: Catalog, today: date) -> Starter:
-    """The project file for a folder without a trainer."""
+MODELINE = f"# yaml-language-server: $schema=https://raw.githubusercontent.com/vertexrig/vertexrig/v{__version__}/docs/schema/project.json"
+"""With it an editor completes the keys of a project file and underlines what is wrong."""
+
+
+def empty(catalog: Catalog) -> Starter:
+    """Return the project file for a folder without a trainer."""
     text = resources.files("vertexrig.render").joinpath("starter.yaml").read_text(encoding="utf-8")
-    lines, note = _image(DEFAULT_FRAMEWORK, catalog, today)
-    return Starter(text.replace(_IMAGE_LINE, "\n".join(lines)), sweep=True, notes=(note,) if note else ())
+    text = text.replace(_IMAGE_LINE, "\n".join(_image(DEFAULT_FRAMEWORK, catalog)))
+    return Starter(f"{MODELINE}\n{text}", sweep=True)
 
 
-def starter(found: FoundTrainer, catalog: Catalog, today: date) -> Starter:
-    """The project file for a trainer.
+def starter(found: FoundTrainer, catalog: Catalog) -> Starter:
+    """Return the project file for a trainer.
 
     Args:
         found: The trainer.
-        catalog: For its prebuilt image.
-        today: The day; a prebuilt image past its end of availability on it is not taken.
+        catalog: For prebuilt images, and for how many trials a sweep needs.
     """
     source, notes = found.source, []
     metric = _metric(sorted(source.metric_ids))
-    tunable = _parameters(source.flags) if metric else {}
+    tunable = _parameters(source.flags, found.framework) if metric else {}
     parameters = dict(list(tunable.items())[:MOST_PARAMETERS])
     args = _args(source.flags, parameters)
     if metric is None:
@@ -104,16 +122,15 @@ def starter(found: FoundTrainer, catalog: Catalog, today: date) -> Starter:
     notes += [f"{problem.file or found.path}: {problem.message}" for problem in source.problems]
     if args.left:
         notes.append(f"left to the trainer's own defaults: {', '.join(args.left)}")
-    image, note = _image(found.framework, catalog, today)
-    notes += [note] if note else []
     sweep = metric is not None and bool(parameters)
     trials = max(LEAST_TRIALS, catalog.limits.integer("study.trials_per_parameter") * len(parameters))
     gpu = found.framework in ("tf", "pytorch", None)
-    lines = [*_head(found, image), *_jobs(args, gpu), *(_sweep(metric or "", parameters, trials) if sweep else [])]
+    lines = [MODELINE, *_head(found, catalog), *_jobs(args, gpu), *_cluster(found, args)]
+    lines += _sweep(metric or "", parameters, trials) if sweep else []
     return Starter("\n".join(lines) + "\n", sweep, tuple(args.missing), tuple(notes))
 
 
-def _head(found: FoundTrainer, image: list[str]) -> list[str]:
+def _head(found: FoundTrainer, catalog: Catalog) -> list[str]:
     what = {"script": "a single script", "package": "the folder of a package", "project": "a folder with its own setup"}
     return [
         "# Jobs for Vertex AI; `vertexrig render NAME` makes the YAML that gcloud takes.",
@@ -124,7 +141,7 @@ def _head(found: FoundTrainer, image: list[str]) -> list[str]:
         "trainer:",
         f"  path: {scalar(found.path)} # {what[found.kind]}",
         f"  module: {scalar(found.module)}",
-        *image,
+        *_image(found.framework, catalog),
     ]
 
 
@@ -134,6 +151,22 @@ def _jobs(args: _Args, gpu: bool) -> list[str]:
         extra = ["    accelerator_type: NVIDIA_TESLA_T4", "    accelerator_count: 1"]
         lines += ["", *_job("gpu", "gpu", "n1-standard-8", args, extra)]
     return lines
+
+
+def _cluster(found: FoundTrainer, args: _Args) -> list[str]:
+    """Return a job on more than one accelerator for a trainer that can use them: it joins processes, or has a strategy for them."""
+    source = found.source
+    imported = {item.module.split(".")[0] for item in source.imports}
+    gpus = ["    accelerator_type: NVIDIA_TESLA_T4", "    accelerator_count: 2"]
+    if source.torch.backends or imported & {"lightning", "pytorch_lightning", "accelerate"}:
+        why = "    image: build # torchrun starts one process for each GPU, which a prebuilt image cannot be told"
+        return ["", *_job("torchrun", "torchrun", "n1-standard-8", args, [*gpus, why])]
+    if "MultiWorkerMirroredStrategy" in source.strategy_names:
+        one = [gpus[0], "    accelerator_count: 1", "    worker: {replica_count: 1} # beside the chief"]
+        return ["", *_job("multi-worker", "multi-worker", "n1-standard-8", args, one)]
+    if "MirroredStrategy" in source.strategy_names:
+        return ["", *_job("multi-gpu", "gpu", "n1-standard-8", args, gpus)]
+    return []
 
 
 def _job(name: str, topology: str, machine: str, args: _Args, extra: Iterable[str] = ()) -> list[str]:
@@ -147,26 +180,28 @@ def _job(name: str, topology: str, machine: str, args: _Args, extra: Iterable[st
 def _sweep(metric: str, parameters: Mapping[str, list[str]], trials: int) -> list[str]:
     goal = "MINIMIZE" if _SMALLER_IS_BETTER.search(metric) else "MAXIMIZE"
     lines = ["", "sweeps:", f"  {SWEEP}:", f"    job: {JOB}", f"    max_trial_count: {trials}"]
-    lines += ["    parallel_trial_count: 2"]
+    lines += [
+        "    parallel_trial_count: 2",
+        "    max_failed_trial_count: 3 # without it, one failure may end the sweep",
+    ]
     lines += ["    study:", f"      metrics: {{{scalar(metric)}: {goal}}}", "      parameters:"]
     for name, spec in parameters.items():
         lines += [f"        {name}:", *(f"          {line}" for line in spec)]
     return lines
 
 
-def _image(framework: str | None, catalog: Catalog, today: date) -> tuple[list[str], str]:
-    """The lines that name the image, and why it is not a prebuilt one: the newest of the framework while it is available,
-    afterwards an image made here, with the versions of this machine, which rehearsals run with."""
-    # the catalog lists the newest first
-    newest = next((row for row in catalog.images if row.framework == (framework or DEFAULT_FRAMEWORK)), None)
-    if newest is not None and date.fromisoformat(newest.end_of_availability) > today:
-        return [f"  image: {newest.short_name}"], ""
-    python = f"{sys.version_info.major}.{sys.version_info.minor}"
-    named = f"framework: {framework}{_installed(framework)}, " if framework else ""
-    note = "image: build, which `vertexrig image` makes"
-    if newest is not None:
-        note += f": the newest prebuilt image, {newest.short_name}, passed its end of availability on {newest.end_of_availability}"
-    return ["  image: build # `vertexrig image NAME` makes it", f'  build: {{{named}python: "{python}"}}'], note
+def _image(framework: str | None, catalog: Catalog) -> list[str]:
+    """Return the lines that name the image: a prebuilt one, or by IMAGE=build one made here, with the versions of this machine.
+
+    A trainer without a framework of its own gets TensorFlow's, which has most packages, as its prebuilt image only.
+    """
+    named, image = (f"framework: {framework}{_installed(framework)}, ", PREBUILT) if framework else ("", "")
+    if not image and (newest := catalog.newest_image(DEFAULT_FRAMEWORK, "cpu")) is not None:
+        image = newest.short_name
+    return [
+        f"  image: ${{IMAGE:-{image}}} # Google's newest; IMAGE=build runs one that `vertexrig image NAME` makes",
+        f'  build: {{{named}python: "{sys.version_info.major}.{sys.version_info.minor}"}}',
+    ]
 
 
 def _installed(framework: str) -> str:
@@ -179,15 +214,16 @@ def _installed(framework: str) -> str:
 
 
 def _metric(names: list[str]) -> str | None:
-    """The metric to search by: one of the validation data, and one where more is better, before others."""
+    """Return the metric to search by: one of the validation data, and one where more is better, before others."""
     return min(
-        names, key=lambda name: ("val" not in name and "test" not in name, bool(_SMALLER_IS_BETTER.search(name)), name),
+        names,
+        key=lambda name: ("val" not in name and "test" not in name, bool(_SMALLER_IS_BETTER.search(name)), name),
         default=None,
-    )  # fmt: skip
+    )
 
 
 def _key(flag: Flag) -> str | None:
-    """What `args` calls a flag: its first long name; None if it has none."""
+    """Return what `args` calls a flag: its first long name; None if it has none."""
     return next((name[2:] for name in flag.names if name.startswith("--")), None)
 
 
@@ -206,24 +242,26 @@ def _args(flags: Iterable[Flag], searched: Mapping[str, list[str]]) -> _Args:
                 args.missing.append(key or flag.names[0])
         elif key is None or not flag.takes_value or flag.nargs is not None or flag.bool_trap or default is None:
             args.left.append(key or flag.names[0])
-        elif isinstance(default, bool) or default == "" or _FROM_OUTSIDE.search(key):
+        elif isinstance(default, bool) or default == "" or flag.from_variable or _FROM_OUTSIDE.search(key):
+            # a value of ours would hide the variable's, such as AIP_MODEL_DIR
             args.left.append(key)
         else:
             args.given[key] = scalar(default)
     return args
 
 
-def _parameters(flags: Iterable[Flag]) -> dict[str, list[str]]:
-    """What a sweep may search over, the likeliest first: by name as it would be `--NAME`, each with its spec's lines."""
+def _parameters(flags: Iterable[Flag], framework: str | None) -> dict[str, list[str]]:
+    """Return what a sweep may search over, the likeliest first: by name as it would be `--NAME`, each with its spec's lines."""
     flags = [flag for flag in flags if _key(flag) and flag.takes_value and flag.nargs is None]
     found: dict[str, list[str]] = {}
     for pattern, kind, scale in _SEARCHED:
         for flag in flags:
             key = _key(flag) or ""
             if flag.type == kind and flag.choices is None and re.fullmatch(pattern, key, re.IGNORECASE):
-                spec = _range(flag.default, scale)
+                way = "capped" if scale == "log" and framework == "xgboost" and _RATE.fullmatch(key) else scale
+                spec = _range(flag.default, way)
                 if spec:
-                    found.setdefault(key, [_REASONS[scale].format(flag.default), *spec])
+                    found.setdefault(key, [_REASONS[way].format(flag.default), *spec])
     for flag in flags:
         if flag.choices and len(flag.choices) > 1 and flag.type == "str":
             values = ", ".join(scalar(choice) for choice in flag.choices)
@@ -234,13 +272,16 @@ def _parameters(flags: Iterable[Flag]) -> dict[str, list[str]]:
 
 
 def _range(default: object, scale: str) -> list[str]:
-    """The lines of a parameter's spec around its default; none if the default says nothing."""
+    """Return the lines of a parameter's spec around its default; none if the default says nothing."""
+    if scale == "share":
+        return ["double_value_spec: {min_value: 0.5, max_value: 1}", "scale_type: UNIT_LINEAR_SCALE"]
     if scale == "fraction":
         return ["double_value_spec: {min_value: 0, max_value: 0.9}", "scale_type: UNIT_LINEAR_SCALE"]
     if isinstance(default, bool) or not isinstance(default, (int, float)) or default <= 0:
         return []
-    if scale == "log":
-        low, high = scalar(float(f"{default / 10:.3g}")), scalar(float(f"{default * 10:.3g}"))
+    if scale in ("log", "capped"):
+        most = min(default * 10, 1.0) if scale == "capped" else default * 10
+        low, high = scalar(float(f"{default / 10:.3g}")), scalar(float(f"{most:.3g}"))
         return [f"double_value_spec: {{min_value: {low}, max_value: {high}}}", "scale_type: UNIT_LOG_SCALE"]
     low, high = str(max(1, int(default) // 2)), str(max(2, int(default) * 2))
     return [f"integer_value_spec: {{min_value: {low}, max_value: {high}}}", "scale_type: UNIT_LINEAR_SCALE"]

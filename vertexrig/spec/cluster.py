@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from vertexrig.spec.api_names import snake
 from vertexrig.spec.document import Pool
-from vertexrig.spec.names import snake
 
 ROLES = ("chief", "worker", "ps", "evaluator")
 """TF_CONFIG task types by the index of the worker pool (distributed-training page)."""
@@ -24,6 +24,8 @@ DIRECTORIES = {
     "AIP_TENSORBOARD_LOG_DIR": "logs",
 }
 """Output variables and the folder of each below `baseOutputDirectory` (CustomJobSpec reference)."""
+
+_OPEN_PORT = 3333
 
 _RANKED_POOLS = (0, 1, 3)
 """Worker pools whose replicas have a PyTorch rank. Pool 3 has: Snapchat/GiGL (pull requests 350 and 394, 2025-10 and 2025-11) runs
@@ -76,12 +78,12 @@ def cloud_address(token: str = "0123456789") -> Address:
 
 
 def role(pool: int) -> str:
-    """The role of worker pool `pool`; a pool past the fourth has none and keeps its pool's name."""
+    """Return the role of worker pool `pool`; a pool past the fourth has none and keeps its pool's name."""
     return ROLES[pool] if pool < len(ROLES) else f"workerpool{pool}"
 
 
 def replicas(pools: Iterable[Pool], address: Address | None = None) -> tuple[Replica, ...]:
-    """Every replica of a job, in the order of its pools; empty pools have none."""
+    """Return every replica of a job, in the order of its pools; empty pools have none."""
     address = address or cloud_address()
     return tuple(
         Replica(f"workerpool{pool.index}-{i}", pool.index, i, role(pool.index), address(pool.index, i))
@@ -96,6 +98,9 @@ def cluster_spec(
 ) -> dict[str, Any]:
     """CLUSTER_SPEC of one replica; every replica of every job has it.
 
+    `job` is text and there is `open_ports`: so have the values that public programs copied (read 2026-11-22), while the
+    distributed-training page shows the CustomJobSpec.
+
     Args:
         all_replicas: The job's replicas.
         one: The replica it is for.
@@ -108,7 +113,24 @@ def cluster_spec(
     task: dict[str, Any] = {"type": f"workerpool{one.pool}", "index": one.index}
     if trial:
         task["trial"] = trial
-    return {"cluster": cluster, "environment": "cloud", "task": task, "job": snake_keys(job)}
+    program = executor_job(_pool(job, one))
+    return {"cluster": cluster, "environment": "cloud", "task": task, "job": program, "open_ports": [_OPEN_PORT]}
+
+
+def _pool(job: Mapping[str, Any], one: Replica) -> Pool:
+    pools = job.get("workerPoolSpecs") or ()
+    return Pool(one.pool, "", pools[one.pool] if one.pool < len(pools) else {})
+
+
+def executor_job(pool: Pool) -> str:
+    """Return what the service's executor is told of a pool's program, as JSON; of a container nothing."""
+    args = pool.args if pool.python_package is not None else []
+    return compact({"python_module": pool.module, "package_uris": pool.package_uris, "job_args": args})
+
+
+def compact(value: object) -> str:
+    """Return JSON without blanks, as the service writes it."""
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
 
 
 def tf_config(
@@ -157,7 +179,7 @@ def ranks(all_replicas: Sequence[Replica]) -> dict[str, int]:
 
 
 def rank_variables(all_replicas: Sequence[Replica], one: Replica) -> dict[str, str]:
-    """What PyTorch's `env://` reads: MASTER_ADDR, MASTER_PORT, RANK and WORLD_SIZE, counted in replicas, not in GPUs.
+    """Return what PyTorch's `env://` reads: MASTER_ADDR, MASTER_PORT, RANK and WORLD_SIZE, counted in replicas, not in GPUs.
 
     None for a job of a single replica, nor for parameter and reduction servers, which are not counted in WORLD_SIZE either.
     Sources: vertex-ai-samples
@@ -188,10 +210,11 @@ _RESOURCES = {
 def service_environment(
     all_replicas: Sequence[Replica], one: Replica, job: Mapping[str, Any], identity: Identity
 ) -> dict[str, str]:
-    """The variables the service sets on one replica, before the spec's own `env`."""
+    """Return the variables the service sets on one replica, before the spec's own `env`."""
     trial = identity.trial
     variables = {
-        "CLUSTER_SPEC": json.dumps(cluster_spec(all_replicas, one, job, trial)),
+        "CLUSTER_SPEC": compact(cluster_spec(all_replicas, one, job, trial)),
+        "CLOUD_ML_JOB": executor_job(_pool(job, one)),
         "CLOUD_ML_JOB_ID": identity.job_id,
         "CLOUD_ML_PROJECT_ID": identity.project_number,
         "CLOUD_ML_REGION": identity.region,
@@ -210,7 +233,7 @@ _REFERENCE = re.compile(r"\$(?:\$(?=\()|\(([A-Za-z_][A-Za-z0-9_]*)\))")
 
 
 def expand(text: str, variables: Mapping[str, str]) -> str:
-    """`$(NAME)` becomes the variable, or stays when there is none; `$$(NAME)` is the text `$(NAME)` (EnvVar page)."""
+    """Return `$(NAME)` becomes the variable, or stays when there is none; `$$(NAME)` is the text `$(NAME)` (EnvVar page)."""
 
     def value(match: re.Match[str]) -> str:
         name = match.group(1)
@@ -220,7 +243,7 @@ def expand(text: str, variables: Mapping[str, str]) -> str:
 
 
 def own_environment(entries: Iterable[Mapping[str, Any]], service: Mapping[str, str]) -> dict[str, str]:
-    """The spec's `env` in order, each value expanded with the service's variables and the entries before it."""
+    """Return the spec's `env` in order, each value expanded with the service's variables and the entries before it."""
     own: dict[str, str] = {}
     for entry in entries:
         own[str(entry.get("name", ""))] = expand(str(entry.get("value", "")), {**service, **own})
@@ -229,7 +252,7 @@ def own_environment(entries: Iterable[Mapping[str, Any]], service: Mapping[str, 
 
 
 def snake_keys(value: Any) -> Any:
-    """Data with the keys of its messages in snake_case, as public logs show the spec inside a replica's variables."""
+    """Return data with the keys of its messages in snake_case, as public logs show the spec inside a replica's variables."""
     if isinstance(value, Mapping):
         # the keys of labels are the user's own
         return {snake(str(k)): v if k == "labels" else snake_keys(v) for k, v in value.items()}

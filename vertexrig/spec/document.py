@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
-from functools import cached_property
-from typing import Any, Literal
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING, Any, Literal
 
-from vertexrig.catalog.value import dataclass
-from vertexrig.finding import Finding
-from vertexrig.spec.parameters import Parameter, everywhere, top
+from vertexrig.errors import meant
+from vertexrig.finding import Finding, Severity
+from vertexrig.spec.strict import stem
+from vertexrig.yamltext import RawPath
+
+if TYPE_CHECKING:
+    from vertexrig.spec.parameters import Parameter
 
 Kind = Literal["CustomJobSpec", "HyperparameterTuningJob"]
 KINDS: tuple[Kind, ...] = ("CustomJobSpec", "HyperparameterTuningJob")
@@ -61,22 +65,22 @@ class Pool:
         return self.data.get("containerSpec")
 
     @property
-    def python(self) -> Mapping[str, Any] | None:
+    def python_package(self) -> Mapping[str, Any] | None:
         return self.data.get("pythonPackageSpec")
 
     @property
     def program(self) -> Mapping[str, Any]:
         """The container or Python package spec, whichever is there."""
-        return self.python or self.container or {}
+        return self.python_package or self.container or {}
 
     @property
     def program_path(self) -> str:
-        return f"{self.path}.{'pythonPackageSpec' if self.python is not None else 'containerSpec'}"
+        return f"{self.path}.{'pythonPackageSpec' if self.python_package is not None else 'containerSpec'}"
 
     @property
     def image(self) -> str:
-        if self.python is not None:
-            return str(self.python.get("executorImageUri", ""))
+        if self.python_package is not None:
+            return str(self.python_package.get("executorImageUri", ""))
         return str((self.container or {}).get("imageUri", ""))
 
     @property
@@ -86,11 +90,11 @@ class Pool:
 
     @property
     def module(self) -> str:
-        return str((self.python or {}).get("pythonModule", ""))
+        return str((self.python_package or {}).get("pythonModule", ""))
 
     @property
     def package_uris(self) -> list[str]:
-        return list((self.python or {}).get("packageUris", ()))
+        return list((self.python_package or {}).get("packageUris", ()))
 
     @property
     def args(self) -> list[str]:
@@ -117,6 +121,7 @@ class Document:
         file: The file's name as the user gave it, "" if it did not come from one.
         lines: Line of each value by its canonical path.
         placeholders: What is still to be filled in, by its canonical path.
+        paths: Canonical path of each value by its keys in the file.
     """
 
     kind: Kind
@@ -125,6 +130,16 @@ class Document:
     file: str = ""
     lines: Mapping[str, int] = field(default_factory=dict)
     placeholders: Mapping[str, list[str]] = field(default_factory=dict)
+    paths: Mapping[RawPath, str] = field(default_factory=dict)
+
+    @cached_property
+    def places(self) -> dict[str, RawPath]:
+        """Keys in the file of each value by its canonical path."""
+        found = {path: place for place, path in self.paths.items()}
+        # of a value where a list belongs, the only item is known, which is the list's place
+        return {
+            path.removesuffix("[0]"): place for path, place in found.items() if not isinstance(place[-1], int)
+        } | found
 
     @property
     def job(self) -> dict[str, Any]:
@@ -147,6 +162,10 @@ class Document:
     @cached_property
     def parameters(self) -> tuple[Parameter, ...]:
         """Every parameter of the study, in the order of the file, conditional ones after their parent."""
+        if not (self.study or {}).get("parameters"):
+            return ()
+        from vertexrig.spec.parameters import everywhere, top  # a custom job has none
+
         return tuple(everywhere(top((self.study or {}).get("parameters", ()))))
 
     @cached_property
@@ -154,10 +173,58 @@ class Document:
         pools = self.job.get("workerPoolSpecs", [])
         return tuple(Pool(i, f"{self.job_path}workerPoolSpecs[{i}]", data) for i, data in enumerate(pools))
 
+    def reported(self, path: str) -> bool:
+        """Tell whether the strict reading already refused what belongs at `path`: the value, one around it, or a misspelt key.
+
+        A check that misses a value then finds nothing, so that one mistake is reported once.
+        """
+        places = [path]
+        while "." in places[-1]:
+            places.append(places[-1].rpartition(".")[0])
+        errors, unknown = self._errors
+        # "" is a finding on the file as a whole, "*" has what may belong at its top
+        if not errors.isdisjoint((*places, "", f"*{path}")):
+            return True
+        return any(  # misspelt, or at a level too high
+            _is_among(place.rpartition(".")[2], unknown[parent])
+            for parent in ("", *places[1:])
+            if parent in unknown
+            for place in places
+            if not parent or place.startswith(f"{parent}.")
+        )
+
+    @cached_property
+    def _errors(self) -> tuple[set[str], dict[str, tuple[str, ...]]]:
+        """The paths of what the strict reading refused, each unknown key also as `*KEY`, and the unknown keys below each path."""
+        errors: set[str] = set()
+        unknown: dict[str, tuple[str, ...]] = {}
+        for finding in self.findings:
+            if finding.severity is not Severity.ERROR:
+                continue
+            errors.add(finding.path)
+            if finding.id == "unknown-field":
+                parent, _, key = finding.path.rpartition(".")
+                unknown[parent] = (*unknown.get(parent, ()), key)
+                errors.add(f"*{key}")
+        return errors, unknown
+
+    def refused(self, path: str) -> bool:
+        """Tell whether the strict reading refused `path`, what is around it, or something in it: no rule reports it again then."""
+        if self.reported(path):
+            return True
+        inside = (f"{path}.", f"{path}[")
+        errors = (found.path for found in self.findings if found.severity is Severity.ERROR)
+        return any(found.startswith(inside) for found in errors)
+
     def line(self, path: str) -> int | None:
-        """The line of `path`, or of the nearest place around it that has one."""
+        """Return the line of `path`, or of the nearest place around it that has one."""
         while path:
             if path in self.lines:
                 return self.lines[path]
             path = path[: path.rfind("[")] if path.endswith("]") else path.rpartition(".")[0]
         return self.lines.get("")
+
+
+@lru_cache(maxsize=1024)
+def _is_among(key: str, written: tuple[str, ...]) -> bool:
+    return any(stem(one) == stem(key) or meant(one, [key]) is not None for one in written)

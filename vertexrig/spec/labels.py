@@ -9,13 +9,23 @@ from typing import Any, NamedTuple
 from vertexrig.catalog.rows import Limits
 
 _PATTERN_OF = {"key": "labels.key_pattern", "value": "labels.value_pattern"}
+RUN_LABEL = "vertexrig_run"
+"""Has the name of the job or sweep of the project file."""
+CALLER_LABEL = "vertexrig_caller"
+"""Has the e-mail of the caller of the trigger, as `label_value` writes it."""
 _OURS = "vertexrig_"
 """How the labels begin that `submit` and the trigger make, such as that of a claim."""
 
 
+def label_value(text: str) -> str:
+    """Return a text as the value of a label: in lower case, at most 63 characters, `_` for what a label cannot have."""
+    return re.sub(r"[^a-z0-9_-]", "_", text.lower())[:63]
+
+
 def users(labels: Mapping[Any, Any]) -> dict[str, str]:
-    """A job's labels without ours: with the claim's label the trigger would take another job for a second one of the same
-    request, and cancel it."""
+    """Return a job's labels without ours: with the claim's label the trigger would take another job for a second one of the same
+    request, and cancel it.
+    """
     return {str(key): str(value) for key, value in labels.items() if not str(key).startswith(_OURS)}
 
 
@@ -34,7 +44,7 @@ class LabelProblem(NamedTuple):
 
 
 def problems(labels: Mapping[str, str], limits: Limits) -> Iterator[LabelProblem]:
-    """What is wrong with a resource's labels."""
+    """Yield what is wrong with a resource's labels."""
     most, longest = limits.integer("labels.max"), limits.integer("labels.max_chars")
     if len(labels) > most:
         yield LabelProblem(None, f"there are {len(labels)} labels; {most} is the most", "remove some")

@@ -51,7 +51,7 @@ _PLACES = (
 
 
 def secret_in(value: str, name: str = "") -> str:
-    """The part of a value that looks like a secret, "" if none does.
+    """Return the part of a value that looks like a secret, "" if none does.
 
     Args:
         value: The value of a variable, or an argument.
@@ -76,7 +76,7 @@ def hint(secret: str) -> str:
 
 
 def masked(text: str, secrets: frozenset[str] = frozenset()) -> str:
-    """A text of any format with every secret in it cut to what `hint` shows.
+    """Return a text of any format with every secret in it cut to what `hint` shows.
 
     Args:
         text: YAML, JSON, a message or a line.
@@ -94,13 +94,13 @@ def masked(text: str, secrets: frozenset[str] = frozenset()) -> str:
 
 
 def _may_hold_one(text: str) -> bool:
-    """Whether a pattern of this module could match; the same letters are alike here and with `(?i:…)`."""
+    """Tell whether a pattern of this module could match; the same letters are alike here and with `(?i:…)`."""
     folded = text.casefold()
     return any(hint in folded for hint in _HINTS)
 
 
 def _named(text: str) -> set[str]:
-    """The values under a secret's name in a text."""
+    """Return the values under a secret's name in a text."""
     found = set()
     for place in _PLACES:
         for match in re.finditer(place, text, re.IGNORECASE):

@@ -25,7 +25,7 @@ class Metric:
     threshold: float | None = None
 
     def safe(self, value: float) -> bool:
-        """Whether a value is on the good side of the threshold."""
+        """Tell whether a value is on the good side of the threshold."""
         return self.threshold is None or self.sign * value >= self.sign * self.threshold
 
 
@@ -56,7 +56,7 @@ class Objective:
         return self.goals[0] if len(self.goals) == 1 else None
 
     def final(self, measurements: Sequence[Measurement]) -> Measurement | None:
-        """The final measurement, None if a metric to optimise was never reported.
+        """Return the final measurement, None if a metric to optimise was never reported.
 
         LAST_MEASUREMENT takes the last one reported (by elapsed time, so a trainer that was restarted, or reports its
         final value without a step, counts with that). BEST_MEASUREMENT takes the best value of a single
@@ -76,7 +76,7 @@ class Objective:
         return Measurement(chosen.step, chosen.elapsed, {**latest, **chosen.metrics})
 
     def values(self, final: Measurement | None) -> list[float] | None:
-        """The values to optimise, None if one is missing or a safety threshold is broken."""
+        """Return the values to optimise, None if one is missing or a safety threshold is broken."""
         if final is None or any(goal.id not in final.metrics for goal in self.goals):
             return None
         if not all(metric.safe(final.metrics[metric.id]) for metric in self.metrics if metric.id in final.metrics):
@@ -92,3 +92,8 @@ def _metric(row: Mapping[str, Any], index: int) -> Metric:
     # protobuf's JSON leaves a threshold of 0 out
     threshold = None if safety is None else float(safety.get("safetyThreshold", 0.0))
     return Metric(name, -1 if row.get("goal") == "MINIMIZE" else 1, threshold)
+
+
+def dominates(one: Sequence[float], other: Sequence[float]) -> bool:
+    """Tell whether a trial is as good as another in every goal and better in one; of each value more is better."""
+    return all(a >= b for a, b in zip(one, other, strict=True)) and list(one) != list(other)

@@ -72,13 +72,13 @@ class Domain:
         return {value: index for index, value in enumerate(self.values)}
 
     def value(self, position: int) -> Value:
-        """The value at a position counted from 0, in the order of the grid."""
+        """Return the value at a position counted from 0, in the order of the grid."""
         if self.kind == "INTEGER":
             return int(self.low) + position
         return self.low if self.kind == "DOUBLE" else self.values[position]
 
     def position(self, value: Any) -> int | None:
-        """The position of `value`, None if it is not one of the values (a DOUBLE has no positions)."""
+        """Return the position of `value`, None if it is not one of the values (a DOUBLE has no positions)."""
         if self.kind == "CATEGORICAL":
             return self._positions.get(value) if isinstance(value, str) else None
         # True is an int in Python, and not a value of a numeric parameter
@@ -93,7 +93,7 @@ class Domain:
         return found if found is not None else next(near, None)
 
     def holds(self, value: Any) -> bool:
-        """Whether `value` is one of the values."""
+        """Tell whether `value` is one of the values."""
         if self.kind != "DOUBLE":
             return self.position(value) is not None
         number = isinstance(value, (int, float)) and not isinstance(value, bool)
@@ -121,7 +121,7 @@ class Domain:
         return min(1.0, max(0.0, unit))
 
     def from_unit(self, unit: float) -> float:
-        """The value at `unit` on the scale from 0 to 1, rounded for an INTEGER, always within the bounds."""
+        """Return the value at `unit` on the scale from 0 to 1, rounded for an INTEGER, always within the bounds."""
         if self.scale == LOG:
             raw = math.exp(math.log(self.low) + unit * self._decades)
         elif self.scale == REVERSE_LOG:
@@ -251,7 +251,7 @@ class Parameter:
         return tuple(found)
 
     def together(self) -> Iterable[tuple[Parameter, ...]]:
-        """The sets of conditional parameters that one value of this one makes active."""
+        """Return the sets of conditional parameters that one value of this one makes active."""
         active: dict[Any, list[Parameter]] = {}
         for child in self.children:
             values = child.condition.values if child.condition else ()
@@ -261,18 +261,18 @@ class Parameter:
         return {tuple(child.path for child in group): tuple(group) for group in active.values()}.values()
 
     def _place(self, value: Any) -> Any:
-        """The same for two values that are one value of this parameter."""
+        """Return the same for two values that are one value of this parameter."""
         position = self.domain.position(value) if self.domain else None
         return (repr(value),) if position is None else position
 
 
 def top(specs: Iterable[Mapping[str, Any]]) -> list[Parameter]:
-    """The parameters that are active in every trial, of `studySpec.parameters`."""
+    """Return the parameters that are active in every trial, of `studySpec.parameters`."""
     return [Parameter(f"studySpec.parameters[{index}]", data) for index, data in enumerate(specs)]
 
 
 def everywhere(parameters: Sequence[Parameter]) -> Iterator[Parameter]:
-    """These parameters with all under them, in the order of the file, conditional ones after their parent."""
+    """Yield these parameters with all under them, in the order of the file, conditional ones after their parent."""
     stack = list(reversed(parameters))
     while stack:
         parameter = stack.pop()
@@ -280,8 +280,17 @@ def everywhere(parameters: Sequence[Parameter]) -> Iterator[Parameter]:
         stack.extend(reversed(parameter.children))
 
 
+def fill_bounds(study: Mapping[str, Any] | None) -> None:
+    """Write the bounds of 0 that the service's JSON leaves out into a study, in canonical form and changed in place."""
+    for parameter in everywhere(top((study or {}).get("parameters", ()))):
+        if parameter.kind in ("DOUBLE", "INTEGER") and parameter.bounds != (None, None):
+            own = parameter.data[parameter.spec_field]
+            own.setdefault("minValue", 0)
+            own.setdefault("maxValue", 0)
+
+
 def clashes(parameters: Sequence[Parameter]) -> dict[str, Parameter]:
-    """The parameters whose id another one has that can be active in the same trial: by path, with the earlier one.
+    """Return the parameters whose id another one has that can be active in the same trial: by path, with the earlier one.
 
     The work grows with the size of the study, not with the pairs of its parameters.
 

@@ -50,7 +50,7 @@ _HIDDEN = f"{_OPEN}(\\d+){_CLOSE}"
 
 
 def marks(text: str, path: str, *, enum: bool = False) -> list[str]:
-    """The placeholders in the text at `path` of a job spec; an enum's values are in capitals themselves."""
+    """Return the placeholders in the text at `path` of a job spec; an enum's values are in capitals themselves."""
     if "\n" in text and re.search(_PROGRAM, path):
         return []  # a script: its braces and dollars are its own
     found = [one for one in re.findall(_SURE, text) if one.strip("<>[]").casefold() not in _TOKENS]
@@ -66,7 +66,7 @@ def marks(text: str, path: str, *, enum: bool = False) -> list[str]:
 
 
 def instead(value: Any) -> str:
-    """The placeholder that a value other than text is: `{NAME}` and `[NAME]` without quotes are YAML; "" if it is none."""
+    """Return the placeholder that a value other than text is: `{NAME}` and `[NAME]` without quotes are YAML; "" if it is none."""
     if isinstance(value, dict) and len(value) == 1:
         ((name, inner),) = value.items()
         return f"{{{name}}}" if inner is None and re.fullmatch(r"[A-Za-z_]\w*", str(name)) else ""
@@ -76,7 +76,7 @@ def instead(value: Any) -> str:
 
 
 def certain(text: str, path: str) -> bool:
-    """Whether a job with this text cannot run: what a program is given may be meant as it is written."""
+    """Tell whether a job with this text cannot run: what a program is given may be meant as it is written."""
     return not re.search(_PROGRAM, path) and not re.fullmatch(_LIKELY, text)
 
 
@@ -100,7 +100,7 @@ def hide(text: str) -> tuple[str, list[str]]:
 
 
 def shown(value: Any, hidden: list[str]) -> Any:
-    """Data read from hidden text, with the expressions back in their places."""
+    """Return data read from hidden text, with the expressions back in their places."""
     if not hidden:
         return value
     if isinstance(value, dict):
@@ -113,7 +113,7 @@ def shown(value: Any, hidden: list[str]) -> Any:
 
 
 def texts(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
-    """Every text of canonical data with its path."""
+    """Yield every text of canonical data with its path."""
     if isinstance(value, str):
         yield path, value
     elif isinstance(value, dict):

@@ -10,28 +10,28 @@ from vertexrig.spec.document import Document, Pool
 
 
 def placeholder(pool: Pool) -> bool:
-    """True for a pool after the first that names a program but no machine and no replicas: it only keeps a place."""
+    """Return True for a pool after the first that names a program but no machine and no replicas: it only keeps a place."""
     return pool.index > 0 and not pool.data.get("machineSpec") and not pool.data.get("replicaCount")
 
 
 def running(document: Document) -> tuple[Pool, ...]:
-    """The pools that make machines: those that are neither empty nor placeholders."""
+    """Return the pools that make machines: those that are neither empty nor placeholders."""
     return tuple(pool for pool in document.pools if not pool.empty and not placeholder(pool))
 
 
 def machine_path(pool: Pool, key: str) -> str:
-    """The path of a field of the pool's machineSpec."""
+    """Return the path of a field of the pool's machineSpec."""
     return f"{pool.path}.machineSpec.{key}"
 
 
 def job_part(document: Document, key: str) -> Mapping[str, Any]:
-    """A mapping of the CustomJobSpec, such as `scheduling`; empty if it is not there."""
+    """Return a mapping of the CustomJobSpec, such as `scheduling`; empty if it is not there."""
     part = document.job.get(key)
     return part if isinstance(part, dict) else {}
 
 
 def tpu_name(pool: Pool, catalog: Catalog) -> str:
-    """The name regions list the pool's TPU under (`TPU_V3`, `TPU_V3_POD`, `TPU_V5E`), "" if it has none."""
+    """Return the name regions list the pool's TPU under (`TPU_V3`, `TPU_V3_POD`, `TPU_V5E`), "" if it has none."""
     machine = catalog.machines.get(pool.machine_type)
     accelerator = catalog.accelerators.get(pool.accelerator_type)
     if (machine is not None and machine.tpu) or (accelerator is not None and accelerator.kind == "tpu"):
@@ -40,7 +40,7 @@ def tpu_name(pool: Pool, catalog: Catalog) -> str:
 
 
 def has_gpu(pool: Pool, catalog: Catalog) -> bool:
-    """Whether the pool's machines carry GPUs, written out or fixed to the machine type."""
+    """Tell whether the pool's machines carry GPUs, written out or fixed to the machine type."""
     if pool.accelerator_type:
         row = catalog.accelerators.get(pool.accelerator_type)
         return row is None or row.kind == "gpu"
@@ -49,19 +49,19 @@ def has_gpu(pool: Pool, catalog: Catalog) -> bool:
 
 
 def scheduling_strategy(document: Document) -> str:
-    """The scheduling strategy as the service takes it: the deprecated names under their new ones."""
+    """Return the scheduling strategy as the service takes it: the deprecated names under their new ones."""
     written = str(job_part(document, "scheduling").get("strategy", ""))
     renamed = {"ON_DEMAND": "STANDARD", "LOW_COST": "SPOT", "STRATEGY_UNSPECIFIED": "STANDARD", "": "STANDARD"}
     return renamed.get(written, written)
 
 
 def most_trials(document: Document) -> int:
-    """How many trials a study has at most; 1 where the file leaves that to gcloud's flag, whose default it is."""
+    """Tell how many trials a study has at most; 1 where the file leaves that to gcloud's flag, whose default it is."""
     return int(document.data.get("maxTrialCount", 1))
 
 
 def parallel_trials(document: Document) -> int:
-    """How many trials run at once: 1 for a job that is not a study."""
+    """Tell how many trials run at once: 1 for a job that is not a study."""
     if document.kind == "CustomJobSpec":
         return 1
     parallel, most = int(document.data.get("parallelTrialCount", 1)), int(document.data.get("maxTrialCount", 0))

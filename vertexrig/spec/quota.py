@@ -6,9 +6,9 @@ Every replica of every trial that runs at once draws its own share: replicas × 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from vertexrig.catalog import Catalog, Machine
-from vertexrig.catalog.value import dataclass
 from vertexrig.spec.document import Document, Pool
 from vertexrig.spec.pools import machine_path, parallel_trials, running, scheduling_strategy
 
@@ -51,7 +51,7 @@ class _Part:
 
 
 def draws(document: Document, catalog: Catalog, region: str = "") -> list[Draw]:
-    """What a job draws of each quota; nothing if it runs on a persistent resource.
+    """Return what a job draws of each quota; nothing if it runs on a persistent resource.
 
     Args:
         document: The job spec. A study draws for `parallelTrialCount` trials at once.

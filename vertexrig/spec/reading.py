@@ -17,7 +17,6 @@ from vertexrig.errors import nearest
 from vertexrig.finding import Finding, Severity
 from vertexrig.spec import descriptors, placeholders, strict
 from vertexrig.spec.document import KINDS, Document, Kind
-from vertexrig.spec.foreign import looks_like
 from vertexrig.text import kind_of
 
 _LEGACY_KEYS = {"trainingInput", "training_input", "scaleTier", "masterType", "hyperparameters"}
@@ -54,7 +53,7 @@ def parse(text: str, *, file: str = "", kind: Kind | None = None, template: bool
 
 
 def unreadable(file: str, reason: str) -> Finding:
-    """The finding on a file that cannot be read, beside others that can."""
+    """Return the finding on a file that cannot be read, beside others that can."""
     return strict.finding("file-unreadable", "", reason, "name a file of YAML or JSON text", file=file)
 
 
@@ -97,7 +96,7 @@ def _from_reading(reading: yamltext.Reading, file: str, kind: Kind | None, *, te
         data, prefix = data[inner], (inner,)
     canonical = walk.message(data, root, prefix, "")
     walk.notes()
-    document = Document(taken, canonical, tuple(walk.findings), file, walk.lines, walk.placeholders)
+    document = Document(taken, canonical, tuple(walk.findings), file, walk.lines, walk.placeholders, walk.canonical)
     return _with_placeholders(document)
 
 
@@ -106,7 +105,7 @@ _SHELL = re.compile(r"(?:^|/)(?:ba|da|z|k)?sh$")
 
 
 def _with_placeholders(document: Document) -> Document:
-    """The document with one finding for all that is still to be filled in; a shell's own `$NAME` is left alone."""
+    """Return the document with one finding for all that is still to be filled in; a shell's own `$NAME` is left alone."""
     scripts = {
         f"{pool.program_path}.{key}["
         for pool in document.pools
@@ -128,10 +127,14 @@ def _with_placeholders(document: Document) -> Document:
     more = f", and {len(places) - 6} more" if len(places) > 6 else ""
     certain = any(placeholders.certain(name, path) for path, names in found.items() for name in names)
     noted = strict.finding(
-        "placeholder", next(iter(first.values())), f"still to be filled in: {', '.join(places[:6])}{more}", _RENDER_FIRST,
-        file=document.file, line=document.line(next(iter(first.values()))),
+        "placeholder",
+        next(iter(first.values())),
+        f"still to be filled in: {', '.join(places[:6])}{more}",
+        _RENDER_FIRST,
+        file=document.file,
+        line=document.line(next(iter(first.values()))),
         severity=None if certain else Severity.WARNING,
-    )  # fmt: skip
+    )
     return replace(document, placeholders=found, findings=(*document.findings, noted))
 
 
@@ -149,7 +152,7 @@ _POOL_KEYS = {"machineSpec", "machine_spec", "containerSpec", "container_spec", 
 
 
 def _concerns(data: Mapping[str, Any], kind: Kind | None) -> bool:
-    """Whether any key of a file is one of a job spec or of the retired service's, or near one where nothing else fits."""
+    """Tell whether any key of a file is one of a job spec or of the retired service's, or near one where nothing else fits."""
     # other files have these, too
     common = set() if kind and not looks_like(data)[0] else {"name", "state", "error", "models", "network", "labels"}
     stems = {strict.stem(name) for name in _LEGACY_KEYS}
@@ -163,7 +166,7 @@ def _concerns(data: Mapping[str, Any], kind: Kind | None) -> bool:
 
 
 def _not_vertex(data: Mapping[str, Any]) -> tuple[str, str]:
-    """The message for a file that is not a job spec, and what to do with it."""
+    """Return the message for a file that is not a job spec, and what to do with it."""
     what, fix = looks_like(data)
     keys = ", ".join(str(key) for key in list(data)[:5]) + (", …" if len(data) > 5 else "")
     seen = f"it looks like {what}" if what else f"none of its keys belongs to one: {keys}"
@@ -182,3 +185,51 @@ def _sniff(data: Mapping[str, Any]) -> Kind:
     # A file with a typo in its first key is still known by its other keys.
     near = [nearest(str(key), study) for key in data]
     return "HyperparameterTuningJob" if any(near) else "CustomJobSpec"
+
+
+# what it looks like, the keys that it has, and what to do; the first row that fits counts
+_KNOWN: tuple[tuple[str, frozenset[str], str], ...] = tuple(
+    (name, frozenset(keys.split()), fix)
+    for name, keys, fix in (
+        ("a Kubernetes manifest", "apiVersion kind", ""),
+        ("a compiled Vertex AI or Kubeflow pipeline", "pipelineInfo", "submit it as a pipeline job"),
+        ("a compiled Vertex AI or Kubeflow pipeline", "pipelineSpec", "submit it as a pipeline job"),
+        ("a pipeline component", "implementation", ""),
+        ("a Docker Compose file", "services", ""),
+        ("a Cloud Build config", "steps", "give it to gcloud builds submit --config"),
+        ("a workflow of GitHub Actions", "jobs on", ""),
+        ("a Cloud Batch job", "taskGroups", "give it to gcloud batch jobs submit --config"),
+        ("a persistent resource of Vertex AI", "resourcePools", "give it to gcloud ai persistent-resources create"),
+        (
+            "a training pipeline of Vertex AI",
+            "trainingTaskDefinition",
+            "check what is under trainingTaskInputs, the job spec",
+        ),
+        ("a Hydra config", "defaults", ""),
+        ("a Hydra config", "hydra", ""),
+        ("a conda environment", "name dependencies", ""),
+        ("a conda environment", "channels dependencies", ""),
+        ("a pipeline of GitLab CI or DVC", "stages", ""),
+        ("a pre-commit config", "repos", ""),
+        ("a sweep of Weights & Biases", "method parameters", "a tuning job has studySpec and trialJobSpec"),
+    )
+)
+
+_PROJECT = {"jobs", "sweeps"}
+_PROJECT_BESIDE = {"project", "region", "bucket", "trainer", "schedules", "trigger"}
+
+
+def looks_like(data: Mapping[str, Any]) -> tuple[str, str]:
+    """Return what a file's keys make it, and what to do with it; "" if they do not tell."""
+    keys = {str(key) for key in data}
+    if is_project(data):
+        return "a project file of vertexrig", "name it with --file"
+    return next(((name, fix) for name, wanted, fix in _KNOWN if wanted <= keys), ("", ""))
+
+
+def is_project(data: Any) -> bool:
+    """Tell whether plain data is a project file, as `vertexrig.yaml` is."""
+    # `jobs` alone is the key of GitHub Actions, CircleCI and others
+    if not isinstance(data, dict) or not (_PROJECT & data.keys() and _PROJECT_BESIDE & data.keys()):
+        return False
+    return all(isinstance(data.get(group), (dict, type(None))) for group in _PROJECT)

@@ -33,7 +33,7 @@ class Dimension(Domain):
     children: tuple[tuple[frozenset[int], Dimension], ...] = ()
 
     def active(self, value: Value) -> Iterator[Dimension]:
-        """The conditional parameters that `value` makes active."""
+        """Return the conditional parameters that `value` makes active."""
         at = self.position(value) if self.children else None
         return (child for positions, child in self.children if at in positions)
 
@@ -88,7 +88,7 @@ class Space:
             )
 
     def everywhere(self) -> Iterator[Dimension]:
-        """Every parameter at every place, parents before children."""
+        """Yield every parameter at every place, parents before children."""
         stack = list(reversed(self.dimensions))
         while stack:
             dimension = stack.pop()
@@ -104,7 +104,7 @@ class Space:
         return [{"parameterId": dimension.id, "value": value} for dimension, value in self._active(choose)]
 
     def read(self, parameters: Iterable[Mapping[str, Any]]) -> dict[str, tuple[Dimension, Value]] | None:
-        """The place and value of each listed parameter by its key; None if the list does not fit this space."""
+        """Return the place and value of each listed parameter by its key; None if the list does not fit this space."""
         # each is taken out when its place is found: what is left over at the end does not belong to the space
         given = {str(row["parameterId"]): row.get("value") for row in parameters}
 
@@ -134,7 +134,7 @@ class Space:
         return _product(self.dimensions)
 
     def combination(self, index: int) -> list[ParameterValue]:
-        """The combination at `index` of the grid, counted from 0.
+        """Return the combination at `index` of the grid, counted from 0.
 
         The order: parameters as the spec lists them, the last one changing fastest, as in an odometer; values of an
         INTEGER from low to high, of the others as listed; conditional children come right after their parent and
@@ -145,7 +145,7 @@ class Space:
         return self.walk(lambda dimension: chosen[dimension.key])
 
     def command_line(self, parameters: Iterable[Mapping[str, Any]], *, whole: bool = False) -> list[str]:
-        """The arguments a trial's trainer gets, after its own: `--learning_rate=0.01`, in the order listed.
+        """Return the arguments a trial's trainer gets, after its own: `--learning_rate=0.01`, in the order listed.
 
         The spelling `--name=value` and DISCRETE values as "128.0" are what users of the service report
         (kuds/mesozoic-labs pulls 127, 180, 197); Google's page shows `--learning_rate VALUE` and one of its samples

@@ -22,10 +22,10 @@ ENDED = (SUCCEEDED, FAILED, CANCELLED, EXPIRED, PARTIALLY_SUCCEEDED)
 
 
 def short(state: str) -> str:
-    """`SUCCEEDED` for `JOB_STATE_SUCCEEDED`: how tables and messages show it."""
+    """Return `SUCCEEDED` for `JOB_STATE_SUCCEEDED`: how tables and messages show it."""
     return state.removeprefix("JOB_STATE_")
 
 
 def of_pipeline(state: str) -> str:
-    """The PipelineState of a training pipeline whose job is in `state`; a queued job's pipeline is PENDING."""
+    """Return the PipelineState of a training pipeline whose job is in `state`; a queued job's pipeline is PENDING."""
     return f"PIPELINE_STATE_{short(PENDING if state == QUEUED else state)}"

@@ -8,23 +8,24 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any
+from typing import Any, Literal
 
 from vertexrig import yamltext
-from vertexrig.catalog.value import dataclass
 from vertexrig.errors import did_you_mean, meant
-from vertexrig.finding import MOST, Finding, Severity, left_out
+from vertexrig.finding import MOST, REMOVE, Act, Edit, Finding, Severity, left_out, said, write
 from vertexrig.spec import placeholders
 from vertexrig.spec.descriptors import Enum, Field, Message
 from vertexrig.text import kind_of, quoted
 from vertexrig.times import duration_seconds, meant_seconds
 
 _GCLOUD = "gcloud 528.0.0, run offline 2026-11-20"
+_PROJECT = "vertexrig's own keys, as `vertexrig keys` lists them, 2026-11-22"
 _OURS = "a file is text in UTF-8, as gcloud 528.0.0 reads it, 2026-11-20"
+_COMMENTS = "vertexrig's own comments, 2026-11-22"
 _GCLOUD_RUN = "gcloud 528.0.0, run against a local endpoint 2026-11-21"
-_SCHEMA = "google-cloud-aiplatform 2.7.0 messages, 2026-11-20"
+SCHEMA_SOURCE = "google-cloud-aiplatform 2.7.0 messages, 2026-11-20"
 _PROTOBUF = "protobuf 7.36.2 json_format.ParseDict, its default max_recursion_depth, 2026-11-21"
 MOST_DEPTH = 100
 """How deep protobuf's JSON reader follows messages inside messages."""
@@ -32,29 +33,39 @@ MOST_DEPTH = 100
 
 @dataclass(frozen=True)
 class ReadingRule:
-    """A rule of the strict reading, for the list of checks: id, severity, one sentence, source."""
+    """A rule of the strict reading, for the list of checks: id, severity, one sentence, source, the kind of its edits."""
 
     id: str
     severity: Severity
     summary: str
     source: str
+    edits: Literal["", "safe", "unsafe"] = ""
 
 
 READING_RULES = (
     ReadingRule("yaml-syntax", Severity.ERROR, "The file is one YAML mapping.", _GCLOUD),
     ReadingRule("file-unreadable", Severity.ERROR, "The file can be read.", _OURS),
-    ReadingRule("not-vertex", Severity.ERROR, "The file is a job spec of Vertex AI.", _SCHEMA),
+    ReadingRule("project-file", Severity.ERROR, "Every entry of a project file is right.", _PROJECT, "safe"),
+    ReadingRule("not-vertex", Severity.ERROR, "The file is a job spec of Vertex AI.", SCHEMA_SOURCE),
     ReadingRule("placeholder", Severity.ERROR, "No value is still to be filled in.", _GCLOUD),
     ReadingRule("yaml-duplicate-key", Severity.ERROR, "No key is written twice in one mapping.", _GCLOUD),
-    ReadingRule("yaml-two-readings", Severity.WARNING, "Every scalar means the same to all YAML readers.", _GCLOUD),
-    ReadingRule("unknown-field", Severity.ERROR, "Every key is a field of the API.", _SCHEMA),
-    ReadingRule("unknown-enum-value", Severity.ERROR, "Every enum value is one the API has.", _SCHEMA),
-    ReadingRule("wrong-type", Severity.ERROR, "Every value has its field's type.", _SCHEMA),
+    ReadingRule(
+        "yaml-two-readings", Severity.WARNING, "Every scalar means the same to all YAML readers.", _GCLOUD, "safe"
+    ),
+    ReadingRule(
+        "ignore-comment",
+        Severity.WARNING,
+        "A comment that ignores findings names rules, says why, and ignores some.",
+        _COMMENTS,
+    ),
+    ReadingRule("unknown-field", Severity.ERROR, "Every key is a field of the API.", SCHEMA_SOURCE, "safe"),
+    ReadingRule("unknown-enum-value", Severity.ERROR, "Every enum value is one the API has.", SCHEMA_SOURCE, "safe"),
+    ReadingRule("wrong-type", Severity.ERROR, "Every value has its field's type.", SCHEMA_SOURCE, "safe"),
     ReadingRule("nested-too-deep", Severity.ERROR, f"Messages are nested at most {MOST_DEPTH} deep.", _PROTOBUF),
-    ReadingRule("one-of", Severity.ERROR, "At most one of the alternatives of a union is set.", _SCHEMA),
-    ReadingRule("quoted-number", Severity.WARNING, "A number is written without quotes.", _GCLOUD_RUN),
-    ReadingRule("snake-case-key", Severity.WARNING, "Keys are written in camelCase.", _GCLOUD_RUN),
-    ReadingRule("not-a-list", Severity.WARNING, "A repeated field is written as a list.", _GCLOUD),
+    ReadingRule("one-of", Severity.ERROR, "At most one of the alternatives of a union is set.", SCHEMA_SOURCE),
+    ReadingRule("quoted-number", Severity.WARNING, "A number is written without quotes.", _GCLOUD_RUN, "safe"),
+    ReadingRule("snake-case-key", Severity.WARNING, "Keys are written in camelCase.", _GCLOUD_RUN, "safe"),
+    ReadingRule("not-a-list", Severity.WARNING, "A repeated field is written as a list.", _GCLOUD, "safe"),
     ReadingRule("custom-job-wrapper", Severity.ERROR, "A CustomJobSpec is not wrapped in a CustomJob.", _GCLOUD),
     ReadingRule("legacy-ai-platform", Severity.ERROR, "The file is not for the retired AI Platform Training.", _GCLOUD),
 )
@@ -65,27 +76,39 @@ _TIMESTAMP = r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]+(Z|[-+][0-9]{2}:[0-9]{2})"
 _NUMBER = r"[-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?"
 _WRAPPERS = ("Double", "Float", "Int64", "UInt64", "Int32", "UInt32", "Bool", "String", "Bytes")
 # google.protobuf.descriptor.FieldDescriptor.TYPE_*: the numbers are protobuf's wire contract
-_DOUBLE, _FLOAT, _BOOL, _STRING = 1, 2, 8, 9
-_INTEGERS = {3: 64, 4: 64, 5: 32, 6: 64, 7: 32, 13: 32, 15: 32, 16: 64, 17: 32, 18: 64}
+_DOUBLE, _FLOAT, BOOL, _STRING = 1, 2, 8, 9
+NUMBERS = (_DOUBLE, _FLOAT)
+INTEGERS = {3: 64, 4: 64, 5: 32, 6: 64, 7: 32, 13: 32, 15: 32, 16: 64, 17: 32, 18: 64}
 _UNSIGNED = {4, 6, 7, 13}
+_WRAPPED = {"Double": _DOUBLE, "Float": _FLOAT, "Int64": 3, "UInt64": 4, "Int32": 5, "UInt32": 13, "Bool": BOOL}
 
 
 # what only the service writes: never what a misspelt key was meant to be
-OUTPUT_ONLY = {
-    "name", "state", "createTime", "startTime", "endTime", "updateTime", "error", "trials", "webAccessUris",
-    "satisfiesPzs", "satisfiesPzi",
-}  # fmt: skip
+OUTPUT_ONLY = frozenset(
+    "name state createTime startTime endTime updateTime error trials webAccessUris satisfiesPzs satisfiesPzi".split()
+)
 # fields around a CustomJobSpec, as gcloud takes it
 _FLAGS = {
-    "displayName": "--display-name", "display_name": "--display-name", "labels": "--labels", "region": "--region",
-    "project": "--project", "encryptionSpec": "--kms-key", "encryption_spec": "--kms-key",
-}  # fmt: skip
+    "displayName": "--display-name",
+    "display_name": "--display-name",
+    "labels": "--labels",
+    "region": "--region",
+    "project": "--project",
+    "encryptionSpec": "--kms-key",
+    "encryption_spec": "--kms-key",
+}
 # short names, and those of other tools of Google Cloud, for a value of an enum here
 _ALIASES = {
-    "NVIDIA_A100_40GB": "NVIDIA_TESLA_A100", "LINEAR": "UNIT_LINEAR_SCALE", "LOG": "UNIT_LOG_SCALE",
-    "REVERSE_LOG": "UNIT_REVERSE_LOG_SCALE", "MAX": "MAXIMIZE", "MIN": "MINIMIZE", "GRID": "GRID_SEARCH",
-    "RANDOM": "RANDOM_SEARCH", "PREEMPTIBLE": "SPOT",
-}  # fmt: skip
+    "NVIDIA_A100_40GB": "NVIDIA_TESLA_A100",
+    "LINEAR": "UNIT_LINEAR_SCALE",
+    "LOG": "UNIT_LOG_SCALE",
+    "REVERSE_LOG": "UNIT_REVERSE_LOG_SCALE",
+    "MAX": "MAXIMIZE",
+    "MIN": "MINIMIZE",
+    "GRID": "GRID_SEARCH",
+    "RANDOM": "RANDOM_SEARCH",
+    "PREEMPTIBLE": "SPOT",
+}
 
 
 def finding(
@@ -98,27 +121,37 @@ def finding(
     line: int | None = None,
     severity: Severity | None = None,
     value_type: type | None = None,
+    edits: tuple[Edit, ...] = (),
 ) -> Finding:
     return Finding(
-        rule, severity or _SEVERITY[rule], path, message, fix, _SOURCE[rule], file, line, value_type=value_type
+        rule,
+        severity or _SEVERITY[rule],
+        path,
+        message,
+        fix or said(edits, path),
+        _SOURCE[rule],
+        file,
+        line,
+        value_type=value_type,
+        edits=tuple(replace(edit, path=edit.path or path) for edit in edits),
     )
 
 
 def stem(name: str) -> str:
-    """A key without what people add to it or leave out: `parameterSpec`, `parameter` and `parameters` are one."""
+    """Return a key without what people add to it or leave out: `parameterSpec`, `parameter` and `parameters` are one."""
     plain = re.sub(r"[\W_]+", "", name).casefold()
     return re.sub(r"(?:specs?|s)$", "", plain) or plain
 
 
 @cache
 def _writable(schema: Message) -> tuple[str, ...]:
-    """The JSON names that a user may write, for suggestions."""
+    """Return the JSON names that a user may write, for suggestions."""
     return tuple(name for name in schema.json_names if name not in OUTPUT_ONLY)
 
 
 @cache
 def _places(schema: Message, depth: int = 4) -> dict[str, tuple[str, ...]]:
-    """Where each key of a message and of those inside it belongs: paths by the key's stem."""
+    """Return where each key of a message and of those inside it belongs: paths by the key's stem."""
     found: dict[str, list[str]] = {}
     for name in _writable(schema):
         found.setdefault(stem(name), []).append(name)
@@ -132,7 +165,7 @@ def _places(schema: Message, depth: int = 4) -> dict[str, tuple[str, ...]]:
 
 
 def belongs(key: str, schema: Message, root: Message) -> tuple[tuple[str, ...], bool]:
-    """Where a key that a message does not have belongs, and whether that is counted from the top of the file.
+    """Return where a key that a message does not have belongs, and whether that is counted from the top of the file.
 
     Its own fields come first, then those of the messages inside it, then the whole file's; empty if nothing fits, and
     several places where it fits equally well.
@@ -158,7 +191,7 @@ _MOST_LISTED = 20
 
 
 def _listed(names: list[str]) -> str:
-    """Names with commas between them, cut where there are many."""
+    """Return names with commas between them, cut where there are many."""
     return ", ".join(names[:_MOST_LISTED]) + (f", … ({len(names)} in all)" if len(names) > _MOST_LISTED else "")
 
 
@@ -177,18 +210,8 @@ class Walk:
         self.counts: Counter[str] = Counter()  # findings by rule
         self.rest: dict[str, Finding] = {}  # the first one of a rule beyond the most that are kept
 
-    def report(
-        self,
-        rule: str,
-        raw: yamltext.RawPath,
-        path: str,
-        message: str,
-        fix: str = "",
-        severity: Severity | None = None,
-        value_type: type | None = None,
-    ) -> None:
-        line = self.reading.lines.get(raw)
-        self.add(finding(rule, path, message, fix, file=self.file, line=line, severity=severity, value_type=value_type))
+    def report(self, rule: str, raw: yamltext.RawPath, path: str, message: str, fix: str = "", **more: Any) -> None:
+        self.add(finding(rule, path, message, fix, file=self.file, line=self.reading.lines.get(raw), **more))
 
     def add(self, found: Finding) -> None:
         self.counts[found.id] += 1
@@ -199,7 +222,7 @@ class Walk:
             self.rest[found.id] = found
 
     def unfilled(self, value: Any, path: str, *, enum: bool = False) -> str:
-        """The text of a value that is a placeholder, which is kept in mind; "" for any other value."""
+        """Return the text of a value that is a placeholder, which is kept in mind; "" for any other value."""
         if not self.template:
             return ""
         is_text = isinstance(value, str)
@@ -218,7 +241,9 @@ class Walk:
                 if note.kind == "duplicate-key"
                 else 'quote it if it is text, or write it as "1.0e-4", true or false'
             )
-            noted = finding(f"yaml-{note.kind}", path, note.message, fix, file=self.file, line=note.line)
+            # what gcloud reads is what the file says now; only of 012 is it hardly meant
+            edits = write(note.value, safe=not note.fix)
+            noted = finding(f"yaml-{note.kind}", path, note.message, fix, file=self.file, line=note.line, edits=edits)
             self.add(noted)
         for rule, first in self.rest.items():
             self.findings.append(left_out([first], self.counts[rule] - MOST))
@@ -245,7 +270,7 @@ class Walk:
             field_ = schema.by_name.get(key)
             here = f"{path}.{key}" if path else key
             if field_ is None:
-                self.unknown(key, schema, (*raw, key), here)
+                self.unknown(key, value, schema, (*raw, key), here)
                 continue
             here = f"{path}.{field_.json_name}" if path else field_.json_name
             if key != field_.json_name:
@@ -270,11 +295,13 @@ class Walk:
             result[field_.json_name] = canonical
         return result
 
-    def unknown(self, key: str, schema: Message, raw: yamltext.RawPath, path: str) -> None:
+    def unknown(self, key: str, value: Any, schema: Message, raw: yamltext.RawPath, path: str) -> None:
         if self.counts["unknown-field"] >= MOST:  # nothing is shown of it, so nothing is looked up for it
             return self.report("unknown-field", raw, path, "")
         places, from_top = belongs(key, schema, self.root or schema)
+        edits: tuple[Edit, ...] = ()
         text, fix = f"{schema.name} has no field {quoted(key)}.", ""
+        self.canonical[raw] = path
         flag = _FLAGS.get(key) if schema.name == "CustomJobSpec" else None
         if flag:
             text, fix = (
@@ -284,21 +311,25 @@ class Walk:
         elif not places or len(places) > 3:
             text += f" {did_you_mean(key, _writable(schema), most=20)}"
         elif "." not in places[0] and not from_top:
-            text, fix = f"{text} Did you mean {places[0]!r}?", f"write {places[0]}"
+            text, edits = f"{text} Did you mean {places[0]!r}?", (Edit(key=places[0]),)
         else:
             name = places[0].rpartition(".")[2]
             around = [place.rpartition(".")[0] for place in places]
             where = f"under {' or '.join(around)}" if around[0] else "at the top of the file"
             text += f" {name!r} belongs {where}" + (", from the top of the file." if from_top and around[0] else ".")
             fix = f"move {name} {where.replace('at the', 'to the')}" if len(places) == 1 else ""
-        self.report("unknown-field", raw, path, text, fix)
+            if fix and "[" not in places[0] and not isinstance(value, (dict, list)):
+                above = "" if from_top else path.rpartition(".")[0]
+                edits = (Edit(value, f"{above}.{places[0]}" if above else places[0], safe=name == key), *REMOVE)
+        self.report("unknown-field", raw, path, text, fix, edits=edits)
 
     def snake_case(self, key: str, name: str, raw: yamltext.RawPath, path: str) -> None:
         # seen: gcloud hands a custom job's keys on as they are, and REST takes both spellings
         if not self.snakes:
             tuning = self.root is not None and self.root.name == "HyperparameterTuningJob"
             self.first_snake = len(self.findings)
-            self.report("snake-case-key", raw, path, "", "", Severity.ERROR if tuning and self.template else None)
+            severity = Severity.ERROR if tuning and self.template else None
+            self.report("snake-case-key", raw, path, "", severity=severity)
         self.snakes.append((key, name, path))
 
     def spelling(self) -> None:
@@ -315,7 +346,8 @@ class Walk:
         paths = tuple(dict.fromkeys(path for _, _, path in self.snakes))[1:MOST]
         first = self.findings[self.first_snake]
         fix = f"write {_listed(list(names.values()))}"
-        self.findings[self.first_snake] = replace(first, message=text, fix=fix, more_paths=paths)
+        edits = tuple(Edit(path=path, key=name) for _, name, path in self.snakes)
+        self.findings[self.first_snake] = replace(first, message=text, fix=fix, more_paths=paths, edits=edits)
 
     def field(self, value: Any, field_: Field, raw: yamltext.RawPath, path: str) -> Any:
         line = self.reading.lines.get(raw)
@@ -334,7 +366,7 @@ class Walk:
                 raw,
                 path,
                 f"{kind_of(value)} is written where a list belongs: gcloud makes a list of it, the SDK and REST refuse it",
-                "write it as a list, one item after a dash",
+                edits=(Edit(Act.MAKE_LIST),),
             )
             items = [self.single(value, field_, raw, f"{path}[0]")]
         else:
@@ -363,18 +395,19 @@ class Walk:
             return self.message(value, field_.message, raw, path)
         if field_.enum is not None:
             return self.enum(value, field_.enum, raw, path)
-        if field_.type in _INTEGERS:
+        if field_.type in INTEGERS:
             return self.integer(value, field_.type, raw, path)
-        if field_.type in (_DOUBLE, _FLOAT):
+        if field_.type in NUMBERS:
             return self.number(value, raw, path)
-        if field_.type == _BOOL:
-            return value if isinstance(value, bool) else self.wrong(value, "true or false", raw, path)
+        if field_.type == BOOL:
+            spelt = {"true": True, "false": False}.get(str(value).lower())
+            return value if isinstance(value, bool) else self.wrong(value, "true or false", raw, path, write(spelt))
         return self.text(value, raw, path)
 
-    def wrong(self, value: Any, wanted: str, raw: yamltext.RawPath, path: str, fix: str = "") -> Any:
+    def wrong(self, value: Any, wanted: str, raw: yamltext.RawPath, path: str, edits: tuple[Edit, ...] = ()) -> Any:
         if not self.unfilled(value, path):
             text = f"{quoted(value)} is {kind_of(value)}; {wanted} belongs here"
-            self.report("wrong-type", raw, path, text, fix, value_type=type(value))
+            self.report("wrong-type", raw, path, text, value_type=type(value), edits=edits)
         return _DROP
 
     def text(self, value: Any, raw: yamltext.RawPath, path: str) -> Any:
@@ -387,8 +420,8 @@ class Walk:
         written = self.unfilled(value, path)
         if written:
             return written
-        fix = "" if isinstance(value, (dict, list)) else "put it in quotes"
-        return self.wrong(value, "text", raw, path, fix)
+        bare = value is not None and not isinstance(value, (dict, list))
+        return self.wrong(value, "text", raw, path, (Edit(Act.QUOTE),) if bare else ())
 
     def enum(self, value: Any, schema: Enum, raw: yamltext.RawPath, path: str) -> Any:
         names = list(schema.numbers)
@@ -407,7 +440,7 @@ class Walk:
         best = _ALIASES[plain] if _ALIASES.get(plain) in names else meant(str(value), names)
         guess = f"Did you mean {best!r}?" if best else did_you_mean(str(value), names, most=30)
         text = f"{quoted(value)} is not a value of {schema.name}. {guess}"
-        self.report("unknown-enum-value", raw, path, text, f"write {best}" if best else "")
+        self.report("unknown-enum-value", raw, path, text, edits=write(best))
         return _DROP
 
     def integer(self, value: Any, kind: int, raw: yamltext.RawPath, path: str) -> Any:
@@ -417,8 +450,9 @@ class Walk:
         elif isinstance(value, str) and re.fullmatch(r"-?[0-9]{1,20}", value):
             number = int(value)  # int64 travels as text in JSON
         if number is None:
-            return self.wrong(value, "a whole number", raw, path)
-        bits = _INTEGERS[kind]
+            whole = int(value) if isinstance(value, float) and value.is_integer() else None
+            return self.wrong(value, "a whole number", raw, path, write(whole))
+        bits = INTEGERS[kind]
         low, high = (0, 2**bits - 1) if kind in _UNSIGNED else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
         if not low <= number <= high:
             return self.wrong(value, f"a whole number from {low} to {high}", raw, path)
@@ -435,8 +469,10 @@ class Walk:
             return self.wrong(value, "a finite number", raw, path)
         if isinstance(value, str) and re.fullmatch(_NUMBER, value) and math.isfinite(float(value)):
             text = f"{quoted(value)} is text; gcloud and REST make a number of it, other readers keep the text"
-            self.report("quoted-number", raw, path, text, "write it without quotes")
-            return float(value)
+            number = float(value)
+            bare = int(value) if re.fullmatch("[-+]?[0-9]+", value) else number
+            self.report("quoted-number", raw, path, text, "write it without quotes", edits=write(bare))
+            return number
         return self.wrong(value, "a number", raw, path)
 
     def well_known(self, value: Any, name: str, raw: yamltext.RawPath, path: str) -> Any:
@@ -446,23 +482,14 @@ class Walk:
             if seconds is not None and abs(seconds) <= 315_576_000_000:
                 return value
             meant = meant_seconds(str(value)) if isinstance(value, (str, int)) and not isinstance(value, bool) else None
-            fix = f"write {meant}s" if meant is not None else ""
-            return self.wrong(value, "a duration: seconds and an s, such as 3600s,", raw, path, fix)
+            wanted = "a duration: seconds and an s, such as 3600s,"
+            return self.wrong(value, wanted, raw, path, write(None if meant is None else f"{meant}s"))
         if name == "Timestamp":
             if isinstance(value, str) and re.fullmatch(_TIMESTAMP, value):
                 return value
             return self.wrong(value, "a time such as 2026-01-31T12:00:00Z", raw, path)
         for wrapper in _WRAPPERS:
             if name == f"{wrapper}Value":
-                types = {
-                    "Double": _DOUBLE,
-                    "Float": _FLOAT,
-                    "Int64": 3,
-                    "UInt64": 4,
-                    "Int32": 5,
-                    "UInt32": 13,
-                    "Bool": _BOOL,
-                }
-                inner = Field("value", "value", types.get(wrapper, _STRING))
+                inner = Field("value", "value", _WRAPPED.get(wrapper, _STRING))
                 return self.single(value, inner, raw, path)
         return value  # Struct, Value, ListValue, Any: any JSON

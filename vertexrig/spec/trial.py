@@ -133,7 +133,7 @@ class Trial:
         return changed
 
     def to_dict(self) -> dict[str, Any]:
-        """The trial as the REST API lists it: fields that are empty are left out."""
+        """Return the trial as the REST API lists it: fields that are empty are left out."""
         final = self.final_measurement
         fields = {
             "name": self.name,
@@ -150,12 +150,12 @@ class Trial:
         return {key: value for key, value in fields.items() if value}
 
     def record(self) -> dict[str, Any]:
-        """All that is needed to rebuild the trial: `to_dict` and what the API does not show."""
+        """Return all that is needed to rebuild the trial: `to_dict` and what the API does not show."""
         return {**self.to_dict(), **({"failed": True} if self.failed else {})}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Trial:
-        """The trial of a `record` or a REST listing."""
+        """Return the trial of a `record` or a REST listing."""
         final = data.get("finalMeasurement")
         return cls(
             id=str(data["id"]),

@@ -7,12 +7,12 @@ from collections import defaultdict
 from dataclasses import dataclass
 from statistics import fmean
 
-from vertexrig.studies.study import StudyRecord
-from vertexrig.studies.trials import TrialResult
+from vertexrig.results.study import StudyRecord
+from vertexrig.results.trials import TrialResult
 from vertexrig.text import shown
 
 SIGMAS = 2.0
-"""A lead over the next trial counts as noise below so many standard deviations of the difference of two trials."""
+"""A lead over the next trial counts as noise below this many standard deviations of the difference of two trials."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Certainty:
 
 
 def certainty(study: StudyRecord) -> Certainty | None:
-    """How sure the best trial of a study is; None with several goals, or if no trial counts."""
+    """Tell how sure the best trial of a study is; None with several goals, or if no trial counts."""
     if len(study.goals) != 1 or not study.ranked:
         return None
     best = study.ranked[0]

@@ -11,14 +11,15 @@ from typing import Any
 from vertexrig import spec
 from vertexrig.cloud.vertex import RemoteJob
 from vertexrig.project.config import Loaded
+from vertexrig.results import trials
+from vertexrig.results.study import StudyRecord, read
 from vertexrig.spec.parameters import Parameter, everywhere, top
 from vertexrig.spec.states import short
-from vertexrig.studies import cost, report, trials
-from vertexrig.studies.chart_data import length
+from vertexrig.studies import cost, report
 from vertexrig.studies.cost import Spent
 from vertexrig.studies.outcome import FOLLOWS
-from vertexrig.studies.study import StudyRecord, read
 from vertexrig.studies.timeline import Timeline, timeline
+from vertexrig.times import length
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,7 @@ class StudyChain:
         return found
 
     def money(self) -> str:
-        """What all of them have cost, as text."""
+        """Return what all of them have cost, as text."""
         return cost.money(self.usd, complete=all(link.spent.complete for link in self.links))
 
     @property
@@ -81,7 +82,7 @@ class StudyChain:
         return sum(known) if known else None
 
     def rows(self) -> list[dict[str, Any]]:
-        """One row per study: what it tried, its best trial, and what that took.
+        """Return one row per study: what it tried, its best trial, and what that took.
 
         Keys: `study`, `state`, `trials`, `count` (trials that count), `best` (the id of its best trial by the first goal, None
         without one), `metrics` (of that trial), `seconds` (of all its trials), `usd` (an estimate), `note` ("best" where a best trial
@@ -116,7 +117,7 @@ class StudyChain:
         return {"studies": self.rows(), "estimate": True, "usd": usd, "complete": complete}
 
     def timeline(self) -> Timeline:
-        """When the trials ran, each study placed at the end of the one before: the pauses between studies are left out."""
+        """Tell when the trials ran, each study placed at the end of the one before: the pauses between studies are left out."""
         parts = []
         for link, ids in self._ids():
             courses = {name: own for name, own in self.study.courses.items() if name in ids}
@@ -139,7 +140,7 @@ class StudyChain:
         )
 
     def _ids(self) -> Iterator[tuple[Link, set[str]]]:
-        """Each study with the ids of its trials in the chain."""
+        """Yield each study with the ids of its trials in the chain."""
         # by position: an id of the chain is put together of two names, and is not taken apart again
         ids = [trial.id for trial in self.study.trials]
         for link, (_, before) in zip(self.links, self.marks, strict=True):
@@ -147,7 +148,7 @@ class StudyChain:
 
 
 def names(loaded: Loaded, sweep: str) -> list[str]:
-    """The sweeps that a sweep follows, the first one first, and itself: by the label that `follow-up` writes."""
+    """Return the sweeps that a sweep follows, the first one first, and itself: by the label that `follow-up` writes."""
     found = [sweep]
     while True:
         before = loaded.project.sweeps[found[0]].labels.get(FOLLOWS, "") if found[0] in loaded.project.sweeps else ""
@@ -158,12 +159,16 @@ def names(loaded: Loaded, sweep: str) -> list[str]:
 
 
 def page(chain: StudyChain) -> str:
-    """A chain of studies as a Markdown page: each study, the cost of all, and every trial as of one study."""
+    """Return a chain of studies as a Markdown page: each study, the cost of all, and every trial as of one study."""
     rows = [
-        {**{key: value for key, value in row.items() if key not in ("seconds", "usd", "note")},
-         "time": length(row["seconds"]), "cost": link.spent.money(), "note": row["note"]}
+        {
+            **{key: value for key, value in row.items() if key not in ("seconds", "usd", "note")},
+            "time": length(row["seconds"]),
+            "cost": link.spent.money(),
+            "note": row["note"],
+        }
         for row, link in zip(chain.rows(), chain.links, strict=True)
-    ]  # fmt: skip
+    ]
     lines = [f"# {chain.title}", "", f"- trials: {len(chain.study.trials)}", f"- cost, an estimate: {chain.money()}"]
     lines += ["", "## Studies", "", *report.markdown(rows)]
     return "\n".join([*lines, "", "## Trials", "", *report.markdown(trials.table(chain.study.job.data))]) + "\n"
@@ -209,7 +214,7 @@ def joined(jobs: Sequence[Mapping[str, Any]], sweeps: Sequence[str] = ()) -> dic
 
 
 def _counts(jobs: Sequence[Mapping[str, Any]]) -> dict[str, int]:
-    """How many trials the studies were asked for, and the most at one time."""
+    """Tell how many trials the studies were asked for, and the most at one time."""
     asked = [int(job.get("maxTrialCount") or len(job.get("trials") or ())) for job in jobs]
     return {
         "maxTrialCount": sum(asked),
@@ -218,12 +223,12 @@ def _counts(jobs: Sequence[Mapping[str, Any]]) -> dict[str, int]:
 
 
 def _flat(parameters: Iterable[Mapping[str, Any]]) -> dict[str, Parameter]:
-    """Every parameter of a study by id, conditional ones too."""
+    """Return every parameter of a study by id, conditional ones too."""
     return {one.id: one for one in everywhere(top(parameters))}
 
 
 def _hull(name: str, places: Sequence[Parameter], values: Sequence[Any]) -> dict[str, Any]:
-    """One parameter that takes every value which one of several studies had."""
+    """Return one parameter that takes every value which one of several studies had."""
     if any(place.kind == "CATEGORICAL" for place in places):
         texts = [str(value) for place in places for value in place.values] + [str(value) for value in values]
         return {"parameterId": name, "categoricalValueSpec": {"values": list(dict.fromkeys(texts))}}
@@ -241,7 +246,7 @@ def _hull(name: str, places: Sequence[Parameter], values: Sequence[Any]) -> dict
 
 
 def _arguments(job: Mapping[str, Any]) -> dict[str, str]:
-    """The arguments that every trial had, by name."""
+    """Return the arguments that every trial had, by name."""
     document = spec.from_data(dict(job.get("trialJobSpec") or {}), kind="CustomJobSpec")
     # `follow-up` freezes a parameter as an argument of the whole job, so the first pool has it
     words = [word.lstrip("-").partition("=") for pool in document.pools[:1] for word in pool.args]
@@ -249,7 +254,7 @@ def _arguments(job: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _value(text: str) -> Any:
-    """An argument as a trial's parameter: a number where it is one."""
+    """Return an argument as a trial's parameter: a number where it is one."""
     try:
         return float(text)
     except ValueError:

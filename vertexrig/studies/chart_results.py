@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from vertexrig.studies.chart_data import Rows, length, six
+from vertexrig.results.chart_data import Rows, six
+from vertexrig.results.study import StudyRecord
 from vertexrig.studies.importance import Importance
-from vertexrig.studies.study import StudyRecord
 from vertexrig.studies.timeline import Timeline
 from vertexrig.studies.timeline import running as running_at
 from vertexrig.text import clean
+from vertexrig.times import length
 
 
 def importance(found: Importance) -> Rows:
-    """One row per parameter: `name`, `share`, `low`, `high`."""
+    """Return one row per parameter: `name`, `share`, `low`, `high`."""
     return [
         {"name": clean(one.parameter), "share": six(one.share), "low": six(one.low), "high": six(one.high)}
         for one in found.weights
@@ -19,7 +20,7 @@ def importance(found: Importance) -> Rows:
 
 
 def unit(timeline: Timeline) -> tuple[float, str]:
-    """Seconds of the unit that a time axis has, and its name."""
+    """Return seconds of the unit that a time axis has, and its name."""
     return (
         (1.0, "seconds")
         if timeline.wall < 300
@@ -30,7 +31,7 @@ def unit(timeline: Timeline) -> tuple[float, str]:
 
 
 def spans(study: StudyRecord, timeline: Timeline) -> Rows:
-    """One row per trial that ran: `id`, `s` and `e` in the unit of the axis, `slot`, `state`, `length` and `gap` as text."""
+    """Return one row per trial that ran: `id`, `s` and `e` in the unit of the axis, `slot`, `state`, `length` and `gap` as text."""
     each, _ = unit(timeline)
     states = {trial.id: trial.state for trial in study.trials}
     winners = {trial.id for trial in study.best}
@@ -39,15 +40,19 @@ def spans(study: StudyRecord, timeline: Timeline) -> Rows:
         state = "running" if span.running else states.get(span.trial, "").lower()
         rows.append(
             {
-                "id": clean(span.trial), "s": six(span.start / each), "e": six(span.end / each), "slot": span.slot,
-                "state": "best" if span.trial in winners else state, "length": length(span.end - span.start),
+                "id": clean(span.trial),
+                "s": six(span.start / each),
+                "e": six(span.end / each),
+                "slot": span.slot,
+                "state": "best" if span.trial in winners else state,
+                "length": length(span.end - span.start),
                 "gap": "" if span.gap is None else length(span.gap),
             }
-        )  # fmt: skip
+        )
     return rows
 
 
 def running(timeline: Timeline) -> Rows:
-    """How many trials ran: `t` in the unit of the axis, `n`."""
+    """Tell how many trials ran: `t` in the unit of the axis, `n`."""
     each, _ = unit(timeline)
     return [{"t": six(moment / each), "n": many} for moment, many in running_at(timeline.spans)]

@@ -10,13 +10,14 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from vertexrig.results import chart_data
+from vertexrig.results.study import StudyRecord
 from vertexrig.spec.objective import Metric
 from vertexrig.spec.parameters import LOG
 from vertexrig.spec.space import Dimension
-from vertexrig.studies import chart_data, chart_results
+from vertexrig.studies import chart_results
 from vertexrig.studies.drawing import Chart, Charts, Spec
 from vertexrig.studies.importance import Importance
-from vertexrig.studies.study import StudyRecord
 from vertexrig.studies.timeline import Timeline
 from vertexrig.text import clean
 
@@ -27,13 +28,13 @@ _STATES = {"succeeded": PLAIN, "best": BEST, "infeasible": BAD, "running": "#2f9
 PAIRED = 3
 """The parameters, the most important first, that are shown in pairs."""
 CROWD = 200
-"""From so many trials on, the charts with a line per trial begin with the best quarter."""
+"""From this many trials on, the charts with a line per trial begin with the best quarter."""
 
 
 def charts(
     study: StudyRecord, importance: Importance, timeline: Timeline, marks: Sequence[tuple[str, int]] = ()
 ) -> Charts:
-    """The charts of a study; a section without anything to show is left out.
+    """Return the charts of a study; a section without anything to show is left out.
 
     Args:
         study: The study.
@@ -69,13 +70,17 @@ def charts(
 
 
 def history(study: StudyRecord, at: int, *, marked: bool = False) -> Chart:
-    """Every trial's value in the order of the trials, the best so far as a line, infeasible trials on the axis; with a mark where
-    each study of a chain begins."""
+    """Return every trial's value in the order of the trials, the best so far as a line, infeasible trials on the axis; with a mark where
+    each study of a chain begins.
+    """
     goal = study.goals[at]
     x = {
-        "field": "n", "type": "quantitative", "title": "trial", "axis": {"tickMinStep": 1, "grid": False, "tickCount": 12},
+        "field": "n",
+        "type": "quantitative",
+        "title": "trial",
+        "axis": {"tickMinStep": 1, "grid": False, "tickCount": 12},
         "scale": {"domain": [0, len(study.trials) + 1], "nice": False},
-    }  # fmt: skip
+    }
     y = _value(study, at)
     point = {
         "transform": [{"filter": f"isValid(datum.m{at})"}],
@@ -102,7 +107,7 @@ def history(study: StudyRecord, at: int, *, marked: bool = False) -> Chart:
 
 
 def _marks(x: Spec) -> list[Spec]:
-    """A dashed line and a name where each study of a chain begins."""
+    """Return a dashed line and a name where each study of a chain begins."""
     rule = {
         "data": {"name": "studies"},
         "mark": {"type": "rule", "strokeDash": [4, 4], "opacity": 0.6},
@@ -117,7 +122,7 @@ def _marks(x: Spec) -> list[Spec]:
 
 
 def pareto(study: StudyRecord) -> Chart:
-    """The first two goals against each other, with the trials that no other beats."""
+    """Return the first two goals against each other, with the trials that no other beats."""
     x, y = _value(study, 0), _value(study, 1)
     point = {
         "transform": [{"filter": "datum.ok"}],
@@ -136,7 +141,7 @@ def pareto(study: StudyRecord) -> Chart:
 
 
 def parallel(study: StudyRecord) -> Chart:
-    """A line per trial through its parameters and its value, each axis on the parameter's own scale."""
+    """Return a line per trial through its parameters and its value, each axis on the parameter's own scale."""
     axes = chart_data.axes(study)
     x = {
         "field": "a", "type": "ordinal", "sort": [key for key, _ in axes], "title": None,
@@ -155,13 +160,18 @@ def parallel(study: StudyRecord) -> Chart:
         "params": [_hover()],
         "mark": {"type": "line"},
         "encoding": {
-            "x": x, "y": y, "detail": {"field": "id", "type": "nominal"},
-            "color": _ramp(study), "tooltip": _tooltip(study),
+            "x": x,
+            "y": y,
+            "detail": {"field": "id", "type": "nominal"},
+            "color": _ramp(study),
+            "tooltip": _tooltip(study),
             "opacity": {"condition": {"param": "hover", "empty": False, "value": 1}, "value": 0.3 if many else 0.55},
-            "strokeWidth": {"condition": [{"param": "hover", "empty": False, "value": 4},
-                                          {"test": "datum.best", "value": 3}], "value": 1.2},
+            "strokeWidth": {
+                "condition": [{"param": "hover", "empty": False, "value": 4}, {"test": "datum.best", "value": 3}],
+                "value": 1.2,
+            },
         },
-    }  # fmt: skip
+    }
     best = {
         "data": {"name": "trials"},
         "transform": [{"filter": "datum.best"}, {"fold": [key for key, _ in axes], "as": ["a", "y"]}],
@@ -219,10 +229,13 @@ def _slice(study: StudyRecord, name: str) -> Chart:
         "transform": [{"filter": f"datum.ok && isValid(datum.p{key})"}],
         "mark": {"type": "point", "filled": True, "size": 36, "opacity": 0.65},
         "encoding": {
-            "x": _parameter(study, name), "y": _value(study, 0), "color": _best_color(), "size": _best_size(),
+            "x": _parameter(study, name),
+            "y": _value(study, 0),
+            "color": _best_color(),
+            "size": _best_size(),
             "tooltip": _tooltip(study),
         },
-    }  # fmt: skip
+    }
     return Chart(f"slice-{key}", name, {**_layered("trials", [point]), "height": 200})
 
 
@@ -259,7 +272,7 @@ def _curves(study: StudyRecord, thinned: int) -> Chart:
     tooltip = [
         {"field": "id", "title": "trial"},
         {"field": "x", "title": x["title"]},
-        {"field": "y", "title": goal.id, "format": ".6~g"},
+        {"field": "y", "title": _titled(goal.id), "format": ".6~g"},
         {"field": "v", "title": "final", "format": ".6~g"},
     ]
     line = {
@@ -267,14 +280,21 @@ def _curves(study: StudyRecord, thinned: int) -> Chart:
         "params": [_hover()],
         "mark": {"type": "line", "point": False if many else {"size": 14}},
         "encoding": {
-            "x": x, "y": y, "detail": {"field": "id", "type": "nominal"}, "tooltip": tooltip,
+            "x": x,
+            "y": y,
+            "detail": {"field": "id", "type": "nominal"},
+            "tooltip": tooltip,
             "color": {"condition": {"test": "datum.best", "value": BEST}, "value": PLAIN},
-            "opacity": {"condition": [{"param": "hover", "empty": False, "value": 1}, {"test": "datum.best", "value": 1}],
-                        "value": 0.12 if many else 0.45},
-            "strokeWidth": {"condition": [{"param": "hover", "empty": False, "value": 3.5}, {"test": "datum.best", "value": 3}],
-                            "value": 1.2},
+            "opacity": {
+                "condition": [{"param": "hover", "empty": False, "value": 1}, {"test": "datum.best", "value": 1}],
+                "value": 0.12 if many else 0.45,
+            },
+            "strokeWidth": {
+                "condition": [{"param": "hover", "empty": False, "value": 3.5}, {"test": "datum.best", "value": 3}],
+                "value": 1.2,
+            },
         },
-    }  # fmt: skip
+    }
     spec = _layered("curves", [line])
     spec |= {"height": 300, "params": [_share(many)]}
     note = "One line per trial, the best in orange."
@@ -287,13 +307,21 @@ def _running(study: StudyRecord, timeline: Timeline) -> Chart:
     area = {
         "mark": {"type": "area", "interpolate": "step-after", "color": PLAIN, "opacity": 0.5, "line": {"color": PLAIN}},
         "encoding": {
-            "x": {"field": "t", "type": "quantitative", "title": chart_results.unit(timeline)[1], "axis": {"grid": False}},
+            "x": {
+                "field": "t",
+                "type": "quantitative",
+                "title": chart_results.unit(timeline)[1],
+                "axis": {"grid": False},
+            },
             "y": {
-                "field": "n", "type": "quantitative", "title": "trials", "stack": None,
+                "field": "n",
+                "type": "quantitative",
+                "title": "trials",
+                "stack": None,
                 "axis": {"tickMinStep": 1, "tickCount": 4},
             },
         },
-    }  # fmt: skip
+    }
     asked = {
         "data": {"values": [{"n": study.parallel}]},
         "mark": {"type": "rule", "strokeDash": [5, 4], "color": BEST},
@@ -311,20 +339,29 @@ def _spans(timeline: Timeline, rows: Sequence[Mapping[str, Any]]) -> Chart:
     bar = {
         "mark": {"type": "bar", "cornerRadius": 2, "height": {"band": 0.8}},
         "encoding": {
-            "x": {"field": "s", "type": "quantitative", "title": chart_results.unit(timeline)[1], "axis": {"grid": False}},
+            "x": {
+                "field": "s",
+                "type": "quantitative",
+                "title": chart_results.unit(timeline)[1],
+                "axis": {"grid": False},
+            },
             "x2": {"field": "e"},
             "y": {"field": "slot", "type": "ordinal", "title": None, "axis": {"labels": False, "ticks": False}},
             "color": {
-                "field": "state", "type": "nominal", "title": None,
+                "field": "state",
+                "type": "nominal",
+                "title": None,
                 "scale": {"domain": list(states), "range": list(states.values())},
                 "legend": {"orient": "top"},
             },
             "tooltip": [
-                {"field": "id", "title": "trial"}, {"field": "state", "title": "state"},
-                {"field": "length", "title": "ran for"}, {"field": "gap", "title": "after a gap of"},
+                {"field": "id", "title": "trial"},
+                {"field": "state", "title": "state"},
+                {"field": "length", "title": "ran for"},
+                {"field": "gap", "title": "after a gap of"},
             ],
         },
-    }  # fmt: skip
+    }
     step = max(4, min(24, 480 // timeline.most))
     spec = {**_layered("spans", [bar]), "height": step * timeline.most}
     note = "A row is a place where one trial at a time ran; the space between two bars is tear-down and start-up."
@@ -340,11 +377,11 @@ def _layered(data: str, layers: Sequence[Spec]) -> Spec:
 
 
 def _value(study: StudyRecord, at: int) -> Spec:
-    """The axis of a goal: logarithmic where its values are positive and spread over more than two decades."""
+    """Return the axis of a goal: logarithmic where its values are positive and spread over more than two decades."""
     values = [study.value(trial, study.goals[at]) for trial in study.ranked]
     wide = bool(values) and min(values) > 0 and max(values) / min(values) > 100
     scale = {"type": "log"} if wide else {"zero": False}
-    return {"field": f"m{at}", "type": "quantitative", "title": study.goals[at].id, "scale": scale}
+    return {"field": f"m{at}", "type": "quantitative", "title": _titled(study.goals[at].id), "scale": scale}
 
 
 def _parameter(study: StudyRecord, name: str) -> Spec:
@@ -354,7 +391,7 @@ def _parameter(study: StudyRecord, name: str) -> Spec:
         return {
             "field": field_,
             "type": "nominal",
-            "title": name,
+            "title": _titled(name),
             "sort": order,
             "axis": {"labelLimit": 110, "labelAngle": 0, "labelOverlap": True},
         }
@@ -362,7 +399,7 @@ def _parameter(study: StudyRecord, name: str) -> Spec:
     axis: Spec = {"labelOverlap": True, "grid": False, "tickCount": 5}
     if dimension.kind == "DISCRETE" and len(dimension.values) <= 8:
         axis["values"] = list(dimension.values)
-    return {"field": field_, "type": "quantitative", "title": name, "scale": scale, "axis": axis}
+    return {"field": field_, "type": "quantitative", "title": _titled(name), "scale": scale, "axis": axis}
 
 
 def _log(study: StudyRecord, name: str, dimension: Dimension) -> bool:
@@ -380,26 +417,36 @@ def _best_size() -> Spec:
 
 def _best_color() -> Spec:
     return {
-        "field": "best", "type": "nominal", "title": None, "legend": None,
+        "field": "best",
+        "type": "nominal",
+        "title": None,
+        "legend": None,
         "scale": {"domain": [False, True], "range": [PLAIN, BEST]},
-    }  # fmt: skip
+    }
 
 
 def _ramp(study: StudyRecord) -> Spec:
-    """The value as a colour: the better, the more it differs from the background."""
+    """Return the value as a colour: the better, the more it differs from the background."""
     goal = study.goals[0]
     low, high = chart_data.ends(study)
     return {
-        "field": "m0", "type": "quantitative", "title": goal.id,
+        "field": "m0",
+        "type": "quantitative",
+        "title": _titled(goal.id),
         "scale": {"range": "ramp", "reverse": goal.sign < 0, "domain": [low, high]},
         "legend": {"orient": "top", "gradientLength": 160, "values": [low, high], "format": ".3~g"},
-    }  # fmt: skip
+    }
+
+
+def _titled(name: str) -> str:
+    """Return a name as a title: Vega-Lite writes it into expressions, and escapes quotes alone; a look-alike stands for a backslash."""
+    return clean(name).replace("\\", "\N{FULLWIDTH REVERSE SOLIDUS}")
 
 
 def _tooltip(study: StudyRecord) -> list[Spec]:
     rows: list[Spec] = [{"field": "id", "title": "trial"}]
-    rows += [{"field": f"m{i}", "title": goal.id, "format": ".6~g"} for i, goal in enumerate(study.goals)]
-    rows += [{"field": f"p{i}", "title": name} for i, name in enumerate(study.parameters)]
+    rows += [{"field": f"m{i}", "title": _titled(goal.id), "format": ".6~g"} for i, goal in enumerate(study.goals)]
+    rows += [{"field": f"p{i}", "title": _titled(name)} for i, name in enumerate(study.parameters)]
     return [*rows, {"field": "state", "title": "state"}]
 
 

@@ -13,9 +13,10 @@ from typing import Any
 from vertexrig import spec, times
 from vertexrig.catalog import Catalog
 from vertexrig.cloud.vertex import TUNING, RemoteJob
-from vertexrig.explain.estimate import Estimate, elsewhere, estimate
-from vertexrig.spec.names import camel_keys
-from vertexrig.studies.study import course
+from vertexrig.results.study import course
+from vertexrig.spec.api_names import camel_keys
+from vertexrig.spec.estimate import Estimate, elsewhere, estimate
+from vertexrig.spec.parameters import fill_bounds
 
 _STUDY_FIELDS = ("studySpec", "trialJobSpec", "maxTrialCount", "parallelTrialCount", "maxFailedTrialCount")
 
@@ -40,7 +41,7 @@ class Spent:
         return self.at(self.seconds)
 
     def at(self, seconds: float) -> float | None:
-        """US dollars for so many seconds, None if nothing has a sourced price."""
+        """US dollars for a number of seconds, None if nothing has a sourced price."""
         priced = any(line.usd_per_hour is not None for line in self.price.lines)
         return self.price.usd_per_hour * seconds / 3600 if priced else None
 
@@ -76,7 +77,7 @@ def money(usd: float | None, *, complete: bool) -> str:
 
 
 def spent(job: RemoteJob, catalog: Catalog, *, factor: float | None = None, now: float | None = None) -> Spent:
-    """What a job has cost.
+    """Return what a job has cost.
 
     Args:
         job: The job, running or ended.
@@ -96,22 +97,25 @@ def spent(job: RemoteJob, catalog: Catalog, *, factor: float | None = None, now:
 
 
 def document(job: RemoteJob) -> spec.Document:
-    """What a job was created from, read strictly."""
+    """Return what a job was created from, read strictly."""
     if job.collection == TUNING:
         # trials may be thousands, and say nothing of what the job was created from
         data = camel_keys({key: value for key, value in job.data.items() if key != "trials"})
-        return spec.from_data({key: data[key] for key in _STUDY_FIELDS if key in data}, kind="HyperparameterTuningJob")
+        own = {key: data[key] for key in _STUDY_FIELDS if key in data}
+        found = spec.from_data(own, kind="HyperparameterTuningJob")
+        fill_bounds(found.study)
+        return found
     return spec.from_data(dict(job.data.get("jobSpec") or {}), kind="CustomJobSpec")
 
 
 def region(job: RemoteJob, catalog: Catalog) -> str:
-    """Where it runs; the catalog's region for a job without a resource name."""
+    """Return where it runs; the catalog's region for a job without a resource name."""
     parts = job.name.split("/")
     return parts[3] if len(parts) > 3 and parts[3] else catalog.limits.text("price.region")
 
 
 def _length(row: Mapping[str, Any], now: float, *, ended: bool) -> float | None:
-    """Seconds that a trial or job ran; None if it has not started, or ended at an unknown moment."""
+    """Return seconds that a trial or job ran; None if it has not started, or ended at an unknown moment."""
     own = course(row)
     if own.start is None or (own.end is None and ended):
         return None

@@ -23,7 +23,7 @@ NEAR = 0.8
 MARGIN = 0.25
 """Room left on each side of the values of the best trials, as a part of their spread."""
 WHOLE = 0.8
-"""A spread of the best trials over this part of the range says nothing that would narrow it."""
+"""Best trials spread over at least this part of a range give no reason to narrow it."""
 REACH = 0.5
 """How far a range is widened beyond a bound, as a part of it on its scale."""
 LEAST = 3
@@ -80,7 +80,7 @@ class Decision:
 
 
 def tidy(value: Any) -> Any:
-    """A number without a fraction of zero, everything else as it is: 64.0 as 64."""
+    """Return a number without a fraction of zero, everything else as it is: 64.0 as 64."""
     whole = isinstance(value, float) and value.is_integer() and abs(value) < 1e15
     return int(value) if whole else value
 
@@ -91,7 +91,7 @@ def shown(value: Any) -> str:
 
 
 def decide(dimension: Dimension, best: Value, top: Sequence[Value]) -> Decision:
-    """What becomes of one parameter.
+    """Return what becomes of one parameter.
 
     Args:
         dimension: Its values in the study.
@@ -109,12 +109,12 @@ def decide(dimension: Dimension, best: Value, top: Sequence[Value]) -> Decision:
 
 
 def frozen(decision: Decision, reason: str) -> Decision:
-    """The same parameter, frozen at its value in the best trial."""
+    """Return the same parameter, frozen at its value in the best trial."""
     return Decision(decision.dimension, "freeze", reason, decision.value)
 
 
 def gridded(decisions: Sequence[Decision], combinations: int, importance: dict[str, float]) -> list[Decision]:
-    """The decisions for a grid of at most so many combinations.
+    """Return the decisions for a grid of at most this many combinations.
 
     Listed values count as they are; the continuous parameters share the rest as evenly as they can. While even three values each
     are too many, the parameter that mattered least is frozen.
@@ -143,17 +143,17 @@ def gridded(decisions: Sequence[Decision], combinations: int, importance: dict[s
 
 
 def _counts(parameters: int, room: int) -> tuple[int, ...]:
-    """How many values each of the continuous parameters gets: the largest product that fits, as evenly as possible."""
+    """Tell how many values each of the continuous parameters gets: the largest product that fits, as evenly as possible."""
     if not parameters:
         return ()
-    # at most so many values each: the products of all counts are tried below
+    # at most this many values each: the products of all counts are tried below
     most = max(LEAST, min(room // LEAST ** (parameters - 1), 25 if parameters < 3 else 9))
     fitting = (one for one in product(range(LEAST, most + 1), repeat=parameters) if math.prod(one) <= room)
     return max(fitting, key=lambda one: (math.prod(one), min(one) - max(one), one), default=(LEAST,) * parameters)
 
 
 def _listed(decision: Decision) -> Decision:
-    """A listed number as a grid tries it: the best with one value on each side, not much further away than half of it."""
+    """Return a listed number as a grid tries it: the best with one value on each side, not much further away than half of it."""
     dimension = decision.dimension
     if decision.action == "freeze" or dimension.kind != "DISCRETE":
         return decision
@@ -163,14 +163,14 @@ def _listed(decision: Decision) -> Decision:
     tried = tuple(sorted({best, *values}))
     if set(tried) <= set(dimension.values):
         return replace(decision, values=tried)
-    beside = [shown(value) for value in tried if value != best]
+    others = [shown(value) for value in tried if value != best]
     return replace(
-        decision, values=tried, reason=f"{decision.reason}; the grid tries {' and '.join(beside)} beside {shown(best)}"
+        decision, values=tried, reason=f"{decision.reason}; the grid tries {' and '.join(others)} next to {shown(best)}"
     )
 
 
 def _between(best: float, other: float) -> float:
-    """A neighbour, or the middle on the way to it if it is half of the best value or more away."""
+    """Return a neighbour, or the middle on the way to it if it is half of the best value or more away."""
     if abs(other - best) < abs(best) / 2:
         return other
     middle = (best + other) / 2
@@ -214,7 +214,7 @@ def _discrete(dimension: Dimension, best: Value, top: Sequence[Value]) -> Decisi
 
 
 def _neighbour(dimension: Dimension, value: float, side: int) -> float | None:
-    """The listed value beside one, or the next of an even series beyond its end; None if there is no such number."""
+    """Return the listed value next to one, or the next of an even series beyond its end; None if there is no such number."""
     numbers = sorted(float(one) for one in dimension.values)
     at = numbers.index(value) + side
     if 0 <= at < len(numbers):
@@ -235,7 +235,7 @@ def _neighbour(dimension: Dimension, value: float, side: int) -> float | None:
 
 
 def _range(dimension: Dimension, best: float, top: Sequence[float]) -> Decision:
-    """A DOUBLE or INTEGER."""
+    """Return a DOUBLE or INTEGER."""
     units = [dimension.to_unit(value) for value in top]
     at, low, high = dimension.to_unit(best), min(units), max(units)
     first, last = _natural(dimension)
@@ -267,13 +267,13 @@ def _range(dimension: Dimension, best: float, top: Sequence[float]) -> Decision:
 
 
 def _natural(dimension: Dimension) -> tuple[bool, bool]:
-    """Whether nothing lies beyond the lower and the upper bound: 0 of what is not negative, 1 of a fraction."""
+    """Tell whether nothing lies beyond the lower and the upper bound: 0 of what is not negative, 1 of a fraction."""
     least = (0, 1) if dimension.kind == "INTEGER" else (0,)
     return dimension.low in least, dimension.kind == "DOUBLE" and dimension.low >= 0 and dimension.high == 1
 
 
 def _bounded(dimension: Dimension, action: Action, reason: str, best: float, ends: tuple[float, float]) -> Decision:
-    """A range from one place to another on the parameter's scale; places beyond 0 and 1 are outside the old range."""
+    """Return a range from one place to another on the parameter's scale; places beyond 0 and 1 are outside the old range."""
     low, high = (_at(dimension, end) for end in ends)
     if dimension.low >= 0 and dimension.high <= 1 and dimension.kind == "DOUBLE":
         high = min(high, 1.0)
@@ -293,7 +293,7 @@ def _bounded(dimension: Dimension, action: Action, reason: str, best: float, end
 
 
 def _at(dimension: Dimension, unit: float) -> float:
-    """The value at a place on the scale, also outside the old range."""
+    """Return the value at a place on the scale, also outside the old range."""
     if 0 <= unit <= 1:
         return float(dimension.from_unit(unit))
     if dimension.scale == LOG:
@@ -323,7 +323,7 @@ def _spread(decision: Decision, count: int) -> tuple[Value, ...]:
 
 
 def _limits(decision: Decision) -> tuple[float, float]:
-    """The values between which a grid must stay: the old range, unless it is widened on that side."""
+    """Return the values between which a grid must stay: the old range, unless it is widened on that side."""
     dimension = decision.dimension
     return min(decision.low, dimension.low), max(decision.high, dimension.high)
 
@@ -333,9 +333,9 @@ def _typed(dimension: Dimension, value: float) -> Value:
 
 
 def _step(decision: Decision, count: int) -> tuple[float, int, int]:
-    """The step of a grid, and the first and last multiple of it that the grid may have.
+    """Return the step of a grid, and the first and last multiple of it that the grid may have.
 
-    It is the round number nearest to an even step over the range, or the next smaller one of which so many values fit. A grid stays in the
+    It is the round number nearest to an even step over the range, or the next smaller one of which `count` values fit. A grid stays in the
     range but for one step, and in the old range unless that is widened.
     """
     low, high, (floor, ceiling) = decision.low, decision.high, _limits(decision)
@@ -355,7 +355,7 @@ def _step(decision: Decision, count: int) -> tuple[float, int, int]:
 
 
 def _digits(value: float, rounded: Any = round, digits: int = 2) -> float:
-    """A number with so many significant digits."""
+    """Return a number with this many significant digits."""
     if abs(value) < 1e-300:  # the power of ten would overflow
         return value
     power = digits - 1 - math.floor(math.log10(abs(value)))

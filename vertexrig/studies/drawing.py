@@ -73,7 +73,7 @@ def library() -> str:
 
 
 def figures(charts: Charts) -> Iterator[tuple[str, bytes]]:
-    """Each chart's name, and the chart as PNG on white."""
+    """Yield each chart's name, and the chart as PNG on white."""
     import vl_convert
 
     for chart in charts.all():

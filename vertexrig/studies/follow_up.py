@@ -1,4 +1,4 @@
-"""The sweep that follows a finished one: an entry of the project file in which each decision has its reason beside it."""
+"""The sweep that follows a finished one: an entry of the project file in which each decision has its reason in a comment."""
 
 from __future__ import annotations
 
@@ -7,19 +7,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from vertexrig.bring.edit import Entry, Path_, literal, metrics_of, with_flags
 from vertexrig.errors import UsageError
-from vertexrig.explain.estimate import Estimate
 from vertexrig.project.config import Loaded
-from vertexrig.spec.names import camel, snake_keys
+from vertexrig.spec.api_names import camel, snake_keys
+from vertexrig.spec.estimate import Estimate
 from vertexrig.spec.space import Dimension
 from vertexrig.studies.decide import Decision, decide, frozen, gridded, shown, tidy
-from vertexrig.studies.edit import Entry, Path_, literal, metrics_of, with_flags
 from vertexrig.studies.outcome import FOLLOWS, Outcome
 
 _SETTINGS = (
-    "measurement_selection_type", "median_automated_stopping_spec", "decay_curve_stopping_spec",
-    "convex_automated_stopping_spec", "study_stopping_config",
-)  # fmt: skip
+    "measurement_selection_type",
+    "median_automated_stopping_spec",
+    "decay_curve_stopping_spec",
+    "convex_automated_stopping_spec",
+    "study_stopping_config",
+)
 _DECIDED = ("parameters", "metrics", "algorithm")
 
 
@@ -46,7 +49,7 @@ class FollowUp:
     entry: Entry
 
     def priced(self, price: Estimate | None, seconds: float | None) -> Entry:
-        """The entry with what it costs in the comment above it.
+        """Return the entry with what it costs in the comment above it.
 
         Args:
             price: Of the rendered sweep; None if it cannot be rendered.
@@ -65,14 +68,14 @@ def follow_up(
     grid: int | None = None,
     trials: int | None = None,
 ) -> FollowUp:
-    """The sweep that follows a study.
+    """Return the sweep that follows a study.
 
     Args:
         outcome: The study.
         written: The project file's plain values, variables as they are written.
         after: That sweep's name.
         name: The new sweep's name.
-        grid: Make it a grid of at most so many combinations.
+        grid: Make it a grid of at most this many combinations.
         trials: Trials at most; by default those of the former sweep.
 
     Raises:
@@ -101,14 +104,16 @@ def follow_up(
         # may be text with a variable, which is left as it is
         data["parallel_trial_count"] = min(data["parallel_trial_count"], most)
     if grid is not None:
-        comments[("max_trial_count",)] = [f"every combination once: {_product(open_)}"]
+        comments[("max_trial_count",)] = [
+            f"every combination once: {' x '.join(str(len(one.values)) for one in open_)} = {combinations}"
+        ]
     _study(outcome, data, comments, open_, kept, grid=grid is not None)
     data |= _inherited(former, after, name)
     return FollowUp(name, after, tuple(decisions), kept, most, grid is not None, Entry("sweeps", name, data, comments))
 
 
 def _inherited(former: Mapping[str, Any], after: str, name: str) -> dict[str, Any]:
-    """What the new sweep has of the former beside job, study and arguments; the former's output folder would be overwritten."""
+    """Return what the new sweep has of the former apart from job, study and arguments; the former's output folder would be overwritten."""
     found: dict[str, Any] = {"labels": {**(former.get("labels") or {}), FOLLOWS: after}}
     found |= {key: former[key] for key in ("kms_key_name", "silence") if former.get(key)}
     spec = {camel(str(key)): value for key, value in (former.get("spec") or {}).items()}
@@ -124,7 +129,7 @@ def _inherited(former: Mapping[str, Any], after: str, name: str) -> dict[str, An
 
 
 def cost(price: Estimate | None, seconds: float | None) -> str:
-    """What a sweep costs, in one line; an estimate says that it is one."""
+    """Return what a sweep costs, in one line; an estimate says that it is one."""
     if price is None or not price.lines:
         return "cost: not known, since the sweep cannot be rendered yet"
     least = "" if price.complete else "at least "
@@ -138,7 +143,7 @@ def cost(price: Estimate | None, seconds: float | None) -> str:
 
 
 def free_name(loaded: Loaded, after: str) -> str:
-    """A name for the sweep that follows one: `NAME-2`, or the next number that is free."""
+    """Return a name for the sweep that follows one: `NAME-2`, or the next number that is free."""
     base, _, number = after.rpartition("-")
     start, stem = (
         (int(number) + 1, base) if base and number.isascii() and number.isdigit() and len(number) < 6 else (2, after)
@@ -151,7 +156,7 @@ def free_name(loaded: Loaded, after: str) -> str:
 
 
 def _decisions(outcome: Outcome, grid: bool) -> tuple[list[Decision], dict[str, Mapping[str, Any]]]:
-    """The decision on each parameter that the best trial has, and the settings of those that stay with their children."""
+    """Return the decision on each parameter that the best trial has, and the settings of those that stay with their children."""
     written = {str(one.get("parameterId")): one for one in outcome.spec["parameters"]}
     decisions: list[Decision] = []
     kept: dict[str, Mapping[str, Any]] = {}
@@ -187,15 +192,14 @@ def _about(outcome: Outcome, after: str) -> str:
     return f"follows {after}: {count} of its {outcome.total} trials count, the best is {outcome.best.id} with {outcome.reached(outcome.best)}"
 
 
-def _product(open_: list[Decision]) -> str:
-    return f"{' x '.join(str(len(one.values)) for one in open_)} = {math.prod(len(one.values) for one in open_)}"
-
-
 def _freeze(
-    data: dict[str, Any], comments: dict[Path_, list[str]], job: Mapping[str, Any], former: Mapping[str, Any],
+    data: dict[str, Any],
+    comments: dict[Path_, list[str]],
+    job: Mapping[str, Any],
+    former: Mapping[str, Any],
     decisions: list[Decision],
-) -> None:  # fmt: skip
-    """The arguments of the new sweep, with what is frozen and why; a list of arguments has no place for a reason beside each."""
+) -> None:
+    """Return the arguments of the new sweep, with what is frozen and why; a list of arguments has no place for a reason at each."""
     settled = [one for one in decisions if one.action == "freeze"]
     args = _args(job, former, settled)
     if args is not None:
@@ -208,7 +212,7 @@ def _freeze(
 
 
 def _args(job: Mapping[str, Any], former: Mapping[str, Any], settled: list[Decision]) -> Any:
-    """The new sweep's arguments: the former's, and what is frozen; None if it needs none."""
+    """Return the new sweep's arguments: the former's, and what is frozen; None if it needs none."""
     values = {one.name: literal(tidy(one.value)) for one in settled}
     own, inherited = former.get("args") or {}, job.get("args") or {}
     if isinstance(former.get("args"), list):
@@ -220,10 +224,15 @@ def _args(job: Mapping[str, Any], former: Mapping[str, Any], settled: list[Decis
 
 
 def _study(
-    outcome: Outcome, data: dict[str, Any], comments: dict[Path_, list[str]], open_: list[Decision],
-    kept: Mapping[str, Mapping[str, Any]], *, grid: bool,
-) -> None:  # fmt: skip
-    """The keys of the study, and the reasons above them."""
+    outcome: Outcome,
+    data: dict[str, Any],
+    comments: dict[Path_, list[str]],
+    open_: list[Decision],
+    kept: Mapping[str, Mapping[str, Any]],
+    *,
+    grid: bool,
+) -> None:
+    """Return the keys of the study, and the reasons above them."""
     metrics = metrics_of(outcome.spec)
     if grid and all(isinstance(one, str) for one in metrics.values()):
         data |= {
@@ -253,7 +262,7 @@ def _study(
 
 
 def _what(one: Decision) -> str:
-    """A decision and its reason, as the comment above the parameter."""
+    """Return a decision and its reason, as the comment above the parameter."""
     words = {"narrow": "narrowed", "widen": "widened", "keep": "kept", "freeze": "frozen"}[one.action]
     return f"{words}: {one.reason}"
 

@@ -21,21 +21,23 @@ from markupsafe import Markup
 import vertexrig
 from vertexrig import times
 from vertexrig.cloud.vertex import TUNING, RemoteJob
+from vertexrig.results import trials
+from vertexrig.results.history import Record
+from vertexrig.results.study import StudyRecord, course, read
+from vertexrig.results.trials import TrialResult
 from vertexrig.spec.states import short
-from vertexrig.studies import drawing, trials
+from vertexrig.studies import drawing
 from vertexrig.studies.certainty import Certainty, certainty
 from vertexrig.studies.chain import StudyChain
-from vertexrig.studies.chart_data import length
 from vertexrig.studies.charts import charts
 from vertexrig.studies.cost import Spent
 from vertexrig.studies.drawing import Charts
-from vertexrig.studies.history import Record
 from vertexrig.studies.importance import Importance, importance
+from vertexrig.studies.report import local_server
 from vertexrig.studies.reproduce import Reproduction, flags
-from vertexrig.studies.study import StudyRecord, course, read
 from vertexrig.studies.timeline import Timeline, timeline
-from vertexrig.studies.trials import TrialResult
 from vertexrig.text import clean, shown
+from vertexrig.times import length
 
 SECTIONS = (
     ("studies", "Studies"), ("best", "Best"), ("history", "History"), ("pareto", "Trade-off"), ("parallel", "All parameters"),
@@ -66,7 +68,7 @@ class Insight:
 
 
 def insight(job: RemoteJob, chain: StudyChain | None) -> Insight:
-    """All that is computed of a study, or of a chain of studies as of one. Needs Optuna."""
+    """Return all that is computed of a study, or of a chain of studies as of one. Needs Optuna."""
     study = chain.study if chain else read(job)
     when, weights = chain.timeline() if chain else timeline(study), importance(study)
     return Insight(study, weights, when, charts(study, weights, when, chain.marks if chain else ()), certainty(study))
@@ -82,7 +84,7 @@ def page(
     record: Record | None = None,
     chain: StudyChain | None = None,
 ) -> str:
-    """The page of a job.
+    """Return the page of a job.
 
     Args:
         job: The job; of a chain, the last one.
@@ -94,23 +96,24 @@ def page(
         chain: The chain of studies that the page is about, None for a job alone.
     """
     drawn = found.charts if found else Charts({})
+    local = record is not None or bool(local_server(console))
     values: dict[str, Any] = {
         "version": vertexrig.__version__,
         "made": times.now().strftime("%Y-%m-%d %H:%M"),
         **_parts(drawn, len(found.study.trials) if found else 0),
         "title": clean(chain.title if chain else job.display_name) or job.id,
-        "subtitle": f"{'The last: ' if chain else ''}{_subtitle(job, record)}{f' · {console}' if console else ''}",
+        "subtitle": f"{'The last: ' if chain else ''}{_subtitle(job, record, console)}",
         "error": clean_lines(job.error),
         "charts": drawn,
         "part": {name: drawn.sections.get(name, ()) for name, _ in SECTIONS},
-        **_cost_values(cost, chain, rehearsed=record is not None),
+        **_cost_values(cost, chain, rehearsed=local),
         "reproductions": reproduction,
         "again_text": _again_text(job),
         "studies": _studies(chain) if chain else None,
         "study": found is not None,
         "tiles": [
             *(_study_tiles(found) if found else _job_tiles(job, record)),
-            _tile("cost, an estimate", (chain or cost).money(), "if it had run on Vertex AI" if record else ""),
+            _tile("cost, an estimate", (chain or cost).money(), "if it had run on Vertex AI" if local else ""),
         ],
         "notes": [*(_notes(found) if found else []), *(record.stand_ins if record else ())],
         **(_study_values(found) if found else {"trials": None, "best": None}),
@@ -119,8 +122,8 @@ def page(
 
 
 def _parts(drawn: Charts, rows: int) -> dict[str, Any]:
-    """The page's style, scripts, data, and the policy that allows these scripts."""
-    script = Markup(_read("shared.js") + _read("page.js"))
+    """Return the page's style, scripts, data, and the policy that allows these scripts."""
+    script = Markup(_read("shared.js", "results") + _read("page.js"))
     library = Markup(_inline(drawing.library())) if drawn.sections else Markup("")
     data = {
         "charts": {chart.id: {"spec": chart.spec, "data": chart.data} for chart in drawn.all()},
@@ -138,7 +141,7 @@ def _parts(drawn: Charts, rows: int) -> dict[str, Any]:
 
 
 def clean_lines(text: str) -> str:
-    """A text of several lines that is safe to show."""
+    """Return a text of several lines that is safe to show."""
     return "\n".join(clean(line) for line in text.strip().splitlines())
 
 
@@ -197,7 +200,7 @@ def _job_tiles(job: RemoteJob, record: Record | None) -> list[dict[str, Any]]:
 
 
 def _notes(found: Insight) -> list[str]:
-    """What a reader should know before the charts."""
+    """Return what a reader should know before the charts."""
     study = found.study
     notes = []
     if not study.trials:
@@ -238,7 +241,7 @@ def _timeline_text(found: Insight) -> str:
 
 
 def _failures(study: StudyRecord) -> list[dict[str, Any]]:
-    """Trials that ended and do not count, by reason."""
+    """Return trials that ended and do not count, by reason."""
     counted = {trial.id for trial in study.ranked}
     by_reason: dict[str, list[str]] = {}
     for trial in study.trials:
@@ -268,21 +271,24 @@ def _best_of(study: StudyRecord, goal_id: str) -> TrialResult | None:
     return max(study.ranked, key=lambda trial: goal.sign * study.value(trial, goal), default=None)
 
 
-def _subtitle(job: RemoteJob, record: Record | None) -> str:
+def _subtitle(job: RemoteJob, record: Record | None, console: str) -> str:
     kind = "sweep" if job.collection == TUNING else "custom job"
-    where = f"rehearsed on this machine{f', run {record.run}' if record.run else ''}" if record else "on Vertex AI"
+    server = local_server(console)
+    where = f"run on the local Vertex at {server}, not on Vertex AI" if server else "on Vertex AI"
+    if record:
+        where = f"rehearsed on this machine{f', run {record.run}' if record.run else ''}"
     parts = [f"{short(job.state)} {kind}, {where}", clean(job.name)]
     for key, name in (("createTime", "created"), ("endTime", "ended")):
         when = str(job.data.get(key, ""))
         if when:
             parts.append(f"{name} {when[:19].replace('T', ' ')}")
-    return " · ".join(parts)
+    return " · ".join([*parts, *([console] if console and not server else [])])
 
 
 def _cost_text(cost: Spent, *, rehearsed: bool) -> str:
     if rehearsed:
         return (
-            f"nothing was paid for this rehearsal; {length(cost.seconds)}, the time that it took here, would cost that on "
+            f"nothing was paid for it; {length(cost.seconds)}, the time that it took here, would cost that on "
             f"Vertex AI at {cost.price.usd_per_hour:.4g} USD per hour, the on-demand prices of the catalog for {cost.price.region}."
         )
     hours = f"{length(cost.seconds)} at {cost.price.usd_per_hour:.4g} USD per hour"
@@ -295,9 +301,9 @@ def _cost_text(cost: Spent, *, rehearsed: bool) -> str:
 
 
 def _chain_cost_text(chain: StudyChain, *, rehearsed: bool) -> str:
-    """What the cost of a chain is made of."""
+    """Return what the cost of a chain is made of."""
     seconds = sum(link.spent.seconds for link in chain.links)
-    what = "nothing was paid for these rehearsals; " if rehearsed else ""
+    what = "nothing was paid for them; " if rehearsed else ""
     return (
         f"{what}{length(seconds)} that the trials of {len(chain.links)} studies ran, each at the on-demand prices of the catalog for "
         "its machines and region. The bill is in the Google Cloud console; nothing on this page is read from it."
@@ -305,7 +311,7 @@ def _chain_cost_text(chain: StudyChain, *, rehearsed: bool) -> str:
 
 
 def _cost_values(cost: Spent, chain: StudyChain | None, *, rehearsed: bool) -> dict[str, Any]:
-    """The section about the cost: of one job, or of each study of a chain, whose name is before each line then."""
+    """Return the section about the cost: of one job, or of each study of a chain, whose name is before each line then."""
     parts = [("", cost)] if chain is None else [(link.name, link.spent) for link in chain.links]
     rows = [
         _row([f"{clean(name)}: {row[0]}" if name else row[0], *row[1:]])
@@ -323,7 +329,7 @@ def _cost_values(cost: Spent, chain: StudyChain | None, *, rehearsed: bool) -> d
 
 
 def _studies(chain: StudyChain) -> dict[str, Any]:
-    """A row per study of a chain, for a table."""
+    """Return a row per study of a chain, for a table."""
     rows = chain.rows()
     goals = list(rows[0]["metrics"])
     head = [("study", False), ("state", False), ("trials", True), ("count", True), ("best trial", False)]
@@ -331,13 +337,19 @@ def _studies(chain: StudyChain) -> dict[str, Any]:
     cells = [
         _row(
             [
-                clean(row["study"]), row["state"], row["trials"], row["count"], clean(row["best"] or "–"),
-                *(shown(row["metrics"][goal]) for goal in goals), length(row["seconds"]), link.spent.money(),
+                clean(row["study"]),
+                row["state"],
+                row["trials"],
+                row["count"],
+                clean(row["best"] or "–"),
+                *(shown(row["metrics"][goal]) for goal in goals),
+                length(row["seconds"]),
+                link.spent.money(),
             ],
             best=row["note"] == "best",
         )
         for row, link in zip(rows, chain.links, strict=True)
-    ]  # fmt: skip
+    ]
     return {"head": head, "rows": cells}
 
 
@@ -381,19 +393,19 @@ def _template() -> jinja2.Template:
     return environment.from_string(_read("page.html.j2"))
 
 
-def _read(name: str) -> str:
-    return (resources.files("vertexrig.studies") / "page" / name).read_text(encoding="utf-8")
+def _read(name: str, room: str = "studies") -> str:
+    return (resources.files(f"vertexrig.{room}") / "page" / name).read_text(encoding="utf-8")
 
 
 def _json(data: object) -> str:
-    """JSON that cannot end the element it is in."""
+    """Return JSON that cannot end the element it is in."""
     # JavaScript before ES2019 ends a line at U+2028 and U+2029, inside a string, too
     text = json.dumps(data, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
 
 def _inline(script: str) -> str:
-    """A script that cannot end the element it is in; in a string literal both spellings mean the same."""
+    """Return a script that cannot end the element it is in; in a string literal both spellings mean the same."""
     return script.replace("\r", "").replace("</script", "<\\/script").replace("<!--", "<\\!--")
 
 

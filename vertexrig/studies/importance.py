@@ -14,9 +14,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from vertexrig.results.study import StudyRecord
 from vertexrig.spec.parameters import LOG, Value
 from vertexrig.spec.space import Dimension
-from vertexrig.studies.study import StudyRecord
 
 LEAST_TRIALS = 10
 FEW_VALUES = 12
@@ -60,7 +60,7 @@ class Importance:
 
 
 def importance(study: StudyRecord) -> Importance:
-    """The importance of each parameter that every trial has, and that has more than one value.
+    """Return the importance of each parameter that every trial has, and that has more than one value.
 
     Needs Optuna. The same trials give the same numbers.
     """
@@ -82,7 +82,7 @@ def importance(study: StudyRecord) -> Importance:
     direction: Literal["maximize", "minimize"] = "maximize" if study.goals[0].sign > 0 else "minimize"
     frozen = _frozen(coded, values)
     whole = _shares(names, frozen, direction)
-    # seeded, and of its own: the same study gives the same page, and nobody else's random numbers change
+    # a separate, seeded generator: the same study gives the same page, and no other random numbers change
     rng = random.Random(0)
     # Each resample costs as much as the study itself: large studies get fewer.
     many = max(10, min(RESAMPLES, RESAMPLED_TRIALS // len(values)))
@@ -127,7 +127,7 @@ def _coded(dimension: Dimension, column: Sequence[Value]) -> _Column:
 
 
 def _frozen(coded: Mapping[str, _Column], values: Sequence[float]) -> list[Any]:
-    """The trials as Optuna keeps them."""
+    """Return the trials as Optuna keeps them."""
     import optuna
 
     distributions: dict[str, Any] = {

@@ -11,9 +11,9 @@ import yaml
 from vertexrig.cloud.vertex import RemoteJob
 from vertexrig.errors import UsageError
 from vertexrig.explain.simulate import Learned
-from vertexrig.spec.names import camel_keys
+from vertexrig.results.trials import instant
+from vertexrig.spec.api_names import camel_keys
 from vertexrig.studies.timeline import pauses
-from vertexrig.studies.trials import instant
 from vertexrig.text import quoted
 
 SUCCEEDED = "SUCCEEDED"
@@ -99,7 +99,7 @@ def _jobs(data: Any, source: str) -> Iterator[RemoteJob]:
 
 
 def _ran(row: Mapping[str, Any]) -> tuple[float, float] | None:
-    """When a trial or a job started and ended; None where one of the two is not known."""
+    """Tell when a trial or a job started and ended; None where one of the two is not known."""
     start, end = instant(row.get("startTime")), instant(row.get("endTime"))
     return None if start is None or end is None else (start, end)
 

@@ -12,15 +12,15 @@ from statistics import StatisticsError, correlation, fmean, pstdev
 from typing import Any
 
 from vertexrig.errors import UsageError, did_you_mean
+from vertexrig.results import trials
+from vertexrig.results.trials import TrialResult
 from vertexrig.spec import states
 from vertexrig.spec.objective import Metric, Objective
 from vertexrig.spec.space import Dimension, Space
-from vertexrig.studies import trials
-from vertexrig.studies.trials import TrialResult
 
 SHARE = 0.2
 FEWEST = 3
-"""The best trials are this part of those that count, and at least so many."""
+"""The best trials are this part of those that count, and at least this many."""
 PROMOTED_FROM, TRIAL = "promoted_from", "trial"
 """Labels of a promoted job: the sweep and the trial."""
 FOLLOWS = "follows"
@@ -70,7 +70,7 @@ class Outcome:
         return Objective(self.spec).goals
 
     def reached(self, trial: TrialResult) -> str:
-        """A trial's metrics in words: `accuracy 0.9312`."""
+        """Return a trial's metrics in words: `accuracy 0.9312`."""
         return ", ".join(f"{metric.id} {trial.metrics[metric.id]:.4g}" for metric in self.metrics)
 
     @property
@@ -80,8 +80,9 @@ class Outcome:
         return sum(known) / len(known) if known else None
 
     def importance(self) -> dict[str, float]:
-        """How much each parameter moved the first metric, from 0 to 1: of numbers Spearman's rank correlation without its
-        sign, of texts the correlation ratio of the ranks."""
+        """Tell how much each parameter moved the first metric, from 0 to 1: of numbers Spearman's rank correlation without its
+        sign, of texts the correlation ratio of the ranks.
+        """
         return {dimension.id: self._importance(dimension) for dimension in self.dimensions}
 
     def _importance(self, dimension: Dimension) -> float:
@@ -103,7 +104,7 @@ class Outcome:
 
 
 def outcome(name: str, job: Mapping[str, Any], *, least: int = FEWEST) -> Outcome:
-    """A study that has ended, with at least so many trials that count.
+    """Return a study that has ended, with at least `least` trials that count.
 
     Raises:
         UsageError: It describes something else, has not begun, still runs, or too few trials count; the message says which.
@@ -144,7 +145,7 @@ def _ranks(values: Sequence[float]) -> list[float]:
 
 
 def chosen(outcome: Outcome, trial: str | None) -> TrialResult:
-    """The trial to promote: the best one, or the one named; UsageError if it does not count."""
+    """Return the trial to promote: the best one, or the one named; UsageError if it does not count."""
     if trial is None:
         return outcome.best
     found = next((one for one in outcome.counted if one.id == trial), None)

@@ -8,13 +8,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from vertexrig import yamltext
+from vertexrig.bring.edit import Entry, literal, with_flags
 from vertexrig.errors import UsageError, did_you_mean
-from vertexrig.package.source.model import Flag
 from vertexrig.project.config import Loaded
+from vertexrig.results.trials import TrialResult
 from vertexrig.studies.decide import tidy
-from vertexrig.studies.edit import Entry, literal, with_flags
 from vertexrig.studies.outcome import PROMOTED_FROM, TRIAL, Outcome
-from vertexrig.studies.trials import TrialResult
+from vertexrig.trainer_source.trainer_model import Flag
 
 _ACCELERATED = ("accelerator_type", "accelerator_count", "gpu_partition_size", "tpu_topology")
 # names that trainers give such a flag: --warm-start-from, --init_checkpoint, --pretrained-model, --load_model
@@ -35,7 +35,7 @@ def promoted(
     machine_type: str | None = None,
     changes: Iterable[str] = (),
 ) -> Entry:
-    """The job of a sweep with the parameters of one of its trials as arguments.
+    """Return the job of a sweep with the parameters of one of its trials as arguments.
 
     Args:
         outcome: The study.
@@ -72,7 +72,7 @@ def promoted(
 
 
 def warm_start_flag(found: Sequence[Flag], given: str | None, program: str) -> str:
-    """The trainer's flag for a model to start from.
+    """Return the trainer's flag for a model to start from.
 
     Args:
         found: The trainer's flags.
@@ -91,7 +91,7 @@ def warm_start_flag(found: Sequence[Flag], given: str | None, program: str) -> s
 
 
 def free_name(loaded: Loaded, after: str) -> str:
-    """A name for the promoted job: `NAME-best`, or `NAME-best-2` and so on where it is taken."""
+    """Return a name for the promoted job: `NAME-best`, or `NAME-best-2` and so on where it is taken."""
     taken = {*loaded.project.jobs, *loaded.project.sweeps}
     stem = f"{after[:50]}-best"
     return next(name for n in range(1, len(taken) + 2) if (name := stem if n == 1 else f"{stem}-{n}") not in taken)
@@ -113,7 +113,7 @@ def _set(data: dict[str, Any], change: str) -> None:
     try:
         value = yamltext.read(text).data
     except yamltext.YamlError as error:
-        raise UsageError(f"--set {change}: the value is not YAML: {error.message}") from None
+        raise UsageError(f"--set {change}: the value is not YAML: {error}") from None
     # a list of arguments has no keys: the flag is replaced in it
     if parents == ["args"] and isinstance(data.get("args"), list):
         data["args"] = _args(data["args"], {}, {last: value})

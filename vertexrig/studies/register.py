@@ -8,16 +8,19 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
+from fnmatch import fnmatchcase
 from typing import Any
 
 from vertexrig.catalog import Catalog
-from vertexrig.catalog.serving import SOURCE, serving_image
+from vertexrig.catalog.serving import NAMES, SERVED, SOURCE, serving_image
 from vertexrig.cloud.models import ModelsClient, plain
 from vertexrig.cloud.storage import Storage
 from vertexrig.errors import UsageError
+from vertexrig.package.image import describe_image, patterns
+from vertexrig.project.config import Loaded
 from vertexrig.spec.document import Document
 
-SAVED_MODEL, SUMMARY = "saved_model.pb", "summary.json"
+SUMMARY = "summary.json"
 METRIC, VALUE = "metric", "metric_value"
 """Labels with the metric's name and its value, `0_9312`: a label's value has no dot."""
 MODEL_DIR = "model"
@@ -38,7 +41,6 @@ class Trained:
         number: The job's number.
         package: Hash of the trainer's package, "" if it has none.
         data: What it was trained on, "" if no argument says so.
-        image: URI of the image it was trained in.
     """
 
     uri: str
@@ -49,15 +51,18 @@ class Trained:
     number: str = ""
     package: str = ""
     data: str = ""
-    image: str = ""
 
     @property
     def labels(self) -> dict[str, str]:
         """Labels of the model's version."""
         found = {
-            "job": self.job, "job_id": self.number, "package": self.package, METRIC: self.metric, VALUE: number_label(self.value),
+            "job": self.job,
+            "job_id": self.number,
+            "package": self.package,
+            METRIC: self.metric,
+            VALUE: number_label(self.value),
             "data": self.data,
-        }  # fmt: skip
+        }
         return {key: label(value) for key, value in found.items() if value}
 
 
@@ -93,55 +98,91 @@ class Serving:
     text: str
 
 
-def must_be_there(folder: Storage, *, saved_model: bool, hint: str = "") -> None:
-    """Raise UsageError if no model lies in a folder.
+def made_with(loaded: Loaded, catalog: Catalog, image: str) -> tuple[str, str]:
+    """Return the framework of a training image, as `NAMES` has it, and its version; "" for what is not known."""
+    known = catalog.image(image)
+    if known is not None:
+        return known.framework if known.framework in NAMES else "", known.version
+    for kind, pattern in patterns(loaded).items():
+        if fnmatchcase(image, pattern):
+            own = describe_image(loaded, kind)
+            return own.framework if own.framework in NAMES else "", own.version
+    return "", ""
+
+
+def must_be_there(folder: Storage, made: tuple[str, str], given: str | None) -> tuple[str, str]:
+    """Return the framework whose serving image takes what is in a folder, with its version.
 
     Args:
         folder: The folder.
-        saved_model: It has to be a SavedModel of TensorFlow, which Google's image serves.
-        hint: What may help, for the end of the message.
+        made: What it was trained with, see `made_with`.
+        given: The serving image that the user named, which may take anything.
+
+    Raises:
+        UsageError: Nothing is there, or nothing that Google's images serve.
     """
-    if folder.exists(SAVED_MODEL):
-        return
-    there = any(True for _ in folder.list(""))
-    if there and not saved_model:
-        return
-    what = f"no {SAVED_MODEL} is" if there else "nothing is"
-    more = "; name the image that serves what is there with --serving-image" if there else ""
+    framework, version = made
+    there = sorted(item.name for item in folder.list(""))
+    if not there:
+        raise UsageError(f"nothing is in {folder.uri('')}: the trainer saved no model there")
+    names = dict.fromkeys(
+        (framework, *SERVED) if framework else SERVED
+    )  # whoever made it, a SavedModel is TensorFlow's
+    found = next((one for one in names if not set(SERVED[one]).isdisjoint(there)), None)
+    if found is not None or given is not None:
+        return found or framework, version if found == framework else ""
+    wanted = SERVED[framework] if framework else dict.fromkeys(file for files in SERVED.values() for file in files)
     raise UsageError(
-        f"{what} in {folder.uri('')}: the trainer saved no {'SavedModel' if there else 'model'} there{more}{hint}"
+        f"no {' or '.join(wanted)} is in {folder.uri('')}, which has {', '.join(there[:3])}: Google's images serve nothing else. Let the "
+        "trainer save that, or name an image that serves what is there: "
+        f"--serving-image={serving_image(framework or 'tf', version).uri()}"
     )
 
 
 def summary_value(summary: Mapping[str, Any], metric: str) -> float | None:
-    """The finite value of a metric in a summary."""
+    """Return the finite value of a metric in a summary."""
     value = summary.get(metric)
     known = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
     return float(value) if known and value is not None else None
 
 
-def serving(trained: Trained, catalog: Catalog, region: str, given: str | None, today: date) -> Serving:
-    """The image that serves a model: the one that was named, or the prebuilt one of the training image's TensorFlow."""
+def serving(made: tuple[str, str], host: str, given: str | None, today: date) -> Serving:
+    """Return the image that serves a model: the one that was named, or the prebuilt one of the framework it was made with.
+
+    Args:
+        made: The framework and its version, "" if that is not known.
+        host: Host of Google's images.
+        given: The one that was named.
+        today: The day.
+    """
     if given is not None:
         return Serving(given, f"serving image: {given}")
-    known = catalog.image(trained.image)
-    version = known.version if known is not None and known.framework == "tf" else None
-    image = serving_image(version)
-    text = f"serving image: TensorFlow {image.version}, {image.dates(today)} ({SOURCE})"
-    if version is None:
-        text += "; the training image does not say its version of TensorFlow: try the model before you deploy it, or name another with --serving-image"
-    elif not version.startswith(image.version):
+    framework, version = made
+    image = serving_image(framework, version)
+    text = f"serving image: {NAMES[framework]} {image.version}, {image.dates(today)} ({SOURCE})"
+    if not version:
+        text += f"; the training image does not say its version of {NAMES[framework]}: try the model before you deploy it, or name another with --serving-image"
+    elif not f"{version}.".startswith(f"{image.version}."):
         text += f"; the model was saved by {version}: try it before you deploy it, or name another image with --serving-image"
-    return Serving(image.uri(catalog.host_for_region(region)), text)
+    return Serving(image.uri(host), text)
 
 
-def compare(trained: Trained, there: Mapping[str, Any] | None, least: float) -> Comparison:
-    """Whether a model beats the version that is there by the least gain, by the same metric."""
+def compare(
+    trained: Trained, there: Mapping[str, Any] | None, least: float, measured_now: float | None = None
+) -> Comparison:
+    """Tell whether a model beats the version that is there by the least gain, by the same metric.
+
+    Args:
+        trained: The model.
+        there: The version that is there.
+        least: The least gain.
+        measured_now: What that version was measured with beside the model; by default what it says of itself.
+    """
     own = f"{trained.metric} {trained.value:.6g}"
     if there is None:
         return Comparison(True, f"{own}; there is no such model yet")
     version = str(there.get("versionId", ""))
-    metric, value = measured(there)
+    metric, value = measured(there) if measured_now is None else (label(trained.metric), measured_now)
     if metric != label(trained.metric) or value is None:
         known = f"its metric is {metric}" if metric else "nothing says its metric"
         return Comparison(
@@ -162,7 +203,7 @@ def compare(trained: Trained, there: Mapping[str, Any] | None, least: float) -> 
 
 
 def measured(version: Mapping[str, Any]) -> tuple[str, float | None]:
-    """The metric of a version, as a label has it, and its value: of its description, which each version has for itself, or its labels."""
+    """Return the metric of a version, as a label has it, and its value: of its description, which each version has for itself, or its labels."""
     match = _DESCRIPTION.match(str(version.get("versionDescription", "")))
     if match is not None:
         return label(match["metric"]), float(match["value"])
@@ -171,7 +212,7 @@ def measured(version: Mapping[str, Any]) -> tuple[str, float | None]:
 
 
 def present(models: ModelsClient, display_name: str, alias: str) -> Mapping[str, Any] | None:
-    """The version of a model that a new one has to beat; None if there is no model of the name.
+    """Return the version of a model that a new one has to beat; None if there is no model of the name.
 
     Raises:
         UsageError: Several models have the name.
@@ -190,7 +231,7 @@ def present(models: ModelsClient, display_name: str, alias: str) -> Mapping[str,
 def model_body(
     trained: Trained, display_name: str, serving_uri: str, alias: str, labels: Mapping[str, str]
 ) -> dict[str, Any]:
-    """The Model of an upload."""
+    """Return the Model of an upload."""
     return {
         "displayName": display_name,
         "versionAliases": list(dict.fromkeys(["default", alias])),
@@ -202,7 +243,7 @@ def model_body(
 
 
 def package_hash(document: Document) -> str:
-    """The hash in the name of the trainer's package, else the package's name."""
+    """Return the hash in the name of the trainer's package, else the package's name."""
     uris = [uri for pool in document.pools for uri in pool.package_uris]
     if not uris:
         return ""
@@ -212,7 +253,7 @@ def package_hash(document: Document) -> str:
 
 
 def data_argument(document: Document) -> str:
-    """What the trainer was given as its data: the value of --data, or of the first flag that begins with it."""
+    """Return what the trainer was given as its data: the value of --data, or of the first flag that begins with it."""
     for pool in document.pools[:1]:
         for word in pool.args:
             key, equals, value = word.lstrip("-").partition("=")
@@ -222,7 +263,7 @@ def data_argument(document: Document) -> str:
 
 
 def label(text: str) -> str:
-    """A text as the value of a label: lowercase letters, digits, - and _, at most 63."""
+    """Return a text as the value of a label: lowercase letters, digits, - and _, at most 63."""
     # a negative number (`number_label`) keeps its sign; elsewhere dashes at the ends are left over from what was replaced
     if re.fullmatch(r"-[0-9][0-9_e-]*", text):
         return text[:63]
@@ -230,13 +271,13 @@ def label(text: str) -> str:
 
 
 def number_label(value: float) -> str:
-    """A number as the value of a label: `0_9312`, `1_5e-05`."""
+    """Return a number as the value of a label: `0_9312`, `1_5e-05`."""
     # json writes the shortest digits that read back as the same number
     return json.dumps(value).replace(".", "_").replace("+", "")
 
 
 def label_number(text: str) -> float | None:
-    """The number of a label, None if it is none."""
+    """Return the number that a label holds; None if it holds something else."""
     try:
         value = float(text.replace("_", "."))
     except ValueError:

@@ -6,11 +6,11 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from vertexrig.cloud.rest import RestError
+from vertexrig.cloud.rest import RestError, is_loopback
 from vertexrig.cloud.vertex import TUNING, RemoteJob, Vertex
+from vertexrig.results import trials
+from vertexrig.results.history import Record
 from vertexrig.spec.states import short
-from vertexrig.studies import trials
-from vertexrig.studies.history import Record
 from vertexrig.text import clean, shown
 
 POLL_S = 5.0
@@ -26,7 +26,7 @@ def follow(
     every: bool = False,
     lost: Callable[[RestError | None], None] | None = None,
 ) -> Iterator[RemoteJob]:
-    """A job each time its state or its trials change, until it has ended.
+    """Yield a job each time its state or its trials change, until it has ended.
 
     A failing service is asked again for ten minutes: the job goes on without us (tfx issue 5870).
 
@@ -85,7 +85,7 @@ def cancel(
 
 
 def progress(job: RemoteJob) -> str:
-    """Trials by state, "" for a custom job."""
+    """Return trials by state, "" for a custom job."""
     if job.collection != TUNING:
         return ""
     states = [str(trial.get("state", "")) for trial in job.data.get("trials") or []]
@@ -94,27 +94,30 @@ def progress(job: RemoteJob) -> str:
 
 
 def line(job: RemoteJob) -> str:
-    """A job in one line."""
+    """Return a job in one line."""
     more = progress(job)
     return f"{short(job.state)}{f'  ({more})' if more else ''}"
 
 
 def page(job: RemoteJob, console: str, record: Record | None = None) -> str:
-    """A job as a Markdown page: how it went, and for a sweep its best trials and a table of all.
+    """Return a job as a Markdown page: how it went, and for a sweep its best trials and a table of all.
 
     Args:
         job: The job.
         console: Its page in the console, "" for a rehearsal.
         record: The rehearsal, if it is one.
     """
+    server = local_server(console)
     rows = [("name", f"`{job.name}`"), ("state", short(job.state))]
-    rows += [("console", console)] if console else []
+    rows += [("console", server or console)] if console else []
     rows += [("output", f"`{job.output}`")] if job.output else []
     rows += [(key, str(job.data[field])) for key, field in _TIMES.items() if job.data.get(field)]
     rows += (
         [("labels", ", ".join(f"`{key}={value}`" for key, value in sorted(job.labels.items())))] if job.labels else []
     )
     lines = [f"# {job.display_name}", "", *(f"- {name}: {value}" for name, value in rows)]
+    if server:
+        lines.insert(1, "\nRun on the local Vertex of a machine, not on Vertex AI.")
     if record is not None:
         lines.insert(1, f"\nA rehearsal on this machine{f', run {record.run}' if record.run else ''}.")
         lines += [f"- {name}: {shown(value)}" for name, value in record.metrics.items()]
@@ -126,8 +129,13 @@ def page(job: RemoteJob, console: str, record: Record | None = None) -> str:
     return "\n".join(lines) + "\n"
 
 
+def local_server(console: str) -> str:
+    """Return the address of the local Vertex that a job's page in the console is on; "" if it is on Google's, or there is none."""
+    return console.partition("/#/")[0] if console and is_loopback(console) else ""
+
+
 def markdown(rows: list[dict[str, Any]]) -> list[str]:
-    """Rows of `trials.table`, or of studies, as a Markdown table."""
+    """Return rows of `trials.table`, or of studies, as a Markdown table."""
     if not rows:
         return ["none"]
     names, cells = trials.columns(rows)

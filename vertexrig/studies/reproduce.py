@@ -5,12 +5,11 @@ from __future__ import annotations
 import shlex
 from dataclasses import dataclass
 
-import yaml
-
+from vertexrig import yamltext
 from vertexrig.cloud.vertex import TUNING, RemoteJob
+from vertexrig.results.trials import TrialResult
 from vertexrig.spec.labels import users
 from vertexrig.studies.cost import document
-from vertexrig.studies.trials import TrialResult
 
 _END = "END_OF_JOB"
 
@@ -41,7 +40,7 @@ class Reproduction:
 
 
 def reproduction(job: RemoteJob, *, project: str, again: str) -> Reproduction:
-    """How to make a job again.
+    """Tell how to make a job again.
 
     The package, the arguments and the search space are those of the job; what the project file says today may differ.
 
@@ -62,11 +61,9 @@ def reproduction(job: RemoteJob, *, project: str, again: str) -> Reproduction:
     words += [f"--labels={','.join(f'{key}={value}' for key, value in sorted(labels.items()))}"] if labels else []
     key_name = (job.data.get("encryptionSpec") or {}).get("kmsKeyName")
     words += [f"--kms-key={key_name}"] if key_name else []
-    # unfolded, so that an argument of the trainer stays on one line
-    text = yaml.safe_dump(read.data, sort_keys=False, allow_unicode=True, width=10_000)
-    return Reproduction(text, shlex.join(words), file, again)
+    return Reproduction(yamltext.dump(read.data), shlex.join(words), file, again)
 
 
 def flags(trial: TrialResult) -> str:
-    """A trial's parameters as arguments of the trainer, quoted for a shell."""
+    """Return a trial's parameters as arguments of the trainer, quoted for a shell."""
     return shlex.join(f"--{name}={value}" for name, value in trial.parameters.items())

@@ -7,8 +7,8 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from vertexrig.studies.study import StudyRecord
-from vertexrig.studies.trials import instant
+from vertexrig.results.study import StudyRecord
+from vertexrig.results.trials import instant
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Timeline:
 
 
 def timeline(study: StudyRecord, now: float | None = None) -> Timeline:
-    """When the trials of a study ran.
+    """Tell when the trials of a study ran.
 
     Args:
         study: The study.
@@ -82,8 +82,12 @@ def timeline(study: StudyRecord, now: float | None = None) -> Timeline:
     created = instant(study.job.data.get("createTime"))
     zero = created if created is not None and created <= ran[0][0] else ran[0][0]
     # An end before its start is made equal to it: the two times can be of different clocks.
-    spans = _placed([(start - zero, (latest if end is None else max(start, end)) - zero, name, end is None)
-                     for start, end, name in ran])  # fmt: skip
+    spans = _placed(
+        [
+            (start - zero, (latest if end is None else max(start, end)) - zero, name, end is None)
+            for start, end, name in ran
+        ]
+    )
     gaps = [span.gap for span in spans if span.gap is not None]
     return Timeline(
         spans=spans,
@@ -96,7 +100,7 @@ def timeline(study: StudyRecord, now: float | None = None) -> Timeline:
 
 
 def pauses(rows: Sequence[tuple[float, float]]) -> list[float]:
-    """The pauses between two trials at one place, in seconds.
+    """Return the pauses between two trials at one place, in seconds.
 
     Args:
         rows: Start and end of each trial.
@@ -106,7 +110,7 @@ def pauses(rows: Sequence[tuple[float, float]]) -> list[float]:
 
 
 def running(spans: Sequence[Span]) -> list[tuple[float, int]]:
-    """How many trials ran from each moment on: (seconds, trials)."""
+    """Tell how many trials ran from each moment on: (seconds, trials)."""
     changes: dict[float, int] = {}
     for span in spans:
         changes[span.start] = changes.get(span.start, 0) + 1
@@ -120,7 +124,7 @@ def running(spans: Sequence[Span]) -> list[tuple[float, int]]:
 
 
 def _placed(rows: Sequence[tuple[float, float, str, bool]]) -> tuple[Span, ...]:
-    """Each trial at the place that has been free for longest, or at a new one if none is free."""
+    """Return each trial at the place that has been free for longest, or at a new one if none is free."""
     free: list[tuple[float, int]] = []
     spans = []
     places = 0

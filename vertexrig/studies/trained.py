@@ -6,19 +6,23 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from vertexrig import spec
+from vertexrig.bring.edit import literal
 from vertexrig.cloud.storage import Storage
-from vertexrig.cloud.vertex import RemoteJob
+from vertexrig.cloud.vertex import CUSTOM, RemoteJob
 from vertexrig.errors import UsageError
 from vertexrig.project.config import Loaded
+from vertexrig.project.resolve import arguments
+from vertexrig.results.study import read as study_record
 from vertexrig.studies import register
-from vertexrig.studies.outcome import PROMOTED_FROM, chosen, outcome, trial_folder
-from vertexrig.studies.register import Trained
+from vertexrig.studies.decide import tidy
+from vertexrig.studies.outcome import PROMOTED_FROM, TRIAL, chosen, outcome, trial_folder
+from vertexrig.studies.register import Trained, label
 
 
 def of_sweep(
     job: RemoteJob, name: str, *, trial: str | None = None, metric: str | None = None, value: float | None = None
 ) -> Trained:
-    """The model of a sweep's best trial, or of another one.
+    """Return the model of a sweep's best trial, or of another one.
 
     Args:
         job: The sweep, which has ended.
@@ -52,10 +56,10 @@ def of_job(
     metric: str | None = None,
     value: float | None = None,
     goal: str | None = None,
-    known: Mapping[str, Any] | None = None,
+    known: Callable[[], Mapping[str, Any]] = dict,
     folder: Callable[[str], Storage] = Storage,
 ) -> Trained:
-    """The model of a custom job that succeeded.
+    """Return the model of a custom job that succeeded.
 
     Args:
         loaded: The project, whose sweeps say which metric counts and what is better.
@@ -64,7 +68,7 @@ def of_job(
         metric: To compare by, in place of the sweep's.
         value: In place of what `summary.json` says.
         goal: MAXIMIZE or MINIMIZE, in place of the sweep's.
-        known: Metrics that are known beside `summary.json`.
+        known: Finds metrics that are known apart from `summary.json`.
         folder: Opens a gs:// folder.
 
     Raises:
@@ -86,26 +90,43 @@ def of_job(
             f"no sweep of {loaded.file} says whether more or less of {metric} is better; say it with --goal"
         )
     if value is None:
-        # what the trainer wrote beside the model goes before what was seen in its log
-        summary = {**(known or {}), **(folder(uri).read_json(register.SUMMARY) or {})}
+        # summary.json goes before what was reported
+        summary = folder(uri).read_json(register.SUMMARY) or {}
         value = register.summary_value(summary, metric)
+        if value is None:
+            value = register.summary_value(known(), metric)
         if value is None:
             numbers = [key for key in summary if register.summary_value(summary, key) is not None]
             has = f"it has {', '.join(numbers[:8])}" if numbers else f"{uri} has none"
-            raise UsageError(f"summary.json of {name} has no {metric}: {has}; give it with --value")
+            raise UsageError(f"summary.json of {name} has no {metric}: {has}; give it with --value=NUMBER")
     return _trained(job, "jobSpec", uri, metric, value, goal, job.display_name)
 
 
+def image(job: RemoteJob) -> str:
+    """Return the image that a job or the trials of a sweep ran in, "" if its spec names none."""
+    key = "jobSpec" if job.collection == CUSTOM else "trialJobSpec"
+    pools = spec.from_data(dict(job.data.get(key) or {}), kind="CustomJobSpec").pools
+    return pools[0].image if pools else ""
+
+
+def of_promoted(job: RemoteJob, study: RemoteJob) -> Mapping[str, float]:
+    """Return what the trial reported that a job was promoted from, whose parameters it has; nothing if the study is another one."""
+    trials = study_record(study).trials
+    trial = next((one for one in trials if label(one.id) == job.labels.get(TRIAL)), None)
+    words = spec.from_data(dict(job.data.get("jobSpec") or {}), kind="CustomJobSpec").pools[0].args
+    given = arguments({key: literal(tidy(value)) for key, value in (trial.parameters if trial else {}).items()})
+    return trial.metrics if trial is not None and set(given) <= set(words) else {}
+
+
 def _trained(job: RemoteJob, key: str, uri: str, metric: str, value: float, goal: str, name: str) -> Trained:
-    """What was trained, with what the job's spec at `key` says of its package, data and image."""
+    """Return what was trained, with what the job's spec at `key` says of its package, data and image."""
     document = spec.from_data(dict(job.data.get(key) or {}), kind="CustomJobSpec")
-    image = document.pools[0].image if document.pools else ""
     package, data = register.package_hash(document), register.data_argument(document)
-    return Trained(uri, metric, value, goal, name, job.id, package, data, image)
+    return Trained(uri, metric, value, goal, name, job.id, package, data)
 
 
 def model_name(job: RemoteJob, own: str) -> str:
-    """What the model is called: the sweep that the job comes from, so that each promotion is a version of one model."""
+    """Return what the model is called: the sweep that the job comes from, so that each promotion is a version of one model."""
     return job.labels.get(PROMOTED_FROM) or own
 
 

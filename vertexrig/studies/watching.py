@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 from vertexrig.cloud.logs import PrintedLine
 from vertexrig.cloud.vertex import TUNING, RemoteJob
+from vertexrig.results.study import StudyRecord, course, read
 from vertexrig.spec.states import short
 from vertexrig.studies import report
-from vertexrig.studies.chart_data import length
 from vertexrig.studies.cost import Spent
-from vertexrig.studies.study import StudyRecord, course, read
 from vertexrig.studies.timeline import timeline
 from vertexrig.text import clean, shown
+from vertexrig.times import length
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Watched:
 
 
 def watched(job: RemoteJob, cost: Spent | None, now: float) -> Watched:
-    """A job at one moment.
+    """Return a job at one moment.
 
     Args:
         job: The job.
@@ -78,7 +78,7 @@ def watched(job: RemoteJob, cost: Spent | None, now: float) -> Watched:
 
 
 def tails(lines: Sequence[PrintedLine], seen: Watched, each: int) -> list[tuple[str, str]]:
-    """The last `each` lines of each replica: (who, line); a trial's replica is named with its trial."""
+    """Return the last `each` lines of each replica: (who, line); a trial's replica is named with its trial."""
     trial_of = {trial.custom_job: trial.id for trial in seen.trials}
     by_replica: dict[str, list[str]] = {}
     for line in lines:

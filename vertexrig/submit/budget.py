@@ -1,4 +1,5 @@
-"""Budgets: what a run may cost, what a day's runs may, and how many jobs may live at one time.
+"""Budgets: what a run may cost, what a day's runs may, and how many jobs may live at one time; of all runs, of one caller's and of
+one schedule's.
 
 The sums of a day are kept as one small object per claim, written before the job is made; see `Ledger` for why they hold
 under concurrency.
@@ -8,19 +9,21 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import Any
 
 from vertexrig import times
 from vertexrig.cloud.rest import RestError
-from vertexrig.cloud.storage import Storage
+from vertexrig.cloud.storage import Item, Storage
 from vertexrig.cloud.vertex import KINDS, Vertex
 from vertexrig.errors import VertexrigError
-from vertexrig.explain.estimate import Estimate
-from vertexrig.project.model import Budget
+from vertexrig.project.model import Budget, RunLimits
+from vertexrig.spec.estimate import Estimate
 from vertexrig.spec.states import LIVE
-from vertexrig.submit.claims import LABEL, LEASE_S
+from vertexrig.submit.claims import LABEL, LEASE_S, Claim
 
 FOLDER = "vertexrig/days"
 GRANTED = b"granted"
@@ -28,7 +31,9 @@ GRANTED = b"granted"
 SETTLE_S = 10.0
 """Seconds a run waits for others that ask for the same room."""
 # The numbers are in the object's name, so that one listing gives the sums without reading an object.
-_ENTRY = re.compile(r"(?P<claim>[a-z0-9-]{1,63})\.(?P<cents>[0-9]{1,12})\.(?P<trials>[0-9]{1,9})")
+_ENTRY = re.compile(
+    r"(?P<claim>[a-z0-9-]{1,63})\.(?P<cents>[0-9]{1,12})\.(?P<trials>[0-9]{1,9})(?P<shares>(?:\.[a-z]+-[a-z0-9_-]{1,63})*)"
+)
 _LIVE_FILTER = " OR ".join(f'state="{state}"' for state in LIVE)
 
 
@@ -36,16 +41,78 @@ class OverBudgetError(VertexrigError):
     """A run that the budget does not allow; the message shows the arithmetic.
 
     Args:
-        limit: The key of `trigger.budget`.
+        limit: The key of the budget.
         message: The sum, term by term, and the limit.
+        estimate: What the run may cost.
+        place: Where the project file has it.
     """
 
     exit_code = 1
     code = "budget"
 
-    def __init__(self, limit: str, message: str) -> None:
-        self.limit = limit
-        super().__init__(f"{message} (trigger.budget.{limit})")
+    def __init__(self, limit: str, message: str, estimate: Estimate, place: str = "trigger.budget") -> None:
+        self.limit, self.estimate, self.place = limit, estimate, place
+        super().__init__(f"{message} ({place}.{limit})")
+
+
+@dataclass(frozen=True)
+class Share:
+    """RunLimits that hold for some of the runs.
+
+    Args:
+        kind: `caller` or `schedule`; their jobs have the label `vertexrig_KIND`. "" for the limits of all runs.
+        value: Which one, as the label has it.
+        limits: What they may.
+        place: Where the project file has the limits.
+        begun: Claims of runs that live besides those with a job that does, such as one whose next step is to come.
+    """
+
+    kind: str
+    value: str
+    limits: RunLimits
+    place: str
+    begun: Callable[[], Collection[str]] = tuple
+
+    @property
+    def tag(self) -> str:
+        """How a row of the ledger names it."""
+        return f"{self.kind}-{self.value}"
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """The label of its jobs."""
+        return {f"vertexrig_{self.kind}": self.value} if self.kind else {}
+
+    @property
+    def needed(self) -> bool:
+        """Whether there is a limit that depends on other runs."""
+        limits = self.limits
+        return not (limits.usd_per_day is None and limits.trials_per_day is None and limits.live_jobs is None)
+
+
+@dataclass(frozen=True)
+class Terms:
+    """On what terms a run is started.
+
+    Args:
+        shares: What it is held against beside the budget of all runs.
+        labels: Labels of its job, over those of the project file.
+        before: Called with the claim just before the job is made, again with each try; what it raises leaves the job unmade.
+        ends: Tells of an error that left the job unmade why it is over for this request (`Claim.ended`); None if it may be tried again.
+    """
+
+    shares: Sequence[Share] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
+    before: Callable[[Claim], None] = lambda _: None
+    ends: Callable[[Exception], Mapping[str, str] | None] = lambda _: None
+
+    @property
+    def own_labels(self) -> dict[str, str]:
+        """All labels that its job gets by them."""
+        found = dict(self.labels)
+        for share in self.shares:
+            found |= share.labels
+        return found
 
 
 @dataclass(frozen=True)
@@ -60,6 +127,7 @@ class BudgetEntry:
         granted: The run was let through; otherwise it still asks.
         created: When this generation was written, RFC 3339 by the service's clock.
         generation: Of its object; it orders entries written at the same instant.
+        shares: Tags of the shares that it counts for.
     """
 
     name: str
@@ -69,6 +137,7 @@ class BudgetEntry:
     granted: bool
     created: str
     generation: int
+    shares: frozenset[str] = frozenset()
 
     @property
     def day(self) -> str:
@@ -82,12 +151,12 @@ class BudgetEntry:
 
 
 def trials_of(estimate: Estimate) -> int:
-    """Trials of a run; a custom job is one."""
+    """Return trials of a run; a custom job is one."""
     return 1 if estimate.trials is None else estimate.trials
 
 
 def arithmetic(estimate: Estimate) -> str:
-    """How the price of a run comes about, in one line."""
+    """Tell how the price of a run comes about, in one line."""
     trials = "" if estimate.trials is None else f"{estimate.trials} trials × "
     hours = f"{estimate.timeout_s / 3600:g} h" + (
         "" if estimate.timeout_written else " (the service's default timeout)"
@@ -100,16 +169,29 @@ def arithmetic(estimate: Estimate) -> str:
     return f"{least}{trials}{hours} × ${estimate.usd_per_hour:.4g}/h [{items}] = ${estimate.usd_at_most:.2f}"
 
 
-def check_run(budget: Budget, estimate: Estimate) -> None:
+def estimate_data(price: Estimate) -> dict[str, Any]:
+    """Return an estimate as plain data: US dollars, rounded to cents, with the arithmetic."""
+    return {
+        "usd_at_most": round(price.usd_at_most, 2),
+        "usd_per_hour": round(price.usd_per_hour, 4),
+        "complete": price.complete,
+        "timeout_s": price.timeout_s,
+        "trials": price.trials,
+        "arithmetic": arithmetic(price),
+    }
+
+
+def check_run(limits: RunLimits, estimate: Estimate, place: str = "trigger.budget") -> None:
     """Hold one run against the limits that need no ledger.
 
     Raises:
         OverBudgetError: It is over one, or has no sourced price to hold against one in dollars.
     """
     trials = trials_of(estimate)
-    if budget.trials_per_run is not None and trials > budget.trials_per_run:
-        raise OverBudgetError("trials_per_run", f"{trials} trials, and {budget.trials_per_run} are allowed per run")
-    in_dollars = [name for name in ("usd_per_run", "usd_per_day") if getattr(budget, name) is not None]
+    if limits.trials_per_run is not None and trials > limits.trials_per_run:
+        message = f"{trials} trials, and {limits.trials_per_run} are allowed per run"
+        raise OverBudgetError("trials_per_run", message, estimate, place)
+    in_dollars = [name for name in ("usd_per_run", "usd_per_day") if getattr(limits, name) is not None]
     # part of the price is unknown, so any comparison would be too low
     if in_dollars and not estimate.complete:
         missing, fix = ", ".join(estimate.unpriced), "add one to the catalog"
@@ -117,10 +199,10 @@ def check_run(budget: Budget, estimate: Estimate) -> None:
             missing = f"this region (the catalog's prices are for {estimate.region})"
             fix = "give trigger.budget.price_factor, what prices are there against the catalog's"
         message = f"{missing} has no sourced price, so the run cannot be held against a budget in dollars: {fix}"
-        raise OverBudgetError(in_dollars[0], message)
-    if budget.usd_per_run is not None and estimate.usd_at_most > budget.usd_per_run:
-        limit = f"more than ${budget.usd_per_run:.2f} per run"
-        raise OverBudgetError("usd_per_run", f"{arithmetic(estimate)}: {limit}")
+        raise OverBudgetError(in_dollars[0], message, estimate, place)
+    if limits.usd_per_run is not None and estimate.usd_at_most > limits.usd_per_run:
+        limit = f"more than ${limits.usd_per_run:.2f} per run"
+        raise OverBudgetError("usd_per_run", f"{arithmetic(estimate)}: {limit}", estimate, place)
 
 
 class Ledger:
@@ -130,6 +212,8 @@ class Ledger:
     runs one lists after the other's row is there (a listing of Cloud Storage is strongly consistent), and it counts that
     row whether it is granted or not, so both cannot pass on room for one. A row that is older than the lease and not
     granted belongs to a run that died: whoever lists it deletes it, so that its holder cannot grant it any more.
+
+    Its name also has the shares that the run belongs to (`Share`): their limits are held in the same step, over the rows of each.
 
     A granted row counts for its day whatever became of the run. For `live_jobs` it counts until its job is listed, and
     without one for the time of the lease, in which the job must have been started. A holder that is frozen for longer
@@ -157,38 +241,57 @@ class Ledger:
         sleep: Callable[[float], None] = time.sleep,
         now: Callable[[], datetime] = times.now,
     ) -> None:
-        self.storage, self.vertex, self.budget, self.lease_s = storage, vertex, budget, lease_s
+        self.storage, self.vertex, self.lease_s = storage, vertex, lease_s
+        self.all_runs = Share("", "", budget, "trigger.budget")
         self.clock, self.sleep, self.now = clock, sleep, now
+        # our clock's, of the service's, by which rows are dated; None while not known
+        self._ahead: timedelta | None = None
 
-    @property
-    def needed(self) -> bool:
-        """Whether there is a limit that depends on other runs."""
-        budget = self.budget
-        return not (budget.usd_per_day is None and budget.trials_per_day is None and budget.live_jobs is None)
-
-    def reserve(self, claim: str, estimate: Estimate) -> None:
+    def reserve(self, claim: str, estimate: Estimate, shares: Sequence[Share] = ()) -> None:
         """Put a run into the day's ledger and grant it, if there is room.
 
+        Args:
+            claim: The claim's id.
+            estimate: What it costs.
+            shares: What else than the budget of all runs it is held against.
+
         Raises:
-            OverBudgetError: There is none; `cancel` takes the row out again.
+            OverBudgetError: There is none; `take_out` takes the row out again.
             RestError: Cloud Storage or Vertex AI failed, or other runs keep the last room busy.
         """
-        if not self.needed:
+        bounds = [share for share in (self.all_runs, *shares) if share.needed]
+        if not bounds:
             return
         day = self.now().date().isoformat()
         # rounded up: no run may be let through for a fraction of a cent less than it costs
         cents = -int(-estimate.usd_at_most * 100 // 1)
-        name = f"{FOLDER}/{day}/{claim}.{cents}.{trials_of(estimate)}"
+        tags = "".join(f".{share.tag}" for share in shares)
+        name = f"{FOLDER}/{day}/{claim}.{cents}.{trials_of(estimate)}{tags}"
         until, pause = self.clock() + SETTLE_S, 0.05
         while True:
             # again with each turn: another run may have deleted the row as too old; if it is there, nothing is written
-            self.storage.write(name, b"", generation=0)
-            rows = self._rows()
+            written = self.storage.write(name, b"", generation=0)
+            rows = self.counted(written)
             mine = next((row for row in rows if row.name == name), None)
-            if mine is not None and mine.granted:  # by an earlier delivery of the same request, which died
-                if self.budget.live_jobs is None:
+            if mine is not None and mine.granted:  # by an earlier delivery of the same request, which died or gave up
+                # Written again: it counts as young, and who gave it up does not take it out. It is never asked for anew by an
+                # ungranted one: the job of the earlier delivery may be there.
+                written = self.storage.write(name, GRANTED, generation=mine.generation)
+                if written is None:
+                    continue
+                if all(share.limits.live_jobs is None for share in bounds):
                     return
-                self.storage.delete(name, mine.generation)  # it does not count for long enough: ask again
+                rows = self.counted(written)
+                mine = next((row for row in rows if row.name == name), None)
+                if mine is None:
+                    continue
+                # rows written later count this one
+                before = [row for row in rows if row.claim != claim and (row.granted or row.place < mine.place)]
+                self._check(claim, before, estimate, day, bounds)
+                return
+            if mine is not None and written is None and self._ahead is None:
+                # by an earlier delivery: written again, since only a row of ours tells the service's time
+                self.counted(self.storage.write(name, b"", generation=mine.generation))
                 continue
             # also a row of ours from before midnight is ours
             others = [row for row in rows if row.claim != claim]
@@ -196,9 +299,9 @@ class Ledger:
             later = [row for row in others if mine is not None and not row.granted and row.place > mine.place]
             # Others that still ask are counted first: with room for all of them there is nothing to settle.
             try:
-                self._check(others, estimate, day)
+                self._check(claim, others, estimate, day, bounds)
             except OverBudgetError:
-                self._check([row for row in others if row not in later], estimate, day)
+                self._check(claim, [row for row in others if row not in later], estimate, day, bounds)
             else:
                 if mine is not None and self.storage.write(name, GRANTED, generation=mine.generation) is not None:
                     return
@@ -208,79 +311,112 @@ class Ledger:
             self.sleep(pause)
             pause = min(pause * 1.6, 1.0)
 
-    def cancel(self, claim: str) -> None:
-        """Take a run whose job was certainly not made out of the ledger."""
-        if self.needed:
-            day = self.now().date()
-            for one in (day, day - timedelta(days=1)):  # it may have been midnight in between
-                for item in list(self.storage.list(f"{FOLDER}/{one.isoformat()}/{claim}.")):
-                    self.storage.delete(item.name)
+    def rows(self, claim: str, shares: Sequence[Share] = ()) -> list[Item]:
+        """Return the rows of a run, for `take_out`."""
+        if not any(share.needed for share in (self.all_runs, *shares)):
+            return []
+        day = self.now().date()
+        days = (day, day - timedelta(days=1))  # it may have been midnight in between
+        return [item for one in days for item in self.storage.list(f"{FOLDER}/{one.isoformat()}/{claim}.")]
+
+    def take_out(self, rows: Sequence[Item]) -> None:
+        """Delete the rows of a run whose job was certainly not made, but those that were written again since they were listed."""
+        for item in rows:
+            self.storage.delete(item.name, item.generation)
 
     def entries(self, day: str) -> list[BudgetEntry]:
-        """The ledger of a day (UTC, YYYY-MM-DD)."""
+        """Return the ledger of a day (UTC, YYYY-MM-DD)."""
         return [
-            BudgetEntry(item.name, match["claim"], int(match["cents"]) / 100, int(match["trials"]), item.size > 0,
-                        item.created, item.generation)
+            BudgetEntry(
+                item.name,
+                match["claim"],
+                int(match["cents"]) / 100,
+                int(match["trials"]),
+                item.size > 0,
+                item.created,
+                item.generation,
+                frozenset(match["shares"].split(".")[1:]),
+            )
             for item in self.storage.list(f"{FOLDER}/{day}/")
             if (match := _ENTRY.fullmatch(item.name.rpartition("/")[2]))
-        ]  # fmt: skip
+        ]
 
-    def _rows(self) -> list[BudgetEntry]:
-        """The rows that count; those of runs that died before they were granted are deleted.
+    def counted(self, written: int | None = None) -> list[BudgetEntry]:
+        """Return the rows that count; those of runs that died before they were granted are deleted.
 
         They are the day's, and for the time of the lease around midnight those of both days, so that of two runs that
         ask on either side of it one sees the other.
+
+        Args:
+            written: The generation of a row that was written just now, which tells the service's time.
         """
         near = (self.now() + timedelta(seconds=sign * self.lease_s) for sign in (-1, 1))
         days = sorted({one.date().isoformat() for one in (self.now(), *near)})
-        rows = []
-        for row in (row for day in days for row in self.entries(day)):
+        listed, rows = [row for day in days for row in self.entries(day)], []
+        for row in listed if written is not None else ():
+            if row.generation == written:
+                with suppress(ValueError):
+                    self._ahead = self.now() - times.parse(row.created)
+        for row in listed:
             if row.granted or self._young(row):
                 rows.append(row)
             elif not self.storage.delete(row.name, row.generation):
                 rows.append(row)  # granted just now, or deleted by another run; the next listing tells
         return rows
 
+    def _service_time(self) -> datetime:
+        return self.now() - (self._ahead or timedelta())
+
     def _young(self, row: BudgetEntry) -> bool:
         try:
             created = times.parse(row.created)
         except ValueError:  # a listing without times: it counts, rather than being deleted while its holder is at work
             return True
-        return created > self.now() - timedelta(seconds=self.lease_s)
+        return created > self._service_time() - timedelta(seconds=self.lease_s)
 
-    def _check(self, rows: list[BudgetEntry], estimate: Estimate, day: str) -> None:
-        budget, trials, usd = self.budget, trials_of(estimate), estimate.usd_at_most
+    def _check(
+        self, claim: str, rows: list[BudgetEntry], estimate: Estimate, day: str, bounds: Sequence[Share]
+    ) -> None:
+        for share in bounds:
+            own = [row for row in rows if not share.kind or share.tag in row.shares]
+            self._check_share(claim, share, own, estimate, day)
+
+    def _check_share(self, claim: str, share: Share, rows: list[BudgetEntry], estimate: Estimate, day: str) -> None:
+        limits, trials, usd = share.limits, trials_of(estimate), estimate.usd_at_most
         others = [row for row in rows if row.day == day]
         spent, tried = sum(entry.usd for entry in others), sum(entry.trials for entry in others)
-        if budget.usd_per_day is not None and spent + usd > budget.usd_per_day:
+        if limits.usd_per_day is not None and spent + usd > limits.usd_per_day:
             message = f"${spent:.2f} of {_runs(others)} on {day} (UTC) + {arithmetic(estimate)} = ${spent + usd:.2f}: more than "
-            raise OverBudgetError("usd_per_day", f"{message}${budget.usd_per_day:.2f} per day")
-        if budget.trials_per_day is not None and tried + trials > budget.trials_per_day:
+            raise OverBudgetError("usd_per_day", f"{message}${limits.usd_per_day:.2f} per day", estimate, share.place)
+        if limits.trials_per_day is not None and tried + trials > limits.trials_per_day:
             message = f"{tried} trials of {_runs(others)} on {day} (UTC) + {trials} = {tried + trials}: more than "
-            raise OverBudgetError("trials_per_day", f"{message}{budget.trials_per_day} per day")
-        if budget.live_jobs is not None:
-            live, waiting = self._live(rows)
-            if live + waiting + 1 > budget.live_jobs:
+            raise OverBudgetError("trials_per_day", f"{message}{limits.trials_per_day} per day", estimate, share.place)
+        if limits.live_jobs is not None:
+            live, waiting = self._live(claim, rows, share)
+            if live + waiting + 1 > limits.live_jobs:
                 soon = f" + {waiting} about to start" if waiting else ""
-                message = f"{live} live jobs{soon} + this one: more than {budget.live_jobs}"
-                raise OverBudgetError("live_jobs", message)
+                message = f"{live} live jobs{soon} + this one: more than {limits.live_jobs}"
+                raise OverBudgetError("live_jobs", message, estimate, share.place)
 
-    def _live(self, others: list[BudgetEntry]) -> tuple[int, int]:
+    def _live(self, claim: str, others: list[BudgetEntry], share: Share) -> tuple[int, int]:
         """Our jobs that live, and runs so young that their jobs may not be listed yet."""
-        since = self.now() - timedelta(seconds=self.lease_s)
+        since = self._service_time() - timedelta(seconds=self.lease_s)
         young = {entry.claim for entry in others if self._young(entry)}
         # Recent jobs are listed before live ones: a job that appears in between is then counted as about to start.
-        recent = self._listed(f'create_time>"{times.rfc3339(since - timedelta(minutes=5), 0)}"') if young else {}
-        live = {claim for claim, states in self._listed(f"({_LIVE_FILTER})").items() if states & set(LIVE)}
+        after = f'create_time>"{times.rfc3339(since - timedelta(minutes=5), 0)}"'
+        recent = self._listed(after, share) if young else {}
+        live = {claim for claim, states in self._listed(f"({_LIVE_FILTER})", share).items() if states & set(LIVE)}
         live |= {claim for claim, states in recent.items() if states & set(LIVE)}
+        live |= set(share.begun()) - {claim}  # an earlier try of this run may have begun its steps
         # a young run whose job has ended already is in `recent` alone: it neither lives nor is about to start
         return len(live), len(young - live - set(recent))
 
-    def _listed(self, filter: str) -> dict[str, set[str]]:
-        """The states of our jobs, by claim, so that the jobs of a sweep's trials count as the one run they are."""
+    def _listed(self, filter: str, share: Share) -> dict[str, set[str]]:
+        """Return the states of our jobs, by claim, so that the jobs of a sweep's trials count as the one run they are."""
         found: dict[str, set[str]] = {}
+        own = "".join(f' AND labels.{key}="{value}"' for key, value in share.labels.items())
         for kind in KINDS:
-            for job in self.vertex.list(kind, filter=f"labels.{LABEL}:* AND {filter}"):
+            for job in self.vertex.list(kind, filter=f"labels.{LABEL}:*{own} AND {filter}"):
                 found.setdefault(str(job.labels.get(LABEL)), set()).add(job.state)
         return found
 

@@ -20,9 +20,18 @@ from vertexrig.submit.claims import Key
 
 OPEN, ENDED = "vertexrig/chains/open/", "vertexrig/chains/ended/"
 Outcome = Literal[
-    "done", "registered", "not-better", "failed", "impossible", "refused", "over-budget", "changed", "given-up"
+    "done",
+    "registered",
+    "not-better",
+    "skipped",
+    "failed",
+    "impossible",
+    "refused",
+    "over-budget",
+    "changed",
+    "given-up",
 ]
-GOOD: tuple[Outcome, ...] = ("done", "registered", "not-better")
+GOOD: tuple[Outcome, ...] = ("done", "registered", "not-better", "skipped")
 """Ends that nobody has to look at."""
 _ID = re.compile(r"[0-9a-f]{32}-[0-9a-f]{12}")
 _SCALARS = (str, int, float, bool)
@@ -40,6 +49,7 @@ class Chain:
         begun: When the run was started, RFC 3339.
         set: Overrides that the run was asked for with.
         args: Arguments of the trainer that it was asked for with.
+        caller: Who asked for it, "" if that is not known: the jobs of its steps count for them, too.
     """
 
     id: str
@@ -49,10 +59,11 @@ class Chain:
     begun: str
     set: Mapping[str, Any] = field(default_factory=dict)
     args: Mapping[str, Any] = field(default_factory=dict)
+    caller: str = ""
 
-    def key(self, index: int) -> Key:
-        """What makes two tries of a step the same."""
-        return Key("step", f"{self.id} {index} {self.steps[index]}")
+    def key(self, index: int, round: int = 0) -> Key:
+        """Return what makes two tries of a step the same; of one that may have to be taken again, by its round."""
+        return Key("step", f"{self.id} {index} {self.steps[index]}{f' {round}' if round else ''}")
 
 
 @dataclass(frozen=True)
@@ -103,7 +114,7 @@ class Chains:
         self.storage.write(f"{OPEN}{chain.id}.json", json.dumps(asdict(chain)).encode(), generation=0)
 
     def open(self) -> Iterator[Chain | str]:
-        """The open chains; for an object that is not a chain, its URI."""
+        """Yield the open chains; for an object that is not a chain, its URI."""
         # listed to the end first: the caller deletes chains while it goes through them
         for item in list(self.storage.list(OPEN)):
             stored = self.storage.read(item.name)
@@ -111,12 +122,12 @@ class Chains:
                 yield _chain(item.name, stored.data) or self.storage.uri(item.name)
 
     def end(self, id: str) -> ChainEnd | None:
-        """How a chain ended; None if it has not, or if there is no such chain."""
+        """Tell how a chain ended; None if it has not, or if there is no such chain."""
         data = self.storage.read_json(f"{ENDED}{id}.json")
         return None if data is None else _end(data)
 
     def ends(self, limit: int = 50) -> list[ChainEnd]:
-        """The chains that ended last, the newest first."""
+        """Return the chains that ended last, the newest first."""
         newest = sorted(self.storage.list(ENDED), key=lambda item: item.created, reverse=True)[:limit]
         found = [_end(self.storage.read_json(item.name) or {}) for item in newest]
         return [one for one in found if one is not None]
@@ -140,25 +151,29 @@ class Chains:
 
 
 def ended(chain: Chain, outcome: Outcome, step: str, reason: str, jobs: Mapping[str, str], model: str = "") -> ChainEnd:
-    """The end of a chain, now."""
+    """Return the end of a chain, now."""
     at = times.rfc3339(times.now(), 0)
     line = " ".join(reason.split())[:1000]
     return ChainEnd(chain.id, chain.schedule, chain.run, outcome, step, line, dict(jobs), model, chain.begun, at)
 
 
 def _chain(name: str, content: bytes) -> Chain | None:
-    """A chain of these bytes; None unless every part has its form, since whoever may write the bucket may have made it."""
+    """Return a chain of these bytes; None unless every part has its form, since whoever may write the bucket may have made it."""
     data = as_json(content) or {}
     texts = {key: data.get(key) for key in ("id", "schedule", "run", "begun")}
-    steps, given = data.get("steps"), [data.get("set"), data.get("args")]
-    if not all(isinstance(value, str) for value in texts.values()) or not isinstance(steps, list):
+    steps, given, caller = data.get("steps"), [data.get("set"), data.get("args")], data.get("caller", "")
+    if (
+        not isinstance(caller, str)
+        or not all(isinstance(value, str) for value in texts.values())
+        or not isinstance(steps, list)
+    ):
         return None
     if not _ID.fullmatch(str(texts["id"])) or name != f"{OPEN}{texts['id']}.json":
         return None
     if not all(isinstance(one, dict) and all(isinstance(v, _SCALARS) for v in one.values()) for one in given):
         return None
     id, schedule, run, begun = map(str, texts.values())
-    return Chain(id, schedule, run, tuple(map(str, steps)), begun, data["set"], data["args"])
+    return Chain(id, schedule, run, tuple(map(str, steps)), begun, data["set"], data["args"], caller)
 
 
 def _end(data: Mapping[str, Any]) -> ChainEnd | None:

@@ -14,15 +14,14 @@ import json
 import re
 import time
 import uuid
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Any, Generic, Literal, TypeVar
 
-from vertexrig.cloud.models import VERSION
 from vertexrig.cloud.rest import CALL_S, RestError
 from vertexrig.cloud.storage import Storage, as_json
-from vertexrig.cloud.vertex import NAME
+from vertexrig.cloud.vertex import NAME, VERSION
 from vertexrig.errors import VertexrigError
 from vertexrig.project.runs import RUN, new_run
 
@@ -50,8 +49,17 @@ _ID = re.compile(r"[0-9a-f]{32}-[0-9a-f]{12}")
 _TOKEN = re.compile(r"[0-9a-f]{32}")
 _MADE = re.compile(f"(?:{NAME.pattern})|(?:{VERSION.pattern})")
 """What a claim may record: a job, a version of a model, or the operation that makes one."""
-_WRITTEN = ("id", "token", "body", "run", "kind", "state", "job", "output", "before", "winners")
-_STATES = ("claimed", "created", "released")
+_WRITTEN = ("id", "token", "body", "run", "kind", "state", "job", "output", "before", "winners", "ended")
+_STATES = ("claimed", "created", "released", "ended")
+_RECORDED = {
+    "name": str,
+    "attempt": str,
+    "state": str,
+    "output": str,
+    "labels": dict,
+    "estimate": dict,
+    "packages": list,
+}
 
 
 @dataclass(frozen=True)
@@ -79,6 +87,31 @@ class Key:
 
 
 @dataclass(frozen=True)
+class Recorded:
+    """What a claim stores about a job, or a version of a model, under its key `job`.
+
+    Such objects lie in buckets already: a new field needs a default, and none changes its name or meaning.
+
+    Args:
+        name: Resource name of a job, a version, or the operation that makes one; "" while nothing is recorded.
+        attempt: The delivery that made it, "" if it does not say.
+        state: Its JobState by name at that time.
+        output: gs:// URI of its output folder, "" without one.
+        labels: Its labels.
+        estimate: What it was estimated to cost.
+        packages: URIs of the trainer's packages.
+    """
+
+    name: str = ""
+    attempt: str = ""
+    state: str = ""
+    output: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    estimate: Mapping[str, Any] = field(default_factory=dict)
+    packages: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
 class Claim:
     """A claim as its object holds it.
 
@@ -88,11 +121,12 @@ class Claim:
         body: Digest of the request's body.
         run: The job or sweep asked for.
         kind: The key's kind.
-        state: `claimed`; `created` once the job is recorded; `released` if the service refused the job.
-        job: What is recorded about the job.
+        state: `claimed`; `created` once the job is recorded; `released` if the service refused the job; `ended` if none may be made.
+        job: What is recorded of its job.
         output: The run whose output folder the job gets; it stays when another delivery takes the claim over.
         before: Earlier ids of the key, whose windows are over -> the resource name of their job, "" if none is recorded.
         winners: Ids whose job is recorded -> the delivery that made it; for the fence in the job, which reads nothing else.
+        ended: Why none may be made: `reason`, a word for programs, and `text`, for people.
         path: The object.
         generation: Its generation.
         age_s: Seconds since it was written, by the service's clock.
@@ -104,21 +138,18 @@ class Claim:
     run: str
     kind: str
     state: str = "claimed"
-    job: Mapping[str, Any] = field(default_factory=dict)
+    job: Recorded = Recorded()
     output: str = ""
     before: Mapping[str, str] = field(default_factory=dict)
     winners: Mapping[str, str] = field(default_factory=dict)
+    ended: Mapping[str, str] = field(default_factory=dict)
     path: str = ""
     generation: int = 0
     age_s: float = 0.0
 
-    @property
-    def job_name(self) -> str:
-        """The recorded job's resource name, "" if none is recorded."""
-        return str(self.job.get("name", ""))
-
     def to_bytes(self) -> bytes:
-        return json.dumps({name: getattr(self, name) for name in _WRITTEN}).encode()
+        written = {name: getattr(self, name) for name in _WRITTEN if name != "ended" or self.ended}
+        return json.dumps({**written, "job": asdict(self.job) if self.job.name else {}}).encode()
 
 
 @dataclass(frozen=True)
@@ -158,6 +189,16 @@ class OtherBodyError(VertexrigError):
     code = "request-reused"
 
 
+class EndedError(VertexrigError):
+    """It was decided that no job is made for this request; the claim says why."""
+
+    code = "request-ended"
+
+    def __init__(self, claim: Claim) -> None:
+        self.claim = claim
+        super().__init__(claim.ended.get("text") or "no job is made for this request any more")
+
+
 class InProgressError(VertexrigError):
     """Another delivery of the same request is at work, or died; try again in `retry_after` seconds."""
 
@@ -194,8 +235,12 @@ class Claims:
         self.wait_s = WAIT_S if wait_s is None else wait_s
 
     def late(self, taken: Taken) -> bool:
-        """Whether it is too late to start the job: another delivery may take the claim over before it is there."""
+        """Tell whether it is too late to start the job: another delivery may take the claim over before it is there."""
         return self.clock() - taken.started > CREATE_WITHIN_S
+
+    def over(self, taken: Taken) -> bool:
+        """Tell whether another delivery may have taken the claim over."""
+        return self.clock() - taken.started > self.lease_s
 
     def take(
         self,
@@ -203,7 +248,7 @@ class Claims:
         body: str,
         run: str,
         find: Callable[[str], T | None],
-        record: Callable[[T], Mapping[str, Any]],
+        record: Callable[[T], Recorded],
         output: str = "",
     ) -> Taken | Existing[T]:
         """Claim a request, or find out what became of it.
@@ -218,13 +263,12 @@ class Claims:
 
         Raises:
             OtherBodyError: The key belongs to a request with another body.
+            EndedError: No job is made for it any more.
             InProgressError: Another delivery holds the claim.
             RestError: Cloud Storage or Vertex AI failed.
         """
         until, pause = self.clock() + self.wait_s, 0.05
-        mine = Claim(
-            _new_id(key), uuid.uuid4().hex, body, run, key.kind, output=output or new_run(), path=key.path
-        )  # fmt: skip
+        mine = Claim(_new_id(key), uuid.uuid4().hex, body, run, key.kind, output=output or new_run(), path=key.path)
         held: Claim | None = None
         while True:
             if held is None:  # nobody's, or deleted in between
@@ -251,23 +295,29 @@ class Claims:
         held: Claim,
         mine: Claim,
         find: Callable[[str], T | None],
-        record: Callable[[T], Mapping[str, Any]],
+        record: Callable[[T], Recorded],
     ) -> Taken | Existing[T] | None:
-        """What a claim that is there already means for us; None: wait."""
+        """Return what a claim that is there already means for us; None: wait."""
         # whatever its state and body: the same key is a new request now
         if key.window_s is not None and held.age_s > key.window_s:
-            before = {**held.before, held.id: held.job_name}
+            before = {**held.before, held.id: held.job.name}
             kept = dict(list(before.items())[-KEPT_BEFORE:])
             winners = {id: token for id, token in held.winners.items() if id in kept}
             return self._take_over(replace(mine, before=kept, winners=winners, generation=held.generation), first=True)
         if held.state == "released":
-            # under the same id: a frozen holder of it may still create its job, and who looks must find both
+            # whoever released it made none; a holder from before that was frozen may have, also after that
+            job = find(held.id) if held.body == mine.body else None
+            if job is not None:
+                return Existing(self.record(held, record(job)), job)
+            # under the same id: so who looks finds both
             again = replace(mine, id=held.id, before=held.before, winners=held.winners)
             return self._take_over(replace(again, generation=held.generation))
         if held.body != mine.body:
             raise OtherBodyError("the same request id came with another body")
         if held.state == "created":
             return Existing(held)
+        if held.state == "ended":
+            raise EndedError(held)
         own = held.token == mine.token
         # a young claim's holder is at work: asking Vertex AI each time would cost a list call per turn
         if not own and held.age_s < min(LOOK_AFTER_S, self.lease_s):
@@ -287,54 +337,62 @@ class Claims:
             return taken
         return Existing(self.record(taken.claim, record(job)), job)
 
-    def record(self, claim: Claim, job: Mapping[str, Any], held: Claim | None = None) -> Claim:
+    def record(self, claim: Claim, job: Recorded, held: Claim | None = None) -> Claim:
         """Write a job into its claim, unless another one is recorded there.
 
         Args:
             claim: The claim whose id the job has.
-            job: What to record; `name` is its resource name, `attempt` the delivery that made it.
+            job: What to record.
             held: The claim that is there, if it is another one by now.
 
         Returns:
-            The claim as it is then. If its job is another one, another delivery was faster, and this job is one too many.
+            The claim as it is then. If its job is another one, or none as it has ended, this job is one too many.
 
         Raises:
             RestError: Cloud Storage failed.
         """
-        done, held = replace(claim, state="created", job=dict(job)), held or claim
-        attempt = str(job.get("attempt", ""))
-        won = {claim.id: attempt} if _TOKEN.fullmatch(attempt) else {}
+        done, held = replace(claim, state="created", job=job), held or claim
+        won = {claim.id: job.attempt} if _TOKEN.fullmatch(job.attempt) else {}
         for _ in range(8):  # each further turn lost to another delivery's write
             if held.id == claim.id:
-                if held.state == "created":
+                if held.state in ("created", "ended"):
                     return held
-                new = replace(held, state="created", job=dict(job), winners={**held.winners, **won})
+                new = replace(held, state="created", job=job, winners={**held.winners, **won})
             else:
                 known = held.before.get(claim.id)
                 if known is None:  # a person deleted our claim, or it is too long ago
                     return done
                 # another job is recorded for this id, and a record is never replaced
                 if known:
-                    return replace(done, job={"name": known})
-                before = {**held.before, claim.id: str(job["name"])}
+                    return replace(done, job=Recorded(known))
+                before = {**held.before, claim.id: job.name}
                 new = replace(held, before=before, winners={**held.winners, **won})
             written = self.storage.write(claim.path, new.to_bytes(), generation=held.generation)
             if written is not None:
                 return replace(new, generation=written) if new.id == claim.id else done
-            held = self._read(claim.path) or replace(claim, state="claimed", job={}, generation=0)
+            held = self._read(claim.path) or replace(claim, state="claimed", job=Recorded(), generation=0)
         raise RestError("the claim changes too fast to record the job in it", status=503)
 
-    def release(self, claim: Claim) -> bool:
-        """Let the next delivery make the job at once, because it was certainly not made; whether the claim was ours."""
+    def release(self, claim: Claim, ended: Mapping[str, str] | None = None) -> bool:
+        """Let the next delivery make the job at once, because it was certainly not made; whether the claim was ours.
+
+        Args:
+            claim: The claim.
+            ended: Why none may make it (`Claim.ended`), instead.
+        """
         released = replace(claim, state="released")
+        if ended is not None:
+            # a winner that no delivery is: a job that a frozen holder makes later ends at its fence
+            winners = {**claim.winners, claim.id: uuid.uuid4().hex}
+            released = replace(claim, state="ended", ended=ended, winners=winners)
         return self.storage.write(claim.path, released.to_bytes(), generation=claim.generation) is not None
 
     def held(self, key: Key) -> Claim | None:
-        """The claim of a key, None if nobody holds it."""
+        """Return the claim of a key, None if nobody holds it."""
         return self._read(key.path)
 
     def of(self, id: str) -> Claim | None:
-        """The claim that has an id, or had it before its window was over; None if there is none."""
+        """Return the claim that has an id, or had it before its window was over; None if there is none."""
         if not _ID.fullmatch(id):
             return None
         # an id begins as the claim's object is named, so the object is found without an index
@@ -343,7 +401,7 @@ class Claims:
         return claim if claim is not None and (claim.id == id or id in claim.before) else None
 
     def _take_over(self, claim: Claim, first: bool = False) -> Taken | None:
-        """The claim, if no other delivery was faster."""
+        """Return the claim, if no other delivery was faster."""
         started = self.clock()
         generation = self.storage.write(claim.path, claim.to_bytes(), generation=claim.generation)
         return None if generation is None else Taken(replace(claim, generation=generation), started, first)
@@ -359,21 +417,23 @@ class Claims:
 
 
 def _parsed(path: str, content: bytes) -> Claim | None:
-    """A claim of these bytes; None unless every part has its form, since whoever may write the bucket may have made it."""
+    """Return a claim of these bytes; None unless every part has its form, since whoever may write the bucket may have made it."""
     data = as_json(content) or {}
     texts = {name: data.get(name) for name in ("id", "token", "body", "run", "kind", "state")}
-    job: Any = data.get("job")
+    job = _recorded(data.get("job"))
     output, before = data.get("output") or "", data.get("before") or {}
-    winners = data.get("winners") or {}
+    winners, over = data.get("winners") or {}, data.get("ended") or {}
+    if not isinstance(over, dict) or not all(isinstance(value, str) for value in over.values()):
+        return None
     if not all(isinstance(value, str) for value in (*texts.values(), output)):
         return None
-    if not isinstance(job, dict) or not isinstance(before, dict) or not isinstance(winners, dict):
+    if job is None or not isinstance(before, dict) or not isinstance(winners, dict):
         return None
     if texts["state"] not in _STATES:
         return None
     stem = path.rpartition("/")[2][:32]  # every id of a key begins as its object is named (`_new_id`)
     ids = [str(texts["id"]), *map(str, before), *map(str, winners)]
-    names = [*([job.get("name")] if texts["state"] == "created" else []), *filter(None, before.values())]
+    names = [*([job.name] if texts["state"] == "created" else []), *filter(None, before.values())]
     if not all(_ID.fullmatch(id) and id[:32] == stem for id in ids) or (output and not RUN.fullmatch(output)):
         return None
     if not all(isinstance(name, str) and _MADE.fullmatch(name) for name in names):
@@ -381,7 +441,15 @@ def _parsed(path: str, content: bytes) -> Claim | None:
     if not all(isinstance(token, str) and _TOKEN.fullmatch(token) for token in winners.values()):
         return None
     id, token, body, run, kind, state = map(str, texts.values())
-    return Claim(id, token, body, run, kind, state, job, output, before, winners)
+    return Claim(id, token, body, run, kind, state, job, output, before, winners, over)
+
+
+def _recorded(data: Any) -> Recorded | None:
+    """Return what a claim stores about its job; keys that earlier releases wrote beside these are left out."""
+    if not isinstance(data, dict):
+        return None
+    parts = {name: data[name] for name in _RECORDED if name in data}
+    return Recorded(**parts) if all(isinstance(part, _RECORDED[name]) for name, part in parts.items()) else None
 
 
 def digest(value: Any) -> str:
@@ -391,5 +459,5 @@ def digest(value: Any) -> str:
 
 
 def _new_id(key: Key) -> str:
-    """A label value (at most 63 of a-z, 0-9 and -): the same key has another id once its window is over."""
+    """Return a label value (at most 63 of a-z, 0-9 and -): the same key has another id once its window is over."""
     return f"{key.digest[:32]}-{uuid.uuid4().hex[:12]}"

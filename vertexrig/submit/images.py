@@ -24,19 +24,19 @@ class NoImageError(UsageError):
 
 
 def pointer(loaded: Loaded, kind: str) -> str:
-    """The object that names the last image for cpu, gpu or tpu."""
+    """Return the object that names the last image for cpu, gpu or tpu."""
     return f"{LATEST}/{loaded.project.trainer.module}-{kind}.json"
 
 
 def is_ours(loaded: Loaded, kind: str, uri: str) -> bool:
-    """Whether a URI is an image that this project makes."""
+    """Tell whether a URI is an image that this project makes."""
     from vertexrig.package.image import patterns
 
     return fnmatchcase(uri, patterns(loaded)[kind])
 
 
 def is_local() -> bool:
-    """Whether jobs go to the local Vertex, which runs the trainer's sources and pulls no image."""
+    """Tell whether jobs go to the local Vertex, which runs the trainer's sources and pulls no image."""
     # with a registry of its own named beside it, the local Vertex does look at images
     return ENDPOINT_VARIABLE not in os.environ and is_loopback(os.environ.get(vertex.ENDPOINT_VARIABLE, ""))
 

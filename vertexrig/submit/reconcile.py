@@ -2,21 +2,26 @@
 
 Vertex AI has no request id and no fencing, so a holder that was frozen between its last look at the clock and its create
 call, or a list that lags, can lead to a second job. The recorded one decides, and a record is never replaced.
+
+So that a trainer sees that another job was recorded, each job has two environment variables: where its claim is, and
+which delivery made it. A claim keeps, for each of its ids, the delivery whose job it records (`winners`); a trainer that
+finds another one there ends at once. The number of the job cannot do this: the job of a sweep's trial has one of its own.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from vertexrig.cloud.rest import RestError
 from vertexrig.cloud.vertex import CUSTOM, TUNING, RemoteJob, Vertex
 from vertexrig.spec.states import CANCELLING
-from vertexrig.submit.claims import LABEL, Claim, Claims
-from vertexrig.submit.fence import attempt_of
+from vertexrig.submit.claims import LABEL, Claim, Claims, Recorded
 
-RUN_LABEL = "vertexrig_run"
+CLAIM_VARIABLE, ATTEMPT_VARIABLE = "VERTEXRIG_CLAIM", "VERTEXRIG_ATTEMPT"
+"""The gs:// URI of the claim; and `ID.TOKEN`: the claim's id, and the delivery that holds it."""
+_PROGRAMS = ("pythonPackageSpec", "containerSpec")
 _CANNOT_BE_CANCELLED = frozenset({400, 404, 409})  # it has ended, or is gone
 
 
@@ -32,23 +37,14 @@ class Reconciler:
         self.vertex, self.claims = vertex, claims
 
     def with_label(self, claim: str, collection: str) -> list[RemoteJob]:
-        """The jobs of a claim, the oldest first."""
+        """Return the jobs of a claim, the oldest first."""
         found = self.vertex.list(collection, filter=f'labels.{LABEL}="{claim}"')
         # the name settles equal times, so that all who look choose the same job
         return sorted(found, key=lambda job: (str(job.data.get("createTime", "")), job.name))
 
     def find(self, claim: str, collection: str) -> RemoteJob | None:
-        """The oldest job of a claim, None if there is none."""
+        """Return the oldest job of a claim, None if there is none."""
         return next(iter(self.with_label(claim, collection)), None)
-
-    def record_of(self, job: RemoteJob) -> dict[str, Any]:
-        """What a claim records about a job."""
-        claim = job.labels.get(LABEL, "")
-        return {
-            "run": job.labels.get(RUN_LABEL, ""), "name": job.name, "kind": job.kind, "state": job.state,
-            "console": self.vertex.console(job.name), "labels": dict(job.labels), "claim": claim,
-            "output": job.output, "attempt": attempt_of(job.data, claim),
-        }  # fmt: skip
 
     def keep_recorded(self, claim: Claim, jobs: Iterable[RemoteJob]) -> list[str]:
         """Cancel those of a claim's jobs that are not the recorded one.
@@ -59,7 +55,7 @@ class Reconciler:
         Raises:
             RestError: One could not be cancelled now; the next look tries again.
         """
-        extra = {job.name for job in jobs if job.name != claim.job_name and not job.ended and job.state != CANCELLING}
+        extra = {job.name for job in jobs if job.name != claim.job.name and not job.ended and job.state != CANCELLING}
         failed: RestError | None = None
         for name in sorted(extra):
             try:
@@ -90,13 +86,20 @@ class Reconciler:
         if held is None:
             return []
         claim = Claim(claim_id, held.token, held.body, held.run, held.kind, path=held.path)
-        recorded = (
-            held if held.id == claim_id and held.job_name else self.claims.record(claim, self.record_of(jobs[0]), held)
+        kept = (
+            held
+            if held.id == claim_id and held.job.name
+            else self.claims.record(claim, recorded(jobs[0], claim_id), held)
         )
         # the record is of a sweep, and these are the custom jobs of its trials, which carry its labels
-        if f"/{collection}/" not in recorded.job_name:
+        if f"/{collection}/" not in kept.job.name:
             return []
-        return self.keep_recorded(recorded, jobs)
+        return self.keep_recorded(kept, jobs)
+
+
+def recorded(job: RemoteJob, claim: str) -> Recorded:
+    """Return what a claim, by its id, stores about a job; of the job alone, so without price and packages."""
+    return Recorded(job.name, attempt_of(job.data, claim), job.state, job.output, dict(job.labels))
 
 
 def seen_twice(jobs: Iterable[RemoteJob]) -> list[tuple[str, str]]:
@@ -109,3 +112,48 @@ def seen_twice(jobs: Iterable[RemoteJob]) -> list[tuple[str, str]]:
         if job.collection != CUSTOM or job.labels[LABEL] not in sweeps
     )
     return [one for one, count in counts.items() if count > 1]
+
+
+def fenced(data: Mapping[str, Any], claim_uri: str, id: str, token: str) -> dict[str, Any]:
+    """Return a CustomJobSpec or HyperparameterTuningJob whose containers all know their claim.
+
+    Args:
+        data: Its canonical data; it is left as it is.
+        claim_uri: Where the claim is.
+        id: The claim's id.
+        token: The delivery that makes the job.
+    """
+    if "trialJobSpec" in data:
+        return {**data, "trialJobSpec": fenced(data["trialJobSpec"], claim_uri, id, token)}
+    ours = {CLAIM_VARIABLE: claim_uri, ATTEMPT_VARIABLE: f"{id}.{token}"}
+    return {**data, "workerPoolSpecs": [_with(pool, ours) for pool in data.get("workerPoolSpecs") or ()]}
+
+
+def attempt_of(data: Mapping[str, Any], id: str) -> str:
+    """Return the delivery that made a job, "" if the job does not say.
+
+    Args:
+        data: A CustomJob or HyperparameterTuningJob as the service describes it.
+        id: The claim's id.
+    """
+    spec = data.get("jobSpec") or data.get("trialJobSpec") or {}
+    for pool in spec.get("workerPoolSpecs") or ():
+        for variable in _program(pool).get("env") or ():
+            of, _, token = str(variable.get("value", "")).partition(".")
+            if variable.get("name") == ATTEMPT_VARIABLE and of == id:
+                return token
+    return ""
+
+
+def _program(pool: Mapping[str, Any]) -> Mapping[str, Any]:
+    return next((pool[name] for name in _PROGRAMS if pool.get(name)), {})
+
+
+def _with(pool: Mapping[str, Any], ours: Mapping[str, str]) -> dict[str, Any]:
+    name = next((name for name in _PROGRAMS if pool.get(name)), "")
+    if not name:
+        return dict(pool)  # a pool that only holds a place
+    # names of variables have to be unique: one that the project file gives under these names would hide ours
+    kept = [one for one in pool[name].get("env") or () if one.get("name") not in ours]
+    env = [*kept, *({"name": key, "value": value} for key, value in ours.items())]
+    return {**pool, name: {**pool[name], "env": env}}

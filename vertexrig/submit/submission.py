@@ -1,30 +1,45 @@
-"""From a request to exactly one job: render, check, budget, claim, create, record. Shared by the CLI and the trigger."""
+"""From a request to exactly one job: render, check, budget, claim, create, record. Shared by the CLI and the trigger.
+
+Two things are called a run. `Request.run`, `Claim.run` and `Submitted.run` name a job or sweep of the project file; `submit(run=…)` and
+`Claim.output` are one run of it, such as 20261121-171500-ab12, whose output folder `Prepared.in_run` gives to what was rendered.
+Of a job a claim keeps a `Recorded`: `recorded` makes one, `Claims.record` writes it, `Claims.take` does so for a job that it finds.
+"""
 
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 import uuid
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from vertexrig import times
-from vertexrig.checks.workspace import Prepared, Workspace
 from vertexrig.cloud.rest import RestError
 from vertexrig.cloud.storage import Storage
-from vertexrig.cloud.vertex import COLLECTIONS, KINDS, RemoteJob, Vertex, job_body
+from vertexrig.cloud.vertex import COLLECTIONS, CUSTOM, KINDS, TUNING, RemoteJob, Vertex, job_body
 from vertexrig.errors import FindingsError, UsageError
-from vertexrig.explain.estimate import Estimate, elsewhere, estimate
 from vertexrig.project import overrides, runs
 from vertexrig.project.config import Loaded
 from vertexrig.project.model import Budget
-from vertexrig.submit import budget, images
-from vertexrig.submit.claims import LABEL, Claim, Claims, Existing, Key, Taken
-from vertexrig.submit.fence import attempt_of, fenced
-from vertexrig.submit.reconcile import RUN_LABEL, Reconciler
-from vertexrig.submit.request import Request
+from vertexrig.schema.typed import Scalar
+from vertexrig.spec.estimate import Estimate, elsewhere, estimate
+from vertexrig.spec.labels import RUN_LABEL
+from vertexrig.submit import budget
+from vertexrig.submit.budget import Terms
+from vertexrig.submit.claims import (
+    LABEL,
+    Claim,
+    Claims,
+    EndedError,
+    Existing,
+    InProgressError,
+    Key,
+    Recorded,
+    Taken,
+    digest,
+)
+from vertexrig.submit.reconcile import Reconciler, fenced, recorded
+from vertexrig.workspace import Prepared, Workspace
 
 PACKAGES, LATEST = "packages/", "packages/latest"
 # the pointer lies in the bucket: what it names must be an object of packages/, and no path out of it
@@ -40,6 +55,29 @@ class UnsureError(RestError):
 
 
 @dataclass(frozen=True)
+class Request:
+    """What a caller asks for.
+
+    Args:
+        run: A job or sweep of the project file.
+        set: Overrides of its keys.
+        args: Overrides of its trainer's arguments.
+        then: The schedule whose steps follow, "" for none.
+    """
+
+    run: str
+    set: Mapping[str, Scalar] = field(default_factory=dict)
+    args: Mapping[str, Scalar] = field(default_factory=dict)
+    then: str = ""
+
+    @property
+    def digest(self) -> str:
+        """The same for requests that ask for the same."""
+        then = {"then": self.then} if self.then else {}
+        return digest({"run": self.run, "set": dict(self.set), "args": dict(self.args), **then})
+
+
+@dataclass(frozen=True)
 class Submitted:
     """A job that was made, or, with `duplicate`, had been made before for the same request.
 
@@ -50,7 +88,7 @@ class Submitted:
         state: JobState by name; "" for a dry run.
         console: Its page in the console.
         labels: Its labels.
-        estimate: See `estimate_data`.
+        estimate: See `vertexrig.submit.budget.estimate_data`.
         packages: URIs of the trainer's packages.
         claim: The claim's id.
         output: gs:// URI of its output folder, "" without one.
@@ -82,27 +120,38 @@ class UploadedArtifacts:
         self.loaded, self.storage = loaded, storage
 
     def package(self, tf_version: str | None) -> str:
-        """The last uploaded package for a TensorFlow version, if it is intact."""
+        """Return the last uploaded package for a TensorFlow version, if it is intact."""
         loaded, storage = self.loaded, self.storage
         found = storage.read_json(pointer(loaded, tf_version)) or {}
-        uri, sha256 = str(found.get("uri", "")), found.get("sha256")
+        uri = str(found.get("uri", ""))
         version = f"TensorFlow {tf_version}" if tf_version else "its image"
         if not uri:
             raise NoPackageError(
                 f"no trainer package for {version} was uploaded: `vertexrig function package` uploads it"
             )
         name = uri.removeprefix(storage.uri(PACKAGES))
-        package = storage.read(PACKAGES + name) if name != uri and _PACKAGE.fullmatch(name) else None
-        # Whoever may write objects could put other code there; the function starts only what was uploaded by the tool.
-        if package is None or hashlib.sha256(package.data).hexdigest() != sha256:
+        if name == uri or not _PACKAGE.fullmatch(name) or not self._intact(PACKAGES + name, found):
             raise NoPackageError(
                 f"the trainer package for {version} is not the one that was uploaded to {storage.uri(PACKAGES)}: "
                 "`vertexrig function package` uploads it again"
             )
         return uri
 
+    def _intact(self, name: str, uploaded: Mapping[str, Any]) -> bool:
+        """Tell whether an object is the one that was uploaded: whoever may write objects could put other code there.
+
+        A generation never gets other bytes, so the one that the upload noted needs no look at them. Any other one is read: the same
+        package may have been uploaded twice at one time, or copied, or noted by an earlier release, which kept the SHA-256 only.
+        """
+        if uploaded.get("generation") is not None and self.storage.generation(name) == uploaded["generation"]:
+            return True
+        package = self.storage.read(name)
+        return package is not None and hashlib.sha256(package.data).hexdigest() == uploaded.get("sha256")
+
     def image(self, kind: str) -> str:
-        """The last image that was pushed for cpu, gpu or tpu."""
+        """Return the last image that was pushed for cpu, gpu or tpu."""
+        from vertexrig.submit import images  # with the package's modules 40 ms, for a project that makes its images
+
         found = self.storage.read_json(images.pointer(self.loaded, kind)) or {}
         uri = str(found.get("uri", ""))
         if not images.is_ours(self.loaded, kind, uri):
@@ -114,7 +163,7 @@ class UploadedArtifacts:
 
 
 def pointer(loaded: Loaded, tf_version: str | None) -> str:
-    """The object that names the last package uploaded for images of a TensorFlow version."""
+    """Return the object that names the last package uploaded for images of a TensorFlow version."""
     return f"{LATEST}/{loaded.project.trainer.module}-tf-{tf_version or 'any'}.json"
 
 
@@ -127,7 +176,7 @@ class Submitter:
         storage: The bucket of claims, ledger and packages.
         claims: By default, those of `storage`.
         limits: In place of the project's budget.
-        fence: Jobs know their claim, so that a trainer ends where another job was recorded (`vertexrig.submit.fence`).
+        fence: Jobs know their claim, so that a trainer ends where another job was recorded (`vertexrig.submit.reconcile`).
     """
 
     def __init__(
@@ -149,7 +198,9 @@ class Submitter:
         )
 
     def prepare(self, request: Request) -> Prepared:
-        """The request rendered and checked, with its overrides. Whether they are allowed is checked elsewhere.
+        """Return the request rendered and checked, with its overrides; with `UploadedArtifacts` the bucket says which package it runs.
+
+        Whether the overrides are allowed is checked elsewhere.
 
         Raises:
             ConfigError: An override does not fit its key.
@@ -158,29 +209,33 @@ class Submitter:
         loaded = overrides.apply(self.workspace.loaded, request.run, request.set, request.args)
         return self.workspace.overridden(loaded).prepare(request.run)
 
-    def estimate(self, prepared: Prepared) -> Estimate:
-        """The price of a run.
+    def estimate(self, prepared: Prepared, terms: Terms = Terms()) -> Estimate:
+        """Return the price of a run.
 
         Raises:
             OverBudgetError: It is over a limit for one run.
         """
-        price = estimate(prepared.document, self.workspace.catalog)
-        price = elsewhere(price, self.workspace.loaded.project.region, self.limits.price_factor)
-        budget.check_run(self.limits, price)
+        price = priced(prepared, self.limits)
+        for share in terms.shares:
+            budget.check_run(share.limits, price, share.place)
         return price
 
-    def dry_run(self, prepared: Prepared) -> Submitted:
-        """What `submit` would make, without making it.
+    def dry_run(self, prepared: Prepared, terms: Terms = Terms()) -> Submitted:
+        """Return what `submit` would make, without making it.
 
         Args:
             prepared: The rendered request, with a run's output folder (`Prepared.in_run`) if that is to be shown.
+            terms: On what terms it would be started.
 
         Raises:
             FindingsError: The checks found an error.
             OverBudgetError: It is over a limit for one run.
         """
         _must_be_ok(prepared)
-        return self._submitted(prepared, self.estimate(prepared), None, "", {})
+        view, document = prepared.rendered.view, prepared.document
+        would = Recorded(output=document.output, labels={**view.labels, **terms.own_labels})
+        would = _of_request(would, prepared, self.estimate(prepared, terms))
+        return self._submitted(view.name, COLLECTIONS[document.kind], would, "")
 
     def submit(
         self,
@@ -189,7 +244,7 @@ class Submitter:
         body: str,
         run: str = "",
         *,
-        before: Callable[[Claim], None] = lambda _: None,
+        terms: Terms = Terms(),
     ) -> Submitted:
         """Make the job of a request, or find the one that was made for it.
 
@@ -199,98 +254,145 @@ class Submitter:
             body: Digest of what is asked for.
             run: An earlier run that is resumed: its output folder is used. Otherwise the job gets a new one, the same
                 however often the request is delivered.
-            before: Called with the claim just before the job is made, again with each try; a RestError of it is one of ours.
+            terms: On what terms.
 
         Raises:
             FindingsError: The checks found an error.
             OverBudgetError: It is over budget.
             OtherBodyError: The key belongs to another request.
+            EndedError: No job is made for this request any more.
             InProgressError: Another delivery is at work.
             UnsureError: Whether there is a job is not known yet.
             RestError: Cloud Storage or Vertex AI failed; no job was made.
         """
         _must_be_ok(prepared)
-        price = self.estimate(prepared)
+        price = self.estimate(prepared, terms)
         collection = COLLECTIONS[prepared.document.kind]
 
         def find(claim: str) -> RemoteJob | None:
             return self.reconciler.find(claim, collection)
 
-        def record(job: RemoteJob) -> Mapping[str, Any]:
-            made = self._submitted(prepared, price, job, job.labels.get(LABEL, ""), job.labels)
-            return _record(made, job)
+        def record(job: RemoteJob) -> Recorded:
+            return _of_request(recorded(job, job.labels.get(LABEL, "")), prepared, price)
 
-        outcome = self.claims.take(key, body, prepared.rendered.view.name, find, record, run)
+        try:
+            outcome = self.claims.take(key, body, prepared.rendered.view.name, find, record, run)
+        except EndedError as error:
+            self._none_may_live(error.claim, collection, None)
+            raise
         if isinstance(outcome, Existing):
             return self._existing(outcome.claim, collection, outcome.found)
         in_run = prepared.in_run(outcome.claim.output) if outcome.claim.output else prepared
-        return self._make(in_run, price, outcome, collection, before)
+        return self._make(in_run, price, outcome, collection, terms)
 
-    def _make(
-        self, prepared: Prepared, price: Estimate, taken: Taken, collection: str, before: Callable[[Claim], None]
-    ) -> Submitted:
+    def end(self, key: Key, body: str, run: str, ended: Mapping[str, str]) -> Claim:
+        """Decide that no job is made for a request any more, unless there is one.
+
+        Returns:
+            Its claim: with a job, or ended, maybe for another reason.
+
+        Raises:
+            InProgressError: A delivery is at work.
+            RestError: Cloud Storage or Vertex AI failed.
+        """
+        collection = TUNING if run in self.workspace.loaded.project.sweeps else CUSTOM
+        try:
+            outcome = self.claims.take(
+                key,
+                body,
+                run,
+                lambda claim: self.reconciler.find(claim, collection),
+                lambda job: recorded(job, job.labels.get(LABEL, "")),
+            )
+        except EndedError as error:
+            return error.claim
+        if isinstance(outcome, Existing):
+            return outcome.claim
+        if not self.claims.release(outcome.claim, ended):
+            raise InProgressError(1.0)
+        return replace(outcome.claim, state="ended", ended=ended)
+
+    def _make(self, prepared: Prepared, price: Estimate, taken: Taken, collection: str, terms: Terms) -> Submitted:
         claim = taken.claim
         try:
             # Budget before chain before job: what a crash leaves behind is then a row that grows old, never a job
             # without its steps.
-            self.ledger.reserve(claim.id, price)
-            before(claim)
+            self.ledger.reserve(claim.id, price, terms.shares)
+            terms.before(claim)
             # the last look before the create call: after this much time another delivery may hold the claim
             if self.claims.late(taken):
                 raise RestError("claiming took too long; nothing was started", retry_after=5.0)
-        except (budget.OverBudgetError, RestError):
-            self._release(taken)
+        except Exception as error:
+            self._release(taken, terms, error)
             raise
         view = prepared.rendered.view
-        labels = {**view.labels, LABEL: claim.id, RUN_LABEL: view.name}
+        labels = {**view.labels, **terms.own_labels, LABEL: claim.id, RUN_LABEL: view.name}
         data = prepared.document.data
         if self.fence:
             data = fenced(data, self.storage.uri(claim.path), claim.id, claim.token)
         body = job_body(
-            prepared.document.kind, data,
-            display_name=view.display_name, labels=labels, kms_key_name=view.kms_key_name,
-        )  # fmt: skip
+            prepared.document.kind,
+            data,
+            display_name=view.display_name,
+            labels=labels,
+            kms_key_name=view.kms_key_name,
+        )
         try:
             job = self.vertex.create(collection, body)
         except RestError as error:
+            # refused, or never sent: there is certainly no job
+            if not error.outcome_unknown:
+                self._release(taken, terms, error)
+                raise
             job = self._after_failure(taken, collection, error)
-        made = self._submitted(prepared, price, job, claim.id, labels)
+        own = _of_request(recorded(job, claim.id), prepared, price)
+        made = self._submitted(view.name, collection, own, claim.id)
         try:
-            recorded = self.claims.record(claim, _record(made, job))
+            now = self.claims.record(claim, own)
         except RestError:
+            if self.claims.over(taken):
+                raise  # another delivery may hold the claim by now, and its word counts
             return made  # the job carries the label: the next delivery finds it and records it
-        if taken.first and recorded.token == claim.token and recorded.job_name == made.name:
+        if taken.first and now.token == claim.token and now.job.name == made.name:
             return made  # no other delivery ever held this id, so there is no other job with it
-        existing = self._existing(recorded, collection, job)
-        return made if recorded.job_name == made.name else existing
+        existing = self._existing(now, collection, job)
+        return made if now.job.name == made.name else existing
 
     def _after_failure(self, taken: Taken, collection: str, error: RestError) -> RemoteJob:
-        """The job that a failed create call made all the same; if none, the claim is kept or given up, and it raises."""
-        # refused, or never sent: there is certainly no job
-        if not error.outcome_unknown:
-            self._release(taken)
-            raise error
+        """Return the job that a failed create call made all the same; if none is seen, the claim is kept, and it raises."""
         try:
             found = self.reconciler.find(taken.claim.id, collection)
         except RestError:
             found = None
         if found is None:  # it may yet appear: the claim stays until its lease is out
+            wait = self.claims.lease_s + 1.0
             raise UnsureError(
-                str(error), status=error.status, outcome_unknown=True, retry_after=self.claims.lease_s + 1.0,
-                reason=error.reason,
-            ) from None  # fmt: skip
+                str(error), status=error.status, outcome_unknown=True, retry_after=wait, reason=error.reason
+            ) from None
         return found
 
-    def _release(self, taken: Taken) -> None:
+    def _release(self, taken: Taken, terms: Terms, error: Exception) -> None:
+        """Give a claim up whose job was certainly not made.
+
+        Raises:
+            InProgressError: It is over for the request, and another delivery holds the claim by now.
+            RestError: It is over for the request, and that could not be written.
+        """
+        ended = terms.ends(error)
         try:
-            # the claim first: if another delivery holds it by now, the row in the ledger is that delivery's
-            if self.claims.release(taken.claim):
-                self.ledger.cancel(taken.claim.id)
+            # listed while the claim is held, as the release tells: what another delivery writes afterwards is of another generation
+            rows = self.ledger.rows(taken.claim.id, terms.shares)
+            if self.claims.release(taken.claim, ended):
+                self.ledger.take_out(rows)
+            elif ended is not None:
+                raise InProgressError(1.0) from None
         except RestError:
-            pass  # its lease runs out
+            if ended is not None:  # an answer that it is over would not be true
+                raise
+            # otherwise its lease runs out
 
     def _existing(self, claim: Claim, collection: str, seen: RemoteJob | None) -> Submitted:
-        """The answer about a job that is recorded; every other job of the claim is cancelled.
+        """Return the answer about a job that is recorded; every other job of the claim is cancelled.
 
         Args:
             claim: The claim, with the job.
@@ -298,61 +400,59 @@ class Submitter:
             seen: A job of the claim that the list may not show yet.
 
         Raises:
+            EndedError: No job may be made for it, and this one is cancelled.
             RestError: There is a second job, and it could not be cancelled now.
         """
-        name = claim.job_name
+        if claim.state == "ended":
+            self._none_may_live(claim, collection, seen)
+            raise EndedError(claim)
+        known = claim.job
         jobs = {} if seen is None else {seen.name: seen}
         job: RemoteJob | None = None
         try:
             jobs |= {job.name: job for job in self.reconciler.with_label(claim.id, collection)}
-            job = jobs.get(name) or self.vertex.get(name)
+            job = jobs.get(known.name) or self.vertex.get(known.name)
         except RestError:
             pass  # the record says enough
         self.reconciler.keep_recorded(claim, jobs.values())
-        known = {
-            "run": claim.run, "kind": KINDS[collection], "console": self.vertex.console(name), "claim": claim.id
-        }  # fmt: skip
-        # of an earlier window only the name is recorded, and the job itself may not be in reach
-        record = {**known, **(self.reconciler.record_of(job) if job is not None else {}), **claim.job}
-        text = {key: str(record.get(key, "")) for key in ("run", "name", "kind", "console", "claim", "output")}
-        return Submitted(
-            **text,
-            state=job.state if job is not None else str(record.get("state", "")),
-            labels=dict(record.get("labels") or {}),
-            estimate=dict(record.get("estimate") or {}),
-            packages=tuple(record.get("packages") or ()),
-            duplicate=True,
-        )
+        if job is not None:  # of an earlier window only the name is recorded
+            now = recorded(job, claim.id)
+            output, labels = known.output or now.output, known.labels or now.labels
+            known = replace(known, state=now.state, output=output, labels=labels)
+        return self._submitted(claim.run, collection, known, claim.id, duplicate=True)
 
-    def _submitted(
-        self, prepared: Prepared, price: Estimate, job: RemoteJob | None, claim: str, labels: Mapping[str, str]
-    ) -> Submitted:
-        view = prepared.rendered.view
-        packages = dict.fromkeys(uri for pool in prepared.document.pools for uri in pool.package_uris)
+    def _none_may_live(self, claim: Claim, collection: str, seen: RemoteJob | None) -> None:
+        """Cancel what a frozen holder of an ended claim made."""
+        own = [] if seen is None else [seen]
+        self.reconciler.keep_recorded(claim, [*own, *self.reconciler.with_label(claim.id, collection)])
+
+    def _submitted(self, run: str, collection: str, job: Recorded, claim: str, *, duplicate: bool = False) -> Submitted:
         return Submitted(
-            run=view.name,
-            name=job.name if job else "",
-            kind=KINDS[COLLECTIONS[prepared.document.kind]],
-            state=job.state if job else "",
-            console=self.vertex.console(job.name) if job else "",
-            labels=dict(labels or view.labels),
-            estimate=estimate_data(price),
-            packages=tuple(packages),
+            run=run,
+            name=job.name,
+            kind=KINDS[collection],
+            state=job.state,
+            console=self.vertex.console(job.name),
+            labels=job.labels,
+            estimate=job.estimate,
+            packages=tuple(job.packages),
             claim=claim,
-            output=job.output if job else prepared.document.output,
+            output=job.output,
+            duplicate=duplicate,
         )
 
 
-def estimate_data(price: Estimate) -> dict[str, Any]:
-    """An estimate as plain data: US dollars, rounded to cents, with the arithmetic."""
-    return {
-        "usd_at_most": round(price.usd_at_most, 2),
-        "usd_per_hour": round(price.usd_per_hour, 4),
-        "complete": price.complete,
-        "timeout_s": price.timeout_s,
-        "trials": price.trials,
-        "arithmetic": budget.arithmetic(price),
-    }
+def priced(prepared: Prepared, limits: Budget) -> Estimate:
+    """Return the price of a run.
+
+    Raises:
+        OverBudgetError: It is over a limit for one run.
+    """
+    workspace = prepared.workspace
+    price = estimate(prepared.document, workspace.catalog)
+    price = elsewhere(price, workspace.loaded.project.region, limits.price_factor)
+    budget.check_run(limits, price)
+    return price
 
 
 def resumable(vertex: Vertex, storage: Storage, prepared: Prepared, run: str) -> None:
@@ -375,86 +475,19 @@ def resumable(vertex: Vertex, storage: Storage, prepared: Prepared, run: str) ->
 
 
 def fresh_key() -> Key:
-    """A key for a request that is meant to be new, such as one typed at a terminal."""
+    """Return a key for a request that is meant to be new, such as one typed at a terminal."""
     return Key("request", f"cli-{uuid.uuid4().hex}")
 
 
 def request_key(request_id: str) -> Key:
-    """The key of a request with an id."""
+    """Return the key of a request with an id."""
     return Key("request", request_id)
 
 
-def upload_packages(workspace: Workspace, names: Iterable[str], storage: Storage) -> list[str]:
-    """Build and upload the trainer packages that jobs or sweeps need, and make them the ones triggered runs use.
-
-    Args:
-        workspace: The project, with its trainer's folder.
-        names: Jobs and sweeps.
-        storage: The project's bucket.
-
-    Returns:
-        URIs of all packages, new or there already.
-    """
-    wanted: dict[str, set[str]] = {}
-    for name in names:
-        for pool in filter(None, workspace.renderer.render(name).view.pools.values()):
-            for uri in pool.package_uris:
-                wanted.setdefault(uri, set()).add(pool.python_module)
-    return upload(workspace, wanted, storage)
-
-
-def publish(workspace: Workspace, names: Iterable[str], storage: Storage) -> list[str]:
-    """Make the packages and images that jobs or sweeps need the ones that triggered runs use; packages are uploaded.
-
-    Args:
-        workspace: The project, with its trainer's folder.
-        names: Jobs and sweeps.
-        storage: The project's bucket.
-
-    Returns:
-        URIs of all packages, new or there already, and of the trainer's own images.
-
-    Raises:
-        NoImageError: An image of the trainer as it is now is not in the registry.
-    """
-    names = list(names)
-    return [
-        *images.record(workspace.renderer, workspace.verb, names, storage),
-        *upload_packages(workspace, names, storage),
-    ]
-
-
-def upload(workspace: Workspace, wanted: Mapping[str, Collection[str]], storage: Storage) -> list[str]:
-    """Like `upload_packages`, for packages by the URIs that the project's renderer gave them, each with the modules that jobs
-    run from it; others are left alone."""
-    from vertexrig.package import builder
-
-    trainer = workspace.loaded.project.trainer
-    done = []
-    for tf_version, uri in workspace.renderer.packages.items():
-        if uri not in wanted:
-            continue
-        object_name = f"{PACKAGES}{uri.rsplit('/', 1)[-1]}"
-        folder, out = workspace.loaded.path(trainer.path), workspace.loaded.path("build/packages")
-        for module in sorted(wanted[uri]):  # each of them has to be in it
-            built = builder.build(folder, out, tf_version=tf_version, module=module)
-        content = built.path.read_bytes()
-        found = storage.read(object_name)
-        # named by its content, so other bytes under the name are damage, and are replaced
-        if found is None or found.data != content:
-            storage.write(object_name, content, content_type="application/gzip")
-        sha256 = hashlib.sha256(content).hexdigest()
-        now = times.rfc3339(times.now(), 0)
-        row = {"uri": uri, "sha256": sha256, "tf_version": tf_version, "module": trainer.module, "uploaded": now}
-        # the pointer last: until then triggered runs use the package before
-        storage.write(pointer(workspace.loaded, tf_version), json.dumps(row, indent=1).encode())
-        done.append(uri)
-    return done
-
-
-def _record(made: Submitted, job: RemoteJob) -> dict[str, Any]:
-    """What a claim records about a job."""
-    return {**asdict(made), "attempt": attempt_of(job.data, made.claim)}
+def _of_request(job: Recorded, prepared: Prepared, price: Estimate) -> Recorded:
+    """Return what is recorded of a job, with what the request says of it."""
+    packages = dict.fromkeys(uri for pool in prepared.document.pools for uri in pool.package_uris)
+    return replace(job, estimate=budget.estimate_data(price), packages=tuple(packages))
 
 
 def _must_be_ok(prepared: Prepared) -> None:

@@ -6,54 +6,50 @@ IAM decides who may call. A caller chooses a job or sweep by name and may set th
 
 from __future__ import annotations
 
-import base64
-import binascii
 import json
-import math
 import os
 import re
 import sys
 import time
-import traceback
+from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from http import HTTPStatus
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from vertexrig import spec, times
-from vertexrig.checks.workspace import Prepared, Workspace
-from vertexrig.cloud.rest import RestError
+from vertexrig.cloud import rest
 from vertexrig.cloud.storage import Storage
-from vertexrig.cloud.vertex import RemoteJob, Vertex, job_body
-from vertexrig.errors import ConfigError, TemplateError, UsageError, VertexrigError
-from vertexrig.finding import Severity
+from vertexrig.cloud.vertex import CUSTOM, TUNING, Vertex, job_body
+from vertexrig.errors import ConfigError, UsageError, VertexrigError
 from vertexrig.project import config, overrides
 from vertexrig.project.config import TICK_PATH
 from vertexrig.project.runs import new_run
 from vertexrig.project.then import name_of
 from vertexrig.spec import descriptors
-from vertexrig.submit.budget import OverBudgetError
-from vertexrig.submit.chains import Chain, Chains
-from vertexrig.submit.claims import LABEL, Claim, Claims, InProgressError, Key, OtherBodyError
-from vertexrig.submit.reconcile import RUN_LABEL
-from vertexrig.submit.submission import NoPackageError, Submitter, UploadedArtifacts
-from vertexrig.trigger import openapi, request
+from vertexrig.spec.labels import CALLER_LABEL, label_value
+from vertexrig.submit.budget import Terms
+from vertexrig.submit.claims import Claim, Claims, EndedError, Key
+from vertexrig.submit.submission import NoPackageError, Submitted, Submitter, UploadedArtifacts
+from vertexrig.trigger import answers, request
+from vertexrig.trigger.answers import Reply
+from vertexrig.trigger.deliveries import Delivery, NotStartedError
 from vertexrig.trigger.request import LIMIT, Asked, RequestProblem
+from vertexrig.workspace import Prepared, Workspace
 
 if TYPE_CHECKING:
+    from vertexrig.submit.chains import Chains
+    from vertexrig.trigger.callers import CheckedTokens
+    from vertexrig.trigger.deferred import DeferredRun, Retrier
+    from vertexrig.trigger.history import Deliveries
+    from vertexrig.trigger.jobs import JobPages
+    from vertexrig.trigger.policy import Due
     from vertexrig.trigger.ticks import Ticker
 
 FILE_VARIABLE = "VERTEXRIG_FILE"
-EVENT_RUN, EVENT_OBJECTS, EVENT_ARG = "VERTEXRIG_EVENT_RUN", "VERTEXRIG_EVENT_OBJECTS", "VERTEXRIG_EVENT_ARG"
-"""For events of a bucket: what runs, which objects count (a regular expression on gs:// URIs), and the argument, if any,
-that the URI is given in."""
-PUBSUB, FINALIZED = "google.cloud.pubsub.topic.v1.messagePublished", "google.cloud.storage.object.v1.finalized"
-# X-Cloud-Trace-Context has TRACE/SPAN, the W3C traceparent 00-TRACE-SPAN-FLAGS
-_TRACE = re.compile(r"([0-9a-fA-F]{32})(?:/|$)|00-([0-9a-f]{32})-")
-_OWN_FOLDERS = ("vertexrig/", "packages/", "runs/")
-_RETRY_S = 30.0
 
 
 @dataclass(frozen=True)
@@ -65,32 +61,14 @@ class Call:
         path: Such as /jobs/123.
         headers: By lower-case name.
         read: Reads at most so many bytes of the body.
+        query: Of the URL, by name.
     """
 
     method: str
     path: str
     headers: Mapping[str, str] = field(default_factory=dict)
     read: Callable[[int], bytes] = lambda _: b""
-
-
-@dataclass(frozen=True)
-class Reply:
-    """An answer: a status, a JSON object, headers."""
-
-    status: int
-    body: Mapping[str, Any]
-    headers: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def content(self) -> bytes:
-        return json.dumps(self.body, ensure_ascii=False, indent=1).encode()
-
-    @property
-    def flask(self) -> tuple[bytes, int, dict[str, str]]:
-        """As Flask takes it."""
-        kind = "application/problem+json" if self.status >= 400 else "application/json"
-        safe = {"Content-Type": kind, "Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
-        return self.content, self.status, {**safe, **self.headers}
+    query: Mapping[str, str] = field(default_factory=dict)
 
 
 class RetryEventError(Exception):
@@ -132,14 +110,15 @@ class Trigger:
         if not project.bucket:
             raise loaded.error("bucket is needed: claims and packages are kept there")
         self.loaded, self.log = loaded, log
+        self._unwritten: deque[Delivery] = deque(maxlen=100)
         self.vertex = vertex or Vertex(project.project, project.region)
         storage = storage or Storage(project.bucket, location=project.region)
         workspace = Workspace(loaded, uploaded=UploadedArtifacts(loaded, storage))
         self.submitter = Submitter(workspace, self.vertex, storage, claims=claims, fence=True)
-        self.chains = Chains(storage)
 
     def warm_up(self) -> None:
-        """Load what the first request would otherwise wait for: descriptors, templates, catalog."""
+        """Load what the first request would otherwise wait for: the HTTP client, descriptors, templates, catalog."""
+        rest.load_client()
         for kind in spec.KINDS:
             descriptors.message(kind)
         renderer = self.submitter.workspace.renderer
@@ -148,19 +127,11 @@ class Trigger:
 
     def handle(self, call: Call) -> Reply:
         """Answer an HTTP request; whatever goes wrong, the answer holds no exception's text."""
-        started = time.monotonic()
         row: dict[str, Any] = {"path": call.path[:200], "method": call.method[:10]}
-        try:
-            reply = self._route(call, row)
-        except RequestProblem as problem:
-            reply = _problem(problem)
-        # an exception's text may hold names, paths or tokens: the caller gets a problem of ours, the log the rest
-        except Exception as error:
-            reply = _problem(self._explained(error, row))
-        row |= {"status": reply.status, "ms": round((time.monotonic() - started) * 1000, 1)}
-        if reply.status >= 400:
-            row["problem"] = reply.body.get("type")
-        self._log(call.headers, row, reply.status)
+        delivery = self._delivery(call.headers) if (call.method, call.path) == ("POST", "/") else None
+        reply = self._answer(lambda: self._route(call, delivery, row), row, delivery, request.trace(call.headers))
+        if call.method in ("GET", "HEAD") and reply.status == 200:
+            return reply.unless(call.headers.get("if-none-match", ""))
         return reply
 
     def event(self, type: str, source: str, id: str, data: Any) -> None:
@@ -170,65 +141,183 @@ class Trigger:
             RetryEventError: It may go well if it is delivered again.
         """
         row: dict[str, Any] = {"event": type[:200], "event_id": id[:200]}
-        status = 204
-        try:
-            asked = self._event_request(type, data, row)
-            if asked is not None:
-                # CloudEvents promise that source and id together name one event
-                key = Key("request", asked.request_id) if asked.request_id else Key("event", f"{source} {id}")
-                status = self._start(asked, key, row).status
-        except RequestProblem as problem:
-            status, row["problem"] = problem.status, problem.type
-        except Exception as error:
-            found = self._explained(error, row)
-            status, row["problem"] = found.status, found.type
-        self._log({}, {**row, "status": status}, status)
+        delivery = self._delivery({})
+        delivery.caller = "event" if self.loaded.project.trigger.callers else ""
+
+        def act() -> Reply:
+            body = request.event_body(type, data, self.submitter.storage)
+            if body is None:
+                row["ignored"] = True
+                return Reply(204, {})
+            asked = self._read(body, delivery, row)
+            # CloudEvents promise that source and id together name one event
+            key = Key("request", asked.request_id) if asked.request_id else Key("event", f"{source} {id}")
+            return self._start(asked, key, delivery)
+
+        status = self._answer(act, row, delivery).status
         # only these can go well later; raising for a 4xx would have Eventarc deliver a hopeless event again and again
         if status >= 500 or status == 429:
             raise RetryEventError(f"status {status}")
 
-    def _route(self, call: Call, row: dict[str, Any]) -> Reply:
+    def _delivery(self, headers: Mapping[str, str]) -> Delivery:
+        schedule, time = request.fired(headers, self.loaded.project.trigger.function)
+        return Delivery(
+            schedule=schedule,
+            schedule_time=time,
+            digest=self.loaded.digest,
+            trace=request.trace(headers),
+        )
+
+    def _caller(self, headers: Mapping[str, str]) -> str:
+        """Return the e-mail of whoever calls, "" if it is not known."""
+        return self._checked.email(headers) if self.loaded.project.trigger.callers else request.caller(headers)
+
+    def _answer(
+        self, act: Callable[[], Reply], row: dict[str, Any], delivery: Delivery | None, trace: str = ""
+    ) -> Reply:
+        """Return the answer to a request, and leave its one log entry; of a delivery also its object in the history."""
+        started, more = time.monotonic(), {}
+        self._catch_up()
+        try:
+            reply = act()
+        except NotStartedError as end:
+            reply = Reply(end.status, {"decision": end.decision, "reason": end.reason, "detail": end.text})
+            if delivery is not None:
+                delivery.decision, delivery.reason, delivery.text = end.decision, end.reason, end.text
+                delivery.detail |= end.detail
+        except Exception as error:
+            problem = answers.explained(error)
+            reply, more = answers.problem(problem), dict(problem.kept)
+            row["problem"] = reply.body["type"]
+            if delivery is not None:
+                found = {"findings": reply.body["findings"]} if problem.findings else {}
+                delivery.refuse(problem.type, problem.detail, {**more, **found})
+        if delivery is None or row.get("dry_run") or row.get("ignored"):
+            message = " ".join(str(row[name]) for name in ("method", "path", "event") if name in row)
+            severity = "WARNING" if reply.status >= 400 else "INFO"
+            entry = {"severity": severity, "message": f"{message} {reply.status}", **row, **more}
+        else:
+            entry = {**row, **delivery.entry, **self._keep(delivery, reply)}
+        if reply.status >= 500:
+            entry["severity"] = "ERROR"
+        if trace:
+            entry["logging.googleapis.com/trace"] = f"projects/{self.loaded.project.project}/traces/{trace}"
+        self.log({**entry, "status": reply.status, "ms": round((time.monotonic() - started) * 1000, 1)})
+        return reply
+
+    def _keep(self, delivery: Delivery, reply: Reply) -> dict[str, Any]:
+        """Write a delivery into the history; the entry in the log says if that failed, and the answer is the same."""
+        try:
+            # a service that cannot be reached may be this one: once is enough then
+            delivery.write(self.submitter.storage, repeat=reply.status != 503)
+        except VertexrigError as error:
+            self._unwritten.append(delivery)
+            return {"history": f"not written: {error}"[:300]}
+        return {}
+
+    def _catch_up(self) -> None:
+        """Write what could not be written, with the next request that comes to this instance."""
+        while self._unwritten:
+            with suppress(IndexError):  # another thread may be at it
+                delivery = self._unwritten.popleft()
+                try:
+                    delivery.write(self.submitter.storage, repeat=False)
+                except VertexrigError:
+                    self._unwritten.append(delivery)
+                    return
+
+    def _route(self, call: Call, delivery: Delivery | None, row: dict[str, Any]) -> Reply:
         jobs = re.fullmatch(r"/jobs/([^/]{1,64})", call.path)
         routes: dict[str, Callable[[], Reply]] = {}
         if call.path == "/":
-            routes = {"GET": self._listing, "POST": lambda: self._post(call, row)}
+            routes = {"GET": lambda: self._listing(call), "POST": lambda: self._post(call, delivery or Delivery(), row)}
         elif call.path == "/openapi.json":
-            routes = {"GET": lambda: Reply(200, openapi.document(self.loaded))}
+            routes = {"GET": lambda: Reply(200, self._openapi.document(self.loaded))}
+        elif call.path == "/jobs":
+            routes = {"GET": lambda: self._jobs(call).listing(call.query)}
         elif jobs:
-            routes = {"GET": lambda: self._job(jobs[1])}
+            routes = {
+                "GET": lambda: self._jobs(call).one(jobs[1]),
+                "DELETE": lambda: self._jobs(call).cancel(jobs[1]),
+            }
         elif call.path == TICK_PATH:
             routes = {"POST": lambda: self._tick(row)}
         else:
-            raise RequestProblem(404, "no-such-page", "there is /, /openapi.json, /jobs/ID and /tick")
+            raise RequestProblem(404, "no-such-page", "there is /, /openapi.json, /jobs, /jobs/ID and /tick")
         handler = routes.get("GET" if call.method == "HEAD" else call.method)
         if handler is None:
             allowed = ", ".join([*routes, *(["HEAD"] if "GET" in routes else [])])
-            problem = _problem(RequestProblem(405, "method", f"this page takes {allowed}"))
+            problem = answers.problem(RequestProblem(405, "method", f"this page takes {allowed}"))
             return Reply(405, problem.body, {"Allow": allowed})
         return handler()
 
-    def _listing(self) -> Reply:
+    def _listing(self, call: Call) -> Reply:
         project = self.loaded.project
+        if project.trigger.callers:
+            project = self._callers.narrowed(self.loaded, self._caller(call.headers)).project
         runs = [
             *({"name": name, "kind": "job", "topology": job.topology} for name, job in project.jobs.items()),
             *({"name": name, "kind": "sweep", "topology": one.topology} for name, one in project.sweeps.items()),
         ]
+        runs = [one for one in runs if project.trigger.may_start(one["name"])]
         opened = {
-            name: {key: openapi.bound_data(bound) for key, bound in rules.items()}
+            name: {key: self._openapi.bound_data(bound) for key, bound in rules.items()}
             for name, rules in (("set", project.trigger.allow), ("args", project.trigger.allow_args))
         }
-        return Reply(200, {"project": project.project, "region": project.region, "runs": runs, **opened})
+        about = {"project": project.project, "region": project.region, "runs": runs}
+        return Reply(200, {**about, **opened, "digest": self.loaded.digest})
 
-    def _post(self, call: Call, row: dict[str, Any]) -> Reply:
+    def _post(self, call: Call, delivery: Delivery, row: dict[str, Any]) -> Reply:
         length = call.headers.get("content-length", "")
         # refused unread; a length that is missing or wrong is held to by read(LIMIT + 1)
         if length.isascii() and length.isdigit() and (len(length) > 9 or int(length) > LIMIT):
             raise RequestProblem(413, "too-large", f"the body has more than {LIMIT} bytes")
-        asked = request.read(request.parse(call.read(LIMIT + 1)), self.loaded)
-        return self._start(asked, request.key(asked, call.headers), row)
+        delivery.caller = self._caller(call.headers)
+        asked = self._read(request.parse(call.read(LIMIT + 1)), delivery, row)
+        return self._start(asked, request.key(asked, call.headers), delivery)
 
-    def _start(self, asked: Asked, key: Key, row: dict[str, Any]) -> Reply:
-        row |= {"run": asked.request.run, "key": key.kind, "request_id": asked.request_id}
+    def _read(self, body: Any, delivery: Delivery, row: dict[str, Any]) -> Asked:
+        if isinstance(body, Mapping):
+            row |= {"dry_run": True} if body.get("dry_run") is True else {}
+            delivery.run = str(body.get("run", ""))[:63]
+        if self.loaded.project.trigger.callers:
+            asked: Asked = self._callers.read(body, self.loaded, delivery.caller)
+            return asked
+        return request.read(body, self.loaded)
+
+    def _start(self, asked: Asked, key: Key, delivery: Delivery) -> Reply:
+        delivery.key, delivery.request, delivery.request_id = key.kind, key.digest, asked.request_id
+        due = self._due(delivery.schedule, delivery.schedule_time) if key.kind == "schedule" else None
+        if due is not None:
+            due.check_times()
+        prepared = self._prepared(asked)
+        if asked.dry_run:
+            return self._dry_run(prepared, asked, delivery.caller)
+        steps = self._steps(asked)
+        delivery.detail |= {"then": steps} if steps else {}
+        terms = self._terms(asked, delivery.caller)
+        try:
+            made = self._submitted(prepared, key, asked, terms, due)
+        except EndedError as error:
+            raise NotStartedError("skipped", error.claim.ended.get("reason", ""), str(error)) from None
+        delivery.decision = "joined" if made.duplicate else "created"
+        delivery.job, delivery.claim, delivery.estimate = made.name, made.claim, made.estimate
+        body = answers.answer(answers.SUBMITTED, made, dry_run=None, then=steps, request=None)
+        return Reply(200 if made.duplicate else 201, body, {"Location": f"/jobs/{made.name.rsplit('/', 1)[-1]}"})
+
+    def _submitted(self, prepared: Prepared, key: Key, asked: Asked, terms: Terms, due: Due | None) -> Submitted:
+        if due is None:
+            return self.submitter.submit(prepared, key, asked.request.digest, terms=terms)
+        from vertexrig.trigger import deferred
+
+        return deferred.start(self.submitter, prepared, key, asked.request, terms, due)
+
+    def _prepared(self, asked: Asked) -> Prepared:
+        """Return a request's job, rendered and checked.
+
+        Raises:
+            RequestProblem: It cannot be rendered, or would fail.
+        """
         try:
             prepared = self.submitter.prepare(asked.request)
         except NoPackageError as error:
@@ -239,45 +328,114 @@ class Trigger:
             raise RequestProblem(400, "value", str(error)) from None
         if not prepared.ok:
             raise RequestProblem(
-                400, "findings", f"{asked.request.run} would fail with these values", _findings(prepared)
+                400, "findings", f"{asked.request.run} would fail with these values", answers.findings(prepared)
             )
-        if asked.dry_run:
-            return self._dry_run(prepared, asked)
-        made = self.submitter.submit(
-            prepared, key, asked.request.digest, before=lambda claim: self._begin(asked, claim)
-        )
-        row |= {"job": made.name, "claim": made.claim, "duplicate": made.duplicate}
-        body = {**asdict(made), **self._steps(asked)}
-        return Reply(200 if made.duplicate else 201, body, {"Location": f"/jobs/{made.name.rsplit('/', 1)[-1]}"})
+        return prepared
 
-    def _steps(self, asked: Asked) -> dict[str, Any]:
-        """What the answer says about the steps that follow; nothing if none do."""
+    def _due(self, schedule: str, time: str) -> Due | None:
+        """Return what a schedule of the project file has to say about its run, None if it is none of those."""
+        found = self.loaded.project.schedules.get(schedule)
+        if found is None or not time:
+            return None
+        from vertexrig.trigger.policy import Due
+
+        collection = TUNING if found.run in self.loaded.project.sweeps else CUSTOM
+        return Due(schedule, found, time, self.submitter.claims, self.vertex, collection)
+
+    def _terms(self, asked: Asked, caller: str) -> Terms:
+        """Return on what terms a request is started."""
+        terms = Terms(labels={CALLER_LABEL: label_value(caller)} if caller else {})
+        if self.loaded.project.trigger.callers:
+            terms = self._callers.terms(self.loaded, caller)
+        return replace(terms, before=lambda claim: self._begin(asked, claim, caller))
+
+    def _again(self, one: DeferredRun, due: Due) -> Submitted:
+        """Start a deferred run. What the bucket says of it is allowed as far as the project file allows it to its callers."""
+        asked = request.read(dict(one.body), self.loaded)
+        terms = due.terms(self._terms(asked, self.loaded.project.invoker))
+        return self.ticker.submitter.submit(self._prepared(asked), one.claim_key, asked.request.digest, terms=terms)
+
+    def _steps(self, asked: Asked) -> list[str] | None:
+        """Return the names of the steps that follow, None if none do."""
         if not asked.request.then:
-            return {}
-        return {"then": [name_of(step) for step in self.loaded.project.schedules[asked.request.then].steps]}
+            return None
+        return [name_of(step) for step in self.loaded.project.schedules[asked.request.then].steps]
 
-    def _begin(self, asked: Asked, claim: Claim) -> None:
+    def _begin(self, asked: Asked, claim: Claim, caller: str) -> None:
         """Keep the chain of a run with steps, before its job is made."""
-        want = asked.request
-        if want.then:
-            begun, steps = times.rfc3339(times.now(), 0), tuple(self._steps(asked)["then"])
-            self.chains.begin(Chain(claim.id, want.then, want.run, steps, begun, dict(want.set), dict(want.args)))
+        want, steps = asked.request, self._steps(asked)
+        if steps is not None:
+            from vertexrig.submit.chains import Chain
+
+            begun = times.rfc3339(times.now(), 0)
+            self.chains.begin(
+                Chain(claim.id, want.then, want.run, tuple(steps), begun, dict(want.set), dict(want.args), caller)
+            )
 
     def _tick(self, row: dict[str, Any]) -> Reply:
-        """Take the next step of every chain whose job has ended; each that moved or waits for help has a log entry."""
-        looked = self._ticker.tick(
-            lambda error: self.log({"severity": "ERROR", "message": "a chain failed", **self._failure(error)})
+        """Take the next step of every chain whose job has ended, and try deferred runs again; what moved has a log entry."""
+        decided = self.retrier.tick(
+            lambda error: self.log({"severity": "ERROR", "message": "a deferred run failed", **answers.failure(error)})
+        )
+        for delivery in decided:
+            self.log({**delivery.entry, **self._keep(delivery, Reply(200, {}))})
+        looked = self.ticker.tick(
+            lambda error: self.log({"severity": "ERROR", "message": "a chain failed", **answers.failure(error)})
         )
         for one in (one for one in looked if one.severity):
             message = f"chain {one.schedule} {one.step} {one.state}: {one.detail}"
             self.log({"severity": one.severity, "message": message, **one.data})
         states = [one.state for one in looked]
         row |= {state: states.count(state) for state in sorted(set(states))}
-        return Reply(200, {"chains": [one.answer for one in looked]})
+        try:
+            for ended in self.deliveries.settle_recent(self.loaded, self.vertex, self.submitter.workspace.catalog):
+                self.log(ended)
+            if wanted := self.loaded.project.trigger.notify:
+                from vertexrig.trigger.notify import Notifier
+
+                for told in Notifier(self.submitter.storage, wanted).tell(looked):
+                    self.log(told)
+        except VertexrigError as error:  # the next tick comes
+            row["ends"] = f"not looked at: {error}"[:300]
+        except Exception as error:
+            self.log({"severity": "ERROR", "message": "an end failed", **answers.failure(error)})
+        names = ("schedule", "schedule_time", "run", "decision", "reason", "job")
+        more = {"deferred": [{name: getattr(one, name) for name in names} for one in decided]} if decided else {}
+        row |= {name: len(rows) for name, rows in more.items()}
+        return Reply(200, {"chains": [one.answer for one in looked], **more})
+
+    # Imported when they are asked for: a request that starts a job needs none of them, and the first `tick` 36 ms.
+    @property
+    def _openapi(self) -> ModuleType:
+        from vertexrig.trigger import openapi
+
+        return openapi
+
+    @property
+    def _callers(self) -> ModuleType:
+        from vertexrig.trigger import callers
+
+        return callers
 
     @cached_property
-    def _ticker(self) -> Ticker:
-        # imported by the first tick: a request that starts a job needs none of it
+    def _checked(self) -> CheckedTokens:
+        checked: CheckedTokens = self._callers.CheckedTokens(self.loaded)
+        return checked
+
+    @cached_property
+    def deliveries(self) -> Deliveries:
+        from vertexrig.trigger.history import Deliveries
+
+        return Deliveries(self.submitter.storage)
+
+    @cached_property
+    def chains(self) -> Chains:
+        from vertexrig.submit.chains import Chains
+
+        return Chains(self.submitter.storage)
+
+    @cached_property
+    def ticker(self) -> Ticker:
         from vertexrig.cloud.models import ModelsClient
         from vertexrig.trigger.ticks import Ticker
 
@@ -288,173 +446,41 @@ class Trigger:
         submitter = Submitter(own.workspace, self.vertex, own.storage, claims=claims, limits=own.limits, fence=True)
         return Ticker(submitter, ModelsClient(self.vertex), folder=lambda uri: Storage(uri, url=url))
 
-    def _dry_run(self, prepared: Prepared, asked: Asked) -> Reply:
+    @cached_property
+    def retrier(self) -> Retrier:
+        from vertexrig.trigger.deferred import Retrier
+
+        return Retrier(self.loaded, self.ticker.submitter, self._again)
+
+    def _dry_run(self, prepared: Prepared, asked: Asked, caller: str) -> Reply:
         prepared = prepared.in_run(new_run())
         view, document = prepared.rendered.view, prepared.document
-        would = self.submitter.dry_run(prepared)
+        would = self.submitter.dry_run(prepared, self._terms(asked, caller))
         body = job_body(
-            document.kind, document.data,
-            display_name=view.display_name, labels=view.labels, kms_key_name=view.kms_key_name,
-        )  # fmt: skip
-        return Reply(200, {"dry_run": True, **asdict(would), **self._steps(asked), "request": body})
+            document.kind,
+            document.data,
+            display_name=view.display_name,
+            labels=would.labels,
+            kms_key_name=view.kms_key_name,
+        )
+        return Reply(200, answers.answer(answers.SUBMITTED, would, dry_run=True, then=self._steps(asked), request=body))
 
-    def _job(self, number: str) -> Reply:
-        missing = RequestProblem(404, "no-such-job", "the trigger started no job with this number")
-        if not re.fullmatch(r"[0-9]{1,30}", number):
-            raise missing
-        job = self.vertex.by_id(number)
-        if job is None or LABEL not in job.labels:  # other jobs of the project are not the callers' business
-            raise missing
-        try:
-            surplus = self.submitter.reconciler.look(job.labels[LABEL], job.collection)
-        except VertexrigError:
-            surplus = []  # the next look tries again
-        if job.name in surplus:
-            job = self.vertex.get(job.name) or job
-        return Reply(200, {**job_data(job), "console": self.vertex.console(job.name)})
+    def _jobs(self, call: Call) -> JobPages:
+        """Return the pages about jobs, of the runs that are open to the caller."""
+        from vertexrig.trigger.jobs import JobPages
 
-    def _event_request(self, type: str, data: Any, row: dict[str, Any]) -> Asked | None:
-        if type == PUBSUB:
-            try:
-                text = data["message"].get("data", "")
-                body = base64.b64decode(text, validate=True)
-            except (TypeError, KeyError, AttributeError, binascii.Error, ValueError):
-                raise RequestProblem(400, "malformed", "the event is not a Pub/Sub message") from None
-            return request.read(request.parse(body), self.loaded)
-        if type == FINALIZED:
-            return self._object_request(data, row)
-        raise RequestProblem(400, "malformed", "the trigger takes Pub/Sub messages and finished objects")
-
-    def _object_request(self, data: Any, row: dict[str, Any]) -> Asked | None:
-        """What a finished object starts, None if it is not one that counts."""
-        run, pattern = os.environ.get(EVENT_RUN, ""), os.environ.get(EVENT_OBJECTS, "")
-        bucket, name = (data.get("bucket"), data.get("name")) if isinstance(data, Mapping) else (None, None)
-        if not isinstance(bucket, str) or not isinstance(name, str):
-            raise RequestProblem(400, "malformed", "the event names no object")
-        storage = self.submitter.storage
-        own = bucket == storage.bucket and name.removeprefix(storage.prefix).startswith(_OWN_FOLDERS)
-        uri = f"gs://{bucket}/{name}"
-        if own or not run or not pattern or not re.fullmatch(pattern, uri):
-            row["ignored"] = True  # among others, what our own runs write: else one run would start the next
-            return None
-        arg = os.environ.get(EVENT_ARG, "")
-        # the object's generation tells a second upload from a second delivery
-        body = {"run": run, "args": {arg: uri} if arg else {}}
-        return request.read(body, self.loaded)
-
-    def _explained(self, error: Exception, row: dict[str, Any]) -> RequestProblem:
-        """The answer to an error; what the answer must not hold goes to the log."""
-        if isinstance(error, OverBudgetError):
-            return RequestProblem(422, "over-budget", str(error))
-        if isinstance(error, OtherBodyError):
-            return RequestProblem(409, "other-body", "the same request id came with another body before")
-        if isinstance(error, InProgressError):
-            return RequestProblem(503, "in-progress", str(error), retry_after=error.retry_after)
-        if isinstance(error, RestError):
-            row |= {"service": str(error)[:500], "service_status": error.status}
-            return _service_problem(error)
-        if isinstance(error, TemplateError):
-            row["error"] = str(error)[:500]
-            return RequestProblem(400, "value", "the job cannot be rendered with these values")
-        row |= self._failure(error)
-        return RequestProblem(500, "internal", "something went wrong here; the log says what")
-
-    @staticmethod
-    def _failure(error: Exception) -> dict[str, Any]:
-        """What the log says about an error that nobody foresaw."""
-        frames = traceback.extract_tb(error.__traceback__)[-6:]
-        at = [f"{Path(frame.filename).name}:{frame.lineno} {frame.name}" for frame in frames]
-        row: dict[str, Any] = {"error": type(error).__name__, "at": at}
-        return row | ({"message_of_error": str(error)[:500]} if isinstance(error, VertexrigError) else {})
-
-    def _log(self, headers: Mapping[str, str], row: Mapping[str, Any], status: int) -> None:
-        severity = "ERROR" if status >= 500 else "WARNING" if status >= 400 else "INFO"
-        shown = " ".join(str(row[key]) for key in ("method", "path", "run", "status") if key in row)
-        entry: dict[str, Any] = {"severity": severity, "message": shown, **row}
-        match = _TRACE.match(headers.get("x-cloud-trace-context", "") or headers.get("traceparent", ""))
-        if match:
-            trace = (match[1] or match[2]).lower()
-            entry["logging.googleapis.com/trace"] = f"projects/{self.loaded.project.project}/traces/{trace}"
-        self.log(entry)
-
-
-def job_data(job: RemoteJob) -> dict[str, Any]:
-    """A job's state and times; of an error only the service's own first line, not what the trainer printed."""
-    data = job.data
-    shown: dict[str, Any] = {
-        "name": job.name, "kind": job.kind, "run": job.labels.get(RUN_LABEL, ""), "state": job.state,
-        "ended": job.ended, "display_name": job.display_name, "labels": dict(job.labels),
-    }  # fmt: skip
-    shown |= {key: data[name] for key, name in _TIMES.items() if data.get(name)}
-    if job.error:
-        shown["error"] = job.error.splitlines()[0][:300]
-    trials = data.get("trials")
-    if isinstance(trials, list):
-        states = [str(trial.get("state", "")) for trial in trials if isinstance(trial, Mapping)]
-        shown["trials"] = {state: states.count(state) for state in sorted(set(states))}
-    return shown
-
-
-_TIMES = {"created": "createTime", "started": "startTime", "ended_at": "endTime"}
-
-
-def _findings(prepared: Prepared) -> tuple[Mapping[str, str], ...]:
-    return tuple(
-        {"id": one.id, "path": one.path, "message": one.message, "fix": one.fix}
-        for one in prepared.findings
-        if one.severity is Severity.ERROR
-    )
-
-
-def _service_problem(error: RestError) -> RequestProblem:
-    """The answer for a service that failed."""
-    who = "Vertex AI or Cloud Storage"
-    wait = error.retry_after or _RETRY_S
-    if error.status == 429:
-        return RequestProblem(429, "quota", f"{who} has no quota left for this; try later", retry_after=wait)
-    if error.retryable:
-        detail = f"{who} cannot be reached; nothing is lost or doubled by trying again"
-        return RequestProblem(503, "unavailable", detail, retry_after=wait)
-    if error.status == 400:
-        # the service's own words about the job that was sent: they tell the caller what to change
-        said = {"id": "service", "path": "", "message": str(error)[:1000]}
-        return RequestProblem(400, "refused", "Vertex AI refused the job", (said,))
-    return RequestProblem(502, "misconfigured", f"{who} refused the trigger itself; its log says why")
-
-
-def _problem(problem: RequestProblem) -> Reply:
-    body: dict[str, Any] = {
-        "type": f"urn:vertexrig:problem:{problem.type}",
-        "title": HTTPStatus(problem.status).phrase,
-        "status": problem.status,
-        "detail": problem.detail,
-    }
-    if problem.findings:
-        body["findings"] = [dict(finding) for finding in problem.findings]
-    headers = {} if problem.retry_after is None else {"Retry-After": str(math.ceil(problem.retry_after))}
-    return Reply(problem.status, body, headers)
+        project = self.loaded.project
+        if project.trigger.callers and (caller := self._caller(call.headers)) != project.invoker:
+            project = self._callers.narrowed(self.loaded, caller).project
+        return JobPages(self.vertex, self.submitter.reconciler, project.trigger.may_start, project.sweeps)
 
 
 def application(folder: Path) -> Trigger:
-    """The trigger of a staged folder: its project file, or the one that VERTEXRIG_FILE names."""
+    """Return the trigger of a staged folder: its project file, or the one that VERTEXRIG_FILE names."""
     file = os.environ.get(FILE_VARIABLE)
     trigger = Trigger(config.load(Path(file) if file else folder / config.DEFAULT_NAME))
     trigger.warm_up()
-    _without_control_socket()
     return trigger
-
-
-def _without_control_socket() -> None:
-    """Turns off gunicorn's `--control-socket`, on by default since 25.1 and out of reach of functions-framework's options.
-
-    It would start asyncio in a thread of the process that starts the workers, while the first request is answered, and
-    nobody can reach it in a function.
-    """
-    try:
-        from gunicorn.config import ControlSocketDisable
-    except ImportError:  # an older gunicorn, or another server
-        return
-    ControlSocketDisable.default = True
 
 
 def http(trigger: Trigger, flask_request: Any) -> tuple[bytes, int, dict[str, str]]:
@@ -468,4 +494,5 @@ def http(trigger: Trigger, flask_request: Any) -> tuple[bytes, int, dict[str, st
             raise RequestProblem(400, "malformed", "the body ended early") from None
         return data
 
-    return trigger.handle(Call(flask_request.method, flask_request.path, headers, read)).flask
+    query = flask_request.args.to_dict()
+    return trigger.handle(Call(flask_request.method, flask_request.path, headers, read, query)).flask

@@ -8,27 +8,36 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Iterator
+import shutil
+import subprocess
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from vertexrig.errors import UsageError
 from vertexrig.project.config import Loaded
 from vertexrig.project.model import BUILD, Project
-from vertexrig.project.then import RegisterStep
+from vertexrig.project.then import EvaluateStep, RegisterStep
+from vertexrig.spec.masking import secret_in
+from vertexrig.trigger.request import EVENT_ARG, EVENT_OBJECTS, EVENT_RUN, FINALIZED
 
-APIS = (
-    "aiplatform.googleapis.com", "artifactregistry.googleapis.com", "cloudbuild.googleapis.com",
-    "cloudfunctions.googleapis.com", "cloudscheduler.googleapis.com", "iam.googleapis.com", "run.googleapis.com",
-    "storage.googleapis.com",
-)  # fmt: skip
+APIS = tuple(
+    "aiplatform.googleapis.com artifactregistry.googleapis.com cloudbuild.googleapis.com"
+    " cloudfunctions.googleapis.com cloudscheduler.googleapis.com iam.googleapis.com run.googleapis.com"
+    " storage.googleapis.com".split()
+)
+EVENT_APIS = ("eventarc.googleapis.com", "pubsub.googleapis.com")
+TITLES = ("the trigger runs as", "calls the trigger", "builds the trigger")
 JOB_CALLS = {
     f"aiplatform.{collection}.{verb}": (method, rf"/v1/projects/[^/]+/locations/[^/]+/{collection}{rest}")
     for collection in ("customJobs", "hyperparameterTuningJobs")
     for verb, method, rest in (
-        ("create", "POST", ""), ("list", "GET", ""), ("get", "GET", "/[0-9]+"), ("cancel", "POST", "/[0-9]+:cancel"),
+        ("create", "POST", ""),
+        ("list", "GET", ""),
+        ("get", "GET", "/[0-9]+"),
+        ("cancel", "POST", "/[0-9]+:cancel"),
     )
-}  # fmt: skip
+}
 """Permission on the project -> the call of the trigger that needs it: method and path."""
 _MODELS = r"/v1/projects/[^/]+/locations/[^/]+/models"
 MODEL_CALLS = {
@@ -50,8 +59,14 @@ OBJECT_CALLS = {
     "storage.objects.delete": ("DELETE", r"/storage/v1/b/[^/]+/o/[^/]+"),  # also to write over a claim
 }
 """Permission on the bucket -> the call of the trigger that needs it."""
+BUILD_ROLES = ("roles/logging.logWriter", "roles/artifactregistry.writer", "roles/storage.objectViewer")
+"""What the identity of a build needs on the project. That of projects made since July 2024, Compute Engine's, may lack them: "Custom
+service account for Cloud Build", cloud.google.com/functions (2025-09-05)."""
+ACT_AS = "roles/iam.serviceAccountUser"
 _SEPARATORS = "@|~#%;+"
-CLEAR = ("VERTEXRIG_AIPLATFORM", "STORAGE_EMULATOR_HOST")
+DIGEST_LABEL = "vertexrig-digest"
+"""The function's label with the digest of its project file."""
+CLEAR = ("VERTEXRIG_AIPLATFORM", "STORAGE_EMULATOR_HOST", "PUBSUB_EMULATOR_HOST", "VERTEXRIG_SECRETMANAGER")
 
 
 @dataclass(frozen=True)
@@ -62,30 +77,40 @@ class DeployStep:
         why: What it is for.
         words: The command.
         present: A command that succeeds, and suffices, where the step was done before; empty if the step can be repeated.
+        secrets: Environment variables whose values in the command are not shown.
+        tells: What it prints is the function's URL.
     """
 
     why: str
     words: tuple[str, ...]
     present: tuple[str, ...] = ()
+    secrets: tuple[str, ...] = ()
+    tells: bool = False
 
     @property
     def line(self) -> str:
         """As a line for a POSIX shell; where the step may be done already, so that it can be repeated."""
-        return shlex.join(self.words) if not self.present else f"{shlex.join(self.present)} || {shlex.join(self.words)}"
+        line = shlex.join(self.words)
+        for name in self.secrets:
+            # The word is in single quotes, for its `^`: they are closed before the variable and opened again behind it.
+            value = shlex.quote(f"\n{os.environ[name]}")[2:-1]
+            line = line.replace(f"{name}={value}", f"{name}='\"${name}\"'")
+        return f"{shlex.join(self.present)} || {line}" if self.present else line
 
 
-def identities(project: Project) -> tuple[str, str]:
-    """The function's service account and the one that calls it: as the project file names them, or made for them."""
-    domain = f"{project.project}.iam.gserviceaccount.com"
-    name = project.trigger.function[:18].rstrip("-")  # an account's name has 6 to 30 characters
+def identities(project: Project) -> tuple[str, str, str]:
+    """Return the service accounts of the function, its callers and its builds: as the project file names them, or made for them."""
+    trigger, domain = project.trigger, f"{project.project}.iam.gserviceaccount.com"
+    name = trigger.function[:18].rstrip("-")  # an account's name has 6 to 30 characters
     return (
-        project.trigger.service_account or f"{name}-trigger@{domain}",
-        project.trigger.invoker_service_account or f"{name}-invoker@{domain}",
+        trigger.service_account or f"{name}-trigger@{domain}",
+        project.invoker,
+        trigger.build_service_account or f"{name}-build@{domain}",
     )
 
 
 def commands(loaded: Loaded, folder: Path, variables: tuple[str, ...] = ()) -> list[DeployStep]:
-    """Every step, in order.
+    """Return every step, in order.
 
     Args:
         loaded: The project.
@@ -98,20 +123,59 @@ def commands(loaded: Loaded, folder: Path, variables: tuple[str, ...] = ()) -> l
     project = loaded.project
     if not project.bucket:
         raise loaded.error("bucket is needed: claims and packages are kept there")
-    registry = registry_steps(loaded) if builds_images(project) else []
+    registry = registry_steps(loaded) if BUILD in project.images else []
     # in this order: a role needs its identity, the function its roles, the callers the function
     return [
         *_identities(project),
         *_roles(project),
         *registry,
-        _function(loaded, folder, variables),
-        *_callers(project),
+        *_functions(loaded, folder, variables),
+        _url(project),
     ]
 
 
+def removal(loaded: Loaded, folder: Path, scheduler_jobs: Iterable[str]) -> list[DeployStep]:
+    """Return what takes away all that `commands` makes, and the schedules; images, the bucket and enabled services stay.
+
+    Args:
+        loaded: The project.
+        folder: The staged folder.
+        scheduler_jobs: Ids of the jobs of Cloud Scheduler.
+    """
+    project, trigger = loaded.project, loaded.project.trigger
+    named = (trigger.service_account, trigger.invoker_service_account, trigger.build_service_account)
+    place = (f"--location={project.region}", f"--project={project.project}", "--quiet")
+    steps = [
+        DeployStep("a schedule", ("gcloud", "scheduler", "jobs", "delete", name, *place)) for name in scheduler_jobs
+    ]
+    made = [*_identities(project), *_roles(project), *_functions(loaded, folder, ())]
+    for step in reversed(made):
+        words, line = list(step.words), " ".join(step.words)
+        if "add-iam-policy-binding" in line:
+            back = tuple(word.replace("add-iam-policy-binding", "remove-iam-policy-binding") for word in words)
+        elif words[1:3] == ["functions", "deploy"]:
+            region, owner = f"--region={project.region}", f"--project={project.project}"
+            back = ("gcloud", "functions", "delete", words[3], "--gen2", region, owner, "--quiet")
+        elif "create" in words:
+            at = words.index("create")
+            name = step.present[-2] if "service-accounts" in words else words[at + 1]
+            if name in named:
+                continue  # not made for this function alone
+            back = (*words[:at], "delete", name, f"--project={project.project}", "--quiet")
+        else:
+            continue  # a service stays enabled, and a function's own policy goes with it
+        steps.append(DeployStep(f"no more: {step.why}", back))
+    return steps
+
+
 def _identities(project: Project) -> Iterator[DeployStep]:
-    yield DeployStep("the services used", ("gcloud", "services", "enable", *APIS, f"--project={project.project}"))
-    for account, title in zip(identities(project), ("the trigger runs as", "calls the trigger"), strict=True):
+    trigger = project.trigger
+    more = [*(EVENT_APIS if trigger.events else ())]
+    more += ["pubsub.googleapis.com"] if any(one.topic for one in trigger.notify) else []
+    more += ["secretmanager.googleapis.com"] if any(one.webhook for one in trigger.notify) else []
+    apis = dict.fromkeys((*APIS, *more))
+    yield DeployStep("the services used", ("gcloud", "services", "enable", *apis, f"--project={project.project}"))
+    for account, title in zip(identities(project), TITLES, strict=True):
         name, _, domain = account.partition("@")
         if domain != f"{project.project}.iam.gserviceaccount.com":
             continue  # another project's: not ours to make
@@ -124,19 +188,21 @@ def _identities(project: Project) -> Iterator[DeployStep]:
 
 
 def roles(project: Project) -> dict[str, tuple[str, ...]]:
-    """The custom roles of the function's identity: on the project and on the bucket, each with what it uses."""
+    """Return the custom roles of the function's identity: on the project and on the bucket, each with what it uses."""
     name = project.trigger.function.replace("-", "_")
     jobs = (*JOB_CALLS, *(MODEL_CALLS if registers(project) else ()))
     return {f"{name}_trigger_jobs": jobs, f"{name}_trigger_objects": tuple(OBJECT_CALLS)}
 
 
 def registers(project: Project) -> bool:
-    """Whether a schedule registers models."""
-    return any(isinstance(step, RegisterStep) for one in project.schedules.values() for step in one.steps)
+    """Tell whether a schedule registers models, or measures the one that is there."""
+    return any(
+        isinstance(step, (EvaluateStep, RegisterStep)) for one in project.schedules.values() for step in one.steps
+    )
 
 
 def _roles(project: Project) -> Iterator[DeployStep]:
-    runtime, _ = identities(project)
+    runtime, _, builder = identities(project)
     member, place = f"--member=serviceAccount:{runtime}", f"--project={project.project}"
     for name, permissions in roles(project).items():
         given = (name, place, f"--permissions={','.join(permissions)}")
@@ -145,32 +211,53 @@ def _roles(project: Project) -> Iterator[DeployStep]:
             ("gcloud", "iam", "roles", "create", *given, f"--title=vertexrig: {name}", "--stage=GA"),
             ("gcloud", "iam", "roles", "update", *given),
         )
-    jobs, objects = (f"--role=projects/{project.project}/roles/{name}" for name in roles(project))
-    yield DeployStep(
-        f"create, read and cancel jobs{', add models and versions' if registers(project) else ''}, nothing else of the project",
-        # without --condition gcloud asks at the terminal when the policy has conditions already
-        ("gcloud", "projects", "add-iam-policy-binding", project.project, member, jobs, "--condition=None"),
-    )
+    jobs, objects = (f"projects/{project.project}/roles/{name}" for name in roles(project))
+    more = ", add models and versions" if registers(project) else ""
+    yield _on_project(f"create, read and cancel jobs{more}, nothing else of the project", runtime, jobs, project)
     yield DeployStep(
         "objects of one bucket: claims, ledger, packages",
-        ("gcloud", "storage", "buckets", "add-iam-policy-binding", f"gs://{project.bucket_name}", member, objects),
+        (
+            "gcloud",
+            "storage",
+            "buckets",
+            "add-iam-policy-binding",
+            f"gs://{project.bucket_name}",
+            member,
+            f"--role={objects}",
+        ),
     )
+    looked_at = {one.only_if_changed.split("/")[2] for one in project.schedules.values() if one.only_if_changed}
+    for bucket in sorted(looked_at - {project.bucket_name}):
+        words = ("gcloud", "storage", "buckets", "add-iam-policy-binding", f"gs://{bucket}", member)
+        yield DeployStep("see whether data has changed", (*words, "--role=roles/storage.legacyBucketReader"))
+    for notify in project.trigger.notify:
+        kind, role = ("topics", "pubsub.publisher") if notify.topic else ("secrets", "secretmanager.secretAccessor")
+        _, owner, _, name, *_ = str(notify.topic or notify.webhook).split("/")
+        words = ("gcloud", *(("pubsub", kind) if notify.topic else (kind,)), "add-iam-policy-binding", name, member)
+        yield DeployStep("tell what has come of runs", (*words, f"--role=roles/{role}", f"--project={owner}"))
     for account in training_accounts(project):
-        yield DeployStep(
-            "start jobs that run as the training account",
-            ("gcloud", "iam", "service-accounts", "add-iam-policy-binding", account, member,
-             "--role=roles/iam.serviceAccountUser", f"--project={project.project}"),
-        )  # fmt: skip
+        yield _act_as("start jobs that run as the training account", account, member, place)
+    for role in BUILD_ROLES:
+        yield _on_project("build the function, whatever the project's default account may", builder, role, project)
+    # who makes a job of Cloud Scheduler acts as the account that it calls with, and who deploys as the other two
+    for person in project.trigger.deployers:
+        for account in identities(project):
+            yield _act_as("deploy it and apply schedules", account, f"--member={person}", place)
 
 
-def builds_images(project: Project) -> bool:
-    """Whether a job runs an image that `vertexrig image` makes."""
-    machines = [machine for job in project.jobs.values() for machine in (job, job.worker, job.ps, job.evaluator)]
-    return BUILD in {project.trainer.image, *(machine.image for machine in machines if machine is not None)}
+def _act_as(why: str, account: str, member: str, place: str) -> DeployStep:
+    words = ("gcloud", "iam", "service-accounts", "add-iam-policy-binding", account, member, f"--role={ACT_AS}", place)
+    return DeployStep(why, words)
+
+
+def _on_project(why: str, account: str, role: str, project: Project) -> DeployStep:
+    # without --condition gcloud asks at the terminal when the policy has conditions already
+    words = ("gcloud", "projects", "add-iam-policy-binding", project.project, f"--member=serviceAccount:{account}")
+    return DeployStep(why, (*words, f"--role={role}", "--condition=None"))
 
 
 def registry_steps(loaded: Loaded) -> list[DeployStep]:
-    """What the trainer's own images need once: their repository, and who may push and pull.
+    """Return what the trainer's own images need once: their repository, and who may push and pull.
 
     Vertex AI's agents may pull from the same project already (roles of Vertex AI, mirror of 2026-05-30). Whether a service
     account of one's own needs to is contested, so it gets the role.
@@ -189,21 +276,32 @@ def registry_steps(loaded: Loaded) -> list[DeployStep]:
         )
     ]
     for account in training_accounts(loaded.project):
-        steps.append(DeployStep(
-            "jobs that run as the training account pull its images",
-            ("gcloud", "artifacts", "repositories", "add-iam-policy-binding", name, *place,
-             f"--member=serviceAccount:{account}", "--role=roles/artifactregistry.reader"),
-        ))  # fmt: skip
+        steps.append(
+            DeployStep(
+                "jobs that run as the training account pull its images",
+                (
+                    "gcloud",
+                    "artifacts",
+                    "repositories",
+                    "add-iam-policy-binding",
+                    name,
+                    *place,
+                    f"--member=serviceAccount:{account}",
+                    "--role=roles/artifactregistry.reader",
+                ),
+            )
+        )
     return steps
 
 
 def training_accounts(project: Project) -> list[str]:
-    """The service accounts that jobs run as."""
+    """Return the service accounts that jobs run as."""
     named = [project.service_account, *(job.service_account for job in project.jobs.values())]
     return list(dict.fromkeys(account for account in named if account))
 
 
-def _function(loaded: Loaded, folder: Path, variables: tuple[str, ...]) -> DeployStep:
+def _functions(loaded: Loaded, folder: Path, variables: tuple[str, ...]) -> Iterator[DeployStep]:
+    """Yield the function and who may call it, and the same for each source of events."""
     project, trigger = loaded.project, loaded.project.trigger
     if (
         not trigger.runtime.startswith("python3")
@@ -211,18 +309,68 @@ def _function(loaded: Loaded, folder: Path, variables: tuple[str, ...]) -> Deplo
         or int(trigger.runtime[7:]) < 12
     ):
         raise loaded.error(f"{trigger.runtime!r} cannot run it; use python312 or newer", "trigger", "runtime")
-    runtime, _ = identities(project)
+    _, invoker, _ = identities(project)
+    # CLEAR: the endpoints of a local Vertex, which the function could not reach
+    values = {name: os.environ[name] for name in variables if os.environ.get(name) and name not in CLEAR}
+    # the one who runs the command chooses the callers
+    http = ("--entry-point=trigger", "--trigger-http", "--no-allow-unauthenticated")
+    yield _deployed(loaded, trigger.function, folder, http, values, "the function; callers need a role on it")
+    yield _invoker(project, trigger.function, "Cloud Scheduler may call it, as this account")
+    if any(event.bucket for event in trigger.events.values()):
+        yield _on_project("events of buckets reach this account", invoker, "roles/eventarc.eventReceiver", project)
+        place = f"--project={project.project}"
+        # Cloud Storage's own account is named by the project's number, which gcloud knows
+        yield DeployStep(
+            "Cloud Storage may send events",
+            (
+                "sh",
+                "-c",
+                f"gcloud projects add-iam-policy-binding {project.project} --condition=None --role=roles/pubsub.publisher "
+                f'--member="serviceAccount:$(gcloud storage service-agent {place})"',
+            ),
+        )
+    for name, event in trigger.events.items():
+        source = f"--trigger-topic={event.topic}"
+        own: dict[str, str] = {}
+        if event.bucket:
+            bucket = event.bucket.removeprefix("gs://").partition("/")[0]
+            source = f"--trigger-event-filters=type={FINALIZED},bucket={bucket}"
+            own = {EVENT_RUN: event.run or "", EVENT_OBJECTS: event.objects, EVENT_ARG: event.arg or ""}
+        taken = (
+            "--entry-point=on_event", source, f"--trigger-location={event.location or project.region}",
+            f"--trigger-service-account={invoker}",
+            "--retry",  # what a repeat cannot help is not answered as a failure
+        )  # fmt: skip
+        function = f"{trigger.function}-{name}"
+        yield _deployed(loaded, function, folder, taken, {**values, **own}, f"the function that takes events: {name}")
+        yield _invoker(project, function, "Eventarc may call it, as the same account")
+
+
+def _deployed(
+    loaded: Loaded, name: str, folder: Path, source: tuple[str, ...], values: Mapping[str, str], why: str
+) -> DeployStep:
+    project, trigger = loaded.project, loaded.project.trigger
+    runtime, _, builder = identities(project)
     words = [
-        "gcloud", "functions", "deploy", trigger.function, "--gen2", f"--project={project.project}",
-        f"--region={project.region}", f"--runtime={trigger.runtime}", f"--source={folder}", "--entry-point=trigger",
-        "--trigger-http", "--no-allow-unauthenticated", f"--service-account={runtime}", f"--memory={trigger.memory}",
-        f"--timeout={trigger.timeout}", f"--max-instances={trigger.max_instances}", f"--concurrency={trigger.concurrency}",
-        "--ingress-settings=all",
+        "gcloud", "functions", "deploy", name, "--gen2", f"--project={project.project}",
+        f"--region={project.region}", f"--runtime={trigger.runtime}", f"--source={folder}", *source,
+        f"--service-account={runtime}", f"--build-service-account=projects/{project.project}/serviceAccounts/{builder}",
+        f"--memory={trigger.memory}", f"--timeout={trigger.timeout}", f"--max-instances={trigger.max_instances}",
+        f"--concurrency={trigger.concurrency}", f"--ingress-settings={trigger.ingress_settings}",
     ]  # fmt: skip
     if trigger.concurrency > 1:
         words.append("--cpu=1")  # Cloud Run takes more than one request at a time only with a whole processor
-    # CLEAR: the endpoints of a local Vertex, which the function could not reach
-    values = {name: os.environ[name] for name in variables if os.environ.get(name) and name not in CLEAR}
+    own = {**project.labels, **trigger.labels, DIGEST_LABEL: loaded.digest}
+    labels = ",".join(f"{key}={value}" for key, value in own.items())
+    more = {
+        "update-labels": labels,
+        "docker-repository": trigger.docker_repository,
+        "kms-key": trigger.kms_key_name,
+        "vpc-connector": trigger.vpc_connector,
+        "egress-settings": trigger.egress_settings,
+    }
+    words += [f"--{flag}={value}" for flag, value in more.items() if value]
+    values = {key: value for key, value in values.items() if value}
     if values:
         # another separator than the comma, which a value may hold (`gcloud topic escaping`)
         separator = next((one for one in _SEPARATORS if not any(one in value for value in values.values())), None)
@@ -231,41 +379,50 @@ def _function(loaded: Loaded, folder: Path, variables: tuple[str, ...]) -> Deplo
                 f"the values of {', '.join(values)} hold all of {' '.join(_SEPARATORS)} between them, and gcloud needs one of "
                 "these to part them: change a value, so that one of the characters is free"
             )
-        pairs = separator.join(f"{name}={value}" for name, value in values.items())
+        pairs = separator.join(f"{key}={value}" for key, value in values.items())
         words.append(f"--set-env-vars=^{separator}^{pairs}")
-    return DeployStep("the function; callers need a role on it", tuple(words))
+    secrets = tuple(key for key, value in values.items() if secret_in(value, key))
+    return DeployStep(why, tuple(words), secrets=secrets)
 
 
-def _callers(project: Project) -> Iterator[DeployStep]:
-    trigger = project.trigger
-    _, invoker = identities(project)
+def gcloud(words: list[str]) -> str | None:
+    """Run gcloud; its output, None if it is not there or failed."""
+    program = shutil.which("gcloud")
+    if program is None:
+        return None
+    try:
+        done = subprocess.run([program, *words, "--quiet"], capture_output=True, text=True, timeout=60)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout if done.returncode == 0 else None
+
+
+def _invoker(project: Project, function: str, why: str) -> DeployStep:
     place = (f"--region={project.region}", f"--project={project.project}")
-    yield DeployStep(
-        "Cloud Scheduler may call it, as this account",
-        ("gcloud", "functions", "add-invoker-policy-binding", trigger.function, *place,
-         f"--member=serviceAccount:{invoker}"),
-    )  # fmt: skip
-    yield DeployStep(
-        "its URL: write it into the project file as trigger.uri, then run `vertexrig schedule apply`",
-        ("gcloud", "functions", "describe", trigger.function, *place, "--gen2", "--format=value(serviceConfig.uri)"),
-    )
+    member = f"--member=serviceAccount:{identities(project)[1]}"
+    return DeployStep(why, ("gcloud", "functions", "add-invoker-policy-binding", function, *place, member))
+
+
+def _url(project: Project) -> DeployStep:
+    place = (f"--region={project.region}", f"--project={project.project}", "--gen2")
+    words = ("gcloud", "functions", "describe", project.trigger.function, *place, "--format=value(serviceConfig.uri)")
+    why = "its URL, which --run writes into the project file as trigger.uri; then run `vertexrig schedule apply`"
+    return DeployStep(why, words, tells=True)
 
 
 def run(steps: list[DeployStep]) -> Iterator[tuple[DeployStep, str]]:
-    """Run the steps; yields each with `done` or `there already`.
+    """Run the steps; yields each with `done`, `there already`, or the URL that it told.
 
     Raises:
         UsageError: A step failed; gcloud has said why on stderr.
     """
-    import shutil
-    import subprocess
-
     if shutil.which("gcloud") is None:
         raise UsageError("gcloud is not installed: https://cloud.google.com/sdk/docs/install")
     for step in steps:
         if step.present and subprocess.run(step.present, capture_output=True).returncode == 0:
             yield step, "there already"
             continue
-        if subprocess.run(step.words).returncode != 0:
+        done = subprocess.run(step.words, stdout=subprocess.PIPE if step.tells else None, text=True)
+        if done.returncode != 0:
             raise UsageError(f"this step failed, and later ones were not tried: {step.line}")
-        yield step, "done"
+        yield step, (done.stdout or "").strip() or "done"

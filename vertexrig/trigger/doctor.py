@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -18,19 +16,21 @@ from datetime import date
 from email.utils import parsedate_to_datetime
 from typing import Any, Literal
 
-from vertexrig.checks.workspace import Workspace
 from vertexrig.cloud.registry import ArtifactRegistry
 from vertexrig.cloud.rest import Rest, is_loopback
 from vertexrig.cloud.storage import Storage
 from vertexrig.cloud.vertex import CUSTOM, KINDS, Vertex
 from vertexrig.errors import ServiceError, VertexrigError
 from vertexrig.project import overrides
-from vertexrig.project.config import TICK, Loaded
+from vertexrig.project.config import Loaded
+from vertexrig.project.model import BUILD
 from vertexrig.spec.states import LIVE
 from vertexrig.submit import images
 from vertexrig.submit.claims import LABEL, Claims
 from vertexrig.submit.reconcile import Reconciler, seen_twice
-from vertexrig.trigger import deploy, schedules
+from vertexrig.submit.submission import NoPackageError, Request, Submitter, UploadedArtifacts
+from vertexrig.trigger import deploy, standing
+from vertexrig.workspace import Workspace
 
 Outcome = Literal["ok", "warning", "error", "unknown"]
 GCLOUD = (528, 0, 0)
@@ -78,37 +78,27 @@ class Subject:
 
 
 def examine(loaded: Loaded) -> Iterator[Result]:
-    """Every check on a project, one after the other."""
+    """Yield every check on a project, one after the other."""
     project = loaded.project
     storage = Storage(project.bucket) if project.bucket else None
-    subject = Subject(loaded, Vertex(project.project, project.region), storage, gcloud, date.today())
+    subject = Subject(loaded, Vertex(project.project, project.region), storage, deploy.gcloud, date.today())
     # one check that cannot be made does not keep the others from being made
     for check in CHECKS:
         try:
             yield from check(subject)
         except VertexrigError as error:
             yield Result(
-                check.__name__.strip("_"), "unknown" if isinstance(error, ServiceError) else "error", str(error)
+                check.__name__.removeprefix("check_"),
+                "unknown" if isinstance(error, ServiceError) else "error",
+                str(error),
             )
 
 
-def gcloud(words: list[str]) -> str | None:
-    """Run gcloud; its output, None if it is not there or failed."""
-    program = shutil.which("gcloud")
-    if program is None:
-        return None
-    try:
-        done = subprocess.run([program, *words, "--quiet"], capture_output=True, text=True, timeout=60)
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return done.stdout if done.returncode == 0 else None
-
-
-def _python(subject: Subject) -> Iterator[Result]:
+def check_python(subject: Subject) -> Iterator[Result]:
     yield Result("python", "ok", ".".join(map(str, sys.version_info[:3])))
 
 
-def _gcloud(subject: Subject) -> Iterator[Result]:
+def check_gcloud(subject: Subject) -> Iterator[Result]:
     text = subject.gcloud(["version", "--format=json"])
     found = re.search(r'"Google Cloud SDK": "(\d+)\.(\d+)\.(\d+)"', text or "")
     if found is None:
@@ -125,7 +115,7 @@ def _gcloud(subject: Subject) -> Iterator[Result]:
         yield Result("gcloud", "ok", shown)
 
 
-def _trigger(subject: Subject) -> Iterator[Result]:
+def check_trigger(subject: Subject) -> Iterator[Result]:
     overrides.check_rules(subject.loaded)
     trigger = subject.loaded.project.trigger
     end = RUNTIMES.get(trigger.runtime)
@@ -141,9 +131,14 @@ def _trigger(subject: Subject) -> Iterator[Result]:
         yield Result(
             "budget", "warning", "nothing limits what callers may spend", "trigger: {budget: {usd_per_day: 50}}"
         )
+    if trigger.callers and not trigger.uri:
+        message = "no caller is known without the function's URL, and trigger.callers lets nobody in"
+        yield Result("callers", "error", message, "trigger: {uri: URL}, as `vertexrig function deploy` prints it")
+    elif trigger.callers:
+        yield Result("callers", "ok", ", ".join(trigger.callers))
 
 
-def _api(subject: Subject) -> Iterator[Result]:
+def check_api(subject: Subject) -> Iterator[Result]:
     project = subject.loaded.project
     try:
         next(subject.vertex.list(CUSTOM, limit=1), None)
@@ -159,9 +154,9 @@ def _api(subject: Subject) -> Iterator[Result]:
         yield Result("Vertex AI", "ok", f"{project.project} in {project.region}")
 
 
-def _bucket(subject: Subject) -> Iterator[Result]:
+def check_bucket(subject: Subject) -> Iterator[Result]:
     project, storage = subject.loaded.project, subject.storage
-    make = f"gcloud storage buckets create gs://{storage.bucket if storage else 'BUCKET'} --location={project.region} --project={project.project}"  # fmt: skip
+    make = f"gcloud storage buckets create gs://{storage.bucket if storage else 'BUCKET'} --location={project.region} --project={project.project}"
     if storage is None:
         yield Result("bucket", "error", "the project file names none", make)
         return
@@ -170,7 +165,9 @@ def _bucket(subject: Subject) -> Iterator[Result]:
         yield Result("bucket", "error", f"there is no gs://{storage.bucket}", make)
         return
     place = str(found.get("location", "")).lower()
-    if place == project.region:
+    if is_loopback(storage.rest.url):
+        yield Result("bucket", "ok", f"gs://{storage.bucket} on this machine, where its region does not matter")
+    elif place == project.region:
         yield Result("bucket", "ok", f"gs://{storage.bucket} in {place}")
     elif project.region.startswith(_MULTI.get(place, "-")):
         # python-aiplatform issue 885: Vertex AI refuses a bucket in a multi-region
@@ -181,10 +178,10 @@ def _bucket(subject: Subject) -> Iterator[Result]:
         yield Result("bucket", "error", f"gs://{storage.bucket} is in {place}, the jobs are in {project.region}", make)
 
 
-def _images(subject: Subject) -> Iterator[Result]:
-    """The trainer's own images: their repository, and the images that the jobs run as the sources are now."""
+def check_images(subject: Subject) -> Iterator[Result]:
+    """Yield the trainer's own images: their repository, and the images that the jobs run as the sources are now."""
     loaded = subject.loaded
-    if not deploy.builds_images(loaded.project) or images.is_local():
+    if BUILD not in loaded.project.images or images.is_local():
         return
     from vertexrig.package.image import repository
 
@@ -209,7 +206,7 @@ def _images(subject: Subject) -> Iterator[Result]:
             yield Result("image", "ok" if there else "warning", f"{uri} is {'there' if there else 'not there'}", fix)
 
 
-def _twice(subject: Subject) -> Iterator[Result]:
+def check_twice(subject: Subject) -> Iterator[Result]:
     """No request has two jobs; of those that have, all but the recorded one are cancelled."""
     if subject.storage is None:
         return
@@ -224,7 +221,7 @@ def _twice(subject: Subject) -> Iterator[Result]:
         yield Result("one job per request", "ok", f"{len(jobs)} live")
 
 
-def _clock(subject: Subject) -> Iterator[Result]:
+def check_clock(subject: Subject) -> Iterator[Result]:
     rest: Rest = subject.storage.rest if subject.storage else subject.vertex.rest
     try:
         # any answer will do, an error page too: only its Date header is read
@@ -241,20 +238,27 @@ def _clock(subject: Subject) -> Iterator[Result]:
         yield Result("clock", "ok", f"within {SKEW_S:.0f} s")
 
 
-def _roles(subject: Subject) -> Iterator[Result]:
-    """The function's identity has its roles, and nobody may call without one."""
+def check_roles(subject: Subject) -> Iterator[Result]:
+    """Yield the function's identity has its roles, and nobody may call without one."""
     project = subject.loaded.project
     if is_loopback(subject.vertex.rest.url):
-        return  # a local Vertex has no identities
-    runtime, invoker = deploy.identities(project)
-    jobs, _ = deploy.roles(project)
+        yield Result("roles", "unknown", "the local Vertex has no identities: nobody is refused there")
+        return
+    runtime, invoker, builder = deploy.identities(project)
+    jobs, objects = deploy.roles(project)
     wanted = [
         (["projects", "get-iam-policy", project.project], runtime, f"projects/{project.project}/roles/{jobs}"),
+        (
+            ["storage", "buckets", "get-iam-policy", f"gs://{project.bucket_name}"],
+            runtime,
+            f"projects/{project.project}/roles/{objects}",
+        ),
         *(
             (["iam", "service-accounts", "get-iam-policy", account], runtime, "roles/iam.serviceAccountUser")
             for account in deploy.training_accounts(project)
         ),
     ]
+    wanted += [(["projects", "get-iam-policy", project.project], builder, role) for role in deploy.BUILD_ROLES]
     place = [f"--region={project.region}", f"--project={project.project}"]
     wanted.append(
         (["run", "services", "get-iam-policy", project.trigger.function, *place], invoker, "roles/run.invoker")
@@ -265,32 +269,70 @@ def _roles(subject: Subject) -> Iterator[Result]:
         if text is None:
             yield Result(name, "unknown", "the policy cannot be read", "vertexrig function deploy")
         elif "allUsers" in _members(text, "roles/run.invoker"):
-            yield Result(name, "error", "anybody may call the function", f"gcloud run services remove-iam-policy-binding {project.trigger.function} --member=allUsers --role=roles/run.invoker {' '.join(place)}")  # fmt: skip
+            yield Result(
+                name,
+                "error",
+                "anybody may call the function"
+                + (
+                    ", so that no caller is known and trigger.callers lets nobody in" if project.trigger.callers else ""
+                ),
+                f"gcloud run services remove-iam-policy-binding {project.trigger.function} --member=allUsers --role=roles/run.invoker {' '.join(place)}",
+            )
         elif f"serviceAccount:{account}" in _members(text, role):
             yield Result(name, "ok", "given")
         else:
             yield Result(name, "error", "not given", "vertexrig function deploy")
 
 
-def _chains(subject: Subject) -> Iterator[Result]:
-    """Schedules with steps: a tick looks for finished work, and the function's role has what `register` calls."""
-    loaded, project = subject.loaded, subject.loaded.project
-    if not schedules.ticks(loaded) or is_loopback(subject.vertex.rest.url):
+def check_deployer(subject: Subject) -> Iterator[Result]:
+    """Yield whether whoever applies schedules may act as the account that they call with; a role on the project would do, too."""
+    project = subject.loaded.project
+    if not project.schedules or is_loopback(subject.vertex.rest.url):
         return
-    tick, place = schedules.job_id(loaded, TICK), [f"--location={project.region}", f"--project={project.project}"]
-    jobs = _read(subject.gcloud(["scheduler", "jobs", "list", *place, "--format=json"]))
-    state = next((one.get("state") for one in jobs or () if str(one.get("name")).endswith(f"/jobs/{tick}")), None)
-    if jobs is None:
-        yield Result("tick", "unknown", "the jobs of Cloud Scheduler cannot be read", "vertexrig schedule apply")
-    elif state == "ENABLED":
-        yield Result("tick", "ok", f"{tick} looks for finished runs: {project.trigger.tick}")
-    elif state:
-        yield Result(
-            "tick", "error", f"{tick} is {state}, so that no step follows a run", "vertexrig schedule resume tick"
-        )
+    _, invoker, _ = deploy.identities(project)
+    place = f"--project={project.project}"
+    policy = subject.gcloud(["iam", "service-accounts", "get-iam-policy", invoker, place, "--format=json"])
+    account = (subject.gcloud(["config", "get-value", "account"]) or "").strip()
+    kind = "serviceAccount" if account.endswith(".gserviceaccount.com") else "user"
+    fix = f"trigger: {{deployers: [{kind}:{account or 'YOU'}]}}, then vertexrig function deploy"
+    name = f"apply schedules as {account or 'you'}"
+    if policy is None or not account:
+        yield Result(name, "unknown", f"the policy of {invoker} cannot be read", fix)
+    elif f"{kind}:{account}" in _members(policy, deploy.ACT_AS):
+        yield Result(name, "ok", f"may act as {invoker}")
     else:
-        yield Result("tick", "error", f"there is no {tick}, so that no step follows a run", "vertexrig schedule apply")
-    if not deploy.registers(project):
+        yield Result(name, "warning", f"no role on {invoker} lets {account} act as it; one on the project may", fix)
+
+
+def check_schedules(subject: Subject) -> Iterator[Result]:
+    """Each schedule can run, its trainer is uploaded, and file, function, Cloud Scheduler and the last run agree."""
+    loaded, storage = subject.loaded, subject.storage
+    if not loaded.project.schedules or storage is None:
+        return
+    submitter = Submitter(Workspace(loaded, uploaded=UploadedArtifacts(loaded, storage)), subject.vertex, storage)
+    for name, one in loaded.project.schedules.items():
+        try:
+            submitter.prepare(Request(one.run, one.set, one.args))
+        except NoPackageError as error:
+            yield Result(f"schedule {name}", "error", str(error), "vertexrig function package")
+        except VertexrigError:
+            pass  # the standings say so
+    try:
+        found = standing.look(Workspace(loaded), subject.gcloud)
+    except ImportError as error:
+        yield Result("schedules", "unknown", str(error), "pip install 'vertexrig[submit]'")
+        return
+    for stands in found:
+        for wrong in stands.differences:
+            yield Result(f"schedule {stands.name}", "error", wrong.message, wrong.fix)
+        if not stands.differences:
+            yield Result(f"schedule {stands.name}", "ok", f"{stands.state.lower()}, next {stands.next[:19]}")
+
+
+def check_chains(subject: Subject) -> Iterator[Result]:
+    """Hold the role of the function against what `register` calls."""
+    project = subject.loaded.project
+    if not deploy.registers(project) or is_loopback(subject.vertex.rest.url):
         return
     role, _ = deploy.roles(project)
     found = _read(subject.gcloud(["iam", "roles", "describe", role, f"--project={project.project}", "--format=json"]))
@@ -305,7 +347,7 @@ def _chains(subject: Subject) -> Iterator[Result]:
 
 
 def _read(text: str | None) -> Any:
-    """JSON that gcloud printed; None if there is none."""
+    """Return JSON that gcloud printed; None if there is none."""
     try:
         return json.loads(text or "null")
     except ValueError:
@@ -323,14 +365,14 @@ def _members(policy: str, role: str) -> set[str]:
 
 
 CHECKS: tuple[Callable[[Subject], Iterator[Result]], ...] = (
-    _python,
-    _gcloud,
-    _trigger,
-    _api,
-    _bucket,
-    _images,
-    _twice,
-    _clock,
-    _roles,
-    _chains,
+    check_python,
+    check_gcloud,
+    check_trigger,
+    check_api,
+    check_bucket,
+    check_images,
+    check_twice,
+    check_clock,
+    check_roles,
+    check_chains,
 )

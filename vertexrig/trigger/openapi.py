@@ -9,16 +9,21 @@ from functools import lru_cache
 from typing import Any, Literal
 
 from vertexrig import __version__
-from vertexrig.catalog import typed as schema
 from vertexrig.project import overrides
 from vertexrig.project.config import Loaded
 from vertexrig.project.model import Bound, Job, Project, Sweep
+from vertexrig.schema import typed as schema
+from vertexrig.trigger import answers, jobs
+from vertexrig.trigger.answers import NUMBER, TEXT, object_schema
 from vertexrig.trigger.request import REQUEST_ID, with_steps
 
 _TEXT = {"type": "string", "maxLength": overrides.LONGEST_TEXT, "pattern": r"^[^\u0000-\u001f\u007f]*$"}
 _TYPES: dict[Any, dict[str, Any]] = {
-    int: {"type": "integer"}, float: {"type": "number"}, bool: {"type": "boolean"}, str: _TEXT,
-}  # fmt: skip
+    int: {"type": "integer"},
+    float: {"type": "number"},
+    bool: {"type": "boolean"},
+    str: _TEXT,
+}
 _DURATION = r"^[0-9]{1,9}(\.[0-9]{1,9})?s$"
 _PROBLEMS = {
     "400": "The body is not as described, a value is out of bounds, or the checks found errors; `findings` lists all.",
@@ -36,20 +41,35 @@ _PROBLEMS = {
 
 
 def document(loaded: Loaded) -> dict[str, Any]:
-    """The OpenAPI 3.0 document of a project's trigger."""
+    """Return the OpenAPI 3.0 document of a project's trigger."""
+    submitted = {"anyOf": [answers.schema(answers.SUBMITTED), _NOT_STARTED]}
+    job = answers.schema(answers.JOB)
+    id = {"name": "id", "in": "path", "required": True, "schema": {"type": "string", "pattern": "^[0-9]{1,30}$"}}
+    query = [
+        {"name": name, "in": "query", "schema": dict(schema), "description": text}
+        for name, (schema, text) in jobs.QUERY.items()
+    ]
+    uri = (loaded.project.trigger.uri or "/").split("?")[0]
     return {
         "openapi": "3.0.3",
         "info": {"title": f"vertexrig trigger of {loaded.project.project}", "version": __version__},
+        "servers": [{"url": uri}],
+        "security": [{"google": []}],
+        "components": {"securitySchemes": {"google": {**_TOKEN, "description": f"{_TOKEN['description']} {uri}"}}},
         "paths": {
             "/": {
-                "get": _operation("list", "What can be run.", {"200": _json("What can be run.", _LISTING)}),
+                "get": _read("list", "What can be run.", _json("What can be run.", _LISTING)),
                 "post": {
                     **_operation(
                         "run",
                         "Start a job or sweep, once per request.",
                         {
-                            "200": _json("A dry run, or a repeat: the first job, with duplicate true.", _SUBMITTED),
-                            "201": _json("Started.", _SUBMITTED),
+                            "200": _json(
+                                "A dry run; a repeat: the first job, with duplicate true; a run that was skipped.",
+                                submitted,
+                            ),
+                            "201": _json("Started.", submitted),
+                            "202": _json("Deferred: ticks try again.", _NOT_STARTED),
                         },
                     ),
                     "requestBody": {
@@ -63,23 +83,40 @@ def document(loaded: Loaded) -> dict[str, Any]:
                     "tick", "Take the next steps of runs that have ended.", {"200": _json("What was looked at.", _TICK)}
                 )
             },
-            "/openapi.json": {
-                "get": _operation("openapi", "This document.", {"200": _json("This document.", {"type": "object"})})
+            "/openapi.json": {"get": _read("openapi", "This document.", _json("This document.", {"type": "object"}))},
+            "/jobs": {
+                "get": {
+                    **_read(
+                        "jobs", "The jobs that the trigger started, the newest first.", _json("A page.", _jobs(job))
+                    ),
+                    "parameters": [*query, _IF_NONE_MATCH],
+                }
             },
             "/jobs/{id}": {
                 "get": {
-                    **_operation("job", "A job's state and times.", {"200": _json("The job.", _JOB)}, html=True),
-                    "parameters": [
-                        {"name": "id", "in": "path", "required": True, "schema": {"type": "string", "pattern": "^[0-9]{1,30}$"}}
-                    ],
-                }
+                    **_read("job", "A job's state, times and trials.", _json("The job.", job), html=True),
+                    "parameters": [id, _IF_NONE_MATCH],
+                },
+                "delete": {
+                    **_operation(
+                        "cancel",
+                        "Cancel a job.",
+                        {"200": _json("It had ended.", job), "202": _json("It is cancelled.", job)},
+                        html=True,
+                    ),
+                    "parameters": [id],
+                },
             },
         },
-    }  # fmt: skip
+    }
+
+
+def _jobs(job: Mapping[str, Any]) -> dict[str, Any]:
+    return object_schema("jobs", jobs={"type": "array", "items": job}, next=TEXT)
 
 
 def request_schema(loaded: Loaded) -> dict[str, Any]:
-    """The JSON Schema of a request's body."""
+    """Return the JSON Schema of a request's body."""
     project = loaded.project
     opened = {
         "set": {key: _bounded(bound, _hint(key)) for key, bound in project.trigger.allow.items()},
@@ -121,13 +158,14 @@ def _then(names: list[str]) -> dict[str, Any]:
 
 
 def bound_data(bound: Bound) -> dict[str, Any]:
-    """What a bound says, without what it leaves open."""
+    """Return what a bound says, without what it leaves open."""
     values = {name: getattr(bound, name) for name in ("min", "max", "choices", "pattern")}
-    return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items() if value not in (None, ())}  # fmt: skip
+    given = {name: value for name, value in values.items() if value not in (None, ())}
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in given.items()}
 
 
 def _bounded(bound: Bound, hint: Any) -> dict[str, Any]:
-    """The schema of one value."""
+    """Return the schema of one value."""
     if bound.choices:
         return {"enum": list(bound.choices)}
     limits = {name: value for name, value in (("minimum", bound.min), ("maximum", bound.max)) if value is not None}
@@ -148,7 +186,7 @@ def _bounded(bound: Bound, hint: Any) -> dict[str, Any]:
 
 
 def _hint(key: str) -> Any:
-    """The type of a key that callers may set; None if it has none."""
+    """Return the type of a key that callers may set; None if it has none."""
     path = key.split(".")
     if path[0] in ("jobs", "sweeps"):
         return _walk(Project, tuple(path))
@@ -177,44 +215,65 @@ def _walk(cls: Any, path: tuple[str, ...]) -> Any:
 
 
 def _operation(id: str, summary: str, answers: Mapping[str, Any], *, html: bool = False) -> dict[str, Any]:
-    """An operation with the problems every page has; `html`: functions-framework itself refuses some paths, its way."""
+    """Return an operation with the problems every page has; `html`: functions-framework itself refuses some paths, its way."""
     problems: dict[str, dict[str, Any]] = {
         status: {"description": text, "content": {"application/problem+json": {"schema": _PROBLEM}}}
         for status, text in _PROBLEMS.items()
     }
     if html:
-        problems["404"]["content"]["text/html"] = {"schema": _STRING}
+        problems["404"]["content"]["text/html"] = {"schema": TEXT}
+    for status in ("422", "429", "503"):
+        problems[status]["headers"] = {"Retry-After": {"schema": {"type": "integer"}, "description": "Seconds."}}
     return {"operationId": id, "summary": summary, "responses": {**answers, **problems}}
+
+
+def _read(id: str, summary: str, answer: Mapping[str, Any], *, html: bool = False) -> dict[str, Any]:
+    """Return an operation that only reads: its answer has an ETag."""
+    tag = {"ETag": {"schema": TEXT, "description": "For If-None-Match."}}
+    known = {"200": {**answer, "headers": tag}, "304": {"description": "As the caller has it.", "headers": tag}}
+    return {**_operation(id, summary, known, html=html), "parameters": [_IF_NONE_MATCH]}
 
 
 def _json(description: str, schema: Mapping[str, Any]) -> dict[str, Any]:
     return {"description": description, "content": {"application/json": {"schema": dict(schema)}}}
 
 
-def _object(required: str, **properties: Any) -> dict[str, Any]:
-    return {"type": "object", "required": required.split(), "properties": properties}
-
-
-_STRING, _ANY = {"type": "string"}, {"type": "object"}
-_STRINGS = {"type": "object", "additionalProperties": _STRING}
-_PROBLEM = _object(
-    "type title status detail",
-    type=_STRING, title=_STRING, status={"type": "integer"}, detail=_STRING,
-    findings={"type": "array", "items": _object("id path message", id=_STRING, path=_STRING, message=_STRING, fix=_STRING)},
-)  # fmt: skip
-_SUBMITTED = _object(
-    "run name kind state console labels estimate duplicate",
-    run=_STRING, name=_STRING, kind={"type": "string", "enum": ["CustomJob", "HyperparameterTuningJob"]}, state=_STRING,
-    console=_STRING, labels=_STRINGS, estimate=_object("usd_at_most arithmetic", usd_at_most={"type": "number"}, arithmetic=_STRING),
-    packages={"type": "array", "items": _STRING}, claim=_STRING, output=_STRING, duplicate={"type": "boolean"}, dry_run={"type": "boolean"},
-    request=_ANY, then={"type": "array", "items": _STRING},
-)  # fmt: skip
-_JOB = _object("name kind run state ended", name=_STRING, kind=_STRING, run=_STRING, state=_STRING, ended={"type": "boolean"}, error=_STRING)  # fmt: skip
-_RUN = _object("name kind topology", name=_STRING, kind={"type": "string", "enum": ["job", "sweep"]}, topology=_STRING)
-_LISTING = _object("runs set args", runs={"type": "array", "items": _RUN}, set=_ANY, args=_ANY)
-_LOOKED = _object(
-    "chain schedule run state step detail job",
-    chain=_STRING, schedule=_STRING, run=_STRING, state={"type": "string", "enum": ["waits", "started", "ended", "unknown"]}, step=_STRING,
-    detail=_STRING, job=_STRING, outcome=_STRING, model=_STRING,
-)  # fmt: skip
-_TICK = _object("chains", chains={"type": "array", "items": _LOOKED})
+_FINDING = object_schema("id", "path", "message", id=TEXT, path=TEXT, message=TEXT, fix=TEXT)
+_PROBLEM = object_schema(
+    *("type", "title", "status", "detail"),
+    **{"type": TEXT, "title": TEXT, "status": {"type": "integer"}, "detail": TEXT},
+    findings={"type": "array", "items": _FINDING},
+)
+_RUN = object_schema(
+    *("name", "kind", "topology"), name=TEXT, kind={"type": "string", "enum": ["job", "sweep"]}, topology=TEXT
+)
+_BOUND = object_schema(min=NUMBER, max=NUMBER, choices={"type": "array", "items": {}}, pattern=TEXT)
+_BOUNDS = {"type": "object", "additionalProperties": _BOUND}
+_LISTING = object_schema(
+    *("project", "region", "digest", "runs", "set", "args"),
+    **dict.fromkeys(("project", "region", "digest"), TEXT),
+    runs={"type": "array", "items": _RUN},
+    **dict.fromkeys(("set", "args"), _BOUNDS),
+)
+_NOT_STARTED = object_schema(
+    *("decision", "reason", "detail"),
+    decision={"type": "string", "enum": ["skipped", "deferred"]},
+    **dict.fromkeys(("reason", "detail"), TEXT),
+)
+_TOKEN = {
+    "type": "http",
+    "scheme": "bearer",
+    "bearerFormat": "JWT",
+    "description": "An identity token of Google, of an account with roles/run.invoker, for the audience",
+}
+_IF_NONE_MATCH = {"name": "If-None-Match", "in": "header", "schema": TEXT, "description": "An ETag that is known."}
+_LOOKED = object_schema(
+    *("chain", "schedule", "run", "state", "step", "detail", "job"),
+    **dict.fromkeys(("chain", "schedule", "run", "step", "detail", "job", "outcome", "model"), TEXT),
+    state={"type": "string", "enum": ["waits", "started", "ended", "unknown"]},
+)
+_DECIDED = ("schedule", "schedule_time", "run", "decision", "reason", "job")
+_RETRIED = object_schema(*_DECIDED, **dict.fromkeys(_DECIDED, TEXT))
+_TICK = object_schema(
+    "chains", chains={"type": "array", "items": _LOOKED}, deferred={"type": "array", "items": _RETRIED}
+)

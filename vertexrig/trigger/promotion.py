@@ -1,4 +1,6 @@
-"""The step `promote` of a chain: the project file with one more job, made of the best trial of the sweep that ran."""
+"""The jobs of the steps of a chain: for `promote` the project file with one more, made of the best trial of the sweep that ran; for
+`evaluate` one of its own, with the folders of the two models.
+"""
 
 from __future__ import annotations
 
@@ -7,23 +9,24 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from vertexrig.checks.workspace import Prepared, Workspace
+from vertexrig.bring import edit
 from vertexrig.cloud.storage import Storage
 from vertexrig.cloud.vertex import RemoteJob
 from vertexrig.errors import ConfigError, UsageError, VertexrigError
 from vertexrig.finding import Severity
 from vertexrig.project import config
 from vertexrig.project.config import Loaded
-from vertexrig.project.then import CHAIN_LABEL, PromoteStep
-from vertexrig.studies import edit, promote
+from vertexrig.project.then import CHAIN_LABEL, EvaluateStep, PromoteStep, RegisterStep, name_of
+from vertexrig.studies import promote
 from vertexrig.studies.outcome import chosen, outcome, trial_folder
 from vertexrig.submit.chains import Chain
+from vertexrig.workspace import Prepared, Workspace
 
 
 def with_job(
     loaded: Loaded, chain: Chain, step: PromoteStep, sweep: RemoteJob, folder: Callable[[str], Storage]
 ) -> tuple[Loaded, str]:
-    """The project with the promoted job, and the job's name; the file itself stays as it is.
+    """Return the project with the promoted job, and the job's name; the file itself stays as it is.
 
     Args:
         loaded: The project.
@@ -48,34 +51,64 @@ def with_job(
     if step.warm_start_flag is not None:
         args[step.warm_start_flag] = _saved_model(sweep, best.id, folder)
     entry = promote.promoted(
-        ended, best, written, chain.run, name,
-        args=edit.literal(args), topology=step.topology, machine_type=step.machine_type, changes=_changes(loaded, chain, step),
-    )  # fmt: skip
+        ended,
+        best,
+        written,
+        chain.run,
+        name,
+        args=edit.literal(args),
+        topology=step.topology,
+        machine_type=step.machine_type,
+        changes=_changes(loaded, chain, step),
+    )
     data = {**entry.data, "labels": {**entry.data["labels"], CHAIN_LABEL: chain.id}}
     # without the schedules: a step that names its job would find the name taken
     text = json.dumps({**written, "jobs": {**written["jobs"], name: data}, "schedules": {}})
     return config.loads(text, file=loaded.file), name
 
 
-def check(workspace: Workspace) -> None:
-    """Hold the promoted job of every schedule against the checks, with the first value of each parameter.
+def with_models(loaded: Loaded, chain: Chain, step: EvaluateStep, champion: str, challenger: str) -> Loaded:
+    """Return the project whose job of a step measures two models.
+
+    Args:
+        loaded: The project.
+        chain: Its id becomes a label.
+        step: What the file says about the job.
+        champion: Folder of the version that is there, "" if there is none.
+        challenger: Folder of the new model.
+    """
+    own = loaded.project.jobs[step.job]
+    models = {step.challenger_flag: challenger} | ({step.champion_flag: champion} if champion else {})
+    assert isinstance(own.args, Mapping)  # held when the file was loaded
+    job = replace(own, args={**own.args, **step.args, **models}, labels={**own.labels, CHAIN_LABEL: chain.id})
+    return replace(loaded, project=replace(loaded.project, jobs={**loaded.project.jobs, step.job: job}))
+
+
+def check(workspace: Workspace, name: str) -> None:
+    """Hold the job of each step of a schedule against the checks, with the first value of each parameter.
 
     Raises:
-        ConfigError: One would fail; with the line of its step. A sweep that cannot be rendered here says nothing.
+        ConfigError: It would fail; with the line of its step. A sweep that cannot be rendered here says nothing.
     """
-    loaded = workspace.loaded
-    for name, schedule in loaded.project.schedules.items():
-        for index, step in enumerate(schedule.steps):
-            if isinstance(step, PromoteStep):
-                wrong = _wrong(workspace, Chain("", name, schedule.run, (), "", schedule.set, schedule.args), step)
-                if wrong:
-                    raise loaded.error(
-                        f"the job that promote makes would fail: {wrong}", "schedules", name, "then", index
-                    )
+    loaded, schedule = workspace.loaded, workspace.loaded.project.schedules[name]
+    for index, step in enumerate(schedule.steps):
+        if isinstance(step, RegisterStep):
+            continue
+        wrong = _wrong(workspace, Chain("", name, schedule.run, (), "", schedule.set, schedule.args), step)
+        if wrong:
+            message = f"the job that {name_of(step)} makes would fail: {wrong}"
+            raise loaded.error(message, "schedules", name, "then", index)
 
 
-def _wrong(workspace: Workspace, chain: Chain, step: PromoteStep) -> str:
-    """Why a promoted job would fail, "" if it would not."""
+def _wrong(workspace: Workspace, chain: Chain, step: PromoteStep | EvaluateStep) -> str:
+    """Tell why the job of a step would fail, "" if it would not."""
+    if isinstance(step, EvaluateStep):
+        folder = f"{workspace.loaded.project.bucket}/model"
+        try:
+            loaded = with_models(workspace.loaded, chain, step, folder, folder)
+            return errors(workspace.overridden(loaded).prepare(step.job))
+        except VertexrigError as error:
+            return str(error)
     try:
         sweep = workspace.prepare(chain.run, check=False).document.data
     except VertexrigError:
@@ -86,7 +119,13 @@ def _wrong(workspace: Workspace, chain: Chain, step: PromoteStep) -> str:
     # a stand-in for the best trial: any values will do to see whether the job as such is right
     trial = {"id": "1", "state": "SUCCEEDED", "parameters": given, "finalMeasurement": {"metrics": metrics}}
     try:
-        loaded, name = with_job(workspace.loaded, chain, replace(step, warm_start_flag=None), RemoteJob({**sweep, "trials": [trial]}), Storage)  # fmt: skip
+        loaded, name = with_job(
+            workspace.loaded,
+            chain,
+            replace(step, warm_start_flag=None),
+            RemoteJob({**sweep, "trials": [trial]}),
+            Storage,
+        )
         return errors(workspace.overridden(loaded).prepare(name))
     except ConfigError as error:
         return error.message
@@ -95,13 +134,13 @@ def _wrong(workspace: Workspace, chain: Chain, step: PromoteStep) -> str:
 
 
 def errors(prepared: Prepared) -> str:
-    """What the checks have against a job, in one line; "" if nothing."""
+    """Return what the checks have against a job, in one line; "" if nothing."""
     wrong = [one for one in prepared.findings if one.severity is Severity.ERROR]
     return "; ".join(f"{one.path}: {one.message}" for one in wrong)
 
 
 def _first(parameter: Mapping[str, Any]) -> Any:
-    """The first value of a parameter of a study."""
+    """Return the first value of a parameter of a study."""
     for key in ("doubleValueSpec", "integerValueSpec"):
         if key in parameter:
             return float(parameter[key].get("minValue", 0))
@@ -110,7 +149,7 @@ def _first(parameter: Mapping[str, Any]) -> Any:
 
 
 def _changes(loaded: Loaded, chain: Chain, step: PromoteStep) -> Iterator[str]:
-    """Changes of the job: what the run was asked for with about the sweep's job, and then what the step says."""
+    """Return the changes of the job: what the run was asked for with about the sweep's job, and then what the step says."""
     prefix = f"jobs.{loaded.project.sweeps[chain.run].job}."
     asked = {key.removeprefix(prefix): value for key, value in chain.set.items() if key.startswith(prefix)}
     # what the step says itself goes before what the run was asked for with

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from typing import Any, Literal
 
@@ -18,12 +18,13 @@ from vertexrig.cloud.models import ModelsClient, plain
 from vertexrig.cloud.rest import RestError
 from vertexrig.cloud.storage import Storage
 from vertexrig.cloud.vertex import TUNING, RemoteJob
+from vertexrig.errors import UsageError
 from vertexrig.project.config import Loaded
 from vertexrig.project.then import CHAIN_LABEL, RegisterStep
 from vertexrig.studies import register, trained
 from vertexrig.studies.register import Trained
 from vertexrig.submit.chains import Chain, Chains, Outcome
-from vertexrig.submit.claims import Claim, Claims, Existing, Key, Taken, digest
+from vertexrig.submit.claims import Claim, Claims, Existing, Key, Recorded, Taken, digest
 
 _MARK = re.compile(r" \(chain (?P<chain>[0-9a-f]{32}-[0-9a-f]{12})\)$")
 _LOOKED_AT = 20
@@ -46,6 +47,35 @@ class Registered:
 
 
 @dataclass(frozen=True)
+class Evaluation:
+    """What a job has measured of two models on the same data.
+
+    Args:
+        champion: Folder of the version that was there, "" if there was none.
+        was: Its metrics.
+        now: The new model's.
+        job: The job's display name.
+    """
+
+    champion: str
+    was: Mapping[str, Any]
+    now: Mapping[str, Any]
+    job: str
+
+    def of(self, metric: str) -> tuple[float, float | None]:
+        """Return a metric of the new model, and of the version that was there if there was one.
+
+        Raises:
+            UsageError: The job has not written it.
+        """
+        new, old = register.summary_value(self.now, metric), register.summary_value(self.was, metric)
+        if new is None or (self.champion and old is None):
+            lacks = "challenger" if new is None else "champion"
+            raise UsageError(f"summary.json of {self.job} has no {metric} under {lacks}")
+        return new, old if self.champion else None
+
+
+@dataclass(frozen=True)
 class Registrar:
     """Registers the models of chains.
 
@@ -65,7 +95,9 @@ class Registrar:
     chains: Chains
     folder: Callable[[str], Storage]
 
-    def register(self, chain: Chain, key: Key, step: RegisterStep, job: RemoteJob) -> Registered:
+    def register(
+        self, chain: Chain, key: Key, step: RegisterStep, job: RemoteJob, evaluation: Evaluation | None = None
+    ) -> Registered:
         """Take the step as far as it goes now; calling it again does no harm.
 
         Args:
@@ -73,6 +105,7 @@ class Registrar:
             key: The step's.
             step: What the file says about the model.
             job: The job or sweep that trained it.
+            evaluation: What it is compared by, in place of what it and the version that is there say of themselves.
 
         Raises:
             UsageError: There is no model, or nothing it can be compared by.
@@ -82,17 +115,27 @@ class Registrar:
         claim = self.claims.held(key)
         display, text = display_name(chain, step, job), ""
         if claim is None or claim.state != "created":
-            made = self._upload(chain, key, step, job, display)
+            made = self._upload(chain, key, step, job, display, evaluation)
             if isinstance(made, Registered):
                 return made
             claim, text = made
         return self._finish(chain, claim, step, display, text)
 
     def _upload(
-        self, chain: Chain, key: Key, step: RegisterStep, job: RemoteJob, display: str
+        self,
+        chain: Chain,
+        key: Key,
+        step: RegisterStep,
+        job: RemoteJob,
+        display: str,
+        evaluation: Evaluation | None,
     ) -> Registered | tuple[Claim, str]:
         """Compare and upload, once; or find what an earlier try uploaded."""
-        model = self._trained(chain, step, job)
+        model, made = self._trained(chain, step, job)
+        was: float | None = None
+        if evaluation is not None:
+            value, was = evaluation.of(model.metric)
+            model = replace(model, value=value)
         # first, so that a version too many is not what the new model is compared with
         self.clean(display)
         outcome = self.claims.take(
@@ -104,9 +147,12 @@ class Registrar:
             there = register.present(self.models, display, step.alias)
             if there is not None and _chain_of(there) == chain.id:  # ours, of a try that died
                 return self.claims.record(outcome.claim, _record(there)), ""
-            comparison = register.compare(model, there, step.min_gain)
+            if evaluation is not None and folder_of(there) != evaluation.champion:
+                self.claims.release(outcome.claim)
+                return Registered("", "another version is there by now, and is measured next")
+            comparison = register.compare(model, there, step.min_gain, was)
             if comparison.better:
-                body = self._body(chain, step, model, display)
+                body = self._body(chain, step, model, made, display)
                 operation = self._begin(outcome, body, plain(str(there["name"])) if there else "", chain)
             else:
                 self.claims.release(outcome.claim)
@@ -115,7 +161,7 @@ class Registrar:
             if not (isinstance(error, RestError) and error.outcome_unknown):
                 self.claims.release(outcome.claim)  # nothing was uploaded
             raise
-        record = {"name": str(operation.get("name", "")), "attempt": outcome.claim.token}
+        record = Recorded(str(operation.get("name", "")), outcome.claim.token)
         return self.claims.record(outcome.claim, record), f"{display}: {comparison.text}"
 
     def _begin(self, taken: Taken, body: Mapping[str, Any], parent: str, chain: Chain) -> dict[str, Any]:
@@ -129,31 +175,32 @@ class Registrar:
                 raise RestError(str(error), status=409, outcome_unknown=True) from None
             raise
 
-    def _body(self, chain: Chain, step: RegisterStep, model: Trained, display: str) -> dict[str, Any]:
+    def _body(
+        self, chain: Chain, step: RegisterStep, model: Trained, made: tuple[str, str], display: str
+    ) -> dict[str, Any]:
         project = self.loaded.project
-        image = register.serving(model, self.catalog, project.region, step.serving_image, date.today())
+        image = register.serving(made, self.catalog.host_for_region(project.region), step.serving_image, date.today())
         labels = {**project.labels, **step.labels, CHAIN_LABEL: chain.id}
         body = register.model_body(model, display, image.uri, step.alias, labels)
         del body["versionAliases"]
         return {**body, "versionDescription": f"{body['versionDescription']} (chain {chain.id})"}
 
-    def _trained(self, chain: Chain, step: RegisterStep, job: RemoteJob) -> Trained:
-        """What the job has trained, if it is there."""
+    def _trained(self, chain: Chain, step: RegisterStep, job: RemoteJob) -> tuple[Trained, tuple[str, str]]:
+        """Return what the job has trained, if it is there, and with which framework and version."""
+        made = register.made_with(self.loaded, self.catalog, trained.image(job))
         if job.collection == TUNING:
             found = trained.of_sweep(job, chain.run, metric=step.metric)
-            self._must_be_there(found.uri, step)
-            return found
+            return found, register.must_be_there(self.folder(found.uri), made, step.serving_image)
         if job.output:
-            self._must_be_there(f"{job.output}/{register.MODEL_DIR}", step)
+            folder = self.folder(f"{job.output}/{register.MODEL_DIR}")
+            made = register.must_be_there(folder, made, step.serving_image)
         name = job.display_name or chain.run
-        return trained.of_job(self.loaded, job, name, metric=step.metric, goal=step.goal, folder=self.folder)
-
-    def _must_be_there(self, uri: str, step: RegisterStep) -> None:
-        register.must_be_there(self.folder(uri), saved_model=step.serving_image is None)
+        model = trained.of_job(self.loaded, job, name, metric=step.metric, goal=step.goal, folder=self.folder)
+        return model, made
 
     def _finish(self, chain: Chain, claim: Claim, step: RegisterStep, display: str, text: str) -> Registered:
         """Wait for the recorded upload, and give its version the aliases."""
-        name = claim.job_name
+        name = claim.job.name
         if "/operations/" in name:
             operation = self.models.operation(name)
             if operation is not None and not operation.get("done"):
@@ -169,6 +216,17 @@ class Registrar:
         if self.chains.end(chain.id) is None:  # else a later version may have the aliases by now
             self.models.merge_aliases(plain(name), name.partition("@")[2], list(dict.fromkeys(["default", step.alias])))
         return Registered("registered", text or display, name)
+
+    def rivals(self, chain: Chain, step: RegisterStep, job: RemoteJob) -> tuple[str, str]:
+        """Return the folders of the version that is there and of the new model; "" for the first if there is none, or only the chain's own.
+
+        Raises:
+            UsageError: There is no model.
+            RestError: A service failed.
+        """
+        there = register.present(self.models, display_name(chain, step, job), step.alias)
+        own = there is not None and _chain_of(there) == chain.id
+        return "" if own else folder_of(there), self._trained(chain, step, job)[0].uri
 
     def clean(self, display: str) -> list[str]:
         """Delete versions that were uploaded a second time for a chain that has ended, except those to which a person gave an alias.
@@ -196,7 +254,7 @@ class Registrar:
         return gone
 
     def _find(self, display: str, chain: str) -> Mapping[str, Any] | None:
-        """The oldest version of a chain, None if there is none."""
+        """Return the oldest version of a chain, None if there is none."""
         found = [row for model in self.models.find(display) for row in self._of(model, chain)]
         return min(found, key=lambda row: (str(row.get("versionCreateTime", "")), _version_name(row)), default=None)
 
@@ -205,17 +263,22 @@ class Registrar:
 
 
 def display_name(chain: Chain, step: RegisterStep, job: RemoteJob) -> str:
-    """What the model is called."""
+    """Return what the model is called."""
     return step.display_name or trained.model_name(job, chain.run)
 
 
+def folder_of(version: Mapping[str, Any] | None) -> str:
+    """Return the folder of a version, "" for none."""
+    return str((version or {}).get("artifactUri", "")).rstrip("/")
+
+
 def _model_id(chain: str) -> str:
-    """The id of the model that a chain makes if there is none yet."""
+    """Return the id of the model that a chain makes if there is none yet."""
     return f"vertexrig-{chain}"
 
 
 def _chain_of(version: Mapping[str, Any]) -> str:
-    """The chain that uploaded a version, "" for any other."""
+    """Return the chain that uploaded a version, "" for any other."""
     match = _MARK.search(str(version.get("versionDescription", "")))
     return match["chain"] if match else ""
 
@@ -224,5 +287,5 @@ def _version_name(version: Mapping[str, Any]) -> str:
     return f"{plain(str(version.get('name', '')))}@{version.get('versionId', '')}"
 
 
-def _record(version: Mapping[str, Any]) -> Mapping[str, Any]:
-    return {"name": _version_name(version)}
+def _record(version: Mapping[str, Any]) -> Recorded:
+    return Recorded(_version_name(version))

@@ -5,20 +5,24 @@ Nothing of a body reaches a job but values for keys that the project file opens 
 
 from __future__ import annotations
 
+import base64
+import binascii
 import json
 import math
+import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, NoReturn
 
 from vertexrig import times
+from vertexrig.cloud.storage import Storage
 from vertexrig.errors import did_you_mean
 from vertexrig.project import overrides
 from vertexrig.project.config import Loaded
 from vertexrig.submit.claims import WINDOW_S, Key
-from vertexrig.submit.request import Request
+from vertexrig.submit.submission import Request
 from vertexrig.text import kind_of
 
 LIMIT = 64 * 1024
@@ -27,6 +31,16 @@ DEPTH = 8
 """Levels of lists and mappings in a body at most; a request that is right has two."""
 REQUEST_ID = r"[A-Za-z0-9][A-Za-z0-9._:/@+=-]{0,199}"
 KEYS = ("run", "set", "args", "then", "dry_run", "request_id")
+EVENT_RUN, EVENT_OBJECTS, EVENT_ARG = "VERTEXRIG_EVENT_RUN", "VERTEXRIG_EVENT_OBJECTS", "VERTEXRIG_EVENT_ARG"
+"""For events of a bucket: what runs, which objects count (a regular expression on gs:// URIs), and the argument, if any,
+that the URI is given in."""
+PUBSUB, FINALIZED = "google.cloud.pubsub.topic.v1.messagePublished", "google.cloud.storage.object.v1.finalized"
+_OWN_FOLDERS = ("vertexrig/", "packages/", "runs/")
+# X-Cloud-Trace-Context has TRACE/SPAN, the W3C traceparent 00-TRACE-SPAN-FLAGS
+_TRACE = re.compile(r"([0-9a-fA-F]{32})(?:/|$)|00-([0-9a-f]{32})-")
+CHECKED = "SIGNATURE_REMOVED_BY_GOOGLE"
+"""What stands in a token for its signature once Cloud Run has checked it (cloud.google.com/run/docs/securing/service-identity)."""
+_EMAIL = re.compile(r"[^\s@]{1,120}@[^\s@]{1,120}")
 _SCHEDULER_JOB = re.compile(r"[A-Za-z0-9_/.:-]{1,600}")
 _SCHEDULER_TIME = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(?:\.\d{1,9})?(?:Z|[+-]\d{2}:\d{2})")
 # clocks of Cloud Scheduler and of the function may differ by some minutes
@@ -43,6 +57,7 @@ class RequestProblem(Exception):
         detail: A sentence for people.
         findings: All that is wrong: id, path, message, fix.
         retry_after: Seconds after which the same request may go well.
+        kept: What else the log and the history have of it; not for the caller.
     """
 
     status: int
@@ -50,6 +65,7 @@ class RequestProblem(Exception):
     detail: str
     findings: tuple[Mapping[str, str], ...] = ()
     retry_after: float | None = None
+    kept: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -68,7 +84,7 @@ class Asked:
 
 
 def parse(data: bytes) -> Any:
-    """A body as plain data.
+    """Return a body as plain data.
 
     Raises:
         RequestProblem: 413 or 400.
@@ -99,7 +115,7 @@ def parse(data: bytes) -> Any:
 
 
 def read(body: Any, loaded: Loaded) -> Asked:
-    """A body as a request that the project file allows.
+    """Return a body as a request that the project file allows.
 
     Raises:
         RequestProblem: 400 with everything that is wrong in form, 404, 403 or 400 for values.
@@ -112,6 +128,10 @@ def read(body: Any, loaded: Loaded) -> Asked:
     if run not in names:
         nearest = did_you_mean(run[:200], names, most=30)
         raise RequestProblem(404, "no-such-run", f"there is no job or sweep {run[:63]!r}. {nearest}")
+    if not loaded.project.trigger.may_start(run):
+        message = f"callers may not start {run!r}. {did_you_mean(run, startable(loaded), most=30)}"
+        wrong = (_finding("not-allowed", "run", message),)
+        raise RequestProblem(403, "not-allowed", "the project file does not open this run to callers", wrong)
     refused = overrides.check(loaded, run, set_, args)
     # what is not open at all goes first: a caller learns nothing of the bounds of a closed key
     closed = [one for one in refused if not one.allowed]
@@ -126,8 +146,14 @@ def read(body: Any, loaded: Loaded) -> Asked:
     return Asked(Request(run, set_, args, then), bool(body.get("dry_run", False)), body.get("request_id") or "")
 
 
+def startable(loaded: Loaded) -> list[str]:
+    """Return the jobs and sweeps that the trigger may start."""
+    project = loaded.project
+    return [name for name in (*project.jobs, *project.sweeps) if project.trigger.may_start(name)]
+
+
 def with_steps(loaded: Loaded) -> list[str]:
-    """The schedules of the project file that have steps."""
+    """Return the schedules of the project file that have steps."""
     return [name for name, one in loaded.project.schedules.items() if one.then]
 
 
@@ -157,8 +183,68 @@ def _check_then(loaded: Loaded, run: str, set_: Mapping[str, Any], args: Mapping
         raise RequestProblem(403, "not-allowed", detail, (_finding("not-allowed", "then", message),))
 
 
+def event_body(type: str, data: Any, storage: Storage) -> Any:
+    """Return the request that a CloudEvent stands for: a Pub/Sub message's own, or what a finished object starts.
+
+    Returns:
+        A body, None for an object that does not count.
+
+    Raises:
+        RequestProblem: 400.
+    """
+    if type == PUBSUB:
+        try:
+            body = base64.b64decode(data["message"].get("data", ""), validate=True)
+        except (TypeError, KeyError, AttributeError, binascii.Error, ValueError):
+            raise _malformed("the event is not a Pub/Sub message") from None
+        return parse(body)
+    if type != FINALIZED:
+        raise _malformed("the trigger takes Pub/Sub messages and finished objects")
+    run, pattern = os.environ.get(EVENT_RUN, ""), os.environ.get(EVENT_OBJECTS, "")
+    bucket, name = (data.get("bucket"), data.get("name")) if isinstance(data, Mapping) else (None, None)
+    if not isinstance(bucket, str) or not isinstance(name, str):
+        raise _malformed("the event names no object")
+    own = bucket == storage.bucket and name.removeprefix(storage.prefix).startswith(_OWN_FOLDERS)
+    uri = f"gs://{bucket}/{name}"
+    if own or not run or not pattern or not re.fullmatch(pattern, uri):
+        return None  # among others, what our own runs write: else one run would start the next
+    arg = os.environ.get(EVENT_ARG, "")
+    # the object's generation tells a second upload from a second delivery
+    return {"run": run, "args": {arg: uri} if arg else {}}
+
+
+def fired(headers: Mapping[str, str], function: str) -> tuple[str, str]:
+    """Return the schedule and the time that Cloud Scheduler says it fired, "" for what it does not say; they only describe a request."""
+    job, text = headers.get("x-cloudscheduler-jobname", ""), headers.get("x-cloudscheduler-scheduletime", "")
+    if not _SCHEDULER_JOB.fullmatch(job):
+        return "", ""
+    time = times.rfc3339(times.parse(text), 0) if _SCHEDULER_TIME.fullmatch(text) and times.nanoseconds(text) else ""
+    return job.rsplit("/", 1)[-1].removeprefix(f"{function}-"), time
+
+
+def trace(headers: Mapping[str, str]) -> str:
+    """Return the id of a request's trace, "" if it has none."""
+    match = _TRACE.match(headers.get("x-cloud-trace-context", "") or headers.get("traceparent", ""))
+    return (match[1] or match[2]).lower() if match else ""
+
+
+def caller(headers: Mapping[str, str]) -> str:
+    """Return the e-mail of a request's token, "" unless the platform has checked its signature."""
+    if "K_SERVICE" not in os.environ:  # not on Cloud Run: anybody may have written the token
+        return ""
+    parts = headers.get("authorization", "").removeprefix("Bearer ").removeprefix("bearer ").split(".")
+    if len(parts) != 3 or parts[2] != CHECKED:
+        return ""
+    try:
+        claims = json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
+        email = claims["email"] if claims.get("email_verified", True) else ""
+    except (ValueError, KeyError, AttributeError, TypeError, RecursionError):
+        return ""
+    return email if isinstance(email, str) and _EMAIL.fullmatch(email) else ""
+
+
 def key(asked: Asked, headers: Mapping[str, str], *, now: datetime | None = None) -> Key:
-    """What makes two deliveries the same request: its id; else Cloud Scheduler's job and time; else its body, for some minutes.
+    """Return what makes two deliveries the same request: its id; else Cloud Scheduler's job and time; else its body, for some minutes.
 
     Headers decide only which deliveries are one request, never what runs. The digest of the body is part of a
     Scheduler key, and times to come are not believed, so a caller cannot use up a run that is scheduled for later.
@@ -181,7 +267,7 @@ def key(asked: Asked, headers: Mapping[str, str], *, now: datetime | None = None
 
 
 def _form(body: Any) -> list[Mapping[str, str]]:
-    """What is wrong with the form of a request."""
+    """Return what is wrong with the form of a request."""
     if not isinstance(body, dict):
         return [_finding("form", "", f"the body is {kind_of(body)}; a JSON object belongs here")]
     found = []
@@ -235,7 +321,7 @@ def _whole(text: str) -> int:
 
 
 def _number(text: str) -> int | float:
-    """A number; 5.0 is the whole number 5, as in JSON Schema."""
+    """Return a number; 5.0 is the whole number 5, as in JSON Schema."""
     value = float(text)
     if not math.isfinite(value):
         raise ValueError("a number is too large")

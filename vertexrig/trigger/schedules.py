@@ -12,14 +12,19 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from vertexrig.cloud import cron
-from vertexrig.errors import UsageError
+from vertexrig.errors import ConfigError, Errors, UsageError, VertexrigError
+from vertexrig.finding import Severity
+from vertexrig.package.image import patterns
 from vertexrig.project import overrides
 from vertexrig.project.config import TICK, TICK_PATH, Loaded
 from vertexrig.project.model import Schedule
 from vertexrig.project.then import name_of
+from vertexrig.submit.budget import OverBudgetError, arithmetic, trials_of
 from vertexrig.submit.claims import FREE_AFTER_S, LEASE_S
+from vertexrig.submit.submission import PACKAGES, priced
 from vertexrig.times import duration_seconds
-from vertexrig.trigger import deploy
+from vertexrig.trigger import deploy, promotion
+from vertexrig.workspace import Workspace
 
 OWNER = "X-Vertexrig-Function"
 TICK_ZONE = "Etc/UTC"
@@ -44,12 +49,12 @@ class Step:
 
 
 def job_id(loaded: Loaded, name: str) -> str:
-    """The Cloud Scheduler id of a schedule."""
+    """Return the Cloud Scheduler id of a schedule."""
     return f"{loaded.project.trigger.function}-{name}"
 
 
 def wanted(loaded: Loaded) -> dict[str, dict[str, Any]]:
-    """The Cloud Scheduler job of each schedule, by id, as REST writes it.
+    """Return the Cloud Scheduler job of each schedule, by id, as REST writes it.
 
     Raises:
         ConfigError: A schedule asks for what the trigger does not allow, or its cron line or time zone is wrong.
@@ -65,8 +70,79 @@ def wanted(loaded: Loaded) -> dict[str, dict[str, Any]]:
 
 
 def ticks(loaded: Loaded) -> bool:
-    """Whether a schedule has steps, so that a tick has to look for finished work."""
-    return any(one.then for one in loaded.project.schedules.values())
+    """Tell whether a schedule has steps or runs that wait, or somebody is told of runs, so that a tick has to look for them."""
+    return bool(loaded.project.trigger.notify) or any(
+        one.then or one.waits for one in loaded.project.schedules.values()
+    )
+
+
+class _AsUploaded:
+    """The trainer's packages and images as the function will find them: what is right here needs no trainer at the desk.
+
+    Args:
+        loaded: The project.
+    """
+
+    def __init__(self, loaded: Loaded) -> None:
+        self.loaded = loaded
+
+    def package(self, tf_version: str | None) -> str:
+        return f"gs://{self.loaded.project.bucket_name}/{PACKAGES}trainer-{tf_version}.tar.gz"
+
+    def image(self, kind: str) -> str:
+        return patterns(self.loaded)[kind].replace("*", "latest")
+
+
+def check(loaded: Loaded) -> None:
+    """Refuse a project file with schedules that cannot run (`refusals`).
+
+    Raises:
+        ConfigError: With the line of each.
+    """
+    errors = Errors()
+    for error in refusals(loaded).values():
+        with errors:
+            raise error
+    errors.end()
+
+
+def refusals(loaded: Loaded) -> dict[str, ConfigError]:
+    """Return, by schedule, why the trigger would refuse its request, or its job would fail: when it fires, no person is looking.
+
+    What only the bucket and the day know is not looked at: whether the packages were uploaded, and what else runs that day.
+    """
+    workspace, desk, found = Workspace(loaded, uploaded=_AsUploaded(loaded)), Workspace(loaded), {}
+    for name, schedule in loaded.project.schedules.items():
+        wrong = _refusal(workspace, schedule)
+        if wrong:
+            found[name] = loaded.error(f"{schedule.run} would be refused when it fires: {wrong}", "schedules", name)
+            continue
+        try:
+            promotion.check(desk, name)
+        except ConfigError as error:
+            found[name] = error
+    return found
+
+
+def _refusal(workspace: Workspace, schedule: Schedule) -> str:
+    limits = workspace.loaded.project.trigger.budget
+    try:
+        loaded = overrides.apply(workspace.loaded, schedule.run, schedule.set, schedule.args)
+        prepared = workspace.overridden(loaded).prepare(schedule.run)
+        wrong = [one for one in prepared.findings if one.severity is Severity.ERROR]
+        if wrong:
+            return "; ".join(f"{f'line {one.line}: ' if one.line else ''}{one.path}: {one.message}" for one in wrong)
+        price = priced(prepared, limits)
+        # a day that begins with it has no room for it either
+        for key, value in (("usd_per_day", price.usd_at_most), ("trials_per_day", trials_of(price))):
+            most = getattr(limits, key)
+            if most is not None and value > most:
+                raise OverBudgetError(key, f"{arithmetic(price)}: more than {most:g} per day", price, "trigger.budget")
+    except ConfigError as error:
+        return error.message
+    except VertexrigError as error:
+        return str(error)
+    return ""
 
 
 def _job(loaded: Loaded, name: str, schedule: Schedule) -> dict[str, Any]:
@@ -80,9 +156,11 @@ def _job(loaded: Loaded, name: str, schedule: Schedule) -> dict[str, Any]:
         "then": name if follows else "",
     }
     config = {
-        "retryCount": retry.retry_count, "minBackoffDuration": retry.min_backoff_duration,
-        "maxBackoffDuration": retry.max_backoff_duration, "maxDoublings": retry.max_doublings,
-    }  # fmt: skip
+        "retryCount": retry.retry_count,
+        "minBackoffDuration": retry.min_backoff_duration,
+        "maxBackoffDuration": retry.max_backoff_duration,
+        "maxDoublings": retry.max_doublings,
+    }
     if retry.max_retry_duration is not None:
         config["maxRetryDuration"] = retry.max_retry_duration
     waits = _waits(config)
@@ -107,15 +185,19 @@ def _job(loaded: Loaded, name: str, schedule: Schedule) -> dict[str, Any]:
 
 
 def _tick(loaded: Loaded) -> dict[str, Any]:
-    """The job that lets the function look for finished work. A tick that fails is not retried: the next one comes anyway."""
+    """Return the job that lets the function look for finished work. A tick that fails is not retried: the next one comes anyway."""
     line = loaded.project.trigger.tick
     words = _words(loaded, line, TICK_ZONE, "trigger", "tick")
     target = _target(loaded, {}, TICK_PATH)
     return {
-        "name": _resource(loaded, TICK), "description": f"takes the next steps of runs that have ended: {words}"[:500],
-        "schedule": line, "timeZone": TICK_ZONE, "attemptDeadline": "180s", "httpTarget": target,
+        "name": _resource(loaded, TICK),
+        "description": f"takes the next steps of runs that have ended, and starts those that waited: {words}"[:500],
+        "schedule": line,
+        "timeZone": TICK_ZONE,
+        "attemptDeadline": "180s",
+        "httpTarget": target,
         "retryConfig": {"retryCount": 0},
-    }  # fmt: skip
+    }
 
 
 def _words(loaded: Loaded, line: str, zone: str, *path: str) -> str:
@@ -131,7 +213,7 @@ def _resource(loaded: Loaded, name: str) -> str:
 
 
 def _target(loaded: Loaded, body: Mapping[str, Any], path: str = "") -> dict[str, Any]:
-    """A POST of a body to the function, as the account that may call it."""
+    """Return a POST of a body to the function, as the account that may call it."""
     trigger = loaded.project.trigger
     # the audience Cloud Run checks is the service's URL, without a path or query
     uri, audience = str(trigger.uri), str(trigger.uri).split("?")[0].rstrip("/")
@@ -147,7 +229,7 @@ def _target(loaded: Loaded, body: Mapping[str, Any], path: str = "") -> dict[str
 
 
 def _waits(config: Mapping[str, Any]) -> list[float]:
-    """Seconds before each retry. With a count and a duration, Cloud Scheduler goes on until both are reached."""
+    """Return seconds before each retry. With a count and a duration, Cloud Scheduler goes on until both are reached."""
     count, limit = int(config["retryCount"]), duration_seconds(str(config.get("maxRetryDuration", "0s"))) or 0.0
     waits: list[float] = []
     # a long maxRetryDuration with short waits would go on for thousands; 100 are enough to see what they outlast
@@ -157,7 +239,7 @@ def _waits(config: Mapping[str, Any]) -> list[float]:
 
 
 def outlasted(waits: Sequence[float]) -> int:
-    """How many deliveries in a row may die and leave a retry that makes the job, with these seconds before the retries."""
+    """Tell how many deliveries in a row may die and leave a retry that makes the job, with these seconds before the retries."""
     count, since = 0, 0.0
     for wait in waits:
         since += wait
@@ -167,7 +249,7 @@ def outlasted(waits: Sequence[float]) -> int:
 
 
 def plan(loaded: Loaded, there: Iterable[Mapping[str, Any]], normal: Any = dict) -> list[Step]:
-    """What has to change.
+    """Return what has to change.
 
     Args:
         loaded: The project.
@@ -192,7 +274,13 @@ def plan(loaded: Loaded, there: Iterable[Mapping[str, Any]], normal: Any = dict)
             raise UsageError(f"the job {name!r} was not made by this project: rename the schedule, or delete the job")
         changes = tuple(_changes("", normal(job), found))
         state = str(found.get("state", "ENABLED"))
-        turn: Action = "pause" if name in paused and state != "PAUSED" else "resume" if name not in paused and state == "PAUSED" else "keep"  # fmt: skip
+        turn: Action = (
+            "pause"
+            if name in paused and state != "PAUSED"
+            else "resume"
+            if name not in paused and state == "PAUSED"
+            else "keep"
+        )
         if changes:
             steps.append(Step("update", name, job, changes))
         if turn != "keep" or not changes:
@@ -224,7 +312,7 @@ def _shown(key: str, value: Any) -> Any:
 
 
 def diff(steps: list[Step]) -> str:
-    """A plan as text: + what is made, ~ what changes, - what goes."""
+    """Return a plan as text: + what is made, ~ what changes, - what goes."""
     signs = {"create": "+", "update": "~", "delete": "-", "pause": "~", "resume": "~", "keep": " "}
     lines = []
     for step in steps:

@@ -12,16 +12,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vertexrig.errors import UsageError
+from vertexrig.files import is_inside
 from vertexrig.project import overrides
 from vertexrig.project.config import DEFAULT_NAME, Loaded
+from vertexrig.project.model import PREBUILT
 from vertexrig.render.renderer import SUFFIX, shipped_templates
 
 FOLDER = "build/function"
 TOOL = Path(__file__).resolve().parents[1]  # the package vertexrig
 _MARK = ".vertexrig-function"
 # functions, templates and fidelity lie inside vertexrig only where it is installed: main.py and the templates are copied by
-# themselves, and a function needs neither the command line nor the local Vertex.
+# themselves, and a function needs neither the command line nor the local Vertex, nor what deploys it and looks at it from the desk.
 _LEFT_OUT = {"cli", "local", "functions", "templates", "fidelity", "__pycache__"}
+_LEFT_OUT |= {"alerts.py", "deploy.py", "doctor.py", "schedules.py", "stage.py", "standing.py"}
 _VARIABLE = re.compile(r"(?<!\$)\$\{([A-Za-z_][A-Za-z0-9_]*)")
 
 
@@ -56,6 +59,12 @@ def stage(loaded: Loaded, folder: Path) -> Staged:
         UsageError: The folder holds something else, or the tool's files are not complete.
     """
     overrides.check_rules(loaded)
+    if PREBUILT in loaded.project.images and not loaded.project.trainer.build.framework:
+        raise loaded.error(
+            "an image is `prebuilt`, and the function has no trainer to tell the framework by: name it, such as "
+            "build: {framework: tf}",
+            "trainer",
+        )
     source = _shipped_function()
     _empty(folder, loaded)
     # right after the folder: a build that is cut short leaves one that the next build may replace
@@ -95,7 +104,7 @@ def _unwanted(name: str) -> bool:
 
 
 def _shipped_function() -> Path:
-    """The folder with main.py, in an installed tool and in a plain checkout."""
+    """Return the folder with main.py, in an installed tool and in a plain checkout."""
     found = next((folder for folder in (TOOL / "functions", TOOL.parent / "functions") if folder.is_dir()), TOOL)
     if not (found / "main.py").is_file():
         raise UsageError(f"the function's main.py is not in {found}: install vertexrig anew")
@@ -103,14 +112,20 @@ def _shipped_function() -> Path:
 
 
 def _project_files(loaded: Loaded, folder: Path) -> None:
-    """What else the project file names: its templates, and rows of the catalog."""
+    """Return what else the project file names: its templates, and rows of the catalog."""
     project = loaded.project
     if project.templates:
-        _copy(loaded.path(project.templates).glob(f"*{SUFFIX}"), _inside(folder, project.templates))
+        own = loaded.path(project.templates, "templates")
+        for file in own.glob(f"*{SUFFIX}"):
+            if not (file.is_file() and is_inside(file, own)):
+                raise UsageError(
+                    f"{file} is no file, or a link that leads out of the project's folder: the function cannot have it"
+                )
+        _copy(own.glob(f"*{SUFFIX}"), _inside(folder, project.templates))
     if project.catalog:
         target = _inside(folder, project.catalog)
         target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(loaded.path(project.catalog), target)
+        shutil.copyfile(loaded.path(project.catalog, "catalog"), target)
 
 
 def _inside(folder: Path, name: str) -> Path:

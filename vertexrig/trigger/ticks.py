@@ -8,27 +8,30 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
 from vertexrig import times
-from vertexrig.checks.workspace import Prepared
 from vertexrig.cloud.models import ModelsClient
 from vertexrig.cloud.rest import RestError
 from vertexrig.cloud.storage import Storage
 from vertexrig.cloud.vertex import CUSTOM, TUNING, RemoteJob
 from vertexrig.errors import ConfigError, UsageError, VertexrigError
 from vertexrig.project import overrides
-from vertexrig.project.then import PromoteStep, RegisterStep, name_of
+from vertexrig.project.then import EvaluateStep, NextStep, PromoteStep, RegisterStep, name_of
+from vertexrig.spec import from_data
 from vertexrig.spec.states import SUCCEEDED, short
+from vertexrig.studies.register import MODEL_DIR, SUMMARY
 from vertexrig.submit.budget import OverBudgetError
 from vertexrig.submit.chains import GOOD, Chain, ChainEnd, Chains, Outcome, ended
 from vertexrig.submit.claims import LABEL, Claims, InProgressError, digest
 from vertexrig.submit.submission import NoPackageError, Submitter
-from vertexrig.trigger import promotion
-from vertexrig.trigger.registration import Registrar, display_name
+from vertexrig.trigger import callers, promotion
+from vertexrig.trigger.policy import EVERY, Hold, Holds
+from vertexrig.trigger.registration import Evaluation, Registrar, display_name
+from vertexrig.workspace import Prepared
 
 TICK_S = 60.0
 """Seconds after which a tick leaves the rest to the next one."""
@@ -149,6 +152,7 @@ class Ticker:
         self.loaded, self.vertex, self.folder = submitter.workspace.loaded, submitter.vertex, folder
         self.claims: Claims = submitter.claims
         self.chains = Chains(submitter.storage)
+        self.holds: dict[str, Hold] = {}
         catalog = submitter.workspace.catalog
         self.registrar = Registrar(self.loaded, catalog, models, self.claims, self.chains, folder)
 
@@ -163,6 +167,7 @@ class Ticker:
         """
         until = self.clock() + TICK_S
         found = list(self.chains.open())
+        self.holds = Holds(self.submitter.storage).current() if found else {}
         random.shuffle(found)  # so that none is always the last when there is not time for all
         rows = []
         for chain in found:
@@ -189,6 +194,9 @@ class Ticker:
         if known is not None:  # a tick died just before it deleted the open chain
             self.chains.forget(chain.id)
             return walk.looked("ended", known.reason, end=known)
+        hold = self.holds.get(chain.schedule) or self.holds.get(EVERY)
+        if hold is not None:
+            return walk.looked("waits", f"held until {hold.until}: {hold.reason}")
         try:
             return self._follow(walk)
         except _OverError as over:
@@ -229,14 +237,21 @@ class Ticker:
         walk.job = self._first(chain)
         if not walk.job:
             return self._wait(walk, "the run's job is not made yet", problem=False)
-        name = chain.run
+        name, evaluation = chain.run, None
         for index, step in enumerate(steps):
             job = self._succeeded(walk, name)
             if job is None:
                 return walk.looked("waits", f"{name} has not ended")
             walk.step = name_of(step)
             if isinstance(step, RegisterStep):
-                return self._register(walk, index, step, job)
+                return self._register(walk, index, step, job, evaluation)
+            if isinstance(step, EvaluateStep):
+                found = self._evaluate(walk, index, step, job, steps[index + 1 :])
+                if isinstance(found, Looked):
+                    return found
+                # what follows is about the model that the job before has trained
+                evaluation, walk.job = found, job.name
+                continue
             name, made = self._promote(walk, index, step, job)
             if made is not None:
                 return made
@@ -245,12 +260,14 @@ class Ticker:
         raise _OverError("done", f"{name} has succeeded")
 
     def _first(self, chain: Chain) -> str:
-        """The resource name of the run's job, "" if none is recorded."""
+        """Return the resource name of the run's job, "" if none is recorded."""
         held = self.claims.of(chain.id)
         if held is None:
             return ""
+        if held.state == "ended":  # by the schedule's policy, after an earlier try
+            raise _OverError("skipped", held.ended.get("text", ""))
         # a key whose window is over has another id by now, and keeps the earlier ids' jobs in `before`
-        name = held.job_name if held.id == chain.id else held.before.get(chain.id, "")
+        name = held.job.name if held.id == chain.id else held.before.get(chain.id, "")
         if name or held.id != chain.id:
             return name
         collection = TUNING if chain.run in self.loaded.project.sweeps else CUSTOM
@@ -258,7 +275,7 @@ class Ticker:
         return found.name if found is not None else ""  # made, and its delivery died before it recorded it
 
     def _succeeded(self, walk: _Walk, name: str) -> RemoteJob | None:
-        """The job that a chain waits for, once it has succeeded; None until it has ended, and a second one is cancelled."""
+        """Return the job that a chain waits for, once it has succeeded; None until it has ended, and a second one is cancelled."""
         walk.jobs[name] = walk.job
         job = self.vertex.get(walk.job)
         if job is None:
@@ -270,45 +287,95 @@ class Ticker:
                 pass  # the next look tries again
             return None
         if job.state != SUCCEEDED:
-            first = job.error.splitlines()[0] if job.error else ""
-            raise _OverError("failed", f"{name} ended {short(job.state)}: {first}".rstrip(": "))
+            raise _OverError("failed", f"{name} ended {short(job.state)}: {job.cause}".rstrip(": "))
         # patience with the next step counts from the end of what it follows
         walk.since = str(job.data.get("endTime") or walk.since)
         return job
 
     def _promote(self, walk: _Walk, index: int, step: PromoteStep, sweep: RemoteJob) -> tuple[str, Looked | None]:
-        """The promoted job's name, and what the tick says if it was made just now."""
+        """Return the promoted job's name, and what the tick says if it was made just now."""
         chain, key = walk.chain, walk.chain.key(index)
         held = self.claims.held(key)
         # asked before rendering: promoting again would read the sweep's trials for a job that is there
         if held is not None and held.state == "created":
-            walk.job = held.job_name
+            walk.job = held.job.name
             return held.run, None
         prepared = self.prepared(chain, step, sweep)
         name = prepared.rendered.view.name
-        made = self.submitter.submit(prepared, key, digest({"chain": chain.id}))
+        terms = callers.terms(self.loaded, chain.caller)
+        made = self.submitter.submit(prepared, key, digest({"chain": chain.id}), terms=terms)
         walk.job = made.name
         if made.duplicate:
             return name, None
         walk.jobs[name] = made.name
         return name, walk.looked("started", f"{name} was started: {made.name.rpartition('/')[2]}")
 
+    def _evaluate(
+        self, walk: _Walk, index: int, step: EvaluateStep, job: RemoteJob, following: Sequence[NextStep]
+    ) -> Evaluation | Looked:
+        """Return what was measured beside the version that is there now: of the last round, or of a new one if that has changed."""
+        chain, ran = walk.chain, f"{step.job} (evaluate)"
+        register = next((one for one in following if isinstance(one, RegisterStep)), RegisterStep())
+        champion, challenger = self.registrar.rivals(chain, register, job)
+        # once the model is on its way into the registry, it is among those that are there
+        uploaded = self.claims.held(chain.key(index + 1)) if following else None
+        settled = uploaded is not None and uploaded.state == "created"
+        turn, made = 0, ""
+        while (held := self.claims.held(chain.key(index, turn))) is not None and held.state == "created":
+            turn, made = turn + 1, held.job.name
+        if made:
+            walk.job = made
+            measured = self._succeeded(walk, ran)
+            if measured is None:
+                return walk.looked("waits", f"{ran} has not ended")
+            found = self._measured(step, measured)
+            if settled or found.champion == champion:
+                return found
+        prepared = self.evaluating(chain, step, champion, challenger)
+        terms = callers.terms(self.loaded, chain.caller)
+        new = self.submitter.submit(prepared, chain.key(index, turn), digest({"chain": chain.id}), terms=terms)
+        walk.job = walk.jobs[ran] = new.name
+        return walk.looked("started", f"{ran} was started: {new.name.rpartition('/')[2]}")
+
+    def _measured(self, step: EvaluateStep, job: RemoteJob) -> Evaluation:
+        """Return what a job has measured; its own argument says of which version."""
+        summary = self.folder(f"{job.output}/{MODEL_DIR}").read_json(SUMMARY) or {}
+        was, now = (one if isinstance(one := summary.get(key), dict) else {} for key in ("champion", "challenger"))
+        words = from_data(dict(job.data.get("jobSpec") or {}), kind="CustomJobSpec").pools[0].args
+        flag = f"--{step.champion_flag}="
+        champion = next((word.removeprefix(flag).rstrip("/") for word in words if word.startswith(flag)), "")
+        return Evaluation(champion, was, now, job.display_name)
+
+    def evaluating(self, chain: Chain, step: EvaluateStep, champion: str, challenger: str) -> Prepared:
+        """Return the job that measures two models, rendered and checked.
+
+        Raises:
+            UsageError: The checks found an error.
+        """
+        loaded = promotion.with_models(self.loaded, chain, step, champion, challenger)
+        return self._checked(self.submitter.workspace.overridden(loaded).prepare(step.job))
+
     def prepared(self, chain: Chain, step: PromoteStep, sweep: RemoteJob) -> Prepared:
-        """The promoted job, rendered and checked.
+        """Return the promoted job, rendered and checked.
 
         Raises:
             UsageError: It cannot be made of this sweep, or the checks found an error.
         """
         loaded, name = promotion.with_job(self.loaded, chain, step, sweep, self.folder)
-        found = self.submitter.workspace.overridden(loaded).prepare(name)
+        return self._checked(self.submitter.workspace.overridden(loaded).prepare(name))
+
+    @staticmethod
+    def _checked(found: Prepared) -> Prepared:
         wrong = promotion.errors(found)
         if wrong:
-            raise UsageError(f"{name} would fail: {wrong}")
+            raise UsageError(f"{found.rendered.view.name} would fail: {wrong}")
         return found
 
-    def _register(self, walk: _Walk, index: int, step: RegisterStep, job: RemoteJob) -> Looked:
+    def _register(
+        self, walk: _Walk, index: int, step: RegisterStep, job: RemoteJob, evaluation: Evaluation | None
+    ) -> Looked:
         chain = walk.chain
-        found = self.registrar.register(chain, chain.key(index), step, job)
+        found = self.registrar.register(chain, chain.key(index), step, job, evaluation)
         if found.outcome == "":
             return walk.looked("waits", found.text)
         looked = self._end(walk, found.outcome, found.text, found.model)

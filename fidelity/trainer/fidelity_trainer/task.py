@@ -6,7 +6,18 @@ import os
 import sys
 import time
 
-SHOWN = ("CLUSTER_SPEC", "TF_CONFIG", "AIP_", "CLOUD_ML_", "MASTER_", "RANK", "WORLD_SIZE", "TPU_", "FIDELITY_")
+SHOWN = (
+    "CLUSTER_SPEC",
+    "TF_CONFIG",
+    "AIP_",
+    "CLOUD_ML_",
+    "CMLE_",
+    "MASTER_",
+    "RANK",
+    "WORLD_SIZE",
+    "TPU_",
+    "FIDELITY_",
+)
 
 
 def show():

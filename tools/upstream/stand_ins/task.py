@@ -5,6 +5,8 @@ import fnmatch
 import io
 import json
 import os
+from collections.abc import Iterator
+from typing import Any
 
 import numpy
 from google.cloud import storage
@@ -13,16 +15,16 @@ TARGET = "median_house_value"
 client = storage.Client()
 
 
-def rows(pattern):
-    """The rows of the files that a `gs://bucket/folder/part-*.csv` names."""
+def rows(pattern: str) -> Iterator[dict[str, str]]:
+    """Return the rows of the files that a `gs://bucket/folder/part-*.csv` names."""
     bucket, _, path = pattern.removeprefix("gs://").partition("/")
     for blob in client.list_blobs(bucket, prefix=path.partition("*")[0]):
         if fnmatch.fnmatch(blob.name, path):
             yield from csv.DictReader(io.StringIO(blob.download_as_text()))
 
 
-def table(pattern):
-    """Inputs with a column of ones, and the target."""
+def table(pattern: str) -> tuple[Any, Any]:
+    """Return inputs with a column of ones, and the target."""
     data = list(rows(pattern))
     names = sorted(set(data[0]) - {TARGET})
     inputs = numpy.array([[1.0, *(float(row[name]) for name in names)] for row in data])

@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING
 from starlette.types import ASGIApp
 
 from vertexrig.local import state
-from vertexrig.local.front.app import FrontApp, Service
 from vertexrig.local.front.authority import Authority, write_private
 from vertexrig.local.front.hosts import DOMAIN, METADATA, Hosts, registries
 from vertexrig.local.front.identity import Account
 from vertexrig.local.front.pipes import Upstream
 from vertexrig.local.front.proxy import Connections, Journal, NewHttp, most_connections
+from vertexrig.local.front.routing import FrontApp, HostedApi
 from vertexrig.local.front.variables import FOLDER, GCLOUD, TOKEN
-from vertexrig.local.http import Api
+from vertexrig.local.http import VERB, Api
+from vertexrig.local.services.housekeeping import Housekeeping
 from vertexrig.local.state import make_private
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ class Front:
         root: The state folder.
         project: Project of the made-up account.
         project_number: Number of every project.
-        allowed: Patterns of hosts that pass, beside package registries.
+        allowed: Patterns of hosts that pass, besides package registries.
     """
 
     def __init__(self, root: Path, project: str, project_number: str, allowed: Iterable[str]) -> None:
@@ -52,7 +53,7 @@ class Front:
         self.token = self._token()
 
     def _token(self) -> str:
-        """The folder's token: kept, so that a shell with it works on with the next server."""
+        """Return the folder's token: kept, so that a shell with it works on with the next server."""
         path = self.folder / TOKEN
         try:
             kept = path.read_text(encoding="ascii")
@@ -65,7 +66,7 @@ class Front:
         return kept
 
     def app(self, plain: ASGIApp, apis: ASGIApp, xml: ASGIApp, prefixes: Mapping[str, str]) -> FrontApp:
-        """The application for both ports.
+        """Return the application for both ports.
 
         Args:
             plain: Answers the server's own port.
@@ -73,24 +74,33 @@ class Front:
             xml: Answers the XML API of Cloud Storage.
             prefixes: Path prefix in `apis` by the first part of a host name.
         """
-        who = self.identity
+        who, stand_ins = self.identity, Housekeeping()
         table = [
-            Service(f"{name}.{DOMAIN}", rf"(?:[a-z0-9-]+-)?{name}(?:\.[a-z0-9-]+\.rep)?\.{_DOMAIN}", apis, prefix)
+            HostedApi(f"{name}.{DOMAIN}", rf"(?:[a-z0-9-]+-)?{name}\.{_DOMAIN}", Api(routes), path=path, stand_in=True)
+            for name, routes, path in (
+                ("serviceusage", stand_ins.services(), ""),
+                ("artifactregistry", stand_ins.repositories(), ""),
+                ("iam", stand_ins.accounts(), ""),
+                ("cloudresourcemanager", stand_ins.policies(), f"/v[^/]+/projects/[^/]+{VERB}[gs]etIamPolicy$"),
+            )
+        ]
+        table += [
+            HostedApi(f"{name}.{DOMAIN}", rf"(?:[a-z0-9-]+-)?{name}(?:\.[a-z0-9-]+\.rep)?\.{_DOMAIN}", apis, prefix)
             for name, prefix in prefixes.items()
         ]
         table += [
             # The JSON API before the XML API, which has any other path of the same host.
-            Service(f"storage.{DOMAIN}", rf"(?:storage|www)\.{_DOMAIN}", apis, path=_STORAGE_PATHS),
-            Service(f"storage.{DOMAIN}", rf"storage\.{_DOMAIN}", xml),
-            Service(f"storage.{DOMAIN}", rf"([a-z0-9][a-z0-9._-]+)\.storage\.{_DOMAIN}", xml, r"/\1"),
-            Service(f"oauth2.{DOMAIN}", rf"(?:oauth2|www)\.{_DOMAIN}", Api(who.oauth_table()), path=_TOKEN_PATHS),
-            Service(f"iamcredentials.{DOMAIN}", rf"iamcredentials\.{_DOMAIN}", Api(who.accounts_table())),
-            Service("metadata.google.internal", f"(?:{_METADATA})", Api(who.metadata_table())),
+            HostedApi(f"storage.{DOMAIN}", rf"(?:storage|www)\.{_DOMAIN}", apis, path=_STORAGE_PATHS),
+            HostedApi(f"storage.{DOMAIN}", rf"storage\.{_DOMAIN}", xml),
+            HostedApi(f"storage.{DOMAIN}", rf"([a-z0-9][a-z0-9._-]+)\.storage\.{_DOMAIN}", xml, r"/\1"),
+            HostedApi(f"oauth2.{DOMAIN}", rf"(?:oauth2|www)\.{_DOMAIN}", Api(who.oauth_table()), path=_TOKEN_PATHS),
+            HostedApi(f"iamcredentials.{DOMAIN}", rf"iamcredentials\.{_DOMAIN}", Api(who.accounts_table())),
+            HostedApi("metadata.google.internal", f"(?:{_METADATA})", Api(who.metadata_table())),
         ]
         return FrontApp(plain, tuple(table), self.journal)
 
     def connections(self, port: int) -> Callable[[NewHttp], Connections]:
-        """What makes the state that the connections of the front at a port share."""
+        """Return what makes the state that the connections of the front at a port share."""
 
         def grpc_port() -> int | None:
             # Asked at each connection: the gRPC port is known after the front has begun to listen.
@@ -99,8 +109,14 @@ class Front:
 
         def made(new_http: NewHttp) -> Connections:
             return Connections(
-                self.authority, self.hosts, self.token, new_http, grpc_port, self.journal, Upstream(port),
+                self.authority,
+                self.hosts,
+                self.token,
+                new_http,
+                grpc_port,
+                self.journal,
+                Upstream(port),
                 most_connections(),
-            )  # fmt: skip
+            )
 
         return made

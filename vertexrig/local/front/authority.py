@@ -2,6 +2,7 @@
 
 Its certificate carries a critical name constraint (names under googleapis.com, and no IP address), may sign no other
 authority, and is for servers only. It is in no trust store: `local run` names it to one command and its children.
+Made with `cryptography`: trustme has no name constraints.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from vertexrig.local.front.hosts import DOMAIN
 from vertexrig.local.front.variables import CERTIFICATE, TRUST_PASSWORD, TRUST_STORE
 
 KEY = "ca.key"
-# Short, since nobody revokes it; a state folder that is used is renewed without anyone noticing.
+# Short, since it is never revoked; a state folder that is used is renewed without anyone noticing.
 LIFETIME, RENEWED = timedelta(days=90), timedelta(days=30)
 """How long the authority is valid, and how much of that is left when a new one replaces it."""
 LEAF_LIFETIME, LEAF_RENEWED = timedelta(days=7), timedelta(days=1)
@@ -74,7 +75,7 @@ class Authority:
         return self._certificate.public_bytes(Encoding.PEM)
 
     def context(self, host: str, protocols: tuple[str, ...]) -> ssl.SSLContext:
-        """What TLS on this machine uses for a host of Google's APIs.
+        """Return what TLS on this machine uses for a host of Google's APIs.
 
         Args:
             host: `us-central1-aiplatform.googleapis.com`.
@@ -117,7 +118,7 @@ class Authority:
         )
 
     def _kept(self) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey] | None:
-        """The authority in the folder, None if it cannot be used or is valid for less than a month."""
+        """Return the authority in the folder, None if it cannot be used or is valid for less than a month."""
         try:
             certificate = x509.load_pem_x509_certificate((self.folder / CERTIFICATE).read_bytes())
             key = load_pem_private_key((self.folder / KEY).read_bytes(), None)
@@ -133,7 +134,7 @@ class Authority:
         return (certificate, key) if left > RENEWED else None
 
     def _made(self) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
-        """A new authority, in the folder."""
+        """Return a new authority, in the folder."""
         key = ec.generate_private_key(ec.SECP256R1())
         name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "vertexrig local Vertex")])
         # Excluded subtrees: every IPv4 and IPv6 address.
@@ -162,7 +163,7 @@ class Authority:
         )
         write_private(self.folder / KEY, key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
         write_private(self.folder / TRUST_STORE, store)
-        # Last: `_kept` takes an authority only where its certificate fits the key beside it.
+        # Last: `_kept` takes an authority only where its certificate fits the key next to it.
         write_private(self.folder / CERTIFICATE, certificate.public_bytes(Encoding.PEM))
         return certificate, key
 
@@ -170,7 +171,7 @@ class Authority:
 def _builder(
     common_name: str, issuer: x509.Name, key: ec.EllipticCurvePublicKey, until: datetime
 ) -> x509.CertificateBuilder:
-    """What the authority's and the hosts' certificates share; both are for TLS servers."""
+    """Return what the authority's and the hosts' certificates share; both are for TLS servers."""
     return (
         x509.CertificateBuilder()
         .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)]))
@@ -184,5 +185,5 @@ def _builder(
 
 
 def _covering(host: str) -> str:
-    """The name on the certificate for a host: a wildcard for all its neighbours, so that few certificates are made."""
+    """Return the name on the certificate for a host: a wildcard for all its neighbours, so that few certificates are made."""
     return host if host == DOMAIN else f"*.{host.partition('.')[2]}"

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from urllib.parse import unquote
 
-from vertexrig.local import methods
+from vertexrig.local import bindings
 from vertexrig.local.state import AIPLATFORM, LOGGING, RESOURCE_MANAGER, SCHEDULER
 
 APIS = {
@@ -36,11 +36,14 @@ _STORAGE_NAMES = (
     (r"/b/[^/]+/o/[^/]+", {"GET": "objects.get", "PATCH": "objects.patch", "PUT": "objects.update", "DELETE": "objects.delete"}),
 )  # fmt: skip
 """Methods of Cloud Storage by path below its version and by HTTP method, by the names of the page of coverage."""
-_PLAIN = frozenset({
-    "gax", "grpc", "rest", "gl-python", "gl-node", "gl-java", "gl-go", "gapic", "gccl", "auth", "cred-type", "auth-request-type",
-    "environment", "invocation-id", "gccl-invocation-id", "interactive", "from-script", "python", "term", "pb", "grpc-python",
-    "grpc-c", "grpc-node-js", "grpc-java-netty", "user-agent", "linux", "google-cloud-sdk",
-})  # fmt: skip
+_PLAIN = frozenset(
+    {
+        *("gax", "grpc", "rest", "gl-python", "gl-node", "gl-java", "gl-go", "gapic", "gccl", "auth", "cred-type"),
+        *("auth-request-type", "environment", "invocation-id", "gccl-invocation-id", "interactive", "from-script"),
+        *("python", "term", "pb", "grpc-python", "grpc-c", "grpc-node-js", "grpc-java-netty", "user-agent", "linux"),
+        "google-cloud-sdk",
+    }
+)
 """Products in the header fields of clients that every client of a kind has, or that differ from call to call."""
 _LANGUAGES = {"gl-python": "Python", "gl-node": "Node", "gl-java": "Java", "gl-go": "Go"}
 _GCLOUD = re.compile(r"\bgcloud/(\S+) command/gcloud\.(\S+)")
@@ -50,7 +53,7 @@ _LONGEST = 60
 
 @lru_cache(maxsize=2048)
 def method(http: str, host: str, path: str) -> tuple[str, str]:
-    """The full name of the method a request asks for, and the resource; the REST route where no table has it.
+    """Return the full name of the method a request asks for, and the resource; the REST route where no table has it.
 
     Args:
         http: GET, POST and so on.
@@ -59,7 +62,7 @@ def method(http: str, host: str, path: str) -> tuple[str, str]:
     """
     api, below = _below(host, path)
     if api:
-        for one in methods.bindings():
+        for one in bindings.bindings():
             if one.http != http or not one.service.startswith((APIS[api][1], _OPERATIONS)):
                 continue
             match = one.pattern.fullmatch(below)
@@ -78,7 +81,7 @@ def method(http: str, host: str, path: str) -> tuple[str, str]:
 
 
 def _below(host: str, path: str) -> tuple[str, str]:
-    """The API of a request, "" for another one, and the path below it."""
+    """Return the API of a request, "" for another one, and the path below it."""
     if host:
         found = _HOST.fullmatch(host)
         return (found[1], path) if found and found[1] in APIS else ("", path)
@@ -89,7 +92,7 @@ def _below(host: str, path: str) -> tuple[str, str]:
 
 
 def _resource(path: str) -> str:
-    """What of a path differs between resources: behind the location, else all of it."""
+    """Return what of a path differs between resources: behind the location, else all of it."""
     text = unquote(path)
     # The location is the same in most calls, and the page is narrow.
     return re.sub(r"^/v\d\w*/(?:projects/[^/]+/locations/[^/]+/?)?", "", text)[:200]
@@ -109,7 +112,7 @@ def _storage(http: str, found: re.Match[str]) -> tuple[str, str]:
 
 
 def client(headers: Mapping[str, str]) -> str:
-    """The program that called, from its User-Agent and x-goog-api-client: what tells it from others, in few words.
+    """Return the program that called, from its User-Agent and x-goog-api-client: what tells it from others, in few words.
 
     Args:
         headers: By name in lower case.

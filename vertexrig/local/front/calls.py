@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from vertexrig import times
 from vertexrig.local.front import call_names
-from vertexrig.local.http import HOST_STATE, STATUSES
+from vertexrig.local.http import HOST_STATE, STATUSES, UNSERVED
 
 MOST_CALLS, MOST_METHODS = 500, 200
 """Calls, and methods that are not served, that are kept."""
@@ -22,7 +22,6 @@ OWN = b"x-vertexrig-console"
 REST, GRPC, FRONT = "REST", "gRPC", "proxy"
 """How a call came; those through the proxy of `vertexrig local run` have its name behind theirs."""
 _OWN_PATHS = ("/console/", "/local/")
-_UNSERVED = 501
 
 
 @dataclass(frozen=True)
@@ -52,7 +51,7 @@ class ClientCall:
     transport: str
 
     def shown(self) -> dict[str, Any]:
-        """The call with the names of its method, its resource and its status."""
+        """Return the call with the names of its method, its resource and its status."""
         method, target = call_names.method(self.http, self.host, self.path)
         word = "OK" if self.status < 300 else STATUSES.get(self.status, ("", ""))[0]
         return {**asdict(self), "method": method, "target": target, "word": word}
@@ -63,16 +62,19 @@ class Calls:
 
     Args:
         clock: Seconds that only rise.
+        note: Takes the gRPC methods that are not served; those of REST the front notes by their paths.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock, self._lock = clock, threading.Lock()
+    def __init__(
+        self, clock: Callable[[], float] = time.monotonic, note: Callable[[str], None] = lambda what: None
+    ) -> None:
+        self._clock, self._lock, self._note = clock, threading.Lock(), note
         self._calls: deque[ClientCall] = deque(maxlen=MOST_CALLS)
         self._unserved: dict[tuple[str, str, str], int] = {}
         self.last = 0
 
     def around(self, app: ASGIApp, transport: str = REST, piped: Container[int] = ()) -> ASGIApp:
-        """An application that answers as `app` does, and whose calls are kept.
+        """Return an application that answers as `app` does, and whose calls are kept.
 
         Args:
             app: Answers.
@@ -97,12 +99,17 @@ class Calls:
                 host = str((scope.get("state") or {}).get(HOST_STATE, ""))
                 raw = scope.get("raw_path") or scope["path"].encode()
                 self.note(
-                    http=scope["method"], host=host, path=raw.decode("latin-1").split("?", 1)[0][:500],
-                    client=call_names.client({k.decode("latin-1").lower(): v.decode("latin-1") for k, v in scope["headers"]}),
-                    status=status[0] or 499, ms=round(1000 * (self._clock() - begun), 1),
+                    http=scope["method"],
+                    host=host,
+                    path=raw.decode("latin-1").split("?", 1)[0][:500],
+                    client=call_names.client(
+                        {k.decode("latin-1").lower(): v.decode("latin-1") for k, v in scope["headers"]}
+                    ),
+                    status=status[0] or 499,
+                    ms=round(1000 * (self._clock() - begun), 1),
                     transport=_way(transport, through=bool(host) or (scope.get("client") or ("", 0))[1] in piped),
                     time=times.rfc3339(at),
-                )  # fmt: skip
+                )
 
         return noted
 
@@ -113,7 +120,7 @@ class Calls:
             call = ClientCall(seq=self.last, **fields)
             self._calls.append(call)
         # Outside the lock, which `unserved` takes, too.
-        if call.status == _UNSERVED:
+        if call.status == UNSERVED:
             method, _ = call_names.method(call.http, call.host, call.path)
             self.unserved(method, call.client, call.transport)
 
@@ -128,12 +135,20 @@ class Calls:
             piped: Ports of clients' ends that are the front's.
         """
         self.note(
-            http="POST", host="", path=path, client=call_names.client(headers), status=status, ms=0.0,
-            transport=_way(GRPC, through=port in piped), time=times.rfc3339(times.now()),
-        )  # fmt: skip
+            http="POST",
+            host="",
+            path=path,
+            client=call_names.client(headers),
+            status=status,
+            ms=0.0,
+            transport=_way(GRPC, through=port in piped),
+            time=times.rfc3339(times.now()),
+        )
 
     def unserved(self, method: str, client: str, transport: str) -> None:
         """Count a method that was asked for and is not served."""
+        if transport.startswith(GRPC):
+            self._note("not served: " + "/".join(method.rpartition(".")[::2]))
         key = (method[:300], client, transport)
         with self._lock:
             # Clients choose the names: new ones beyond the bound are not counted.
@@ -153,7 +168,7 @@ class Calls:
             return self.last + sum(self._unserved.values())
 
     def shown(self, after: int = 0) -> dict[str, Any]:
-        """Calls after the one of a number, the oldest first, and every method that was not served."""
+        """Return the calls after the one of a number, the oldest first, and every method that was not served."""
         with self._lock:
             calls, last = [one for one in self._calls if one.seq > after], self.last
             missing = [
@@ -168,6 +183,6 @@ def _way(transport: str, *, through: bool) -> str:
 
 
 def _is_own(scope: Mapping[str, Any]) -> bool:
-    """Whether a request is the console's, or one of `vertexrig local` about the server itself."""
+    """Tell whether a request is the console's, or one of `vertexrig local` about the server itself."""
     path = scope["path"]
     return path == "/" or path.startswith(_OWN_PATHS) or any(key.lower() == OWN for key, _ in scope["headers"])

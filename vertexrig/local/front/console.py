@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from importlib import resources
 from pathlib import Path
@@ -13,13 +12,12 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from vertexrig.local.front import looks
+from vertexrig.local.front import job_views
 from vertexrig.local.front.calls import Calls
 from vertexrig.local.http import Endpoint, endpoint, in_thread, mount, not_found, query_int
-from vertexrig.local.jobs.resources import MODELS
+from vertexrig.local.jobs.resources import MODELS, PLACE, SCHEDULES
 from vertexrig.local.jobs.store import ResourceStore
 from vertexrig.local.services.log_store import LogStore
-from vertexrig.local.services.scheduler_store import JobStore
 
 PREFIX = "/console"
 POLICY = (
@@ -29,35 +27,30 @@ POLICY = (
 """The page runs its own files and asks its own server; no inline script, no other host, no frame around it."""
 SANDBOX = "sandbox; default-src 'none'; frame-ancestors 'none'"
 """For whatever else a browser opens as a page of this server: an HTML file in a bucket must not act as the console."""
-_FILES = {
-    "index.html": "text/html", "console.css": "text/css", "console.js": "text/javascript", "dom.js": "text/javascript",
-    "views.js": "text/javascript", "plots.js": "text/javascript", "jobs.js": "text/javascript", "shared.js": "text/javascript",
-}  # fmt: skip
+_TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}
+_FILES = {"index.html", "console.css", "console.js", "dom.js", "views.js", "plots.js", "jobs.js", "shared.js"}
 _SHARED = "shared.js"
 """The report of a study has it, too."""
-_PLACE = re.compile(r"projects/[^/]+/locations/[^/]+")
 
 
 class Console:
     """The page and its answers.
 
     Args:
-        store: Jobs, studies and models.
-        schedules: Jobs of Cloud Scheduler.
+        store: Jobs, studies, models and schedules.
         logs: Where log entries are kept.
         calls: The last calls.
         about: Facts of the server: url, root, version.
         queue: How many slots are used.
         root: The state folder.
         refused: What the front refused, and how often.
-        plots: The rows of the plots of a study, by its name (`vertexrig.local.front.plots`).
+        plots: The rows of the plots of a study, by its name (`vertexrig.local.front.study_views`).
     """
 
     def __init__(
         self,
         *,
         store: ResourceStore,
-        schedules: JobStore,
         logs: LogStore,
         calls: Calls,
         about: Mapping[str, object],
@@ -66,19 +59,20 @@ class Console:
         refused: Callable[[], Mapping[str, int]],
         plots: Callable[[ResourceStore, str], Mapping[str, Any]],
     ) -> None:
-        self.store, self.schedules, self.calls, self.about = store, schedules, calls, about
+        self.store, self.calls, self.about = store, calls, about
         self.queue, self.root, self.refused, self._plots = queue, root, refused, plots
-        self._databases = [store.database, schedules.database, logs.database]
+        self._databases = [store.database, logs.database]
 
     def routes(self) -> list[BaseRoute]:
-        """The page at `/`, and all else below `/console`."""
+        """Return the page at `/`, and all else below `/console`."""
         return [Route("/", self.index, methods=["GET"]), mount(PREFIX, self.table())]
 
     def table(self) -> list[Endpoint]:
-        """The routes below `/console`."""
+        """Return the routes below `/console`."""
         return [
             endpoint("GET", "/v1/pulse", self.pulse),
             endpoint("GET", "/v1/jobs", self.jobs),
+            endpoint("GET", "/v1/disk", self.disk),
             endpoint("GET", "/v1/places", self.places),
             endpoint("GET", "/v1/calls", self.called),
             endpoint("GET", "/v1/{name*}/replicas", self.replicas),
@@ -100,25 +94,37 @@ class Console:
         """GET /console/v1/pulse: numbers that rise when something has changed; it reads memory alone."""
         # SQLite counts rows changed by this connection, and each store has one: no query is needed.
         changes = sum(one.connection.total_changes for one in self._databases)
-        return JSONResponse({
-            **self.about, "changes": changes, "queue": self.queue(), "calls": self.calls.version,
-            "missing": self.calls.missing, "refused": sum(self.refused().values()),
-        })  # fmt: skip
+        return JSONResponse(
+            {
+                **self.about,
+                "changes": changes,
+                "queue": self.queue(),
+                "calls": self.calls.version,
+                "missing": self.calls.missing,
+                "refused": sum(self.refused().values()),
+            }
+        )
 
     async def jobs(self, request: Request, path: Mapping[str, str]) -> Response:
         """GET /console/v1/jobs: the newest jobs of each kind, and how many there are."""
-        return JSONResponse(await in_thread(looks.jobs, self.store))
+        return JSONResponse(await in_thread(job_views.jobs, self.store))
+
+    async def disk(self, request: Request, path: Mapping[str, str]) -> Response:
+        """GET /console/v1/disk: the bytes that the state takes, by folder, and those that are free."""
+        return JSONResponse(await in_thread(job_views.disk, self.root))
 
     async def places(self, request: Request, path: Mapping[str, str]) -> Response:
         """GET /console/v1/places: `projects/P/locations/L` in which there is something, since the APIs list by place, and
-        how many models and schedules there are in all of them."""
+        how many models and schedules there are in all of them.
+        """
 
         def work() -> dict[str, object]:
-            rows = self.store.database.rows("SELECT DISTINCT parent FROM resources")
-            made = {str(row[0]) for row in rows if _PLACE.fullmatch(str(row[0]))}
-            planned = [one.name.rpartition("/jobs/")[0] for one in self.schedules.all()]
-            counts = {"models": self.store.count(MODELS), "schedules": len(planned), "most": looks.MOST_LISTED}
-            return {"vertex": sorted(made), "scheduler": sorted(set(planned)), **counts}
+            rows = self.store.database.rows(
+                "SELECT DISTINCT parent, kind = ? FROM resources ORDER BY parent", SCHEDULES
+            )
+            made, planned = ([row[0] for row in rows if row[1] == own and PLACE.fullmatch(row[0])] for own in (0, 1))
+            counts = {"models": self.store.count(MODELS), "schedules": self.store.count(SCHEDULES)}
+            return {"vertex": made, "scheduler": planned, **counts, "most": job_views.MOST_LISTED}
 
         return JSONResponse(await in_thread(work))
 
@@ -130,7 +136,7 @@ class Console:
 
     async def replicas(self, request: Request, path: Mapping[str, str]) -> Response:
         """GET /console/v1/JOB/replicas: the replicas of a custom job, with what is known of each on this machine."""
-        return JSONResponse(await in_thread(looks.replicas, self.store, self.root, path["name"]))
+        return JSONResponse(await in_thread(job_views.replicas, self.store, self.root, path["name"]))
 
     async def plots(self, request: Request, path: Mapping[str, str]) -> Response:
         """GET /console/v1/STUDY/plots: the rows that the plots of a tuning job or of a study of Vizier are drawn from."""
@@ -138,7 +144,7 @@ class Console:
 
 
 def _file(name: str) -> Response:
-    package = "vertexrig.studies" if name == _SHARED else "vertexrig.local.front"
+    package = "vertexrig.results" if name == _SHARED else "vertexrig.local.front"
     data = (resources.files(package) / "page" / name).read_bytes()
     headers = {
         "content-security-policy": POLICY,
@@ -148,11 +154,11 @@ def _file(name: str) -> Response:
         # The files change with an upgrade of vertexrig, at the same address.
         "cache-control": "no-cache",
     }
-    return Response(data, media_type=f"{_FILES[name]}; charset=utf-8", headers=headers)
+    return Response(data, media_type=f"{_TYPES[Path(name).suffix]}; charset=utf-8", headers=headers)
 
 
 def sandboxed(app: ASGIApp) -> ASGIApp:
-    """An application whose answers, where a browser opens them as a page, run no script; those with a policy keep theirs."""
+    """Return an application whose answers, where a browser opens them as a page, run no script; those with a policy keep theirs."""
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
         headers = dict(scope.get("headers") or ())

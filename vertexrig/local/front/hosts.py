@@ -15,18 +15,20 @@ DOMAIN = "googleapis.com"
 METADATA = frozenset({"metadata.google.internal", "metadata", "169.254.169.254"})
 """Names of the metadata server, which speaks plain HTTP."""
 
-REGISTRIES = frozenset({
-    "pypi.org", "*.pypi.org", "files.pythonhosted.org", "pypi.python.org", "download.pytorch.org",
-    "registry.npmjs.org", "registry.yarnpkg.com", "conda.anaconda.org", "repo.anaconda.com",
-    "index.crates.io", "static.crates.io", "proxy.golang.org", "sum.golang.org", "repo.maven.apache.org",
-    "repo1.maven.org", "deb.debian.org", "security.debian.org", "archive.ubuntu.com", "security.ubuntu.com",
-})  # fmt: skip
+REGISTRIES = frozenset(
+    {
+        *("pypi.org", "*.pypi.org", "files.pythonhosted.org", "pypi.python.org", "download.pytorch.org"),
+        *("registry.npmjs.org", "registry.yarnpkg.com", "conda.anaconda.org", "repo.anaconda.com", "index.crates.io"),
+        *("static.crates.io", "proxy.golang.org", "sum.golang.org", "repo.maven.apache.org", "repo1.maven.org"),
+        *("deb.debian.org", "security.debian.org", "archive.ubuntu.com", "security.ubuntu.com"),
+    }
+)
 """Package registries, which programs that install something need."""
 
 _INDEXES = (
-    "PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS", "UV_INDEX_URL", "UV_DEFAULT_INDEX", "UV_EXTRA_INDEX_URL",
-    "UV_INDEX", "NPM_CONFIG_REGISTRY", "npm_config_registry",
-)  # fmt: skip
+    *("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS", "UV_INDEX_URL", "UV_DEFAULT_INDEX"),
+    *("UV_EXTRA_INDEX_URL", "UV_INDEX", "NPM_CONFIG_REGISTRY", "npm_config_registry"),
+)
 # Labels of RFC 1123, and underscores, which some names have in practice.
 _HOST = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)(\.(?!-)[a-z0-9_-]{1,63}(?<!-))*\.?")
 
@@ -40,7 +42,7 @@ class Way(Enum):
 
 
 def is_host(text: str) -> bool:
-    """Whether a text is a host's name or address."""
+    """Tell whether a text is a host's name or address."""
     if len(text) <= 253 and _HOST.fullmatch(text):
         return True
     try:
@@ -51,7 +53,7 @@ def is_host(text: str) -> bool:
 
 
 def is_google(host: str) -> bool:
-    """Whether a host is one of Google's APIs, which this machine never asks."""
+    """Tell whether a host is one of Google's APIs, which this machine never asks."""
     # A dot at the end is the same name to DNS, and must not lead around this rule.
     name = host.rstrip(".")
     return name == DOMAIN or name.endswith(f".{DOMAIN}") or name in METADATA
@@ -61,21 +63,30 @@ class Hosts:
     """The rule by which a host is answered, passed on or refused.
 
     Args:
-        allowed: Patterns of hosts that pass, beside the package registries.
+        allowed: Patterns of hosts that pass, besides package registries: `HOST`, or `HOST:PORT` for an unusual port.
     """
 
     def __init__(self, allowed: Iterable[str]) -> None:
         self.allowed = frozenset(pattern.lower() for pattern in allowed)
 
-    def way(self, host: str) -> Way:
-        """What is done with connections to a host, given in lower case."""
+    def way(self, host: str, port: int, usual: int) -> Way:
+        """Return what is done with connections to a host, given in lower case.
+
+        Args:
+            host: Its name.
+            port: The port that is asked for.
+            usual: The port that a pattern without one allows.
+        """
         if is_google(host):
             return Way.SERVED
-        return Way.PASSED if any(fnmatchcase(host, one) for one in REGISTRIES | self.allowed) else Way.REFUSED
+        names = [f"{host}:{port}", *([host] if port == usual else [])]
+        passed = any(fnmatchcase(name, one) for one in REGISTRIES | self.allowed for name in names)
+        return Way.PASSED if passed else Way.REFUSED
 
-    @staticmethod
-    def refusal(host: str) -> str:
-        """Why a host is refused, and what allows it."""
+    def refusal(self, host: str, port: int, usual: int) -> str:
+        """Tell why a host is refused, and what allows it."""
+        if port != usual and self.way(host, usual, usual) is Way.PASSED:
+            return f"{host} is allowed on port {usual} and not on {port}: add {host}:{port} to allow_hosts under local: in vertexrig.yaml"
         return (
             f"{host} is not a host of Google's APIs and is not allowed: add it to allow_hosts under local: in "
             f"vertexrig.yaml and start the local Vertex again"
@@ -83,11 +94,7 @@ class Hosts:
 
 
 def registries(environment: Mapping[str, str]) -> Iterator[str]:
-    """Hosts of the package indexes that a user's environment and pip's configuration name.
-
-    Args:
-        environment: The user's.
-    """
+    """Hosts of the package indexes that a user's environment and pip's configuration name."""
     texts = [environment.get(name, "") for name in _INDEXES]
     for path in _pip_files(environment):
         # Raw: a password in an index URL may have a percent sign.
@@ -105,15 +112,16 @@ def registries(environment: Mapping[str, str]) -> Iterator[str]:
     for word in " ".join(texts).split():
         try:
             # uv names an index as NAME=URL.
-            host = urlsplit(word.partition("=")[2] if re.match(r"[\w-]+=", word) else word).hostname
+            url = urlsplit(word.partition("=")[2] if re.match(r"[\w-]+=", word) else word)
+            host, port = url.hostname, url.port
         except ValueError:
             continue
         if host:
-            yield host
+            yield f"{host}:{port}" if port else host
 
 
 def _pip_files(environment: Mapping[str, str]) -> list[Path]:
-    """Where pip looks for its configuration (https://pip.pypa.io/en/stable/topics/configuration/)."""
+    """Return where pip looks for its configuration (https://pip.pypa.io/en/stable/topics/configuration/)."""
     home = Path(environment.get("HOME", "/nonexistent"))
     config = Path(environment.get("XDG_CONFIG_HOME") or home / ".config")
     found = [Path("/etc/pip.conf"), home / ".pip/pip.conf", config / "pip/pip.conf"]

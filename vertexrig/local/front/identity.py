@@ -5,23 +5,25 @@ Nothing here is worth anything outside: the key was made for one state folder an
 
 from __future__ import annotations
 
-import base64
 import json
 import secrets
+import sqlite3
 import time
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 from urllib.parse import parse_qs
 
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import padding, rsa
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from google.auth import jwt
+from google.auth.crypt import RSASigner
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from vertexrig.local.front.authority import write_private
-from vertexrig.local.front.variables import ACCESS_TOKEN, CREDENTIALS
-from vertexrig.local.http import Coverage, Endpoint, Json, endpoint, invalid, not_found, read_body
+from vertexrig.local.front.variables import ACCESS_TOKEN, CREDENTIALS, GCLOUD
+from vertexrig.local.http import Endpoint, Json, endpoint, invalid, not_found, read_body
 
 TOKEN_URI = "https://oauth2.googleapis.com/token"
 # As Google's own token endpoint answers.
@@ -29,20 +31,6 @@ LIFETIME = 3599
 _SCOPES = "https://www.googleapis.com/auth/cloud-platform"
 # google-auth takes a server for the metadata server by this header.
 _FLAVOR = {"Metadata-Flavor": "Google", "Server": "Metadata Server for VM"}
-
-COVERAGE = (
-    Coverage("oauth2.token", "approximated", "One token for whoever asks; no assertion is verified."),
-    Coverage("oauth2.tokeninfo", "approximated", "The local account for every token."),
-    Coverage("oauth2.revoke", "approximated", "Accepted; nothing changes."),
-    Coverage("metadata.computeMetadata.v1", "approximated", "The project, zone, and the account with tokens."),
-    Coverage("iamcredentials.getAllowedLocations", "approximated", "Anywhere."),
-    Coverage("compute.googleapis.com and every other API", "not served", "501 with the service and the method."),
-)
-
-
-def _encoded(value: object) -> str:
-    text = value if isinstance(value, bytes) else json.dumps(value, separators=(",", ":")).encode()
-    return base64.urlsafe_b64encode(text).rstrip(b"=").decode()
 
 
 class Account:
@@ -59,11 +47,20 @@ class Account:
         self.path = folder / CREDENTIALS
         self._file = self._kept() or self._made()
         self.email = str(self._file["client_email"])
+        self._known_to_gcloud(folder / GCLOUD / "credentials.db")
+
+    def _known_to_gcloud(self, file: Path) -> None:
+        """Put the account where `gcloud auth list` reads (googlecloudsdk/core/credentials/creds.py)."""
+        with closing(sqlite3.connect(file)) as connection, connection:
+            connection.execute("CREATE TABLE IF NOT EXISTS credentials (account_id TEXT PRIMARY KEY, value BLOB)")
+            connection.execute("DELETE FROM credentials")
+            connection.execute("INSERT INTO credentials VALUES (?, ?)", (self.email, json.dumps(self._file)))
+        file.chmod(0o600)
 
     def _kept(self) -> Json | None:
         try:
             found = json.loads(self.path.read_bytes())
-            load_pem_private_key(found["private_key"].encode(), None)
+            RSASigner.from_service_account_info(found)  # type: ignore[no-untyped-call]
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return None
         self.path.chmod(0o600)
@@ -90,17 +87,19 @@ class Account:
         return made
 
     def id_token(self, audience: str) -> str:
-        """An identity token for an audience, signed with the account's own key."""
+        """Return an identity token for an audience, signed with the account's own key."""
         now = int(time.time())
-        head = {"alg": "RS256", "kid": self._file["private_key_id"], "typ": "JWT"}
         claims = {
-            "iss": "https://accounts.google.com", "aud": audience, "azp": self.email, "sub": self._file["client_id"],
-            "email": self.email, "email_verified": True, "iat": now, "exp": now + LIFETIME,
-        }  # fmt: skip
-        text = f"{_encoded(head)}.{_encoded(claims)}"
-        key = load_pem_private_key(str(self._file["private_key"]).encode(), None)
-        assert isinstance(key, rsa.RSAPrivateKey)
-        return f"{text}.{_encoded(key.sign(text.encode(), padding.PKCS1v15(), hashes.SHA256()))}"
+            "iss": "https://accounts.google.com",
+            "aud": audience,
+            "azp": self.email,
+            "sub": self._file["client_id"],
+            "email": self.email,
+            "email_verified": True,
+            "iat": now,
+            "exp": now + LIFETIME,
+        }
+        return str(jwt.encode(RSASigner.from_service_account_info(self._file), claims), "ascii")  # type: ignore[no-untyped-call]
 
     # -- the token endpoint
 
@@ -206,11 +205,8 @@ class Account:
 
 
 def _audience(assertion: str) -> str:
-    """`target_audience` of a JWT assertion, "" if it has none or is none."""
+    """Return `target_audience` of a JWT assertion, "" if there is none in it or it is not a JWT."""
     try:
-        payload = assertion.split(".")[1]
-        # JWTs leave out the padding of base64.
-        claims = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
-        return str(claims.get("target_audience") or "")
-    except (IndexError, ValueError, AttributeError):
+        return str(jwt.decode(assertion, verify=False).get("target_audience") or "")  # type: ignore[no-untyped-call]
+    except ValueError:
         return ""

@@ -12,6 +12,8 @@ from urllib.request import getproxies_environment, proxy_bypass_environment  # t
 
 PATIENCE = 10.0
 """Seconds for the head of a request, a TLS handshake, or a connection to come about."""
+FIRST_BYTE, SILENT = 30.0, 600.0
+"""Seconds for a tunnel's first byte, and for which it may be silent; what waits for log entries is kept alive by pings."""
 HEAD_LIMIT = 16 * 1024
 """Most bytes of a request's or an answer's head."""
 
@@ -28,6 +30,8 @@ class PipeEnd(asyncio.Protocol):
         self.other: PipeEnd | None = None
         self._on_lost = on_lost
         self._waiting = bytearray()
+        self._heard = 0.0
+        self._look: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -49,7 +53,19 @@ class PipeEnd(asyncio.Protocol):
         self._waiting.clear()
         return taken
 
+    def close_when_silent(self) -> None:
+        """Close both ends once this one has said nothing from its start, or both nothing for long."""
+        loop, other = asyncio.get_running_loop(), self.other
+        heard = max(self._heard, other._heard) if other is not None and self._heard else 0.0
+        left = heard + SILENT - loop.time() if heard else FIRST_BYTE
+        if self._look is not None and (left <= 0 or not heard):
+            if self.transport is not None:
+                self.transport.close()
+            return
+        self._look = loop.call_later(left, self.close_when_silent)
+
     def data_received(self, data: bytes) -> None:
+        self._heard = asyncio.get_running_loop().time()
         if self.other is None or self.other.transport is None:
             self._waiting += data
         elif not self.other.transport.is_closing():
@@ -73,6 +89,8 @@ class PipeEnd(asyncio.Protocol):
             self.other.transport.resume_reading()
 
     def connection_lost(self, error: Exception | None) -> None:
+        if self._look is not None:
+            self._look.cancel()
         if self.other is not None and self.other.transport is not None:
             self.other.transport.close()
         self._on_lost()
@@ -130,7 +148,7 @@ class Upstream:
         return None
 
     async def connect(self, host: str, port: int) -> PipeEnd:
-        """A connection to a host that passes.
+        """Return a connection to a host that passes.
 
         Raises:
             OSError: It does not come about.

@@ -3,6 +3,7 @@
 A client asks with `CONNECT host:443` and the token of the proxy's URL; a JVM, which has no way to send one, is let in
 by the user who holds its end of the connection. After TLS with a certificate of the folder's own
 authority, HTTP/1.1 goes to the server in this process and HTTP/2 (which is gRPC) to the port of the gRPC server.
+Our own: no library's proxy ends TLS in the process that answers, by protocol, and lets a client in by the kernel's word.
 """
 
 from __future__ import annotations
@@ -10,6 +11,9 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
+import contextlib
+import ctypes
+import gc
 import hmac
 import logging
 import os
@@ -18,6 +22,7 @@ import resource
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from http.client import responses
 from typing import Any
 
 from vertexrig.local import guard
@@ -26,16 +31,16 @@ from vertexrig.local.front.hosts import METADATA, Hosts, Way, is_host
 from vertexrig.local.front.pipes import HEAD_LIMIT, PATIENCE, PipeEnd, Upstream
 from vertexrig.local.front.variables import USER
 from vertexrig.local.state import HOST
+from vertexrig.text import clean
 
 _LOG = logging.getLogger(__name__)
 
 # An IPv6 address in brackets, or anything without a colon; `is_host` decides what is a name.
 _TARGET = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^:\[\]/@\s]+):([0-9]{1,5})")
 _ABSOLUTE = re.compile(r"http://(\[[0-9a-fA-F:.]+\]|[^:/\[\]@\s]+)(?::([0-9]{1,5}))?(/\S*)?", re.IGNORECASE)
-_REASONS = {
-    200: "Connection established", 400: "Bad Request", 403: "Forbidden", 407: "Proxy Authentication Required",
-    431: "Request Header Fields Too Large", 502: "Bad Gateway", 503: "Service Unavailable",
-}  # fmt: skip
+_MANY = 100
+"""Connections at one time after which memory is given back."""
+_CONNECTED = b"HTTP/1.1 200 Connection established\r\n\r\n"
 # Kinds hold names that clients choose: a loop over random hosts must not fill memory and log.
 _KINDS_KEPT = 200
 
@@ -56,23 +61,24 @@ class Journal:
         self.piped: set[int] = set()
 
     def refused(self) -> dict[str, int]:
-        """Each kind of refusal, and how often it came."""
+        """Return each kind of refusal, and how often it came."""
         return {what: self.counts[what] for what in sorted(self._refusals)}
 
     def refuse(self, why: str) -> None:
         """Count one more refusal of a kind."""
-        what = f"refused: {why}"
+        what = clean(f"refused: {why}")
         self.note(what)
         # `note` keeps no new kind beyond its bound.
         if what in self.counts:
             self._refusals.add(what)
 
     def noted(self) -> dict[str, int]:
-        """Each kind, and how often it came."""
+        """Return each kind, and how often it came."""
         return dict(self.counts)
 
     def note(self, what: str) -> None:
-        """Count one more of a kind."""
+        """Count one more of a kind; its words may be a client's."""
+        what = clean(what)
         seen = self.counts.get(what, 0)
         if not seen and len(self.counts) >= _KINDS_KEPT:
             return
@@ -104,14 +110,44 @@ class Connections:
     journal: Journal
     upstream: Upstream
     most: int
-    open: set[asyncio.Transport] = field(default_factory=set)
+    open: dict[asyncio.Transport, int | None] = field(default_factory=dict)
+    """Each connection with its user, None where the system does not say."""
+    peak: list[int] = field(default_factory=lambda: [0])
+
+    def full(self, user: int | None) -> str:
+        """Tell why one more connection of a user is refused, "" if it is not: a tenth is kept for another user, such as root."""
+        if len(self.open) >= self.most:
+            return f"more than {self.most} connections are open"
+        own = self.most - self.most // 10
+        if user is not None and sum(one == user for one in self.open.values()) >= own:
+            return f"more than {own} connections of the user with id {user} are open"
+        return ""
+
+    def enter(self, transport: asyncio.Transport, user: int | None) -> None:
+        """Count a connection."""
+        self.open[transport] = user
+        self.peak[0] = max(self.peak[0], len(self.open))
+
+    def leave(self, transport: asyncio.Transport) -> None:
+        """Count it no more; once many have gone, their memory goes back to the system."""
+        self.open.pop(transport, None)
+        if self.peak[0] > _MANY > 4 * len(self.open):
+            self.peak[0] = 0
+            asyncio.get_running_loop().call_later(1, _give_back)
 
 
 def most_connections() -> int:
-    """How many connections there may be: each takes up to three of this process' files."""
+    """Tell how many connections there may be: each takes up to three of this process' files."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     # A quarter: three files per connection, and room for the rest of the server.
     return 1000 if soft == resource.RLIM_INFINITY else max(64, min(1000, soft // 4))
+
+
+def _give_back() -> None:
+    """Return free memory to the system: a connection with TLS takes 280 KB, which glibc keeps (measured 2026-11-22)."""
+    gc.collect()
+    with contextlib.suppress(AttributeError, OSError):  # another C library
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 class _TurnedAway(Exception):
@@ -121,11 +157,7 @@ class _TurnedAway(Exception):
 
 
 class Gate(asyncio.Protocol):
-    """One connection from its first byte until it is known where it goes.
-
-    Args:
-        shared: What all connections have in common.
-    """
+    """One connection from its first byte until it is known where it goes."""
 
     def __init__(self, shared: Connections) -> None:
         self.shared = shared
@@ -133,20 +165,23 @@ class Gate(asyncio.Protocol):
         self._head = bytearray()
         self._rest = bytearray()  # decrypted bytes that came before the connection was handed over
         self._passed = self._ended = False
+        self._user: int | None = None
         self._task: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self.transport = transport
-        # Before it is counted: a connection that is refused takes none of the places.
-        if len(self.shared.open) >= self.shared.most:
-            return self._refuse(_TurnedAway(503, f"more than {self.shared.most} connections are open"))
-        self.shared.open.add(transport)
-        self._timer = asyncio.get_running_loop().call_later(PATIENCE, self._late)
         client, server = self._ends()
+        self._user = guard.peer_user(client, server) if client and guard.KNOWS_USERS else None
+        # Before it is counted: a connection that is refused takes none of the places.
+        full = self.shared.full(self._user)
+        if full:
+            return self._refuse(_TurnedAway(503, full))
+        self.shared.enter(transport, self._user)
+        self._timer = asyncio.get_running_loop().call_later(PATIENCE, self._late)
         # Before a byte is read: other users of the machine learn nothing but this refusal.
-        refusal = guard.user_refusal(client, server) if client else None
+        refusal = guard.refusal_of(self._user) if client and guard.KNOWS_USERS else None
         if refusal is not None:
             self._refuse(_TurnedAway(403, refusal))
         return None
@@ -162,7 +197,7 @@ class Gate(asyncio.Protocol):
         end = self._head.find(b"\r\n\r\n")
         if end < 0 and len(self._head) <= HEAD_LIMIT:
             return
-        # What comes from here on is collected for whoever takes the connection over.
+        # What comes from here on is collected for what takes the connection over.
         self._passed = True
         try:
             if end < 0 or end > HEAD_LIMIT:
@@ -174,7 +209,7 @@ class Gate(asyncio.Protocol):
             self._refuse(refusal)
 
     def eof_received(self) -> bool:
-        """A client that has sent all still gets its answer, once it is known where the connection goes."""
+        """Return a client that has sent all still gets its answer, once it is known where the connection goes."""
         self._ended = self._passed and self.transport is not None and self.transport.can_write_eof()
         return self._ended
 
@@ -182,7 +217,7 @@ class Gate(asyncio.Protocol):
         if self._timer is not None:
             self._timer.cancel()
         if self.transport is not None:
-            self.shared.open.discard(self.transport)
+            self.shared.leave(self.transport)
 
     def _refuse(self, refusal: _TurnedAway) -> None:
         """Answer in words, also in the reason, which is all that most clients show of a proxy's answer."""
@@ -195,7 +230,7 @@ class Gate(asyncio.Protocol):
         reason = refusal.message.encode("ascii", "replace").decode().replace("\r", " ").replace("\n", " ")[:300]
         login = 'Proxy-Authenticate: Basic realm="vertexrig"\r\n' if refusal.code == 407 else ""
         head = (
-            f"HTTP/1.1 {refusal.code} {reason or _REASONS[refusal.code]}\r\n{login}Content-Type: text/plain\r\n"
+            f"HTTP/1.1 {refusal.code} {reason or responses[refusal.code]}\r\n{login}Content-Type: text/plain\r\n"
             f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
         )
         self.transport.write(head.encode() + body)
@@ -244,10 +279,10 @@ class Gate(asyncio.Protocol):
         if not hmac.compare_digest(login, f"{USER}:{self.shared.token}".encode()):
             raise _TurnedAway(407, "the token of the proxy's URL is missing or wrong; `vertexrig local run` sets it")
 
-    def _way(self, host: str) -> Way:
-        way = self.shared.hosts.way(host)
+    def _way(self, host: str, port: int, usual: int) -> Way:
+        way = self.shared.hosts.way(host, port, usual)
         if way is Way.REFUSED:
-            raise _TurnedAway(403, self.shared.hosts.refusal(host))
+            raise _TurnedAway(403, self.shared.hosts.refusal(host, port, usual))
         return way
 
     async def _connect(self, target: str) -> None:
@@ -258,8 +293,8 @@ class Gate(asyncio.Protocol):
         # A client waits for the answer; what comes before it is not encrypted and must not pass for a part of TLS.
         if self._rest:
             raise _TurnedAway(400, "bytes came before the answer to CONNECT")
-        if self._way(host) is Way.PASSED:
-            await self._pass(host, port, f"HTTP/1.1 200 {_REASONS[200]}\r\n\r\n".encode(), b"")
+        if self._way(host, port, 443) is Way.PASSED:
+            await self._pass(host, port, _CONNECTED, b"")
         # The metadata server speaks no TLS, so nothing asks for it by CONNECT.
         elif port != 443 or host in METADATA:
             raise _TurnedAway(403, f"{host}:{port} is not served: Google's APIs have port 443")
@@ -272,18 +307,18 @@ class Gate(asyncio.Protocol):
         grpc = self.shared.grpc_port()
         # Clients that offer both speak HTTP/1.1 here; those of gRPC offer h2 only.
         context = self.shared.authority.context(host, ("http/1.1", "h2") if grpc else ("http/1.1",))
-        self.transport.write(f"HTTP/1.1 200 {_REASONS[200]}\r\n\r\n".encode())
+        self.transport.write(_CONNECTED)
         plain, loop = self.transport, asyncio.get_running_loop()
         self._settled()
         try:
             made = await loop.start_tls(plain, self, context, server_side=True, ssl_handshake_timeout=PATIENCE)
         finally:
             # asyncio tells no protocol that its connection was lost during a handshake (sslproto.SSLProtocol.connection_lost)
-            self.shared.open.discard(plain)
+            self.shared.leave(plain)
         # The client has gone during the handshake.
         if made is None or made.is_closing():
             return
-        self.shared.open.add(made)
+        self.shared.enter(made, self._user)
         self.transport = made
         if made.get_extra_info("ssl_object").selected_alpn_protocol() == "h2":
             assert grpc is not None
@@ -301,7 +336,7 @@ class Gate(asyncio.Protocol):
             self._timer.cancel()
 
     async def _plain(self, method: str, target: str, headers: dict[str, str]) -> None:
-        """A request without TLS, whose target is a whole URL: the metadata server's, or of a host that passes."""
+        """Serve a request without TLS, whose target is a whole URL: the metadata server's, or of a host that passes."""
         match = _ABSOLUTE.fullmatch(target)
         if match is None:
             raise _TurnedAway(400, "this is a proxy: send CONNECT, or a request whose target is a whole http URL")
@@ -309,15 +344,16 @@ class Gate(asyncio.Protocol):
         if not is_host(host) or not 0 < port < 65536:
             raise _TurnedAway(400, "the URL names no host")
         kept = [
-            line for line in bytes(self._head).split(b"\r\n\r\n")[0].split(b"\r\n")[1:]
+            line
+            for line in bytes(self._head).split(b"\r\n\r\n")[0].split(b"\r\n")[1:]
             if line.partition(b":")[0].strip().lower()
             # Fields of the connection to this proxy, and its token, which no other host may see.
             not in (b"proxy-authorization", b"proxy-connection", b"connection", b"keep-alive")
-        ]  # fmt: skip
+        ]
         # One request per connection, so that a second one to another host cannot follow unseen.
         lines = [f"{method} {path} HTTP/1.1".encode("latin-1"), *kept, b"Connection: close", b"", b""]
         request = b"\r\n".join(lines)  # what follows it is in _rest, and may still grow
-        if self._way(host) is Way.PASSED:
+        if self._way(host, port, 80) is Way.PASSED:
             return await self._pass(host, port, b"", request)
         if host not in METADATA:
             raise _TurnedAway(403, f"http://{host} is not served: Google's APIs are asked with https")
@@ -327,7 +363,7 @@ class Gate(asyncio.Protocol):
 
     def _speak_http(self, host: str, transport: asyncio.Transport, received: bytes) -> None:
         """Hand the connection to the HTTP server in this process."""
-        http = self.shared.new_http(host, lambda: self.shared.open.discard(transport))
+        http = self.shared.new_http(host, lambda: self.shared.leave(transport))
         transport.set_protocol(http)
         http.connection_made(transport)
         if received:
@@ -350,18 +386,19 @@ class Gate(asyncio.Protocol):
         """Hand the connection over to two ends of a pipe."""
         transport = self.transport
         assert transport is not None
-        own = PipeEnd(on_lost=lambda: self.shared.open.discard(transport))
+        own = PipeEnd(on_lost=lambda: self.shared.leave(transport))
         own.connection_made(transport)
         transport.set_protocol(own)
         # Before the ends are joined, which hands on what waits.
         own._waiting += self._rest
         own.join(end)
+        own.close_when_silent()
         if self._ended:
             own.eof_received()
 
 
 def _parsed(head: bytes) -> tuple[str, str, dict[str, str]]:
-    """Method, target and headers of a request's head."""
+    """Return the method, target and headers of a request's head."""
     # latin-1 takes every byte; fields of HTTP have no encoding of their own.
     lines = head.decode("latin-1").split("\r\n")
     match = re.fullmatch(r"([A-Z]{1,20}) (\S{1,8000}) HTTP/1\.[01]", lines[0])

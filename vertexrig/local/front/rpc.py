@@ -1,6 +1,6 @@
 """The gRPC server of a local Vertex: methods that are each answered by the REST handler of the same method.
 
-A method that streams and has no such handler is given one of its own, or it is refused at once with its name, as are all
+A method that streams and has no such handler has its own handler here, or it is refused at once with its name, as are all
 others that are not served. The server runs in the event loop of the HTTP server, on a second port of this machine, without
 TLS. Clients that insist on TLS reach it through a proxy that adds it.
 """
@@ -16,11 +16,12 @@ from typing import Any
 import grpc
 from starlette.types import ASGIApp
 
-from vertexrig.local import guard, methods
+from vertexrig.local import bindings, guard
 from vertexrig.local.front import rpc_convert as convert
 from vertexrig.local.front import rpc_inside as inside
 from vertexrig.local.http import JSON_LIMIT, ApiError, invalid, unserved
-from vertexrig.local.services import empty, tensorboards
+from vertexrig.local.services import tensorboards
+from vertexrig.local.services.jobs import EMPTY_LISTS
 from vertexrig.local.state import HOST
 from vertexrig.spec import messages
 
@@ -72,6 +73,7 @@ class RpcServer(grpc.GenericRpcHandler):  # type: ignore[misc,unused-ignore]
             ("grpc.max_concurrent_streams", STREAMS),
             ("grpc.max_allowed_incoming_connections", CONNECTIONS),
             ("grpc.max_metadata_size", 64 * 1024),
+            ("grpc.keepalive_time_ms", 120_000),  # of calls: less than a tunnel of the front may be silent
         ]
         server = grpc.aio.server(options=options, maximum_concurrent_rpcs=CALLS)
         server.add_generic_rpc_handlers((self,))
@@ -87,19 +89,19 @@ class RpcServer(grpc.GenericRpcHandler):  # type: ignore[misc,unused-ignore]
             await server.stop(1)
 
     def service(self, handler_call_details: Any) -> Any:
-        """What gRPC asks for the handler of a call."""
+        """Return what gRPC asks for the handler of a call."""
         return self.handler(handler_call_details.method)
 
     @lru_cache(maxsize=1024)  # noqa: B019 - one server per process, and the names that clients ask for are bounded
     def handler(self, path: str) -> Any:
-        """The handler of `/package.Service/Method`."""
+        """Return the handler of `/package.Service/Method`."""
         service, _, name = path.strip("/").partition("/")
         if path.strip("/") in self.streams:
             return grpc.stream_stream_rpc_method_handler(self._streamed(service, name))
         # One set of messages for both versions; see `rpc_convert`.
         stable = service.replace("google.cloud.aiplatform.v1beta1.", "google.cloud.aiplatform.v1.")
         version = "v1" if stable == service else "v1beta1"
-        routes = methods.of_service(stable).get(name, ())
+        routes = bindings.of_service(stable).get(name, ())
         prefix = next((prefix for start, prefix in self.prefixes.items() if stable.startswith(start)), None)
         found = _messages(stable, name)
         if found is None or not routes or prefix is None:
@@ -120,9 +122,9 @@ class RpcServer(grpc.GenericRpcHandler):  # type: ignore[misc,unused-ignore]
         return grpc.unary_unary_rpc_method_handler(one)
 
     def _called(
-        self, kind: Any, routes: tuple[methods.Binding, ...], prefix: str, version: str
+        self, kind: Any, routes: tuple[bindings.Binding, ...], prefix: str, version: str
     ) -> Callable[[bytes, Any], Awaitable[Any]]:
-        """Calls the REST handler of a method, and gives the JSON of its answer."""
+        """Call the REST handler of a method, and gives the JSON of its answer."""
 
         async def call(request: bytes, context: Any) -> Any:
             await self._guard(context)
@@ -202,16 +204,16 @@ def _messages(service: str, name: str) -> tuple[str, str] | None:
     try:
         method = messages.pool().FindServiceByName(service).methods_by_name[name]
     except KeyError:
-        return _EMPTY if (service, name) in empty.METHODS else None
+        return _EMPTY if name in EMPTY_LISTS.get(service, ()) else None
     if (method.client_streaming or method.server_streaming) and (service, name) not in tensorboards.STREAMED:
         return None
     return method.input_type.full_name, method.output_type.full_name
 
 
 def _rest(
-    routes: tuple[methods.Binding, ...], request: dict[str, Any], version: str
-) -> tuple[methods.Binding, str, Any]:
-    """The first route whose path the request fits, with path and body.
+    routes: tuple[bindings.Binding, ...], request: dict[str, Any], version: str
+) -> tuple[bindings.Binding, str, Any]:
+    """Return the first route whose path the request fits, with path and body.
 
     Raises:
         ValueError: No route fits.

@@ -13,19 +13,15 @@ import grpc
 from google.protobuf import json_format
 from google.protobuf.message import DecodeError
 
+from vertexrig.local.http import Json
 from vertexrig.spec import messages
 
-Json = dict[str, Any]
 _OPERATION, _OPERATIONS = "google.longrunning.Operation", "google.longrunning.ListOperationsResponse"
 _BETA, _STABLE = ".aiplatform.v1beta1.", ".aiplatform.v1."
 
 
 def to_json(kind: Any, request: bytes) -> Json:
-    """A request as canonical JSON.
-
-    Args:
-        kind: Its message class.
-        request: Its bytes.
+    """Return a request as canonical JSON.
 
     Raises:
         ValueError: The bytes are not such a message.
@@ -43,7 +39,7 @@ def to_json(kind: Any, request: bytes) -> Json:
 
 
 def to_answer(name: str, data: Mapping[str, Any]) -> Any:
-    """The message of that name for a REST answer; fields that it does not have are left out, as by every client."""
+    """Return the message of that name for a REST answer; fields that it does not have are left out, as by every client."""
     if name == _OPERATION:
         return _operation(data)
     made = messages.message_class(name)()
@@ -83,12 +79,7 @@ def _operation(data: Mapping[str, Any]) -> Any:
 
 
 def status(code: int, data: Mapping[str, Any]) -> tuple[str, str, bytes]:
-    """A REST error as the name of a gRPC status, its message and, if it has details, `grpc-status-details-bin`.
-
-    Args:
-        code: HTTP status.
-        data: `{"error": {...}}`.
-    """
+    """Return a REST error as the name of a gRPC status, its message and, if it has details, `grpc-status-details-bin`."""
     error = data.get("error") or {}
     name, message = str(error.get("status", "UNKNOWN")), str(error.get("message", f"HTTP {code}"))
     if name not in grpc.StatusCode.__members__:

@@ -8,7 +8,7 @@ from typing import Any
 
 from starlette.types import ASGIApp
 
-Json = dict[str, Any]
+from vertexrig.local.http import Json
 
 
 async def call(
@@ -19,14 +19,14 @@ async def call(
     headers: Iterable[tuple[str, str]],
     client: tuple[str, int] | None = None,
 ) -> tuple[int, Json]:
-    """The status and JSON of the answer to one request.
+    """Return the status and JSON of the answer to one request.
 
     Args:
         app: The application.
         method: HTTP method.
         target: Path and query, encoded.
         body: The JSON that is sent; None for none.
-        headers: Header fields beside the content type.
+        headers: Header fields besides the content type.
         client: Address and port of the client's end, where there is a connection.
     """
     path, _, query = target.partition("?")

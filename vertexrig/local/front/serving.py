@@ -1,4 +1,7 @@
-"""The HTTP server of the local Vertex with the front beside it, in one event loop: decrypted connections change no process."""
+"""The HTTP server of the local Vertex and its front, the proxy of `vertexrig local run`, on two ports and in one event loop.
+
+So what the front has decrypted is handed to the server in memory, without another connection or process.
+"""
 
 from __future__ import annotations
 
@@ -44,9 +47,8 @@ class LocalProtocol(_Guarded):  # type: ignore[misc]
 
     def connection_made(self, transport: asyncio.Transport) -> None:
         super().connection_made(transport)
-        if HOST_STATE in self.app_state:  # it came through the front, which counts its own
-            return
-        if len(self.connections) > self.most:
+        # The front counts its own.
+        if HOST_STATE not in self.app_state and len(self.connections) > self.most:
             self.note(f"refused: more than {self.most} connections are open")
             transport.write(_FULL.encode())
             transport.close()
@@ -79,7 +81,7 @@ class LocalProtocol(_Guarded):  # type: ignore[misc]
 
 
 def protocol(note: Callable[[str], None]) -> type[asyncio.Protocol]:
-    """The HTTP protocol of a server.
+    """Return the HTTP protocol of a server.
 
     Args:
         note: Given why a connection was refused.
@@ -91,7 +93,7 @@ def protocol(note: Callable[[str], None]) -> type[asyncio.Protocol]:
 def server_with(
     config: uvicorn.Config, listener: socket.socket, shared: Callable[[Callable[..., asyncio.Protocol]], Connections]
 ) -> uvicorn.Server:
-    """A uvicorn server that opens the front's port with its own and closes it with its own.
+    """Return a uvicorn server that opens the front's port with its own and closes it with its own.
 
     Args:
         config: Of the server; its protocol is `protocol()`.

@@ -1,4 +1,4 @@
-"""The variables by which programs that nobody changed reach the front: one table, and what of the user's is hidden."""
+"""The variables by which unchanged programs reach the front: one table, and what of the user's is hidden."""
 
 from __future__ import annotations
 
@@ -132,12 +132,12 @@ class Environment:
     hidden: tuple[str, ...]
 
     def over(self, user: Mapping[str, str]) -> dict[str, str]:
-        """The user's environment with the difference."""
+        """Return the user's environment with the difference."""
         return {**{name: value for name, value in user.items() if name not in self.unset}, **self.set}
 
 
 def transparent(here: RunningServer, user: Mapping[str, str], *, project: str, region: str) -> Environment:
-    """The difference for a command of the user's.
+    """Return the difference for a command of the user's.
 
     Args:
         here: The server.
@@ -156,13 +156,13 @@ def transparent(here: RunningServer, user: Mapping[str, str], *, project: str, r
 
 
 def of_replica(here: RunningServer, user: Mapping[str, str], *, project: str) -> dict[str, str]:
-    """The part of the table for replicas, which find their bucket and their account as in the cloud."""
+    """Return the part of the table for replicas, which find their bucket and their account as in the cloud."""
     made = values(here, user, project=project, region="")
     return {row.name: row.value.format(**made) for row in TABLE if row.replica}
 
 
 def values(here: RunningServer, user: Mapping[str, str], *, project: str, region: str) -> dict[str, str]:
-    """What the table's fields hold for one server.
+    """Return what the table's fields hold for one server.
 
     Raises:
         ServiceError: The server has no front.
@@ -173,15 +173,26 @@ def values(here: RunningServer, user: Mapping[str, str], *, project: str, region
     token = (folder / TOKEN).read_text(encoding="ascii")
     account = json.loads((folder / CREDENTIALS).read_text(encoding="utf-8"))["client_email"]
     return {
-        "proxy": f"http://{USER}:{token}@{HOST}:{here.front_port}", "host": HOST, "port": str(here.front_port),
-        "token": token, "no_proxy": no_proxy(user), "bundle": str(bundle(folder, user)),
-        "certificate": str(folder / CERTIFICATE), "trust_store": str(folder / TRUST_STORE),
-        "credentials": str(folder / CREDENTIALS), "gcloud": str(folder / GCLOUD), "boto": str(boto(folder, user, project)),
+        "proxy": f"http://{USER}:{token}@{HOST}:{here.front_port}",
+        "host": HOST,
+        "port": str(here.front_port),
+        "token": token,
+        "no_proxy": no_proxy(user),
+        "bundle": str(bundle(folder, user)),
+        "certificate": str(folder / CERTIFICATE),
+        "trust_store": str(folder / TRUST_STORE),
+        "credentials": str(folder / CREDENTIALS),
+        "gcloud": str(folder / GCLOUD),
+        "boto": str(boto(folder, user, project)),
         "curl": str(curl(folder, user)),
         # NODE_OPTIONS takes a backslash in quotes as an escape.
-        "node": str(Path(__file__).with_name("node.cjs")).replace("\\", "\\\\"), "project": project, "account": account,
-        "region": region, "url": here.url, "server": f"{HOST}:{here.port}",
-    }  # fmt: skip
+        "node": str(Path(__file__).with_name("node.cjs")).replace("\\", "\\\\"),
+        "project": project,
+        "account": account,
+        "region": region,
+        "url": here.url,
+        "server": f"{HOST}:{here.port}",
+    }
 
 
 def no_proxy(user: Mapping[str, str]) -> str:
@@ -199,7 +210,7 @@ def _covers_google(pattern: str) -> bool:
 
 
 def bundle(folder: Path, user: Mapping[str, str]) -> Path:
-    """A file with the authorities that the user's programs trust, and ours; written where it is missing."""
+    """Return a file with the authorities that the user's programs trust, and ours; written where it is missing."""
     named = next((Path(user[name]) for name in _BUNDLES if user.get(name) and Path(user[name]).is_file()), None)
     if named is None or named.parent == folder:  # ours, in a command that runs inside another one
         named = Path(certifi.where())
@@ -207,17 +218,22 @@ def bundle(folder: Path, user: Mapping[str, str]) -> Path:
 
 
 def boto(folder: Path, user: Mapping[str, str], project: str) -> Path:
-    """gsutil's configuration: the account, and the bundle, which gsutil takes from no variable; written where it is missing."""
+    """Gsutil's configuration: the account, and the bundle, which gsutil takes from no variable; written where it is missing."""
     lines = (
-        "[Credentials]", f"gs_service_key_file = {folder / CREDENTIALS}",
-        "[Boto]", f"ca_certificates_file = {bundle(folder, user)}",
-        "[GSUtil]", f"default_project_id = {project}", "software_update_check_period = 0", "",
-    )  # fmt: skip
+        "[Credentials]",
+        f"gs_service_key_file = {folder / CREDENTIALS}",
+        "[Boto]",
+        f"ca_certificates_file = {bundle(folder, user)}",
+        "[GSUtil]",
+        f"default_project_id = {project}",
+        "software_update_check_period = 0",
+        "",
+    )
     return _kept(folder, "boto", ".cfg", "\n".join(lines).encode())
 
 
 def curl(folder: Path, user: Mapping[str, str]) -> Path:
-    """A folder with curl's configuration, which names the bundle; written where it is missing."""
+    """Return a folder with curl's configuration, which names the bundle; written where it is missing."""
     trusted = bundle(folder, user)
     home = folder / trusted.stem.replace("bundle", "curl")
     home.mkdir(exist_ok=True)
@@ -226,14 +242,15 @@ def curl(folder: Path, user: Mapping[str, str]) -> Path:
 
 
 def _kept(folder: Path, name: str, suffix: str, content: bytes) -> Path:
-    """A file of the front's folder that is named by its content."""
+    """Return a file of the front's folder that is named by its content."""
     path = folder / f"{name}-{hashlib.sha256(content).hexdigest()[:16]}{suffix}"
     _write_once(path, content)
     return path
 
 
 def _write_once(path: Path, content: bytes) -> None:
-    if not path.is_file():
+    # A file that a full disk cut off would stay broken for ever.
+    if not path.is_file() or path.read_bytes() != content:
         # By process: two commands may write the same file at the same moment.
         part = path.with_name(f"{path.name}.{os.getpid()}")
         part.write_bytes(content)
@@ -241,7 +258,7 @@ def _write_once(path: Path, content: bytes) -> None:
 
 
 def _hidden(user: Mapping[str, str], made: Mapping[str, str]) -> list[str]:
-    """The credentials of the user's that are there."""
+    """Return the credentials of the user's that are there."""
     found = [name for name in LOGINS if user.get(name) and user[name] not in made.values()]
     own = Path(user.get("HOME") or Path.home()) / ".config/gcloud"
     if "CLOUDSDK_CONFIG" not in user and own.is_dir():

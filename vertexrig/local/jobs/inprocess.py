@@ -7,29 +7,17 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from vertexrig.local.http import Json
 from vertexrig.local.jobs import resources
 from vertexrig.local.jobs.manager import Jobs
-from vertexrig.local.jobs.resources import Json
 from vertexrig.local.jobs.settings import Settings
 from vertexrig.local.jobs.store import ResourceStore
 from vertexrig.local.jobs.studies import Studies
 from vertexrig.local.runner.lines import Line
 from vertexrig.local.runner.options import Control
 from vertexrig.local.runner.result import JobResult, new_job_id
-from vertexrig.local.runner.run import run_job
 
 _LOOK_EVERY = 0.1
-
-
-class _LineSink:
-    """A sink that hands each line on, with the trial's job that wrote it."""
-
-    def __init__(self, on_line: Callable[[str, Line], None]) -> None:
-        self.on_line = on_line
-
-    def write(self, job: str, lines: Iterable[Line]) -> None:
-        for line in lines:
-            self.on_line(job, line)
 
 
 def run_study(
@@ -59,11 +47,21 @@ def run_study(
     Raises:
         ApiError: 400, if the study cannot be searched.
     """
+
+    def write(job: str, lines: Iterable[Line]) -> None:
+        for line in lines:
+            on_line(job, line)
+
     key = new_job_id()
     root = settings.root.absolute()
     place = root / "rehearsals" / key  # apart from a server's store, which would take these jobs up
     store = ResourceStore(place)
-    jobs = Jobs(replace(settings, root=root), store, _LineSink(on_line), run_job, on_result)
+    jobs = Jobs(
+        replace(settings, root=root),
+        store,
+        write,
+        on_result,
+    )
     studies = Studies(jobs, on_trial, on_note)
     parent = resources.parent_name(settings.run.project, settings.run.region)
     own = control or Control()

@@ -11,9 +11,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from vertexrig.errors import VertexrigError
-from vertexrig.local.http import ApiError, not_found
+from vertexrig.local.http import ApiError, Json, not_found
 from vertexrig.local.jobs import resources
-from vertexrig.local.jobs.resources import Json
 from vertexrig.local.jobs.store import ResourceStore, StoredResource
 from vertexrig.spec.states import CANCELLED, CANCELLING, ENDED, FAILED, PENDING, QUEUED, RUNNING, SUCCEEDED, of_pipeline
 
@@ -32,7 +31,7 @@ NEXT: Mapping[str, frozenset[str]] = {
 
 
 def require(before: str, after: str) -> None:
-    """Raise VertexrigError for a change that is not in the table; staying in a state is none."""
+    """Raise VertexrigError for a change that is not in the table; staying in a state is allowed."""
     if after != before and after not in NEXT[before]:
         raise VertexrigError(
             f"a job in state {before} cannot become {after}: {', '.join(sorted(NEXT[before]))} can follow"
@@ -40,7 +39,7 @@ def require(before: str, after: str) -> None:
 
 
 def stored(store: ResourceStore, name: str, collection: str) -> StoredResource:
-    """A resource of a collection, or 404."""
+    """Return a resource of a collection, or 404."""
     found = store.get(name)
     if found is None or f"/{collection}/" not in name:
         raise not_found(f"The {resources.MESSAGES[collection]} does not exist: {name}")
@@ -81,7 +80,7 @@ def advance(
         before = body["state"]
         if resources.has_ended(body):
             return True
-        # Not refused but left out: whoever reports progress has done nothing wrong.
+        # Not refused but left out: a report of progress is not wrong.
         if before in _CANCELLING and not resources.has_ended({"state": state}):
             return False
         require(before, state)

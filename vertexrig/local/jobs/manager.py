@@ -9,49 +9,30 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, replace
-from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from vertexrig.catalog import load
 from vertexrig.errors import VertexrigError
-from vertexrig.local.http import ApiError
-from vertexrig.local.jobs import defaults, lifecycle, resources, validation
+from vertexrig.local.http import ApiError, Json
+from vertexrig.local.jobs import lifecycle, resources, validation
 from vertexrig.local.jobs.queue import Queue
-from vertexrig.local.jobs.resources import CUSTOM_JOBS, Json
+from vertexrig.local.jobs.resources import CUSTOM_JOBS
 from vertexrig.local.jobs.settings import Settings
 from vertexrig.local.jobs.store import ResourceStore, StoredResource
 from vertexrig.local.runner import policy as rules
-from vertexrig.local.runner.lines import SERVICE, Line, OnLine
-from vertexrig.local.runner.options import Control, RunOptions
-from vertexrig.local.runner.places import job_folder
+from vertexrig.local.runner.job_files import job_folder
+from vertexrig.local.runner.lines import SERVICE, Line
+from vertexrig.local.runner.options import Control
 from vertexrig.local.runner.result import SUSPENDED, JobError, JobResult
+from vertexrig.local.runner.run import run_job
 from vertexrig.local.runner.warm import Warmth
+from vertexrig.spec import cluster
 from vertexrig.spec.document import Document
+from vertexrig.spec.quota import Draw, draws
 from vertexrig.spec.states import CANCELLED, CANCELLING, ENDED, FAILED, PENDING, QUEUED, RUNNING
 
-
-class Sink(Protocol):
-    """Where log lines of jobs go."""
-
-    def write(self, job: str, lines: Iterable[Line]) -> None:
-        """Take lines of the job of this resource name; they are kept when this returns."""
-
-
-class Runner(Protocol):
-    """Runs a CustomJobSpec to its end: `vertexrig.local.runner.run.run_job`."""
-
-    def __call__(
-        self,
-        job: Mapping[str, Any],
-        *,
-        root: Path | str,
-        on_line: OnLine,
-        on_state: Callable[[str], None],
-        on_pause: Callable[[], None],
-        control: Control,
-        options: RunOptions,
-        warmth: Warmth | None,
-    ) -> JobResult: ...
+Write = Callable[[str, Iterable[Line]], None]
+"""Takes lines of the job of a resource name; they are kept when it returns."""
 
 
 class Jobs:
@@ -60,8 +41,7 @@ class Jobs:
     Args:
         settings: See `Settings`.
         store: Where jobs are kept.
-        sink: Takes their output.
-        run: Runs one.
+        write: Takes their output.
         on_result: Called with the name of a job that has run to its end and how it went, in the job's thread.
         check: The checks that a new job has to pass; None leaves them out.
         admit: Raises `ApiError` for a job that names, under a parent, what does not exist there.
@@ -72,15 +52,14 @@ class Jobs:
         self,
         settings: Settings,
         store: ResourceStore,
-        sink: Sink,
-        run: Runner,
+        write: Write,
         on_result: Callable[[str, JobResult], None] = lambda name, result: None,
         check: validation.Check | None = None,
         admit: Callable[[str, Mapping[str, Any]], None] = lambda parent, job: None,
         begin_run: Callable[[str], str] = lambda experiment: "",
     ) -> None:
-        self.run, self.check, self.admit, self.begin_run = run, check, admit, begin_run
-        self.settings, self.store, self.sink, self.on_result = settings, store, sink, on_result
+        self.check, self.admit, self.begin_run = check, admit, begin_run
+        self.settings, self.store, self.write, self.on_result = settings, store, write, on_result
         self.queue = Queue(settings.slots, self._run)
         self._warmth = Warmth() if settings.run.warm else None
         self._controls: dict[str, Control] = {}
@@ -107,13 +86,29 @@ class Jobs:
 
     def refuse_for_quota(self, job: Mapping[str, Any], region: str) -> None:
         """Raise the service's 429 if a fault on demand leaves no quota for a job."""
-        found = self.settings.fault("quota", job, region)
-        if found:
-            catalog = load()
-            # A region, too, can fit the fault's pattern; it has no metric of its own.
-            metric = catalog.quota_metric(found) or catalog.limits.text("quota.prefix") + "cpus"
-            message = f"The following quota metrics exceed quota limits: {metric}"
-            raise ApiError(429, message, status="RESOURCE_EXHAUSTED", reason="rateLimitExceeded")
+        if message := self.missing_quota(job, region):
+            detail = (
+                "[ORIGINAL ERROR] generic::resource_exhausted: com.google.cloud.ai.platform.common.errors."
+                f"AiPlatformException: code=RESOURCE_EXHAUSTED, message={message}, cause=null "
+                f'[google.rpc.error_details_ext] {{ code: 8 message: "{message}" }}'
+            )
+            details = [{"@type": "type.googleapis.com/google.rpc.DebugInfo", "detail": detail}]
+            raise ApiError(429, message, status="RESOURCE_EXHAUSTED", reason="rateLimitExceeded", details=details)
+
+    def missing_quota(self, job: Mapping[str, Any], region: str) -> str:
+        """Return the service's message if a fault on demand leaves no quota for a job, else ""."""
+        fits = self.settings.fault("quota", job, region)
+        if not fits:
+            return ""
+        catalog = load()
+        items = {catalog.machines[name].family if name in catalog.machines else name for name in fits}
+        drawn = draws(Document("CustomJobSpec", dict(job)), catalog)
+        # A region stands for every quota; a machine whose CPUs have none for its accelerators.
+        named = [draw for draw in drawn if region in fits or items & set(draw.item.split(" and "))]
+        exceeded = named or [draw for draw in drawn if draw.unit != "GB"]
+        prefix = catalog.limits.text("quota.prefix")
+        metrics = {draw.metric or f"{prefix}{_unnamed(draw)}" for draw in exceeded} or {f"{prefix}cpus"}
+        return f"The following quota metrics exceed quota limits: {','.join(sorted(metrics))}"
 
     def add(
         self,
@@ -129,12 +124,12 @@ class Jobs:
             parent: Where it belongs.
             outer: displayName, labels and the like.
             job: Its canonical spec.
-            hidden: `trial` of a study's job, `pipeline` of a pipeline's.
+            hidden: `trial` of a study's job, `pipeline` of a pipeline's, `quota` with the message of what it lacks.
             study: The tuning job whose trial it runs.
         """
         hidden = dict(hidden or {})
         name = resources.new_name(parent, CUSTOM_JOBS)
-        fields = {**outer, "jobSpec": defaults.filled(resources.rest_form("CustomJobSpec", job))}
+        fields = {**outer, "jobSpec": resources.filled(resources.rest_form("CustomJobSpec", job))}
         made = resources.new_body(name, lifecycle.CREATED, fields)
         # Both or none: a trial whose job is not recorded would be started twice after a crash.
         with self.store.database.transaction():
@@ -145,7 +140,7 @@ class Jobs:
         return made
 
     def get(self, name: str) -> Json:
-        """A job's body, or 404."""
+        """Return a job's body, or 404."""
         return self._stored(name).body
 
     def cancel(self, name: str) -> None:
@@ -264,25 +259,37 @@ class Jobs:
         # The hidden spec is canonical; the body has the form of REST, with int64 as text.
         region, job = resources.location_of(name), stored.hidden["spec"]
         self._to(name, PENDING)
-        if self.settings.fault("stockout", job, region):
-            message = rules.stockout_message(region)
+        missing = stored.hidden.get("quota", "")
+        if missing or self.settings.fault("stockout", job, region):
+            message = missing or rules.stockout_message(region)
+            if missing:
+                self._to(name, RUNNING)  # as a pipeline's job was seen to do
             self.log(name, message, "ERROR")
             self._to(name, FAILED, JobError(rules.RESOURCE_EXHAUSTED, message))
             return
         options = replace(
-            self.settings.run, job_id=resources.last_part(name), display_name=stored.body.get("displayName", ""),
-            project_number=name.split("/")[1], region=region, trial=str(stored.hidden.get("trial", "")),
-        )  # fmt: skip
+            self.settings.run,
+            job_id=resources.last_part(name),
+            display_name=stored.body.get("displayName", ""),
+            project_number=name.split("/")[1],
+            region=region,
+            trial=str(stored.hidden.get("trial", "")),
+        )
         if job.get("persistentResourceId"):
             options = replace(options, slow_start=0.0)  # its machines are there
-        with _Batch(self.sink, name) as batch:
-            result = self.run(
-                job, root=self.settings.root, control=control, options=options, on_line=batch.add,
-                on_state=lambda state: self._to(name, state), on_pause=batch.flush,
+        with _Batch(self.write, name) as batch:
+            result = run_job(
+                job,
+                root=self.settings.root,
+                control=control,
+                options=options,
+                on_line=batch.add,
+                on_state=lambda state: self._to(name, state),
+                on_pause=batch.flush,
                 warmth=self._warmth,
-            )  # fmt: skip
+            )
         if result.state != SUSPENDED:
-            # Before the last state: whoever waits for that finds the result.
+            # Before the last state: a caller that waits for it finds the result.
             self.on_result(name, result)
             self._to(name, result.state, result.error)
 
@@ -306,7 +313,7 @@ class Jobs:
 
     def log(self, name: str, text: str, severity: str) -> None:
         """Write a line of the service into the log of a job or a study."""
-        self.sink.write(name, [Line(time.time(), SERVICE, severity, text)])
+        self.write(name, [Line(time.time(), SERVICE, severity, text)])
 
 
 class _Batch:
@@ -315,8 +322,8 @@ class _Batch:
     # Lines per transaction: enough that the disk's pace does not matter, few enough that readers see output at once.
     _MOST = 1000
 
-    def __init__(self, sink: Sink, name: str) -> None:
-        self.sink, self.name = sink, name
+    def __init__(self, write: Write, name: str) -> None:
+        self.write, self.name = write, name
         self.lines: list[Line] = []
 
     def add(self, line: Line) -> None:
@@ -327,7 +334,7 @@ class _Batch:
     def flush(self) -> None:
         if self.lines:
             lines, self.lines = self.lines, []
-            self.sink.write(self.name, lines)
+            self.write(self.name, lines)
 
     def __enter__(self) -> _Batch:
         return self
@@ -337,6 +344,10 @@ class _Batch:
 
 
 def _replicas(job: Mapping[str, Any]) -> list[str]:
-    from vertexrig.spec import cluster
-
     return [replica.name for replica in cluster.replicas(Document("CustomJobSpec", dict(job)).pools)]
+
+
+def _unnamed(draw: Draw) -> str:
+    """Return a metric's name by the pattern of the others, where no source names it."""
+    ending = {"vCPUs": "_cpus", "GPUs": "_gpus"}.get(draw.unit, "")
+    return f"{'preemptible_' if draw.preemptible else ''}{draw.item.lower().replace('-', '_')}{ending}"

@@ -60,7 +60,7 @@ class MetricFile:
         self._not_finite: dict[str, str] = {}
 
     def read(self) -> list[Measurement]:
-        """The measurements reported since the last call, in the order of the file; never raises for its content.
+        """Return the measurements reported since the last call, in the order of the file; never raises for its content.
 
         A line being written is left for the next call. Values that are not finite numbers give no measurement; see
         `diverged`.
@@ -74,7 +74,7 @@ class MetricFile:
         return next((f"{name}={value}" for name, value in self._not_finite.items() if value), "")
 
     def explain(self) -> str:
-        """Why there is no measurement, and what to do, for a trial that ended without one."""
+        """Tell why there is no measurement, and what to do, for a trial that ended without one."""
         wanted = " and ".join(repr(name) for name in self.metric_ids)
         if self._problem:
             return f"The metric file cannot be read ({self._problem}), so no measurement of {wanted} arrived."
@@ -113,7 +113,7 @@ class MetricFile:
         return lines[overlap:]
 
     def _file_lines(self) -> list[bytes] | None:
-        """All complete lines of the file's tail; None if nothing changed or it cannot be read."""
+        """Return all complete lines of the file's tail; None if nothing changed or it cannot be read."""
         try:
             # Unbuffered: one read() is then one system call, between the two looks at the file.
             with self.path.open("rb", buffering=0) as file:
@@ -163,8 +163,9 @@ class MetricFile:
         return [Measurement(_step(entry.get("global_step")), elapsed, metrics)] if metrics else []
 
     def _known(self, line: bytes) -> bool:
-        """Whether this very line came before. A report with its time is never made twice, so this also holds when a
-        read fell between two rewrites and the lines do not line up."""
+        """Tell whether this very line came before. A report with its time is never made twice, so this also holds when a
+        read fell between two rewrites and the lines do not line up.
+        """
         key = hash(line)
         if key in self._seen:
             return True
@@ -174,7 +175,7 @@ class MetricFile:
         return False
 
     def _elapsed(self, timestamp: Any, line: bytes) -> float | None:
-        """Seconds since the start, by the entry's own time if that can be; None for a report already known."""
+        """Return seconds since the start, by the entry's own time if that can be; None for a report already known."""
         now, when = self.clock(), _number(timestamp)
         # Other times are of another clock or in another unit; the report then gets the time of its reading.
         if self.started - _CLOCK_SLACK <= when <= now + _CLOCK_SLACK:
@@ -184,7 +185,7 @@ class MetricFile:
 
 
 def last_values(path: Path) -> dict[str, float]:
-    """The last finite value under each tag of a metric file, by tag; empty if there is no such file."""
+    """Return the last finite value under each tag of a metric file, by tag; empty if there is no such file."""
     try:
         with path.open("rb") as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - TAIL_BYTES))
@@ -224,25 +225,11 @@ def _step(value: Any) -> int:
 
 
 def _overlap(known: Sequence[bytes], lines: Sequence[bytes]) -> tuple[int, bool]:
-    """How many of `lines`' first items are the last of `known`; and whether `lines` lies within `known` altogether.
+    """Tell how many of `lines`' first items are the last of `known`; and whether `lines` lies within `known` altogether.
 
-    The window of 100 entries slides, so new entries are those after the longest such overlap. Knuth-Morris-Pratt:
-    linear however many lines are equal.
+    The window of 100 entries slides, so new entries are those after the longest such overlap.
     """
-    if not lines:
-        return 0, True
-    table = [0] * len(lines)
-    length = 0
-    for i in range(1, len(lines)):
-        while length and lines[i] != lines[length]:
-            length = table[length - 1]
-        length += lines[i] == lines[length]
-        table[i] = length
-    length = 0
-    for line in known:
-        if length == len(lines):
-            return length, True
-        while length and line != lines[length]:
-            length = table[length - 1]
-        length += line == lines[length]
-    return length, length == len(lines)
+    size = len(lines)
+    if any(known[start : start + size] == lines for start in range(len(known) - size + 1)):
+        return size, True
+    return next(n for n in range(min(len(known), size), -1, -1) if known[len(known) - n :] == lines[:n]), False

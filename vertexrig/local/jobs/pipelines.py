@@ -9,27 +9,29 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from vertexrig.local.http import ApiError, invalid
+from vertexrig.local.http import ApiError, Json, invalid
 from vertexrig.local.jobs import lifecycle, resources, validation
 from vertexrig.local.jobs.manager import Jobs
-from vertexrig.local.jobs.resources import MODELS, PIPELINES, Json
+from vertexrig.local.jobs.resources import MODELS, PIPELINES
 from vertexrig.local.runner import policy as rules
 from vertexrig.local.runner.environment import local_path
 from vertexrig.spec.states import ENDED, FAILED, SUCCEEDED, of_pipeline
 
 # The end of the address of a schema in Google's bucket; the SDK names it whole.
 CUSTOM_TASK = "custom_task_1.0.0.yaml"
-_FIELDS = {
-    "displayName", "trainingTaskDefinition", "trainingTaskInputs", "modelToUpload", "labels", "encryptionSpec",
-    "modelId", "parentModel", "inputDataConfig",
-}  # fmt: skip
+_FIELDS = frozenset(
+    {
+        *("displayName", "trainingTaskDefinition", "trainingTaskInputs", "modelToUpload", "labels", "encryptionSpec"),
+        *("modelId", "parentModel", "inputDataConfig"),
+    }
+)
 
 
 class ModelRegistry(Protocol):
     """Where models go."""
 
     def get(self, name: str) -> Json:
-        """A model, or 404."""
+        """Return a model, or 404."""
 
     def add(self, parent: str, fields: Mapping[str, Any], *, parent_model: str = "", id_: str = "") -> Json:
         """Keep a new model, or another version of `parent_model`."""
@@ -43,13 +45,7 @@ class DatasetRegistry(Protocol):
 
 
 class Pipelines:
-    """The training pipelines of a local Vertex.
-
-    Args:
-        jobs: Runs their custom jobs.
-        models: Takes what they make.
-        datasets: Gives what they train on.
-    """
+    """The training pipelines of a local Vertex."""
 
     def __init__(self, jobs: Jobs, models: ModelRegistry, datasets: DatasetRegistry) -> None:
         self.jobs, self.store, self.models, self.datasets = jobs, jobs.store, models, datasets
@@ -78,7 +74,6 @@ class Pipelines:
         region = parent.rpartition("/")[2]
         job = validation.training_inputs(fields.get("trainingTaskInputs"), region, self.jobs.check)
         self.jobs.admit(parent, job)
-        self.jobs.refuse_for_quota(job, region)
         # Exported last: a request that is refused leaves no files.
         if data:
             job = _with_variables(job, self.datasets.export(parent, data))
@@ -88,7 +83,9 @@ class Pipelines:
         with self.store.database.transaction():
             self.store.add(PIPELINES, parent, pipeline, made)
             outer = {"displayName": f"{name[:100]}-custom-job", **({"labels": labels} if labels else {})}
-            child = self.jobs.add(parent, outer, job, {"pipeline": pipeline})["name"]
+            # A pipeline without quota is accepted and fails later (public reports, the latest of 2025-09).
+            inner = {"pipeline": pipeline, "quota": self.jobs.missing_quota(job, region)}
+            child = self.jobs.add(parent, outer, job, inner)["name"]
 
             def note(own: Json, hidden: Json) -> None:
                 own["trainingTaskMetadata"] = {"backingCustomJob": child}
@@ -97,7 +94,7 @@ class Pipelines:
             return self.store.change(pipeline, note) or made
 
     def _target(self, parent: str, fields: Mapping[str, Any]) -> Json:
-        """The parent model by its full name; 400 where its id and a new model's id are both given, 404 without the model."""
+        """Return the parent model by its full name; 400 where its id and a new model's id are both given, 404 without the model."""
         above = str(fields.get("parentModel", ""))
         if not above:
             return {}
@@ -108,7 +105,7 @@ class Pipelines:
         return {"parentModel": name}
 
     def get(self, name: str) -> Json:
-        """A pipeline by name, or 404."""
+        """Return a pipeline by name, or 404."""
         return lifecycle.stored(self.store, name, PIPELINES).body
 
     def cancel(self, name: str) -> None:
@@ -132,7 +129,7 @@ class Pipelines:
                 self._changed(job.name, job.body["state"])
 
     def _changed(self, name: str, state: str) -> None:
-        """A custom job changed; its pipeline follows."""
+        """Take note that a custom job changed; its pipeline follows."""
         stored = self.store.get(name)
         pipeline = str(stored.hidden.get("pipeline", "")) if stored else ""
         if not pipeline or stored is None:
@@ -144,8 +141,6 @@ class Pipelines:
             if error:
                 lifecycle.advance(self.store, pipeline, of_pipeline(FAILED), error)
                 return
-        if error and state in ENDED and error.get("code") != rules.CANCELLED:
-            error = {**error, "message": f"Training failed with:\n{error['message']}"}
         lifecycle.advance(self.store, pipeline, of_pipeline(state), error if state in ENDED else None)
 
     def _upload(self, pipeline: str, job: Mapping[str, Any]) -> Json | None:
@@ -180,7 +175,7 @@ class Pipelines:
 
 
 def _with_variables(job: Mapping[str, Any], variables: Mapping[str, str]) -> Json:
-    """A job whose replicas have further variables."""
+    """Return a job whose replicas have further variables."""
     added = [{"name": name, "value": value} for name, value in variables.items()]
     pools = []
     for pool in job.get("workerPoolSpecs") or ():

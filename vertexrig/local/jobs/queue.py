@@ -41,7 +41,7 @@ class Queue:
             return found is not None
 
     def waits(self, name: str) -> bool:
-        """Whether a job is in the line."""
+        """Tell whether a job is in the line."""
         with self._lock:
             return any(waiting == name for waiting, _ in self._waiting)
 

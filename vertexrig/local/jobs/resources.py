@@ -8,27 +8,32 @@ from collections.abc import Mapping
 from typing import Any
 
 from vertexrig import times
-from vertexrig.local.http import invalid
+from vertexrig.catalog import load
+from vertexrig.local.http import Json, invalid
 from vertexrig.local.runner.result import new_job_id
 from vertexrig.spec import messages
 from vertexrig.spec.states import ENDED, RUNNING, of_pipeline
 
-Json = dict[str, Any]
-
 CUSTOM_JOBS, TUNING_JOBS = "customJobs", "hyperparameterTuningJobs"
+SCHEDULES = "jobs"
+"""Cloud Scheduler's; their names have the project as the client wrote it."""
 PIPELINES, STUDIES, MODELS, OPERATIONS = "trainingPipelines", "studies", "models", "operations"
 MESSAGES = {CUSTOM_JOBS: "CustomJob", TUNING_JOBS: "HyperparameterTuningJob", PIPELINES: "TrainingPipeline"}
 """The API's message of each collection whose resources run."""
 
 _RUNNING = (RUNNING, of_pipeline(RUNNING))
 _ENDED = (*ENDED, *map(of_pipeline, ENDED))
+PLACE = re.compile(r"projects/([^/]+)/locations/([^/]+)(?=/|$)")
+"""How a resource name begins: project and location."""
+NAME = re.compile(PLACE.pattern + r"/([A-Za-z]+)/([^/]+)")
+"""The name of a resource right below a location, such as a job: project, location, collection and id."""
 # Ids of domain-scoped projects have a colon: `example.com:my-project`.
 _PROJECT = re.compile(r"[a-z0-9][a-z0-9:.-]{0,62}")
 _LOCATION = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 
 
 def now() -> str:
-    """The present time in RFC 3339, in microseconds."""
+    """Return the present time in RFC 3339, in microseconds."""
     return times.rfc3339(times.now())
 
 
@@ -38,7 +43,7 @@ _ids: dict[str, str] = {}
 
 
 def project_number(project: str) -> str:
-    """The number of a project: itself, or twelve digits that are always the same for one id."""
+    """Return the number of a project: itself, or twelve digits that are always the same for one id."""
     if project.isdigit():
         return project
     number = str(100_000_000_000 + zlib.crc32(project.encode()) * 200)  # at most 10**11 + 2**32 * 200 < 10**12
@@ -48,17 +53,17 @@ def project_number(project: str) -> str:
 
 
 def project_id(project: str) -> str:
-    """The id of a project given by id or number; the number itself where no client has named the id."""
+    """Return the id of a project given by id or number; the number itself where no client has named the id."""
     return _ids.get(project, project)
 
 
 def is_project(project: str) -> bool:
-    """Whether a text may be a project's id or number."""
+    """Tell whether a text may be a project's id or number."""
     return _PROJECT.fullmatch(project) is not None
 
 
 def parent_name(project: str, location: str) -> str:
-    """`projects/NUMBER/locations/LOCATION`.
+    """Return `projects/NUMBER/locations/LOCATION`.
 
     Raises:
         ApiError: 400, for what is not a project or location.
@@ -71,17 +76,17 @@ def parent_name(project: str, location: str) -> str:
 
 
 def new_name(parent: str, kind: str) -> str:
-    """A new resource's name, with a numeric id."""
+    """Return a new resource's name, with a numeric id."""
     return f"{parent}/{kind}/{new_job_id()}"
 
 
 def last_part(name: str) -> str:
-    """The id in a resource name."""
+    """Return the id in a resource name."""
     return name.rpartition("/")[2]
 
 
 def location_of(name: str) -> str:
-    """The location in a resource name."""
+    """Return the location in a resource name."""
     return name.split("/")[3]
 
 
@@ -91,13 +96,13 @@ def rest_form(kind: str, data: Mapping[str, Any]) -> Json:
 
 
 def new_body(name: str, state: str, fields: Mapping[str, Any]) -> Json:
-    """The body of a new resource: its name, state and times around what the client gave."""
+    """Return the body of a new resource: its name, state and times around what the client gave."""
     time = now()
     return {"name": name, **fields, "state": state, "createTime": time, "updateTime": time}
 
 
 def has_ended(body: Mapping[str, Any]) -> bool:
-    """Whether a job, study or pipeline is in one of its last states."""
+    """Tell whether a job, study or pipeline is in one of its last states."""
     return body["state"] in _ENDED
 
 
@@ -105,11 +110,6 @@ def move(body: Json, state: str, error: Mapping[str, Any] | None = None) -> bool
     """Set a resource's state with its times; returns whether it has ended, for `ResourceStore.change`.
 
     Times have the form of public recordings (2021, 2022): microseconds for creation and update, whole seconds for start and end.
-
-    Args:
-        body: Changed in place.
-        state: The new state.
-        error: google.rpc.Status of a job that did not succeed.
     """
     moment, ended = times.now(), state in _ENDED
     body["state"], body["updateTime"] = state, times.rfc3339(moment)
@@ -123,3 +123,32 @@ def move(body: Json, state: str, error: Mapping[str, Any] | None = None) -> bool
     if error:
         body["error"] = dict(error)
     return ended
+
+
+_PROGRAMS = ("containerSpec", "pythonPackageSpec")
+"""The service shows them after the disk."""
+
+
+def filled(job: Mapping[str, Any]) -> Json:
+    """Return a CustomJobSpec in REST form with the boot disk of every pool that makes machines, which the service fills in.
+
+    Source: public recordings of 2021 and 2022 (create and get of custom and tuning jobs).
+    """
+    pools = [_with_disk(pool) if pool.get("machineSpec") else pool for pool in job.get("workerPoolSpecs", ())]
+    return {**job, "workerPoolSpecs": pools} if pools else dict(job)
+
+
+def filled_tuning(job: Mapping[str, Any]) -> Json:
+    """Return a HyperparameterTuningJob in REST form with its trials' job filled in."""
+    return {**job, "trialJobSpec": filled(job["trialJobSpec"])} if job.get("trialJobSpec") else dict(job)
+
+
+def _with_disk(pool: Mapping[str, Any]) -> Json:
+    catalog = load()
+    disk = {
+        "bootDiskType": catalog.default_boot_disk(str(pool["machineSpec"].get("machineType", ""))),
+        "bootDiskSizeGb": catalog.limits.integer("boot_disk.default_gb"),
+    }
+    program = {key: pool[key] for key in _PROGRAMS if key in pool}
+    before = {key: value for key, value in pool.items() if key not in program}
+    return {**before, "diskSpec": {**disk, **(pool.get("diskSpec") or {})}, **program}

@@ -1,6 +1,6 @@
 """Suggestions, random or from Optuna, as a pure function of the seed and the trials so far.
 
-Every suggestion builds the Optuna study anew from the trials and takes a sampler seeded for this one trial. So a study
+Every suggestion builds the Optuna study again from the trials and takes a sampler seeded for this one trial. So a study
 rebuilt after a crash suggests what it would have suggested, and Optuna's storage never has to survive anything
 (1,000 trials of 5 parameters cost 0.06 s).
 """
@@ -43,14 +43,14 @@ class Past:
 
 
 def subseed(seed: int, *parts: object) -> int:
-    """A 32-bit seed for one purpose, the same on every machine."""
+    """Return a 32-bit seed for one purpose, the same on every machine."""
     digest = hashlib.sha256("/".join(map(str, (seed, *parts))).encode()).digest()
     # numpy's RandomState takes seeds of 32 bits.
     return int.from_bytes(digest[:4], "big")
 
 
 def suggest_tpe(space: Space, past: Iterable[Past], signs: Sequence[int], seed: int) -> list[ParameterValue]:
-    """A Bayesian suggestion (tree-structured Parzen estimator) that also counts trials still running.
+    """Return a Bayesian suggestion (tree-structured Parzen estimator) that also counts trials still running.
 
     Running trials count as bad ones (constant liar), so parallel trials do not crowd; infeasible and unsafe trials
     count as worse than every other. Until ten trials have ended, suggestions are random.
@@ -70,7 +70,7 @@ def suggest_tpe(space: Space, past: Iterable[Past], signs: Sequence[int], seed: 
 
 
 def suggest_random(space: Space, seed: int) -> list[ParameterValue]:
-    """A suggestion drawn evenly on each parameter's scale; every value of a DISCRETE or CATEGORICAL is as likely."""
+    """Return a suggestion drawn evenly on each parameter's scale; every value of a DISCRETE or CATEGORICAL is as likely."""
     rng = random.Random(seed)
 
     def choose(dimension: Dimension) -> Value:
@@ -86,7 +86,7 @@ def suggest_random(space: Space, seed: int) -> list[ParameterValue]:
 
 
 def warm_up() -> None:
-    """Import Optuna (0.3 s) beside the first trials, which do not need it."""
+    """Import Optuna (0.3 s) during the first trials, which do not need it."""
     if "optuna" not in sys.modules:
         threading.Thread(target=_optuna, daemon=True).start()
 

@@ -21,7 +21,7 @@ class Fault:
     """A rule that makes jobs fail as the cloud does.
 
     Args:
-        kind: `stockout` (the job is accepted, waits and fails) or `quota` (creating it is refused).
+        kind: `stockout` (the job is accepted, waits and fails) or `quota` (creating it is refused, or its pipeline fails).
         pattern: Of the accelerator or machine type, or of the region, such as `NVIDIA_L4`, `a2-*`, `europe-*`.
         times: How many jobs it makes fail, -1 for all.
     """
@@ -43,14 +43,13 @@ class Fault:
             raise UsageError(f"fault {text!r} is not KIND[:PATTERN[:TIMES]] with KIND one of {', '.join(FAULT_KINDS)}")
         return cls(kind, pattern or "*", int(times) if times else -1)
 
-    def applies_to(self, job: Mapping[str, Any], region: str) -> str:
-        """What of a job the rule fits (a machine, accelerator or region), "" if it does not; it counts down `times`."""
+    def applies_to(self, job: Mapping[str, Any], region: str) -> tuple[str, ...]:
+        """Return what of a job the rule fits: machines, accelerators, the region; it counts down `times`."""
         pools = Document("CustomJobSpec", dict(job)).pools
         names = [name for pool in pools for name in (pool.accelerator_type, pool.machine_type) if name]
-        # The machine or accelerator first, because the error of a quota names its metric.
-        found = next((name for name in [*names, region] if fnmatchcase(name, self.pattern)), "")
+        found = tuple(name for name in [*names, region] if fnmatchcase(name, self.pattern))
         if not found or self.times == 0:
-            return ""
+            return ()
         # -1 stays -1: it is for all jobs.
         self.times -= self.times > 0
         return found
@@ -69,7 +68,7 @@ class Settings:
         seed: Seed of studies.
         at_least_twice: Schedules deliver duplicates on purpose.
         discrete: How discrete values reach a trainer: `retry`, `decimal` or `whole`; see `StudyRun`.
-        allow_hosts: Patterns of hosts that the front passes on, beside package registries.
+        allow_hosts: Patterns of hosts that the front passes on, besides package registries.
     """
 
     root: Path
@@ -82,8 +81,8 @@ class Settings:
     discrete: str = "retry"
     allow_hosts: tuple[str, ...] = ()
 
-    def fault(self, kind: str, job: Mapping[str, Any], region: str) -> str:
-        """What a fault of a kind finds wrong with a job, "" if none does."""
+    def fault(self, kind: str, job: Mapping[str, Any], region: str) -> tuple[str, ...]:
+        """Return what a fault of a kind fits of a job; nothing if none does."""
         return next(
-            (found for fault in self.faults if fault.kind == kind and (found := fault.applies_to(job, region))), ""
+            (found for fault in self.faults if fault.kind == kind and (found := fault.applies_to(job, region))), ()
         )

@@ -7,7 +7,7 @@ formulas; each function says what it does instead. Automated stopping works on a
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from statistics import NormalDist, fmean, median, stdev
 from typing import Any
 
@@ -96,7 +96,7 @@ RULES: dict[str, Rule] = {
 
 
 def should_stop(spec: Mapping[str, Any], goal: Metric | None, trial: Trial, trials: Sequence[Trial]) -> bool:
-    """Whether the study's automated stopping rule, if it has one, ends this running trial.
+    """Tell whether the study's automated stopping rule, if it has one, ends this running trial.
 
     Args:
         spec: The StudySpec.
@@ -113,12 +113,14 @@ def should_stop(spec: Mapping[str, Any], goal: Metric | None, trial: Trial, tria
 
 
 def study_done(
-    config: Mapping[str, Any], goal: Metric | None, trials: Sequence[Trial], *, created: float, now: float
+    config: Mapping[str, Any], goal: Metric | None, trials: Collection[Trial], *, created: float, now: float
 ) -> str | None:
-    """Why no more trials are to be made, by `studyStoppingConfig`; None while the study goes on.
+    """Tell why no more trials are to be made, by `studyStoppingConfig`; None while the study goes on.
 
     The minimum rules come first: until they are met, no other rule is looked at.
     """
+    if not config:
+        return None  # asked before every suggestion, and a study may have 100,000 trials
     ended = [trial for trial in trials if trial.state.ended]
     least = int(config.get("minNumTrials", 0))
     if not _passed(config.get("minimumRuntimeConstraint"), created, now, unset=True) or len(ended) < least:
@@ -162,7 +164,7 @@ def _passed(constraint: Mapping[str, Any] | None, created: float, now: float, *,
 
 
 def _at(points: Curve, x: float) -> float:
-    """The value at `x` on a straight line between the neighbouring measurements."""
+    """Return the value at `x` on a straight line between the neighbouring measurements."""
     before = [point for point in points if point[0] <= x][-1]
     after = next((point for point in points if point[0] > x), before)
     if after[0] == before[0]:

@@ -10,9 +10,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from vertexrig.local.http import Json
 from vertexrig.local.sqlite import Database
-
-Json = dict[str, Any]
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS resources (
@@ -24,6 +23,7 @@ CREATE INDEX IF NOT EXISTS resources_open ON resources (kind, ended);
 CREATE TABLE IF NOT EXISTS trials (
     study TEXT NOT NULL, id TEXT NOT NULL, number INTEGER NOT NULL, record TEXT NOT NULL, PRIMARY KEY (study, id)
 );
+CREATE INDEX IF NOT EXISTS trials_listed ON trials (study, number);
 CREATE TABLE IF NOT EXISTS children (
     study TEXT NOT NULL, trial TEXT NOT NULL, job TEXT NOT NULL, PRIMARY KEY (study, trial)
 );
@@ -58,11 +58,7 @@ class StoredResource(NamedTuple):
 
 
 class ResourceStore:
-    """Resources by name, for use from many threads.
-
-    Args:
-        root: The local Vertex's folder.
-    """
+    """Resources by name, for use from many threads."""
 
     def __init__(self, root: Path) -> None:
         self.database = Database(root / "vertex.sqlite3", _SCHEMA)
@@ -93,10 +89,10 @@ class ResourceStore:
             self.add(kind, parent, name, body, hidden)
             self.change(name, lambda *_: True)  # sets `ended`, so that no server takes its work up
             for trial in trials:
-                self.trials(name).save(trial)
+                self.save_trial(name, trial)
 
     def get(self, name: str) -> StoredResource | None:
-        """A resource, None if there is none of that name."""
+        """Return a resource, None if there is none of that name."""
         row = self.database.row("SELECT name, number, body, hidden FROM resources WHERE name = ?", name)
         return None if row is None else StoredResource(row[0], row[1], json.loads(row[2]), json.loads(row[3]))
 
@@ -146,8 +142,11 @@ class ResourceStore:
             rows = self.database.rows(
                 "SELECT name, number, body FROM resources WHERE kind = ? AND parent = ? AND number < ? "
                 "ORDER BY number DESC LIMIT ?",
-                kind, parent, last, most,
-            )  # fmt: skip
+                kind,
+                parent,
+                last,
+                most,
+            )
             for row in rows:
                 yield StoredResource(row[0], row[1], json.loads(row[2]), {})
             if len(rows) < most:
@@ -155,7 +154,7 @@ class ResourceStore:
             last = int(rows[-1][1])
 
     def newest(self, kind: str, most: int) -> tuple[int, list[StoredResource]]:
-        """How many resources of a kind there are in all places, and the newest `most`; the jobs of trials are left out."""
+        """Tell how many resources of a kind there are in all places, and the newest `most`; the jobs of trials are left out."""
         chosen = f"FROM resources WHERE kind = ? AND {_OF_NO_TRIAL}"
         counted = self.database.row(f"SELECT COUNT(*) {chosen}", kind)
         rows = self.database.rows(f"SELECT name, number, body {chosen} ORDER BY number DESC LIMIT ?", kind, most)
@@ -163,7 +162,7 @@ class ResourceStore:
         return int(counted[0]) if counted else 0, found
 
     def last(self) -> int:
-        """The number of the resource made last, 0 before the first."""
+        """Return the number of the resource made last, 0 before the first."""
         row = self.database.row("SELECT value FROM counters WHERE name = 'resources'")
         return int(row[0]) if row else 0
 
@@ -172,8 +171,9 @@ class ResourceStore:
         rows = self.database.rows(
             f"SELECT kind, ended, name, number, body FROM resources WHERE number > ? "
             f"AND kind IN ({', '.join('?' * len(kinds))}) AND {_OF_NO_TRIAL} ORDER BY number",
-            number, *kinds,
-        )  # fmt: skip
+            number,
+            *kinds,
+        )
         return [(row[0], bool(row[1]), StoredResource(row[2], row[3], json.loads(row[4]), {})) for row in rows]
 
     def unfinished(self, kind: str) -> list[StoredResource]:
@@ -184,7 +184,7 @@ class ResourceStore:
         return [StoredResource(row[0], row[1], json.loads(row[2]), json.loads(row[3])) for row in rows]
 
     def count(self, kind: str) -> int:
-        """How many resources of a kind there are."""
+        """Tell how many resources of a kind there are."""
         row = self.database.row("SELECT COUNT(*) FROM resources WHERE kind = ?", kind)
         return int(row[0]) if row else 0
 
@@ -198,38 +198,29 @@ class ResourceStore:
         with self.database.transaction() as connection:
             connection.execute("INSERT OR REPLACE INTO children VALUES (?, ?, ?)", (study, trial, job))
 
-    def trials(self, study: str) -> Trials:
-        """The trials of one study."""
-        return Trials(self.database, study)
-
-
-class Trials:
-    """Keeps the trials of one study.
-
-    Args:
-        database: Where.
-        study: Resource name of the tuning job.
-    """
-
-    def __init__(self, database: Database, study: str) -> None:
-        self.database, self.study = database, study
-
-    def load(self) -> list[Json]:
-        """Every trial, in the order of its first saving."""
-        rows = self.database.rows("SELECT record FROM trials WHERE study = ? ORDER BY number", self.study)
+    def trials(self, study: str) -> list[Json]:
+        """Return every trial of a study, in the order of its first saving."""
+        rows = self.database.rows("SELECT record FROM trials WHERE study = ? ORDER BY number", study)
         return [json.loads(row[0]) for row in rows]
 
-    def save(self, record: Json) -> None:
+    def ended_trials(self, study: str) -> int:
+        """Tell how many trials of a study have ended."""
+        row = self.database.row(
+            "SELECT COUNT(*) FROM trials WHERE study = ? AND json_extract(record, '$.endTime') IS NOT NULL", study
+        )
+        return int(row[0]) if row else 0
+
+    def save_trial(self, study: str, record: Json) -> None:
         """Keep a trial's record, replacing the one of the same id."""
         with self.database.transaction() as connection:
             connection.execute(
                 # The order of first saving, kept when a record is replaced; ids are text, and "10" sorts before "9".
                 "INSERT INTO trials VALUES (?, ?, (SELECT COALESCE(MAX(number) + 1, 0) FROM trials WHERE study = ?), ?) "
                 "ON CONFLICT DO UPDATE SET record = excluded.record",
-                (self.study, str(record["id"]), self.study, json.dumps(record)),
+                (study, str(record["id"]), study, json.dumps(record)),
             )
 
-    def remove(self, trial: str) -> None:
+    def remove_trial(self, study: str, trial: str) -> None:
         """Forget a trial."""
         with self.database.transaction() as connection:
-            connection.execute("DELETE FROM trials WHERE study = ? AND id = ?", (self.study, trial))
+            connection.execute("DELETE FROM trials WHERE study = ? AND id = ?", (study, trial))

@@ -6,19 +6,18 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from vertexrig.errors import VertexrigError
-from vertexrig.local.jobs import defaults, lifecycle, resources, validation
+from vertexrig.local.http import Json
+from vertexrig.local.jobs import lifecycle, resources, validation
 from vertexrig.local.jobs.manager import Jobs
-from vertexrig.local.jobs.resources import TUNING_JOBS, Json
+from vertexrig.local.jobs.resources import TUNING_JOBS
 from vertexrig.local.jobs.store import StoredResource
 from vertexrig.local.jobs.study_engine import StudyEngine
 from vertexrig.local.jobs.study_run import Handle, StudyRun, TrialOutcome
 from vertexrig.local.runner import policy as rules
-from vertexrig.local.runner.places import metric_file
+from vertexrig.local.runner.job_files import metric_file
 from vertexrig.spec.states import CANCELLED, CANCELLING, ENDED, FAILED, PENDING, RUNNING, SUCCEEDED
 from vertexrig.spec.trial import Trial
 from vertexrig.times import seconds_since_1970
@@ -31,19 +30,13 @@ _AT_START_S = 120.0
 _NEVER = "1970-01-01T00:00:00Z"
 
 
-@dataclass(frozen=True)
-class _Handle:
-    custom_job: str
-    metric_file: Path
-
-
 class _Executor:
     """Runs trials as custom jobs (`vertexrig.local.jobs.study_run.Executor`)."""
 
     def __init__(self, jobs: Jobs, study: StoredResource) -> None:
         self.jobs, self.study = jobs, study
 
-    def start(self, trial: Trial, args: list[str]) -> _Handle:
+    def start(self, trial: Trial, args: list[str]) -> Handle:
         """Start a trial's job, or find the one that was started before the server was killed."""
         # The link is in the transaction that adds the job, so a crash leaves both or none.
         name = self.jobs.store.child(self.study.name, trial.id)
@@ -51,7 +44,7 @@ class _Executor:
             return self._handle(name)
         return self.restart(trial, args)
 
-    def restart(self, trial: Trial, args: list[str]) -> _Handle:
+    def restart(self, trial: Trial, args: list[str]) -> Handle:
         """Start a trial's job, whatever was run for the trial before."""
         body, data = self.study.body, self.study.hidden["spec"]
         outer = {
@@ -65,11 +58,11 @@ class _Executor:
         made = self.jobs.add(parent, {k: v for k, v in outer.items() if v}, job, hidden, self.study.name)
         return self._handle(str(made["name"]))
 
-    def _handle(self, name: str) -> _Handle:
-        return _Handle(name, metric_file(self.jobs.settings.root.absolute(), resources.last_part(name)))
+    def _handle(self, name: str) -> Handle:
+        return Handle(name, metric_file(self.jobs.settings.root.absolute(), resources.last_part(name)))
 
     def poll(self, handle: Handle) -> TrialOutcome | None:
-        """How a trial's job ended."""
+        """Tell how a trial's job ended."""
         stored = self.jobs.store.get(handle.custom_job)
         if stored is None:
             return TrialOutcome(False, "The trial's CustomJob was deleted.")
@@ -132,7 +125,7 @@ class Studies:
             raise validation.found_errors(wrong)
         name = resources.new_name(parent, TUNING_JOBS)
         made = resources.new_body(
-            name, PENDING, defaults.filled_tuning(resources.rest_form("HyperparameterTuningJob", data))
+            name, PENDING, resources.filled_tuning(resources.rest_form("HyperparameterTuningJob", data))
         )
         # Before it is kept: what cannot be searched is refused, and leaves nothing.
         engine = self._searchable(data, made)
@@ -143,12 +136,12 @@ class Studies:
         return made
 
     def _searchable(self, data: Mapping[str, Any], body: Json) -> StudyEngine:
-        """The engine of a new study; 400 for what it cannot search."""
+        """Return the engine of a new study; 400 for what it cannot search."""
         try:
             return self._engine(data, body, ())
         except VertexrigError as error:
             raise validation.found_errors([("study_spec", str(error))]) from None
-        # Without checks a spec comes here whose values nobody has compared with the rules.
+        # Without checks a spec comes here whose values were not compared with the rules.
         except (ValueError, KeyError, TypeError, ArithmeticError) as error:
             raise validation.found_errors([("study_spec", f"It cannot be searched: {error}")]) from None
 
@@ -157,15 +150,15 @@ class Studies:
         return StudyEngine(data["studySpec"], seed=self.jobs.settings.seed, trials=trials, created=created)
 
     def get(self, name: str) -> Json:
-        """A tuning job's body with its trials, or 404."""
+        """Return a tuning job's body with its trials, or 404."""
         return self.shown(self._stored(name))
 
     def shown(self, stored: StoredResource) -> Json:
-        """A stored tuning job as clients see it."""
+        """Return a stored tuning job as clients see it."""
         trials = [
             # `failed` is the run's own; the API's Trial has no such field.
             {k: v for k, v in record.items() if k != "failed"}
-            for record in self.store.trials(stored.name).load()
+            for record in self.store.trials(stored.name)
         ]
         return {**stored.body, "trials": trials} if trials else stored.body
 
@@ -214,7 +207,7 @@ class Studies:
         return lifecycle.stored(self.store, name, TUNING_JOBS)
 
     def _changed(self, name: str, state: str) -> None:
-        """A custom job changed; wake its study if a trial has ended."""
+        """Take note that a custom job changed; wake its study if a trial has ended."""
         if state in ENDED:
             stored = self.store.get(name)
             run = self._runs.get(str(stored.hidden.get("study", ""))) if stored else None
@@ -256,19 +249,23 @@ class Studies:
     def _study(self, name: str, engine: StudyEngine | None) -> None:
         stored = self._stored(name)
         data = stored.hidden["spec"]
-        trials = self.store.trials(name)
 
         def save(record: Json) -> None:
-            trials.save(record)
+            self.store.save_trial(name, record)
             self.on_trial(record)
 
         # The one of `create` for a study that is new; after a restart it is built from what is stored.
-        engine = engine or self._engine(data, stored.body, trials.load())
+        engine = engine or self._engine(data, stored.body, self.store.trials(name))
         run = self._runs[name] = StudyRun(
-            engine, _Executor(self.jobs, stored), save, name=name,
-            max_trial_count=int(data["maxTrialCount"]), parallel_trial_count=int(data["parallelTrialCount"]),
-            max_failed_trial_count=int(data.get("maxFailedTrialCount", 0)), discrete=self.jobs.settings.discrete,
-        )  # fmt: skip
+            engine,
+            _Executor(self.jobs, stored),
+            save,
+            name=name,
+            max_trial_count=int(data["maxTrialCount"]),
+            parallel_trial_count=int(data["parallelTrialCount"]),
+            max_failed_trial_count=int(data.get("maxFailedTrialCount", 0)),
+            discrete=self.jobs.settings.discrete,
+        )
         # Read again, after the run is in the table: `cancel` may have come between.
         if self._stored(name).body["state"] == CANCELLING:
             run.cancel()
@@ -288,7 +285,7 @@ class Studies:
 
 
 def with_arguments(job: Mapping[str, Any], args: Sequence[str]) -> Json:
-    """A trial's CustomJobSpec: the given one with the trial's values after each pool's own arguments."""
+    """Return a trial's CustomJobSpec: the given one with the trial's values after each pool's own arguments."""
     pools = []
     # Every pool gets them: workers and parameter servers parse the same flags as the chief.
     for pool in job.get("workerPoolSpecs", ()):

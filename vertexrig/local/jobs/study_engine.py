@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from vertexrig.errors import ConfigError, VertexrigError
@@ -52,9 +52,10 @@ class StudyEngine:
         self.algorithm = str(spec.get("algorithm", "ALGORITHM_UNSPECIFIED"))
         self.created = clock() if created is None else created
         self.trials: dict[str, Trial] = {}
+        self._made: set[tuple[tuple[str, Any], ...]] = set()
+        self._walked = 0  # combinations at the start of a grid that are all made
         for data in trials:
-            trial = Trial.from_dict(data)
-            self.trials[trial.id] = trial
+            self._add(Trial.from_dict(data))
         if self.algorithm == "GRID_SEARCH" and self.space.size is None:
             doubles = [dimension.id for dimension in self.space.everywhere() if dimension.count is None]
             raise ConfigError(
@@ -83,11 +84,15 @@ class StudyEngine:
         parameters = sorted(self._next(trial_id), key=lambda row: str(row["parameterId"]))  # as the service lists them
         trial = Trial(trial_id, parameters=parameters)
         trial.move(TrialState.ACTIVE, at=self.clock())
-        self.trials[trial_id] = trial
+        self._add(trial)
         return parameters
 
+    def _add(self, trial: Trial) -> None:
+        self.trials[trial.id] = trial
+        self._made.add(_combination(trial.parameters))
+
     def should_stop(self, trial_id: str) -> bool:
-        """Whether automated stopping ends this trial now."""
+        """Tell whether automated stopping ends this trial now."""
         trial = self.trials[trial_id]
         if trial.state is not TrialState.ACTIVE:
             return trial.state is TrialState.STOPPING
@@ -114,17 +119,17 @@ class StudyEngine:
         return trial
 
     def done(self) -> str | None:
-        """Why no further trial is to be made: `studyStoppingConfig` or an exhausted space; None while there is one.
+        """Tell why no further trial is to be made: `studyStoppingConfig` or an exhausted space; None while there is one.
 
         The counts of the tuning job (maxTrialCount, maxFailedTrialCount) are `StudyRun`'s.
         """
         size = self.space.size
-        if self._never_twice and size is not None and len(self._made()) >= size:
+        if self._never_twice and size is not None and len(self._made) >= size:
             return f"the search space is exhausted: all {size} combinations are made"
-        return self._stopped(list(self.trials.values()))
+        return self._stopped(self.trials.values())
 
     def interrupted(self) -> str | None:
-        """Why running trials are to be stopped now, under `shouldStopAsap`; None while they go on.
+        """Tell why running trials are to be stopped now, under `shouldStopAsap`; None while they go on.
 
         Only trials that have ended count here, so the last of maxNumTrials is not stopped as soon as it is made.
         """
@@ -132,7 +137,7 @@ class StudyEngine:
             return None
         return self._stopped([trial for trial in self.trials.values() if trial.state.ended])
 
-    def _stopped(self, trials: list[Trial]) -> str | None:
+    def _stopped(self, trials: Collection[Trial]) -> str | None:
         config, goal = self._stopping_config, self.objective.single
         return stopping.study_done(config, goal, trials, created=self.created, now=self.clock())
 
@@ -141,17 +146,15 @@ class StudyEngine:
         """Grids end by nature; LOW noise means "will never repeat the same Trial parameters"."""
         return self.algorithm == "GRID_SEARCH" or self.spec.get("observationNoise") == "LOW"
 
-    def _made(self) -> set[tuple[tuple[str, Any], ...]]:
-        return {_combination(trial.parameters) for trial in self.trials.values()}
-
     def _next(self, trial_id: str) -> list[ParameterValue]:
-        made, size = self._made(), self.space.size
+        made, size = self._made, self.space.size
         if self.algorithm == "GRID_SEARCH":
-            grid = map(self.space.combination, range(size or 0))
-            found = next((row for row in grid if _combination(row) not in made), None)
-            if found is None:
-                raise StudyExhausted(f"all {size} combinations of the grid are made")
-            return found
+            while self._walked < (size or 0):
+                found = self.space.combination(self._walked)
+                if _combination(found) not in made:
+                    return found
+                self._walked += 1
+            raise StudyExhausted(f"all {size} combinations of the grid are made")
         # HIGH means that a repeat is worth its cost; and where all are made, there is nothing else to repeat.
         again = self.spec.get("observationNoise") == "HIGH" or (size is not None and len(made) >= size)
         if self._never_twice and again:

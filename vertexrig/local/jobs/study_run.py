@@ -40,16 +40,17 @@ class TrialOutcome:
     early: bool = False
 
 
-class Handle(Protocol):
-    """A started trial, as the executor knows it."""
+@dataclass(frozen=True)
+class Handle:
+    """A started trial.
 
-    @property
-    def metric_file(self) -> Path:
-        """What the trial's CLOUD_ML_HP_METRIC_FILE names on this machine."""
+    Args:
+        custom_job: Resource name of its CustomJob.
+        metric_file: What the trial's CLOUD_ML_HP_METRIC_FILE names on this machine.
+    """
 
-    @property
-    def custom_job(self) -> str:
-        """Resource name of its CustomJob."""
+    custom_job: str
+    metric_file: Path
 
 
 class Executor(Protocol):
@@ -59,21 +60,21 @@ class Executor(Protocol):
         """Start the trial's job, with `args` after the job's own arguments.
 
         Called again, after a crash of this process, for a trial that was ACTIVE: take up its job if it is still
-        known (by `trial.custom_job` or the trial's id), otherwise start it anew with the same arguments.
+        known (by `trial.custom_job` or the trial's id), otherwise start it again with the same arguments.
 
         Raises:
             VertexrigError: It cannot be started; the trial is INFEASIBLE with this message and counts as failed.
         """
 
     def restart(self, trial: Trial, args: list[str]) -> Handle:
-        """Start the trial's job anew with other arguments; the one before has ended.
+        """Start the trial's job again with other arguments; the one before has ended.
 
         Raises:
             VertexrigError: As for `start`.
         """
 
     def poll(self, handle: Handle) -> TrialOutcome | None:
-        """How the job ended, None while it has not. Output and metric file are complete once it has."""
+        """Tell how the job ended, None while it has not. Output and metric file are complete once it has."""
 
     def stop(self, handle: Handle) -> None:
         """Begin to stop the job (terminate, then kill); `poll` tells when it is over. May be called twice."""
@@ -126,12 +127,15 @@ class StudyRun:
         discrete: str = "retry",
     ) -> None:
         self.discrete, self.whole = discrete, discrete == "whole"
-        # A trial is started once more with whole numbers, and not a third time.
+        # Trials whose last start was with whole numbers, and those of them for which it was the second one; there is no third.
+        self._begun_whole: set[str] = set()
         self._tried_whole: set[str] = set()
         self.engine, self.executor, self.save, self.name = engine, executor, save, name
         self.max_trial_count, self.parallel = max_trial_count, max(1, parallel_trial_count)
         self.max_failed_trial_count = max_failed_trial_count
         self.result: StudyResult | None = None
+        # The highest and not their number, in case a trial is missing; the service numbers trials from 1.
+        self._last = max(map(int, engine.trials), default=0)
         self._running: dict[str, tuple[Handle, MetricFile]] = {}
         self._ending: StudyResult | None = None
         # Set by other threads; the thread of `step` alone changes trials, so these need no lock.
@@ -208,13 +212,13 @@ class StudyRun:
             return
         reason = self.engine.done()
         if reason is None:
-            # The highest and not their number, in case a trial is missing.
-            trial_id = str(max((int(own) for own in trials), default=0) + 1)  # the service numbers trials from 1
+            trial_id = str(self._last + 1)
             try:
                 self.engine.suggest(trial_id)
             except StudyExhausted as error:
                 reason = str(error)
             else:
+                self._last += 1
                 trial = trials[trial_id]
                 trial.name = f"{self.name}/trials/{trial_id}" if self.name else ""
                 self.save(trial.record())
@@ -228,12 +232,14 @@ class StudyRun:
         return WHOLE_NUMBERS if self.whole and self.discrete == "retry" else ""
 
     def _start(self, trial: Trial, *, again: bool = False) -> None:
-        args = self.engine.space.command_line(trial.parameters, whole=self.whole or again)
+        whole = self.whole or again
+        args = self.engine.space.command_line(trial.parameters, whole=whole)
+        if whole:
+            self._begun_whole.add(trial.id)
         try:
             handle = self.executor.restart(trial, args) if again else self.executor.start(trial, args)
         except VertexrigError as error:
-            # A trial that cannot start is a failed one, or a study with a broken job would make its whole budget of
-            # them.
+            # It counts as a failed trial: else a study whose job cannot start would try all its trials in vain.
             self._finish(trial, TrialOutcome(False, str(error)))
             self._check_failures()
             return
@@ -269,17 +275,14 @@ class StudyRun:
             self.save(trial.record())
 
     def _may_be_discrete(self, trial: Trial) -> bool:
-        """Whether a trial that ended at its start, before any metric, may have done so because of the form of its values."""
-        if (
-            self.discrete != "retry"
-            or trial.measurements
-            or trial.state is not TrialState.ACTIVE
-            or self._ending is not None
-        ):
+        """Tell whether a trial that ended at its start, before any metric, may have done so because of the form of its values."""
+        # One that the end of the study stops is STOPPING; where all trials are made, the last ones still have their second try.
+        if self.discrete != "retry" or trial.measurements or trial.state is not TrialState.ACTIVE:
             return False
-        # A second start makes sense only where the command lines differ.
-        lines = (self.engine.space.command_line(trial.parameters, whole=whole) for whole in (self.whole, True))
-        return trial.id not in self._tried_whole and len({tuple(line) for line in lines}) > 1
+        # A second start makes sense only where the command lines differ. What counts is how this trial was started: by now
+        # another one may have shown that whole numbers work.
+        lines = (self.engine.space.command_line(trial.parameters, whole=whole) for whole in (False, True))
+        return trial.id not in self._begun_whole and len({tuple(line) for line in lines}) > 1
 
     def _finish(self, trial: Trial, outcome: TrialOutcome, file: MetricFile | None = None) -> None:
         stopped = trial.state is TrialState.STOPPING
@@ -297,7 +300,7 @@ class StudyRun:
         self.save(trial.record())
 
     def _unmeasured(self, stopped: bool, file: MetricFile | None) -> str:
-        """Why a trial has no measurement, in words for its user."""
+        """Tell why a trial has no measurement, in words for its user."""
         if stopped and self._ending is not None:
             end = "failed" if self._ending.state == states.FAILED else "was over"
             return f"The trial was stopped before its first measurement, because the study {end}."

@@ -10,15 +10,16 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from google.protobuf import json_format
+
 from vertexrig import spec
 from vertexrig.catalog import load
 from vertexrig.finding import Finding, Severity
-from vertexrig.local.http import ApiError, invalid
+from vertexrig.local.http import ApiError, Json, invalid
 from vertexrig.spec import descriptors, labels, messages
-from vertexrig.spec.names import snake
+from vertexrig.spec.api_names import snake
 from vertexrig.spec.strict import MOST_DEPTH, OUTPUT_ONLY
 
-Json = dict[str, Any]
 Check = Callable[[spec.Document, str], Iterable[Finding]]
 """What the checks find in a document for a region; given by the server, which knows the checks."""
 
@@ -39,6 +40,11 @@ _RECORDED: dict[str, tuple[str, str]] = {
 }
 """By rule: what public reports quote of the service, and the field below the pool that it names where ours is another."""
 
+_UNREAD_INPUTS = (
+    "Unable to parse `training_pipeline.training_task_inputs` into custom task `inputs` defined in the file: "
+    "gs://google-cloud-aiplatform/schema/trainingjob/definition/custom_task_1.0.0.yaml"
+)
+
 _REFUSED = {"machine-unknown"}
 """Findings that the service refuses, though they are warnings where our list may be older than the service's."""
 
@@ -54,18 +60,13 @@ _LABELS = (
 
 
 def found_errors(problems: Iterable[tuple[str, str]]) -> ApiError:
-    """The training service's 400 for pairs of field path and message."""
+    """Return the training service's 400 for pairs of field path and message."""
     listed = "".join(f"\t{i}.Field: {path}; Message: {message}" for i, (path, message) in enumerate(problems, 1))
     return invalid(f"List of found errors:{listed}\t")
 
 
 def custom_job(body: Mapping[str, Any], region: str, check: Check | None = None) -> tuple[Json, Json]:
-    """A CustomJob as sent, as its outer fields and its canonical jobSpec.
-
-    Args:
-        body: The request's JSON.
-        region: For the checks.
-        check: The checks; None leaves them out.
+    """Return a CustomJob as sent, as its outer fields and its canonical jobSpec.
 
     Raises:
         ApiError: 400, in the service's words.
@@ -81,7 +82,7 @@ def custom_job(body: Mapping[str, Any], region: str, check: Check | None = None)
 
 
 def tuning_job(body: Mapping[str, Any], region: str, check: Check | None = None) -> Json:
-    """A HyperparameterTuningJob as sent, canonical.
+    """Return a HyperparameterTuningJob as sent, canonical.
 
     Raises:
         ApiError: 400, in the service's words.
@@ -95,10 +96,11 @@ def tuning_job(body: Mapping[str, Any], region: str, check: Check | None = None)
 
 
 def training_inputs(inputs: Any, region: str, check: Check | None = None) -> Json:
-    """The `trainingTaskInputs` of a custom training pipeline, as a canonical CustomJobSpec."""
-    if not isinstance(inputs, dict):
-        raise invalid("Invalid value at 'training_pipeline.training_task_inputs': a custom task needs its inputs.")
-    document = spec.from_data(whole_numbers(inputs), kind="CustomJobSpec")
+    """Return the `trainingTaskInputs` of a custom training pipeline, as a canonical CustomJobSpec."""
+    document = spec.from_data(whole_numbers(inputs), kind="CustomJobSpec") if isinstance(inputs, dict) else None
+    # The service tells no more (generative-ai pull 2495, python-aiplatform issue 762).
+    if document is None or any(f.id in _JSON_RULES for f in document.findings if f.severity is Severity.ERROR):
+        raise invalid(_UNREAD_INPUTS)
     _refuse(
         document,
         "training_task_inputs.",
@@ -112,7 +114,7 @@ def training_inputs(inputs: Any, region: str, check: Check | None = None) -> Jso
 
 
 def whole_numbers(value: Any, depth: int = 0) -> Any:
-    """JSON with 1.0 as 1, since a protobuf Struct knows doubles only; nothing else of the format tells them apart."""
+    """Return JSON with 1.0 as 1, since a protobuf Struct knows doubles only; nothing else of the format tells them apart."""
     if depth > 3 * MOST_DEPTH:  # a message in a list inside a message takes three levels of JSON
         raise invalid("Invalid JSON payload received. The message is nested too deeply.")
     # Beyond 2**53 a double no longer holds every whole number.
@@ -126,9 +128,7 @@ def whole_numbers(value: Any, depth: int = 0) -> Any:
 
 
 def _outer(body: Mapping[str, Any], kind: str, path: str, skip: tuple[str, ...]) -> Json:
-    """The fields around the spec, by their JSON names, as strictly read as the rest."""
-    from google.protobuf import json_format
-
+    """Return the fields around the spec, by their JSON names, as strictly read as the rest."""
     names = {name: field.json_name for name, field in descriptors.message(kind).by_name.items()}
     unknown = [key for key in body if key not in names]
     if unknown:
@@ -192,7 +192,7 @@ def _unknown(name: str, where: str) -> tuple[str, str]:
 
 
 def _json_message(finding: Finding, json_path: str) -> tuple[str, str]:
-    """The field of a violation and its description, which is the service's message."""
+    """Return the field of a violation and its description, which is the service's message."""
     path = snake(finding.path)
     holder, _, _ = path.rpartition(".")
     if finding.id == "unknown-field":

@@ -44,6 +44,8 @@ class Command:
         severities: Of its lines, by stream.
         fork: Starts it warm, None to start it cold.
         gcs: The folder that it sees as /gcs, "" for none.
+        framework: Of its image, "" if that is not known.
+        sources: The packages that hold it; none where it is in `cwd`.
     """
 
     argv: Sequence[str]
@@ -55,6 +57,8 @@ class Command:
     severities: Mapping[str, str] = field(default_factory=lambda: OF_PACKAGE)
     fork: Fork | None = None
     gcs: str = ""
+    framework: str = ""
+    sources: tuple[Path, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -141,10 +145,10 @@ class Child:
 
 @lru_cache(maxsize=1)
 def shows_buckets() -> bool:
-    """Whether this system lets a program see a folder as /gcs: Linux with namespaces of its own."""
+    """Tell whether this system lets a program see a folder as /gcs: Linux that lets it make namespaces."""
     with tempfile.TemporaryDirectory(prefix="vertexrig-gcs-") as folder:
         Path(folder, "gs").mkdir()
-        # In a process of its own: namespaces, once entered, cannot be left.
+        # In another process: namespaces, once entered, cannot be left.
         argv = [sys.executable, "-I", "-S", str(_SUPERVISOR), "try", f"{folder}/gs"]
         return subprocess.run(argv, capture_output=True, cwd="/", check=False).returncode == 0
 
@@ -155,29 +159,30 @@ def sweep(mark: str, cleanup: Sequence[str] = ()) -> None:
     Only on Linux, where the system shows the environment that a process was started with.
     """
     for _ in range(200 if mark else 0):  # a process may fork while it is being killed
-        pids = map(int, filter(str.isdecimal, _listed("/proc")))
-        left = [pid for pid in pids if any(item.startswith(mark.encode()) for item in _environment(pid))]
+        left = [pid for pid in _pids() if any(one.startswith(mark.encode()) for one in _environment(pid))]
+        if not left:
+            break
         for pid in left:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
-        if not left:
-            break
         time.sleep(0.005)
     if cleanup:
         subprocess.run(cleanup, capture_output=True, check=False)
 
 
-def _listed(folder: str) -> list[str]:
-    with contextlib.suppress(OSError):
-        return os.listdir(folder)
-    return []
+def _pids() -> list[int]:
+    try:
+        return [int(name) for name in os.listdir("/proc") if name.isdecimal()]
+    except OSError:
+        return []
 
 
 def _environment(pid: int) -> list[bytes]:
-    """The environment a process was started with; empty if it has ended or belongs to another user."""
-    with contextlib.suppress(OSError):
+    """Return the environment a process was started with; empty if it has ended or belongs to another user."""
+    try:
         return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-    return []
+    except OSError:
+        return []
 
 
 class Children:
@@ -222,14 +227,18 @@ class Children:
             child.open.add(source)
 
     def _forked(self, name: str, command: Command) -> Child | None:
-        """The program as a forker will start it, None if there is none."""
+        """Return the program as a forker will start it, None if there is none."""
         if command.fork is None:
             return None
         ours, theirs = socket.socketpair()
         ends = {stream: os.pipe() for stream in ("stdout", "stderr")}
         request = {
-            "argv": list(command.argv), "env": dict(command.env), "cwd": str(command.cwd), "memory": command.memory, "gcs": command.gcs,
-        }  # fmt: skip
+            "argv": list(command.argv),
+            "env": dict(command.env),
+            "cwd": str(command.cwd),
+            "memory": command.memory,
+            "gcs": command.gcs,
+        }
         asked = command.fork(request, [theirs.fileno(), *(write for _, write in ends.values())])
         theirs.close()  # or the end of the forker would not show on `ours`
         for _, write in ends.values():
@@ -378,8 +387,11 @@ def _supervised(
     """
     ours, theirs = socket.socketpair()
     options = {
-        "memory": command.memory, "cwd": str(command.cwd), "cleanup": list(command.cleanup), "gcs": command.gcs,
-    }  # fmt: skip
+        "memory": command.memory,
+        "cwd": str(command.cwd),
+        "cleanup": list(command.cleanup),
+        "gcs": command.gcs,
+    }
     descriptor = theirs.fileno()
     # isolated and without site: the variables in `env` and the packages installed here are the program's affair
     argv = [sys.executable, "-I", "-S", str(_SUPERVISOR), str(descriptor), json.dumps(options), "--", *command.argv]
@@ -387,9 +399,16 @@ def _supervised(
         # its own session, so that Ctrl-C in a terminal reaches the runner alone; no buffer, because a selector does not see
         # what lies in one
         process = subprocess.Popen(
-            argv, env=dict(command.env), cwd="/", stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-            pass_fds=[descriptor], start_new_session=True, bufsize=0,
-        )  # fmt: skip
+            argv,
+            env=dict(command.env),
+            cwd="/",
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            pass_fds=[descriptor],
+            start_new_session=True,
+            bufsize=0,
+        )
     except (OSError, ValueError) as error:
         ours.close()
         raise JobFailedError(f"{name} cannot be started: {error}") from error

@@ -46,17 +46,17 @@ _BUCKET_PATH = re.compile(r"gs://([a-z0-9][a-z0-9._-]*)(/[^\s\"',;]*)?")
 
 
 def bucket_folder(root: Path) -> Path:
-    """Where buckets lie: `<root>/gs/<bucket>/<object>`."""
+    """Return where buckets lie: `<root>/gs/<bucket>/<object>`."""
     return root / "gs"
 
 
 def local_path(uri: str, root: Path) -> Path:
-    """The file of a gs:// URI or a /gcs/ path; any other text is a local path."""
+    """Return the file of a gs:// URI or a /gcs/ path; any other text is a local path."""
     return Path(map_paths(uri, bucket_folder(root)))
 
 
 def map_paths(text: str, buckets: Path | str, *, keep_gs: bool = False) -> str:
-    """`gs://` and `/gcs/` paths in an argument or value, pointed at the folder that holds the buckets.
+    """Return `gs://` and `/gcs/` paths in an argument or value, pointed at the folder that holds the buckets.
 
     A `/gcs/` in the middle of another path is left alone.
 
@@ -74,7 +74,7 @@ def map_paths(text: str, buckets: Path | str, *, keep_gs: bool = False) -> str:
 
 
 def written_astray(folder: Path, since: float) -> str:
-    """Why a replica has failed that wrote to a folder `gs:` of its working directory, "" if it did not.
+    """Tell why a replica has failed that wrote to a folder `gs:` of its working directory, "" if it did not.
 
     Args:
         folder: The working directory.
@@ -103,7 +103,7 @@ def refuse_upward(*texts: str) -> None:
 
 
 def absent(texts: Iterable[str], root: Path) -> list[str]:
-    """The gs:// URIs among arguments whose bucket is not here, each once."""
+    """Return the gs:// URIs among arguments whose bucket is not here, each once."""
     found: dict[str, None] = {}
     for text in texts:
         for match in _BUCKET_PATH.finditer(text):
@@ -115,7 +115,7 @@ def absent(texts: Iterable[str], root: Path) -> list[str]:
 def machine_environment(
     user: Mapping[str, str], scratch: Path, *, credentials: bool = False, pass_env: Iterable[str] = ()
 ) -> dict[str, str]:
-    """The part of the user's environment that replicas, pip and a package's setup.py see.
+    """Return the part of the user's environment that replicas, pip and a package's setup.py see.
 
     Args:
         user: The user's environment.
@@ -145,7 +145,7 @@ def accelerators_here() -> int:
 
 
 def virtual_devices(pool: Pool) -> int:
-    """How many virtual CPU devices replace a replica's accelerators; 0 when it has none, or when they are here."""
+    """Tell how many virtual CPU devices replace a replica's accelerators; 0 when it has none, or when they are here."""
     if pool.tpu_topology and re.fullmatch(r"[0-9]+(x[0-9]+)*", pool.tpu_topology):
         chips = math.prod(map(int, pool.tpu_topology.split("x")))
         per_vm = re.search(r"-([0-9]+)t$", pool.machine_type)  # ct5lp-hightpu-4t holds four chips of a larger slice
@@ -158,7 +158,7 @@ def virtual_devices(pool: Pool) -> int:
 
 
 def substitute(pool: Pool) -> str:
-    """One sentence on what replaces a pool's accelerators, "" if nothing does."""
+    """Return one sentence on what replaces a pool's accelerators, "" if nothing does."""
     count = virtual_devices(pool)
     if not count:
         return ""

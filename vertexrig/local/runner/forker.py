@@ -1,10 +1,10 @@
-"""A process that has made a trainer's imports and forks replicas; it runs alone, in the trainer's own interpreter.
+"""A process that has imported a framework and forks replicas; it runs alone, in the trainer's own interpreter.
 
 It starts nothing unless it is single-threaded: a thread that another process has forked away takes its locks with it. A
 first fork shows that, because libraries such as OpenBLAS end their threads before a fork and make them again after it.
 
-Called as `python forker.py FD`, with a SOCK_SEQPACKET socket on which it reads packets of JSON. The first one has `steps` (what
-to import, `ahead.Ahead`), `run_time` (names and prefixes of variables that no import may read) and `idle` (seconds without a
+Called as `python forker.py FD`, with a SOCK_SEQPACKET socket on which it reads packets of JSON. The first one has `statement` (what
+imports the framework), `settings` (variables that the trainer sets before it does), `run_time` (names and prefixes of variables that no import may read) and `idle` (seconds without a
 request after which it ends); it is answered with `{"refused": REASON}`, where the reason is "" if replicas can be forked. Each
 later one is a replica: `argv`, `module` or `script`, `args`, `env`, `cwd`, and `memory` and `gcs` for its supervisor, with the
 descriptors of its control socket, stdout and stderr.
@@ -50,7 +50,7 @@ class _Begin(BaseException):
 
 
 def memory_short() -> bool:
-    """Whether so little memory is left, of the machine or of the control group, that a process kept for later has to go."""
+    """Tell whether so little memory is left, of the machine or of the control group, that a process kept for later has to go."""
     try:
         with open("/proc/meminfo") as file:
             lines = dict(line.split(":", 1) for line in file)
@@ -82,35 +82,25 @@ class _Noted(type(os.environ)):  # type: ignore[misc]
         return value
 
 
-def _import(steps: list[list[str]], run_time: list[str]) -> str:
+def _import(statement: str, settings: dict[str, str], run_time: list[str]) -> str:
     """Make the imports; why nothing can be forked after them, "" if it can."""
     kind = type(os.environ)
     _Noted.run_time = tuple(run_time)
+    os.environ.update(settings)
     os.environ.__class__ = _Noted
-    statement = ""
     try:
-        for step in steps:
-            if step[0] == "import":
-                statement = step[1]
-                try:
-                    # In a name space of its own: the names that it binds are not the trainer's.
-                    exec(statement, {"__name__": "vertexrig_ahead"})
-                except ImportError:
-                    pass  # the trainer meets it, too, and may have an answer
-                if _Noted.read:
-                    return f"{statement!r} reads {', '.join(sorted(_Noted.read))}"
-            elif step[0] == "set" or step[1] not in os.environ:
-                os.environ[step[1]] = step[2]
+        # In a separate name space: the names that it binds are not the trainer's.
+        exec(statement, {"__name__": "vertexrig_preload"})
     # A module may also call sys.exit() when it is imported.
     except BaseException as error:
         return f"{statement!r} ends with {type(error).__name__}: {error}"
     finally:
         os.environ.__class__ = kind  # modules hold the object itself, so its class is what can be changed
-    return _threads()
+    return f"{statement!r} reads {', '.join(sorted(_Noted.read))}" if _Noted.read else _threads()
 
 
 def _threads() -> str:
-    """Why this process is not single-threaded where it forks, "" if it is."""
+    """Tell why this process is not single-threaded where it forks, "" if it is."""
     pid = os.fork()
     if pid == 0:
         os._exit(0)
@@ -125,7 +115,7 @@ def _threads() -> str:
 
 
 def _mark_place() -> tuple[int, int]:
-    """Where the mark is in this process's environment as the system shows it, and how long it may be."""
+    """Return where the mark is in this process's environment as the system shows it, and how long it may be."""
     libc = ctypes.CDLL(None)
     # /proc/PID/environ shows the memory that the process was started with, and os.environ does not write there. As a
     # pointer: the default for getenv, an int, has half of its bits.
@@ -141,14 +131,14 @@ def _adopt(environment: dict[str, str], place: tuple[int, int]) -> None:
     os.environ.update(environment)
     mark = os.fsencode(environment.get(MARK, ""))
     address, length = place
-    # There are only so many bytes; a longer mark would write over other variables.
+    # The room is fixed; a longer mark would write over other variables.
     if address and len(mark) <= length:
         ctypes.memset(address, 0, length)
         ctypes.memmove(address, mark, len(mark))
 
 
 def _closed(control: socket.socket) -> bool:
-    """Whether the other end is closed. Reading would not show it: requests may wait before that."""
+    """Tell whether the other end is closed. Reading would not show it: requests may wait before that."""
     poll = select.poll()
     poll.register(control, select.POLLHUP)
     return any(event & select.POLLHUP for _, event in poll.poll(0))
@@ -164,7 +154,7 @@ def _receive(control: socket.socket) -> tuple[bytes, list[int]]:
 
 
 def _serve(control: socket.socket, idle: float, place: tuple[int, int], said: tuple[int, int]) -> None:
-    """Fork a replica for each request, until the runner goes, nobody asks any more, or memory is short."""
+    """Fork a replica for each request, until the runner goes, no request comes any more, or memory is short."""
     asked = time.monotonic()
     while time.monotonic() - asked < idle and not memory_short():
         if not select.select([control], [], [], _LOOK_EVERY_S)[0]:
@@ -201,6 +191,7 @@ def _supervise(request: dict[str, Any], descriptors: list[int], place: tuple[int
                 break
             printed += os.write(standard, data)
         os.close(said[standard - 1])
+    supervisor.go_below(control, request)  # before the mark is shown, by which the runner kills
     _adopt(request["env"], place)
     parent = os.getpid()
 
@@ -214,7 +205,7 @@ def _supervise(request: dict[str, Any], descriptors: list[int], place: tuple[int
         raise _Begin(request)
 
     try:
-        supervisor.supervise(control, {"memory": request["memory"], "gcs": request["gcs"]}, request["argv"][0], begin)
+        supervisor.supervise(control, request, request["argv"][0], begin)
     finally:
         # Both processes come here: the replica unwinds further, the supervisor ends without the exit handlers of what
         # was imported.
@@ -223,14 +214,14 @@ def _supervise(request: dict[str, Any], descriptors: list[int], place: tuple[int
 
 
 def _first_path(request: dict[str, Any]) -> str:
-    """What Python puts first into sys.path."""
+    """Return what Python puts first into sys.path."""
     if request["module"]:
         return str(request["cwd"])
     return os.path.dirname(os.path.realpath(os.path.join(request["cwd"], str(request["script"]))))
 
 
 def _hidden(request: dict[str, Any]) -> str:
-    """Why the replica has to make its imports itself: its folder has a module of a name that is imported already."""
+    """Tell why the replica has to make its imports itself: its folder has a module of a name that is imported already."""
     try:
         names = {entry.partition(".")[0] for entry in os.listdir(_first_path(request))}
     except OSError:
@@ -295,12 +286,12 @@ def _main() -> None:
     hook: Any = sys.modules.get("vertexrig_devices")
     if hook is not None:
         hook.held = True  # devices are the replica's
-    # while imports are made nobody reads the socket; the runner may go meanwhile
+    # while imports are made the socket is not read; the runner may go meanwhile
     signal.signal(signal.SIGALRM, lambda *_: os._exit(0) if _closed(control) else None)
     # System calls of the imports go on by themselves after the signal.
     signal.siginterrupt(signal.SIGALRM, False)
     signal.setitimer(signal.ITIMER_REAL, 0.5, 0.5)
-    refused = _import(first["steps"], first["run_time"])
+    refused = _import(first["statement"], first["settings"], first["run_time"])
     signal.setitimer(signal.ITIMER_REAL, 0)
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     # What is in a buffer when a process forks is written by both.

@@ -1,4 +1,4 @@
-"""Which Keras a trainer has in place of its image's: TensorFlow before 2.16 has Keras 2, later ones have Keras 3.
+"""The framework of an image, and which Keras a trainer has in its place: TensorFlow before 2.16 has Keras 2, later ones Keras 3.
 
 Source: TensorFlow's release notes, 2.16.1 of 2024-03-07 (github.com/tensorflow/tensorflow/releases/tag/v2.16.1, read 2026-11-22):
 Keras 3.0 is the default Keras version; tf-keras and TF_USE_LEGACY_KERAS=1 keep Keras 2.
@@ -17,10 +17,23 @@ from vertexrig.local.runner.packages import Interpreter
 _KERAS_3 = (2, 16)
 # deep learning containers (tf2-gpu.2-5), prebuilt images (tf-cpu.2-11) and TensorFlow's own (tensorflow/tensorflow:2.8.0-gpu)
 _NAMED = re.compile(r"(?:/tf2?-(?:cpu|gpu|tpu)\.|/tensorflow:)([0-9]+)[.-]([0-9]+)")
+# the same places, of any framework: pytorch-gpu.1-13, sklearn-cpu.1-0, pytorch/pytorch:2.4.0
+_FRAMEWORK = re.compile(r"/(tf|pytorch|sklearn|xgboost)2?-(?:cpu|gpu|tpu|xla)\.|/(tensorflow|pytorch|jax):")
 _FROM = re.compile(r"^\s*FROM\s+(?:--\S+\s+)*(\S+)", re.IGNORECASE | re.MULTILINE)
 
 Settled = tuple[dict[str, str], str]
 """Variables of the replica, and a sentence on the TensorFlow and the Keras that it has, "" if they are the image's."""
+
+
+def framework(image: str, folder: Path | None = None) -> str:
+    """Return what the name of an image says, or of those that a folder's Dockerfile is built from; "" if that is nothing."""
+    for name in (image, *(_bases(folder) if folder is not None else ())):
+        prebuilt, named = load().image(name), _FRAMEWORK.search(f"/{name}")
+        if prebuilt is not None:
+            return prebuilt.framework
+        if named is not None:
+            return (named[1] or named[2]).replace("tensorflow", "tf")
+    return ""
 
 
 def of_image(base: Interpreter, image: str) -> Settled:
@@ -62,7 +75,7 @@ def of_version(base: Interpreter, version: str) -> Settled:
 
 
 def _bases(folder: Path) -> Iterator[str]:
-    """The images that the stages of a folder's Dockerfile are built from, the last one first."""
+    """Yield the images that the stages of a folder's Dockerfile are built from, the last one first."""
     with suppress(OSError, UnicodeDecodeError):
         yield from reversed(_FROM.findall((folder / "Dockerfile").read_text(encoding="utf-8")))
 

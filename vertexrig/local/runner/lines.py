@@ -57,13 +57,7 @@ OnLine = Callable[[Line], None]
 
 
 class Splitter:
-    """Turns the bytes of one stream into lines, as they come.
-
-    Args:
-        task: Task name of the lines.
-        stream: `stdout` or `stderr`.
-        severities: Of the lines, by stream.
-    """
+    """Turns the bytes of one stream into lines, as they come."""
 
     def __init__(self, task: str, stream: str, severities: Mapping[str, str]) -> None:
         self.task, self.severity, self.stderr = task, severities[stream], stream == "stderr"
@@ -72,13 +66,13 @@ class Splitter:
         self._last = 0.0
 
     def feed(self, data: bytes, *, final: bool = False) -> list[Line]:
-        """The lines completed by `data`; with `final`, also the one that never ended."""
+        """Return the lines completed by `data`; with `final`, also the one that never ended."""
         text = self._rest + self._decoder.decode(data, final)
         *parts, self._rest = text.split("\n")
         # A program that never ends its line must not fill the memory.
         if final or len(self._rest) > LONGEST:
             parts, self._rest = [*parts, self._rest] if self._rest else parts, ""
-        # Times are shown in microseconds; each line has one of its own, by which logs are sorted.
+        # Times are shown in microseconds; each line has its own, by which logs are sorted.
         now = max(time.time(), self._last + 1e-6)
         lines = []
         for part in parts:

@@ -1,4 +1,4 @@
-"""What a run needs beside the job: where, with which interpreters and images, and which faults to rehearse."""
+"""What a run needs besides the job: where, with which interpreters and images, and which faults to rehearse."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class RunOptions:
 
 
 def first_match(patterns: Mapping[str, T], image: str) -> T | None:
-    """The value of the first pattern that fits an image URI."""
+    """Return the value of the first pattern that fits an image URI."""
     return next((value for pattern, value in patterns.items() if fnmatchcase(image, pattern)), None)
 
 
@@ -136,7 +136,7 @@ class Control:
         self._ring()
 
     def take_faults(self) -> tuple[float | None, list[str]]:
-        """The window of a preemption that was asked for, and the replicas to kill; each is handed out once."""
+        """Return the window of a preemption that was asked for, and the replicas to kill; each is handed out once."""
         with self._lock:
             preempted, killed = self._preempted, self._killed
             self._preempted, self._killed = None, []
@@ -148,7 +148,7 @@ class Control:
 
     def _ring(self) -> None:
         # under the lock, because the number of a pipe that was closed meanwhile may be that of another file
-        with self._lock, suppress(OSError):  # a full pipe rings as well; a closed one has nobody to ring for
+        with self._lock, suppress(OSError):  # a full pipe rings as well; a closed one has no reader
             os.write(self._write, b"!")
 
     def close(self) -> None:

@@ -22,6 +22,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib import metadata
+from importlib.util import find_spec
 from pathlib import Path
 
 from vertexrig.errors import PackageError
@@ -45,7 +46,26 @@ _PROBE = (
     "'setuptools': bool(tools and (own or find('wheel'))), 'python': sys.executable, "
     "'version': '.'.join(map(str, sys.version_info[:3])), 'path': sys.path}))"
 )
-_FRAMEWORKS = ("tensorflow", "torch", "scikit-learn", "xgboost", "ray", "tf_keras")
+QUIET_PIP = {"PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_INPUT": "1", "PIP_ROOT_USER_ACTION": "ignore"}
+_USER_SITE = "import site; site.addsitedir(site.getusersitepackages())\n"
+# By way of the shell, as pip does it: the first line of a script takes no path with a space.
+_PROGRAM = """\
+#!/bin/sh
+'''exec' "{python}" "$0" "$@"
+' '''
+import sys
+from {entry.module} import {name}
+sys.exit({entry.attr}())
+"""
+_FRAMEWORKS = {
+    **{name: name for name in ("tensorflow", "torch", "scikit-learn", "xgboost", "ray")},
+    **dict.fromkeys(
+        ("tensorflow-cpu", "tensorflow-intel", "tensorflow-macos", "tensorflow-rocm", "tf-nightly"), "tensorflow"
+    ),
+    "xgboost-cpu": "xgboost",
+    "tf-keras": "tf_keras",
+}
+"""Distributions that hold a framework, and what it is called here."""
 
 
 @dataclass(frozen=True)
@@ -93,22 +113,22 @@ def interpreter(python: str) -> Interpreter:
 
 
 def _installed(path: Sequence[str]) -> dict[str, str]:
-    """The versions of the frameworks in these folders. They are read here: before Python 3.8 it cannot list its own."""
+    """Return the versions of the frameworks in these folders. They are read here: before Python 3.8 it cannot list its own."""
     found: dict[str, str] = {}
     for one in metadata.distributions(path=list(path)):
-        name = (one.metadata["Name"] or "").lower().replace("tf-keras", "tf_keras")
-        if name in _FRAMEWORKS:
+        name = _FRAMEWORKS.get((one.metadata["Name"] or "").lower().replace("_", "-"))
+        if name is not None:
             found.setdefault(name, one.version)
     return found
 
 
 def _own() -> dict[str, str]:
-    """The environment of our own programs that only look at an interpreter."""
+    """Return the environment of our own programs that only look at an interpreter."""
     return machine_environment(os.environ, Path(os.devnull)) | {"PATH": search_path((), os.environ)}
 
 
 def layer_key(base: Interpreter, image: str, packages: Sequence[Path]) -> str:
-    """Names an environment by what goes into it: interpreter, state of its packages, image, each package's bytes."""
+    """Return names an environment by what goes into it: interpreter, state of its packages, image, each package's bytes."""
     digest = hashlib.sha256()
     digest.update(json.dumps([base.python, image]).encode())
     for folder in base.site:
@@ -133,7 +153,7 @@ def layer(
     step: Step = lambda package, requirements: None,
     give_up: Callable[[], bool] = lambda: False,
 ) -> Path:
-    """The interpreter of the environment for these packages; made when it is not in the cache.
+    """Return the interpreter of the environment for these packages; made when it is not in the cache.
 
     Args:
         base: What it is layered on.
@@ -149,18 +169,49 @@ def layer(
         PackageError: A package does not install; the message names it.
     """
     folder = cache / layer_key(base, image, packages)
+    return _kept(folder, give_up, lambda: _build(base, folder, packages, env, execute, step))
+
+
+def layer_of_commands(
+    base: Interpreter, image: str, cache: Path, env: Mapping[str, str], execute: Execute, give_up: Callable[[], bool]
+) -> Path:
+    """Return the interpreter of the environment in which commands of a container run; see `layer` for the arguments.
+
+    It has the programs of the packages, such as pip and torchrun. What is installed there by a replica goes to the
+    replica's own PYTHONUSERBASE, and comes before what the machine has.
+    """
+    folder = cache / layer_key(base, f"commands of {image}", ())
+
+    def build() -> str:
+        python = _venv(base, folder, _USER_SITE, env, execute)
+        # pip refuses --user in an environment that does not see the system's packages.
+        config = folder / "pyvenv.cfg"
+        text = config.read_text(encoding="utf-8")
+        config.write_text(re.sub(r"(include-system-site-packages = )false", r"\1true", text), encoding="utf-8")
+        for one in metadata.distributions(path=list(base.site)):
+            for entry in one.entry_points:
+                program = python.parent / entry.name
+                if entry.group == "console_scripts" and entry.attr and not program.exists():
+                    program.write_text(_PROGRAM.format(python=python, entry=entry, name=entry.attr.partition(".")[0]))
+                    program.chmod(0o755)
+        return ""
+
+    return _kept(folder, give_up, build)
+
+
+def _kept(folder: Path, give_up: Callable[[], bool], build: Callable[[], str]) -> Path:
+    """Return the interpreter of an environment, built if it is not there; what `build` returns is kept as what is replaced."""
     python = folder / "bin" / "python"
     # Written last, so an environment whose making was killed is not used.
     if (folder / _READY).is_file():
         return python
-    cache.mkdir(parents=True, exist_ok=True)
+    folder.parent.mkdir(parents=True, exist_ok=True)
     with _locked(folder.with_suffix(".lock"), give_up):
         # Another process may have made it while this one waited.
-        if (folder / _READY).is_file():
-            return python
-        shutil.rmtree(folder, ignore_errors=True)
-        replaced = _build(base, folder, packages, env, execute, step)
-        (folder / _READY).write_text(json.dumps({"replaced": replaced}))
+        if not (folder / _READY).is_file():
+            shutil.rmtree(folder, ignore_errors=True)
+            replaced = build()
+            (folder / _READY).write_text(json.dumps({"replaced": replaced}))
     return python
 
 
@@ -174,24 +225,20 @@ def replaced(python: Path) -> str:
 
 
 def _build(
-    base: Interpreter,
-    folder: Path,
-    packages: Sequence[Path],
-    env: Mapping[str, str],
-    execute: Execute,
-    step: Step,
+    base: Interpreter, folder: Path, packages: Sequence[Path], env: Mapping[str, str], execute: Execute, step: Step
 ) -> str:
     # These lines would be in the log of a user's job, who can do nothing about them.
-    env = {**env, "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_INPUT": "1", "PIP_ROOT_USER_ACTION": "ignore"}
-    if execute([base.python, "-m", "venv", "--without-pip", str(folder)], env) != 0:
-        raise PackageError(f"{base.python} cannot make a virtual environment; its output says why")
-    python = folder / "bin" / "python"
+    env = {**env, **QUIET_PIP}
+    # ensurepip takes 3 s, which a Python without pip, such as uv's, has to spend where ours has none either
+    has_pip = base.pip or find_spec("pip") is not None
+    python = _venv(base, folder, "", env, execute, has_pip=has_pip)
     site = next(folder.glob("lib/python*/site-packages"))
-    # not --system-site-packages: of a virtual environment's Python that shows the packages of the Python below it
-    lines = [f"import site; site.addsitedir({path!r})\n" for path in base.site]
-    (site / "vertexrig_base.pth").write_text("".join(lines))
-    # without a pip of its own, by ours: pip's --python runs it in the other interpreter
-    pip = [str(python), "-m", "pip"] if base.pip else [sys.executable, "-m", "pip", "--python", str(python)]
+    # without pip, by ours: pip's --python runs it in the other interpreter
+    pip = (
+        [str(python), "-m", "pip"]
+        if base.pip or not has_pip
+        else [sys.executable, "-m", "pip", "--python", str(python)]
+    )
     for package in packages:
         step(package, False)
         options = ["--quiet", "--upgrade", "--force-reinstall", "--no-deps", *_isolation(base, package)]
@@ -209,8 +256,28 @@ def _build(
     return replaced
 
 
+def _venv(
+    base: Interpreter,
+    folder: Path,
+    first: str,
+    env: Mapping[str, str],
+    execute: Execute,
+    *,
+    has_pip: bool | None = None,
+) -> Path:
+    """Return the interpreter of a new environment that sees what `base` sees, after what the line `first` adds."""
+    bare = ["--without-pip"] if (base.pip if has_pip is None else has_pip) else []
+    if execute([base.python, "-m", "venv", *bare, str(folder)], env) != 0:
+        raise PackageError(f"{base.python} cannot make a virtual environment; its output says why")
+    site = next(folder.glob("lib/python*/site-packages"))
+    # not --system-site-packages: of a virtual environment's Python that shows the packages of the Python below it
+    lines = [f"import site; site.addsitedir({path!r})\n" for path in base.site]
+    (site / "vertexrig_base.pth").write_text("".join([first, *lines]))
+    return folder / "bin" / "python"
+
+
 def _without_other_keras(required: list[str], here: Mapping[str, str]) -> tuple[list[str], str]:
-    """The requirements without a tf-keras that belongs to another TensorFlow than the one here, and what replaces it.
+    """Return the requirements without a tf-keras that belongs to another TensorFlow than the one here, and what replaces it.
 
     A package is built for its image's TensorFlow and pins tf-keras to it; installed here, it would bring a second
     TensorFlow with it.
@@ -227,7 +294,7 @@ def _without_other_keras(required: list[str], here: Mapping[str, str]) -> tuple[
 
 
 def _isolation(base: Interpreter, package: Path) -> list[str]:
-    """A setup.py package is built with the setuptools that is here, so that nothing is downloaded for it."""
+    """Return a setup.py package is built with the setuptools that is here, so that nothing is downloaded for it."""
     if not base.setuptools or not tarfile.is_tarfile(package):
         return []
     try:

@@ -63,7 +63,7 @@ class Counts:
 
 
 def decide(exit_: Exit, replica: str, scheduling: Scheduling, counts: Counts) -> Action:
-    """What the service does after a replica ended.
+    """Return what the service does after a replica ended.
 
     Args:
         exit_: How it ended.
@@ -82,28 +82,38 @@ def decide(exit_: Exit, replica: str, scheduling: Scheduling, counts: Counts) ->
     return Action.RETRY_JOB if counts.retries < JOB_RETRIES else Action.FAIL
 
 
-def exit_message(replica: str, exit_: Exit, stderr: str, logs: str) -> str:
-    """The error of a job whose replica failed, in the service's words (of memory: public logs of 2025-11 to 2026-05).
+def exit_message(replica: str, exit_: Exit, stderr: str, project: str, job_id: str) -> str:
+    """Return the error of a job whose replica failed, in the service's words (public logs of 2025-11 to 2026-05).
+
+    Its address is of a page of the console, where the job is not: programs read the job's number from it.
 
     Args:
         replica: Its name.
         exit_: How it ended.
         stderr: The last of what it wrote to stderr.
-        logs: Where the whole log is.
+        project: Number of the project.
+        job_id: Number of the job.
     """
     if exit_.out_of_memory:
         return (
             f"Replicas low on memory: {replica.rpartition('-')[0]}. Specify a machine with larger memory and try again."
         )
-    end = f" \n{stderr}" if stderr else ""
+    end = f" \n{stderr}\n" if stderr else ""
     return (
         f"The replica {replica} exited with a non-zero status of {exit_.code}. Termination reason: Error.{end}\n"
-        f"To find out more about why your job exited please check the logs: {logs}"
+        f"To find out more about why your job exited please check the logs: https://console.cloud.google.com/logs/viewer"
+        f"?project={project}&resource=ml_job%2Fjob_id%2F{job_id}&advancedFilter=resource.type%3D%22ml_job%22%0A"
+        f"resource.labels.job_id%3D%22{job_id}%22"
     )
 
 
+def internal(error: OSError) -> JobError:
+    """Return a failure of this machine, such as a full disk."""
+    return JobError(INTERNAL, f"Internal error occurred for the current attempt: {error}")
+
+
 def stockout_message(region: str) -> str:
-    """The service's message when it has no machines (also after Spot preemptions)."""
+    """Return the service's message when it has no machines (also after Spot preemptions)."""
     return f"Resources are insufficient in region: {region}. Try a different region or use a different accelerator."
 
 
@@ -113,7 +123,7 @@ _MOST_WORDS = 4000
 
 
 def last_words(stderr: list[str]) -> str:
-    """What of a replica's stderr belongs into the error: its last traceback, else its last ten lines."""
+    """Return what of a replica's stderr belongs into the error: its last traceback, else its last ten lines."""
     text = "\n".join(stderr)
     starts = [match.start() for match in _TRACEBACK.finditer(text)]
     # Of chained exceptions the last traceback is the one that ended the program.
@@ -122,7 +132,7 @@ def last_words(stderr: list[str]) -> str:
 
 
 def scheduling_of(job: Mapping[str, Any]) -> Scheduling:
-    """The scheduling of a CustomJobSpec."""
+    """Return the scheduling of a CustomJobSpec."""
     data = job.get("scheduling") or {}
     disable = bool(data.get("disableRetries", False))
     return Scheduling(

@@ -17,7 +17,7 @@ _taken: set[int] = set()
 
 
 def _is_free(port: int) -> bool:
-    # 127.0.0.1 is free beside a server on another address of this machine, but TensorFlow's server binds 0.0.0.0
+    # 127.0.0.1 is free while a server listens on another address of this machine, but TensorFlow's server binds 0.0.0.0
     for host in ("127.0.0.1", "0.0.0.0"):
         with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
             # a port in TIME_WAIT, after a replica that has just ended, is free
@@ -30,7 +30,7 @@ def _is_free(port: int) -> bool:
 
 
 def take(count: int) -> list[int]:
-    """`count` ports that nobody listens on and no other job of this process has.
+    """Return `count` ports on which no program listens and that no other job of this process has.
 
     Raises:
         JobFailedError: There are not that many.

@@ -51,7 +51,7 @@ class WantedPython:
         image: The image's name in the project file: `tf-2.17`, or `build`.
         python: Its Python, `3.10`.
         requirements: What must be there.
-        listed: What the image lists beside that; left out where no registry has it.
+        listed: what the image lists besides that; left out where no registry has it.
         lock: The lock file of an image of one's own, which then is all there is.
     """
 
@@ -90,13 +90,13 @@ class MadePython:
 
 
 def cache_folder() -> Path:
-    """The user's cache of environments."""
+    """Return the user's cache of environments."""
     home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     return Path(home) / "vertexrig" / "pythons"
 
 
 def wanted(image: str, catalog: Catalog, loaded: Loaded | None) -> WantedPython:
-    """What the environment of an image has, of the one for CPUs: no GPU library is loaded here.
+    """Return what the environment of an image has, of the one for CPUs: no GPU library is loaded here.
 
     Args:
         image: A short name such as tf-2.17, or `build` for the project's own image.
@@ -130,7 +130,7 @@ def wanted(image: str, catalog: Catalog, loaded: Loaded | None) -> WantedPython:
 
 
 def make_python(what: WantedPython, log: Callable[[str], None]) -> MadePython:
-    """The environment, made when it is not in the cache.
+    """Return the environment, made when it is not in the cache.
 
     Raises:
         UsageError: uv is not installed.
@@ -138,7 +138,7 @@ def make_python(what: WantedPython, log: Callable[[str], None]) -> MadePython:
     """
     folder = what.folder
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with folder.with_suffix(".lock").open("w") as file:
+    with folder.with_name(f"{folder.name}.lock").open("w") as file:  # the name has dots of its own: tf-2.17-…
         # Two commands may want the same environment; the second waits and finds it made.
         fcntl.flock(file, fcntl.LOCK_EX)
         fresh = not (folder / _READY).is_file()
@@ -157,7 +157,7 @@ def _build(what: WantedPython, folder: Path, log: Callable[[str], None]) -> list
     log(f"making Python {what.python} in {folder}")
     _must(
         tool,
-        ["venv", "--quiet", "--python", _found(what.python), str(folder)],
+        ["venv", "--quiet", "--python", find_python(what.python), str(folder)],
         f"there is no Python {what.python} to be had",
     )
     install = ["pip", "install", "--quiet", "--python", str(what.program)]
@@ -166,8 +166,9 @@ def _build(what: WantedPython, folder: Path, log: Callable[[str], None]) -> list
         log(f"installing {what.lock}")
         _must(tool, [*install, "--require-hashes", "-r", str(what.lock)], f"{what.lock} cannot be installed")
         return []
-    log(f"installing {', '.join(what.requirements)}")
-    _must(tool, [*install, *what.requirements], f"{', '.join(what.requirements)} cannot be installed")
+    log(f"installing {', '.join(what.requirements)} with what they need, which takes minutes the first time")
+    loudly = [word for word in install if word != "--quiet"]
+    _must(tool, [*loudly, *what.requirements], f"{', '.join(what.requirements)} cannot be installed", log)
     log(f"installing {', '.join(what.listed)}")
     # together with the framework, so that no listed package moves it
     if _run(tool, [*install, *what.requirements, *what.listed]).returncode == 0:
@@ -176,8 +177,8 @@ def _build(what: WantedPython, folder: Path, log: Callable[[str], None]) -> list
     return [one for one in what.listed if _run(tool, [*install, *what.requirements, one]).returncode != 0]
 
 
-def _found(version: str) -> str:
-    """A Python of a version that pyenv has here, where uv does not look; the version itself if there is none, for uv to find."""
+def find_python(version: str) -> str:
+    """Return a Python of a version that pyenv has here, where uv does not look; the version itself if there is none, for uv to find."""
     root = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
     for program in sorted(root.glob(f"versions/{version}.*/bin/python"), key=_patch, reverse=True):
         if subprocess.run([program, "-c", "import venv"], capture_output=True, check=False).returncode == 0:
@@ -186,14 +187,27 @@ def _found(version: str) -> str:
 
 
 def _patch(program: Path) -> tuple[list[int], str]:
-    """What orders interpreters of pyenv: the numbers in the version's name, so that 3.10.12 is newer than 3.10.9."""
+    """Return what orders interpreters of pyenv: the numbers in the version's name, so that 3.10.12 is newer than 3.10.9."""
     name = program.parents[1].name
     return [int(number) for number in re.findall(r"\d+", name)], name
 
 
-def _run(tool: Sequence[str], words: Sequence[str]) -> subprocess.CompletedProcess[str]:
+def _run(
+    tool: Sequence[str], words: Sequence[str], log: Callable[[str], None] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run uv; with `log`, what it says of its progress is handed on line by line."""
     # They lead to the environment that this process runs in, which has no part in the new one.
     env = {key: value for key, value in os.environ.items() if key not in ("VIRTUAL_ENV", "PYTHONPATH", "PYTHONHOME")}
+    if log is not None:
+        said = []
+        out, err = subprocess.PIPE, subprocess.STDOUT
+        with subprocess.Popen([*tool, *words], text=True, env=env, stdout=out, stderr=err) as process:
+            for line in process.stdout or ():
+                said.append(line)
+                # the list of all that was installed tells nothing of how far it is
+                if not line.startswith(" + "):
+                    log(line.strip())
+        return subprocess.CompletedProcess(words, process.returncode, "", "".join(said))
     try:
         return subprocess.run(
             [*tool, *words], capture_output=True, text=True, timeout=INSTALL_TIMEOUT_S, check=False, env=env
@@ -202,14 +216,14 @@ def _run(tool: Sequence[str], words: Sequence[str]) -> subprocess.CompletedProce
         raise PackageError(f"{command_line(*words, program='uv')} took longer than {INSTALL_TIMEOUT_S} s") from error
 
 
-def _must(tool: Sequence[str], words: Sequence[str], why: str) -> None:
-    done = _run(tool, words)
+def _must(tool: Sequence[str], words: Sequence[str], why: str, log: Callable[[str], None] | None = None) -> None:
+    done = _run(tool, words, log)
     if done.returncode != 0:
         raise PackageError(f"{why}: {done.stderr.strip() or done.stdout.strip()}")
 
 
 def _differences(what: WantedPython) -> list[str]:
-    """How an environment differs from its image, as far as that is documented."""
+    """Tell how an environment differs from its image, as far as that is documented."""
     found = []
     if what.lock is None:
         newest = (
@@ -221,7 +235,7 @@ def _differences(what: WantedPython) -> list[str]:
 
 
 def interpreters(loaded: Loaded, catalog: Callable[[], Catalog]) -> dict[str, str]:
-    """`local.interpreters` with the names of images in it as the interpreters of their environments, and paths made absolute.
+    """Return `local.interpreters` with the names of images in it as the interpreters of their environments, and paths made absolute.
 
     Raises:
         ConfigError: The environment of an image was not made yet.
@@ -237,6 +251,6 @@ def interpreters(loaded: Loaded, catalog: Callable[[], Catalog]) -> dict[str, st
                 )
             value = str(what.program)
         elif os.sep in value:  # not resolved: the link in an environment is what makes it one
-            value = os.path.abspath(loaded.path(os.path.expanduser(value)))
+            value = os.path.abspath(loaded.folder / os.path.expanduser(value))
         found[pattern] = value
     return found

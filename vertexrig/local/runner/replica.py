@@ -7,21 +7,24 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from vertexrig.local.runner import environment, places
+from vertexrig.local.runner import environment, job_files
 from vertexrig.local.runner.children import Command
+from vertexrig.local.runner.command_line import ReplicaProgram, docker, docker_argv
 from vertexrig.local.runner.forker import MARK
 from vertexrig.local.runner.lines import OF_CONTAINER, OF_PACKAGE
 from vertexrig.local.runner.options import RunOptions
-from vertexrig.local.runner.program import ReplicaProgram, docker, docker_argv
+from vertexrig.local.runner.packages import QUIET_PIP
 from vertexrig.spec import cluster
 from vertexrig.spec.document import Pool
 
 _STARTUP = Path(__file__).with_name("startup")
+INSTALLED = "installed"
+"""Folder of a replica for what its own pip installs."""
 _CLUSTER = ("CLUSTER_SPEC", "TF_CONFIG")
 
 
 def visible(options: RunOptions, scratch: Path) -> dict[str, str]:
-    """What replicas and pip see of the user's environment."""
+    """Return what replicas and pip see of the user's environment."""
     scratch.mkdir(parents=True, exist_ok=True)
     found = environment.machine_environment(
         os.environ, scratch, credentials=options.credentials, pass_env=options.pass_env
@@ -38,7 +41,7 @@ def command(
     options: RunOptions,
     root: Path,
 ) -> Command:
-    """How a replica is started; its folders are made.
+    """Tell how a replica is started; its folders are made.
 
     Args:
         one: The replica.
@@ -49,11 +52,11 @@ def command(
         options: The job's.
         root: The local Vertex's folder.
     """
-    place = places.job_folder(root, options.job_id) / one.name
+    place = job_files.job_folder(root, options.job_id) / one.name
     work = place / "work"
     work.mkdir(parents=True, exist_ok=True)
     seen = _service(one, pool, replicas, job, options)
-    seen["CLOUD_ML_HP_METRIC_FILE"] = str(places.metric_file(root, options.job_id, one.name))
+    seen["CLOUD_ML_HP_METRIC_FILE"] = str(job_files.metric_file(root, options.job_id, one.name))
     seen |= cluster.own_environment(pool.env, seen)  # after the service's, to which the user's `$(NAME)` may refer
     buckets: Path | str = "/gcs" if program.image else environment.bucket_folder(root)
     keep_gs = options.keep_gs and not program.image  # the front's variables do not reach into a container
@@ -61,10 +64,15 @@ def command(
         name: value if name in _CLUSTER else environment.map_paths(value, buckets, keep_gs=keep_gs)
         for name, value in seen.items()
     }
+    own = place / INSTALLED
     machine = {
-        **visible(options, place / "config"), "PATH": environment.search_path(program.folders, os.environ),
-        "PYTHONUNBUFFERED": "1", **program.settings, **options.extra_env,
-    }  # fmt: skip
+        **visible(options, place / "config"),
+        "PATH": environment.search_path([*([own / "bin"] if program.installs else []), *program.folders], os.environ),
+        "PYTHONUNBUFFERED": "1",
+        **({"PYTHONUSERBASE": str(own), "PIP_USER": "1", **QUIET_PIP} if program.installs else {}),
+        **program.settings,
+        **options.extra_env,
+    }
     cleanup: tuple[str, ...] = ()
     if program.image:
         name = f"vertexrig-{options.job_id}-{one.name}"
@@ -78,7 +86,9 @@ def command(
     env |= {} if program.image else _hook(env)
     severities, mark = OF_PACKAGE if pool.container is None else OF_CONTAINER, f"{MARK}={env[MARK]}"
     cwd, gcs = program.cwd or work, program.gcs(root)
-    return Command(argv, env, cwd, options.memory_limit, cleanup, mark, severities, gcs=gcs)
+    return Command(
+        argv, env, cwd, options.memory_limit, cleanup, mark, severities, None, gcs, program.framework, program.sources
+    )
 
 
 def _hook(env: Mapping[str, str]) -> dict[str, str]:
@@ -89,15 +99,17 @@ def _hook(env: Mapping[str, str]) -> dict[str, str]:
 
 
 def _service(
-    one: cluster.Replica,
-    pool: Pool,
-    replicas: Sequence[cluster.Replica],
-    job: Mapping[str, Any],
-    options: RunOptions,
+    one: cluster.Replica, pool: Pool, replicas: Sequence[cluster.Replica], job: Mapping[str, Any], options: RunOptions
 ) -> dict[str, str]:
-    """The variables that the service sets."""
+    """Return the variables that the service sets."""
     identity = cluster.Identity(options.job_id, options.project_number, options.region, options.trial)
     found = dict(cluster.service_environment(replicas, one, job, identity))
+    for (
+        other
+    ) in replicas:  # as Kubernetes tells of services, in the names that a public program noted (read 2026-11-22)
+        host, _, port = other.address.rpartition(":")
+        name = f"CMLE_TRAINING_WORKERPOOL{other.pool}_{options.job_id}_{other.index}_SERVICE"
+        found |= {f"{name}_HOST": host, f"{name}_PORT": port, f"{name}_PORT_TF_PORT": port}
     devices = environment.virtual_devices(pool)
     if devices:
         found["TRAINER_VIRTUAL_DEVICES"] = str(devices)

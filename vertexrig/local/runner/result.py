@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def new_job_id() -> str:
-    """A numeric id as the service's: 19 digits, within a signed 64-bit integer."""
+    """Return a numeric id as the service's: 19 digits, within a signed 64-bit integer."""
     return str(10**18 + secrets.randbelow(8 * 10**18))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import time
 from collections import deque
@@ -14,15 +15,15 @@ from typing import Any
 from vertexrig import spec
 from vertexrig.errors import JobFailedError, PackageError, VertexrigError
 from vertexrig.local.hints import hint
-from vertexrig.local.runner import environment, places, policy, ports, programs, replica, servicelog
+from vertexrig.local.runner import environment, job_files, policy, pool_programs, ports, replica, servicelog
 from vertexrig.local.runner.children import Child, Children, Command, Exit, sweep
+from vertexrig.local.runner.command_line import ReplicaProgram
 from vertexrig.local.runner.forker import MARK
 from vertexrig.local.runner.lines import SERVICE, Line, LogFiles, OnLine
 from vertexrig.local.runner.options import Control, RunOptions
 from vertexrig.local.runner.policy import Action
-from vertexrig.local.runner.program import ReplicaProgram
 from vertexrig.local.runner.result import SUSPENDED, JobError, JobResult, new_job_id
-from vertexrig.local.runner.warm import Warmth
+from vertexrig.local.runner.warm import MODULES, Warmth
 from vertexrig.spec import cluster
 from vertexrig.spec.states import CANCELLED, CANCELLING, FAILED, PENDING, RUNNING, SUCCEEDED
 
@@ -67,7 +68,7 @@ def run_job(
     # Folders, marks and container names are made of the id, so it is fixed before anything starts.
     options = replace(options, job_id=options.job_id or new_job_id())
     own = control or Control()
-    run = _Run(job, Path(root).absolute(), on_line, on_state, on_pause, own, options, warmth)
+    run = _JobRun(job, Path(root).absolute(), on_line, on_state, on_pause, own, options, warmth)
     try:
         return run.go()
     finally:
@@ -103,7 +104,7 @@ class _Member:
     introduced: bool = False
 
 
-class _Run:
+class _JobRun:
     def __init__(
         self,
         job: Mapping[str, Any],
@@ -117,7 +118,7 @@ class _Run:
     ) -> None:
         self.job, self.root, self.options, self.control = dict(job), root, options, control
         self.pools = [p for p in spec.Document("CustomJobSpec", self.job).pools if not p.empty]
-        self.folder = places.job_folder(root, options.job_id)
+        self.folder = job_files.job_folder(root, options.job_id)
         self.files = LogFiles(self.folder / "logs")
         self.children, self.warmth = Children(self._line, control.fileno(), self._started), warmth
         self.scheduling = policy.scheduling_of(self.job)
@@ -147,10 +148,15 @@ class _Run:
     def log(self, text: str, severity: str = "INFO") -> None:
         self._line(Line(time.time(), SERVICE, severity, text))
 
-    def _say(self, texts: Iterable[str], task: str = SERVICE, *, routine: bool = True) -> None:
+    def _now(self, text: str) -> None:
+        """Log what takes a while before it begins."""
+        self.log(text)
+        self._flush()
+
+    def _say(self, texts: Iterable[str], task: str = SERVICE, *, routine: bool = True, severity: str = "INFO") -> None:
         """Write lines that the service writes of every job."""
         for text in texts:
-            self._line(Line(time.time(), task, "INFO", text, routine=routine))
+            self._line(Line(time.time(), task, severity, text, routine=routine))
 
     def _flush(self) -> None:
         """Hand on the lines so far."""
@@ -172,8 +178,9 @@ class _Run:
             delay = 0.0
             while True:
                 try:
-                    # Each attempt gets machines anew, as on the service; what was installed for the first one stays.
+                    # Each attempt gets new machines, as on the service; what was installed for the first one stays.
                     self._wait(delay + self.options.provision)
+                    self._say([servicelog.RUNNING])
                     if not self.members:
                         self._prepare()
                     self._attempt()
@@ -191,44 +198,57 @@ class _Run:
             if isinstance(error, PackageError):  # the job's error only begins with another sentence
                 self.log(str(error), "ERROR")
             return self._result(FAILED, self._refusal(error))
-        except BrokenPipeError:  # whoever listens to the lines has gone
+        except BrokenPipeError:  # the reader of the lines has gone
             raise
         except OSError as error:
-            return self._result(FAILED, _internal(error))
+            return self._result(FAILED, policy.internal(error))
 
     def _refusal(self, error: VertexrigError) -> JobError:
         if not isinstance(error, PackageError):
             return JobError(policy.INVALID_ARGUMENT, str(error))
         # the executor installs packages inside the replica, so the service sees the replica fail
-        self.failed, self.words = self.preparing, str(error)
-        output = "\n".join([*list(self.installing)[-_PIP_LINES_SHOWN:], str(error)])
-        return JobError(policy.INVALID_ARGUMENT, policy.exit_message(self.failed, Exit(1), output, self._logs()))
+        self.failed, self.words = self.preparing, "\n".join([*list(self.installing)[-_PIP_LINES_SHOWN:], str(error)])
+        return self._exit_error(Exit(1))
 
-    def _logs(self) -> str:
-        return str(self.folder / "logs")
+    def _exit_error(self, exit_: Exit) -> JobError:
+        project, job_id = self.options.project_number, self.options.job_id
+        message = policy.exit_message(self.failed, exit_, self.words, project, job_id)
+        return JobError(policy.INVALID_ARGUMENT, message)
 
     def _result(self, state: str, error: JobError | None) -> JobResult:
         # A job that never started has written nothing: what lies in its output directory is of an earlier one.
         outputs = (
-            tuple(places.outputs(self.job, self.root, self.options.trial))
+            tuple(job_files.outputs(self.job, self.root, self.options.trial))
             if self.members and state != SUSPENDED
             else ()
         )
         meant = ""
         if state == FAILED and error is not None:
             meant = self._hint(error)
-            # The other lines are the traceback, which the log has already.
-            self.log(error.message.splitlines()[0], "ERROR")
-            error = replace(error, message=f"{error.message}\nHint: {meant}") if meant else error
+            first, *rest = error.message.split("\n")
+            self.log(first, "ERROR")
+            self._say(rest, severity="ERROR")  # the traceback, which the replica's log has already
+            self.log(f"The logs are in {self.folder / 'logs'}.", "WARNING")
             if meant:
                 self.log(f"Hint: {meant}", "WARNING")
         if state != SUSPENDED:
             self._tear_down(state)
         self.files.flush()
         return JobResult(
-            state, error, dict(self.exit_codes), self.failed, self.words, meant, outputs, tuple(self.substitutes),
-            dict(self.counts.restarts), self.counts.retries, time.monotonic() - self.begun, self.options.job_id, self.folder,
-        )  # fmt: skip
+            state,
+            error,
+            dict(self.exit_codes),
+            self.failed,
+            self.words,
+            meant,
+            outputs,
+            tuple(self.substitutes),
+            dict(self.counts.restarts),
+            self.counts.retries,
+            time.monotonic() - self.begun,
+            self.options.job_id,
+            self.folder,
+        )
 
     def _tear_down(self, state: str) -> None:
         if state == SUCCEEDED:
@@ -251,6 +271,8 @@ class _Run:
     def close(self) -> None:
         # In this order: replicas may write and listen until they have ended.
         self.children.close()
+        for name in self.members:
+            shutil.rmtree(self.folder / name / replica.INSTALLED, ignore_errors=True)
         self.files.close()
         ports.give_back(self.ports)
 
@@ -259,7 +281,7 @@ class _Run:
     def _prepare(self) -> None:
         if not self.pools or not any(pool.index == 0 for pool in self.pools):
             raise JobFailedError("workerPoolSpecs[0] is missing: a job needs its primary pool")
-        environment.refuse_upward(*places.texts(self.job))  # before packages are installed
+        environment.refuse_upward(*job_files.texts(self.job))  # before packages are installed
         if self.folder.exists():  # a server that was killed ran this job; its supervisors may have been killed, too
             sweep(f"{MARK}={self.options.job_id}/")
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -306,10 +328,10 @@ class _Run:
                 texts = servicelog.requirements(uri) if requirements else servicelog.installing(uri)
                 self._say(texts, one.name, routine=False)  # it may take a while
 
-        program = programs.prepare(
-            pool, self.options, self.root, replica.visible(self.options, self.folder / "config"), self._execute, step,
-            lambda: self.control.cancelled,
-        )  # fmt: skip
+        seen = replica.visible(self.options, self.folder / "config")
+        program = pool_programs.prepare(
+            pool, self.options, self.root, seen, self._execute, step, lambda: self.control.cancelled, self._now
+        )
         # Without a step the environment was in the cache; the lines appear all the same, because the service installs
         # each time.
         self._say([*([] if steps else servicelog.installed(pool)), *servicelog.starting(pool)], one.name)
@@ -355,7 +377,6 @@ class _Run:
                 self._start(member)
             if self.deadline == float("inf"):  # the timeout runs on when the job starts again
                 self.deadline = time.monotonic() + self.scheduling.timeout
-            self._say([servicelog.RUNNING])
             self.state(RUNNING)
             while True:
                 self._step(None)
@@ -384,12 +405,10 @@ class _Run:
 
     def _started(self, child: Child) -> None:
         """Log how a replica has started that was to start warm."""
-        if self.warmth is None:
-            return
         if child.waiting:
             self._say([servicelog.cold(child.name, child.refused or "the process that made its imports has gone")])
         else:
-            self._say([servicelog.warm(child.name, self.warmth.modules(child.command))])
+            self._say([servicelog.warm(child.name, MODULES[child.command.framework])])
 
     def _pool(self, replica: cluster.Replica) -> spec.Pool:
         return next(pool for pool in self.pools if pool.index == replica.pool)
@@ -407,7 +426,7 @@ class _Run:
         ended = self.children.poll(None if wait == float("inf") else max(wait, 0.0))
         self._flush()
         if self.files.trouble is not None:
-            raise _Ended(FAILED, _internal(self.files.trouble))
+            raise _Ended(FAILED, policy.internal(self.files.trouble))
         self._asked()
         for child in ended:
             self._end_of(child)
@@ -431,7 +450,7 @@ class _Run:
         if preempted is not None:
             window = f", SIGKILL follows in {preempted:g} s" if preempted else ""
             self.log(f"Fault on demand: the machines are preempted{window}.", "WARNING")
-            # Counted apart from retries: Compute Engine tries Spot machines anew by a number of its own.
+            # Counted apart from retries: Compute Engine tries Spot machines again by another limit.
             self.preemptions += 1
             if self.preemptions > policy.SPOT_RESTARTS or self.scheduling.disable_retries:
                 raise _Ended(FAILED, JobError(policy.RESOURCE_EXHAUSTED, policy.stockout_message(self.options.region)))
@@ -448,7 +467,7 @@ class _Run:
         else:
             self.log(f"Task {name} ended with exit code {exit_.code}: {action.value}.", "ERROR")
         began = time.time() - (time.monotonic() - self.begun)  # files have the clock's time, which may have been set
-        # One that failed has an error of its own; one that succeeded would lose its output on the service without a
+        # One that failed has its own error; one that succeeded would lose its output on the service without a
         # word.
         astray = environment.written_astray(member.command.cwd, began) if exit_.code == 0 else ""
         if astray:
@@ -458,10 +477,13 @@ class _Run:
             raise _Ended(SUCCEEDED)
         if action is Action.FAIL:
             self.failed, self.words = name, policy.last_words(list(member.stderr))
-            message = policy.exit_message(name, exit_, self.words, self._logs())
-            raise _Ended(FAILED, JobError(policy.INVALID_ARGUMENT, message))
+            everyone, again = [other.replica for other in self.members.values()], not self.scheduling.disable_retries
+            pool, one = self._pool(member.replica), member.replica
+            for severity, text in servicelog.failed(pool, one, everyone, exit_, again=again):
+                self._say([text], name, severity=severity)
+            raise _Ended(FAILED, self._exit_error(exit_))
         if action is Action.RETRY_JOB:
-            # Each of the three retries of the job has five restarts of each worker anew.
+            # Each of the three retries of the job has five new restarts of each worker.
             self.counts.retries += 1
             self.counts.restarts.clear()
             raise _Again
@@ -476,8 +498,3 @@ class _Run:
         """SIGTERM, then SIGKILL; how a replica ends after that does not count for the job."""
         self.children.stop(list(self.children.running.values()), grace)
         self.files.flush()
-
-
-def _internal(error: OSError) -> JobError:
-    """A failure of this machine, such as a full disk."""
-    return JobError(policy.INTERNAL, f"Internal error occurred for the current attempt: {error}")

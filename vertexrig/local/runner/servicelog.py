@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from subprocess import CalledProcessError
 
-from vertexrig.spec.cluster import Replica
+from vertexrig.local.runner.children import Exit
+from vertexrig.spec.cluster import Replica, executor_job
 from vertexrig.spec.document import Pool
 
 BEFORE = (
@@ -32,15 +34,15 @@ _ESCAPED = {ord(char): f"\\u{ord(char):04x}" for char in "=<>&'"}
 
 
 def fetching(pool: Pool, one: Replica, everyone: Iterable[Replica]) -> list[str]:
-    """What the executor says of a replica up to its packages being there; nothing of a container."""
-    if pool.python is None:
+    """Return what the executor says of a replica up to its packages being there; nothing of a container."""
+    if pool.python_package is None:
         return []
     cluster: dict[str, list[str]] = {}
     for replica in everyone:
         cluster.setdefault(replica.role, []).append(replica.address)
     task = {"type": one.role, "index": one.index}
-    job = {"python_module": pool.module, "package_uris": list(pool.package_uris), "job_args": list(pool.args)}
-    arguments = f"--cluster={json.dumps(cluster)} --task={json.dumps(task)} --job={_escaped(job)}"
+    job = executor_job(pool).translate(_ESCAPED)
+    arguments = f"--cluster={json.dumps(cluster)} --task={json.dumps(task)} --job={job}"
     host = one.address.rpartition(":")[0]
     # Of the chief alone, whose address it is.
     lines = [f"Updating master address to local address {host}"] if one.pool == 0 else []
@@ -51,52 +53,60 @@ def fetching(pool: Pool, one: Replica, everyone: Iterable[Replica]) -> list[str]
 
 
 def installing(uri: str) -> list[str]:
-    """What it says before a package is installed."""
+    """Return what it says before a package is installed."""
     command = f"pip3 install --user --upgrade --force-reinstall --no-deps {_name(uri)}"
     return [f"Installing the package: {uri}", f"Running command: {command}"]
 
 
 def requirements(uri: str) -> list[str]:
-    """What it says before the requirements of a package are installed."""
+    """Return what it says before the requirements of a package are installed."""
     return [f"Running command: pip3 install --user {_name(uri)}"]
 
 
 def installed(pool: Pool) -> list[str]:
-    """What it says of packages that need no work here, because another replica or job has installed them."""
+    """Return what it says of packages that need no work here, because another replica or job has installed them."""
     return [line for uri in pool.package_uris for line in (*installing(uri), *requirements(uri))]
 
 
 def starting(pool: Pool) -> list[str]:
-    """What it says before the trainer starts."""
-    if pool.python is None:
+    """Return what it says before the trainer starts."""
+    if pool.python_package is None:
         return []
     return [f"Running command: python3 -m {' '.join([pool.module, *pool.args])}"]
 
 
 def ended(pool: Pool) -> list[str]:
-    """What it says once the trainer has ended with 0."""
-    return [] if pool.python is None else [TASK_COMPLETED]
+    """Return what it says once the trainer has ended with 0."""
+    return [] if pool.python_package is None else [TASK_COMPLETED]
+
+
+def failed(pool: Pool, one: Replica, everyone: Iterable[Replica], exit_: Exit, *, again: bool) -> list[tuple[str, str]]:
+    """Return what it says, with severities, once the trainer has ended with an error.
+
+    The recorded job's executor begins again before the service ends the job. Nothing is run a second time here.
+    """
+    if pool.python_package is None or exit_.signal is not None:
+        return []
+    ended = CalledProcessError(exit_.code, ["python3", "-m", pool.module, *pool.args])
+    lines = [*fetching(pool, one, everyone), *installed(pool)] if again else []
+    completed = f"Task completed. Exit code ({exit_.code}). Exit reason (SUBPROCESS_EXCEPTION)"
+    return [("ERROR", str(ended)), *(("INFO", line) for line in [completed, *lines])]
 
 
 def whole(pool: Pool, one: Replica, everyone: Iterable[Replica]) -> list[str]:
-    """All that the executor says of a replica before its trainer starts, where nothing is left to install."""
+    """Return all that the executor says of a replica before its trainer starts, where nothing is left to install."""
     return [*fetching(pool, one, everyone), *installed(pool), *starting(pool)]
 
 
 def cold(name: str, reason: str) -> str:
-    """A replica has made its imports itself; a line of this machine, as the next one."""
+    """Return a replica has made its imports itself; a line of this machine, as the next one."""
     return f"{name} starts cold: {reason}."
 
 
-def warm(name: str, modules: Iterable[str]) -> str:
-    """A replica was forked from a process that had made its imports."""
-    return f"{name} starts warm, from a process that has imported {', '.join(modules)}."
+def warm(name: str, module: str) -> str:
+    """Return a replica was forked from a process that had imported its framework."""
+    return f"{name} starts warm, from a process that has imported {module}."
 
 
 def _name(uri: str) -> str:
     return uri.rpartition("/")[2]
-
-
-def _escaped(value: object) -> str:
-    """Compact JSON in which `=` and the characters of HTML are escaped."""
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).translate(_ESCAPED)

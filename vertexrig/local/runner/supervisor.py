@@ -3,13 +3,13 @@
 It starts the program in a new process group and sees to it that nothing of it outlives the runner: the socket it is
 given closes when the runner dies, however it dies, and then everything below the supervisor is killed. On Linux it
 adopts what the program leaves behind (PR_SET_CHILD_SUBREAPER), so that a daemon the program started ends with it, as
-it would with its container.
+it would with its container. A second process above it does the same where this one is killed.
 
 A forker (`forker.py`) forks this process, too, in place of starting it, and then the program below it (`supervise`).
 
 Called as `python supervisor.py FD OPTIONS -- PROGRAM ARGS...`; OPTIONS is JSON: `memory` (bytes, 0 for no limit), `cwd`,
-`cleanup` (a command run at the end), `gcs` (the folder that the program sees as /gcs, "" for none). On the socket it reads lines `signal NUMBER` and writes `start PID`,
-`exit STATUS OOM`.
+`cleanup` (a command run at the end), `gcs` (the folder that the program sees as /gcs, "" for none). On the socket it reads
+lines `signal NUMBER` and writes `start PID`, `exit STATUS OOM`.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import resource
 import select
 import signal
 import socket
@@ -36,6 +37,7 @@ _LINUX = sys.platform == "linux"
 _NEW_MOUNTS, _NEW_USER = 0x20000, 0x10000000
 _BIND, _RECURSIVE, _PRIVATE = 0x1000, 0x4000, 0x40000
 GCS = "/gcs"
+_OOM_SCORE = 500
 
 
 def _prctl(option: int, value: int) -> None:
@@ -75,9 +77,8 @@ def _signal(child: int, number: int) -> None:
         pass
 
 
-def _kill_all(child: int) -> None:
-    """Kill until nothing is left; a process may fork while it is being killed."""
-    _signal(child, signal.SIGKILL)
+def _kill_all() -> None:
+    """Kill what is below this process until nothing is left; a process may fork while it is being killed."""
     # About a second: a process of another user (setuid) cannot be killed from here.
     for _ in range(200):
         left = _descendants()
@@ -90,6 +91,39 @@ def _kill_all(child: int) -> None:
                 pass
         _reap(None)
         time.sleep(0.005)
+
+
+def _clean_up(options: dict[str, Any]) -> None:
+    if options.get("cleanup"):
+        import subprocess  # costs 10 ms, and most replicas have nothing to clean up
+
+        subprocess.call(options["cleanup"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+def go_below(control: socket.socket, options: dict[str, Any]) -> None:
+    """Go on in a new process, below one that ends what this leaves if it is killed, also together with the runner.
+
+    On Linux only. What loses its parent comes to that process, whatever its session and its variables are.
+    """
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # meant for the runner, which passes on what counts
+        signal.signal(number, signal.SIG_IGN)
+    if not _LINUX:
+        return
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # which a forker ignores
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    pid = os.fork()
+    if not pid:
+        os.setsid()
+        return
+    # Else the runner would wait for what this process holds.
+    null = os.open(os.devnull, os.O_RDWR)
+    os.dup2(null, 1)
+    os.dup2(null, 2)
+    os.close(control.detach())
+    if os.waitpid(pid, 0)[1]:
+        _kill_all()
+        _clean_up(options)
+    os._exit(0)
 
 
 def _reap(child: int | None) -> int | None:
@@ -106,7 +140,7 @@ def _reap(child: int | None) -> int | None:
 
 
 def _oom_kills() -> int:
-    """How often the kernel's out-of-memory killed in this control group, -1 if that is not known."""
+    """Tell how often the kernel's out-of-memory killed in this control group, -1 if that is not known."""
     try:
         with open("/proc/self/cgroup") as file:
             group = file.read().strip().rpartition("::")[2]
@@ -125,11 +159,11 @@ def _oom_kills() -> int:
 def show_buckets(folder: str) -> None:
     """Show this process, and what it starts, a folder as /gcs, as Vertex AI shows every bucket there.
 
-    Nothing changes for other processes: this one gets a mount namespace of its own (a user namespace, too, unless it is
-    root), in which all that is at the root of the file system is bound beside /gcs.
+    Nothing changes for other processes: this one gets its own mount namespace (a user namespace, too, unless it is
+    root), in which all that is at the root of the file system is bound next to /gcs.
 
     Args:
-        folder: The folder of the buckets; an empty folder `root` beside it is the new root's place.
+        folder: The folder of the buckets; an empty folder `root` next to it is the new root's place.
 
     Raises:
         OSError: The system has no such namespaces, or does not allow them.
@@ -182,7 +216,7 @@ def _enter_copy(root: str, folder: str, mount: Callable[[str, str, str, int], No
 
 
 def bear(parent: int, gcs: str) -> None:
-    """Make the process just forked the head of a group of its own, with default signals, that dies with its supervisor.
+    """Make the process just forked the head of its own process group, with default signals, that dies with its supervisor.
 
     Raises:
         OSError: It cannot be shown the folder `gcs`.
@@ -193,9 +227,24 @@ def bear(parent: int, gcs: str) -> None:
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # after that: a new user namespace clears it
     if os.getppid() != parent:  # the supervisor died before the line above
         os._exit(127)
+    _limit()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD, signal.SIGPIPE):
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
+
+
+def _limit() -> None:
+    """Have the program run out of processes and memory before the server does: a quarter of the user's processes is left to others."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NPROC)
+    if soft != resource.RLIM_INFINITY:
+        resource.setrlimit(resource.RLIMIT_NPROC, (soft * 3 // 4, hard))
+    try:
+        with open("/proc/self/oom_score_adj", "r+") as file:  # the kernel kills the highest first, of 1000
+            own = int(file.read())
+            file.seek(0)
+            file.write(str(max(own, _OOM_SCORE)))
+    except (OSError, ValueError):  # another system
+        pass
 
 
 def _execute(argv: list[str], cwd: str, write_end: int) -> None:
@@ -215,6 +264,7 @@ def main() -> None:
     control = socket.socket(fileno=int(sys.argv[1]))
     control.set_inheritable(False)
     options, argv = json.loads(sys.argv[2]), sys.argv[4:]
+    go_below(control, options)
     supervise(control, options, argv[0], lambda write_end: _execute(argv, options["cwd"], write_end))
 
 
@@ -228,8 +278,6 @@ def supervise(control: socket.socket, options: dict[str, Any], name: str, begin:
         begin: Called in the forked process with the end of a pipe: it closes that once the program has begun, or writes
             why it cannot.
     """
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # meant for the runner, which passes on what counts
-        signal.signal(number, signal.SIG_IGN)
     # select() waits for the socket; a signal at the end of a child has to interrupt it, so its number goes into a pipe
     wake, wake_end = os.pipe()
     os.set_blocking(wake_end, False)
@@ -259,12 +307,10 @@ def supervise(control: socket.socket, options: dict[str, Any], name: str, begin:
         os.write(2, b"cannot start %s: %s\n" % (name.encode(), trouble))
     control.sendall(b"start %d\n" % child)
     status, over = _watch(control, wake, child, options["memory"])
-    # Before the report: whoever reads that the program has ended may start it again on the same ports.
-    _kill_all(child)
-    if options.get("cleanup"):
-        import subprocess  # costs 10 ms, and most replicas have nothing to clean up
-
-        subprocess.call(options["cleanup"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    # Before the report: the reader of the report may start the program again on the same ports.
+    _signal(child, signal.SIGKILL)
+    _kill_all()
+    _clean_up(options)
     if status is not None:
         killed = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
         _report(control, status, over or (killed and _oom_kills() > before >= 0))

@@ -1,4 +1,4 @@
-"""Warm starts: a process per environment that has made the imports of a trainer, and forks its replicas.
+"""Warm starts: a process per environment that has imported the framework of the image, and forks its replicas.
 
 What TensorFlow's import costs, a sweep then pays once and not once per trial: its first trial has a forker made. Of jobs on
 their own the first of an environment starts cold, as no other may follow, and the second one has a forker made. Only on Linux:
@@ -18,15 +18,20 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any
 
-from vertexrig.local.runner.ahead import Ahead, read_ahead
 from vertexrig.local.runner.children import Command
 from vertexrig.local.runner.forker import MARK, memory_short
-from vertexrig.local.runner.runtime import RUN_TIME, read_at_import
+from vertexrig.local.runner.run_time_variables import RUN_TIME, read_at_import, read_at_run_time
+from vertexrig.package.recipes import FRAMEWORKS
+from vertexrig.trainer_source.follow import Followed, follow
+from vertexrig.trainer_source.tensorflow_usage import variables_set
 
+MODULES = {"tf": "tensorflow", "pytorch": "torch", "jax": "jax", "sklearn": "sklearn", "xgboost": "xgboost"}
+"""Framework of an image -> what is imported ahead of its trainers."""
+_LAZY = {"tensorflow": "; tensorflow.keras.Model"}
+"""Parts that a framework imports when they are first used."""
 _FORKER = Path(__file__).with_name("forker.py")
 _LONGEST_MARK = 200  # the forked replica writes its own mark over the spaces, so there must be room
 _MOST = 2
@@ -62,7 +67,7 @@ class _Forker:
 class _Environment:
     """Replicas that can share a forker."""
 
-    ahead: Ahead
+    preload: Preload
     wanted: int = 0
     forker: _Forker | None = None
     refused: str = ""
@@ -78,13 +83,14 @@ class Warmth:
 
     idle: float = IDLE_S
     _environments: dict[str, _Environment] = field(default_factory=dict)
+    _read_before: dict[Any, tuple[dict[Path, int], Preload | None]] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _closed: bool = False
 
     def of(self, command: Command, replicas: int) -> tuple[Command, str]:
-        """A replica's command, with a forker where there is one for it, and why it starts cold.
+        """Return a replica's command, with a forker where there is one for it, and why it starts cold.
 
-        The reason is "" if it may start warm, and for a program that imports nothing beyond Python's own modules or that is not
+        The reason is "" if it may start warm, and for a program that uses no framework of its image or that is not
         started as `python -m MODULE` or `python SCRIPT`: of these nobody expects anything else.
 
         Args:
@@ -92,14 +98,14 @@ class Warmth:
             replicas: Of its job.
         """
         program = _program(command)
-        if program is None:
+        preload = self._read(program, command) if program is not None else None
+        if program is None or preload is None:
             return command, ""
+        if preload.refused:
+            return command, preload.refused
         shared = read_at_import(command.env)
         with self._lock:
-            environment = self._environment(program, command, shared)
-            # There is nothing to gain: these load fast.
-            if all(name in sys.stdlib_module_names for name in environment.ahead.modules):
-                return command, ""
+            environment = self._environment(program, preload, shared)
             trial = "CLOUD_ML_TRIAL_ID" in command.env
             reason = self._obstacle(command, replicas) or self._forker(environment, program, shared, trial=trial)
             forker = environment.forker
@@ -112,15 +118,6 @@ class Warmth:
 
         return replace(command, fork=fork), ""
 
-    def modules(self, command: Command) -> tuple[str, ...]:
-        """What the forker of a command has imported, by the names of the top-level packages that are not Python's own."""
-        program = _program(command)
-        if program is None:
-            return ()
-        with self._lock:
-            found = self._environment(program, command, read_at_import(command.env)).ahead.modules
-        return tuple(name for name in found if name not in sys.stdlib_module_names)
-
     def close(self) -> None:
         """End every forker. Replicas that they have forked are not touched: their own runs end them."""
         with self._lock:
@@ -128,23 +125,40 @@ class Warmth:
             for environment in self._environments.values():
                 _end(environment)
 
-    def _environment(self, program: _Program, command: Command, shared: Mapping[str, str]) -> _Environment:
-        source = _source(program, command.cwd)
-        ahead = read_ahead(source.entry, source.package, source.find) if source.entry else Ahead()
-        # A folder's time changes when a package is put in or taken out: the imports may then be others.
-        state = [_changed(path) for path in source.site]
-        everything = json.dumps([program.python, ahead.steps, state, sorted(shared.items())])
+    def _read(self, program: _Program, command: Command) -> Preload | None:
+        """Read what a program needs ahead of it; again only when one of its files has changed."""
+        places = command.sources or (command.cwd / program.script,)
+        key = (places, program.module, command.framework)
+        with self._lock:
+            known = self._read_before.pop(key, None)
+        if known is None or any(_changed(file) != at for file, at in known[0].items()):
+            source = next(
+                (one for place in places if (one := follow(place, program.module)).code is not None), Followed()
+            )
+            folder = command.cwd if program.module else places[0].parent
+            files = command.sources or [folder / file for file in source.files]
+            known = {file: _changed(file) for file in files}, preload_of(command.framework, source)
+        with self._lock:
+            self._read_before[key] = known
+            while len(self._read_before) > _KEPT:
+                del self._read_before[next(iter(self._read_before))]
+        return known[1]
+
+    def _environment(self, program: _Program, preload: Preload, shared: Mapping[str, str]) -> _Environment:
+        # A folder's time changes when a package is put in or taken out: an import may then bring something else.
+        state = [_changed(path) for path in _site(program.python)]
+        everything = json.dumps([program.python, preload.statement, preload.settings, state, sorted(shared.items())])
         key = hashlib.sha256(everything.encode()).hexdigest()
         if key not in self._environments:
             # The oldest go first: a dict keeps the order of insertion.
             unused = [other for other, one in self._environments.items() if one.forker is None]
             for other in unused[: max(0, len(self._environments) + 1 - _KEPT)]:
                 del self._environments[other]
-            self._environments[key] = _Environment(ahead)
+            self._environments[key] = _Environment(preload)
         return self._environments[key]
 
     def _obstacle(self, command: Command, replicas: int) -> str:
-        """Why a replica starts cold whatever its environment, "" if it need not."""
+        """Tell why a replica starts cold whatever its environment, "" if it need not."""
         if sys.platform != "linux":
             return "only Linux can fork a process that has imported what it imports"
         if replicas > 1 and not command.env.get("PYTHONHASHSEED"):
@@ -167,12 +181,12 @@ class Warmth:
         with_forker = [one for one in self._environments.values() if one.forker is not None]
         if len(with_forker) >= _MOST:
             _end(min(with_forker, key=lambda one: one.forker.used if one.forker else 0.0))
-        environment.forker = _start(program.python, environment.ahead, shared, self.idle)
+        environment.forker = _start(program.python, environment.preload, shared, self.idle)
         return ""
 
 
 def _program(command: Command) -> _Program | None:
-    """What a command line runs, None if it is not one that a forker can run."""
+    """Return what a command line runs, None if it is not one that a forker can run."""
     name, *rest = command.argv
     # A command with a cleanup runs in Docker.
     if not Path(name).name.startswith("python") or command.cleanup:
@@ -188,54 +202,46 @@ def _program(command: Command) -> _Program | None:
     return None
 
 
+def _site(python: str) -> tuple[Path, ...]:
+    """Return the folders of packages of a virtual environment; of another interpreter none."""
+    return tuple(Path(python).parent.parent.glob("lib/python*/site-packages"))
+
+
 @dataclass(frozen=True)
-class _Source:
-    """Where a trainer's own modules are: all of a folder, or some packages of an environment."""
+class Preload:
+    """What is done before a trainer starts.
 
-    folder: Path
-    own: frozenset[str] | None
-    entry: Path | None
-    package: str
-    site: tuple[Path, ...]
+    Args:
+        statement: Imports the framework.
+        settings: Variables that the trainer sets before it does: name, text, and whether it does so only where there is none.
+        refused: Why it cannot be done, "" if it can.
+    """
 
-    def find(self, name: str) -> Path | None:
-        """The file of one of the trainer's own modules."""
-        if self.own is not None and name.partition(".")[0] not in self.own:
-            return None
-        place = self.folder.joinpath(*name.split("."))
-        return next((file for file in (place / "__init__.py", place.with_suffix(".py")) if file.is_file()), None)
+    statement: str = ""
+    settings: tuple[tuple[str, str, bool], ...] = ()
+    refused: str = ""
 
 
-def _source(program: _Program, cwd: Path) -> _Source:
-    # Of bin/python in a virtual environment.
-    layer = Path(program.python).parent.parent
-    site = tuple(layer.glob("lib/python*/site-packages"))
-    if program.script:
-        entry = cwd / program.script
-        return _Source(entry.parent, None, entry if entry.is_file() else None, "", site)
-    module = program.module
-    # Python looks into the working directory first, as `python -m` does.
-    folder, own = (cwd, None) if _module_file(cwd, module) or not site else (site[0], _own(site[0], module))
-    found = _module_file(folder, module)
-    package = module if found is not None and found.name == "__main__.py" else module.rpartition(".")[0]
-    return _Source(folder, own, found, package, site)
-
-
-def _module_file(folder: Path, module: str) -> Path | None:
-    place = folder.joinpath(*module.split("."))
-    return next((file for file in (place.with_suffix(".py"), place / "__main__.py") if file.is_file()), None)
-
-
-def _own(site: Path, module: str) -> frozenset[str]:
-    """Top-level names of the packages in an environment that were installed from files: the job's own, not their requirements."""
-    names = {module.partition(".")[0]}
-    for found in distributions(path=[str(site)]):
-        # pip writes this file where it installs from a path or URL (PEP 610), not from an index.
-        if found.read_text("direct_url.json") is not None:
-            names |= {
-                Path(str(file)).parts[0].removesuffix(".py") for file in found.files or () if str(file).endswith(".py")
-            }
-    return frozenset(names)
+def preload_of(framework: str, source: Followed) -> Preload | None:
+    """Return what to do ahead of a trainer on an image with this framework; None if it uses no framework, or another one."""
+    imported = {item.module.partition(".")[0] for item in source.imports if item.kind == "other"}
+    used = {FRAMEWORKS.get(name, name) for name in imported} & MODULES.keys()
+    if source.code is None or not used or (framework and framework not in used):
+        return None
+    if not framework:
+        return Preload(refused="the framework of its image is not known; `framework` under local: images: names it")
+    settings: dict[str, tuple[str, str, bool]] = {}
+    for written in variables_set(source.code):
+        if written.name is not None and read_at_run_time(written.name):
+            continue
+        one = (written.name or "", written.text or "", written.default)
+        # A second text for one name: which of them an import sees is only known to the running program.
+        if written.text is None or settings.setdefault(one[0], one) != one:
+            what = written.name or "variables by names that are not plain"
+            place = f"{written.place.file}:{written.place.line}"
+            return Preload(refused=f"{place} sets {what}, which an import may read")
+    module = MODULES[framework]
+    return Preload(f"import {module}{_LAZY.get(module, '')}", tuple(settings.values()))
 
 
 def _changed(path: Path) -> int:
@@ -244,7 +250,7 @@ def _changed(path: Path) -> int:
     return 0
 
 
-def _start(python: str, ahead: Ahead, shared: Mapping[str, str], idle: float) -> _Forker:
+def _start(python: str, preload: Preload, shared: Mapping[str, str], idle: float) -> _Forker:
     # SEQPACKET keeps a request and its descriptors in one piece
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     # Only what all replicas share: the rest comes with each request.
@@ -259,7 +265,8 @@ def _start(python: str, ahead: Ahead, shared: Mapping[str, str], idle: float) ->
     # A job's thread must not wait for a forker that is busy with imports.
     ours.setblocking(False)
     forker = _Forker(process, ours, time.monotonic())
-    first = {"steps": [list(step) for step in ahead.steps], "run_time": list(RUN_TIME), "idle": idle}
+    settings = {name: text for name, text, default in preload.settings if not (default and name in shared)}
+    first = {"statement": preload.statement, "settings": settings, "run_time": list(RUN_TIME), "idle": idle}
     with suppress(OSError):
         ours.send(json.dumps(first).encode())
     return forker

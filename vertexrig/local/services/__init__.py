@@ -1,9 +1,8 @@
-"""What is served beside jobs: Vertex AI's models, datasets, studies of Vizier, TensorBoards, metadata and persistent resources,
-projects, Cloud Logging (`log*`) and Cloud Scheduler (`scheduler_*`), which really fires HTTP targets on this machine.
+"""What is served: jobs and operations (`jobs`), Vertex AI's models, datasets, studies of Vizier, TensorBoards, metadata and persistent
+resources, projects, Cloud Logging (`log*`) and Cloud Scheduler (`scheduler_*`), which really fires HTTP targets on this machine.
 
-A service of Vertex AI is a table of methods that take a request and give an answer as canonical JSON. `service.rows` makes their
-REST routes from Google's own table, and gRPC calls those. The other two have endpoints of their own; gcloud finds them by
-`CLOUDSDK_API_ENDPOINT_OVERRIDES_LOGGING` and `…_CLOUDSCHEDULER`.
+A service is a table of methods that take a request and give an answer as canonical JSON (`router`): its REST routes come from Google's
+own table, gRPC calls those, and the coverage page lists them.
 """
 
 from __future__ import annotations
@@ -11,16 +10,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from vertexrig.local.http import Endpoint
+from vertexrig.local.jobs import resources
 from vertexrig.local.jobs.store import ResourceStore
-from vertexrig.local.services import datasets, empty, metadata, models, persistent, service, tensorboards, vizier
-from vertexrig.local.services.projects import Projects
+from vertexrig.local.services import datasets, metadata, models, persistent, tensorboards, vizier
+from vertexrig.local.services.router import Service
 
 __all__ = ["Registry"]
 
 
 class Registry:
-    """Vertex AI's services beside jobs, over one store.
+    """Vertex AI's services for all that does not run, over one store.
 
     Args:
         store: Where their resources are kept.
@@ -39,22 +38,19 @@ class Registry:
         make_bucket: Callable[[str], object] = lambda name: None,
         root: Path = Path(),
     ) -> None:
+        # Only this call leads from the number back to the id.
+        resources.project_number(project)
         self.store = store
         self.models = models.Models(store)
         self.datasets = datasets.Datasets(store, root)
         self.metadata = metadata.MetadataStores(store)
         self.machines = persistent.PersistentResources(store)
-        self.projects = Projects(project)
-        self.tables = {
-            models.SERVICE: self.models.table(),
-            datasets.SERVICE: self.datasets.table(),
-            persistent.SERVICE: self.machines.table(),
-            vizier.SERVICE: vizier.Vizier(store, seed).table(),
-            tensorboards.SERVICE: tensorboards.Tensorboards(store, make_bucket, root).table(),
-            metadata.SERVICE: self.metadata.table(),
-        }
-
-    def table(self) -> list[Endpoint]:
-        """Their routes below Vertex AI's mount; behind them, those of every method of Vertex AI that is not served."""
-        served = [row for name, table in self.tables.items() for row in service.rows(self.store, name, table)]
-        return [*served, *empty.rows(), *service.unserved_rows()]
+        boards = tensorboards.Tensorboards(store, make_bucket, root)
+        self.services = [
+            Service(models.SERVICE, self.models.table()),
+            Service(datasets.SERVICE, self.datasets.table()),
+            Service(persistent.SERVICE, self.machines.table()),
+            Service(vizier.SERVICE, vizier.Vizier(store, seed).table()),
+            Service(tensorboards.SERVICE, boards.table()),
+            Service(metadata.SERVICE, self.metadata.table()),
+        ]

@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from vertexrig.local import filters as language
-from vertexrig.local.filters import All, Any_, Not
-from vertexrig.local.http import invalid, not_found
-from vertexrig.local.jobs import filters, resources
-from vertexrig.local.jobs.listing import page
-from vertexrig.local.jobs.resources import Json
+from vertexrig.local import filters
+from vertexrig.local.filters import Compare, Predicate
+from vertexrig.local.http import Json, invalid, not_found
+from vertexrig.local.jobs import resources
+from vertexrig.local.jobs.listing import LANGUAGE, answer, page, page_size
 from vertexrig.local.jobs.store import ResourceStore, StoredResource
-from vertexrig.local.services.service import Done, exists, place_of
-from vertexrig.spec.names import camel
+from vertexrig.local.services.router import Done, exists, place_of
+from vertexrig.spec import messages
+from vertexrig.spec.api_names import camel
 
-_PAGE, _LARGEST_PAGE = 100, 1000
 # The filter language here has no functions; this one becomes a comparison.
 _FUNCTION = re.compile(r"\bin_context\(\s*(\"[^\"]*\"|'[^']*')\s*\)")
-_COMPARED: dict[str, Callable[[Any, Any], bool]] = {
-    "<": lambda own, other: own < other, "<=": lambda own, other: own <= other,
-    ">": lambda own, other: own > other, ">=": lambda own, other: own >= other,
-}  # fmt: skip
 
 
 class Collection:
@@ -52,7 +47,7 @@ class Collection:
     def create(
         self, parent: str, fields: Mapping[str, Any], id_: str = "", hidden: Mapping[str, Any] | None = None
     ) -> Json:
-        """A new resource; 409 if there is one of that id, 400 for an id that is not one."""
+        """Return a new resource; 409 if there is one of that id, 400 for an id that is not one."""
         if id_ and not self.id_pattern.fullmatch(id_):
             raise invalid(f"Invalid id {id_[:150]!r} of a {self.message}: it must match {self.id_pattern.pattern}.")
         name = f"{parent}/{self.kind}/{id_}" if id_ else resources.new_name(parent, self.kind)
@@ -70,19 +65,17 @@ class Collection:
     @property
     def known(self) -> set[str]:
         """The message's fields."""
-        from vertexrig.spec import messages
-
         return {field.json_name for field in messages.message_class(self.message).DESCRIPTOR.fields}
 
     def stored(self, name: str) -> StoredResource:
-        """A resource as kept, or 404."""
+        """Return a resource as kept, or 404."""
         found = self.store.get(name)
         if found is None or name.split("/")[-2:-1] != [self.kind]:
             raise not_found(f"The {self.message} does not exist: {name}")
         return found
 
     def get(self, request: Mapping[str, Any]) -> Json:
-        """A resource, or 404."""
+        """Return a resource, or 404."""
         return self.stored(request["name"]).body
 
     def update(self, request: Mapping[str, Any], allowed: frozenset[str]) -> Json:
@@ -105,22 +98,38 @@ class Collection:
             connection.execute("DELETE FROM resources WHERE substr(name, 1, ?) = ?", (len(name) + 1, f"{name}/"))
         return Done(place_of(name), "DeleteOperationMetadata")
 
-    def list(self, request: Mapping[str, Any], parse: Callable[[str], filters.Predicate] | None = None) -> Json:
-        """A page of the resources below `parent`, under the collection's name."""
+    def list(self, request: Mapping[str, Any], parse: Callable[[str], Predicate] | None = None) -> Json:
+        """Return a page of the resources below `parent`, under the collection's name."""
         parent = request.get("parent", "")
-        size = page_size(request, _PAGE, _LARGEST_PAGE)
         text, order, token = (str(request.get(key, "")) for key in ("filter", "orderBy", "pageToken"))
-        found, following = page(self.store, self.kind, parent, text, order, size, token, parse or predicate)
-        answer: Json = {self.listed: [one.body for one in found]} if found else {}
-        return {**answer, "nextPageToken": following} if following else answer
+        found, following = page(
+            self.store, self.kind, parent, text, order, page_size(request), token, parse or predicate
+        )
+        return answer(self.listed, [one.body for one in found], following)
 
 
-def page_size(request: Mapping[str, Any], usual: int, largest: int) -> int:
-    """How many resources a page has; 400 for a negative number."""
-    asked = int(request.get("pageSize", 0))
-    if asked < 0:
-        raise invalid(f"Invalid page_size: {asked}. It must not be negative.")
-    return min(asked or usual, largest)
+def masked(mask: str) -> list[list[str]]:
+    """Return the paths of an update mask as the fields they lead through, in camelCase; clients write them in either case.
+
+    protobuf's FieldMask takes one case only, and no key of a map or a Struct, which clients name, too.
+    """
+    found = []
+    for path in filter(None, map(str.strip, mask.split(","))):
+        head, _, rest = path.partition(".")
+        # Keys of a map are the user's own and have no camelCase.
+        below = [rest] if head in ("labels", "metadata") else [camel(part) for part in rest.split(".")]
+        found.append([camel(head), *(below if rest else ())])
+    return found
+
+
+def replaced(old: Mapping[str, Any], new: Mapping[str, Any], path: Sequence[str]) -> Json:
+    """Return `old` with the value at a path of a mask taken from `new`, or without it where `new` has none."""
+    key, *rest = path
+    value = replaced(old.get(key) or {}, new.get(key) or {}, rest) or None if rest else new.get(key)
+    result = {**old, key: value}
+    if value is None:
+        del result[key]
+    return result
 
 
 def apply_mask(body: Json, fields: Mapping[str, Any], mask: str, allowed: frozenset[str]) -> None:
@@ -129,56 +138,35 @@ def apply_mask(body: Json, fields: Mapping[str, Any], mask: str, allowed: frozen
     Raises:
         ApiError: 400, for a field that cannot be set.
     """
-    paths = [path for path in mask.split(",") if path] or [key for key in fields if key in allowed]
+    paths = masked(mask) or [[key] for key in fields if key in allowed]
     # `*` replaces every field (AIP-134).
-    if paths == ["*"]:
-        paths = sorted(allowed)
+    if paths == [["*"]]:
+        paths = [[key] for key in sorted(allowed)]
     for path in paths:
-        head, _, rest = path.partition(".")
-        key = camel(head)
+        key, text = path[0], ".".join(path)[:100]
         if key not in allowed:
-            raise invalid(
-                f"Invalid update_mask: {path[:100]!r} cannot be updated. Fields: {', '.join(sorted(allowed))}."
-            )
-        if rest and not (isinstance(body.get(key, {}), dict) and isinstance(fields.get(key, {}), dict)):
-            raise invalid(f"Invalid update_mask: {path[:100]!r} is inside of what is not a message.")
-        if rest:
-            inner, given = body.setdefault(key, {}), fields.get(key, {})
-            # Keys of a map are the user's own and have no camelCase.
-            name = rest if rest in given or key in ("labels", "metadata") else camel(rest)
-            inner.pop(name, None)
-            inner.update({name: given[name]} if name in given else {})
-        elif key in fields:
-            body[key] = fields[key]
-        else:
-            body.pop(key, None)
+            raise invalid(f"Invalid update_mask: {text!r} cannot be updated. Fields: {', '.join(sorted(allowed))}.")
+        if len(path) > 1 and not (isinstance(body.get(key, {}), dict) and isinstance(fields.get(key, {}), dict)):
+            raise invalid(f"Invalid update_mask: {text!r} is inside of what is not a message.")
+        made = replaced(body, fields, path)
+        # In place: `ResourceStore.change` keeps this very dict.
+        body.clear()
+        body.update(made)
 
 
-def predicate(text: str, contexts: Callable[[str, str], bool] = lambda name, context: False) -> filters.Predicate:
-    """A filter over any field of a resource: `schema_title="system.Run" AND in_context("…")`.
+def predicate(text: str, contexts: Callable[[str, str], bool] = lambda name, context: False) -> Predicate:
+    """Return a filter over any field of a resource: `schema_title="system.Run" AND in_context("…")`."""
 
-    Args:
-        text: The filter.
-        contexts: Whether the resource of that name is in a context; for `in_context`.
-    """
-    return _predicate(language.parse(_FUNCTION.sub(r"in_context=\1", text), filters.LANGUAGE), contexts)
+    def comparison(node: Compare) -> Predicate:
+        if node.path == ("in_context",):
+            return lambda body: contexts(str(body["name"]), node.value)
+        return lambda body: _holds(_values(body, node.path), node.operator, node.value)
 
-
-def _predicate(node: language.Node, contexts: Callable[[str, str], bool]) -> filters.Predicate:
-    if isinstance(node, Not):
-        inner = _predicate(node.part, contexts)
-        return lambda body: not inner(body)
-    if isinstance(node, (All, Any_)):
-        parts, join = [_predicate(part, contexts) for part in node.parts], all if isinstance(node, All) else any
-        return lambda body: join(part(body) for part in parts)
-    path, operator, value = node.path, node.operator, node.value
-    if path == ("in_context",):
-        return lambda body: contexts(str(body["name"]), value)
-    return lambda body: _holds(_values(body, path), operator, value)
+    return filters.predicate(filters.parse(_FUNCTION.sub(r"in_context=\1", text), LANGUAGE), comparison)
 
 
 def _values(body: Any, path: tuple[str, ...]) -> Any:
-    """The value at a path; `metadata.key.number_value` is the value of the Struct's key."""
+    """Return the value at a path; `metadata.key.number_value` is the value of the Struct's key."""
     for part in path:
         # A Struct's values are plain JSON here.
         if part in ("string_value", "number_value", "bool_value") and not isinstance(body, dict):
@@ -189,10 +177,10 @@ def _values(body: Any, path: tuple[str, ...]) -> Any:
     return body
 
 
-def _holds(own: Any, operator: str, value: str) -> bool:
+def _holds(own: Any, sign: str, value: str) -> bool:
     if isinstance(own, bool):
         own = str(own).lower()
-    if operator == ":":
+    if sign == ":":
         return (own is not None) if value == "*" else value in own if isinstance(own, (list, dict, str)) else False
     if isinstance(own, (int, float)):
         try:
@@ -201,11 +189,7 @@ def _holds(own: Any, operator: str, value: str) -> bool:
             return False
     else:
         own, wanted = "" if own is None else str(own), value
-    if operator in ("=", "!="):
-        same = _globbed(value).fullmatch(own) is not None if isinstance(own, str) else own == wanted
-        return same if operator == "=" else not same
-    return _COMPARED[operator](own, wanted)
-
-
-def _globbed(value: str) -> re.Pattern[str]:
-    return re.compile(".*".join(map(re.escape, value.split("*"))), re.DOTALL)
+    if sign in ("=", "!="):
+        same = filters.like(own, value) if isinstance(own, str) else own == wanted
+        return same if sign == "=" else not same
+    return bool(filters.COMPARED[sign](own, wanted))

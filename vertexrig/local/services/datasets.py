@@ -14,12 +14,11 @@ from typing import Any
 
 from vertexrig import times
 from vertexrig.errors import VertexrigError
-from vertexrig.local.http import invalid
-from vertexrig.local.jobs.resources import Json
+from vertexrig.local.http import Json, invalid
 from vertexrig.local.jobs.store import ResourceStore
 from vertexrig.local.runner.environment import local_path
 from vertexrig.local.services.collection import Collection
-from vertexrig.local.services.service import PACKAGE, Done, Method
+from vertexrig.local.services.router import PACKAGE, Done, Method
 
 SERVICE = f"{PACKAGE}.DatasetService"
 _TABULAR = "/dataset/metadata/tabular_"
@@ -34,19 +33,14 @@ Row = list[str]
 
 
 class Datasets:
-    """The managed datasets of a local Vertex.
-
-    Args:
-        store: Where they are kept.
-        root: The local Vertex's folder, in which the buckets are.
-    """
+    """The managed datasets of a local Vertex."""
 
     def __init__(self, store: ResourceStore, root: Path) -> None:
         self.collection = Collection(store, "datasets", "Dataset")
         self.root = root
 
     def table(self) -> dict[str, Method]:
-        """The methods served."""
+        """Return the methods served."""
         return {
             "CreateDataset": self.create,
             "GetDataset": self.collection.get,
@@ -61,14 +55,10 @@ class Datasets:
         if not fields.get("displayName") or not fields.get("metadataSchemaUri"):
             raise invalid("A Dataset needs display_name and metadata_schema_uri.")
         made = self.collection.create(request["parent"], fields)
-        return Done(request["parent"], "CreateDatasetOperationMetadata", "Dataset", made)
+        return Done(request["parent"], "CreateDatasetOperationMetadata", "Dataset", made, made["name"])
 
     def export(self, parent: str, config: Mapping[str, Any]) -> dict[str, str]:
         """Write the files that a pipeline trains on.
-
-        Args:
-            parent: `projects/123/locations/us-central1`.
-            config: The pipeline's InputDataConfig.
 
         Returns:
             The variables that lead the trainer to them.
@@ -91,12 +81,12 @@ class Datasets:
         stamp = times.rfc3339(times.now(), 3)
         folder = f"{prefix}/dataset-{dataset['name'].rpartition('/')[2]}-tables-{stamp}"
         header, rows = self._rows(_sources(dataset))
-        self._write(folder, header, _split(header, rows, config))
+        self._write(folder, header, split_rows(header, rows, config))
         uris = {f"AIP_{part.upper()}_DATA_URI": f"{folder}/{part}-*.csv" for part in _PARTS}
         return {"AIP_DATA_FORMAT": "csv", **uris}
 
     def _rows(self, sources: list[str]) -> tuple[Row, list[Row]]:
-        """The header, which all sources share, and the rows of all of them."""
+        """Return the header, which all sources share, and the rows of all of them."""
         header: Row = []
         rows: list[Row] = []
         for uri in sources:
@@ -113,7 +103,7 @@ class Datasets:
         return header, rows
 
     def _files(self, uri: str) -> list[Path]:
-        """The files of a source, which may end in a wildcard."""
+        """Return the files of a source, which may end in a wildcard."""
         path = self._path(uri)
         found = sorted(path.parent.glob(path.name)) if "*" in path.name else [path]
         missing = next((one for one in found if not one.is_file()), None)
@@ -141,7 +131,7 @@ class Datasets:
 
 
 def _sources(dataset: Mapping[str, Any]) -> list[str]:
-    """The URIs of a tabular dataset's `inputConfig.gcsSource`, which clients write in either case."""
+    """Return the URIs of a tabular dataset's `inputConfig.gcsSource`, which clients write in either case."""
     metadata = dataset.get("metadata") or {}
     config = metadata.get("inputConfig") or metadata.get("input_config") or {}
     source = config.get("gcsSource") or config.get("gcs_source") or {}
@@ -152,8 +142,8 @@ def _sources(dataset: Mapping[str, Any]) -> list[str]:
     return [str(uri) for uri in uris]
 
 
-def _split(header: Row, rows: list[Row], config: Mapping[str, Any]) -> dict[str, list[Row]]:
-    """The rows of each part: by the column of a predefined split, or else in the proportion of the fractions."""
+def split_rows(header: Row, rows: list[Row], config: Mapping[str, Any]) -> dict[str, list[Row]]:
+    """Return the rows of each part: by the column of a predefined split, or else in the proportion of the fractions."""
     key = (config.get("predefinedSplit") or {}).get("key")
     if key:
         if key not in header:

@@ -12,8 +12,8 @@ from urllib.parse import quote
 from vertexrig import times
 from vertexrig.local.filters import Node
 from vertexrig.local.http import Json
-from vertexrig.local.runner.lines import Line
-from vertexrig.local.services.logging_query import bounds, matches
+from vertexrig.local.runner.lines import SERVICE, Line
+from vertexrig.local.services.logging_query import bounds, matching
 from vertexrig.local.sqlite import Database
 
 SCHEMA = """
@@ -42,13 +42,17 @@ def _without_task_name(connection: sqlite3.Connection) -> None:
         )
 
 
-class LogStore:
-    """Log entries of all jobs. Safe to use from many threads; what `write` returned from survives a kill.
+def _payload(line: Line, text: str) -> Json:
+    """Return a line as a payload: the service's own as text, a replica's as data (a public incident's entries, 2026-08)."""
+    if line.task == SERVICE:
+        return {"textPayload": text}
+    if line.payload is not None:
+        return {"jsonPayload": line.payload}
+    return {"jsonPayload": {"attrs": {"tag": line.task}, "levelname": line.severity, "message": text}}
 
-    Args:
-        root: The local Vertex's folder.
-        project: The project that entries of jobs belong to.
-    """
+
+class LogStore:
+    """Log entries of all jobs. Safe to use from many threads; what `write` returned from survives a kill."""
 
     def __init__(self, root: Path, project: str = "local-project") -> None:
         self.project = project
@@ -76,7 +80,7 @@ class LogStore:
                 "labels": {"job_id": job_id, "project_id": self.project, "task_name": line.task},
             },
             "severity": line.severity,
-            **({"textPayload": text} if line.payload is None else {"jsonPayload": line.payload}),
+            **_payload(line, text),
         }
 
     def _insert(self, body: Json, timestamp: int | None) -> None:
@@ -116,14 +120,15 @@ class LogStore:
             node: A parsed filter.
             descending: Newest first.
             after: Where the page before ended.
-            limit: At most so many.
+            limit: Most entries.
 
         Returns:
             The entries, and where to go on if there may be more.
         """
         found: list[Json] = []
+        matches = matching(node)
         for place, body in self._rows(node, descending, after):
-            if matches(node, body):
+            if matches(body):
                 found.append(body)
                 if len(found) == limit:
                     return found, place
@@ -157,7 +162,7 @@ class LogStore:
                 return
 
     def last(self) -> int:
-        """The number of the entry that came last, 0 before there is one."""
+        """Return the number of the entry that came last, 0 before there is one."""
         return int(self.database.rows("SELECT COALESCE(MAX(id), 0) AS last FROM entries")[0]["last"])
 
     def arrived(self, node: Node, after: int) -> tuple[list[Json], int]:
@@ -165,9 +170,9 @@ class LogStore:
         sql = f"SELECT id, entry FROM entries WHERE id > ? ORDER BY id LIMIT {_BATCH}"
         rows = self.database.rows(sql, after)
         bodies = [json.loads(row["entry"]) for row in rows]
-        return [body for body in bodies if matches(node, body)], rows[-1]["id"] if rows else after
+        return list(filter(matching(node), bodies)), rows[-1]["id"] if rows else after
 
     def log_names(self) -> list[str]:
-        """Every log's name."""
+        """Return every log's name."""
         rows = self.database.rows("SELECT DISTINCT json_extract(entry, '$.logName') AS name FROM entries ORDER BY name")
         return [row["name"] for row in rows]

@@ -1,69 +1,40 @@
-"""The endpoints of Cloud Logging v2 that clients of training jobs use."""
+"""The methods of Cloud Logging v2 that clients of training jobs use."""
 
 from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Mapping
-from typing import Any
-
-from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from collections.abc import AsyncIterator
 
 from vertexrig.local.filters import Node
-from vertexrig.local.http import VERB, Endpoint, Json, endpoint, in_thread, invalid, place_of_token, read_json, token_of
+from vertexrig.local.http import Json, in_thread, invalid, place_of_token, token_of
+from vertexrig.local.jobs.listing import answer
+from vertexrig.local.jobs.validation import whole_numbers
 from vertexrig.local.services.log_store import LogStore, Place
 from vertexrig.local.services.logging_query import SEVERITIES, parse
+from vertexrig.local.services.router import Service, canonical
 from vertexrig.times import nanoseconds
 
-Values = Mapping[str, str]
+_PACKAGE = "google.logging.v2."
+SERVICE = f"{_PACKAGE}LoggingServiceV2"
 PAGE_LIMIT = 1000
 WRITE_LIMIT = 1000
 TAIL_S = 0.2
 """How often a tail looks for entries."""
-LIST_FIELDS = ("resourceNames", "projectIds", "filter", "orderBy", "pageSize", "pageToken")
-WRITE_FIELDS = ("logName", "resource", "labels", "entries", "partialSuccess", "dryRun")
-ENTRY_FIELDS = (
-    *("logName", "resource", "timestamp", "receiveTimestamp", "severity", "insertId", "httpRequest", "labels"),
-    *("metadata", "operation", "trace", "spanId", "traceSampled", "sourceLocation", "split"),
-    *("textPayload", "jsonPayload", "protoPayload"),
-)
 PAYLOADS = ("textPayload", "jsonPayload", "protoPayload")
 _LOG_NAME = re.compile(r"(?:projects|organizations|billingAccounts|folders)/[^/]+/logs/[A-Za-z0-9/_.%-]{1,511}")
 
 
-def _known(body: Json, fields: tuple[str, ...], where: str = "") -> None:
-    for name in body:
-        if name not in fields:
-            at = f" at '{where}'" if where else ""
-            raise invalid(f'Invalid JSON payload received. Unknown name "{name[:200]}"{at}: Cannot find field.')
-
-
-def _resources(body: Json) -> None:
-    names = body.get("resourceNames") or body.get("projectIds")
-    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+def _read(method: str, request: Json) -> Json:
+    """Return the request of a method that reads entries, which names where they are."""
+    read = canonical(f"{_PACKAGE}{method}Request", request)
+    if not read.get("resourceNames"):
         raise invalid("At least one resource name (resourceNames) is required.")
-
-
-def _text(body: Json, name: str) -> str:
-    value = body.get(name) or ""
-    if not isinstance(value, str):
-        raise invalid(f"Invalid value at '{name}': {str(value)[:80]!r} is not a string.")
-    return value
-
-
-def _page_size(value: Any) -> int:
-    if value in (None, ""):
-        return 50
-    if isinstance(value, bool) or not re.fullmatch(r"-?\d{1,9}", str(value)):
-        raise invalid(f"Invalid value at 'page_size': {str(value)[:80]!r} is not an integer.")
-    if not 0 <= int(value) <= PAGE_LIMIT:
-        raise invalid(f"page_size must be between 0 and {PAGE_LIMIT}, not {int(value)}.")
-    return int(value) or 50
+    return read
 
 
 def _place(token: str) -> Place | None:
-    """Where the page before ended."""
+    """Return where the page before ended."""
     if not token:
         return None
     try:
@@ -76,15 +47,14 @@ def _place(token: str) -> Place | None:
 
 
 async def tail(store: LogStore, request: Json) -> AsyncIterator[Json]:
-    """The answers of LoggingServiceV2.TailLogEntries, which has no REST form: entries as they arrive, from now on.
+    """Return the answers of LoggingServiceV2.TailLogEntries, which has no REST form: entries as they arrive, from now on.
 
     Entries come in order of arrival: `bufferWindow`, for which the service waits to put them in order, is not needed.
 
     Raises:
         ApiError: The request is wrong.
     """
-    _resources(request)
-    node = await in_thread(parse, _text(request, "filter"))
+    node = await in_thread(parse, _read("TailLogEntries", request).get("filter", ""))
     return _arriving(store, node, await in_thread(store.last))
 
 
@@ -100,110 +70,69 @@ async def _arriving(store: LogStore, node: Node, place: int) -> AsyncIterator[Js
 
 
 class LoggingApi:
-    """The handlers, over one store."""
+    """The methods, over one store."""
 
     def __init__(self, store: LogStore) -> None:
         self.store = store
+        self.service = Service(
+            SERVICE,
+            {"ListLogEntries": self.list_entries, "WriteLogEntries": self.write_entries, "ListLogs": self.list_logs},
+            as_sent=True,
+        )
 
-    async def list_entries(self, request: Request, values: Values) -> Response:
-        """entries.list."""
-        body = await read_json(request)
-        _known(body, LIST_FIELDS)
-        _resources(body)
-        order = " ".join(_text(body, "orderBy").lower().split())
+    def list_entries(self, request: Json) -> Json:
+        """ListLogEntries."""
+        asked = _read("ListLogEntries", request)
+        order, size = " ".join(asked.get("orderBy", "").lower().split()), asked.get("pageSize", 0)
         if order not in ("", "timestamp", "timestamp asc", "timestamp desc"):
             raise invalid(f"Invalid order_by: {order[:80]!r}. Expected 'timestamp asc' or 'timestamp desc'.")
-        node = await in_thread(parse, _text(body, "filter"))
-        found, place = await in_thread(
-            self.store.query,
-            node,
+        if not 0 <= size <= PAGE_LIMIT:
+            raise invalid(f"page_size must be between 0 and {PAGE_LIMIT}, not {size}.")
+        found, place = self.store.query(
+            parse(asked.get("filter", "")),
             descending=order == "timestamp desc",
-            after=_place(_text(body, "pageToken")),
-            limit=_page_size(body.get("pageSize")),
+            after=_place(asked.get("pageToken", "")),
+            limit=size or 50,
         )
-        answer: Json = {"entries": found} if found else {}
-        if place:
-            # The insertId last: a client's own may hold a colon.
-            answer["nextPageToken"] = token_of(f"{place[0]}:{place[2]}:{place[1]}")
-        return JSONResponse(answer)
+        # The insertId last: a client's own may hold a colon.
+        return answer("entries", found, token_of(f"{place[0]}:{place[2]}:{place[1]}") if place else "")
 
-    async def write_entries(self, request: Request, values: Values) -> Response:
-        """entries.write."""
-        body = await read_json(request)
-        _known(body, WRITE_FIELDS)
-        entries = body.get("entries")
-        if not isinstance(entries, list) or not 0 < len(entries) <= WRITE_LIMIT:
+    def write_entries(self, request: Json) -> Json:
+        """WriteLogEntries."""
+        # A Struct has doubles only; see `whole_numbers`.
+        given = whole_numbers(canonical(f"{_PACKAGE}WriteLogEntriesRequest", request))
+        entries = given.get("entries", [])
+        if not 0 < len(entries) <= WRITE_LIMIT:
             raise invalid(f"entries must be a list of 1 to {WRITE_LIMIT} log entries.")
-        ready = [_entry(entry, body, f"entries[{index}]") for index, entry in enumerate(entries)]
-        if not body.get("dryRun"):
-            await in_thread(self.store.keep, ready)
-        return JSONResponse({})
-
-    async def list_logs(self, request: Request, values: Values) -> Response:
-        """logs.list."""
-        names = await in_thread(self.store.log_names)
-        return JSONResponse({"logNames": names} if names else {})
-
-    def table(self) -> list[Endpoint]:
-        """The routes below the mount."""
-        return [
-            endpoint("POST", f"/v2/entries{VERB}list", self.list_entries),
-            endpoint("POST", f"/v2/entries{VERB}write", self.write_entries),
-            endpoint("GET", "/v2/projects/{project}/logs", self.list_logs),
-        ]
-
-
-def _entry(entry: Any, body: Json, where: str) -> tuple[Json, int | None]:
-    """A client's entry with the request's defaults, and its time in ns (None is now)."""
-    if not isinstance(entry, dict):
-        raise invalid(f"Invalid value at '{where}': not a log entry.")
-    _known(entry, ENTRY_FIELDS, where)
-    full = {key: value for key, value in entry.items() if value is not None}
-    # What the entry says itself wins over the request's defaults.
-    full = {**{key: body[key] for key in ("logName", "resource") if body.get(key)}, **full}
-    if not isinstance(full.get("logName"), str) or not _LOG_NAME.fullmatch(full["logName"]):
-        raise invalid(f"{where}: log_name must be projects/PROJECT/logs/LOG, not {str(full.get('logName'))[:80]!r}.")
-    full.setdefault("resource", {"type": "global"})
-    full["labels"] = {**_map(body.get("labels"), "labels"), **_map(full.get("labels"), f"{where}.labels")}
-    resource = full["resource"]
-    if not isinstance(resource, dict):
-        raise invalid(f"Invalid value at '{where}.resource': not a monitored resource.")
-    _map(resource.get("labels"), f"{where}.resource.labels")
-    if not isinstance(resource.get("labels", {}), dict):
-        full["resource"] = {**resource, "labels": {}}
-    payloads = [name for name in PAYLOADS if name in full]
-    if len(payloads) != 1:
-        raise invalid(f"{where}: expected one of {', '.join(PAYLOADS)}, found {len(payloads)}.")
-    if not isinstance(full[payloads[0]], str if payloads[0] == "textPayload" else dict):
-        raise invalid(f"Invalid value at '{where}.{payloads[0]}'.")
-    if "insertId" in full and not isinstance(full["insertId"], str):
-        raise invalid(f"Invalid value at '{where}.insertId': not a string.")
-    full["severity"] = _severity(full.get("severity"), where)
-    return full, _time(full.get("timestamp"), where)
-
-
-def _map(value: Any, where: str) -> dict[str, str]:
-    if value is None:
+        ready = [_entry(entry, given, f"entries[{index}]") for index, entry in enumerate(entries)]
+        if not given.get("dryRun"):
+            self.store.keep(ready)
         return {}
-    if not isinstance(value, dict) or not all(isinstance(v, str) for v in value.values()):
-        raise invalid(f"Invalid value at '{where}': not a map of strings.")
-    return value
+
+    def list_logs(self, request: Json) -> Json:
+        """ListLogs."""
+        names = self.store.log_names()
+        return {"logNames": names} if names else {}
 
 
-def _severity(value: Any, where: str) -> str:
-    names = {number: name for name, number in SEVERITIES.items()}
-    if isinstance(value, int) and not isinstance(value, bool):
-        return names.get(value, "DEFAULT")
-    if value is None or (isinstance(value, str) and value in SEVERITIES):
-        return str(value or "DEFAULT")
-    raise invalid(f"Invalid value at '{where}.severity': {str(value)[:80]!r} is none of {', '.join(SEVERITIES)}.")
-
-
-def _time(value: Any, where: str) -> int | None:
-    if value is None:
-        return None
-    found = nanoseconds(value) if isinstance(value, str) else None
+def _entry(entry: Json, request: Json, where: str) -> tuple[Json, int | None]:
+    """Return a client's entry with the request's defaults, and its time in ns (None is now)."""
+    # What the entry says itself wins over the request's defaults.
+    full: Json = {
+        "resource": {"type": "global"},
+        "logName": "",
+        **{key: request[key] for key in ("logName", "resource") if key in request},
+        **entry,
+    }
+    if not _LOG_NAME.fullmatch(full["logName"]):
+        raise invalid(f"{where}: log_name must be projects/PROJECT/logs/LOG, not {full['logName'][:80]!r}.")
+    full["labels"] = {**request.get("labels", {}), **entry.get("labels", {})}
+    if not any(name in full for name in PAYLOADS):
+        raise invalid(f"{where}: expected one of {', '.join(PAYLOADS)}.")
+    # An open enum: numbers that have no name come as they are.
+    full["severity"] = entry["severity"] if entry.get("severity") in SEVERITIES else "DEFAULT"
+    when = nanoseconds(entry["timestamp"]) if "timestamp" in entry else None
     # Within SQLite's 64 bits; the service's own limits are narrower.
-    if found is None or not -(2**62) < found < 2**62 * 2 - 1:
-        raise invalid(f"Invalid value at '{where}.timestamp': {str(value)[:80]!r} is not an RFC 3339 time.")
-    return found
+    if when is not None and not -(2**62) < when < 2**62 * 2 - 1:
+        raise invalid(f"{where}: timestamp {entry['timestamp']!r} is not a time that can be kept.")
+    return full, when

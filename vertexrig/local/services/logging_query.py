@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from vertexrig.local import filters
-from vertexrig.local.filters import All, Any_, Compare, Node, Not
+from vertexrig.local.filters import All, Any_, Compare, Node, Predicate
 from vertexrig.times import nanoseconds
 
 SEVERITIES = {
@@ -57,14 +57,12 @@ def parse(text: str) -> Node:
     return filters.parse(text, _LANGUAGE)
 
 
-def matches(node: Node, entry: Mapping[str, Any]) -> bool:
-    """Whether an entry (as `entries:list` shows it) passes a filter."""
-    if isinstance(node, All):
-        return all(matches(part, entry) for part in node.parts)
-    if isinstance(node, Any_):
-        return any(matches(part, entry) for part in node.parts)
-    if isinstance(node, Not):
-        return not matches(node.part, entry)
+def matching(node: Node) -> Predicate:
+    """Return a filter as a predicate on entries, as `entries:list` shows them."""
+    return filters.predicate(node, lambda one: lambda entry: _passes(one, entry))
+
+
+def _passes(node: Compare, entry: Mapping[str, Any]) -> bool:
     if not node.path:
         return any(node.value.lower() in text.lower() for text in _texts(entry))
     found = _lookup(entry, node.path)
@@ -72,7 +70,7 @@ def matches(node: Node, entry: Mapping[str, Any]) -> bool:
 
 
 def _texts(value: Any) -> list[str]:
-    """Every scalar in a value as text."""
+    """Return every scalar in a value as text."""
     if isinstance(value, Mapping):
         return [text for part in value.values() for text in _texts(part)]
     if isinstance(value, list):
@@ -91,16 +89,20 @@ def _lookup(value: Any, path: tuple[str, ...]) -> Any:
 def _holds(node: Compare, value: Any) -> bool:
     if value is None:
         # An entry without a severity has the default one.
-        return node.path == ("severity",) and _compare(0, node.operator, SEVERITIES.get(node.value.upper(), -1))
+        return node.path == ("severity",) and _compared(0, node.operator, SEVERITIES.get(node.value.upper(), -1))
     if node.operator == ":":
         return node.value == "*" or any(node.value.lower() in text.lower() for text in _texts(value))
     left, right = _sides(node, value)
     # Sides of different kinds fit no operator, not even `!=`.
-    return left is not None and right is not None and _compare(left, node.operator, right)
+    return left is not None and right is not None and _compared(left, node.operator, right)
+
+
+def _compared(left: Any, operator: str, right: Any) -> bool:
+    return bool(filters.COMPARED["=" if operator == ":" else operator](left, right))
 
 
 def _sides(node: Compare, value: Any) -> tuple[Any, Any]:
-    """Both sides of a comparison in one type: times, severities, numbers, or text without case."""
+    """Return both sides of a comparison in one type: times, severities, numbers, or text without case."""
     if node.path[-1] in TIMES and len(node.path) == 1:
         return nanoseconds(str(value)), nanoseconds(node.value)
     if node.path == ("severity",):
@@ -119,14 +121,8 @@ def _severity(text: str) -> int | None:
     return int(text) if text.isascii() and text.isdigit() and len(text) < 5 else SEVERITIES.get(text.upper())
 
 
-def _compare(left: Any, operator: str, right: Any) -> bool:
-    order = (left > right) - (left < right)
-    wanted = {"=": (0,), "!=": (-1, 1), "<": (-1,), "<=": (-1, 0), ">": (1,), ">=": (0, 1), ":": (0,)}
-    return order in wanted[operator]
-
-
 def bounds(node: Node) -> Bounds:
-    """What a filter demands of every entry; only used to read fewer rows, `matches` decides."""
+    """Return what a filter demands of every entry; only used to read fewer rows, `matching` decides."""
     parts = node.parts if isinstance(node, All) else (node,)
     job_id, first, last = None, None, None
     for part in parts:

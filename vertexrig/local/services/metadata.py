@@ -8,12 +8,11 @@ from collections import deque
 from collections.abc import Iterable
 from functools import partial
 
-from vertexrig.local.http import ApiError, invalid
+from vertexrig.local.http import ApiError, Json, invalid
 from vertexrig.local.jobs import resources
-from vertexrig.local.jobs.resources import Json
 from vertexrig.local.jobs.store import ResourceStore
 from vertexrig.local.services.collection import Collection, predicate
-from vertexrig.local.services.service import PACKAGE, Done, Method, place_of
+from vertexrig.local.services.router import PACKAGE, Done, Method, place_of
 
 SERVICE = f"{PACKAGE}.MetadataService"
 _UPDATED = frozenset(
@@ -24,11 +23,7 @@ MEMBER, CHILD, EVENT = "member", "child", "event"
 
 
 class MetadataStores:
-    """The metadata stores of a local Vertex.
-
-    Args:
-        store: Where they are kept.
-    """
+    """The metadata stores of a local Vertex."""
 
     def __init__(self, store: ResourceStore) -> None:
         self.store = store
@@ -41,7 +36,7 @@ class MetadataStores:
         )
 
     def table(self) -> dict[str, Method]:
-        """The methods served."""
+        """Return the methods served."""
         made: dict[str, Method] = {
             "CreateMetadataStore": self.create_store,
             "GetMetadataStore": self.stores.get,
@@ -124,8 +119,12 @@ class MetadataStores:
             return ""
         parent, _, id_ = experiment.rpartition("/contexts/")
         run = f"custom-job-{secrets.token_hex(4)}"
-        context = {"displayName": run, "schemaTitle": "system.ExperimentRun", "schemaVersion": "0.0.1",
-                   "metadata": {"_state": "RUNNING"}}  # fmt: skip
+        context = {
+            "displayName": run,
+            "schemaTitle": "system.ExperimentRun",
+            "schemaVersion": "0.0.1",
+            "metadata": {"_state": "RUNNING"},
+        }
         with self.store.database.transaction():
             name = str(self.contexts.create(parent, context, f"{id_}-{run}"[:128])["name"])
             self.add_children({"context": experiment, "childContexts": [name]})
@@ -233,7 +232,7 @@ class MetadataStores:
         self.store.change(name, lambda body, _: body.update(parentContexts=parents))
 
     def _below(self, context: str) -> list[str]:
-        """A context and all below it."""
+        """Return a context and all below it."""
         found = [context]
         # The list grows while it is walked.
         for name in found:
@@ -244,7 +243,7 @@ class MetadataStores:
         return name in self._targets(MEMBER, context)
 
     def _graph(self, names: Iterable[str]) -> Json:
-        """A LineageSubgraph: these artifacts and executions, and the events between them."""
+        """Return a LineageSubgraph: these artifacts and executions, and the events between them."""
         kept = dict.fromkeys(names)
         made: Json = {"artifacts": [], "executions": [], "events": []}
         for name in kept:

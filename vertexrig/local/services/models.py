@@ -6,17 +6,20 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from vertexrig.local.http import ApiError, invalid, not_found
+from vertexrig.local.http import ApiError, Json, invalid, not_found
 from vertexrig.local.jobs import resources
-from vertexrig.local.jobs.resources import MODELS, Json
+from vertexrig.local.jobs.resources import MODELS
 from vertexrig.local.jobs.store import ResourceStore, StoredResource
 from vertexrig.local.services.collection import Collection, apply_mask, predicate
-from vertexrig.local.services.service import PACKAGE, Done, Method, exists, place_of, precondition
+from vertexrig.local.services.router import PACKAGE, Done, Method, exists, place_of, precondition
 
 SERVICE = f"{PACKAGE}.ModelService"
-_UPDATED = frozenset({
-    "displayName", "description", "labels", "versionDescription", "explanationSpec", "metadata", "defaultCheckpointId",
-})  # fmt: skip
+_UPDATED = frozenset(
+    {
+        *("displayName", "description", "labels", "versionDescription", "explanationSpec", "metadata"),
+        "defaultCheckpointId",
+    }
+)
 _SHARED = ("displayName", "description", "labels", "createTime", "trainingPipeline", "encryptionSpec")
 """Fields that a version shows as its model has them, of those that an update of the model changes."""
 _ID = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
@@ -35,7 +38,7 @@ class Models:
         self.collection = Collection(store, MODELS, "Model")
 
     def table(self) -> dict[str, Method]:
-        """The methods served."""
+        """Return the methods served."""
         return {
             "UploadModel": self.upload,
             "GetModel": lambda request: self.get(request["name"]),
@@ -56,7 +59,7 @@ class Models:
             raise invalid("Model display_name is required.")
         made = self.add(parent, model, parent_model=request.get("parentModel", ""), id_=request.get("modelId", ""))
         response = {"model": made["name"], "modelVersionId": made["versionId"]}
-        return Done(parent, "UploadModelOperationMetadata", "UploadModelResponse", response)
+        return Done(parent, "UploadModelOperationMetadata", "UploadModelResponse", response, made["name"])
 
     def add(self, parent: str, fields: Mapping[str, Any], *, parent_model: str = "", id_: str = "") -> Json:
         """Keep a new model, or a new version of an existing one.
@@ -104,7 +107,7 @@ class Models:
         return made
 
     def get(self, name: str) -> Json:
-        """A model's default version, or the one after an @, by number or alias; 404 if there is none."""
+        """Return a model's default version, or the one after an @, by number or alias; 404 if there is none."""
         stored = self._stored(name)
         wanted = name.partition("@")[2]
         if not wanted:
@@ -193,13 +196,13 @@ class Models:
 
 
 def _by_model(text: str) -> Any:
-    """The filter of ListModels, where `model` is a model's id."""
+    """Return the filter of ListModels, where `model` is a model's id."""
     fits = predicate(text)
     return lambda body: fits({**body, "model": resources.last_part(body["name"])})
 
 
 def _versions(body: Json, hidden: Mapping[str, Any]) -> dict[str, Json]:
-    """Every version by number; a model of an older server has the one that is shown."""
+    """Return every version by number; a model of an older server has the one that is shown."""
     return hidden.get("versions") or {str(body.get("versionId", "1")): dict(body)}
 
 

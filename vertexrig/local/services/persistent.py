@@ -5,23 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from vertexrig.local.http import invalid, not_found
+from vertexrig.local.http import Json, invalid, not_found
 from vertexrig.local.jobs import resources
-from vertexrig.local.jobs.resources import Json
 from vertexrig.local.jobs.store import ResourceStore
 from vertexrig.local.services.collection import Collection
-from vertexrig.local.services.service import PACKAGE, Done, Method, place_of
+from vertexrig.local.services.router import PACKAGE, Done, Method, place_of
 
 SERVICE = f"{PACKAGE}.PersistentResourceService"
 _UPDATED = frozenset({"displayName", "labels", "resourcePools"})
 
 
 class PersistentResources:
-    """The persistent resources of a local Vertex.
-
-    Args:
-        store: Where they are kept.
-    """
+    """The persistent resources of a local Vertex."""
 
     def __init__(self, store: ResourceStore) -> None:
         self.collection = Collection(
@@ -29,7 +24,7 @@ class PersistentResources:
         )
 
     def table(self) -> dict[str, Method]:
-        """The methods served."""
+        """Return the methods served."""
         return {
             "CreatePersistentResource": self.create,
             "GetPersistentResource": self.collection.get,

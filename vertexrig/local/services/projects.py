@@ -9,49 +9,34 @@ from starlette.responses import JSONResponse, Response
 
 from vertexrig.local.http import VERB, Endpoint, endpoint, invalid, read_json
 from vertexrig.local.jobs import resources
-from vertexrig.local.jobs.resources import Json
 
-SERVICE = "google.cloud.resourcemanager.v3.Projects"
 _MADE = "2026-01-01T00:00:00Z"
 
 
-class Projects:
-    """Every project id is a project here; its number is made from the id.
+SERVICE = "google.cloud.resourcemanager.v3.Projects"
 
-    Args:
-        project: The project of which the number is known before any client names it.
-    """
 
-    def __init__(self, project: str) -> None:
-        # Only this call leads from the number back to the id.
-        resources.project_number(project)
+def table() -> list[Endpoint]:
+    """Return the routes, below the API's mount; ids of domain-scoped projects have a colon, which Google's own template has not."""
+    return [
+        endpoint("GET", "/v(?P<version>[13])/projects/{project}", _project),
+        endpoint("POST", f"/v[13]/projects/{{project}}{VERB}testIamPermissions", _permissions),
+    ]
 
-    def table(self) -> list[Endpoint]:
-        """The routes, below the API's mount."""
-        return [
-            endpoint("GET", "/v3/projects/{project}", self.get),
-            endpoint("GET", "/v1/projects/{project}", self.get_v1),
-            endpoint("POST", f"/v[13]/projects/{{project}}{VERB}testIamPermissions", self.permissions),
-        ]
 
-    async def get(self, request: Request, path: Mapping[str, str]) -> Response:
-        """GET /v3/projects/ID_OR_NUMBER."""
-        id_, number = _names(path["project"])
-        body: Json = {
-            "name": f"projects/{number}", "projectId": id_, "displayName": id_, "state": "ACTIVE",
-            "createTime": _MADE, "updateTime": _MADE,
-        }  # fmt: skip
-        return JSONResponse(body)
+async def _project(request: Request, path: Mapping[str, str]) -> Response:
+    """GET /v3/projects/ID_OR_NUMBER, and the same of v1."""
+    id_, number = _names(path["project"])
+    if path["version"] == "1":
+        v1 = {"projectNumber": number, "projectId": id_, "name": id_, "lifecycleState": "ACTIVE", "createTime": _MADE}
+        return JSONResponse(v1)
+    about = {"projectId": id_, "displayName": id_, "state": "ACTIVE", "createTime": _MADE, "updateTime": _MADE}
+    return JSONResponse({"name": f"projects/{number}", **about})
 
-    async def get_v1(self, request: Request, path: Mapping[str, str]) -> Response:
-        """GET /v1/projects/ID_OR_NUMBER."""
-        id_, number = _names(path["project"])
-        body = {"projectNumber": number, "projectId": id_, "name": id_, "lifecycleState": "ACTIVE", "createTime": _MADE}
-        return JSONResponse(body)
 
-    async def permissions(self, request: Request, path: Mapping[str, str]) -> Response:
-        """POST /v1/projects/ID:testIamPermissions: every permission is held."""
-        return JSONResponse({"permissions": (await read_json(request)).get("permissions", [])})
+async def _permissions(request: Request, path: Mapping[str, str]) -> Response:
+    """POST /v1/projects/ID:testIamPermissions: every permission is held."""
+    return JSONResponse({"permissions": (await read_json(request)).get("permissions", [])})
 
 
 def _names(given: str) -> tuple[str, str]:

@@ -1,154 +1,145 @@
-"""The endpoints of Cloud Scheduler v1."""
+"""The methods of Cloud Scheduler v1."""
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from vertexrig.catalog import load
 from vertexrig.local.http import (
-    VERB,
     ApiError,
     Endpoint,
+    Json,
     endpoint,
     invalid,
     not_found,
-    place_of_token,
-    query_int,
-    read_json,
-    token_of,
 )
+from vertexrig.local.jobs import resources
+from vertexrig.local.jobs.listing import answer, page, page_size
+from vertexrig.local.jobs.resources import SCHEDULES
+from vertexrig.local.services.router import Service
 from vertexrig.local.services.scheduler_engine import SchedulerEngine
-from vertexrig.local.services.scheduler_jobs import NAME, changed, complete, read
-from vertexrig.local.services.scheduler_store import StoredSchedule
+from vertexrig.local.services.scheduler_jobs import ID, changed, complete, read
 from vertexrig.times import rfc3339
 
-Values = Mapping[str, str]
+SERVICE = "google.cloud.scheduler.v1.CloudScheduler"
 
 
 class SchedulerApi:
-    """The handlers, over one engine and its store.
+    """The methods, over one engine and its store.
 
     SQLite is called on the event loop here: the tables are small, and the engine's state must not change in between.
     """
 
     def __init__(self, engine: SchedulerEngine) -> None:
         self.engine, self.store = engine, engine.store
+        methods = {
+            "CreateJob": self.create,
+            "ListJobs": self.list_jobs,
+            "GetJob": lambda request: self._stored(request["name"]),
+            "UpdateJob": self.update,
+            "DeleteJob": self.delete,
+            "RunJob": self.run,
+            "PauseJob": lambda request: self._set_state(request, "ENABLED", "PAUSED"),
+            "ResumeJob": lambda request: self._set_state(request, "PAUSED", "ENABLED"),
+        }
+        self.service = Service(SERVICE, methods, as_sent=True, on_loop=True)
 
-    def _stored(self, values: Values) -> StoredSchedule:
-        name = _name(values)
-        stored = self.store.get(name)
-        if stored is None:
+    def table(self) -> list[Endpoint]:
+        """Return the routes below the mount, with those of locations, which the service itself does not have."""
+        return [
+            *self.service.routes(),
+            endpoint("GET", "/v1/projects/{project}/locations", _locations),
+            endpoint("GET", "/v1/projects/{project}/locations/{location}", _get_location),
+        ]
+
+    def _stored(self, name: str) -> Json:
+        job = self.engine.get(name)
+        if job is None:
             raise not_found(f"Job not found: {name[:600]}")
-        return stored
+        return job
 
-    async def create(self, request: Request, values: Values) -> Response:
-        """projects.locations.jobs.create."""
-        parent = f"projects/{values['project']}/locations/{values['location']}"
-        job = read(await read_json(request))
+    def create(self, request: Json) -> Json:
+        """CreateJob."""
+        parent, job = request["parent"], read(request["job"])
         # The service, too, gives a name to a job that has none.
         name = job.get("name") or f"{parent}/jobs/{secrets.token_hex(10)}"
-        if not NAME.fullmatch(name) or not name.startswith(parent + "/"):
+        found = resources.NAME.fullmatch(name)
+        if found is None or found[3] != "jobs" or not ID.fullmatch(found[4]) or not name.startswith(parent + "/"):
             raise invalid(
                 f'Job name must be formatted: "{parent}/jobs/<JOB_ID>", where <JOB_ID> has 1 to 500 letters, digits, '
                 f"'-' and '_', not {name[:200]!r}."
             )
-        stored = StoredSchedule(complete({**job, "name": name}), "ENABLED", rfc3339(self.engine.clock.now(), None))
-        if not self.store.insert(stored):
-            raise ApiError(409, f"Job [{name}] already exists.")
-        return JSONResponse(self.engine.plan(stored).resource())
+        made = {**complete({**job, "name": name}), "state": "ENABLED", "userUpdateTime": self._now()}
+        with self.store.database.transaction():
+            if self.store.get(name) is not None:
+                raise ApiError(409, f"Job [{name}] already exists.")
+            self.store.add(SCHEDULES, parent, name, made)
+        return self.engine.plan(made)
 
-    async def list_jobs(self, request: Request, values: Values) -> Response:
-        """projects.locations.jobs.list."""
-        parent = f"projects/{values['project']}/locations/{values['location']}"
-        limit = min(query_int(request, "pageSize", default=500, high=2**31 - 1) or 500, 500)
-        after = place_of_token(request.query_params.get("pageToken", ""))
-        found, last = self.store.page(parent, after, limit)
-        body: dict[str, object] = {"jobs": [stored.resource() for stored in found]} if found else {}
-        if last:
-            body["nextPageToken"] = token_of(last)
-        return JSONResponse(body)
+    def list_jobs(self, request: Json) -> Json:
+        """ListJobs."""
+        limit = page_size(request, 500, 500)
+        token = str(request.get("pageToken", ""))
+        found, following = page(self.store, SCHEDULES, request["parent"], "", "", limit, token)
+        return answer("jobs", [stored.body for stored in found], following)
 
-    async def get(self, request: Request, values: Values) -> Response:
-        """projects.locations.jobs.get."""
-        return JSONResponse(self._stored(values).resource())
+    def _changed(self, name: str, change: Callable[[Json], Json]) -> Json:
+        """Replace a job by `change` of it."""
 
-    async def patch(self, request: Request, values: Values) -> Response:
-        """projects.locations.jobs.patch."""
-        asked = request.query_params
-        body = read(await read_json(request))
-        old = self._stored(values)
-        job = complete(changed(old.job, body, asked.get("updateMask") or asked.get("update_mask") or ""))
-        new = self.store.save(replace(old, job=job, updated=rfc3339(self.engine.clock.now(), None)))
-        return JSONResponse(self.engine.plan(new).resource())
+        def edit(body: Json, _: Json) -> None:
+            made = change(body)
+            body.clear()
+            body.update(made)
 
-    async def delete(self, request: Request, values: Values) -> Response:
-        """projects.locations.jobs.delete."""
-        stored = self._stored(values)
+        self._stored(name)
+        return self.engine.plan(self.store.change(name, edit) or {})
+
+    def update(self, request: Json) -> Json:
+        """UpdateJob."""
+        given, mask = read(request["job"]), str(request.get("updateMask", ""))
+        return self._changed(
+            request["job"]["name"],
+            lambda job: {**complete(changed(job, given, mask)), "userUpdateTime": self._now()},
+        )
+
+    def delete(self, request: Json) -> Json:
+        """DeleteJob."""
+        name = self._stored(request["name"])["name"]
         # The store first: an execution under way looks there before each attempt.
-        self.store.delete(stored.name)
-        self.engine.forget(stored.name)
-        return JSONResponse({})
+        self.store.remove(name)
+        self.engine.forget(name)
+        return {}
 
-    async def run(self, request: Request, values: Values) -> Response:
-        """projects.locations.jobs.run."""
-        await read_json(request)
-        stored = self._stored(values)
-        self.engine.run_now(stored)
-        return JSONResponse((self.store.get(stored.name) or stored).resource())
+    def run(self, request: Json) -> Json:
+        """RunJob."""
+        job = self._stored(request["name"])
+        self.engine.run_now(job["name"])
+        return self.engine.get(job["name"]) or job
 
-    async def _set_state(self, request: Request, values: Values, old: str, new: str) -> Response:
-        await read_json(request)
-        stored = self._stored(values)
-        if stored.state != old:
-            reason = f"Job is {stored.state}; a job must be {old} to become {new}."
+    def _set_state(self, request: Json, old: str, new: str) -> Json:
+        job = self._stored(request["name"])
+        if job["state"] != old:
+            reason = f"Job is {job['state']}; a job must be {old} to become {new}."
             raise ApiError(400, reason, status="FAILED_PRECONDITION", reason="failedPrecondition")
-        return JSONResponse(self.engine.plan(self.store.save(replace(stored, state=new))).resource())
+        return self._changed(job["name"], lambda job: {**job, "state": new})
 
-    async def pause(self, request: Request, values: Values) -> Response:
-        """projects.locations.jobs.pause."""
-        return await self._set_state(request, values, "ENABLED", "PAUSED")
-
-    async def resume(self, request: Request, values: Values) -> Response:
-        """projects.locations.jobs.resume."""
-        return await self._set_state(request, values, "PAUSED", "ENABLED")
-
-    async def locations(self, request: Request, values: Values) -> Response:
-        """projects.locations.list: the regions of the catalog."""
-        from vertexrig.catalog import load
-
-        found = [_location(values["project"], region) for region in sorted(load().regions)]
-        return JSONResponse({"locations": found})
-
-    async def location(self, request: Request, values: Values) -> Response:
-        """projects.locations.get."""
-        return JSONResponse(_location(values["project"], values["location"]))
-
-    def table(self) -> list[Endpoint]:
-        """The routes below the mount."""
-        location = "/v1/projects/{project}/locations/{location}"
-        job = location + "/jobs/{job}"
-        return [
-            endpoint("GET", "/v1/projects/{project}/locations", self.locations),
-            endpoint("GET", location, self.location),
-            endpoint("POST", location + "/jobs", self.create),
-            endpoint("GET", location + "/jobs", self.list_jobs),
-            endpoint("POST", job + VERB + "run", self.run),
-            endpoint("POST", job + VERB + "pause", self.pause),
-            endpoint("POST", job + VERB + "resume", self.resume),
-            endpoint("GET", job, self.get),
-            endpoint("PATCH", job, self.patch),
-            endpoint("DELETE", job, self.delete),
-        ]
+    def _now(self) -> str:
+        return rfc3339(self.engine.clock.now(), None)
 
 
-def _name(values: Values) -> str:
-    return f"projects/{values['project']}/locations/{values['location']}/jobs/{values['job']}"
+async def _locations(request: Request, path: Mapping[str, str]) -> Response:
+    """List the regions of the catalog."""
+    return JSONResponse({"locations": [_location(path["project"], region) for region in sorted(load().regions)]})
 
 
-def _location(project: str, region: str) -> dict[str, object]:
+async def _get_location(request: Request, path: Mapping[str, str]) -> Response:
+    return JSONResponse(_location(path["project"], path["location"]))
+
+
+def _location(project: str, region: str) -> Json:
     name = f"projects/{project}/locations/{region}"
     return {"name": name, "locationId": region, "labels": {"cloud.googleapis.com/region": region}}

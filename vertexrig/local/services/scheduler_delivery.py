@@ -34,7 +34,7 @@ class TargetRefused(Exception):
 
 
 def refusal(host: str) -> str | None:
-    """Why a host is not fired at, or None: a job made for the cloud must not reach the real target from here."""
+    """Tell why a host is not fired at, or None: a job made for the cloud must not reach the real target from here."""
     try:
         here = host in LOOPBACK or ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -45,7 +45,7 @@ def refusal(host: str) -> str | None:
 
 
 def stand_in_token(job: Json) -> str | None:
-    """A bearer token that looks like Google's OIDC token, is not signed, and says that it is a stand-in."""
+    """Return a bearer token that looks like Google's OIDC token, is not signed, and says that it is a stand-in."""
     target = job["httpTarget"]
     if "oauthToken" in target:
         return "local-vertex-stand-in-access-token"
@@ -66,7 +66,7 @@ def stand_in_token(job: Json) -> str | None:
 
 
 def headers_of(job: Json, schedule_time: str) -> dict[str, str]:
-    """The headers of a job's request; the ones that Cloud Scheduler sets itself win."""
+    """Return the headers of a job's request; the ones that Cloud Scheduler sets itself win."""
     target = job["httpTarget"]
     given = {
         key: value
@@ -75,7 +75,7 @@ def headers_of(job: Json, schedule_time: str) -> dict[str, str]:
     }
     headers = {"User-Agent": "Google-Cloud-Scheduler"}
     usual = {"Accept": "*/*", **({"Content-Type": "application/octet-stream"} if target.get("body") else {})}
-    # Names of headers have no case, and keys of a dict have: the job's own must not be sent beside the usual one.
+    # Names of headers have no case, and keys of a dict have: the job's own must not be sent with the usual one.
     named = {key.lower() for key in given}
     headers |= {key: value for key, value in usual.items() if key.lower() not in named}
     token = stand_in_token(job)
@@ -92,12 +92,7 @@ def headers_of(job: Json, schedule_time: str) -> dict[str, str]:
 
 
 async def deliver(job: Json, schedule_time: str) -> DeliveryOutcome:
-    """Send a job's request once, and wait for the answer within its attempt deadline.
-
-    Args:
-        job: A complete job.
-        schedule_time: RFC 3339; goes into the header.
-    """
+    """Send a job's request once, and wait for the answer within its attempt deadline."""
     try:
         return await asyncio.wait_for(_send(job, schedule_time), timeout=seconds(job["attemptDeadline"]))
     except asyncio.TimeoutError:

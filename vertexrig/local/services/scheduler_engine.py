@@ -8,21 +8,21 @@ import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, timezone
 
 from vertexrig.cloud.cron import ScheduleError, backoff, parse
-from vertexrig.local.clock import LONGEST, Clock
 from vertexrig.local.http import Json
+from vertexrig.local.jobs.resources import SCHEDULES
+from vertexrig.local.jobs.store import ResourceStore
 from vertexrig.local.services.scheduler_delivery import INTERNAL, DeliveryOutcome, deliver
 from vertexrig.local.services.scheduler_jobs import seconds
-from vertexrig.local.services.scheduler_store import JobStore, StoredSchedule
 from vertexrig.times import rfc3339
 
 _LOG = logging.getLogger(__name__)
 
 
 def may_retry(retry: Json, number: int, elapsed: float) -> bool:
-    """Whether retry `number` (0 is the first) is made, `elapsed` seconds after the execution began.
+    """Tell whether retry `number` (0 is the first) is made, `elapsed` seconds after the execution began.
 
     With retryCount 0 there are none; with maxRetryDuration too, both limits must be reached.
     """
@@ -42,12 +42,12 @@ class SchedulerEngine:
     """Fires jobs while `running()` is entered.
 
     Args:
-        store: The jobs.
+        store: Where jobs are kept: as the API shows them, with when each was last fired and with what outcome.
         at_least_twice: Deliver every successful execution a second time, as the service may in rare cases.
         clock: Where the time comes from.
     """
 
-    def __init__(self, store: JobStore, *, at_least_twice: bool = False, clock: Clock | None = None) -> None:
+    def __init__(self, store: ResourceStore, *, at_least_twice: bool = False, clock: Clock | None = None) -> None:
         self.store, self.at_least_twice, self.clock = store, at_least_twice, clock or Clock()
         self.due: dict[str, datetime] = {}
         self.executions: dict[str, RunningExecution] = {}
@@ -58,8 +58,8 @@ class SchedulerEngine:
         """Fire jobs until the block ends; requests under way are then dropped."""
         # An event belongs to the first loop that waits for it, and an engine may run in several, one after the other.
         self.changed = asyncio.Event()
-        for stored in self.store.all():
-            self.plan(stored)
+        for stored in self.store.unfinished(SCHEDULES):
+            self.plan(stored.body)
         task = asyncio.create_task(self._loop(), name="scheduler")
         try:
             yield
@@ -70,39 +70,54 @@ class SchedulerEngine:
             await asyncio.gather(*tasks, return_exceptions=True)
             self.executions.clear()
 
-    def plan(self, stored: StoredSchedule) -> StoredSchedule:
-        """Work out when a job fires next, from now on: times that passed meanwhile are not made up for."""
-        if stored.state != "ENABLED":
-            self.forget(stored.name)
-            self.store.note(stored.name, scheduleTime=None)
-        else:
-            self._next(stored, self.clock.now())
-        self.changed.set()
-        return self.store.get(stored.name) or stored
+    def get(self, name: str) -> Json | None:
+        """Return a job, None if there is none."""
+        found = self.store.get(name)
+        return found.body if found else None
 
-    def _next(self, stored: StoredSchedule, after: datetime) -> None:
+    def _note(self, name: str, **facts: object) -> None:
+        """Set facts in a job, or take away those that are None; nothing happens if the job is gone."""
+
+        def edit(body: Json, _: Json) -> None:
+            body.update(facts)
+            for key in [key for key, value in facts.items() if value is None]:
+                del body[key]
+
+        self.store.change(name, edit)
+
+    def plan(self, job: Json) -> Json:
+        """Work out when a job fires next, from now on: times that passed meanwhile are not made up for."""
+        if job["state"] != "ENABLED":
+            self.forget(job["name"])
+            self._note(job["name"], scheduleTime=None)
+        else:
+            self._next(job, self.clock.now())
+        self.changed.set()
+        return self.get(job["name"]) or job
+
+    def _next(self, job: Json, after: datetime) -> None:
         try:
-            due = parse(stored.job["schedule"], stored.job.get("timeZone", "")).after(after)
+            due = parse(job["schedule"], job.get("timeZone", "")).after(after)
         except ScheduleError:
             # A time zone that this machine knew when the job was made, and no longer does.
-            self.due.pop(stored.name, None)
+            self.due.pop(job["name"], None)
             return
         # Stored first: if that fails, the old time stays due and is tried again.
-        self.store.note(stored.name, scheduleTime=rfc3339(due, None))
-        self.due[stored.name] = due
+        self._note(job["name"], scheduleTime=rfc3339(due, None))
+        self.due[job["name"]] = due
 
     def forget(self, name: str) -> None:
         """Stop firing a job: its next time, and the retries of an execution under way."""
         self.due.pop(name, None)
         self.changed.set()
 
-    def run_now(self, stored: StoredSchedule) -> None:
+    def run_now(self, name: str) -> None:
         """Start an execution at once, or as soon as the one under way ends."""
-        running = self.executions.get(stored.name)
+        running = self.executions.get(name)
         if running is not None:
             running.again = True
         else:
-            self._start(stored.name, self.clock.now())
+            self._start(name, self.clock.now())
 
     async def _loop(self) -> None:
         while True:
@@ -126,12 +141,12 @@ class SchedulerEngine:
         return min(waiting, default=None)
 
     def _begin(self, name: str, due: datetime, now: datetime) -> None:
-        stored = self.store.get(name)
-        if stored is None or stored.state != "ENABLED":
+        job = self.get(name)
+        if job is None or job["state"] != "ENABLED":
             self.due.pop(name, None)
             return
         # Not before now: times missed while the machine slept fire once, not once each.
-        self._next(stored, max(due, now))
+        self._next(job, max(due, now))
         self._start(name, due)
 
     def _start(self, name: str, schedule_time: datetime) -> None:
@@ -150,14 +165,14 @@ class SchedulerEngine:
 
     async def _attempts(self, name: str, schedule_time: datetime) -> None:
         began, number, paused = self.clock.now(), 0, self._paused(name)
-        while (stored := self.store.get(name)) is not None:
-            outcome = await self._attempt(stored, schedule_time)
+        while (job := self.get(name)) is not None:
+            outcome = await self._attempt(job, schedule_time)
             if outcome.code == 0:
                 # The first request may have deleted the job.
                 if self.at_least_twice and self.store.get(name) is not None:
-                    await self._attempt(stored, schedule_time)
+                    await self._attempt(job, schedule_time)
                 return
-            retry, now = stored.job["retryConfig"], self.clock.now()
+            retry, now = job["retryConfig"], self.clock.now()
             at = now + timedelta(seconds=backoff(retry, number))
             following = self.due.get(name)
             if outcome.final or not may_retry(retry, number, (now - began).total_seconds()):
@@ -172,24 +187,44 @@ class SchedulerEngine:
             number += 1
 
     def _paused(self, name: str) -> bool:
-        stored = self.store.get(name)
-        return stored is None or stored.state != "ENABLED"
+        job = self.get(name)
+        return job is None or job["state"] != "ENABLED"
 
     async def _sleep(self, name: str, until: datetime, paused: bool) -> None:
         """Wait for a retry's time, or for the job to be paused or deleted."""
-        self.store.note(name, scheduleTime=rfc3339(until, None))
+        self._note(name, scheduleTime=rfc3339(until, None))
         while self.clock.now() < until and self._paused(name) == paused:
             # Its own event: the loop clears the shared one.
             await self.clock.wait(asyncio.Event(), min(until, self.clock.now() + timedelta(seconds=0.5)))
         following = self.due.get(name)
-        self.store.note(name, scheduleTime=rfc3339(following, None) if following else None)
+        self._note(name, scheduleTime=rfc3339(following, None) if following else None)
 
-    async def _attempt(self, stored: StoredSchedule, schedule_time: datetime) -> DeliveryOutcome:
-        """One request; its time and outcome are noted in the job."""
-        self.store.note(stored.name, lastAttemptTime=rfc3339(self.clock.now(), None))
+    async def _attempt(self, job: Json, schedule_time: datetime) -> DeliveryOutcome:
+        """Return one request; its time and outcome are noted in the job."""
+        self._note(job["name"], lastAttemptTime=rfc3339(self.clock.now(), None))
         try:
-            outcome = await deliver(stored.job, rfc3339(schedule_time, None))
+            outcome = await deliver(job, rfc3339(schedule_time, None))
         except Exception as error:  # one job's trouble must not stop the others
             outcome = DeliveryOutcome(INTERNAL, f"{type(error).__name__}: {error}", final=True)
-        self.store.note(stored.name, status={"code": outcome.code, "message": outcome.message} if outcome.code else {})
+        self._note(job["name"], status={"code": outcome.code, "message": outcome.message} if outcome.code else {})
         return outcome
+
+
+LONGEST = 30.0
+"""Most seconds slept at once: a laptop that was asleep, or whose clock was set, is noticed this soon."""
+
+
+class Clock:
+    """The machine's clock."""
+
+    def now(self) -> datetime:
+        """Return the time, aware, in UTC."""
+        return datetime.now(timezone.utc)
+
+    async def wait(self, event: asyncio.Event, until: datetime | None) -> None:
+        """Return when `event` is set, at `until`, or after `LONGEST` seconds: the caller looks again."""
+        left = LONGEST if until is None else min(LONGEST, max(0.0, (until - self.now()).total_seconds()))
+        try:
+            await asyncio.wait_for(event.wait(), timeout=left)
+        except asyncio.TimeoutError:
+            return

@@ -11,13 +11,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from vertexrig.local.http import invalid, not_found
-from vertexrig.local.jobs.listing import offset_of, token_of
-from vertexrig.local.jobs.resources import Json
+from vertexrig.local.http import Json, invalid, not_found, token_of
+from vertexrig.local.jobs.listing import answer, offset_of, page_size
 from vertexrig.local.jobs.store import ResourceStore
 from vertexrig.local.runner.environment import local_path
-from vertexrig.local.services.collection import Collection, page_size
-from vertexrig.local.services.service import PACKAGE, Done, Method, place_of
+from vertexrig.local.services.collection import Collection
+from vertexrig.local.services.router import PACKAGE, Done, Method, place_of
 from vertexrig.times import nanoseconds
 
 SERVICE = f"{PACKAGE}.TensorboardService"
@@ -54,7 +53,7 @@ class Tensorboards:
         )
 
     def table(self) -> dict[str, Method]:
-        """The methods served."""
+        """Return the methods served."""
         made: dict[str, Method] = {
             "CreateTensorboard": self.create,
             "GetTensorboard": self.boards.get,
@@ -91,7 +90,7 @@ class Tensorboards:
         bucket = f"cloud-ai-platform-{uuid.uuid4()}"  # as the service names it
         self.make_bucket(bucket)
         made = self.boards.create(request["parent"], {**fields, "blobStoragePathPrefix": f"{bucket}/tensorboard"})
-        return Done(request["parent"], "CreateTensorboardOperationMetadata", "Tensorboard", made)
+        return Done(request["parent"], "CreateTensorboardOperationMetadata", "Tensorboard", made, made["name"])
 
     def update(self, request: Json) -> Done:
         """UpdateTensorboard."""
@@ -178,8 +177,7 @@ class Tensorboards:
         start = offset_of(str(request.get("pageToken", "")))
         name = self.series.stored(request["tensorboardTimeSeries"]).name
         points = self._points(name, f"LIMIT {size + 1:d} OFFSET {start:d}")
-        answer: Json = {"timeSeriesDataPoints": points[:size]}
-        return {**answer, **({"nextPageToken": token_of(start + size)} if len(points) > size else {})}
+        return answer("timeSeriesDataPoints", points[:size], token_of(str(start + size)) if len(points) > size else "")
 
     def _data(self, name: str, most: int) -> Json:
         body = self.series.stored(name).body

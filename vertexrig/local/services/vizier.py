@@ -10,16 +10,17 @@ from typing import Any
 from vertexrig import spec
 from vertexrig.errors import VertexrigError
 from vertexrig.finding import Severity
-from vertexrig.local.http import invalid, not_found
+from vertexrig.local.http import Json, invalid, not_found, token_of
 from vertexrig.local.jobs import resources
-from vertexrig.local.jobs.listing import offset_of, token_of
-from vertexrig.local.jobs.resources import STUDIES, Json
+from vertexrig.local.jobs.listing import answer, offset_of, page_size
+from vertexrig.local.jobs.resources import STUDIES
 from vertexrig.local.jobs.store import ResourceStore, StoredResource
 from vertexrig.local.jobs.study_engine import StudyEngine, StudyExhausted
 from vertexrig.local.jobs.validation import found_errors, whole_numbers
-from vertexrig.local.services.collection import Collection, page_size
-from vertexrig.local.services.service import PACKAGE, Done, Method, exists, place_of, precondition
-from vertexrig.spec.names import snake
+from vertexrig.local.services.collection import Collection
+from vertexrig.local.services.router import PACKAGE, Done, Method, exists, place_of, precondition
+from vertexrig.spec.api_names import snake
+from vertexrig.spec.objective import dominates
 from vertexrig.spec.trial import Measurement, Trial, TrialState
 from vertexrig.times import seconds_since_1970
 
@@ -29,12 +30,7 @@ _LARGEST_PAGE = 1000
 
 
 class Vizier:
-    """The studies of a local Vertex's Vizier.
-
-    Args:
-        store: Where studies and their trials are kept.
-        seed: Of the search.
-    """
+    """The studies of a local Vertex's Vizier."""
 
     def __init__(self, store: ResourceStore, seed: int = 0) -> None:
         self.store, self.seed = store, seed
@@ -42,7 +38,7 @@ class Vizier:
         self._lock = threading.RLock()  # suggestions depend on the trials made, so calls of one server take turns
 
     def table(self) -> dict[str, Method]:
-        """The methods served."""
+        """Return the methods served."""
         return {
             "CreateStudy": self.create, "GetStudy": self.studies.get,
             "ListStudies": self.studies.list, "DeleteStudy": self.delete, "LookupStudy": self.lookup,
@@ -95,23 +91,26 @@ class Vizier:
         """SuggestTrials: first what the client has not finished, then trials that wait, then new ones."""
         name, count = request["parent"], int(request.get("suggestionCount", 0))
         client = str(request.get("clientId", ""))
-        if not 1 <= count <= MOST_SUGGESTIONS or not client:
-            raise invalid(f"SuggestTrials needs a client_id and a suggestion_count of 1 to {MOST_SUGGESTIONS}.")
+        # The worker of the SDK's `Study.suggest` is "" unless one is named, and a client like any other.
+        if not 1 <= count <= MOST_SUGGESTIONS:
+            raise invalid(f"SuggestTrials needs a suggestion_count of 1 to {MOST_SUGGESTIONS}.")
         with self._lock:
             stored = self.studies.stored(name)
             started = resources.now()
-            records = self._records(name)
-            own = [one for one in records if one["state"] == "ACTIVE" and one.get("clientId") == client][:count]
+            records = self.store.trials(name)
+            own = [one for one in records if one["state"] == "ACTIVE" and one.get("clientId", "") == client][:count]
             own += self._taken(stored, records, client, count - len(own))
             exhausted = self._fill(stored, own, client, count)
             response = {
-                "trials": [_shown(one) for one in own], "startTime": started, "endTime": resources.now(),
+                "trials": [_shown(one) for one in own],
+                "startTime": started,
+                "endTime": resources.now(),
                 "studyState": "INACTIVE" if exhausted and not own else "ACTIVE",
-            }  # fmt: skip
+            }
         return Done(place_of(name), "SuggestTrialsMetadata", "SuggestTrialsResponse", response)
 
     def _taken(self, stored: StoredResource, records: Sequence[Json], client: str, count: int) -> list[Json]:
-        """Trials that a client requested itself, given to this one."""
+        """Return trials that a client requested itself, given to this one."""
         waiting = [one for one in records if one["state"] == "REQUESTED"][: max(count, 0)]
         for record in waiting:
             record.update(state="ACTIVE", clientId=client, startTime=resources.now())
@@ -164,9 +163,9 @@ class Vizier:
         size = page_size(request, _LARGEST_PAGE, _LARGEST_PAGE)
         start = offset_of(str(request.get("pageToken", "")))
         self.studies.stored(name)
-        records = self._records(name)
-        answer: Json = {"trials": [_shown(one) for one in records[start : start + size]]}
-        return {**answer, **({"nextPageToken": token_of(start + size)} if start + size < len(records) else {})}
+        records = self.store.trials(name)
+        following = token_of(str(start + size)) if start + size < len(records) else ""
+        return answer("trials", [_shown(one) for one in records[start : start + size]], following)
 
     def measure(self, request: Json) -> Json:
         """AddTrialMeasurement."""
@@ -198,7 +197,7 @@ class Vizier:
         """DeleteTrial."""
         with self._lock:
             record = self._record(request["name"])
-            self.store.trials(_study_of(request["name"])).remove(str(record["id"]))
+            self.store.remove_trial(_study_of(request["name"]), str(record["id"]))
         return {}
 
     def stop(self, request: Json) -> Json:
@@ -229,22 +228,19 @@ class Vizier:
         engine = self._engine(stored)
         signs = [goal.sign for goal in engine.objective.goals]
         scored: list[tuple[Json, list[float]]] = []
-        for record in self._records(stored.name):
+        for record in self.store.trials(stored.name):
             values = engine.objective.values(engine.trials[str(record["id"])].final_measurement)
             if record["state"] == "SUCCEEDED" and values is not None:
                 scored.append((record, [sign * value for sign, value in zip(signs, values, strict=True)]))
-        best = [record for record, own in scored if not any(_dominates(other, own) for _, other in scored)]
+        best = [record for record, own in scored if not any(dominates(other, own) for _, other in scored)]
         return {"optimalTrials": [_shown(one) for one in best]}
 
     # what is kept
 
-    def _records(self, study: str) -> list[Json]:
-        return self.store.trials(study).load()
-
     def _record(self, name: str) -> Json:
         study, _, number = name.rpartition("/trials/")
         self.studies.stored(study)
-        found = next((one for one in self._records(study) if str(one["id"]) == number), None)
+        found = next((one for one in self.store.trials(study) if str(one["id"]) == number), None)
         if found is None:
             raise not_found(f"The Trial does not exist: {name}")
         return found
@@ -257,11 +253,11 @@ class Vizier:
         return trial, record
 
     def _save(self, study: str, record: Json) -> Json:
-        self.store.trials(study).save(record)
+        self.store.save_trial(study, record)
         return record
 
     def _next(self, study: str) -> str:
-        """The id of a new trial; none is used twice, also where the last one was deleted."""
+        """Return the id of a new trial; none is used twice, also where the last one was deleted."""
         made: list[int] = []
 
         def edit(_: Json, hidden: Json) -> None:
@@ -273,7 +269,7 @@ class Vizier:
 
     def _engine(self, stored: StoredResource) -> StudyEngine:
         created = seconds_since_1970(stored.body["createTime"])
-        records = self._records(stored.name)
+        records = self.store.trials(stored.name)
         return StudyEngine(stored.hidden["spec"], seed=self.seed, trials=records, created=created)
 
 
@@ -285,12 +281,8 @@ def _study_of(trial: str) -> str:
     return trial.rpartition("/trials/")[0]
 
 
-def _dominates(one: Sequence[float], other: Sequence[float]) -> bool:
-    return all(a >= b for a, b in zip(one, other, strict=True)) and list(one) != list(other)
-
-
 def _study_spec(given: Json) -> Json:
-    """A StudySpec read as a tuning job's is; 400 with what is wrong in it."""
+    """Return a StudySpec read as a tuning job's is; 400 with what is wrong in it."""
     document = spec.from_data(whole_numbers({"studySpec": given}), kind="HyperparameterTuningJob")
     wrong = [one for one in document.findings if one.severity is Severity.ERROR and one.path.startswith("studySpec")]
     if wrong:
@@ -299,7 +291,7 @@ def _study_spec(given: Json) -> Json:
 
 
 def _measurement(given: Mapping[str, Any]) -> Measurement:
-    """A measurement as sent; 400 for a metric without an id or with a value that is not finite."""
+    """Return a measurement as sent; 400 for a metric without an id or with a value that is not finite."""
     for metric in given.get("metrics", ()):
         if not metric.get("metricId") or not math.isfinite(float(metric.get("value", 0.0))):
             raise invalid(

@@ -1,5 +1,7 @@
 """The Cloud Storage subset of the local Vertex: objects are plain files under `<root>/gs/<bucket>/`.
 
+Our own: trainers read and write the same objects as files, which no emulator of Cloud Storage expects behind its back.
+
 Clients expect these paths at the root of the server: gcloud replaces `storage/v1/` at the end of its base URL and joins
 `/upload/...` to the host alone, and STORAGE_EMULATOR_HOST is a scheme and host. So:
 `CLOUDSDK_API_ENDPOINT_OVERRIDES_STORAGE=http://127.0.0.1:PORT/storage/v1/` and
@@ -12,23 +14,17 @@ from __future__ import annotations
 from starlette.routing import BaseRoute, Mount
 
 from vertexrig.local.http import endpoint
+from vertexrig.local.storage.answers import JsonApi, XmlApi
 from vertexrig.local.storage.api import StorageApi
 from vertexrig.local.storage.batch import Batch
-from vertexrig.local.storage.coverage import COVERAGE
-from vertexrig.local.storage.fields import JsonApi
 from vertexrig.local.storage.store import ObjectStore
 from vertexrig.local.storage.upload import Uploads
-from vertexrig.local.storage.xml import XmlApi
 
-__all__ = ["COVERAGE", "ObjectStore", "XmlApi", "routes"]
+__all__ = ["ObjectStore", "XmlApi", "routes"]
 
 
 def routes(store: ObjectStore) -> list[BaseRoute]:
-    """The Cloud Storage API over a store, to be mounted at the root of the server.
-
-    Args:
-        store: Where the objects are.
-    """
+    """Return the Cloud Storage API over a store, to be mounted at the root of the server."""
     api = StorageApi(store)
     main, uploads = JsonApi(api.table()), JsonApi(Uploads(store).table())
     media = JsonApi([endpoint("GET", "/v1/b/{bucket}/o/{object}", api.get_media)])

@@ -22,8 +22,7 @@ from vertexrig.local.http import (
 )
 from vertexrig.local.storage import media
 from vertexrig.local.storage.conditions import Conditions, whole_number
-from vertexrig.local.storage.model import Object
-from vertexrig.local.storage.requests import base, conditions, place
+from vertexrig.local.storage.names import base, conditions, place
 from vertexrig.local.storage.resources import (
     BUCKET_FIELDS,
     OBJECT_FIELDS,
@@ -36,6 +35,7 @@ from vertexrig.local.storage.resources import (
     writable,
 )
 from vertexrig.local.storage.store import ObjectStore, Query
+from vertexrig.local.storage.stored import Object
 
 Values = Mapping[str, str]
 MOST_ITEMS = 1000
@@ -43,12 +43,12 @@ MOST_ITEMS = 1000
 
 
 def _after(request: Request) -> str:
-    """The name that a listing goes on after."""
+    """Return the name that a listing goes on after."""
     return place_of_token(request.query_params.get("pageToken", ""))
 
 
 def _limit(request: Request) -> int:
-    """How many items a page has: the service's own limit, unless the client asks for fewer."""
+    """Tell how many items a page has: the service's own limit, unless the client asks for fewer."""
     return min(query_int(request, "maxResults", default=MOST_ITEMS, high=2**31) or MOST_ITEMS, MOST_ITEMS)
 
 
@@ -263,7 +263,7 @@ class StorageApi:
         return await self._answer(request, made)
 
     async def _source(self, bucket: str, item: object) -> Object:
-        """One of a compose request's sources."""
+        """Return one of a compose request's sources."""
         if not isinstance(item, dict) or not isinstance(item.get("name"), str):
             raise invalid("Each of 'sourceObjects' needs a 'name'.")
         required = item.get("objectPreconditions") or {}
@@ -274,7 +274,7 @@ class StorageApi:
         return await in_thread(self.store.get, *where, Conditions.of(required), wanted, reading=False)
 
     def table(self) -> list[Endpoint]:
-        """The routes below `/storage`."""
+        """Return the routes below `/storage`."""
         bucket, item = "/v1/b/{bucket}", "/v1/b/{bucket}/o/{object}"
         to = "/b/{to_bucket}/o/{to_object}"
         empty = (

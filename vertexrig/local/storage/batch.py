@@ -11,6 +11,7 @@ import re
 import secrets
 from collections.abc import Mapping
 from email.message import Message
+from http.client import responses
 from urllib.parse import urlsplit
 
 from starlette.requests import Request
@@ -53,7 +54,7 @@ class Batch:
         return Response(text + ending, media_type=f"multipart/mixed; boundary={boundary}")
 
     async def _part(self, outer: Request, part: Message) -> bytes:
-        """One call's answer as an application/http part."""
+        """Return one call's answer as an application/http part."""
         try:
             response = await self.api.answer(_request(outer, part))
         except ApiError as error:
@@ -62,24 +63,14 @@ class Batch:
         content_id = re.sub(r"[^\x21-\x7e]", "", str(part.get("Content-ID", "")))[:200]
         # Clients match answers to calls by this id, with `response-` before their own.
         reply = f"<response-{content_id.strip('<>')}>"
-        lines = [f"HTTP/1.1 {response.status_code} {_REASONS.get(response.status_code, 'Status')}"]
+        lines = [f"HTTP/1.1 {response.status_code} {responses.get(response.status_code, 'Status')}"]
         lines += [f"{k.decode('latin-1').title()}: {v.decode('latin-1')}" for k, v in response.raw_headers]
         inner = "\r\n".join(lines).encode("latin-1") + b"\r\n\r\n" + bytes(response.body)
         return f"Content-Type: application/http\r\nContent-ID: {reply}\r\n\r\n".encode() + inner
 
 
-_REASONS = {
-    200: "OK",
-    204: "No Content",
-    304: "Not Modified",
-    400: "Bad Request",
-    404: "Not Found",
-    412: "Precondition Failed",
-}
-
-
 def _request(outer: Request, part: Message) -> Request:
-    """The request written in a part: a request line, headers, and a JSON body."""
+    """Return the request written in a part: a request line, headers, and a JSON body."""
     payload = part.get_payload(decode=True)
     if not isinstance(payload, bytes):
         raise invalid("A part of the batch is not an HTTP request.")

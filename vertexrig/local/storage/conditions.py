@@ -57,7 +57,7 @@ class Conditions:
 
 
 def whole_number(values: Mapping[str, object], name: str) -> int | None:
-    """A number such as a generation, from a query or a body; None without it, 400 for what is not one."""
+    """Return a number such as a generation, from a query or a body; None without it, 400 for what is not one."""
     value = values.get(name)
     if value is None or value == "":
         return None

@@ -17,12 +17,11 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from vertexrig.local.http import ApiError, Json, in_thread, invalid, parse_json
 from vertexrig.local.storage.conditions import MESSAGE, whole_number
-from vertexrig.local.storage.digests import CHUNK
-from vertexrig.local.storage.model import Object
-from vertexrig.local.storage.names import check_bucket, check_object
-from vertexrig.local.storage.requests import base, conditions, place
+from vertexrig.local.storage.names import base, check_bucket, check_object, conditions, place
+from vertexrig.local.storage.object_files import CHUNK
 from vertexrig.local.storage.resources import OBJECT_FIELDS, etag, object_resource, whole, writable
 from vertexrig.local.storage.store import ObjectStore
+from vertexrig.local.storage.stored import Object
 
 HEAD_LIMIT = 1 << 20
 """Most bytes of the parts before the media of a multipart upload."""
@@ -32,7 +31,7 @@ HEAD_LIMIT = 1 << 20
 
 
 def byte_range(header: str | None, size: int) -> tuple[int, int] | None:
-    """The first byte and the end of a Range header, or None for the whole object.
+    """Return the first byte and the end of a Range header, or None for the whole object.
 
     A header that is not a single byte range is ignored, as HTTP allows (RFC 9110 section 14.2).
 
@@ -67,7 +66,7 @@ def check_etag(request: Request, found: Object) -> None:
 
 
 def download_headers(found: Object) -> dict[str, str]:
-    """The headers of an object's bytes. Values set by clients are quoted where Latin-1 cannot hold them."""
+    """Return the headers of an object's bytes. Values set by clients are quoted where Latin-1 cannot hold them."""
     stored = datetime.fromtimestamp(found.created // 1_000_000, tz=timezone.utc)
     sums = [f"crc32c={found.crc32c}"] + ([f"md5={found.md5}"] if found.md5 else [])
     headers = {
@@ -110,7 +109,7 @@ async def download(store: ObjectStore, request: Request, values: Mapping[str, st
 
 
 def _download(store: ObjectStore, request: Request, values: Mapping[str, str]) -> Response:
-    """The whole answer in one thread; only what is longer than a chunk is read while it is sent."""
+    """Return the whole answer in one thread; only what is longer than a chunk is read while it is sent."""
     found = store.get(*place(values), conditions(request), whole_number(request.query_params, "generation"))
     check_etag(request, found)
     found, descriptor = store.open(store.digested(found))
@@ -137,7 +136,7 @@ def _download(store: ObjectStore, request: Request, values: Mapping[str, str]) -
 
 
 async def _read(descriptor: int, start: int, end: int) -> AsyncIterator[bytes]:
-    """The bytes from `start` to `end`; closes the descriptor."""
+    """Yield the bytes from `start` to `end`; closes the descriptor."""
     try:
         while start < end:
             chunk = await in_thread(os.pread, descriptor, min(CHUNK, end - start), start)
@@ -173,7 +172,7 @@ async def receive(request: Request, out: BinaryIO) -> int:
 
 
 def expected(request: Request, body: Json) -> Json:
-    """The digests a client computed: fields of the resource, the X-Goog-Hash header, or Content-MD5."""
+    """Return the digests a client computed: fields of the resource, the X-Goog-Hash header, or Content-MD5."""
     found = {field: body[field] for field in ("md5Hash", "crc32c") if isinstance(body.get(field), str)}
     for part in request.headers.get("x-goog-hash", "").split(","):
         name, _, value = part.strip().partition("=")
@@ -186,7 +185,7 @@ def expected(request: Request, body: Json) -> Json:
 
 
 def object_name(request: Request, body: Json) -> str:
-    """The name of the object to make: the `name` parameter, or the resource's."""
+    """Return the name of the object to make: the `name` parameter, or the resource's."""
     name = request.query_params.get("name") or body.get("name")
     if not isinstance(name, str):
         raise ApiError(400, "Required parameter: name", reason="required")
@@ -281,7 +280,7 @@ def split_multipart(raw: Path, boundary: bytes, target: Path) -> tuple[Json, str
 
 
 def _part(head: bytes, start: int) -> tuple[dict[str, str], int]:
-    """The headers of a part, and where its body starts."""
+    """Return the headers of a part, and where its body starts."""
     # A part without any header begins with its blank line.
     if re.match(rb"\r?\n", head[start : start + 2]):
         blank = re.compile(rb"\r?\n").match(head, start)

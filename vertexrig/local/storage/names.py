@@ -1,10 +1,15 @@
-"""Which bucket and object names are allowed, and which object names can be paths."""
+"""Names of buckets and objects: which are allowed, which can be paths, and those of a request with its preconditions and links."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from starlette.requests import Request
 
 from vertexrig.local.http import invalid
+from vertexrig.local.storage.conditions import Conditions
 
 # With dots up to 222 characters, of which each part has at most 63.
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]")
@@ -13,7 +18,7 @@ NAME_LIMIT = 1024
 
 
 def is_bucket(name: str) -> bool:
-    """Whether `name` follows the bucket naming rules; such a name is also a safe folder name.
+    """Tell whether `name` follows the bucket naming rules; such a name is also a safe folder name.
 
     Source: https://cloud.google.com/storage/docs/buckets#naming
     """
@@ -37,10 +42,35 @@ def check_object(name: str) -> None:
 
 
 def plain_parts(name: str) -> tuple[str, ...] | None:
-    """The path of an object below its bucket's folder, or None when the name cannot be a path.
+    """Return the path of an object below its bucket's folder, or None when the name cannot be a path.
 
     `a//b`, `a/`, `../a`, NUL bytes and parts over 255 bytes are valid names of objects but not of files.
     """
     parts = tuple(name.split("/"))
     fine = all(part not in ("", ".", "..") and "\0" not in part and len(part.encode()) <= 255 for part in parts)
     return parts if fine else None
+
+
+class ObjectPlace(NamedTuple):
+    """A bucket and an object name from a path, both checked."""
+
+    bucket: str
+    name: str
+
+
+def place(values: Mapping[str, str], *, bucket: str = "bucket", name: str = "object") -> ObjectPlace:
+    """Return the object that a path names; 400 for a name that cannot be one."""
+    found = ObjectPlace(values[bucket], values[name])
+    check_bucket(found.bucket)
+    check_object(found.name)
+    return found
+
+
+def conditions(request: Request, *, source: bool = False) -> Conditions:
+    """Return the preconditions of a request's query."""
+    return Conditions.of(dict(request.query_params), source=source)
+
+
+def base(request: Request) -> str:
+    """Return `http://host:port` as the client wrote it, for links in answers."""
+    return f"{request.url.scheme}://{request.headers.get('host', '127.0.0.1')}"

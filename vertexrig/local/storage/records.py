@@ -1,4 +1,4 @@
-"""What is known of buckets and objects beyond their bytes, in SQLite beside the files."""
+"""What is known of buckets and objects beyond their bytes, in SQLite next to the files."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from vertexrig.local.http import Json
 from vertexrig.local.sqlite import Database
-from vertexrig.local.storage.model import Bucket, Object, Stamp, Upload
+from vertexrig.local.storage.stored import Bucket, Object, Stamp, Upload
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS buckets (
@@ -34,11 +34,7 @@ CREATE TABLE IF NOT EXISTS policies (
 
 
 class Records:
-    """The SQLite tables. Reads and writes only; the rules live in `store`.
-
-    Args:
-        path: The SQLite file.
-    """
+    """The SQLite tables. Reads and writes only; the rules live in `store`."""
 
     def __init__(self, path: Path) -> None:
         self.database = Database(path, SCHEMA)
@@ -47,13 +43,13 @@ class Records:
         self._last = int(last[0] or 0) if last else 0
 
     def tick(self) -> int:
-        """A new generation: the time in microseconds, larger than every one before."""
+        """Return a new generation: the time in microseconds, larger than every one before."""
         with self.database.lock:
             self._last = max(time.time_ns() // 1000, self._last + 1)
             return self._last
 
     def bucket(self, name: str) -> Bucket | None:
-        """A bucket's record."""
+        """Return a bucket's record."""
         row = self.database.row("SELECT * FROM buckets WHERE name = ?", name)
         if row is None:
             return None
@@ -66,7 +62,7 @@ class Records:
             connection.execute("INSERT OR REPLACE INTO buckets VALUES (?, ?, ?, ?, ?)", values)
 
     def policy(self, bucket: str) -> tuple[int, Json]:
-        """How often a bucket's IAM policy was set, and the policy."""
+        """Tell how often a bucket's IAM policy was set, and the policy."""
         row = self.database.row("SELECT number, policy FROM policies WHERE bucket = ?", bucket)
         return (int(row[0]), json.loads(row[1])) if row else (0, {})
 
@@ -86,12 +82,12 @@ class Records:
             connection.execute("DELETE FROM policies WHERE bucket = ?", (name,))
 
     def object(self, bucket: str, name: str) -> Object | None:
-        """An object's record."""
+        """Return an object's record."""
         row = self.database.row("SELECT * FROM objects WHERE bucket = ? AND name = ?", bucket, name)
         return None if row is None else _object(row)
 
     def objects(self, bucket: str, prefix: str) -> dict[str, Object]:
-        """The records of a bucket's objects whose names start with `prefix`."""
+        """Return the records of a bucket's objects whose names start with `prefix`."""
         # SQLite compares UTF-8 bytes, so the bound only narrows the scan; the test below decides.
         sql = "SELECT * FROM objects WHERE bucket = ? AND name >= ? AND name <= ?"
         rows = self.database.rows(sql, bucket, prefix, prefix + "\U0010ffff" * 4)
@@ -122,7 +118,7 @@ class Records:
             connection.execute("DELETE FROM objects WHERE bucket = ? AND name = ?", (bucket, name))
 
     def upload(self, upload_id: str) -> Upload | None:
-        """A resumable upload's record."""
+        """Return a resumable upload's record."""
         row = self.database.row("SELECT * FROM uploads WHERE id = ?", upload_id)
         if row is None:
             return None

@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 from vertexrig import times
 from vertexrig.local.http import Json, invalid
-from vertexrig.local.storage.model import Bucket, Object
+from vertexrig.local.storage.stored import Bucket, Object
 
 PROJECT_NUMBER = "123456789012"
 """The project number that the local Vertex answers with."""
@@ -37,17 +37,18 @@ _OBJECT: Rule = (lambda value: isinstance(value, dict), "an object")
 _LIST: Rule = (lambda value: isinstance(value, list), "a list")
 
 _OBJECT_TEXTS = (
-    "contentType", "contentEncoding", "contentDisposition", "contentLanguage", "cacheControl", "storageClass", "customTime",
-)  # fmt: skip
+    *("contentType", "contentEncoding", "contentDisposition", "contentLanguage", "cacheControl", "storageClass"),
+    "customTime",
+)
 OBJECT_FIELDS: Rules = {
     **dict.fromkeys(_OBJECT_TEXTS, _TEXT),
     **dict.fromkeys(("temporaryHold", "eventBasedHold"), _BOOLEAN),
     "metadata": _MAP,
 }
 _BUCKET_OBJECTS = (
-    "retentionPolicy", "autoclass", "billing", "customPlacementConfig", "encryption", "hierarchicalNamespace",
-    "iamConfiguration", "lifecycle", "logging", "softDeletePolicy", "versioning", "website",
-)  # fmt: skip
+    *("retentionPolicy", "autoclass", "billing", "customPlacementConfig", "encryption", "hierarchicalNamespace"),
+    *("iamConfiguration", "lifecycle", "logging", "softDeletePolicy", "versioning", "website"),
+)
 BUCKET_FIELDS: Rules = {
     **dict.fromkeys(("location", "storageClass", "rpo"), _TEXT),
     "labels": _MAP,
@@ -59,7 +60,7 @@ BUCKET_FIELDS: Rules = {
 
 
 def writable(body: Json, rules: Rules) -> Json:
-    """The fields of a request body that a client may write; others are ignored, as the service does.
+    """Return the fields of a request body that a client may write; others are ignored, as the service does.
 
     Raises:
         ApiError: 400 for a value of the wrong type. null is let through: it clears a field.
@@ -106,7 +107,7 @@ def whole(body: Json) -> Json:
 
 
 def guess_type(name: str) -> str:
-    """The content type of an object that was written as a file."""
+    """Return the content type of an object that was written as a file."""
     return mimetypes.guess_type(name)[0] or "application/octet-stream"
 
 
@@ -116,12 +117,12 @@ def time_text(microseconds: int) -> str:
 
 
 def etag(*parts: int) -> str:
-    """An opaque tag that changes when any of the numbers does."""
+    """Return an opaque tag that changes when any of the numbers does."""
     return base64.urlsafe_b64encode("/".join(map(str, parts)).encode()).decode()
 
 
 def object_resource(o: Object, base: str) -> Json:
-    """An object as clients see it.
+    """Return an object as clients see it.
 
     Args:
         o: The object, its digests computed.
@@ -157,7 +158,7 @@ def object_resource(o: Object, base: str) -> Json:
 
 
 def bucket_resource(bucket: Bucket, base: str) -> Json:
-    """A bucket as clients see it; see `object_resource` for `base`."""
+    """Return a bucket as clients see it; see `object_resource` for `base`."""
     location = str(bucket.meta.get("location", "US")).upper()
     uniform = {"enabled": True, "lockedTime": time_text(bucket.created)}
     return {

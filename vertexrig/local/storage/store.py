@@ -13,11 +13,10 @@ from typing import NamedTuple
 from vertexrig.local.http import ApiError, Json, invalid, not_found
 from vertexrig.local.storage import resources
 from vertexrig.local.storage.conditions import MESSAGE, Conditions
-from vertexrig.local.storage.digests import CHUNK, digests
-from vertexrig.local.storage.files import Files, remove_empty, stamp
-from vertexrig.local.storage.model import Bucket, Object
 from vertexrig.local.storage.names import check_bucket, check_object
+from vertexrig.local.storage.object_files import CHUNK, Files, digests, remove_empty, stamp
 from vertexrig.local.storage.records import Records
+from vertexrig.local.storage.stored import Bucket, Object
 
 ANY = Conditions()
 
@@ -52,9 +51,6 @@ class ObjectStore:
 
     An object whose file changed on disk gets a new generation the next time anyone looks; a file that appears is an
     object, a file that is gone is not. `<root>/gs/<bucket>` may be read and written by anyone at any time.
-
-    Args:
-        root: The local Vertex's folder, such as `.vertexrig`.
     """
 
     def __init__(self, root: Path) -> None:
@@ -84,7 +80,7 @@ class ObjectStore:
         return bucket
 
     def bucket(self, name: str, conditions: Conditions = ANY, *, reading: bool = True) -> Bucket:
-        """A bucket, 404 if there is none. A folder that someone made is a bucket."""
+        """Return a bucket, 404 if there is none. A folder that someone made is a bucket."""
         with self.records.database.transaction():
             if not self.files.has_bucket(name):
                 check_bucket(name)
@@ -106,7 +102,7 @@ class ObjectStore:
             return sorted(name for name in self._missed if not self.files.has_bucket(name))
 
     def buckets(self, prefix: str = "", after: str = "", limit: int = 1000) -> tuple[list[Bucket], str]:
-        """One page of buckets by name, and the token of the next."""
+        """Return one page of buckets by name, and the token of the next."""
         names = [name for name in self.files.bucket_names() if name.startswith(prefix) and name > after]
         token = names[limit - 1] if len(names) > limit else ""
         return [self.bucket(name) for name in names[:limit]], token
@@ -133,7 +129,7 @@ class ObjectStore:
             self.records.drop_bucket(name)
 
     def policy(self, name: str) -> Json:
-        """A bucket's IAM policy: kept and shown, and nothing depends on it."""
+        """Return a bucket's IAM policy: kept and shown, and nothing depends on it."""
         with self.records.database.transaction():
             self.bucket(name)
             number, policy = self.records.policy(name)
@@ -151,15 +147,15 @@ class ObjectStore:
     # -- objects
 
     def find(self, bucket: str, name: str) -> Object | None:
-        """The live object, brought up to date with its file, or None."""
+        """Return the live object, brought up to date with its file, or None."""
         with self.records.database.transaction():
             known = self.records.object(bucket, name)
             return self._fresh(bucket, name, known)
 
     def _fresh(self, bucket: str, name: str, known: Object | None) -> Object | None:
-        """What is true now of an object that was last seen as `known`. Called in a transaction."""
+        """Return what is true now of an object that was last seen as `known`. Called in a transaction."""
         seen = self.files.look(bucket, name, odd=False)
-        if seen is not None:  # a plain file counts even beside an odd one: somebody wrote it there since
+        if seen is not None:  # a plain file counts even with an odd one of its name: somebody wrote it there since
             if known is not None and not known.odd and known.stamp == seen:
                 return known
             now = self.records.tick()
@@ -180,7 +176,7 @@ class ObjectStore:
         *,
         reading: bool = True,
     ) -> Object:
-        """The live object; 404 if there is none, or not of `generation`."""
+        """Return the live object; 404 if there is none, or not of `generation`."""
         self.bucket(bucket)
         found = self.find(bucket, name)
         if found is None or generation not in (None, found.generation):
@@ -189,7 +185,7 @@ class ObjectStore:
         return found
 
     def digested(self, o: Object) -> Object:
-        """The object with its digests, computed now if its file was not written through the API."""
+        """Return the object with its digests, computed now if its file was not written through the API."""
         if o.crc32c is not None:
             return o
         o, descriptor = self.open(o)
@@ -200,7 +196,7 @@ class ObjectStore:
         return self.records.save_digests(o, md5, crc32c)
 
     def open(self, o: Object) -> tuple[Object, int]:
-        """The object and a descriptor of its bytes; the caller closes it.
+        """Return the object and a descriptor of its bytes; the caller closes it.
 
         A file replaced in between is looked up again, so that facts and bytes belong together.
         """
@@ -297,7 +293,7 @@ class ObjectStore:
         return made
 
     def gather(self, sources: Iterable[Object]) -> tuple[list[Object], Path]:
-        """The sources as they are now, and a temporary file with their bytes joined."""
+        """Return the sources as they are now, and a temporary file with their bytes joined."""
         path, now = self.files.temp(), []
         try:
             with path.open("wb") as out:
@@ -325,7 +321,7 @@ class ObjectStore:
     # -- listing
 
     def list(self, bucket: str, query: Query) -> Page:
-        """One page of a bucket's objects in the order of their names' UTF-8 bytes."""
+        """Return one page of a bucket's objects in the order of their names' UTF-8 bytes."""
         self.bucket(bucket)
         with self.records.database.transaction():
             known = self.records.objects(bucket, query.prefix)
@@ -339,7 +335,7 @@ class ObjectStore:
 
 
 def _group(name: str, query: Query) -> str:
-    """The prefix that a name is listed under, or "" when it is listed itself."""
+    """Return the prefix that a name is listed under, or "" when it is listed itself."""
     if not query.delimiter:
         return ""
     cut = name.find(query.delimiter, len(query.prefix))

@@ -23,10 +23,10 @@ from starlette.responses import JSONResponse, Response
 from vertexrig.local.http import ApiError, Endpoint, endpoint, in_thread, invalid, not_found, read_json
 from vertexrig.local.storage.conditions import Conditions
 from vertexrig.local.storage.media import check_target, expected, multipart, object_name, receive, simple
-from vertexrig.local.storage.model import Upload
-from vertexrig.local.storage.requests import base
+from vertexrig.local.storage.names import base
 from vertexrig.local.storage.resources import OBJECT_FIELDS, object_resource, whole, writable
 from vertexrig.local.storage.store import ObjectStore
+from vertexrig.local.storage.stored import Upload
 
 MULTIPLE = 256 * 1024
 """Every chunk but the last must be a multiple of this many bytes."""
@@ -47,7 +47,7 @@ class ContentRange(NamedTuple):
 
 
 def _capitalised(status: int, headers: Mapping[str, str]) -> Response:
-    """An answer without body whose headers are written as given: TensorFlow's client looks for `Location` and `Range`."""
+    """Return an answer without body whose headers are written as given: TensorFlow's client looks for `Location` and `Range`."""
     response = Response(status_code=status)
     # Starlette writes names in lower case, which HTTP allows and TensorFlow's client does not find.
     own = {name.lower().encode() for name in headers}
@@ -98,7 +98,7 @@ class Uploads:
         return self.folder / upload.id
 
     def table(self) -> list[Endpoint]:
-        """The routes below `/upload/storage` and `/resumable/upload/storage`."""
+        """Return the routes below `/upload/storage` and `/resumable/upload/storage`."""
         path = "/v1/b/{bucket}/o"
         return [
             endpoint("POST", path, self.insert),
@@ -155,7 +155,7 @@ class Uploads:
         return Response(status_code=499)
 
     async def send(self, request: Request, values: Values) -> Response:
-        """One chunk, or a question about how much has arrived."""
+        """Return one chunk, or a question about how much has arrived."""
         upload_id = request.query_params.get("upload_id", "")
         lock = self._locks.setdefault(upload_id, asyncio.Lock())
         # A client that has lost an answer sends a chunk again while the first one may still be written.
@@ -199,7 +199,7 @@ class Uploads:
                 await in_thread(out.flush)
                 # Also of a body that broke off: what is on disk counts, and the client goes on after it.
                 arrived = os.fstat(out.fileno()).st_size
-                # A body longer than its Content-Range is not kept: nobody knows which bytes are right.
+                # A body longer than its Content-Range is not kept: which bytes are right is unknown.
                 if length is None or arrived <= upload.received + length:
                     upload = replace(upload, received=arrived)
                     await in_thread(self.store.records.save_upload, upload)
@@ -215,7 +215,7 @@ class Uploads:
         required = Conditions.of(upload.conditions)
         try:
             made = await in_thread(self.store.put, upload.bucket, upload.name, source, meta, required, expect=expect)
-        # `put` has removed the bytes; a client that asks again is to begin anew.
+        # `put` has removed the bytes; a client that asks again has to begin again.
         except ApiError:
             await in_thread(self.store.records.drop_upload, upload.id)
             raise
@@ -225,7 +225,7 @@ class Uploads:
         return JSONResponse(object_resource(made, base(request)))
 
     async def _finished(self, request: Request, upload: Upload) -> Response:
-        """The answer to a client that missed the answer to its finished upload."""
+        """Return the answer to a client that missed the answer to its finished upload."""
         found = await in_thread(self.store.get, upload.bucket, upload.name)
         found = await in_thread(self.store.digested, found)
         return JSONResponse(object_resource(found, base(request)))

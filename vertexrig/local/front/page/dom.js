@@ -66,12 +66,8 @@ export const region = (name) => name.split("/")[3] ?? "";
 export const word = (state) => (state ?? "").replace(/^(JOB|PIPELINE)_STATE_/, "").replaceAll("_", " ").toLowerCase();
 export const isOver = (state) => ["succeeded", "failed", "cancelled", "expired", "completed", "partially succeeded"].includes(word(state));
 
-export function clock(text) {
-  if (!text) return "";
-  const when = new Date(text);
-  const today = when.toDateString() === new Date().toDateString();
-  return today ? when.toLocaleTimeString() : when.toLocaleString();
-}
+// The reader's own time, with its date: Sweden writes 2026-01-31 12:00:00.
+export const clock = (text) => (text ? new Date(text).toLocaleString("sv-SE") : "");
 
 export function length(seconds) {
   if (!Number.isFinite(seconds)) return "";
@@ -151,6 +147,8 @@ export function table(key, heads, rows, caption) {
 
 // A sentence where a list is shorter than what there is.
 export const left = (shown, all, what, which = "newest") => (all > shown ? `The ${which} ${shown.toLocaleString()} of ${all.toLocaleString()} ${what} are shown.` : "");
+
+export const tile = (name, value, more = "") => h("div", { class: "tile" }, h("span", {}, name), h("b", {}, value), h("i", {}, more));
 
 export function facts(pairs) {
   const shown = pairs.filter(([, value]) => value !== "" && value !== undefined && value !== null);

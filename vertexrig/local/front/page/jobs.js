@@ -1,5 +1,5 @@
 // Jobs, studies, their replicas, trials and logs.
-import { address, clock, commands, facts, get, h, isOver, last, left, link, moment, post, quoted, region, size, span, state, table, word } from "/console/dom.js";
+import { address, clock, commands, facts, get, h, isOver, last, left, link, moment, post, quoted, region, size, span, state, table, tile, word } from "/console/dom.js";
 import { plots } from "/console/plots.js";
 
 const KINDS = { customJobs: "custom job", hyperparameterTuningJobs: "tuning job", trainingPipelines: "training pipeline", studies: "study" };
@@ -12,13 +12,13 @@ export async function jobs(names, about, width) {
   const notes = Object.entries(counts).map(([kind, all]) => left(most, all, `${KINDS[kind]}s`.replace("ys", "ies"))).filter(Boolean);
   const name = names.join("/");
   const list = { key: "jobs", sign: [listed, notes, name], make: () => (listed.length ? rows(listed, name, notes) : nothing(about)) };
-  return { list: [list], detail: name ? await detail(name, about, width) : listed.length ? [hint()] : [] };
+  return { list: [list], detail: name ? await detail(name, about, width) : listed.length ? [overview(listed, counts, about.queue, await disk())] : [] };
 }
 
 function rows(listed, chosen, notes) {
   const links = h("div", { class: "rows", "data-arrows": true, "data-s": "rows" }, listed.map((one) =>
     h("a", { class: "row", href: address("jobs", one.name), "data-k": one.name, "aria-current": one.name === chosen ? "true" : undefined },
-      h("b", {}, one.displayName || last(one.name)), state(one.state),
+      h("b", { class: "name", title: one.displayName }, one.displayName || last(one.name)), state(one.state),
       h("span", { class: "soft" }, `${KINDS[kindOf(one.name)]} · ${trialsOf(one)}${region(one.name)} · ${clock(one.createTime)}`))));
   return h("div", {}, links, notes.map((note) => h("p", { class: "soft" }, note)));
 }
@@ -31,7 +31,31 @@ function nothing(about) {
     commands([`vertexrig local run --root ${quoted(about.root)} -- python program.py`], "A program that uses Vertex AI, unchanged:"));
 }
 
-const hint = () => ({ key: "hint", sign: 0, make: () => h("p", { class: "soft hint" }, "Choose a job for its replicas, trials, plots and log.") });
+const LAST = 10;
+const DISK_MS = 60_000;  // every file of the state is counted
+let used = { at: 0 };
+
+async function disk() {
+  if (Date.now() - used.at > DISK_MS) used = { ...(await get("/console/v1/disk")), at: Date.now() };
+  return used;
+}
+
+function overview(listed, counts, queue, { parts, free }) {
+  const all = Object.values(counts).reduce((sum, many) => sum + many, 0);
+  const [largest, ...others] = Object.entries(parts).sort(([, a], [, b]) => b - a);
+  const bytes = Object.values(parts).reduce((sum, many) => sum + many, 0);
+  const most = [largest, ...others].filter(Boolean).slice(0, 3).map(([name, many]) => [name, " ", size(many), " "]);
+  const rows = listed.slice(0, LAST).map((one) => [
+    h("span", { class: "name", title: one.displayName }, link("jobs", one.name, one.displayName || last(one.name))), KINDS[kindOf(one.name)], state(one.state),
+    one.trials ? `${one.trials.ended} of ${one.trials.asked}` : "", moment(one.createTime), one.startTime ? span(one.startTime, one.endTime) : "",
+  ]);
+  const make = () => h("div", {}, h("h2", {}, "Overview"),
+    h("div", { class: "tiles" },
+      tile("running", queue.running, `${queue.waiting} waiting`), tile("slots in use", `${queue.used} of ${queue.slots}`), tile("jobs", all, "of all kinds"),
+      tile("on this disk", size(bytes), [most, "· ", size(free), " free"])),
+    h("h3", {}, "Last jobs"), table("overview", ["job", "kind", "state", "trials", "created", "ran for"], rows, "Last jobs"));
+  return { key: "overview", sign: [listed.slice(0, LAST), queue, parts, all], make };
+}
 
 async function detail(name, about, width) {
   if (isStudy(name)) return study(name, about, width);
@@ -64,7 +88,7 @@ function heading(job, about) {
   const id = last(job.name);
   return h("div", { class: "head" },
     h("a", { class: "back", href: "#/jobs", "data-k": "back" }, "‹ All jobs"),
-    h("h2", {}, job.displayName || id), state(job.state),
+    h("h2", { class: "name", title: job.displayName }, job.displayName || id), state(job.state),
     facts([
       ["kind", KINDS[kindOf(job.name)]], ["number", id], ["region", region(job.name)], ["created", clock(job.createTime)],
       [isOver(job.state) || !job.startTime ? "ran for" : "runs for", job.startTime ? span(job.startTime, job.endTime) : ""],
@@ -103,7 +127,6 @@ function tiles(data, best, metrics) {
   const count = (...states) => data.trials.filter((trial) => states.includes(trial.state)).length;
   const ended = count("SUCCEEDED", "INFEASIBLE");
   const rest = [[count("ACTIVE", "REQUESTED", "STOPPING"), "running"], [count("INFEASIBLE"), "infeasible"]].filter(([many]) => many);
-  const tile = (name, value, more) => h("div", { class: "tile" }, h("span", {}, name), h("b", {}, value), h("i", {}, more));
   return h("div", { class: "tiles" },
     best.length === 1 && metrics.map((name) => tile(`best ${name}`, best[0].metrics[name] ?? "", `trial ${best[0].id}`)),
     best.length > 1 && tile("not beaten", `${best.length} trials`, "no other trial is better in every metric"),

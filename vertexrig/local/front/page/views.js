@@ -32,8 +32,26 @@ export async function buckets(names) {
 const media = (bucket, name, shown) =>
   h("a", { href: `/storage/v1/b/${encodeURIComponent(bucket)}/o/${encodeURIComponent(name)}?alt=media`, download: last(name), "data-k": `object ${name}` }, shown);
 
+// What the trigger decided this month, the newest first: the rows that `vertexrig schedule history` shows.
+async function deliveries() {
+  const month = new Date().toISOString().slice(0, 7);
+  const { items: all = [] } = await get("/storage/v1/b?project=local&maxResults=20");
+  const pages = await Promise.all(all.map((one) => get(`/storage/v1/b/${encodeURIComponent(one.name)}/o?maxResults=1000&prefix=vertexrig/history/${month}/`)));
+  const rows = new Map(), ends = new Map();
+  for (const { id, name, metadata } of pages.flatMap((page) => page.items ?? [])) {
+    if (!metadata?.row) continue;
+    const place = id.slice(0, id.indexOf(name)) + name.replace(/(\.end)?\.json$/, "");
+    try {
+      (name.endsWith(".end.json") ? ends : rows).set(place, JSON.parse(metadata.row));
+    } catch { /* not a row of ours */ }
+  }
+  const found = [...rows].map(([place, row]) => ({ ...row, end: ends.get(place) ?? {} }));
+  return found.sort((one, other) => (one.time < other.time ? 1 : -1)).slice(0, 100);
+}
+
 export async function schedules() {
   const { scheduler, schedules: all, most } = await get("/console/v1/places");
+  const happened = await deliveries();
   const found = (await everywhere("/scheduler", scheduler, "jobs", most)).slice(0, most);
   const cells = found.map((one) => [
     h("span", {}, last(one.name), one.description && h("span", { class: "soft" }, ` ${one.description}`)), h("code", {}, one.schedule), one.timeZone ?? "", state(one.state), one.httpTarget?.uri ?? "", moment(one.scheduleTime),
@@ -42,8 +60,11 @@ export async function schedules() {
   const heads = ["schedule", "cron", "time zone", "state", "target", "next", "last run", "how it went", "region"];
   const make = () => h("div", {}, title("Schedules", left(most, all, "schedules", "first")),
     cells.length ? [table("schedules", heads, cells, "Schedules"), commands(found.slice(0, 1).map((one) => `gcloud scheduler jobs run ${quoted(last(one.name))} --location=${region(one.name)}`), "To run one now:")]
-      : commands(["vertexrig schedule apply"], "There is no schedule yet. Those of vertexrig.yaml are made by:"));
-  return { whole: [part("schedules", [found, all], make)] };
+      : commands(["vertexrig schedule apply"], "There is no schedule yet. Those of vertexrig.yaml are made by:"),
+    happened.length ? [title("Deliveries", "Those of this month, the newest 100."), table("deliveries", ["time", "schedule", "run", "decision", "outcome", "why"], happened.map((one) => [
+      moment(one.time), one.schedule ?? "", one.run ?? "", one.decision ?? "", one.end.outcome ?? "", one.end.reason ?? [one.reason, one.text].filter(Boolean).join(": "),
+    ]), "Deliveries")] : "");
+  return { whole: [part("schedules", [found, all, happened], make)] };
 }
 
 export async function models(names) {

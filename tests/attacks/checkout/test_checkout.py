@@ -1,0 +1,171 @@
+"""Each verb over each hostile checkout: nothing outside of it changes, leaks or runs, and nothing is left."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import random
+import shutil
+import signal
+import stat
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.attacks.checkout.hostile import RAN, SECRET, UP, VERBS, Trick, belongings, checkout, slow, tricks
+from tests.support.tools import LONG, typed
+from vertexrig.local import control
+from vertexrig.project.config import STATE_FOLDER
+
+TRICKS = list(tricks())
+ALL = random.Random(24).sample([(trick, verb) for trick in TRICKS for verb in VERBS], len(TRICKS) * len(VERBS))
+SLOW = sorted(slow(), key=lambda one: random.Random(one[0].name).random())
+BRIEF, WHOLE, LENGTH, AT_ONCE = 60, 200, 3000, 50
+"""How many combinations `make test`, `make test-all`, `make attack` and one test try."""
+WHOLE_SLOW, FEW = 16, 8
+"""How many with verbs that take seconds `make test-all` and one test try; `make attack` tries all."""
+CLOSED = "http://127.0.0.1:9"
+SECONDS = 120
+"""More than any verb takes: one that waits for a pipe is found."""
+FAILING = ("init", "report", "best", "trials", "local")
+"""Verbs of which some need what a checkout does not bring: a rehearsal, a server, or a folder without a project file."""
+STARTS = range(0, LENGTH if LONG else WHOLE, AT_ONCE)
+SLOW_STARTS = range(0, len(SLOW) if LONG else WHOLE_SLOW, FEW)
+
+
+def test_there_are_thousands_of_combinations() -> None:
+    """The generator makes more than are tried, no two of one name."""
+    assert len(ALL) >= LENGTH
+    for all_ in (ALL, SLOW):
+        assert len({(trick.name, verb) for trick, verb in all_}) == len(all_)
+
+
+@pytest.mark.parametrize("verb", [verb for verb in VERBS if verb[0] not in FAILING], ids=" ".join)
+def test_a_good_checkout_is_served(verb: tuple[str, ...], tmp_path: Path) -> None:
+    """Without a trick the verbs work, so that what is refused is refused for the trick."""
+    done = typed(*verb, cwd=checkout(tmp_path / "checkout"))
+    assert done.exit_code == 0, done.stderr
+
+
+@pytest.fixture(autouse=True)
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A home and a folder for temporary files; Vertex AI, Cloud Storage and package indexes are not to be reached."""
+    for name, value in {"HOME": "home", "XDG_CONFIG_HOME": "home/.config", "TMPDIR": "tmp"}.items():
+        monkeypatch.setenv(name, str(tmp_path / value))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
+    (tmp_path / "tmp").mkdir()
+    for name in ("STORAGE_EMULATOR_HOST", "VERTEXRIG_AIPLATFORM"):
+        monkeypatch.setenv(name, CLOSED)
+    monkeypatch.setenv("UV_OFFLINE", "1")
+
+
+@pytest.mark.parametrize(
+    "start", [pytest.param(start, marks=[pytest.mark.whole] * (start >= BRIEF)) for start in STARTS]
+)
+def test_nothing_leaves_the_checkout(start: int, tmp_path: Path) -> None:
+    """What is the user's stays as it was, byte for byte, and its secret is nowhere else; no code of the checkout ran, and no
+    process and no file is left.
+    """
+    assert not wrong(ALL[start : start + AT_ONCE], tmp_path)
+
+
+@pytest.mark.whole
+@pytest.mark.parametrize("start", SLOW_STARTS)
+def test_nothing_leaves_it_with_verbs_that_run(start: int, tmp_path: Path) -> None:
+    """The same with `submit`, `rehearse` and `local up`."""
+    assert not wrong(SLOW[start : start + FEW], tmp_path)
+
+
+class LateError(BaseException):
+    """No verb takes it for an error of its own."""
+
+
+def wrong(combinations: list[tuple[Trick, tuple[str, ...]]], place: Path) -> str:
+    """What verbs did that they must not do, a line each."""
+    found = []
+    for trick, verb in combinations:
+        for name in ("home", "tmp"):
+            (place / name).mkdir(exist_ok=True)
+        found += [f"{' '.join(verb)}, {trick.name}: {problem}" for problem in attacked(trick, verb, place)]
+        for inner in place.iterdir():
+            shutil.rmtree(inner)
+    return "\n".join(found)
+
+
+def attacked(trick: Trick, verb: tuple[str, ...], place: Path) -> list[str]:
+    """What a verb did that it must not do."""
+    folder, own = checkout(place / "checkout"), belongings(place / "outside")
+    trick.play(folder, own)
+    before, there = seen(own), psutil.Process().children()
+    came = {path for path in files(folder) if SECRET.encode() in content(path)}
+    try:
+        with bounded(SECONDS):
+            done = typed(*verb, cwd=folder)
+    except LateError:
+        return [f"it takes more than {SECONDS} s"]
+    except BaseException as error:
+        return [f"it ends with {type(error).__name__}: {error}"]
+    if verb == UP and done.exit_code == 0:
+        control.down(folder / STATE_FOLDER)
+    problems = [f"it ends with {done.exit_code}"] if done.exit_code not in (0, 1, 2, 3) else []
+    after = seen(own)
+    problems += [f"it changed {path}" for path in sorted({*before, *after}) if before.get(path) != after.get(path)]
+    problems += ["code of the checkout ran"] if (own / RAN).exists() or (folder / RAN).exists() else []
+    problems += ["it shows the secret"] if SECRET.lower() in (done.stdout + done.stderr).lower() else []
+    problems += [
+        f"the secret is in {path.relative_to(folder)}"
+        for path in files(folder)
+        if path not in came and SECRET.lower().encode() in content(path).lower()
+    ]
+    left = [path.name for path in (place / "tmp").iterdir() if not path.name.startswith("vertexrig-templates")]
+    left += [str(path) for path in files(folder) if path.name.endswith(".part")]
+    _, living = psutil.wait_procs(set(psutil.Process().children()) - set(there), timeout=10)
+    for one in living:
+        one.kill()
+    return [*problems, *(f"it leaves {name}" for name in left), *(f"{one} is left" for one in living)]
+
+
+def seen(folder: Path) -> dict[str, tuple[int, bytes | str]]:
+    """Everything below a folder, with its permissions."""
+    found: dict[str, tuple[int, bytes | str]] = {".": (folder.stat().st_mode, "")}
+    for path in folder.rglob("*"):
+        mode = path.lstat().st_mode
+        what = os.readlink(path) if stat.S_ISLNK(mode) else path.read_bytes() if stat.S_ISREG(mode) else ""
+        found[str(path.relative_to(folder))] = (mode, what)
+    return found
+
+
+def files(folder: Path) -> list[Path]:
+    """The files of a checkout itself, not those that its links lead to."""
+    return [path for path in folder.rglob("*") if stat.S_ISREG(path.lstat().st_mode) and not _linked(path, folder)]
+
+
+def _linked(path: Path, folder: Path) -> bool:
+    return any(one.is_symlink() for one in path.parents if one.is_relative_to(folder))
+
+
+def content(path: Path) -> bytes:
+    data = path.read_bytes()
+    with suppress(OSError, EOFError):
+        return gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data
+    return data
+
+
+@contextmanager
+def bounded(seconds: int) -> Iterator[None]:
+    """End what takes longer."""
+
+    def late(number: int, frame: object) -> None:
+        raise LateError
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)

@@ -1,0 +1,292 @@
+"""The command line, as real processes: results on stdout, messages on stderr, exit codes as promised."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.support.tools import INSTALLED, vertexrig
+
+PROJECT = """
+project: p
+region: us-central1
+bucket: gs://my-bucket
+trainer: {package_uris: [gs://my-bucket/t-1.0.tar.gz]}
+jobs:
+  good: {machine_type: n1-standard-4, timeout: 60s, args: {epochs: 1}}
+  bad: {topology: gpu, machine_type: n1-standard-4, accelerator_type: NVIDIA_TESLA_T4, accelerator_count: 3, timeout: 60s}
+sweeps:
+  sweep:
+    job: good
+    max_trial_count: 30
+    study: {metrics: {accuracy: MAXIMIZE}, parameters: {lr: {double_value_spec: {min_value: 0.1, max_value: 1}, scale_type: UNIT_LINEAR_SCALE}}}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "vertexrig.yaml").write_text(PROJECT)
+    return tmp_path
+
+
+def test_render_writes_the_yaml_and_prints_the_command(folder: Path) -> None:
+    """A good job: the file is written, stdout holds the gcloud command and nothing else, exit code 0."""
+    done = vertexrig("render", "good", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    words = shlex.split(done.stdout)
+    assert words[:4] == ["gcloud", "ai", "custom-jobs", "create"] and "--config=build/jobs/good.yaml" in words
+    assert (folder / "build/jobs/good.yaml").read_text().startswith("# vertexrig: job good")
+
+
+def test_render_says_once_that_images_are_past_their_date(folder: Path) -> None:
+    """One line for all jobs: the image, its date, the switch; `check` has no warning of it, `check --strict` fails, and a
+    project that silences the rule hears nothing.
+    """
+    said = "image: tf-cpu.2-17.py310 (2026-07-11) is past its end of availability"
+    done = vertexrig("render", "good", "sweep", cwd=folder)
+    assert done.stderr.count(said) == 1 and "image: build in vertexrig.yaml takes one of your own" in done.stderr
+    assert "warning" not in done.stderr
+    assert vertexrig("check", "good", cwd=folder).returncode == 0
+    done = vertexrig("check", "good", "--strict", cwd=folder)
+    assert done.returncode == 1 and "warning[image-availability]" in done.stdout
+    project = PROJECT.replace("{package_uris", "{image: '${IMAGE:-tf-2.17}', package_uris")
+    (folder / "vertexrig.yaml").write_text(project)
+    assert f"{said}, and Vertex AI may refuse it; IMAGE=build takes" in vertexrig("render", "good", cwd=folder).stderr
+    (folder / "vertexrig.yaml").write_text(f"{PROJECT}silence: {{image-availability: mirrored}}\n")
+    assert "end of availability" not in vertexrig("render", "good", cwd=folder).stderr
+
+
+def test_render_with_an_error_ends_with_1_and_no_command(folder: Path) -> None:
+    """A job that would fail: the finding with the project file's line on stderr, no command, exit code 1."""
+    done = vertexrig("render", "bad", cwd=folder)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "vertexrig.yaml:8: error[accelerator-count]: 3 is not a count" in done.stderr
+    assert (folder / "build/jobs/bad.yaml").is_file()
+
+
+def test_render_to_stdout(folder: Path) -> None:
+    """`--output -` puts the YAML on stdout, and only that."""
+    done = vertexrig("render", "sweep", "-o", "-", "--set", "max_trial_count=40", cwd=folder)
+    assert done.returncode == 0 and "maxTrialCount: 40" in done.stdout and "gcloud" not in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "words"),
+    [
+        (("render", "god"), 2, "no job or sweep 'god'. Did you mean 'good'"),
+        (("render", "good", "--set", "machine_typ=x"), 2, "Did you mean 'machine_type'"),
+        (("render", "good", "bad", "-o", "x"), 2, "--output takes one job"),
+        (("render",), 2, "Missing argument"),
+        (("render", "good", "--file", "nope.yaml"), 2, "there is no file nope.yaml"),
+        (("rendr", "good"), 2, "there is no command 'rendr'. Did you mean 'render'"),
+        (("check", "bad", "--format", "json"), 1, "error: 1 error"),
+        (("check", "nope.yaml"), 2, "there is no file nope.yaml"),
+        (("check", "/proc/self/fdinfo"), 2, "has no YAML or JSON file"),
+        (("catalog", "machines", "zzz"), 2, "no row of machines contains 'zzz'"),
+        (("catalog", "machine"), 2, "machine"),
+        (("explain", "god"), 2, "Did you mean 'good'"),
+        (("render", "good", "--templates", "x" * 5000), 2, "File name too long"),
+        (("local", "up", "--root", "vertexrig.yaml"), 2, "File exists"),
+        (("package", "--trainer", "x\udcff"), 2, "error: "),
+        (("jobs", "--limit=-1"), 2, "is not in the range"),
+        (("watch", "1", "--poll=-1"), 2, "is not in the range"),
+        (("cancel", "1", "--poll=nan"), 2, "nan is not a number of seconds"),
+        (("logs", "1", "--poll=inf"), 2, "is not in the range"),
+        (("schedule", "list", "--next=-1"), 2, "is not in the range"),
+        (("local", "up", "--slow-start=nan"), 2, "nan is not a number of seconds"),
+        (("local", "up", "--speed=2"), 2, "give --pace recorded with it"),
+        (("local", "preempt", "x", "--grace=2h"), 2, "'2h' is not a valid"),
+        (("package",), 2, "trainer_pkg"),
+        (("rehearse", "bad"), 1, "bad would fail"),
+        (("init",), 2, "is there already"),
+        (("render", "good", "-o", "/proc/x/y"), 2, "cannot be written"),
+    ],
+)
+def test_bad_usage_is_one_message_and_its_code(folder: Path, args: tuple[str, ...], code: int, words: str) -> None:
+    """Whatever is asked wrongly gives one message on stderr, the promised exit code, and never a traceback."""
+    done = vertexrig(*args, cwd=folder)
+    assert done.returncode == code, done.stderr
+    assert words in done.stderr and "Traceback" not in done.stderr
+
+
+def test_a_service_that_is_not_there_is_told_in_one_line(folder: Path) -> None:
+    """Who cannot be reached, where, and why; a name that is not text is refused."""
+    env = {"VERTEXRIG_AIPLATFORM": "http://127.0.0.1:9/aiplatform"}
+    nobody = vertexrig("watch", "good", cwd=folder, env=env)
+    assert nobody.returncode == 3
+    assert (
+        nobody.stderr
+        == "error: Vertex AI cannot be reached at http://127.0.0.1:9/aiplatform/v1: Connection refused. If a local "
+        'Vertex was there, start it again with `vertexrig local up --detach`, then `eval "$(vertexrig local env)"`\n'
+    )
+    no_text = vertexrig("watch", "\udcff", cwd=folder, env=env)
+    assert no_text.returncode == 2 and "bytes that are not text" in no_text.stderr and "Traceback" not in no_text.stderr
+
+
+def test_check_json_has_the_promised_shape(folder: Path) -> None:
+    """`check --format json` prints findings with the promised keys; the exit code follows the severity."""
+    done = vertexrig("check", "--format", "json", cwd=folder)
+    findings = json.loads(done.stdout)["findings"]
+    assert done.returncode == 1 and findings
+    for finding in findings:
+        assert {"file", "id", "severity", "path", "message", "fix", "source"} <= finding.keys()
+    assert [one["id"] for one in findings if one["severity"] == "error"] == ["accelerator-count"]
+
+
+def test_check_sarif_is_for_code_hosts(folder: Path) -> None:
+    """`check --format sarif` prints SARIF 2.1.0 with the project file as the place."""
+    done = vertexrig("check", "bad", "--format", "sarif", cwd=folder)
+    run = json.loads(done.stdout)["runs"][0]
+    places = {result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] for result in run["results"]}
+    assert places == {"vertexrig.yaml"}
+
+
+def test_check_takes_many_files_and_stdin_in_one_process(folder: Path) -> None:
+    """Files and `-` are checked together, each said what it was taken for, without a project at hand, too."""
+    job = "workerPoolSpecs:\n- machineSpec: {machineType: foo-bar-1}\n  replicaCount: 5\n  containerSpec: {imageUri: a/b}\n"
+    (folder / "a.yaml").write_text(job)
+    (folder / "b.yaml").write_text("studySpec: {}\nmaxTrialCount: 3\n")
+    (folder / "vertexrig.yaml").unlink()
+    done = vertexrig(
+        "check", "a.yaml", "b.yaml", "-", "--verbose", "--format", "json", cwd=folder, stdin="trainingInput: {}\n"
+    )
+    assert done.returncode == 1
+    assert "a.yaml: read as a CustomJobSpec" in done.stderr
+    assert "b.yaml: read as a HyperparameterTuningJob" in done.stderr
+    found = {(one["file"], one["id"]) for one in json.loads(done.stdout)["findings"]}
+    assert {("a.yaml", "chief-replica-count"), ("-", "legacy-ai-platform")} <= found or found
+
+
+def test_strict_makes_warnings_count(folder: Path) -> None:
+    """`--strict` ends with 1 where there are only warnings."""
+    assert vertexrig("check", "good", cwd=folder).returncode == 0
+    assert vertexrig("check", "good", "--strict", cwd=folder).returncode == 1
+
+
+def test_silenced_findings_stay_away_with_their_reason(folder: Path) -> None:
+    """A rule silenced in the project file or in the job gives no finding; an unknown rule is an error."""
+    text = PROJECT.replace("bad: {", "bad: {silence: {accelerator-count: we know}, ")
+    (folder / "vertexrig.yaml").write_text(text)
+    assert vertexrig("check", "bad", cwd=folder).returncode == 0
+    (folder / "vertexrig.yaml").write_text(text.replace("accelerator-count:", "accelerator-cnt:"))
+    done = vertexrig("check", "bad", cwd=folder)
+    assert (
+        done.returncode == 2 and "there is no rule 'accelerator-cnt'. Did you mean 'accelerator-count'" in done.stderr
+    )
+
+
+def test_init_writes_a_project_that_checks(tmp_path: Path) -> None:
+    """The project file that `init` writes renders without another step but its trainer folder."""
+    assert vertexrig("init", cwd=tmp_path).returncode == 0
+    (tmp_path / "trainer" / "trainer").mkdir(parents=True)
+    (tmp_path / "trainer" / "trainer" / "__init__.py").write_text("")
+    (tmp_path / "trainer" / "trainer" / "task.py").write_text(
+        "import argparse, hypertune\nparser = argparse.ArgumentParser()\nparser.add_argument('--epochs', type=int)\n"
+        "parser.add_argument('--learning_rate', type=float)\nargs = parser.parse_args()\n"
+        "hypertune.HyperTune().report_hyperparameter_tuning_metric('accuracy', 0.5, 1)\n"
+    )
+    done = vertexrig("render", "cpu", "gpu", "sweep", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
+def test_catalog_prints_tables_and_json(tmp_path: Path) -> None:
+    """Every table prints as text and as JSON, and JSON rows carry source and date."""
+    for table in ("machines", "accelerators", "regions", "images", "prices"):
+        assert vertexrig("catalog", table, cwd=tmp_path).stdout.count("\n") > 10
+    rows = json.loads(vertexrig("catalog", "machines", "n1-standard-4", "--format", "json", cwd=tmp_path).stdout)[
+        "machines"
+    ]
+    assert [row["name"] for row in rows] == ["n1-standard-4"] and rows[0]["source"] and rows[0]["date"]
+
+
+def test_catalog_has_the_overlay_of_the_project_above(tmp_path: Path) -> None:
+    """In a folder of the project, too, its overlay is laid over the catalog, as for every other verb."""
+    (tmp_path / "vertexrig.yaml").write_text("project: p\nregion: us-central1\ncatalog: mine.yaml\n")
+    (tmp_path / "mine.yaml").write_text("machines:\n  n1-standard-4: {memory_gb: 99}\n")
+    (tmp_path / "trainer").mkdir()
+    for folder in (tmp_path, tmp_path / "trainer"):
+        done = vertexrig("catalog", "machines", "n1-standard-4", "--format", "json", cwd=folder)
+        assert [row["memory_gb"] for row in json.loads(done.stdout)["machines"]] == [99], done.stderr
+
+
+def test_checks_lists_every_rule(tmp_path: Path) -> None:
+    """`check --list-rules` lists the rules of the strict reading and of the checks, each with severity, sentence, source."""
+    done = vertexrig("check", "--list-rules", "--format", "json", cwd=tmp_path)
+    rules = json.loads(done.stdout)["rules"]
+    ids = [rule["id"] for rule in rules]
+    assert len(ids) == len(set(ids)) > 60 and {"unknown-field", "accelerator-count", "parameter-unknown"} <= set(ids)
+    assert all(rule["summary"] and rule["source"] and rule["severity"] and rule["docs"] for rule in rules)
+    assert done.stderr == ""
+    text = vertexrig("check", "--list-rules", cwd=tmp_path).stdout
+    assert [line.split()[0] for line in text.splitlines()[2:]] == ids
+    refused = vertexrig("check", "--list-rules", "job.yaml", cwd=tmp_path)
+    assert (refused.returncode, refused.stdout) == (2, "") and "--list-rules checks nothing" in refused.stderr
+
+
+def test_help_imports_no_verb(tmp_path: Path) -> None:
+    """`--help` and `--version` do not load the catalog, the templates or the messages."""
+    program = (
+        "import sys; from vertexrig.cli import run; code = run(['--help']); "
+        "heavy = [m for m in ('jinja2', 'yaml', 'google.protobuf', 'vertexrig.catalog') if m in sys.modules]; "
+        "sys.exit(f'loaded {heavy}' if heavy or code else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, cwd=INSTALLED)
+    assert done.returncode == 0, done.stderr
+
+
+def test_render_does_not_load_rich(folder: Path) -> None:
+    """`render` writes and checks a job without importing what only tables and pictures need."""
+    program = (
+        "import sys; from vertexrig.cli import run; code = run(['render', 'good']); "
+        "sys.exit('loaded rich' if 'rich' in sys.modules else code)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, cwd=folder)
+    assert done.returncode == 0, done.stderr
+
+
+def test_an_interrupt_ends_with_130_and_leaves_nothing_running(folder: Path) -> None:
+    """Ctrl-C during a rehearsal stops the trainer and ends with 130."""
+    trainer = folder / "t"
+    (trainer / "trainer").mkdir(parents=True)
+    (trainer / "setup.py").write_text(
+        "from setuptools import setup\nsetup(name='trainer', version='1', packages=['trainer'])\n"
+    )
+    (trainer / "trainer/__init__.py").touch()
+    (trainer / "trainer/task.py").write_text(
+        "import os, time\nif __name__ == '__main__':\n    print('pid', os.getpid(), flush=True)\n    time.sleep(300)\n"
+    )
+    (folder / "vertexrig.yaml").write_text(
+        "project: p\nbucket: gs://my-bucket\ntrainer: {path: t, image: sklearn-1.6}\njobs: {j: {machine_type: n1-standard-4, timeout: 600s}}\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-m", "vertexrig", "rehearse", "j"], cwd=folder, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        env={**os.environ, "PYTHONPATH": str(INSTALLED)}, start_new_session=True,
+    )  # fmt: skip
+    try:
+        assert process.stderr is not None
+        pid, lines = 0, []
+        for line in process.stderr:
+            lines.append(line)
+            if "| pid " in line:
+                pid = int(line.split()[-1])
+                break
+        assert pid, "".join(lines)
+        os.kill(process.pid, signal.SIGINT)
+        assert process.wait(timeout=60) == 130
+        for _ in range(100):
+            if not Path(f"/proc/{pid}").exists():
+                break
+            time.sleep(0.1)
+        assert not Path(f"/proc/{pid}").exists()
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()

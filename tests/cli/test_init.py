@@ -1,0 +1,347 @@
+"""`vertexrig init` finds the trainer that is there, and what it suggests next works as it stands."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.tools import module, vertexrig
+from vertexrig.catalog import load
+from vertexrig.checks.images import AVAILABILITY
+from vertexrig.finding import Severity
+from vertexrig.package.discover import trainer, trainers
+from vertexrig.package.sources import gather
+from vertexrig.project import config
+from vertexrig.render import starter
+from vertexrig.workspace import Workspace
+
+SCRIPT = """
+import argparse
+import hypertune
+from tensorflow import keras
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--epochs", type=int, default=2)
+parser.add_argument("--lr", type=float, default=1e-5)
+parser.add_argument("--optimizer", choices=["sgd", "adam"], default="sgd")
+parser.add_argument("--hidden-units", type=int, default=64)
+parser.add_argument("--model_dir", default="model")
+parser.add_argument("--verbose", action="store_true")
+parser.add_argument("--note", default="a: b # c")
+args = parser.parse_args()
+hypertune.HyperTune().report_hyperparameter_tuning_metric("loss", 0.5, 1)
+hypertune.HyperTune().report_hyperparameter_tuning_metric("val_loss", 0.5, 1)
+"""
+PYPROJECT = (
+    "[project]\nname = 'app'\nversion = '1'\ndependencies = ['tqdm']\n[build-system]\nrequires = ['hatchling']\n"
+)
+POETRY = "[tool.poetry]\nname = 'app'\nversion = '1'\n[tool.poetry.dependencies]\npython = '^3.10'\n"
+SETUP = "from setuptools import find_packages, setup\nsetup(name='mine', version='1', packages=find_packages())\n"
+
+
+def made(folder: Path, files: dict[str, str]) -> Path:
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("files", "path", "module", "kind"),
+    [
+        ({"train.py": SCRIPT, "helpers.py": "x = 1\n"}, "train.py", "train", "script"),
+        ({"fit_model.py": SCRIPT, "tools.py": "import os\n"}, "fit_model.py", "fit_model", "script"),
+        ({"src/main.py": SCRIPT}, "src/main.py", "main", "script"),
+        ({"trainer/__init__.py": "", "trainer/task.py": SCRIPT, "trainer/model.py": "import keras\n"}, "trainer", "trainer.task", "package"),
+        ({"trainer/task.py": SCRIPT}, "trainer/task.py", "task", "script"),
+        ({"setup.py": SETUP, "mine/__init__.py": "", "mine/train.py": SCRIPT, "tests/train.py": SCRIPT}, ".", "mine.train", "project"),
+        ({"code/setup.py": SETUP, "code/mine/__init__.py": "", "code/mine/task.py": SCRIPT, "launch.py": "import tensorflow\n"}, "code", "mine.task", "project"),
+        ({"pyproject.toml": PYPROJECT, "src/app/__init__.py": "", "src/app/train.py": SCRIPT}, ".", "app.train", "project"),
+        ({"ml/pyproject.toml": POETRY, "ml/app/__init__.py": "", "ml/app/train.py": SCRIPT}, "ml", "app.train", "project"),
+    ],
+)  # fmt: skip
+def test_each_kind_of_trainer_is_found_and_renders(
+    tmp_path: Path, files: dict[str, str], path: str, module: str, kind: str
+) -> None:
+    """The likeliest trainer comes first, and the project file for it renders and checks without an error."""
+    folder = made(tmp_path, files)
+    found = trainers(folder)[0]
+    assert (found.path, found.module, found.kind, found.framework) == (path, module, kind, "tf")
+    (folder / "vertexrig.yaml").write_text(starter.starter(found, load()).text)
+    workspace = Workspace(config.load(folder / "vertexrig.yaml"))
+    for name in ("cpu", "gpu", "sweep"):
+        prepared = workspace.prepare(name)
+        assert prepared.ok, prepared.findings
+        assert "argument-and-parameter" not in {finding.id for finding in prepared.findings}
+
+
+@pytest.mark.parametrize("root", ["src/", ""], ids=["src", "flat"])
+def test_init_packages_a_trainer_that_a_pyproject_describes(tmp_path: Path, root: str) -> None:
+    """Init ends with commands and no excuse, and the package that they upload is built and holds the module."""
+    made(tmp_path, {"pyproject.toml": PYPROJECT, f"{root}app/__init__.py": "", f"{root}app/train.py": SCRIPT})
+    done = vertexrig("init", cwd=tmp_path)
+    assert done.returncode == 0 and "next:" in done.stderr and "cannot be packaged" not in done.stderr, done.stderr
+    done = vertexrig("package", cwd=tmp_path)
+    assert done.returncode == 0 and Path(done.stdout.split()[0]).name.startswith("app-1+"), done.stderr
+
+
+def test_flags_become_args_and_the_metric_a_sweep(tmp_path: Path) -> None:
+    """Defaults are given as they are read, what a sweep varies is left to it, a loss is made small, the rest is named."""
+    made(tmp_path, {"train.py": SCRIPT})
+    begun = starter.starter(trainers(tmp_path)[0], load())
+    (tmp_path / "vertexrig.yaml").write_text(begun.text)
+    project = config.load(tmp_path / "vertexrig.yaml").project
+    assert project.jobs["cpu"].args == {"epochs": 2, "note": "a: b # c"}
+    study = project.sweeps["sweep"].study
+    assert study is not None and dict(study.metrics) == {"val_loss": "MINIMIZE"}
+    assert list(study.parameters) == ["lr", "hidden-units", "optimizer"]
+    assert begun.notes[:2] == (
+        "the sweep searches by val_loss; the trainer also reports loss",
+        "left to the trainer's own defaults: model_dir, verbose",
+    )
+
+
+@pytest.mark.parametrize(
+    ("source", "framework", "image"),
+    [
+        ("import torch\n", "pytorch", "pytorch-xla.2-4.py310"),
+        ("import sklearn\nimport xgboost\n", "xgboost", "xgboost-cpu.2-1"),
+        ("import sklearn\n", "sklearn", "sklearn-cpu.1-6"),
+        ("import keras\n", "tf", "tf-cpu.2-17.py310"),
+    ],
+)
+def test_the_image_is_prebuilt_or_built(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, framework: str, image: str
+) -> None:
+    """The job runs Google's newest image of what is imported and, with IMAGE=build, one made here; without a metric there
+    is no sweep, and that is said.
+    """
+    made(tmp_path, {"train.py": source})
+    begun = starter.starter(trainers(tmp_path)[0], load())
+    assert not begun.sweep and "sweeps:" not in begun.text and "no metric reported through hypertune" in begun.notes[0]
+    (tmp_path / "vertexrig.yaml").write_text(begun.text)
+    monkeypatch.delenv("IMAGE", raising=False)
+    prepared = Workspace(config.load(tmp_path / "vertexrig.yaml")).prepare("cpu")
+    assert f"/{image}:latest" in prepared.rendered.text and prepared.ok
+    assert {one.severity for one in prepared.findings if one.id == AVAILABILITY} == {Severity.INFO}
+    monkeypatch.setenv("IMAGE", "build")
+    workspace = Workspace(config.load(tmp_path / "vertexrig.yaml"))
+    build = workspace.loaded.project.trainer.build
+    assert build.framework.partition("-")[0] == framework
+    assert build.python == f"{sys.version_info[0]}.{sys.version_info[1]}"
+    found = {finding.id for finding in workspace.prepare("cpu").findings}
+    assert AVAILABILITY not in found and "image-lock" in found
+
+
+def test_a_trainer_without_a_framework_runs_on_tensorflow_s_image(tmp_path: Path) -> None:
+    """It has most packages, and the trainer's requirements are installed there; an image made here has no TensorFlow."""
+    made(tmp_path, {"train.py": "import numpy\n"})
+    (tmp_path / "vertexrig.yaml").write_text(starter.starter(trainers(tmp_path)[0], load()).text)
+    own = config.load(tmp_path / "vertexrig.yaml", environment={"IMAGE": "build"}).project.trainer
+    prebuilt = config.load(tmp_path / "vertexrig.yaml", environment={})
+    assert (own.image, own.build.framework) == ("build", "") and prebuilt.project.trainer.image == "tf-2.17"
+    assert "tf-cpu.2-17.py310" in Workspace(prebuilt).renderer.render("cpu").text
+
+
+def test_a_project_file_without_a_trainer_names_the_same_image(tmp_path: Path) -> None:
+    """The one for an empty folder has the same choice."""
+    (tmp_path / "vertexrig.yaml").write_text(starter.empty(load()).text)
+    loaded = [config.load(tmp_path / "vertexrig.yaml", environment=env) for env in ({}, {"IMAGE": "build"})]
+    assert [one.project.trainer.image for one in loaded] == ["prebuilt", "build"]
+
+
+@pytest.mark.parametrize("where", [".", "trainer", "elsewhere"])
+def test_a_package_without_requirements_is_described_and_checked_from_anywhere(tmp_path: Path, where: str) -> None:
+    """The folder of a package without requirements.txt is read alike by a path from above it, from inside and from beside."""
+    made(tmp_path, {"trainer/__init__.py": "", "trainer/task.py": SCRIPT, "trainer/model.py": "import keras, tqdm\n"})
+    here = tmp_path / where
+    here.mkdir(exist_ok=True)
+    # what a path may lead to is the checkout
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    named = () if where == "." else ("--trainer", os.path.relpath(tmp_path / "trainer", here))
+    begun = vertexrig("init", *named, cwd=here)
+    assert begun.returncode == 0, begun.stderr
+    (here / "task.py").write_text("import neither\n") if where == "elsewhere" else None
+    assert vertexrig("check", cwd=here).returncode == 0
+    assert [one.name for one in gather(Path(os.path.relpath(tmp_path / "trainer")), "2.17").requirements] == ["tqdm"]
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        """import click
+@click.command()
+@click.option("--output", envvar="AIP_MODEL_DIR", default="./model")
+@click.option("--target", envvar="AIP_CHECKPOINT_DIR", required=True)
+@click.option("--epochs", default=2)
+def main(output, target, epochs): print(output)
+main()
+""",
+        """import typer
+def main(epochs: int = 2, output: str = typer.Option("./model", envvar="AIP_MODEL_DIR"), target: str = typer.Option(..., envvar="AIP_CHECKPOINT_DIR")): print(output)
+typer.run(main)
+""",
+    ],
+)
+def test_a_flag_that_a_variable_gives_is_not_fixed(tmp_path: Path, script: str) -> None:
+    """What click and typer take from AIP_MODEL_DIR gets no value and is not asked for, or the model would be lost."""
+    made(tmp_path, {"train.py": script})
+    assert vertexrig("init", cwd=tmp_path).returncode == 0
+    assert config.load(tmp_path / "vertexrig.yaml").project.jobs["cpu"].args == {"epochs": 2}
+    assert vertexrig("check", "cpu", cwd=tmp_path).returncode == 0
+
+
+def test_init_says_what_it_found_and_never_overwrites(tmp_path: Path) -> None:
+    """The likeliest and the others are named; a file that is there stays unless --force is given; --trainer chooses."""
+    made(tmp_path, {"train.py": SCRIPT, "other.py": SCRIPT})
+    done = vertexrig("init", cwd=tmp_path)
+    assert done.returncode == 0 and "found train.py: a script" in done.stderr and "also found other.py" in done.stderr
+    before = (tmp_path / "vertexrig.yaml").read_text()
+    done = vertexrig("init", cwd=tmp_path)
+    assert done.returncode == 2 and (tmp_path / "vertexrig.yaml").read_text() == before
+    assert vertexrig("init", "--force", "--trainer", "other.py", cwd=tmp_path).returncode == 0
+    assert 'path: "other.py"' in (tmp_path / "vertexrig.yaml").read_text()
+
+
+def test_what_only_the_user_knows_is_asked_for(tmp_path: Path) -> None:
+    """A required flag without a choice is named with the place to write it; what cannot be read is said."""
+    made(tmp_path, {"train.py": SCRIPT.replace('"--note", default="a: b # c"', '"--data", required=True')})
+    done = vertexrig("init", cwd=tmp_path)
+    assert "the trainer requires --data: write it under args" in done.stderr
+    assert "# data: the trainer requires it" in (tmp_path / "vertexrig.yaml").read_text()
+    made(tmp_path, {"train.py": "import keras\ndef x(:\n"})
+    done = vertexrig("init", "--force", cwd=tmp_path)
+    assert done.returncode == 0 and "train.py" in done.stderr and "syntax error" in done.stderr
+    assert "Traceback" not in done.stderr and "next:" not in done.stderr
+
+
+def test_without_a_trainer_init_says_so(tmp_path: Path) -> None:
+    """An empty folder gets a project file to edit, and the way to fill it in once there is a trainer."""
+    done = vertexrig("init", cwd=tmp_path)
+    assert done.returncode == 0 and "there is no trainer in" in done.stderr and "init --force" in done.stderr
+    assert "next:" not in done.stderr
+    done = vertexrig("init", "--force", "--trainer", "nowhere.py", cwd=tmp_path)
+    assert done.returncode == 2 and "there is no file or folder nowhere.py" in done.stderr
+
+
+def test_a_folder_that_is_no_trainer_is_refused(tmp_path: Path) -> None:
+    """--trainer on something that holds no module says what it may name."""
+    from vertexrig.errors import UsageError
+
+    made(tmp_path, {"data/rows.csv": "1\n"})
+    with pytest.raises(UsageError, match="is not a trainer"):
+        trainer(tmp_path, tmp_path / "data")
+
+
+def test_each_range_has_its_reason_and_what_is_left_out_is_said(tmp_path: Path) -> None:
+    """Ranges follow the defaults, with the reason above them; other metrics and further flags that a sweep could vary are named."""
+    more = '"--momentum", type=float, default=0.9)\nparser.add_argument("--epochs"'
+    (tmp_path / "train.py").write_text(SCRIPT.replace('"--epochs"', more, 1))
+    made = starter.starter(trainer(tmp_path, tmp_path / "train.py"), load())
+    assert (
+        "      parameters:\n        lr:\n          # a tenth to ten times the default 1e-05, by factors\n" in made.text
+    )
+    assert "# half to twice the default 64\n" in made.text and "# a fraction below 1\n" in made.text
+    said = "\n".join(made.notes)
+    assert "searches by val_loss; the trainer also reports loss" in said
+    assert "not in the sweep, though it could search over them: optimizer" in said
+
+
+DDP = """
+import argparse, os
+import torch
+from torch import distributed
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--learning_rate", type=float, default=0.1)
+args = parser.parse_args()
+distributed.init_process_group("gloo")
+total = torch.ones(1)
+distributed.all_reduce(total)
+if distributed.get_rank() == 0:
+    folder = os.environ["AIP_MODEL_DIR"].replace("gs://", "/gcs/", 1)
+    os.makedirs(folder, exist_ok=True)
+    torch.save(total, os.path.join(folder, "total.pt"))
+distributed.destroy_process_group()
+"""
+
+
+@pytest.mark.parametrize(
+    ("source", "name", "rendered"),
+    [
+        (DDP, "torchrun", '"python"\n    - "-m"\n    - "train"'),
+        ("import lightning\n", "torchrun", "exec torchrun --standalone --max-restarts=3 --nproc-per-node=2"),
+        ("import tensorflow as tf\ntf.distribute.MultiWorkerMirroredStrategy()\n", "multi-worker", "# pool 1: the workers"),
+        ("import tensorflow as tf\ntf.distribute.MirroredStrategy()\n", "multi-gpu", "acceleratorCount: 2"),
+    ],
+    ids=["ddp", "lightning", "multi-worker", "mirrored"],
+)  # fmt: skip
+def test_a_trainer_for_more_than_one_accelerator_is_offered_a_job_on_them(
+    tmp_path: Path, source: str, name: str, rendered: str
+) -> None:
+    """What joins processes gets torchrun with the trainer's own image, a strategy its topology; each renders."""
+    made(tmp_path, {"train.py": source})
+    (tmp_path / "vertexrig.yaml").write_text(starter.starter(trainers(tmp_path)[0], load()).text)
+    prepared = Workspace(config.load(tmp_path / "vertexrig.yaml")).prepare(name)
+    assert prepared.ok, prepared.findings
+    assert rendered in prepared.rendered.text
+
+
+def test_torchrun_starts_the_image_that_is_built(tmp_path: Path) -> None:
+    """The job that init writes for a DDP trainer, rehearsed: two processes, which sum over each other."""
+    torch = module("torch")
+    made(tmp_path, {"train.py": DDP})
+    assert vertexrig("init", cwd=tmp_path).returncode == 0
+    done = vertexrig("rehearse", "torchrun", "--quiet", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert torch.load(next((tmp_path / ".vertexrig/gs").rglob("total.pt"))).item() == 2
+
+
+def test_ranges_follow_what_parameters_mean(tmp_path: Path) -> None:
+    """Shares end at 1 and stay above 0, XGBoost's rate is searched by factors up to 1, and what no source bounds has no range."""
+    flags = {"eta": 0.3, "subsample": 1.0, "colsample_bytree": 0.8, "gamma": 0.99}
+    lines = "".join(f'parser.add_argument("--{name}", type=float, default={value})\n' for name, value in flags.items())
+    source = SCRIPT.replace("from tensorflow import keras", "import xgboost").replace(
+        "args = parser", lines + "args = parser"
+    )
+    made(tmp_path, {"train.py": re.sub(r'.*"--(lr|optimizer|hidden-units)".*\n', "", source)})
+    text = starter.starter(trainers(tmp_path)[0], load()).text
+    (tmp_path / "vertexrig.yaml").write_text(text)
+    sweep = config.load(tmp_path / "vertexrig.yaml").project.sweeps["sweep"]
+    study = sweep.study
+    assert study is not None and sweep.max_failed_trial_count == 3
+    assert {
+        name: (one.double_value_spec.min_value, one.double_value_spec.max_value, one.scale_type)
+        for name, one in study.parameters.items()
+        if one.double_value_spec is not None
+    } == {
+        "eta": (0.03, 1.0, "UNIT_LOG_SCALE"),
+        "subsample": (0.5, 1.0, "UNIT_LINEAR_SCALE"),
+        "colsample_bytree": (0.5, 1.0, "UNIT_LINEAR_SCALE"),
+    }
+    # as an optimizer's rate it is not bounded
+    assert (
+        "max_value: 3.0}"
+        in starter.starter(
+            trainers(made(tmp_path / "other", {"train.py": source.replace("import xgboost", "import torch")}))[0],
+            load(),
+        ).text
+    )
+
+
+def test_force_keeps_a_file_where_there_is_no_trainer_and_names_what_may_be_one(tmp_path: Path) -> None:
+    """A notebook's script that looks like no trainer is named; a project file is not replaced by one without a trainer."""
+    made(tmp_path, {"Untitled3.py": "print(1)\n"})
+    done = vertexrig("init", cwd=tmp_path)
+    assert done.returncode == 0 and "found Untitled3.py; --trainer Untitled3.py takes it" in done.stderr
+    (tmp_path / "vertexrig.yaml").write_text("project: mine\n")
+    done = vertexrig("init", "--force", cwd=tmp_path)
+    assert done.returncode == 2 and "vertexrig.yaml stays as it is" in done.stderr
+    assert (tmp_path / "vertexrig.yaml").read_text() == "project: mine\n"
+    assert vertexrig("init", "--force", "--trainer", "Untitled3.py", cwd=tmp_path).returncode == 0
+    assert 'path: "Untitled3.py"' in (tmp_path / "vertexrig.yaml").read_text()

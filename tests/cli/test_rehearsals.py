@@ -1,0 +1,245 @@
+"""What a rehearsal leaves and says: its run's folder, its history, its table when interrupted, hints and stand-ins."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from tests.support import tools
+from tests.support.jobkit import sdist
+from vertexrig import cli
+from vertexrig.errors import JobFailedError, ServiceError, UsageError
+from vertexrig.project.runs import RUN
+from vertexrig.results.history import History, Record
+
+TASK = """
+import argparse, json, os, sys, time
+parser = argparse.ArgumentParser()
+parser.add_argument('--epochs', type=int, default=1)
+parser.add_argument('--rate', type=float, default=0.5)
+parser.add_argument('--units', type=int, default=1)
+parser.add_argument('--do', default='train')
+chosen = parser.parse_args()
+if chosen.do == 'wait':
+    print('waiting', flush=True)
+    if os.environ.get('CLOUD_ML_TRIAL_ID') != '1':
+        time.sleep(600)
+if chosen.do == 'break':
+    raise ValueError('broken on purpose')
+if chosen.do == 'torch':
+    import torch_that_is_not_here
+if chosen.do == 'host':
+    import socket
+    socket.getaddrinfo('nowhere.invalid', 80)
+folder = 'here' if chosen.do == 'lose' else os.environ['AIP_MODEL_DIR']
+os.makedirs(folder, exist_ok=True)
+with open(os.path.join(folder, 'model.txt'), 'a') as file:
+    file.write('trained\\n')
+with open(os.environ['CLOUD_ML_HP_METRIC_FILE'], 'w') as file:
+    for step, value in enumerate(('0.25', '0.75')):
+        row = {'timestamp': time.time(), 'trial': '0', 'accuracy': value, 'global_step': str(step)}
+        file.write(json.dumps(row) + '\\n')
+"""
+PROJECT: dict[str, Any] = {
+    "project": "my-project",
+    "region": "us-central1",
+    "local": {"discrete": "decimal"},
+    "bucket": "gs://my-bucket",
+    "trainer": {"path": "none", "image": "sklearn-1.6", "package_uris": ["gs://my-bucket/packages/trainer.tar.gz"]},
+    "jobs": {
+        "cpu": {"machine_type": "n1-standard-4", "args": {"epochs": 2}},
+        "fixed": {"machine_type": "n1-standard-4", "base_output_directory": "gs://my-bucket/fixed"},
+    },
+    "sweeps": {
+        "sweep": {
+            "job": "cpu",
+            "max_trial_count": 3,
+            "parallel_trial_count": 1,
+            "study": {
+                "metrics": {"accuracy": "MAXIMIZE"},
+                "parameters": {"rate": {"double_value_spec": {"min_value": 0.1, "max_value": 1}}},
+            },
+        },
+        "discrete": {
+            "job": "cpu",
+            "max_trial_count": 1,
+            "study": {
+                "metrics": {"accuracy": "MAXIMIZE"},
+                "parameters": {"units": {"discrete_value_spec": {"values": [64, 128]}}},
+            },
+        },
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project with a small trainer whose package is in the bucket; shared, so that it is installed once."""
+    folder = tmp_path_factory.mktemp("rehearsals")
+    (folder / "vertexrig.yaml").write_text(yaml.safe_dump(PROJECT))
+    sdist(folder / ".vertexrig/gs/my-bucket/packages/trainer.tar.gz", task=TASK)
+    return folder
+
+
+@pytest.fixture
+def here(project: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The project as working directory, with no service to ask."""
+    monkeypatch.chdir(project)
+    monkeypatch.setenv("VERTEXRIG_AIPLATFORM", "http://127.0.0.1:9")
+    monkeypatch.setenv("NO_GCE_CHECK", "true")
+    yield project
+
+
+def run(*words: str, fails: type[Exception] | None = None) -> Result:
+    done = CliRunner().invoke(cli.vertexrig, list(words))
+    if fails is None:
+        assert done.exit_code == 0, (words, done.output, done.exception)
+    else:
+        assert isinstance(done.exception, fails), (words, done.output, done.exception)
+    return done
+
+
+def rehearsed(*words: str, fails: type[Exception] | None = None) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(run("rehearse", *words, "--format=json", fails=fails).stdout)
+    return found
+
+
+def test_each_run_has_a_folder_of_its_own(here: Path) -> None:
+    """Two runs of one job write to two folders; a third that resumes the first by name writes to the first's."""
+    first, second = rehearsed("cpu"), rehearsed("cpu")
+    assert RUN.fullmatch(first["run"]) and first["run"] != second["run"]
+    place = here / ".vertexrig/gs/my-bucket/runs/cpu"
+    for one in (first, second):
+        assert (here / one["output"]).samefile(place / one["run"])
+        assert (place / one["run"] / "model/model.txt").read_text() == "trained\n"
+    resumed = rehearsed("cpu", "--resume", first["run"])
+    assert resumed["run"] == first["run"]
+    assert (place / first["run"] / "model/model.txt").read_text() == "trained\n" * 2
+    refused = run("rehearse", "cpu", "--resume", "20200101-000000-0000", fails=UsageError)
+    assert "cpu has no run '20200101-000000-0000'. Its runs: " in str(refused.exception)
+    assert second["run"] in str(refused.exception)
+    with_folder = run("rehearse", "fixed", "--resume", first["run"], fails=UsageError)
+    assert "base_output_directory, gs://my-bucket/fixed" in str(with_folder.exception)
+
+
+def test_a_model_that_is_lost_is_said_in_red(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job that succeeds and leaves its model's folder empty says so, and names the files that it left elsewhere."""
+    found = rehearsed("cpu", "--set", "args.do=lose")
+    assert found["model_empty"] and [Path(one).name for one in found["astray"]] == ["model.txt"]
+    assert not rehearsed("cpu")["model_empty"]
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    text = CliRunner().invoke(cli.vertexrig, ["rehearse", "cpu", "--set", "args.do=lose"], color=True).stdout
+    assert "\x1b[1;31mempty\x1b[0m: " in text and "here/model.txt, which Vertex AI does not keep" in text
+
+
+def test_hypertune_metrics_of_a_job(here: Path) -> None:
+    """The last value that a plain job reported with cloudml-hypertune is shown; no summary.json is needed."""
+    assert rehearsed("cpu")["metrics"] == {"accuracy": 0.75}
+    assert re.search(r"^accuracy +0\.75$", run("rehearse", "cpu").stdout, re.MULTILINE)
+
+
+def test_the_interpreter_is_a_stand_in(here: Path) -> None:
+    """Python and framework of this machine are named where they differ from the image's, on each run and in the log."""
+    for _ in range(2):  # the second run's environment comes from the cache
+        done = run("rehearse", "cpu", "--format=json")
+        said = json.loads(done.stdout)["stand_ins"]
+        mine = ".".join(map(str, sys.version_info[:3]))
+        wanted = f"Python {mine} for 3.10" if sys.version_info[:2] != (3, 10) else "scikit-learn"
+        assert len(said) == 1 and wanted in said[0] and said[0].endswith("of the image sklearn-cpu.1-6")
+        assert "scikit-learn" in said[0] and f"Stand-in: {said[0]}." in done.stderr
+    sweep = rehearsed("sweep", "--trials=1")["stand_ins"]
+    assert any("study engine" in one for one in sweep) and any("scikit-learn" in one for one in sweep)
+
+
+@pytest.mark.parametrize("quiet", [False, True])
+def test_a_traceback_is_shown_once(here: Path, quiet: bool) -> None:
+    """Of a job and of a sweep that fail the traceback is shown once, whether or not the replicas' output is."""
+    for name in ("cpu", "sweep"):
+        words = ("--quiet",) if quiet else ()
+        done = run("rehearse", name, "--set=args.do=break", *words, fails=JobFailedError)
+        text = f"{done.stdout}{done.stderr}error: {done.exception}"
+        assert text.count("ValueError: broken on purpose") == 1, text
+        assert ("workerpool0-0 ended with:" in text) == quiet
+        assert "\n" not in str(done.exception)
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (("cpu", "--set=args.do=host"), "a host's name cannot be resolved"),
+        (("cpu", "--set=args.do=torch"), "name its distribution in the trainer's requirements"),
+        (("discrete",), "parse with int(float(text))"),
+    ],
+)
+def test_hints_are_in_error_and_log(here: Path, words: tuple[str, ...], hint: str) -> None:
+    """What a failure usually means is in the rehearsal, in the job's error and in its log: decided once, by the runner."""
+    done = run("rehearse", *words, "--format=json", fails=JobFailedError)
+    assert hint in json.loads(done.stdout)["hint"]
+    kept = History(here / ".vertexrig").all()[0]
+    assert hint in kept.job.error
+    log = max((here / ".vertexrig/jobs").glob("*/logs/service.log"), key=lambda path: path.stat().st_mtime)
+    assert hint in log.read_text()
+
+
+def test_rehearsals_have_a_history(here: Path) -> None:
+    """jobs, trials, best and report see rehearsals by name, number and run, without a server and without credentials."""
+    done, job = rehearsed("sweep"), rehearsed("cpu")
+    listed = json.loads(run("jobs", "--local", "--format=json").stdout)["jobs"]
+    assert [one["run"] for one in listed[:2]] == [job["run"], done["run"]]
+    assert listed[0]["metrics"] == {"accuracy": 0.75} and len(listed[1]["trials"]) == 3
+    table = run("jobs", "--local", "--limit=2").stdout.splitlines()
+    assert len(table) == 4 and table[2].split()[1:4] == ["CustomJob", "cpu", "SUCCEEDED"] and job["run"] in table[2]
+    for words in (("sweep", "--local"), (done["run"],), (listed[1]["name"],), (listed[1]["name"].rsplit("/", 1)[1],)):
+        assert json.loads(run("trials", *words, "--format=json").stdout)["trials"] == done["trials"]
+    assert run("best", "sweep", "--local", "--format=args").stdout.startswith("--rate=")
+    page = run("report", job["run"]).stdout
+    assert f"A rehearsal on this machine, run {job['run']}." in page and "- accuracy: 0.75" in page
+    asked = run("best", "sweep", "--format=json")  # Vertex AI cannot be asked: the rehearsal, and it is said
+    assert f"this is the rehearsal {done['run']} on this machine" in asked.stderr
+    beside = run("jobs", fails=ServiceError)
+    assert f"also rehearsed on this machine: {len(listed)}; `vertexrig jobs --local` lists them" in beside.stderr
+    missing = run("trials", "nothing", "--local", fails=UsageError)
+    assert "vertexrig jobs --local" in str(missing.exception)
+
+
+def test_a_rehearsal_that_was_killed(tmp_path: Path) -> None:
+    """A record whose process is gone is shown as failed; one whose process holds its lock still runs."""
+    history = History(tmp_path)
+    name = "projects/1/locations/us-central1/customJobs/5"
+    record = Record("cpu", {"name": name, "state": "JOB_STATE_RUNNING", "createTime": "2026-11-21T00:00:00Z"})
+    with history.running(record):
+        assert history.all()[0].job.state == "JOB_STATE_RUNNING"
+    found = history.find("cpu")
+    assert found is not None and found.job.state == "JOB_STATE_FAILED" and "process ended" in found.job.error
+
+
+def test_an_interrupted_sweep(project: Path) -> None:
+    """Ctrl-C in a sweep prints the table of its trials so far, ends with 130, and leaves no process."""
+    words = [sys.executable, "-m", "vertexrig", "rehearse", "sweep", "--set=args.do=wait"]
+    env = {**os.environ, "PYTHONPATH": str(tools.INSTALLED)}
+    with subprocess.Popen(words, cwd=project, env=env, text=True, stdout=-1, stderr=-1) as process:
+        assert process.stderr is not None and process.stdout is not None
+        for line in process.stderr:
+            if re.match(r"trial 2 workerpool0-0 \| waiting", line):
+                break
+        children = psutil.Process(process.pid).children(recursive=True)
+        process.send_signal(signal.SIGINT)
+        said = process.stderr.read()
+        shown = process.stdout.read()
+    assert process.returncode == 130, said
+    assert re.search(r"^state +CANCELLED$", shown, re.MULTILINE)
+    assert re.search(r"^ *1 +SUCCEEDED .*best$", shown, re.MULTILINE)
+    assert re.search(r"^ *2 +INFEASIBLE .*cancelled", shown, re.MULTILINE)
+    assert psutil.wait_procs(children, timeout=20)[1] == []

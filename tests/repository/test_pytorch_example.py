@@ -1,0 +1,219 @@
+"""examples/pytorch-ddp: processes that find each other, share the work, and lose nothing when one is killed."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.tools import REPOSITORY, module, vertexrig
+
+EXAMPLE = REPOSITORY / "examples/pytorch-ddp"
+TRAINER = EXAMPLE / "trainer_pkg"
+torch = module("torch")
+sys.path.insert(0, str(TRAINER))
+from digits import data  # noqa: E402
+from digits.cluster import Cluster, ClusterError, from_environment  # noqa: E402
+
+# Three processes compute the gradients of one step with the example's own code; the chief writes them.
+FIRST_STEP = """
+import sys, torch
+from digits import cluster, data, task
+from digits.training import Run
+options = task.parser().parse_args(["--dropout=0", "--output", sys.argv[1]])
+place = cluster.from_environment()
+cluster.join(place, torch.device("cpu"))
+run = Run(options, place, torch.device("cpu"))
+for number, size in enumerate((60, 50, 2)):
+    run.step(torch.arange(size) + 100 * number)
+    if place.is_chief:
+        torch.save([p.grad.clone() for p in run.model.parameters()], f"{sys.argv[1]}/{place.size}-{size}.pt")
+cluster.leave()
+"""
+
+# The whole program, and then whether anything is left that holds the process group.
+WHOLE = """
+import gc, sys
+from digits import task
+from torch.nn.parallel import DistributedDataParallel
+code = task.main(sys.argv[1:])
+left = [one for one in gc.get_objects() if type(one) is DistributedDataParallel]
+sys.exit(code or 10 * len(left))
+"""
+
+LOADED_ELSEWHERE = """
+import sys, torch
+from sklearn.datasets import load_digits
+model = torch.export.load(sys.argv[1]).module()
+digits = load_digits()
+rows = torch.arange(len(digits.target)) % 5 == 0
+guessed = model(torch.tensor(digits.data, dtype=torch.float32)[rows] / 16).argmax(1)
+print(float((guessed == torch.tensor(digits.target)[rows]).float().mean()))
+"""
+
+
+def free_port() -> int:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        port: int = sock.getsockname()[1]
+        return port
+
+
+def environment(**more: str) -> dict[str, str]:
+    own = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "LOCAL_RANK", "CLUSTER_SPEC", "AIP_MODEL_DIR")
+    env = {name: value for name, value in os.environ.items() if name not in own}
+    return {**env, "PYTHONPATH": str(TRAINER), "OMP_NUM_THREADS": "1", "CLOUD_ML_HP_METRIC_FILE": os.devnull, **more}
+
+
+def start(words: list[str], size: int, **more: str) -> list[subprocess.Popen[str]]:
+    """One process per rank, with the variables that the service sets."""
+    port = str(free_port())
+    ranks: list[Mapping[str, str]] = [{}] if size == 1 else [
+        {"RANK": str(rank), "WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+        for rank in range(size)
+    ]  # fmt: skip
+    return [
+        subprocess.Popen(
+            [sys.executable, *words], env=environment(**rank, **more), text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        )
+        for rank in ranks
+    ]  # fmt: skip
+
+
+def ended(processes: list[subprocess.Popen[str]]) -> list[int]:
+    """Their exit codes; what they said is shown when the test fails."""
+    for process in processes:
+        print(process.communicate(timeout=300)[0])
+    return [process.returncode for process in processes]
+
+
+def test_three_processes_compute_the_gradients_of_one(tmp_path: Path) -> None:
+    """The gradients of a step are those of one process with the same batch, also where it cannot be divided evenly."""
+    for size in (1, 3):
+        assert ended(start(["-c", FIRST_STEP, str(tmp_path)], size)) == [0] * size
+    for batch in (60, 50, 2):  # of the last, one process gets nothing
+        one, three = (torch.load(tmp_path / f"{size}-{batch}.pt") for size in (1, 3))
+        assert max(float((a - b).abs().max()) for a, b in zip(one, three, strict=True)) <= 1e-6
+        assert max(float(a.abs().max()) for a in one) > 1e-3
+
+
+@given(st.integers(1, 300), st.integers(1, 80), st.integers(1, 5), st.integers(0, 3))
+def test_shares_partition_an_epoch(examples: int, batch: int, size: int, epoch: int) -> None:
+    """Over all processes each example is trained on once in an epoch, and a run that goes on sees the rest."""
+    every = list(data.batches(examples, batch, epoch=epoch, seed=1))
+    shares = [data.share(rows, rank, size).tolist() for rows in every for rank in range(size)]
+    assert sorted(itertools.chain(*shares)) == list(range(examples))
+    begin = len(every) // 2
+    rest = data.batches(examples, batch, epoch=epoch, seed=1, begin=begin)
+    assert [rows.tolist() for rows in rest] == [rows.tolist() for rows in every[begin:]]
+
+
+SPEC = {"cluster": {"workerpool0": ["a:1"], "workerpool1": ["b:2", "c:3"]}, "task": {"type": "workerpool1", "index": 1}}
+RANKS = {"RANK": "2", "WORLD_SIZE": "3", "MASTER_ADDR": "a", "MASTER_PORT": "1"}
+
+
+@pytest.mark.parametrize(
+    ("environ", "place"),
+    [
+        ({}, Cluster()),
+        (RANKS, Cluster(2, 3, 0, "a:1")),
+        ({**RANKS, "LOCAL_RANK": "1"}, Cluster(2, 3, 1, "a:1")),
+        ({"CLUSTER_SPEC": json.dumps(SPEC)}, Cluster(2, 3, 0, "a:1")),
+        ({**RANKS, "CLUSTER_SPEC": json.dumps({**SPEC, "cluster": {}})}, Cluster(2, 3, 0, "a:1")),
+        ({"CLUSTER_SPEC": json.dumps({**SPEC, "cluster": {"workerpool0": ["a:1"]}})}, Cluster()),
+    ],
+)
+def test_the_environment_says_where_a_process_is(environ: Mapping[str, str], place: Cluster) -> None:
+    """The rank variables come first, then CLUSTER_SPEC; without either a process is alone."""
+    assert from_environment(environ) == place
+
+
+@pytest.mark.parametrize(
+    ("environ", "says"),
+    [
+        ({"RANK": "1", "WORLD_SIZE": "2"}, "MASTER_ADDR, MASTER_PORT are not"),
+        ({**RANKS, "RANK": "3"}, "RANK=3 must be at least 0 and below WORLD_SIZE=3"),
+        ({**RANKS, "WORLD_SIZE": "three"}, "whole numbers"),
+        ({"CLUSTER_SPEC": "{"}, "CLUSTER_SPEC cannot be read"),
+        ({"CLUSTER_SPEC": json.dumps({**SPEC, "task": {"type": "workerpool9", "index": 0}})}, "CLUSTER_SPEC"),
+    ],
+)
+def test_a_contradiction_ends_the_process(environ: Mapping[str, str], says: str) -> None:
+    """Half a set of variables is an error: a replica that goes on alone would train a model of its own."""
+    with pytest.raises(ClusterError, match=says):
+        from_environment(environ)
+
+
+def test_a_cluster_that_loses_a_process_goes_on(tmp_path: Path) -> None:
+    """After kill -9 of the worker the chief saves and ends; started again, both end as if nothing had been. A process that
+    ends has left its process group: one that the end of the interpreter removes may abort it.
+    """
+    words = ["-m", "digits.task", "--epochs=3", "--save_steps=2"]
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    assert ended(start(["-c", WHOLE, *words[2:], f"--output={whole}"], 2)) == [0, 0]
+    chief, worker = start([*words, f"--output={broken}"], 2)
+    deadline = time.monotonic() + 120
+    while not (broken / "checkpoints/latest.pt").exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    worker.send_signal(signal.SIGKILL)
+    assert ended([worker, chief]) == [-signal.SIGKILL, 1]
+    assert ended(start([*words, f"--output={broken}"], 2)) == [0, 0]
+    first, second = (json.loads((folder / "model/summary.json").read_text()) for folder in (whole, broken))
+    assert second["history"] == first["history"] and second["accuracy"] == first["accuracy"] > 0.5
+    assert sorted(os.listdir(broken / "model")) == ["model.pt2", "summary.json"]
+
+
+def test_sigterm_saves(tmp_path: Path) -> None:
+    """A process that is asked to end saves first, says so and ends with 143; other flags do not go on from there."""
+    words = ["-m", "digits.task", "--epochs=100000", "--save_steps=1000000", f"--output={tmp_path}"]
+    (process,) = start(words, 1)
+    assert process.stdout is not None
+    said = [next(process.stdout) for _ in range(2)]
+    process.terminate()
+    rest = process.communicate(timeout=60)[0]
+    assert process.returncode == 128 + signal.SIGTERM, (said, rest)
+    assert "the same job goes on from here" in rest
+    (other,) = start([*words, "--learning_rate=0.5"], 1)
+    out = other.communicate(timeout=60)[0]
+    assert other.returncode == 1 and "was made with other flags" in out and "Traceback" not in out
+
+
+def test_three_replicas_train_one_model(tmp_path: Path) -> None:
+    """Rehearsed with three replicas: one model, written by the chief, that loads without the trainer as reported."""
+    project = tmp_path / "project"
+    shutil.copytree(EXAMPLE, project, ignore=shutil.ignore_patterns("__pycache__", ".vertexrig", "build", "outputs"))
+    done = vertexrig("rehearse", "ddp", "--format", "json", "--set", "args.epochs=2", cwd=project)
+    assert done.returncode == 0, done.stderr[-3000:]
+    found = json.loads(done.stdout)
+    summary = json.loads((project / found["model"] / "summary.json").read_text())
+    assert (summary["replicas"], summary["strategy"]) == (3, "ddp")
+    assert summary["accuracy"] == found["metrics"]["accuracy"]
+    env = {name: value for name, value in environment().items() if name != "PYTHONPATH"}
+    loaded = subprocess.run(
+        [sys.executable, "-c", LOADED_ELSEWHERE, str(project / found["model"] / "model.pt2")],
+        capture_output=True, text=True, cwd=tmp_path, env=env,
+    )  # fmt: skip
+    assert float(loaded.stdout) == pytest.approx(summary["accuracy"], abs=1e-6), loaded.stderr
+
+
+def test_torchrun_starts_two_processes_in_each_replica(tmp_path: Path) -> None:
+    """Topology torchrun: an agent per replica, a process per accelerator, four ranks that train one model."""
+    project = tmp_path / "project"
+    shutil.copytree(EXAMPLE, project, ignore=shutil.ignore_patterns("__pycache__", ".vertexrig", "build", "outputs"))
+    done = vertexrig("rehearse", "elastic", "--format", "json", "--set", "args.epochs=1", cwd=project)
+    assert done.returncode == 0, done.stderr[-3000:]
+    summary = json.loads((project / json.loads(done.stdout)["model"] / "summary.json").read_text())
+    assert (summary["replicas"], summary["strategy"]) == (4, "ddp")

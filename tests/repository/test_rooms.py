@@ -1,0 +1,156 @@
+"""The rooms keep their doors: one ordered list of layers, held against the source itself."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+from tests.support.tools import REPOSITORY
+from tools.rooms import LAYERS, House
+
+HOUSE = House(REPOSITORY / "vertexrig")
+TRAINER = sorted((REPOSITORY / "trainer_pkg").rglob("*.py"))
+GOOGLE_CLIENTS = ("google.cloud.aiplatform", "google.cloud.storage", "google.cloud.scheduler", "google.auth")
+
+
+def imports(file: Path) -> set[str]:
+    """Every module that a file imports, at its top or inside a function; `from a import b` counts as a and a.b."""
+    found = set()
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+            found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return found
+
+
+def offenders(files: list[Path], *forbidden: str) -> dict[str, list[str]]:
+    """The files that import one of the forbidden modules or anything below them."""
+    found = {}
+    for file in files:
+        bad = [name for name in imports(file) if any(name == one or name.startswith(one + ".") for one in forbidden)]
+        if bad:
+            found[str(file.relative_to(REPOSITORY))] = sorted(bad)
+    return found
+
+
+SOURCES = [module.file for module in HOUSE.modules.values()]
+
+
+def test_every_room_has_a_layer() -> None:
+    """A new room cannot be forgotten in the list of layers."""
+    assert {name.partition(".")[0] for name in HOUSE.rooms} == {
+        room for layer in LAYERS for room in layer if room and "." not in room
+    }
+
+
+def test_imports_run_down() -> None:
+    """No module imports from a layer above its own, in the tool and inside the local Vertex."""
+    assert HOUSE.upward() == []
+    assert HOUSE.upward_in_local() == []
+
+
+def test_imports_have_no_cycles() -> None:
+    """No two modules import each other, not even inside functions."""
+    assert HOUSE.cycle() == []
+
+
+def test_class_names_are_unique() -> None:
+    """No class name stands twice."""
+    assert HOUSE.repeated_classes() == {}
+
+
+def test_modules_stay_small() -> None:
+    """No module grows over 500 lines, nor does one of tests."""
+    tests = {
+        str(file): len(file.read_text(encoding="utf-8").splitlines()) for file in (REPOSITORY / "tests").rglob("*.py")
+    }
+    lines = {name: module.lines for name, module in HOUSE.modules.items()} | tests
+    assert {name: count for name, count in lines.items() if count > 500} == {}
+
+
+def test_only_the_command_line_and_the_library_use_the_local_vertex() -> None:
+    """The trigger and everything below it run without the local Vertex's libraries."""
+    assert [
+        name
+        for name, others in HOUSE.graph.items()
+        if not name.startswith(("local", "cli", "library")) and any(o.startswith("local") for o in others)
+    ] == []
+
+
+def test_the_local_vertex_stands_without_the_rooms_that_submit_and_judge() -> None:
+    """The local Vertex imports nothing of `explain`, `submit` and `studies`, so that it could be a distribution of its own."""
+    above = ("explain", "submit", "studies")
+    assert {
+        name: sorted(found)
+        for name, others in HOUSE.graph.items()
+        if name.startswith("local") and (found := {other for other in others if other.startswith(above)})
+    } == {}
+
+
+def test_the_tool_imports_nothing_of_the_repository_around_it() -> None:
+    """`vertexrig` imports nothing of `tools`, `tests` and `bench`, which its wheel does not have."""
+    assert offenders(SOURCES, "tools", "tests", "bench") == {}
+
+
+def test_the_tool_and_the_trainer_know_nothing_of_each_other() -> None:
+    """`vertexrig` imports neither TensorFlow nor the trainer nor `tools` (a wheel has none), and the trainer nothing of `vertexrig`."""
+    assert offenders(SOURCES, "tensorflow", "tf_keras", "keras", "trainer", "tools", "tests") == {}
+    assert offenders(TRAINER, "vertexrig") == {}
+
+
+def test_only_the_cloud_room_talks_to_google() -> None:
+    """Google's clients are imported in `cloud/` alone, and its messages by `spec/messages.py`; the front signs tokens of its own."""
+    outside = [
+        file for file in SOURCES if file.parent.name != "cloud" and file.name not in ("messages.py", "identity.py")
+    ]
+    assert offenders(outside, *GOOGLE_CLIENTS) == {}
+    signing = {"google.auth.jwt", "google.auth.crypt", "google.auth.crypt.RSASigner"}
+    used = imports(REPOSITORY / "vertexrig/local/front/identity.py")
+    assert {name for name in used if name.startswith("google.auth.")} <= signing
+
+
+def test_print_only_in_the_cli() -> None:
+    """Only the command line prints; everything else returns values or raises."""
+    bad = []
+    for file in SOURCES:
+        if file.parent.name == "cli":
+            continue
+        tree = ast.parse(file.read_text(encoding="utf-8"))
+        calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)]
+        if any(call.func.id == "print" for call in calls if isinstance(call.func, ast.Name)):
+            bad.append(str(file.relative_to(REPOSITORY)))
+    assert bad == []
+
+
+PRIVATE = re.compile(r"(?:\b(?:def|class) |\bself\.|^ *)(_[a-zA-Z]\w*(?<!_))(?=[(:,]| = )", re.MULTILINE)
+"""A definition of a name with one leading underscore and none at its end, as notebooks' `_repr_html_` has; by its looks, since
+parsing the whole tool takes seconds."""
+
+
+def reaches(file: Path, private: set[str]) -> list[str]:
+    """Where a test goes past the public door: `x._name` but for its own `self`, `from x import _name`, `setattr(x, "_name", …)`."""
+    found = []
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        words: list[str] = []
+        if isinstance(node, ast.Attribute) and not (isinstance(node.value, ast.Name) and node.value.id == "self"):
+            words = [node.attr]
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            words = [*node.module.split("."), *(alias.name for alias in node.names)]
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name | ast.Attribute):
+            called = node.func.id if isinstance(node.func, ast.Name) else node.func.attr
+            texts = [one.value for one in node.args if isinstance(one, ast.Constant) and isinstance(one.value, str)]
+            words = [text.split(".")[-1] for text in texts] if called.endswith("attr") else []
+        found += [f"{file.relative_to(REPOSITORY)}:{node.lineno} {word}" for word in words if word in private]
+    return found
+
+
+def test_tests_use_the_public_door() -> None:
+    """At most 10 times does a test reach for a private name of the tool."""
+    private = {name for file in SOURCES for name in PRIVATE.findall(file.read_text(encoding="utf-8"))}
+    private |= {file.stem for file in SOURCES if re.match("_[^_]", file.stem)}
+    files = [file for file in (REPOSITORY / "tests").rglob("*.py") if "trainers" not in file.parts]
+    near = [file for file in files if private & set(re.findall(r"\b_\w+", file.read_text(encoding="utf-8")))]
+    found = [reach for file in near for reach in reaches(file, private)]
+    assert len(found) <= 10, "\n".join(found)

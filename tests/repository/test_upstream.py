@@ -1,0 +1,110 @@
+"""The runner of tests that others wrote, with a checkout that is made here."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tools.upstream import __main__ as upstream
+from tools.upstream import runners, table
+from tools.upstream.table import FAILED, NOT_RUN, PASSED, SKIPPED
+
+TESTS = """
+import os, urllib.request
+import pytest
+from google.cloud import aiplatform_v1
+
+PROJECT = os.environ["BUILD_SPECIFIC_GCLOUD_PROJECT"]
+
+
+def test_vizier_lifecycle():
+    options = {"api_endpoint": "us-central1-aiplatform.googleapis.com"}
+    jobs = aiplatform_v1.JobServiceClient(client_options=options)
+    name = f"projects/{PROJECT}/locations/us-central1/customJobs/7980906305281851392"
+    assert jobs.get_custom_job(name=name).display_name == "permanent_custom_job"
+
+
+def test_vizier_study_deletion():
+    raise ValueError("no study\\nand more")
+
+
+@pytest.mark.skip(reason="not today")
+def test_vizier_trial_deletion():
+    pass
+"""
+
+
+@pytest.mark.whole
+def test_a_file_of_three_tests(tmp_path: Path) -> None:
+    """The tests reach the local Vertex and its known jobs by Google's own host; each has its result and its reason."""
+    file = tmp_path / "checkout/tests/system/aiplatform/test_vizier.py"
+    file.parent.mkdir(parents=True)
+    file.write_text(TESTS)
+    words = [sys.executable, "-m", "tools.upstream", "--python-aiplatform", str(tmp_path / "checkout")]
+    words += ["--only", "test_vizier", "--only", "vertex_ai_list", "--format", "json", "--work", str(tmp_path / "work")]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 1, done.stderr
+    found = {one["test"].rpartition("::")[2].rpartition("/")[2]: one for one in json.loads(done.stdout)["tests"]}
+    assert {name: (one["result"], one["reason"]) for name, one in found.items()} == {
+        "test_vizier_lifecycle": (PASSED, ""),
+        "test_vizier_study_deletion": (FAILED, "ValueError: no study"),
+        "test_vizier_trial_deletion": (SKIPPED, "not today"),
+        "example_vertex_ai_list_custom_jobs.py": (NOT_RUN, "no checkout is named (--airflow)"),
+    }
+    assert not list((tmp_path / "checkout").rglob("__pycache__"))
+
+
+def test_the_table_names_thirty_tests() -> None:
+    """Each once, with needs that are explained, and images whose programs are there."""
+    rows, data = table.rows(), table.document()
+    assert len({(row.suite.name, row.shown) for row in rows}) == len(rows) == 30
+    assert {need for row in rows for need in row.needs} == set(data["needs"])
+    programs = [one["program"] for one in data["images"].values() if "program" in one]
+    assert all((table.HERE / "stand_ins" / program).is_file() for program in programs)
+
+
+@pytest.mark.parametrize(
+    ("code", "output", "expected"),
+    [
+        (0, "JUnit version 4.13.2\n.\nTime: 3\n\nOK (1 test)\n", (PASSED, "")),
+        (0, "JUnit version 4.13.2\nI\nTime: 3\n\nOK (0 tests)\n", (SKIPPED, "its authors skip it")),
+        (1, "..\n1) tests(a.B)\njava.lang.X: no\n\tat y\nFAILURES!!!\n", (FAILED, "tests(a.B): java.lang.X: no")),
+        (1, "Error: Could not find class\n", (FAILED, "exit code 1: Error: Could not find class")),
+        (None, "", (FAILED, f"stopped after {runners.MOST_SECONDS} s")),
+    ],
+)
+def test_what_junit_prints(code: int | None, output: str, expected: tuple[str, str]) -> None:
+    """Its output is read as passed, skipped or failed."""
+    (row,) = (row for row in table.rows() if row.file.endswith("GetTrainingPipelineSampleTest"))
+    (found,) = runners.read_junit([row], runners.Ran(code, output, Path("none"), 1.0))
+    assert (found.result, found.reason) == expected
+
+
+@pytest.mark.parametrize(
+    ("report", "expected"),
+    [
+        ({"passes": [{}], "failures": []}, (PASSED, "")),
+        ({"passes": [], "failures": []}, (SKIPPED, "its authors skip it")),
+        ({"passes": [{}], "failures": [{"err": {"message": "after all: 404\nmore"}}]}, (FAILED, "after all: 404")),
+    ],
+)
+def test_what_mocha_reports(report: object, expected: tuple[str, str], tmp_path: Path) -> None:
+    """A hook that fails after a test that passed is a failure."""
+    (tmp_path / "report.json").write_text(json.dumps(report))
+    row = next(row for row in table.rows() if row.suite.runner == "mocha")
+    (found,) = runners.read_mocha([row], runners.Ran(0, "", tmp_path / "report.json", 1.0))
+    assert (found.result, found.reason) == expected
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [(["--airflow", "/nowhere"], "--airflow /nowhere: no such folder"), (["--program", "x=y"], "--program x")],
+)
+def test_bad_arguments(words: list[str], expected: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """They end with 2 and name the argument."""
+    assert upstream.main(words) == 2
+    assert expected in capsys.readouterr().err

@@ -1,0 +1,198 @@
+"""The built wheel holds all that the tool needs: the same tests pass on it with the source tree out of reach."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests.support import wheels
+from tests.support.tools import REPOSITORY, vertexrig
+from vertexrig.cli.extras import PARTS
+
+TRAINER = """
+import argparse, os
+import hypertune
+parser = argparse.ArgumentParser()
+parser.add_argument("--epochs", type=int, default=2)
+parser.add_argument("--learning_rate", type=float, default=0.1)
+args = parser.parse_args()
+folder = os.environ.get("AIP_MODEL_DIR", "model")
+hypertune.HyperTune().report_hyperparameter_tuning_metric("accuracy", 1 - args.learning_rate, args.epochs)
+"""
+PROJECT = """
+schedules: {nightly: {run: cpu, cron: "0 3 * * *", time_zone: Europe/Berlin}}
+trigger: {uri: "https://trigger.example.com"}
+"""
+SUBMIT, LOCAL, TRIGGER, REPORT = "submit", "local", "trigger", "report"
+# a command line -> what the base install answers: an exit code, or the extra it lacks
+LINES: dict[str, int | str] = {
+    "init --force": 0,
+    "keys": 0,
+    "render cpu sweep": 0,
+    "check": 0,
+    "check --list-rules": 0,
+    "diff": 2,
+    "completion bash": 0,
+    "explain cpu": 0,
+    "catalog machines": 0,
+    "package cpu": 0,
+    "package cpu --upload": SUBMIT,
+    "image nothing": 2,
+    "rehearse cpu": LOCAL,
+    "rehearse sweep": LOCAL,
+    "local up": LOCAL,
+    "local up --detach": LOCAL,
+    "local status": 1,
+    "local down": 0,
+    "local env": 3,
+    "local python --image tf-0": 2,
+    "local kill x workerpool0-0": 3,
+    "local preempt x": 3,
+    "submit cpu": SUBMIT,
+    "submit cpu --dry-run": 0,
+    "jobs": SUBMIT,
+    "watch x": SUBMIT,
+    "logs x": SUBMIT,
+    "cancel x": SUBMIT,
+    "trials x": SUBMIT,
+    "best x": SUBMIT,
+    "report x": SUBMIT,
+    "report x -o x.html": REPORT,
+    "follow-up x": SUBMIT,
+    "promote x": SUBMIT,
+    "register x": SUBMIT,
+    "pull x": SUBMIT,
+    "convert config.yaml": 0,
+    "schedule plan": SUBMIT,
+    "schedule apply": SUBMIT,
+    "schedule list": SUBMIT,
+    "schedule status": SUBMIT,
+    "schedule history": SUBMIT,
+    "schedule run nightly": SUBMIT,
+    "schedule pause nightly": SUBMIT,
+    "schedule resume nightly": SUBMIT,
+    "function build": 0,
+    "function deploy": 0,
+    "function serve": f"{LOCAL},{TRIGGER}",
+    "function package": SUBMIT,
+    "doctor": SUBMIT,
+}
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel."""
+    return wheels.build(tmp_path_factory.mktemp("wheel"))
+
+
+@pytest.fixture(scope="module")
+def base(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> wheels.Installed:
+    """The base install, without what the extras bring even if a dependency happens to bring it too."""
+    made = wheels.install(wheel, tmp_path_factory.mktemp("base"))
+    listed = subprocess.run(
+        [made.python, "-m", "pip", "list", "--format=freeze"], check=True, capture_output=True, text=True
+    ).stdout
+    there = {line.partition("==")[0] for line in listed.splitlines()}
+    extra = sorted({part.distribution for part in PARTS.values()} & there)
+    if extra:
+        made.pip("uninstall", *extra)
+    return made
+
+
+@pytest.fixture(scope="module")
+def project(base: wheels.Installed, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a trainer and the project that `init` makes for it."""
+    folder = tmp_path_factory.mktemp("project")
+    (folder / "train.py").write_text(TRAINER)
+    done = base.shell("vertexrig init", folder)
+    assert done.returncode == 0, done.stderr
+    with (folder / "vertexrig.yaml").open("a") as file:
+        file.write(PROJECT)
+    assert base.shell("vertexrig render cpu --output config.yaml", folder).returncode == 0
+    return folder
+
+
+QUICK = ("submit cpu", "jobs", "best x", "pull x", "schedule plan", "doctor")
+"""Of those that lack the same extra, what `make test` types; it types all others."""
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        pytest.param(line, marks=[pytest.mark.whole] * (lacks == SUBMIT and line not in QUICK))
+        for line, lacks in list(LINES.items())[1:]
+    ],
+)
+def test_every_verb_of_the_base_install(line: str, base: wheels.Installed, project: Path) -> None:
+    """A verb works, or one line names the extra it needs and the exit code is 2; none gives a traceback."""
+    done = base.shell(f"vertexrig {line}", project)
+    expected = LINES[line]
+    assert "Traceback" not in done.stderr, done.stderr
+    if isinstance(expected, str):
+        *_, last = done.stderr.splitlines()
+        assert done.returncode == 2 and f'pip install "vertexrig[{expected}]"' in last, done.stderr
+    else:
+        assert done.returncode == expected, done.stderr
+
+
+def test_the_function_is_staged_alike_from_the_wheel_and_the_checkout(
+    base: wheels.Installed, project: Path, tmp_path: Path
+) -> None:
+    """`function build` of the installed tool writes the same files as that of a checkout."""
+    assert base.shell(f"vertexrig function build --output {tmp_path}/wheel", project).returncode == 0
+    done = vertexrig("function", "build", "--output", str(tmp_path / "checkout"), cwd=project)
+    assert done.returncode == 0, done.stderr
+
+    def names(folder: Path) -> set[str]:
+        return {str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file()}
+
+    found = names(tmp_path / "wheel")
+    assert found == names(tmp_path / "checkout") and {"main.py", "templates/cpu.yaml.j2"} <= found
+
+
+def test_the_wheel_holds_the_tool_and_nothing_else(wheel: Path) -> None:
+    """Every module, template and data file is in it, and the function's; tests and the trainer are not."""
+    names = set(zipfile.ZipFile(wheel).namelist())
+    tops = {name.split("/")[0] for name in names if ".dist-info" not in name}
+    assert tops == {"vertexrig"}
+    for file in (REPOSITORY / "vertexrig").rglob("*"):
+        if file.is_file() and "__pycache__" not in file.parts:
+            assert str(file.relative_to(REPOSITORY)) in names
+    for file in (REPOSITORY / "templates").iterdir():
+        if file.is_file():
+            assert f"vertexrig/templates/{file.name}" in names
+    assert {"vertexrig/functions/main.py", "vertexrig/functions/requirements.txt"} <= names
+
+
+@pytest.mark.whole
+def test_the_tests_pass_on_the_wheel(wheel: Path, tmp_path: Path) -> None:
+    """Rendering, checks, catalog and command line pass on the installed wheel, away from the source tree."""
+    site = tmp_path / "site"
+    subprocess.run(
+        [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target", str(site), str(wheel)],
+        check=True, timeout=300,
+    )  # fmt: skip
+    tests = tmp_path / "tests"
+    shutil.copytree(
+        REPOSITORY / "tests", tests, ignore=shutil.ignore_patterns("__pycache__", "local", "trainer", "trainers")
+    )
+    shutil.copyfile(REPOSITORY / "vertexrig.yaml", tmp_path / "vertexrig.yaml")
+    shutil.copytree(REPOSITORY / "trainer_pkg", tmp_path / "trainer_pkg")
+    rooms = ("render/test_render", "project/test_config", "spec/test_spec", "cli/test_cli", "catalog/test_catalog")
+    env = {**os.environ, "PYTHONPATH": str(site), "PYTHONDONTWRITEBYTECODE": "1", "HYPOTHESIS_MAX_EXAMPLES": "10"}
+    code = (
+        "import sys, vertexrig; assert vertexrig.__file__.startswith(sys.argv[1]), vertexrig.__file__; "
+        "import pytest; sys.exit(pytest.main(sys.argv[2:]))"
+    )
+    words = ["-q", "-p", "no:cacheprovider", "-c", str(REPOSITORY / "pyproject.toml"), "--rootdir", str(tmp_path)]
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(site), *words, *(f"{tests}/{name}.py" for name in rooms), "-k", "not hypothesis and not any_ and not deterministic"],
+        cwd=tmp_path, env=env, capture_output=True, text=True, timeout=900,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-2000:]

@@ -1,0 +1,227 @@
+"""Job specs are read strictly, against Google's own messages."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from vertexrig import spec
+from vertexrig.spec import descriptors, messages
+
+JOB = """
+workerPoolSpecs:
+- machineSpec: {machineType: n1-standard-4}
+  replicaCount: 1
+  containerSpec: {imageUri: gcr.io/p/i}
+"""
+
+
+def ids(text: str, kind: spec.Kind | None = None) -> list[str]:
+    return [finding.id for finding in spec.parse(text, kind=kind).findings]
+
+
+def only(text: str, kind: spec.Kind | None = None) -> Any:
+    findings = spec.parse(text, kind=kind).findings
+    assert len(findings) == 1, findings
+    return findings[0]
+
+
+def test_a_good_job_has_no_findings_and_becomes_a_message() -> None:
+    """A valid spec gives no finding, keeps its data, and parses into Google's message."""
+    document = spec.parse(JOB)
+    assert document.findings == ()
+    message = messages.to_message(document.kind, document.data)
+    assert message.worker_pool_specs[0].machine_spec.machine_type == "n1-standard-4"
+    assert document.pools[0].replica_count == 1
+
+
+def test_unknown_key_names_path_nearest_and_line() -> None:
+    """A typo that gcloud would forward is an error with the path, the nearest field and the line."""
+    finding = only(JOB.replace("machineType", "machinetype"))
+    assert (finding.id, finding.path, finding.line) == (
+        "unknown-field",
+        "workerPoolSpecs[0].machineSpec.machinetype",
+        3,
+    )
+    assert "'machineType'" in finding.message and finding.fix == "write machineType"
+
+
+def test_unknown_enum_value_names_the_accelerator_meant() -> None:
+    """NVIDIA_T4 is refused and NVIDIA_TESLA_T4 is proposed."""
+    finding = only(JOB.replace("n1-standard-4", "n1-standard-4, acceleratorType: NVIDIA_T4"))
+    assert (finding.id, finding.fix) == ("unknown-enum-value", "write NVIDIA_TESLA_T4")
+
+
+@pytest.mark.parametrize(
+    ("change", "path"),
+    [
+        (("replicaCount: 1", "replicaCount: 1.0"), "workerPoolSpecs[0].replicaCount"),
+        (("replicaCount: 1", "replicaCount: true"), "workerPoolSpecs[0].replicaCount"),
+        (("replicaCount: 1", "replicaCount: '1.0'"), "workerPoolSpecs[0].replicaCount"),
+        (("replicaCount: 1", "replicaCount: 99999999999999999999"), "workerPoolSpecs[0].replicaCount"),
+        (("gcr.io/p/i", "8500"), "workerPoolSpecs[0].containerSpec.imageUri"),
+        (("gcr.io/p/i", "on"), "workerPoolSpecs[0].containerSpec.imageUri"),
+        (("gcr.io/p/i", "i, args: [1]"), "workerPoolSpecs[0].containerSpec.args[0]"),
+        (("{machineType: n1-standard-4}", "n1"), "workerPoolSpecs[0].machineSpec"),
+        (("workerPoolSpecs:", "scheduling: {timeout: 3600}\nworkerPoolSpecs:"), "scheduling.timeout"),
+        (("workerPoolSpecs:", "scheduling: {timeout: 10h}\nworkerPoolSpecs:"), "scheduling.timeout"),
+        (("workerPoolSpecs:", "enableWebAccess: 'yes'\nworkerPoolSpecs:"), "enableWebAccess"),
+    ],
+)
+def test_wrong_types_are_refused_where_they_stand(change: tuple[str, str], path: str) -> None:
+    """A value of another type than the field's is an error at its path, and is left out of the data."""
+    finding = only(JOB.replace(*change))
+    assert (finding.id, finding.path) == ("wrong-type", path)
+
+
+@pytest.mark.parametrize(
+    ("change", "rule"),
+    [
+        (("replicaCount: 1", "replicaCount: '1'"), []),
+        (("replicaCount", "replica_count"), ["snake-case-key"]),
+        (("workerPoolSpecs:\n- machineSpec", "workerPoolSpecs:\n  machineSpec"), ["not-a-list"]),
+        (("gcr.io/p/i", "i, command: python"), ["not-a-list"]),
+    ],
+)
+def test_what_gcloud_accepts_is_accepted(change: tuple[str, str], rule: list[str]) -> None:
+    """int64 as text passes; other spellings, and a value where a list belongs, pass with a warning and mean the same."""
+    text = JOB.replace(*change)
+    assert ids(text) == rule
+    assert spec.parse(text).pools[0].replica_count == 1
+
+
+def test_two_alternatives_of_a_union_are_refused() -> None:
+    """ContainerSpec beside pythonPackageSpec, and two value specs on a parameter, are errors."""
+    assert ids(JOB + "  pythonPackageSpec: {pythonModule: a}\n") == ["one-of"]
+    study = (
+        "studySpec: {parameters: [{parameterId: x, doubleValueSpec: {minValue: 1}, integerValueSpec: {minValue: 1}}]}"
+    )
+    assert ids(study) == ["one-of"]
+
+
+def test_a_wrapped_custom_job_is_named_and_its_spec_still_read() -> None:
+    """DisplayName and jobSpec around the spec, which gcloud would send wrongly, is one error; the inner spec is checked."""
+    inner = "".join(f"  {line}\n" for line in JOB.strip().replace("machineType", "machineTyp").splitlines())
+    document = spec.parse(f"displayName: x\njobSpec:\n{inner}")
+    assert [finding.id for finding in document.findings] == ["custom-job-wrapper", "unknown-field"]
+    assert document.pools[0].image == "gcr.io/p/i"
+
+
+@pytest.mark.parametrize(
+    ("written", "fix"),
+    [
+        ("1h", "3600s"),
+        ("90 min", "5400s"),
+        ("PT1H30M", "5400s"),
+        ("2 days", "172800s"),
+        ("3600", "3600s"),
+        ("soon", ""),
+    ],
+)
+def test_a_duration_as_people_write_it_gets_its_seconds(written: str, fix: str) -> None:
+    """The fix is the text that the API takes."""
+    (finding,) = spec.parse(f"{JOB}scheduling: {{timeout: '{written}'}}\n").findings
+    assert (finding.id, finding.fix) == ("wrong-type", f"write {fix}" if fix else "")
+
+
+def test_a_wrapper_in_snake_case_is_a_custom_job() -> None:
+    """display_name and job_spec, as Kubeflow Pipelines writes them, are not read as a tuning job."""
+    document = spec.parse(
+        "display_name: x\njob_spec: {worker_pool_specs: [{machine_spec: {machine_type: n1-standard-4}}]}"
+    )
+    assert document.kind == "CustomJobSpec" and "custom-job-wrapper" in {finding.id for finding in document.findings}
+    assert document.pools[0].machine_type == "n1-standard-4"
+
+
+@pytest.mark.parametrize(
+    "text", ["trainingInput: {scaleTier: CUSTOM}", "trainingInput:\n  hyperparameters: {goal: MAXIMIZE}"]
+)
+def test_legacy_files_are_one_error(text: str) -> None:
+    """A file for AI Platform Training is named as such, once."""
+    assert ids(text) == ["legacy-ai-platform"]
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        (JOB, "CustomJobSpec"),
+        ("studySpec: {}", "HyperparameterTuningJob"),
+        ("maxTrialCount: 3", "HyperparameterTuningJob"),
+        ("studySpecs: {}", "HyperparameterTuningJob"),
+        ("baseOutputDirectory: {outputUriPrefix: gs://b}", "CustomJobSpec"),
+    ],
+)
+def test_the_keys_tell_the_kind(text: str, kind: str) -> None:
+    """Without being told, a file is taken for the resource whose keys it has, a typo in them notwithstanding."""
+    assert spec.parse(text).kind == kind
+
+
+@pytest.mark.parametrize("text", ["", "3", "- 1", "a: [", "null", "text"])
+def test_files_that_are_no_mapping_are_one_error(text: str) -> None:
+    """An empty file, a scalar, a list or broken YAML is one yaml-syntax error."""
+    assert ids(text) == ["yaml-syntax"]
+
+
+def test_enums_are_taken_as_numbers_too() -> None:
+    """The SDK sends enums as integers: they come out as names."""
+    document = spec.from_data({"workerPoolSpecs": [{"machineSpec": {"acceleratorType": 5, "acceleratorCount": "2"}}]})
+    assert document.findings == ()
+    pool = document.pools[0]
+    assert (pool.accelerator_type, pool.accelerator_count) == ("NVIDIA_TESLA_T4", 2)
+
+
+def test_a_refused_pool_keeps_the_places_of_the_others() -> None:
+    """A pool's index is its role, so one that cannot be read leaves an empty place."""
+    document = spec.from_data({"workerPoolSpecs": ["x", {"replicaCount": 2}]})
+    assert [pool.empty for pool in document.pools] == [True, False]
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=True) | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=12), inner, max_size=4),
+    max_leaves=20,
+)
+
+
+def _names(message: descriptors.Message, seen: frozenset[str] = frozenset()) -> set[str]:
+    found = set(message.json_names)
+    for field in message.fields:
+        if field.message is not None and field.message.full_name not in seen:
+            found |= _names(field.message, seen | {message.full_name})
+    return found
+
+
+NAMES = sorted(_names(descriptors.message("CustomJobSpec")) | _names(descriptors.message("HyperparameterTuningJob")))
+NEAR = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.sampled_from(["3600s", "n1-standard-4", "NVIDIA_TESLA_T4", "gs://b/o", ""]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(NAMES), inner, max_size=5),
+    max_leaves=40,
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(JSON | NEAR, st.sampled_from([None, *spec.KINDS]))
+def test_any_data_is_read_and_what_is_kept_is_a_message(data: Any, kind: spec.Kind | None) -> None:
+    """Whatever the shape of the data, reading it never raises, and what it keeps parses into Google's message."""
+    document = spec.from_data(data, kind=kind)
+    messages.to_message(document.kind, document.data)
+    assert all(finding.message for finding in document.findings)
+    again = spec.from_data(json.loads(json.dumps(document.data)), kind=document.kind)
+    assert again.data == document.data and again.findings == ()
+
+
+@settings(max_examples=100, deadline=None)
+@given(NEAR)
+def test_yaml_and_data_are_read_alike(data: Any) -> None:
+    """Data written as YAML and read from it gives the same canonical data as the data itself."""
+    text = yaml.safe_dump(data)
+    read = spec.parse(text, kind="CustomJobSpec", template=False)
+    assert read.data == spec.from_data(data, kind="CustomJobSpec").data

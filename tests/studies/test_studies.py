@@ -1,0 +1,290 @@
+"""What is said about a study afterwards: how sure the best is, importance, timeline, cost; and before it: time and money."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from tests.support import made_studies
+from tests.support.made_studies import tuning_job
+from vertexrig import catalog, cli, spec
+from vertexrig.cloud.vertex import RemoteJob
+from vertexrig.errors import UsageError
+from vertexrig.explain import simulate
+from vertexrig.explain.simulate import Durations
+from vertexrig.results import study as studies
+from vertexrig.spec.estimate import estimate
+from vertexrig.studies.certainty import certainty
+from vertexrig.studies.cost import spent
+from vertexrig.studies.importance import importance
+from vertexrig.studies.learning import learned, parse
+from vertexrig.studies.timeline import running, timeline
+from vertexrig.studies.watching import watched
+
+PROJECT: dict[str, Any] = {
+    "project": "my-project", "region": "us-central1", "bucket": "gs://my-bucket",
+    "trainer": {"path": "none", "image": "tf-2.17", "package_uris": ["gs://my-bucket/packages/trainer.tar.gz"]},
+    "jobs": {"cpu": {"machine_type": "n1-standard-4"}},
+    "sweeps": {
+        "sweep": {
+            "job": "cpu", "max_trial_count": 8, "parallel_trial_count": 2,
+            "study": {"metrics": {"accuracy": "MAXIMIZE"},
+                      "parameters": {"lr": {"double_value_spec": {"min_value": 0.1, "max_value": 1}}}},
+        }
+    },
+}  # fmt: skip
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "vertexrig.yaml").write_text(yaml.safe_dump(PROJECT))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("VERTEXRIG_AIPLATFORM", "http://127.0.0.1:9")
+    return tmp_path
+
+
+def run(*words: str, fails: type[Exception] | None = None) -> Result:
+    done = CliRunner().invoke(cli.vertexrig, list(words))
+    if fails is None:
+        assert done.exit_code == 0, (done.output, done.exception)
+    else:
+        assert isinstance(done.exception, fails), (done.output, done.exception)
+    return done
+
+
+def with_values(*values: tuple[float, float], goal: str = "MAXIMIZE") -> RemoteJob:
+    """A study of one parameter: each row is its value and the accuracy."""
+    job = tuning_job(len(values), points=1)
+    job["studySpec"]["parameters"] = [made_studies.LEARNING_RATE]
+    job["studySpec"]["metrics"] = [{"metricId": "accuracy", "goal": goal}]
+    for trial, (rate, accuracy) in zip(job["trials"], values, strict=True):
+        trial |= {"state": "SUCCEEDED", "parameters": [{"parameterId": "learning_rate", "value": rate}]}
+        trial["finalMeasurement"] = {"metrics": [{"metricId": "accuracy", "value": accuracy}]}
+    return RemoteJob(job)
+
+
+# ---- how sure the best is
+
+
+def test_the_lead_is_over_the_next_parameters() -> None:
+    """A repeat of the best trial is not the next best; the lead is over the best trial with other parameters."""
+    found = certainty(studies.read(with_values((0.01, 0.9), (0.01, 0.88), (0.02, 0.8), (0.03, 0.7))))
+    assert found is not None and (found.next_trial, found.same) == ("3", 2)
+    assert found.lead == pytest.approx(0.1) and found.noise == pytest.approx(0.0141, abs=1e-4)
+    assert found.within_noise is False and "larger than the noise" in found.text()
+
+
+def test_a_lead_within_the_noise_is_called_so() -> None:
+    """Where trials with equal parameters differ as much as the lead, the text says so, with the number of repeats."""
+    found = certainty(
+        studies.read(with_values((0.01, 0.90), (0.01, 0.70), (0.02, 0.89), (0.02, 0.69), goal="MAXIMIZE"))
+    )
+    assert found is not None and found.within_noise is True and found.repeats == 2
+    assert "(2 repeats): the lead is within the noise" in found.text()
+    least = certainty(studies.read(with_values((0.01, 0.3), (0.02, 0.1), goal="MINIMIZE")))
+    assert least is not None and least.next_trial == "1" and "noise is not known" in least.text()
+    assert "nothing to compare" in certainty(studies.read(with_values((0.01, 0.3)))).text()  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"trials": []}, "has no trial yet"),
+        ({"trials": [{"id": "1", "state": "ACTIVE"}]}, "none of the 1 trials of sweep has ended"),
+        ({"trials": [{"id": "1", "state": "INFEASIBLE"}]}, "of 1 that ended 1 are infeasible"),
+    ],
+)
+def test_no_best_trial_has_a_reason(project: Path, change: dict[str, Any], sentence: str) -> None:
+    """A study that has not begun, runs, or failed throughout: best says which of these it is."""
+    made_studies.keep(project, {**tuning_job(3), **change})
+    assert sentence in str(run("best", "sweep", "--local", fails=UsageError).exception)
+
+
+def test_best_in_every_format(project: Path) -> None:
+    """Flags, YAML and JSON have the same parameters; of conditional ones those that the trial has."""
+    made_studies.keep(project, tuning_job(40))
+    (best,) = json.loads(run("best", "sweep", "--local", "--format=json").stdout)["best"]
+    assert yaml.safe_load(run("best", "sweep", "--local", "--format=yaml").stdout) == best["parameters"]
+    flags = run("best", "sweep", "--local", "--format=flags").stdout
+    assert flags.split() == [f"--{name}={value}" for name, value in best["parameters"].items()]
+    assert flags == run("best", "sweep", "--local", "--format=args").stdout
+    assert "It leads the next best" in run("best", "sweep", "--local").stderr
+
+
+def test_the_pareto_set_is_a_table_with_conditional_parameters(project: Path) -> None:
+    """Trials that lack a parameter have an empty cell, and every row has every column."""
+    made_studies.keep(project, tuning_job(60, two_goals=True))
+    found = json.loads(run("best", "sweep", "--local", "--format=json").stdout)
+    assert found["certainty"] is None and {len(own["parameters"]) for own in found["best"]} == {4, 5}
+    headings, _, *rows = run("best", "sweep", "--local").stdout.splitlines()
+    assert "momentum" in headings and len(rows) == len(found["best"])
+
+
+# ---- importance and timeline
+
+
+def test_importance_finds_what_decides() -> None:
+    """The parameter that the made study depends on ranks first, ranges hold its share, and the shares sum to 1."""
+    found = importance(studies.read(made_studies.remote(trials=200)))
+    first = found.weights[0]
+    assert first.parameter == "learning_rate" and first.share > 0.5 and first.low <= first.share <= first.high + 0.05
+    assert sum(weight.share for weight in found.weights) == pytest.approx(1)
+    assert found.left_out == {"momentum": "only some trials have it"}
+    assert found == importance(studies.read(made_studies.remote(trials=200)))
+
+
+def test_importance_of_few_trials_is_refused() -> None:
+    """Under ten trials nothing is ranked, and the reason is given."""
+    found = importance(studies.read(made_studies.remote(trials=8)))
+    assert found.weights == () and "importance is estimated from 10 on" in found.why_not
+
+
+def test_the_timeline_counts_places_and_pauses() -> None:
+    """Trials at one time never exceed what was asked; pauses are those that the study was made with."""
+    when = timeline(studies.read(made_studies.remote(trials=40)))
+    assert when.most == 4 and when.wait == pytest.approx(176) and 142 <= (when.gap or 0) <= 205
+    assert max(many for _, many in running(when.spans)) == 4
+    assert 0 < when.mean_parallel < 4
+    assert timeline(studies.read(RemoteJob({**tuning_job(2), "trials": []}))).spans == ()
+
+
+def test_cost_is_the_trials_duration_at_the_catalog_s_prices() -> None:
+    """Only time between a trial's start and end is paid for; trials that run count until now."""
+    job = made_studies.remote(trials=12)
+    found = spent(job, catalog.load())
+    when = timeline(studies.read(job))
+    assert found.seconds == pytest.approx(when.busy) and found.units == 12
+    assert found.usd == pytest.approx(found.price.usd_per_hour * when.busy / 3600)
+    longer = spent(made_studies.remote(trials=12, running=2), catalog.load(), now=made_studies.BEGAN + 36_000)
+    assert longer.seconds > found.seconds
+
+
+# ---- before launch
+
+
+def test_a_sweep_of_fixed_lengths_takes_what_arithmetic_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    """8 trials of 100 s, 2 at a time, 10 s to start, 5 s between, 7 s to end: 10 + 4 × 100 + 3 × 5 + 7 seconds, by NumPy
+    and without it.
+    """
+    fixed = Durations((100.0,), (10.0,), (5.0,), (7.0,))
+    walls, billed = simulate.draw_with_numpy(8, 2, fixed, 50, 0, False)
+    assert set(walls) == {432.0} and set(billed) == {800.0}
+    assert simulate.draw_plainly(8, 2, fixed, 50, 0, False) == ([432.0] * 50, [800.0] * 50)
+    monkeypatch.setitem(sys.modules, "numpy", None)
+    draw, many, remark = simulate.choose_engine(50)
+    assert draw is simulate.draw_plainly and many < simulate.SIMULATIONS and "NumPy is not installed" in remark
+
+
+def test_a_preempted_trial_starts_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a trial of length L and preemptions every m, the run of a trial is m (e^(L/m) - 1) long on average; each restart waits for
+    a start-up that is not billed. By NumPy and without it.
+    """
+    spot = Durations((100.0,), (10.0,), preempted_s=100.0)
+    mean = 100 * (math.e - 1)
+    for draw in (simulate.draw_with_numpy, simulate.draw_plainly):
+        walls, billed = draw(1, 1, spot, 20_000, 0, False)
+        assert sum(billed) / 20_000 == pytest.approx(mean, rel=0.03)
+        again = (math.e - 1) * 10
+        assert sum(walls) / 20_000 == pytest.approx(mean + 10 + again, rel=0.03) and min(billed) == 100
+
+
+def document(**job: Any) -> spec.Document:
+    data = {key: tuning_job(6)[key] for key in ("studySpec", "trialJobSpec", "maxTrialCount", "parallelTrialCount")}
+    data["trialJobSpec"] = {**data["trialJobSpec"], **job}
+    return spec.from_data(data, kind="HyperparameterTuningJob")
+
+
+def test_an_estimate_says_what_it_assumes() -> None:
+    """Recordings with their number; no start-up on a persistent resource; no rate of preemption for Spot; the timeout."""
+    known = catalog.load()
+    price = estimate(document(), known)
+    plain = simulate.forecast(price, simulate.durations(document(), known, [300.0], None))
+    assert any("n = 9" in note for note in plain.notes) and any("n = 5" in note for note in plain.notes)
+    assert [row.parallel for row in plain.rows] == [1, 2, 4, 6] and plain.rows[0].wall_p90 > plain.rows[-1].wall_p90
+    assert plain.rows[0].usd_p50 == pytest.approx(6 * 300 / 3600 * price.usd_per_hour)
+    kept = simulate.durations(document(persistentResourceId="mine"), known, [300.0], None)
+    assert (kept.start, kept.between, kept.end) == ((0.0,), (0.0,), (0.0,))
+    spot = document(scheduling={"strategy": "SPOT", "timeout": "200s"})
+    drawn = simulate.forecast(estimate(spot, known), simulate.durations(spot, known, [300.0], None))
+    assert any("preemptions are left out" in note for note in drawn.notes)
+    assert any("timeout stops it after 3 min 20 s" in note for note in drawn.notes) and drawn.rows[0].usd_p50 is None
+
+
+def test_preemptions_are_for_spot(project: Path) -> None:
+    """On Spot the given time is used and said; on other machines, and without a length of a trial, it is refused."""
+    known = catalog.load()
+    spot = document(scheduling={"strategy": "SPOT"})
+    drawn = simulate.durations(spot, known, [300.0], None, preempted_s=200.0)
+    assert any("preempted after 3 min 20 s on average (as given)" in note for note in drawn.notes)
+    assert any("more often than not" in note for note in drawn.notes)
+    often = simulate.forecast(estimate(spot, known), drawn).rows[0]
+    never = simulate.forecast(estimate(spot, known), simulate.durations(spot, known, [300.0], None)).rows[0]
+    assert often.wall_p50 > never.wall_p50
+    words = ("explain", "sweep", "--trial-time", "5m", "--preempted-every", "1h")
+    error = run(*words, fails=UsageError).exception
+    assert "--preempted-every is for jobs with the strategy SPOT; this one has STANDARD" in str(error)
+    done = CliRunner().invoke(cli.vertexrig, ["explain", "sweep", "--preempted-every", "1h"])
+    assert done.exit_code == 2 and "goes with --trial-time or --learn-from" in done.stderr
+
+
+def test_durations_are_learned_from_finished_jobs(project: Path) -> None:
+    """A described sweep, as one JSON object, a list or YAML, gives lengths, pauses and start-up; --learn-from uses them."""
+    job = tuning_job(20)
+    (project / "one.json").write_text(json.dumps(job))
+    (project / "list.json").write_text(json.dumps([job, job]))
+    (project / "one.yaml").write_text(yaml.safe_dump(job))
+    found = learned(parse((project / "one.json").read_text(), "one.json"), "one.json", sweep=True)
+    assert len(found.trial) == 19 and found.start == (176.0,) and min(found.between) >= 141
+    assert learned(parse((project / "one.yaml").read_text(), "x"), "one.json", sweep=True) == found
+    data = json.loads(run("explain", "sweep", "--learn-from", "list.json", "--format=json").stdout)["forecast"]
+    assert data["estimate"] is True and any("from list.json, n = 38" in note for note in data["notes"])
+    assert [row["parallel"] for row in data["rows"]] == [1, 2, 4]
+
+
+def test_a_kept_sweep_is_learned_from_by_name(project: Path) -> None:
+    """--learn-from NAME finds a job as report does, and the text has p50 and p90 at several parallelisms."""
+    made_studies.keep(project, {**tuning_job(12), "displayName": "before"}, name="before")
+    shown = run("explain", "sweep", "--learn-from", "before").stdout
+    assert "Time and money of 8 trials: an estimate" in shown and "time p90" in shown and "10,000 sweeps drawn" in shown
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [("[1, 2]", "holds no job"), (json.dumps({"trials": [5]}), "a list of mappings belongs there"), ("{{", "neither JSON nor YAML"), (json.dumps({"trials": [{"id": "1"}]}), "no length is known")],
+)  # fmt: skip
+def test_files_without_lengths_are_refused(project: Path, text: str, sentence: str) -> None:
+    """What is no job, or none that ended, is one sentence with the file's name."""
+    (project / "bad.json").write_text(text)
+    error = run("explain", "sweep", "--learn-from", "bad.json", fails=UsageError).exception
+    assert sentence in str(error) and "bad.json" in str(error)
+
+
+@pytest.mark.parametrize("given", ["0", "5 parsecs", "-3m", "nan"])
+def test_lengths_are_checked(project: Path, given: str) -> None:
+    """A length is a number above 0 with a unit."""
+    done = CliRunner().invoke(cli.vertexrig, ["explain", "sweep", f"--trial-time={given}"])
+    assert done.exit_code == 2 and "is not a length of time such as 90s" in done.stderr
+
+
+# ---- while it runs
+
+
+def test_what_a_watcher_sees() -> None:
+    """Best so far, each running trial with its last metric, time and money so far and at the end."""
+    job = made_studies.remote(trials=12, running=3)
+    now = made_studies.BEGAN + 2_000
+    seen = watched(job, spent(job, catalog.load(), now=now), now)
+    facts = dict(seen.facts)
+    assert "RUNNING" in seen.state and "3 active" in seen.state and len(seen.trials) == 3
+    assert facts["best so far"].startswith("accuracy 0.") and "at step 12" in seen.trials[0].last
+    for name in ("time so far", "time left, an estimate", "cost so far, an estimate", "cost at the end, an estimate"):
+        assert facts[name], name
+    done = watched(made_studies.remote(trials=12), None, now)
+    assert done.trials == () and "time left, an estimate" not in dict(done.facts)

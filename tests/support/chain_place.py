@@ -1,0 +1,131 @@
+"""A project with chains over the services in memory of `tests/support/clouds_in_memory.py`, whose jobs end when a test says so."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tests.support import clouds
+from tests.support.chain_world import MemoryFolder, MemoryModels
+from tests.support.clouds_in_memory import Clock, MemoryStorage, MemoryVertex
+from vertexrig import times
+from vertexrig.spec.states import SUCCEEDED
+from vertexrig.submit.chains import OPEN
+from vertexrig.submit.claims import Claims
+from vertexrig.submit.submission import Submitter, UploadedArtifacts
+from vertexrig.trigger.answers import Reply
+from vertexrig.trigger.app import Call, Trigger
+from vertexrig.trigger.ticks import Ticker
+from vertexrig.workspace import Workspace
+
+SWEEP: dict[str, Any] = {**clouds.PROJECT["sweeps"]["sweep"], "max_trial_count": 2}
+DATA: dict[str, Any] = {
+    **clouds.PROJECT,
+    "labels": {"team": "vision"},
+    "sweeps": {"sweep": SWEEP},
+    "schedules": {
+        "nightly": {
+            "run": "sweep", "cron": "0 3 * * *", "args": {"epochs": 3},
+            "then": [{"promote": {"epochs": 30}}, {"register": {"min_gain": 0.01, "labels": {"stage": "try"}}}],
+        }
+    },
+}  # fmt: skip
+
+
+class Place:
+    """A trigger whose services are in memory: jobs end when a test says so."""
+
+    def __init__(self, folder: Path, data: Mapping[str, Any] = DATA) -> None:
+        self.folder, self.clock = folder, Clock()
+        self.storage, self.vertex = MemoryStorage(self.clock), MemoryVertex(self.clock)
+        self.models = MemoryModels(self.vertex, self.clock)
+        self.storage.write("packages/trainer.tar.gz", b"")
+        row = {
+            "uri": "gs://my-bucket/packages/trainer.tar.gz",
+            "sha256": "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
+        }
+        self.storage.write("packages/latest/trainer.task-tf-2.17.json", json.dumps(row).encode())
+        self.logs: list[Mapping[str, Any]] = []
+        self.load(data)
+
+    def load(self, data: Mapping[str, Any]) -> None:
+        """Deploy another project file."""
+        claims = Claims(self.storage, clock=self.clock, sleep=self._sleep)
+        loaded = clouds.loaded(self.folder, data)
+        self.trigger = Trigger(loaded, vertex=self.vertex, storage=self.storage, claims=claims, log=self.logs.append)
+        self.trigger.submitter.ledger.now = self.clock.now
+        submitter = Submitter(
+            Workspace(loaded, uploaded=UploadedArtifacts(loaded, self.storage)), self.vertex, self.storage,
+            claims=Claims(self.storage, clock=self.clock, sleep=self._sleep, wait_s=0), fence=True,
+        )  # fmt: skip
+        submitter.ledger.now = self.clock.now
+        self.trigger.ticker = Ticker(
+            submitter,
+            self.models,
+            folder=lambda uri: MemoryFolder(self.storage, uri),
+            clock=self.clock,
+            now=self.clock.now,
+        )
+
+    def _sleep(self, seconds: float) -> None:
+        self.clock.at += seconds
+
+    def post(self, body: Mapping[str, Any], path: str = "/") -> Reply:
+        return self.trigger.handle(Call("POST", path, {}, lambda most: json.dumps(body).encode()))
+
+    def begin(self, **body: Any) -> str:
+        """Start the run of the schedule: its job's resource name."""
+        reply = self.post({"run": "sweep", "args": {"epochs": 3}, "then": "nightly", **body})
+        assert reply.status == 201 and reply.body["then"], reply.body
+        return str(reply.body["name"])
+
+    def tick(self) -> dict[str, Any]:
+        """What a tick says of the one open chain."""
+        self.clock.at += 600
+        reply = self.post({}, "/tick")
+        assert reply.status == 200, reply.body
+        (row,) = reply.body["chains"]
+        return dict(row)
+
+    def ends(self, name: str, state: str = SUCCEEDED, **more: Any) -> None:
+        """Let a job end."""
+        self.vertex.jobs[name].data.update(state=state, endTime=times.rfc3339(self.clock.now()), **more)
+
+    def sweep_ends(self, name: str, *accuracies: float | None) -> None:
+        """Let a sweep succeed with these trials; None is an infeasible one."""
+        trials = [
+            {
+                "id": str(number), "state": "INFEASIBLE" if value is None else "SUCCEEDED",
+                "parameters": [{"parameterId": "learning_rate", "value": 0.1 * number}],
+                **({} if value is None else {"finalMeasurement": {"metrics": [{"metricId": "accuracy", "value": value}]}}),
+            }
+            for number, value in enumerate(accuracies, 1)
+        ]  # fmt: skip
+        self.ends(name, trials=trials)
+
+    def trained(self, name: str, accuracy: float | None = 0.9, saved: str = "saved_model.pb") -> None:
+        """Let a custom job succeed that left a model with its summary."""
+        output = self.vertex.jobs[name].data["jobSpec"]["baseOutputDirectory"]["outputUriPrefix"]
+        place = f"{output.removeprefix('gs://my-bucket/').rstrip('/')}/model"
+        if saved:
+            self.storage.write(f"{place}/{saved}", b"")
+        if accuracy is not None:
+            self.storage.write(f"{place}/summary.json", json.dumps({"accuracy": accuracy}).encode())
+        self.ends(name)
+
+    def versions(self) -> list[dict[str, Any]]:
+        return [row for rows in self.models.models.values() for row in rows]
+
+    @property
+    def open(self) -> bool:
+        return any(name.startswith(OPEN) for name in self.storage.objects)
+
+
+def then(*steps: Any, **more: Any) -> dict[str, Any]:
+    data = copy.deepcopy(DATA)
+    data["schedules"]["nightly"]["then"] = list(steps)
+    data["trigger"] = {**data["trigger"], **more}
+    return data

@@ -1,0 +1,165 @@
+"""Helpers that tests call by name."""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import vertexrig as package
+
+if TYPE_CHECKING:
+    from tests.support.forks import Forks
+
+REPOSITORY = Path(__file__).parents[2]
+INSTALLED = Path(package.__file__).parent.parent
+"""Where the vertexrig under test is imported from: the checkout, or the installed wheel."""
+
+
+LONG = os.environ.get("ATTACK") == "long"
+"""Whether properties are tried at length: `make attack`, or `ATTACK=long make test TESTS=...` of any other test."""
+
+
+def examples(brief: int, long: int) -> int:
+    """How many examples of a property are tried: `brief` on every run, `long` by ATTACK=long."""
+    return long if LONG else brief
+
+
+def brief(rows: Sequence[Any], quick: int) -> list[Any]:
+    """Parameters of a test of which `make test` runs the first `quick`; the others are marked `whole`."""
+    return [
+        pytest.param(*(row if isinstance(row, tuple) else (row,)), marks=[pytest.mark.whole] * (place >= quick))
+        for place, row in enumerate(rows)
+    ]
+
+
+def available(program: str) -> str | None:
+    """The path of a program, on PATH or beside this Python."""
+    return shutil.which(program) or shutil.which(program, path=str(Path(sys.executable).parent))
+
+
+def need(program: str) -> str:
+    """The path of a program that users may not have: without it a test skips here and fails in CI."""
+    found = available(program)
+    if found is None:
+        message = f"{program} is not installed"
+        if os.environ.get("CI"):
+            pytest.fail(message)
+        pytest.skip(message)
+    return found
+
+
+_ENVIRONMENTS: list[Path] = []
+
+
+def environments(folder: Path | None = None) -> Path | None:
+    """The folder of packages that this run of the tests has installed, once conftest has named it."""
+    if folder is not None:
+        folder.mkdir(exist_ok=True)
+        _ENVIRONMENTS[:] = [folder]
+    return _ENVIRONMENTS[0] if _ENVIRONMENTS else None
+
+
+def installed(name: str) -> None:
+    """Skip without a library that only the processes of a test import: TensorFlow takes 4 s of processor in this one."""
+    if importlib.util.find_spec(name) is None:
+        pytest.skip(f"{name} is not installed")
+
+
+def module(name: str) -> ModuleType:
+    """A library that users may not have: without it the test module skips here and fails in CI."""
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        if os.environ.get("CI"):
+            raise
+        pytest.skip(f"{name} is not installed", allow_module_level=True)
+
+
+@dataclass(frozen=True)
+class Done:
+    """What a verb printed, and how it ended."""
+
+    exit_code: int
+    stdout: str
+    stderr: str
+
+    @property
+    def document(self) -> Any:
+        """What --format json printed; {} if nothing."""
+        return json.loads(self.stdout or "{}")
+
+
+def typed(*words: str, cwd: Path | None = None) -> Done:
+    """The command line in this process, in a folder if one is given; it never gives a traceback."""
+    from vertexrig import cli  # the trainer's tests run on a container's Python, which has no click
+
+    out, err, before = io.StringIO(), io.StringIO(), Path.cwd()
+    os.chdir(cwd or before)
+    try:
+        with redirect_stdout(out), redirect_stderr(err):
+            code = cli.run(list(words))
+    finally:
+        os.chdir(before)
+    assert "Traceback" not in err.getvalue()
+    return Done(code, out.getvalue(), err.getvalue())
+
+
+@cache
+def _forks() -> Forks:
+    """The process that has imported the command line, for those that are forked from it; it ends with this one."""
+    from tests.support.forks import Forks
+    from vertexrig.cli import VERBS
+
+    verbs = [f"vertexrig.cli.{module}" for module, _ in VERBS.values()]
+    return Forks({**os.environ, "PYTHONPATH": str(INSTALLED)}, ["vertexrig.cli", *verbs, "vertexrig.spec.strict"])
+
+
+def end_forks() -> None:
+    """End that process, if it was started."""
+    if _forks.cache_info().currsize:
+        _forks().close()
+
+
+def module_run(
+    module: str, *args: str, cwd: Path, env: dict[str, str] | None = None, stdin: str = ""
+) -> subprocess.CompletedProcess[str]:
+    """`python -m MODULE ARGS` as a process of its own: one forked after the imports of the command line, or a new one where
+    the variables differ that Python itself reads.
+    """
+    variables = {**os.environ, "PYTHONPATH": str(INSTALLED), **(env or {})}
+    if not _forks().can(variables):
+        command = [sys.executable, "-m", module, *args]
+        return subprocess.run(command, cwd=cwd, env=variables, input=stdin, capture_output=True, text=True, timeout=300)
+    with tempfile.TemporaryDirectory() as folder:
+        streams = [Path(folder, name) for name in ("in", "out", "err")]
+        streams[0].write_text(stdin)
+        process = _forks().start(args, variables, streams[1], streams[2], cwd, module=module, stdin=streams[0])
+        try:
+            code = process.wait(300)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            raise
+        return subprocess.CompletedProcess(args, code, streams[1].read_text(), streams[2].read_text())
+
+
+def vertexrig(
+    *args: str, cwd: Path, env: dict[str, str] | None = None, stdin: str = ""
+) -> subprocess.CompletedProcess[str]:
+    """The command line as a process of its own."""
+    return module_run("vertexrig", *args, cwd=cwd, env=env, stdin=stdin)

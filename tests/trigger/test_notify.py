@@ -1,0 +1,237 @@
+"""Who is told what has come of runs: a topic and webhooks, at least once with an id, under kills, freezes, skew and repeated ticks."""
+
+from __future__ import annotations
+
+import base64
+import copy
+import json
+import os
+import random
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support import clouds
+from tests.support.chain_place import DATA, Place
+from tests.support.clouds_in_memory import Delivery as Frozen
+from tests.support.protocol import LIVING, STOPS, Broken, Move, World, begun, passing, wander
+from vertexrig import times
+from vertexrig.cloud.rest import RestError
+from vertexrig.errors import ConfigError
+from vertexrig.project import overrides
+from vertexrig.project.then import Notify
+from vertexrig.spec.states import FAILED
+from vertexrig.trigger import notify
+from vertexrig.trigger.app import Call
+from vertexrig.trigger.deliveries import Delivery
+from vertexrig.trigger.notify import Notice, Notifier
+
+LONG = os.environ.get("ATTACK") == "long"
+SECRET = "projects/my-project/secrets/slack"
+
+
+@contextmanager
+def outside() -> Iterator[tuple[str, list[tuple[str, dict[str, str], Any]], list[int]]]:
+    """Pub/Sub, Secret Manager and a webhook in one: its URL, the calls it got, and statuses that the next calls get."""
+    got: list[tuple[str, dict[str, str], Any]] = []
+    statuses: list[int] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def answer(self) -> None:
+            body = self.rfile.read(int(self.headers.get("content-length") or 0))
+            if self.path.endswith(":access"):
+                address = base64.b64encode(f"{url}/hook?key=hidden".encode()).decode()
+                said: dict[str, Any] = {"payload": {"data": address}}
+            else:
+                said = {}
+                got.append((self.path, dict(self.headers), json.loads(body)))
+            self.send_response(statuses.pop(0) if statuses and not said else 200)
+            self.end_headers()
+            self.wfile.write(json.dumps(said).encode())
+
+        do_GET = do_POST = answer
+
+        def log_message(self, format: str, *args: Any) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    url = f"http://127.0.0.1:{server.server_port}"
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield url, got, statuses
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def place_with(folder: Path, *wanted: dict[str, Any]) -> Place:
+    data = copy.deepcopy(DATA)
+    data["trigger"] = {**data["trigger"], "notify": list(wanted)}
+    return Place(folder, data)
+
+
+def fire(place: Place, body: dict[str, Any]) -> Any:
+    now = times.rfc3339(times.now(), 0)
+    headers = {"x-cloudscheduler-jobname": "vertexrig-nightly", "x-cloudscheduler-scheduletime": now}
+    return place.trigger.handle(Call("POST", "/", headers, lambda most: json.dumps(body).encode()))
+
+
+def test_a_topic_and_a_webhook_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A refused run and a failed one are told to a topic in full and to Slack in a line, each once, with an id; a call that fails is made
+    again at the next tick, and no log entry has the webhook's address.
+    """
+    with outside() as (url, got, statuses):
+        monkeypatch.setenv("PUBSUB_EMULATOR_HOST", url.removeprefix("http://"))
+        monkeypatch.setenv("VERTEXRIG_SECRETMANAGER", url)
+        place = place_with(tmp_path, {"topic": "projects/my-project/topics/runs"},
+                           {"webhook": SECRET, "form": "slack", "when": ["failed"]})  # fmt: skip
+        assert fire(place, {"run": "sweep", "set": {"image": "mine"}}).status == 403
+        made = fire(place, {"run": "sweep", "args": {"epochs": 3}, "then": "nightly"})
+        assert made.status == 201, made.body
+        place.ends(made.body["name"], FAILED, error={"code": 3, "message": "no <data> & more"})
+        statuses += [200, 200, 503]  # the third call is the first one of the webhook
+        for _ in range(3):
+            assert place.post({}, "/tick").status == 200
+        topic = [body["messages"][0] for path, _, body in got if path == "/v1/projects/my-project/topics/runs:publish"]
+        ids = [one["attributes"]["id"] for one in topic]
+        assert {one["attributes"]["occasion"] for one in topic} == {"refused", "failed"} and len(set(ids)) == 2
+        full = [json.loads(base64.b64decode(one["data"])) for one in topic]
+        assert {row["schedule"] for row in full} == {"nightly"}
+        assert any(row.get("reason") == "not-allowed" for row in full)
+        hooks = [(headers, body) for path, headers, body in got if path.startswith("/hook")]
+        assert len({headers["X-Vertexrig-Id"] for headers, _ in hooks}) == 1
+        assert ":red_circle:" in hooks[0][1]["text"] and "no &lt;data&gt; &amp; more" in hooks[0][1]["text"]
+        before = len(got)
+        place.post({}, "/tick")
+        assert len(got) == before
+        assert "hidden" not in json.dumps(place.logs) and any("not told" in str(row["message"]) for row in place.logs)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "said"),
+    [({}, "either a topic or a webhook"), ({"topic": "runs"}, "projects/PROJECT/topics/NAME"),
+     ({"webhook": "https://hooks.slack.com/x"}, "projects/PROJECT/secrets/NAME"), ({"topic": "projects/p/topics/t", "when": ["ended"]}, "ended")],
+)  # fmt: skip
+def test_a_wrong_entry(tmp_path: Path, wanted: dict[str, Any], said: str) -> None:
+    """A webhook's address in the file, no place or two, and an occasion that is none are refused with their line."""
+    with pytest.raises(ConfigError, match=said):
+        overrides.check_rules(clouds.loaded(tmp_path, {**DATA, "trigger": {**DATA["trigger"], "notify": [wanted]}}))
+
+
+class ToldWorld(World):
+    """Refused deliveries of a schedule that are told by ticks, each over a bucket in memory, by clocks that differ."""
+
+    def __init__(self, notifier: type[Notifier] = Notifier) -> None:
+        super().__init__()
+        self.notifier, self.happened, self.told = notifier, list[str](), list[str]()
+        self.skew, self.down = 0.0, False
+
+    def _time(self) -> Any:
+        return self.clock.now() + timedelta(seconds=self.skew)
+
+    def refuse(self) -> Frozen:
+        """Start a delivery that is refused."""
+        one = Delivery(
+            time=times.rfc3339(self._time(), 3), id=f"{len(self.happened):012x}", schedule="nightly", run="cpu"
+        )
+        self.happened.append(f"{one.id}-refused")
+
+        def write(_: Any) -> None:
+            one.write(self.storage)
+            self.kept.add(f"{one.id}-refused")
+
+        return self._begun(write)
+
+    kept: set[str]
+
+    def tick(self) -> Frozen:
+        """Start a tick."""
+        return self._begun(lambda _: self._tick())
+
+    def _tick(self) -> None:
+        def send(to: Notify, notice: Notice) -> None:
+            def effect() -> None:
+                if self.down:
+                    raise RestError("down", status=503)
+                self.told.append(notice.id)
+
+            self._gate("send", effect)
+
+        wanted = (Notify(topic="projects/p/topics/t"),)
+        list(self.notifier(self.storage, wanted, send=send, now=self._time).tell(()))
+
+    def finish(self, wake: bool) -> None:
+        while wake and self.deliveries:
+            self.step(0, *[""] * 20)
+        self.close()
+        self.skew, self.down = 0.0, False
+        self._tick()
+        self._tick()
+        lost = self.kept - set(self.told)
+        if lost:
+            raise Broken(f"never told: {lost}")
+        if not set(self.told) <= set(self.happened):
+            raise Broken(f"told what was not: {set(self.told) - set(self.happened)}")
+
+
+def explore(seed: int, **parts: Any) -> ToldWorld:
+    chance, world = random.Random(seed), ToldWorld(**parts)
+    world.kept = set()
+
+    def turn(name: str, value: Callable[[], Any]) -> Callable[[], None]:
+        return lambda: setattr(world, name, value())
+
+    stops = (*STOPS, "before send", "after send", "before send", "after send")
+    moves = (
+        Move(0.25, lambda: begun(world, chance, world.refuse, stops), begins=True),
+        Move(0.50, lambda: begun(world, chance, world.tick, stops), begins=True),
+        Move(0.62, lambda: passing(world, chance)),
+        Move(0.70, lambda: world.kill(chance.randrange(LIVING))),
+        Move(0.76, turn("skew", lambda: chance.uniform(-600, 600))),
+        Move(0.80, turn("down", lambda: chance.random() < 0.5)),
+    )
+    begun(world, chance, world.refuse, stops)
+    wander(world, chance, 30, moves, stops)
+    return world
+
+
+def test_nothing_is_lost_in_any_schedule() -> None:
+    """Ticks that are frozen, woken, killed and repeated beside refused runs, on clocks up to 600 s off, with a service that is down at
+    times: each run that the history has is told at least once, and always with its own id.
+    """
+    repeated = 0
+    for seed in range(500 * (20 if LONG else 1)):
+        try:
+            world = explore(seed)
+        except Broken as broken:
+            raise AssertionError(f"schedule {seed}: {broken}") from broken
+        repeated += len(world.told) > len(set(world.told))
+    assert repeated  # a kill between the call and its mark is among them
+
+
+class MarksFirst(Notifier):
+    """Keeps that it was told before it is."""
+
+    def tell(self, looked: Any) -> Any:
+        send = self.send
+
+        def first(to: Any, one: Any) -> None:
+            where = notify.hashlib.sha256((to.topic or "").encode()).hexdigest()[:8]
+            self.storage.write(f"{notify.FOLDER}/{one.time[:7]}/{one.id}.{where}", b"{}", generation=0)
+            send(to, one)
+
+        self.send = first
+        return super().tell(looked)
+
+
+def test_the_mark_has_to_come_after_the_call() -> None:
+    """With the mark before the call a schedule is found in which nobody is told."""
+    with pytest.raises(Broken, match="never told"):
+        for seed in range(2_000):
+            explore(seed, notifier=MarksFirst)

@@ -1,0 +1,1 @@
+"""Jobs from elsewhere, brought into a project file."""

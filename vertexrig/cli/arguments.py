@@ -1,0 +1,120 @@
+"""Names and options as they are typed: what to write where a NAME is missing, or an option of gcloud's is given."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import click
+
+from vertexrig.errors import UsageError, VertexrigError
+
+RUNNABLE = ("jobs", "sweeps")
+_MOST = 30
+
+
+def complete_names(ctx: click.Context, incomplete: str, among: tuple[str, ...] = RUNNABLE) -> list[str]:
+    """Return the names of the project file that a shell proposes; none where it cannot be read."""
+    from vertexrig.project import config
+
+    try:
+        project = config.load(ctx.params.get("file")).project
+    except VertexrigError:
+        return []
+    return [name for group in among for name in getattr(project, group) if name.startswith(incomplete)]
+
+
+def complete_keys(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Return keys of jobs and sweeps, or the machine types behind `machine_type=`, that a shell proposes for --set."""
+    from vertexrig import catalog
+    from vertexrig.project import keys
+
+    key, given, _ = incomplete.partition("=")
+    if given:
+        values = {"machine_type": catalog.load().machines, "accelerator_type": catalog.load().accelerators}
+        found = [f"{key}={value}" for value in values.get(key.rpartition(".")[2], ())]
+    else:
+        found = [
+            f"{name}=" for row in keys.rows() for group, _, name in [row[0].partition(".")] if group in ("Job", "Sweep")
+        ]
+    return [one for one in dict.fromkeys(found) if one.startswith(incomplete)]
+
+
+class NameArgument(click.Argument):
+    """An argument that names something in the project file; where it is missing, the error lists what there is.
+
+    Args:
+        decls: As for `click.Argument`.
+        among: Sections of the project file.
+        settings: As for `click.Argument`.
+    """
+
+    def __init__(self, decls: Iterable[str], *, among: tuple[str, ...] = RUNNABLE, **settings: Any) -> None:
+        settings["shell_complete"] = lambda ctx, param, text: complete_names(ctx, text, among)
+        super().__init__(list(decls), **settings)
+        self.among = among
+
+    def process_value(self, ctx: click.Context, value: Any) -> Any:
+        try:
+            return super().process_value(ctx, value)
+        except click.MissingParameter as error:
+            raise click.UsageError(f"{error.format_message()} {_choices(ctx, self.among)}".rstrip(), ctx) from None
+
+
+def _choices(ctx: click.Context, among: tuple[str, ...]) -> str:
+    """Return the names in the project file; or why there are none; nothing if the file is wrong."""
+    from vertexrig.project import config  # 80 ms
+
+    try:
+        project = config.load(ctx.params.get("file")).project
+    except UsageError as error:
+        return f"And {error}"
+    except VertexrigError:
+        return ""
+    names = [name for section in among for name in getattr(project, section)]
+    if not names:
+        return f"The project file has no {' or '.join(among)}."
+    more = f", … ({len(names)} in all)" if len(names) > _MOST else ""
+    return f"Choices: {', '.join(names[:_MOST])}{more}."
+
+
+_USUAL = {
+    "json": "write --format json",
+    "config": "jobs are given by NAME; `vertexrig check FILE` checks a file for gcloud, `vertexrig convert FILE` makes entries of it",
+    "f": "write --file for the project file",
+}
+_OF_VERBS = ("--file", "--set", "--format", "--templates", "--info", "--max-file-size", "--local")
+# gcloud's options that have another name in the project file, or another place
+_GCLOUD = {
+    "kms_key": "kms_key_name",
+    "command": "container",
+    "python_package_uris": "package_uris",
+}
+_POOL_SPEC = (
+    "Its parts are keys of a job of the project file: machine_type, replica_count, accelerator_type, accelerator_count"
+)
+
+
+def misspelt(error: click.NoSuchOption) -> str:
+    """Return the message about an option that a verb does not have; one of gcloud's is a key of the project file here."""
+    from vertexrig.project.model import Job, Project, Sweep
+    from vertexrig.schema import typed
+
+    option, command = error.option_name, error.ctx.command if error.ctx is not None else None
+    if isinstance(command, click.Group) and option in _OF_VERBS:
+        return f"No such option {option!r} here: write it after the COMMAND"
+    name = option.lstrip("-").replace("-", "_")
+    known = {**typed.hints(Project), **typed.hints(Sweep), **typed.hints(Job)}
+    if name == "worker_pool_spec":
+        return f"No such option {option!r}. {_POOL_SPEC}"
+    if name in _USUAL:
+        return f"No such option {option!r}: {_USUAL[name]}"
+    key = _GCLOUD.get(name, name)
+    sets = command is not None and any("--set" in param.opts for param in command.params)
+    if key not in known and sets and option.startswith("--") and not error.possibilities:
+        return f"No such option {option!r}. If it is an argument of the trainer: --set args.{option.lstrip('-')}=VALUE"
+    if key not in known or not option.startswith("--"):
+        return error.format_message()
+    mapped = {"args": "args.NAME", "labels": "labels.NAME"}.get(key, key)
+    here = f"; for this call: --set {mapped}=VALUE" if sets else ""
+    return f"No such option {option!r}. It is the key {key} of the project file{here}"

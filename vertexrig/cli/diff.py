@@ -1,0 +1,193 @@
+"""`vertexrig diff`: what a change of project file, templates or trainer does to every job; and a rehearsal of the changed ones."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from vertexrig.bring import revision
+from vertexrig.cli import extras, options, output, steps, streams, targets
+from vertexrig.errors import ConfigError, FindingsError, JobFailedError, VertexrigError
+from vertexrig.explain import change
+from vertexrig.explain.change import Change
+from vertexrig.finding import Severity
+from vertexrig.project import config
+from vertexrig.project.config import Loaded
+from vertexrig.project.model import Project
+from vertexrig.text import clean, shown
+from vertexrig.workspace import Workspace
+
+if TYPE_CHECKING:
+    from vertexrig.local.rehearsal import Rehearsal
+
+
+@click.command("diff")
+@click.argument("rev", default="HEAD", metavar="[REV]")
+@options.project_options
+@click.option(
+    "--rehearse", multiple=True, metavar="NAME", help="Rehearse this job or sweep before and after, if it changed."
+)
+@click.option(
+    "--rehearse-set",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Override a key for these rehearsals, such as args.epochs=1.",
+)
+@options.format_option("text", "json", "markdown")
+def command(
+    rev: str, project: options.ProjectOptions, rehearse: tuple[str, ...], rehearse_set: tuple[str, ...], format_: str
+) -> None:
+    """Compare every job and sweep with what it was at REV of the project's git repository, by default the last commit.
+
+    Shown are the YAML, replicas, quota, the price of a run and of a month's schedules, and what the checks find since then and do not
+    find any more. With --rehearse, what both really do on this machine. The exit code is 1 if there is a new error, or a rehearsal
+    after the change fails.
+    """
+    workspace = project.workspace()
+    for name in rehearse:
+        workspace.loaded.runnable(name)
+    with _earlier(workspace, project, rev) as before:
+        found = list(change.changes(before, workspace))
+        changed = [one for one in found if one.kind]
+        ends = [
+            (
+                one.name,
+                _end(before, one.name, rehearse_set) if one.before else None,
+                _end(workspace, one.name, rehearse_set),
+            )
+            for one in changed
+            if one.name in rehearse and one.after is not None
+        ]
+    data = {"revision": rev, "jobs": [change.data(one) for one in found], "rehearsals": [_row(*end) for end in ends]}
+    if format_ == "markdown":
+        output.say(_markdown(rev, changed, len(found), ends))
+    else:
+        output.result(format_, data, lambda: _text(rev, changed, len(found), ends))
+    if any(after is None or not after.succeeded for _, _, after in ends):
+        raise JobFailedError("a job that changed does not train any more")
+    if change.new_errors(changed):
+        raise FindingsError("the change brings errors")
+
+
+@contextmanager
+def _earlier(workspace: Workspace, project: options.ProjectOptions, rev: str) -> Iterator[Workspace]:
+    """Give the project of a revision, for as long as its files are there; without jobs if there was none."""
+    folder = Path(tempfile.mkdtemp(prefix="vertexrig-"))
+    try:
+        here = revision.write(workspace.loaded.folder, rev, folder)
+        file, mistakes = here / workspace.loaded.file.name, list[ConfigError]()
+        loaded = Loaded(Project(project="", region=""), file, {})
+        if file.is_file():
+            text = file.read_text(encoding="utf-8")
+            loaded = targets.project(text, str(file), project.overrides, mistakes) or loaded
+        for one in mistakes:
+            streams.note(f"{rev}: {one.message}")
+        yield Workspace(loaded, program=steps.program())
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _end(workspace: Workspace, name: str, overrides: Sequence[str]) -> Rehearsal | None:
+    """Return how a rehearsal ended; None if it could not begin."""
+    extras.need("optuna", "requests")
+    from vertexrig.local.rehearsal import rehearse  # 140 ms, and an extra
+
+    file = workspace.loaded.file
+    try:
+        loaded = config.load(file, overrides=[*workspace.loaded.overrides, *overrides], target=name)
+        return rehearse(Workspace(loaded, program=steps.program()), name)
+    except VertexrigError as error:
+        streams.note(f"{name}: {error}")
+        return None
+
+
+def _row(name: str, before: Rehearsal | None, after: Rehearsal | None) -> dict[str, Any]:
+    sides = {"before": before, "after": after}
+    return {"name": name} | {
+        key: one
+        and {
+            "state": one.state,
+            "seconds": round(one.seconds, 1),
+            "metrics": dict(one.metrics),
+            "hint": one.hint or None,
+        }
+        for key, one in sides.items()
+    }
+
+
+def _text(rev: str, changed: Sequence[Change], count: int, ends: Sequence[tuple[str, Any, Any]]) -> str:
+    if not changed:
+        return f"none of {count} jobs and sweeps differs from {rev}"
+    parts = []
+    for one in changed:
+        rows = [f"{one.name}: {one.kind}", *(f"  {what}: {how}" for what, how in change.lines(one))]
+        rows += [
+            f"  {sign} {_found(each)}"
+            for sign, found in (("+", one.new), ("-", one.gone))
+            for each in found
+            if _loud(each)
+        ]
+        rows += [f"  {line}" for line in one.diff.splitlines()]
+        parts.append("\n".join(rows))
+    parts += ["\n".join(f"{name} rehearsed, {when}: {how}" for name, when, how in _rehearsed(ends))] if ends else []
+    return "\n\n".join(parts)
+
+
+def _loud(finding: Any) -> bool:
+    return finding.severity is not Severity.INFO
+
+
+def _found(finding: Any) -> str:
+    return f"{finding.severity.value}[{finding.id}]: {clean(finding.message)}"
+
+
+def _rehearsed(ends: Sequence[tuple[str, Any, Any]]) -> Iterator[tuple[str, str, str]]:
+    for name, *sides in ends:
+        for when, one in zip(("before", "after"), sides, strict=True):
+            if one is None:
+                yield name, when, "could not begin"
+                continue
+            metrics = ", ".join(f"{tag} {shown(value)}" for tag, value in one.metrics.items())
+            ended = "trained" if one.succeeded else f"failed: {one.error.partition(chr(10))[0]}"
+            yield name, when, f"{ended} in {one.seconds:.1f} s" + (f", {metrics}" if metrics else "")
+
+
+def _markdown(rev: str, changed: Sequence[Change], count: int, ends: Sequence[tuple[str, Any, Any]]) -> str:
+    """Return the comment of a pull request."""
+    if not changed:
+        return f"vertexrig: none of {count} jobs and sweeps differs from `{rev}`."
+    lines = [f"vertexrig: {len(changed)} of {count} jobs and sweeps differ from `{rev}`.", ""]
+    lines += ["| job | | what changes | findings |", "| --- | --- | --- | --- |"]
+    for one in changed:
+        what = "<br>".join(f"{_cell(name)}: {_cell(how)}" for name, how in change.lines(one))
+        found = [f"new {_cell(_found(each))}" for each in one.new if _loud(each)]
+        found += [f"gone {_cell(_found(each))}" for each in one.gone if _loud(each)]
+        lines.append(f"| {_cell(one.name)} | {one.kind} | {what} | {'<br>'.join(found)} |")
+    if ends:
+        lines += ["", "| rehearsed | | |", "| --- | --- | --- |"]
+        lines += [f"| {_cell(name)} | {when} | {_cell(how)} |" for name, when, how in _rehearsed(ends)]
+    for one in changed:
+        if one.diff:
+            fence = "`" * 4  # a script in args may have three
+            lines += [
+                "",
+                f"<details><summary>{_cell(one.name)}</summary>",
+                "",
+                f"{fence}diff",
+                one.diff,
+                fence,
+                "</details>",
+            ]
+    return "\n".join(lines)
+
+
+def _cell(text: str) -> str:
+    for char, instead in (("&", "&amp;"), ("<", "&lt;"), ("|", "\\|"), ("@", "&#64;")):  # nobody is called by a comment
+        text = text.replace(char, instead)
+    return clean(text)

@@ -1,0 +1,152 @@
+"""The tool as a library, for notebooks and other programs: `check`, `render`, `rehearse`, with results that a notebook shows.
+
+What a verb prints comes back as values; what makes a verb end with an error is raised as its exception (`vertexrig.errors`).
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, overload
+
+from vertexrig import files, yamltext
+from vertexrig.checks import output
+from vertexrig.errors import UsageError
+from vertexrig.finding import Finding, Severity, folded
+from vertexrig.project import config
+from vertexrig.project.model import Project
+from vertexrig.spec.reading import is_project
+from vertexrig.workspace import Workspace
+
+if TYPE_CHECKING:
+    from vertexrig.local.rehearsal import Rehearsal
+
+__all__ = ["Findings", "RenderedJob", "check", "rehearse", "render"]
+
+
+class Findings(Sequence[Finding]):
+    """What a check found, in the order of the file; printed as text, shown by a notebook as a table."""
+
+    def __init__(self, found: Iterable[Finding], sources: Mapping[str, str]) -> None:
+        self._found, self._sources = folded(found), sources
+
+    @overload
+    def __getitem__(self, index: int) -> Finding: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Finding]: ...
+    def __getitem__(self, index: int | slice) -> Finding | list[Finding]:
+        return self._found[index]
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing of severity error was found."""
+        return not any(one.severity is Severity.ERROR for one in self)
+
+    def __str__(self) -> str:
+        return output.text(self._found, self._sources).rstrip("\n")
+
+    def __repr__(self) -> str:
+        return f"<Findings: {output.summary(self._found)}>"
+
+    def _repr_html_(self) -> str:
+        places = (f"{one.file}:{one.line}" if one.line else one.file for one in self)
+        rows = [
+            (one.severity.value, one.id, place, one.message, one.fix) for one, place in zip(self, places, strict=True)
+        ]
+        return _table(("", "rule", "where", "what", "fix"), rows, caption=output.summary(self._found))
+
+
+def _table(names: Sequence[str], rows: Iterable[Sequence[object]], *, caption: str) -> str:
+    """Return a table as HTML, every cell as text."""
+    head = "".join(f"<th>{html.escape(name)}</th>" for name in names)
+    body = "".join(f"<tr>{''.join(f'<td>{html.escape(str(cell))}</td>' for cell in row)}</tr>" for row in rows)
+    return f"<table><caption>{html.escape(caption)}</caption><tr>{head}</tr>{body}</table>"
+
+
+@dataclass(frozen=True)
+class RenderedJob:
+    """A job or sweep as gcloud takes it.
+
+    Args:
+        name: Its name.
+        yaml: The text for gcloud's --config.
+        data: The same as plain values, in the API's camelCase.
+        findings: What the checks find in it.
+    """
+
+    name: str
+    yaml: str
+    data: Mapping[str, Any]
+    findings: Findings
+
+
+def check(job: str | Path | Mapping[str, Any], *, project: str | Path | None = None) -> Findings:
+    """Check a file for gcloud, a project file, or a job that is plain data.
+
+    Args:
+        job: The file, or the data of a CustomJobSpec or HyperparameterTuningJob.
+        project: The project file whose region, catalog and trainer it is held against; none by default.
+    """
+    loaded = config.load(Path(project)) if project else config.Loaded(Project(project="", region=""), Path(), {})
+    if isinstance(job, Mapping):
+        text, file = yamltext.scalar(job), ""
+    else:
+        text, file = files.read_text(job), str(job)
+        if is_project(_data(text)):
+            workspace = Workspace(config.loads(text, file=Path(file)))
+            names = (*workspace.loaded.project.jobs, *workspace.loaded.project.sweeps)
+            found = [one for name in names for one in workspace.prepare(name).findings]
+            return Findings(found, workspace.loaded.sources)
+    return Findings(Workspace(loaded).check_text(text, file=file)[1], {file: text})
+
+
+def _data(text: str) -> Any:
+    """Return the plain data of a YAML text; None if it is not YAML, which the check says."""
+    try:
+        return yamltext.read(text).data
+    except yamltext.YamlError:
+        return None
+
+
+def render(project: str | Path, name: str, *, set: Sequence[str] = ()) -> RenderedJob:
+    """Render a job or sweep of a project file.
+
+    Args:
+        project: The project file.
+        name: The job or sweep.
+        set: Overrides, as `--set` takes them: `args.epochs=1`.
+
+    Raises:
+        UsageError: There is no such file, job or sweep.
+        ConfigError: The file or an override is wrong.
+    """
+    workspace = Workspace(config.load(Path(project), overrides=set, target=name))
+    prepared = workspace.prepare(name)
+    return RenderedJob(
+        name, prepared.rendered.text, prepared.document.data, Findings(prepared.findings, workspace.loaded.sources)
+    )
+
+
+def rehearse(project: str | Path, name: str, *, set: Sequence[str] = (), trials: int | None = None) -> Rehearsal:
+    """Run a job or sweep of a project file on this machine, to its end; a notebook shows the result as a table.
+
+    Args:
+        project: The project file.
+        name: The job or sweep.
+        set: Overrides, as `--set` takes them.
+        trials: For a sweep: this many trials instead of its maxTrialCount.
+
+    Raises:
+        FindingsError: The checks found an error.
+        UsageError: There is no such job or sweep, or the extra `local` is not installed.
+    """
+    try:
+        from vertexrig.local import rehearsal  # an extra
+    except ImportError as error:
+        raise UsageError(f"a rehearsal needs {error.name}: pip install 'vertexrig[local]'") from None
+    return rehearsal.rehearse(Workspace(config.load(Path(project), overrides=set, target=name)), name, trials=trials)

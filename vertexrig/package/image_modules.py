@@ -1,0 +1,94 @@
+"""Which modules an image brings, and which distribution brings which module."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+SUPPLIED: Mapping[str, str] = {
+    **dict.fromkeys(
+        "tensorflow hypertune sympy pandas xgboost pythonjsonlogger webob paste mock".split(),
+        "package list of tf-cpu.2-17.py310, pre-built containers page, mirror of 2026-08-22",
+    ),
+    **dict.fromkeys(
+        ("google", "googleapiclient"),
+        "google.cloud.storage: custom training code requirements page, mirror of 2026-08-22; google.protobuf: tensorflow",
+    ),
+    **dict.fromkeys(
+        """
+        absl astunparse flatbuffers gast grpc h5py keras ml_dtypes numpy opt_einsum packaging pkg_resources requests setuptools
+        six tensorboard termcolor typing_extensions wrapt
+        """.split(),
+        "required by the tensorflow wheel (its metadata, 2.21.0)",
+    ),
+    **dict.fromkeys(("dateutil", "pytz", "scipy"), "required by the image's pandas and xgboost"),
+}
+"""Top-level modules that a prebuilt TensorFlow image brings, and how that is known."""
+SUPPLIED_ELSEWHERE = frozenset({"torch", "torchvision", "sklearn", "jax", "flax", "optax", "joblib", "ray"})
+"""Brought by some other image: allowed when the image's TensorFlow version is not given."""
+IMPORT_NAMES: Mapping[str, tuple[str, ...]] = {
+    "cloudml-hypertune": ("hypertune",),
+    "scikit-learn": ("sklearn",),
+    "scikit-image": ("skimage",),
+    "pillow": ("PIL",),
+    "pyyaml": ("yaml",),
+    "opencv-python": ("cv2",),
+    "opencv-python-headless": ("cv2",),
+    "absl-py": ("absl",),
+    "protobuf": ("google",),
+    "python-dateutil": ("dateutil",),
+    "beautifulsoup4": ("bs4",),
+    "grpcio": ("grpc",),
+    "tf-models-official": ("official",),
+    "tf-nightly": ("tensorflow",),
+    "attrs": ("attr", "attrs"),
+    "gitpython": ("git",),
+    "msgpack-python": ("msgpack",),
+    "python-json-logger": ("pythonjsonlogger",),
+    "segmentation-models": ("segmentation_models",),
+    "faiss-cpu": ("faiss",),
+    "faiss-gpu": ("faiss",),
+    "hydra-core": ("hydra",),
+    "antlr4-python3-runtime": ("antlr4",),
+    "umap-learn": ("umap",),
+    "imbalanced-learn": ("imblearn",),
+    "typed-argument-parser": ("tap",),
+    "keras-tuner": ("keras_tuner", "kerastuner"),
+    "pytorch-lightning": ("pytorch_lightning", "lightning"),
+}
+"""Distributions whose modules have other names than they have."""
+_UNTIL_3_11 = frozenset({"asynchat", "asyncore", "distutils", "imp", "smtpd"})
+_UNTIL_3_12 = frozenset(
+    {
+        *("aifc", "audioop", "cgi", "cgitb", "chunk", "crypt", "imghdr"),
+        *("mailcap", "nntplib", "pipes", "sndhdr", "telnetlib", "uu"),
+    }
+)
+"""Modules that newer Pythons left out and the image's 3.10 still has."""
+
+
+def is_supplied(top: str, tf_version: str | None) -> bool:
+    """Tell whether the image brings a top-level module; without a TensorFlow version, whether some prebuilt image does."""
+    older = top in _UNTIL_3_11 or top in _UNTIL_3_12
+    return top in SUPPLIED or older or (tf_version is None and top in SUPPLIED_ELSEWHERE)
+
+
+def distribution_of(top: str) -> str:
+    """Return the distribution on PyPI that brings a top-level module, as far as its name tells."""
+    return next((name for name, modules in IMPORT_NAMES.items() if top in modules), top.replace("_", "-"))
+
+
+def normalise(name: str) -> str:
+    """Return a distribution's name as PyPI compares it."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def declared_modules(distributions: Iterable[str]) -> frozenset[str]:
+    """Top-level modules, in small letters, that distributions of these names may bring."""
+    names: set[str] = set()
+    for distribution in map(normalise, distributions):
+        plain = distribution.replace("-", "_")
+        # google-cloud-x brings the namespace google; python-x often brings x
+        names |= {plain, plain.split("_")[0] if plain.startswith("google_") else plain, plain.removeprefix("python_")}
+        names |= {name.lower() for name in IMPORT_NAMES.get(distribution, ())}
+    return frozenset(names)

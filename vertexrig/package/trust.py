@@ -1,0 +1,45 @@
+"""Which setup.py the user has allowed to run on this machine: by its folder and its bytes, in the user's settings."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from vertexrig import files
+
+
+def _kept() -> Path:
+    home = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
+    return Path(home, "vertexrig", "trusted.json")
+
+
+def _read() -> dict[str, str]:
+    with suppress(OSError, ValueError):
+        found = json.loads(_kept().read_bytes())
+        return found if isinstance(found, dict) else {}
+    return {}
+
+
+def _digest(folder: Path) -> str:
+    total = hashlib.sha256()
+    for name in ("setup.py", "setup.cfg"):
+        data = (folder / name).read_bytes() if (folder / name).is_file() else b""
+        total.update(b"%d\n%b" % (len(data), data))
+    return total.hexdigest()
+
+
+def is_trusted(folder: Path) -> bool:
+    """Tell whether the setup.py of a folder may run, as it is now."""
+    return _read().get(os.path.realpath(folder)) == _digest(folder)
+
+
+def trust(folder: Path) -> None:
+    """Remember that the setup.py of a folder may run, until it or setup.cfg changes."""
+    file = _kept()
+    with files.locked(file.parent):
+        files.write_bytes(
+            file, json.dumps({**_read(), os.path.realpath(folder): _digest(folder)}, indent=1).encode(), 0o600
+        )

@@ -1,0 +1,92 @@
+"""What triggered runs use: the trainer's packages and images, put where the trigger finds them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Collection, Iterable, Mapping
+
+from vertexrig import times
+from vertexrig.cloud.storage import Storage
+from vertexrig.package import builder
+from vertexrig.project.config import PACKAGES_FOLDER
+from vertexrig.submit import images
+from vertexrig.submit.submission import PACKAGES, pointer
+from vertexrig.workspace import Workspace
+
+
+def upload_packages(workspace: Workspace, names: Iterable[str], storage: Storage) -> list[str]:
+    """Build and upload the trainer packages that jobs or sweeps need, and make them the ones triggered runs use.
+
+    Args:
+        workspace: The project, with its trainer's folder.
+        names: Jobs and sweeps.
+        storage: The project's bucket.
+
+    Returns:
+        URIs of all packages, new or there already.
+    """
+    wanted: dict[str, set[str]] = {}
+    for name in names:
+        for pool in filter(None, workspace.renderer.render(name).view.pools.values()):
+            for uri in pool.package_uris:
+                wanted.setdefault(uri, set()).add(pool.python_module)
+    return upload(workspace, wanted, storage)
+
+
+def publish(workspace: Workspace, names: Iterable[str], storage: Storage) -> list[str]:
+    """Make the packages and images that jobs or sweeps need the ones that triggered runs use; packages are uploaded.
+
+    Args:
+        workspace: The project, with its trainer's folder.
+        names: Jobs and sweeps.
+        storage: The project's bucket.
+
+    Returns:
+        URIs of all packages, new or there already, and of the trainer's own images.
+
+    Raises:
+        NoImageError: An image of the trainer as it is now is not in the registry.
+    """
+    names = list(names)
+    return [
+        *images.record(workspace.renderer, workspace.verb, names, storage),
+        *upload_packages(workspace, names, storage),
+    ]
+
+
+def upload(workspace: Workspace, wanted: Mapping[str, Collection[str]], storage: Storage) -> list[str]:
+    """Like `upload_packages`, for packages by the URIs that the project's renderer gave them, each with the modules that jobs
+    run from it; others are left alone.
+    """
+    trainer = workspace.loaded.project.trainer
+    done = []
+    for tf_version, uri in workspace.renderer.packages.items():
+        if uri not in wanted:
+            continue
+        object_name = f"{PACKAGES}{uri.rsplit('/', 1)[-1]}"
+        folder, out = workspace.loaded.path(trainer.path, "trainer", "path"), workspace.loaded.output(PACKAGES_FOLDER)
+        for module in sorted(wanted[uri]):  # each of them has to be in it
+            built = builder.build(folder, out, tf_version=tf_version, module=module)
+        content = built.path.read_bytes()
+        found = storage.read(object_name)
+        # named by its content, so other bytes under the name are damage, and are replaced
+        generation = (
+            found.generation
+            if found is not None and found.data == content
+            else storage.write(object_name, content, content_type="application/gzip")
+        )
+        sha256 = hashlib.sha256(content).hexdigest()
+        now = times.rfc3339(times.now(), 0)
+        row = {
+            "uri": uri,
+            "sha256": sha256,
+            "generation": generation,
+            "tf_version": tf_version,
+            "module": trainer.module,
+            "uploaded": now,
+        }
+        # the pointer last: until then triggered runs use the package before
+        storage.write(pointer(workspace.loaded, tf_version), json.dumps(row, indent=1).encode())
+        done.append(uri)
+    return done

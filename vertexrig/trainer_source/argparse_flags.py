@@ -1,0 +1,291 @@
+"""Flags declared with argparse, and what hands its parsers on."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from collections.abc import Callable
+from dataclasses import replace
+
+from vertexrig.trainer_source.argparse_commands import Parsers
+from vertexrig.trainer_source.code import Code, owned
+from vertexrig.trainer_source.flag_collector import Collector, commands_of, constant, texts_of, truth
+from vertexrig.trainer_source.modules import (
+    FunctionNode,
+    Module,
+    Scope,
+    SourceCall,
+    bound,
+    dotted,
+    last_name,
+    single_binding,
+)
+from vertexrig.trainer_source.trainer_model import DYNAMIC, WITHOUT_VALUE, Flag
+
+_TAKE_PARSERS = frozenset({"add_parser", "print", "help", "append"})
+"""Calls that are given a parser and add no flag to it."""
+
+
+def read(found: Collector) -> None:
+    """Every call that makes a parser, adds to one, or hands one on."""
+    parsers = Parsers(found.code)
+    defaulted: set[str] = set()
+    for call in found.code.calls:
+        name = last_name(call.node.func)
+        # the parser of a library that is only named (`_UNREAD` of reader): noted as unread already
+        if id(call) in found.left:
+            continue
+        if name in _READERS:
+            _READERS[name](found, call)
+        elif name == "add_argument":
+            _argument(found, call, parsers)
+        elif name == "add_parser":
+            _add_parser(found, call, parsers)
+        elif name == "set_defaults":
+            defaulted |= set(call.keywords)
+        else:
+            _handed_parser(found, call)
+    # add_subparsers without a plain add_parser: the commands come from a loop or another package.
+    if parsers.used and not found.commands:
+        found.skip(found.code.callers("add_subparsers")[0], "the sub-commands are not written here")
+    found.flags = [_finished(flag, found, defaulted) for flag in found.flags]
+
+
+def _finished(flag: Flag, found: Collector, defaulted: set[str]) -> Flag:
+    if flag.parser != "argparse":
+        return flag
+    if {"jsonargparse", "configargparse"} & found.parsers:
+        # A file may give what is required, and values are read by the type, `false` of a bool too.
+        return replace(flag, required=False, parser="jsonargparse")
+    return replace(flag, has_default=True) if flag.dest in defaulted else flag
+
+
+def _argument(found: Collector, call: SourceCall, parsers: Parsers) -> None:
+    found.parsers.add("argparse")
+    keywords = call.keywords
+    if call.unpacks:
+        found.skip(call, "add_argument with unpacked arguments cannot be read")
+        return
+    groups = [found.code.texts(argument, call.scope, call.module) for argument in call.node.args]
+    if not groups:
+        dest = constant(found, keywords.get("dest"), call)
+        groups = [(dest,)] if isinstance(dest, str) else [None]
+    names: list[str] = []
+    for group in groups:
+        if group is None:
+            found.skip(call, "the name of this argument is not a plain text")
+            return
+        names += group
+    if not names or any(not name for name in names):
+        found.skip(call, "this argument has no name")
+        return
+    # Several values of one expression are a loop over names: each is a separate flag.
+    several = len(groups) == 1 and len(names) > 1
+    for options in [[name] for name in names] if several else [names]:
+        found.flags.append(_argparse_flag(found, call, tuple(options), keywords, parsers))
+
+
+def _argparse_flag(
+    found: Collector, call: SourceCall, names: tuple[str, ...], keywords: dict[str, ast.expr], parsers: Parsers
+) -> Flag:
+    positional = not names[0].startswith("-")
+    # argparse names the attribute after the first long option, else after the first short one.
+    longest = next((name for name in names if name.startswith("--")), names[0])
+    dest = constant(found, keywords.get("dest"), call)
+    kind, float_text = _type_of(found, keywords.get("type"), call)
+    nargs = keywords.get("nargs")
+    nargs_value = constant(found, nargs, call)
+    nargs_text = None if nargs is None else DYNAMIC if nargs_value is None else str(nargs_value)
+    commands = commands_of(parsers.owners(call)) if parsers.used else ()
+    if positional:
+        required = nargs_text not in {"?", "*", DYNAMIC}  # whatever its default
+    else:
+        required = truth(found, keywords.get("required"), call)
+    action = _action(found, keywords.get("action"), call)
+    if action in WITHOUT_VALUE:
+        # count, help and version take no value either, and their type says nothing of what is stored.
+        kind, float_text = "bool" if "store_" in action or action == "BooleanOptionalAction" else kind, None
+    return Flag(
+        names=names,
+        dest=dest if isinstance(dest, str) else names[0] if positional else longest.lstrip("-").replace("-", "_"),
+        type=kind,
+        # A flag of an unknown command may never be asked for: calling it missing would be a guess.
+        required=required and commands is not None,
+        has_default="default" in keywords,
+        default=constant(found, keywords.get("default"), call),
+        choices=texts_of(found, keywords.get("choices"), call),
+        action=action,
+        nargs=nargs_text,
+        takes_float_text=float_text,
+        parser="argparse",
+        file=call.module.file,
+        line=call.node.lineno,
+        commands=commands,
+    )
+
+
+def _action(found: Collector, node: ast.expr | None, call: SourceCall) -> str:
+    if node is None:
+        return "store"
+    if last_name(node) == "BooleanOptionalAction":
+        return "BooleanOptionalAction"
+    value = constant(found, node, call)
+    return value if isinstance(value, str) else DYNAMIC
+
+
+def _type_of(found: Collector, node: ast.expr | None, call: SourceCall) -> tuple[str, bool | None]:
+    """Return a type's name, and whether it accepts the text `128.0`."""
+    if node is None:
+        return "str", True
+    if isinstance(node, ast.Lambda):
+        return "lambda", _reads_floats(node, call.module, found.code)
+    name = dotted(node)
+    if "?" in name or isinstance(node, ast.Call):
+        return DYNAMIC, None
+    definition = owned(node, call.module, found.code)
+    if definition is not None:
+        return name, _reads_floats(definition[0], definition[1], found.code)
+    value = single_binding(name, call.scope)
+    if isinstance(value, ast.Lambda):
+        return name, _reads_floats(value, call.module, found.code)
+    # a parameter, or a variable with several values, may be any converter
+    if isinstance(node, ast.Name) and value is None and _is_local(node.id, call.scope):
+        return DYNAMIC, None
+    return name, {"int": False, "float": True, "str": True, "bool": True}.get(name)
+
+
+def _is_local(name: str, scope: Scope) -> bool:
+    """Tell whether a name is the trainer's own variable or parameter."""
+    # a parameter is not bound in the scope's names, so it is looked up in the signature
+    for level in scope.levels():
+        args = getattr(level.node, "args", None)
+        if name in level.names or (isinstance(args, ast.arguments) and name in {arg.arg for arg in args.args}):
+            return True
+    return False
+
+
+_TO_FLOAT = frozenset({"float", "Decimal", "Fraction", "literal_eval", "loads", "float32", "float64"})
+
+
+def _reads_floats(
+    node: FunctionNode | ast.ClassDef, module: Module, code: Code, seen: set[int] | None = None
+) -> bool | None:
+    """Tell whether a converter takes `128.0`: True if it, or an own function it calls, goes through a float; False if int() gets
+    the text itself; None if neither is plain.
+    """
+    parameter = node.args.args[0].arg if not isinstance(node, ast.ClassDef) and node.args.args else ""
+    seen = {id(node)} if seen is None else seen
+    straight = False
+    inner: list[bool | None] = []
+    for part in ast.walk(node):
+        if not isinstance(part, ast.Call):
+            continue
+        name = last_name(part.func)
+        own = owned(part.func, module, code) if isinstance(part.func, ast.Name) else None
+        if own is not None:
+            if id(own[0]) not in seen:
+                seen.add(id(own[0]))
+                inner.append(_reads_floats(*own, code, seen))
+        # int(float(text)) accepts 128.0; one such call anywhere in the converter is enough
+        elif name in _TO_FLOAT:
+            return True
+        # int(text) of the very parameter refuses 128.0; int() of something computed says nothing
+        elif name == "int" and part.args and isinstance(part.args[0], ast.Name):
+            straight |= part.args[0].id == parameter
+    if True in inner:
+        return True
+    return False if straight or False in inner else None
+
+
+def _parse_known(found: Collector, call: SourceCall) -> None:
+    found.parsers.add("argparse")
+    found.tolerates_unknown |= not _refuses_rest(call)
+
+
+def _refuses_rest(call: SourceCall) -> bool:
+    """Tell whether the trainer itself ends on what parse_known_args leaves over (`if rest: parser.error(...)`)."""
+    rest = next(
+        (
+            node.targets[0].elts[1]
+            for node, _ in call.module.each(ast.Assign)
+            if node.value is call.node and isinstance(node.targets[0], ast.Tuple) and len(node.targets[0].elts) == 2
+        ),
+        None,
+    )
+    return isinstance(rest, ast.Name) and any(
+        any(isinstance(part, ast.Name) and part.id == rest.id for part in ast.walk(node.test))
+        and any(_ends(part) for statement in node.body for part in ast.walk(statement))
+        for node, _ in call.module.each(ast.If)
+    )
+
+
+def _ends(node: ast.AST) -> bool:
+    return isinstance(node, ast.Raise) or (isinstance(node, ast.Call) and last_name(node.func) in {"error", "exit"})
+
+
+def _parse(found: Collector, call: SourceCall) -> None:
+    """`parse_args` of a parser that some other package made: its flags are not written here."""
+    if not isinstance(call.node.func, ast.Attribute):
+        return
+    found.parsers.add("argparse")
+    maker = bound(call.node.func.value, call.scope)
+    if isinstance(maker, ast.Call) and not (_makes_parser(maker) or last_name(maker.func) in found.own):
+        found.skip(call, f"the parser comes from {dotted(maker.func)}, whose flags are not written here")
+
+
+def _parser(found: Collector, call: SourceCall) -> None:
+    """`ArgumentParser(...)` itself."""
+    found.parsers.add("argparse")
+    keywords = call.keywords
+    if constant(found, keywords.get("allow_abbrev"), call) is False:
+        found.abbreviations = False
+    parents = keywords.get("parents")
+    for parent in parents.elts if isinstance(parents, (ast.List, ast.Tuple)) else []:
+        made = bound(parent, call.scope)
+        if not (isinstance(made, ast.Call) and (_makes_parser(made) or last_name(made.func) in found.own)):
+            found.skip(call, "a parent parser is not written here")
+
+
+def _handed_parser(found: Collector, call: SourceCall) -> None:
+    """Note a parser handed to a function of another package, which may add flags to it."""
+    if isinstance(call.node.func, ast.Name) and hasattr(builtins, call.node.func.id):
+        return
+    if last_name(call.node.func) in _TAKE_PARSERS:
+        return
+    for argument in call.node.args:
+        made = bound(argument, call.scope)
+        if (
+            made is not argument
+            and isinstance(made, ast.Call)
+            and _makes_parser(made)
+            and last_name(call.node.func) not in found.own
+        ):
+            found.skip(call, f"{dotted(call.node.func)} may add flags")
+
+
+def _makes_parser(call: ast.Call) -> bool:
+    return last_name(call.func) in {"ArgumentParser", "add_argument_group", "add_mutually_exclusive_group"}
+
+
+def _subparsers(found: Collector, call: SourceCall) -> None:
+    """`add_subparsers(...)`: argparse asks for a command only with required=True."""
+    found.parsers.add("argparse")
+    found.command_required |= truth(found, call.keywords.get("required"), call)
+
+
+def _add_parser(found: Collector, call: SourceCall, parsers: Parsers) -> None:
+    """One sub-command of argparse."""
+    paths = parsers.paths(call) if parsers.used else None
+    if paths is None:
+        found.skip(call, "the name of this sub-command is not a plain text")
+    for path in sorted(paths or ()):
+        found.commands[path] = None
+
+
+_READERS: dict[str, Callable[[Collector, SourceCall], None]] = {
+    "parse_known_args": _parse_known,
+    "parse_known_intermixed_args": _parse_known,
+    "parse_args": _parse,
+    "ArgumentParser": _parser,
+    "add_subparsers": _subparsers,
+}

@@ -1,0 +1,110 @@
+"""Where a trainer saves its model, and whether it tells the chief from the other workers."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from vertexrig.trainer_source.bucket_paths import variable
+from vertexrig.trainer_source.code import Code
+from vertexrig.trainer_source.modules import Scope, SourceCall, last_name, plain_text
+from vertexrig.trainer_source.trainer_model import Save
+
+_MODEL = frozenset({"Sequential", "Model", "clone_model", "load_model"})
+_OTHER_SAVERS = frozenset({"Checkpoint", "CheckpointManager", "Saver", "open"})
+"""What has a method `save`, too, but is not a model."""
+_CHIEF = frozenset(
+    {"chief", "is_chief", "task_type", "task_id", "cluster_resolver", "should_save_checkpoint", "_is_chief"}
+)
+_INPUT = re.compile(r"data|input|train|valid|eval|test|pattern|csv|images", re.IGNORECASE)
+_MAX_DEPTH = 8
+
+
+def saves(code: Code) -> Iterator[Save]:
+    """Yield every plain call of a Keras model's `save` and of `ModelCheckpoint`."""
+    for call in code.calls:
+        name = last_name(call.node.func)
+        if name == "save" and isinstance(call.node.func, ast.Attribute) and _is_model(call.node.func.value, call):
+            yield _save(call, "save", code)
+        elif name == "ModelCheckpoint":
+            yield _save(call, "ModelCheckpoint", code)
+
+
+def tells_chief(code: Code) -> bool:
+    """Tell whether the source names the chief, a task or its index anywhere: it may then let one worker save."""
+    words = {text for text, _, _ in code.texts_written} | {name for name, _ in code.names}
+    return any(word in _CHIEF or word.casefold() in {"chief", "master", "is_chief", "task"} for word in words)
+
+
+def remote(code: Code) -> bool:
+    """Tell whether the source names a place in Cloud Storage, other than as the default of a flag for what it reads."""
+    read_from = {
+        id(part)
+        for call in code.callers("add_argument")
+        if call.node.args
+        and isinstance(call.node.args[0], ast.Constant)
+        and _INPUT.search(str(call.node.args[0].value))
+        for part in ast.walk(call.node)
+    }
+    return any(text.startswith(("gs://", "/gcs/")) for text, n, _ in code.texts_written if id(n) not in read_from)
+
+
+def _save(call: SourceCall, kind: str, code: Code) -> Save:
+    words = call.keywords
+    path = call.node.args[0] if call.node.args else words.get("filepath")
+    weights = words.get("save_weights_only")
+    plain = not any(word.arg is None for word in call.node.keywords)
+    known = weights is None or isinstance(weights, ast.Constant)
+    return Save(
+        kind,
+        _ending(path, call.scope, call, code, 0) if plain and known else None,
+        isinstance(weights, ast.Constant) and weights.value is True,
+        "save_format" in words,
+        call.module.file,
+        call.node.lineno,
+    )
+
+
+def _is_model(node: ast.expr, call: SourceCall) -> bool:
+    """Tell whether an expression is plainly a Keras model: made by Sequential or Model, or named so."""
+    if isinstance(node, ast.Name):
+        # what the name was made by decides; its own name only where that is not written
+        values = next((level.names[node.id] for level in call.scope.levels() if node.id in level.names), [])
+        makers = {last_name(value.func) for value in values if isinstance(value, ast.Call)}
+        if makers & _MODEL:
+            return True
+        if makers & _OTHER_SAVERS:
+            return False
+        # an imported module named model has a function save of its own
+        if node.id in call.module.aliases:
+            return False
+    name = last_name(node).casefold()
+    return name == "model" or name.endswith("_model")
+
+
+def _ending(node: ast.expr | None, scope: Scope, call: SourceCall, code: Code, depth: int) -> str | None:
+    """Return the text a path ends with; "" for a folder from the environment; None where that is not plain."""
+    if node is None or depth > _MAX_DEPTH:
+        return None
+    if variable(node):
+        return ""
+    if isinstance(node, ast.Constant):
+        return plain_text(node)
+    # an f-string ends with its last part; a {value} there leaves the ending open
+    if isinstance(node, ast.JoinedStr) and node.values:
+        return plain_text(node.values[-1])
+    if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Add, ast.Div)):
+        return _ending(node.right, scope, call, code, depth + 1)
+    if isinstance(node, ast.Call):
+        joins = last_name(node.func) in {"join", "Path", "joinpath", "str"} and node.args
+        return _ending(node.args[-1], scope, call, code, depth + 1) if joins else None
+    values = code.texts(node, scope, call.module) if isinstance(node, (ast.Name, ast.Attribute)) else None
+    if values is not None:
+        return values[0] if len(values) == 1 else None
+    name = node.id if isinstance(node, ast.Name) else ""
+    for level in scope.levels():
+        if name in level.names:
+            found = level.names[name]
+            return _ending(found[0], level, call, code, depth + 1) if len(found) == 1 else None
+    return None

@@ -1,0 +1,178 @@
+"""What a trainer's source says about itself, read without importing it: flags, metrics, strategies, environment.
+
+`read` returns a plain value for the checks that hold a study or a cluster against the trainer. It goes by the syntax
+trees of the entry module and of the trainer's own modules that it imports, so it needs neither TensorFlow nor the
+trainer's dependencies, and it runs nothing. Where the source does not say something plainly the value says so
+(`flags_complete`, `metrics_complete`, `environment_complete`), and a check must then stay silent.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from pathlib import Path
+
+from vertexrig.trainer_source import (
+    absl_flags,
+    argparse_flags,
+    click_flags,
+    field_classes,
+    tensorflow_usage,
+    typer_flags,
+)
+from vertexrig.trainer_source.bucket_paths import local_writes, names_gcsfs, reads
+from vertexrig.trainer_source.code import Code
+from vertexrig.trainer_source.defects import defects
+from vertexrig.trainer_source.flag_collector import Collector
+from vertexrig.trainer_source.follow import follow_tree
+from vertexrig.trainer_source.listeners import listeners
+from vertexrig.trainer_source.metrics import metrics
+from vertexrig.trainer_source.model_saves import remote, saves, tells_chief
+from vertexrig.trainer_source.modules import Module, full_name, last_name
+from vertexrig.trainer_source.reachability import Runs
+from vertexrig.trainer_source.source_tree import Tree, open_tree
+from vertexrig.trainer_source.torch_usage import torch_use, watches_memory
+from vertexrig.trainer_source.trainer_model import SourceProblem, TrainerSource
+
+LIBRARIES: tuple[Callable[[Collector], None], ...] = (
+    absl_flags.read,
+    click_flags.read,
+    typer_flags.read,
+    field_classes.read,
+    argparse_flags.read,  # last: what it reads depends on the libraries that were found
+)
+"""The readers of flag libraries; each adds what it knows to the same collector."""
+_UNREAD = {
+    name: library
+    for library, names in {
+        "hydra": "hydra.main",
+        "docopt": "docopt.docopt",
+        "plac": "plac.call",
+        "defopt": "defopt.run",
+        "tap": "tap.Tap tap.tapify",
+        "tyro": "tyro.cli tyro.extras.subcommand_cli_from_dict",
+        "fire": "fire.Fire",
+        "simple_parsing": "simple_parsing.ArgumentParser simple_parsing.parse simple_parsing.parse_known_args",
+        "jsonargparse": """
+            jsonargparse.CLI jsonargparse.auto_cli jsonargparse.ArgumentParser lightning.pytorch.cli.LightningCLI
+            pytorch_lightning.cli.LightningCLI pytorch_lightning.utilities.cli.LightningCLI
+        """,
+        "cyclopts": "cyclopts.App cyclopts.run",
+        "config_flags": """
+            ml_collections.config_flags.DEFINE_config_file ml_collections.config_flags.config_flags.DEFINE_config_file
+        """,
+        "pyrallis": "pyrallis.wrap",
+        "draccus": "draccus.wrap",
+        "configargparse": "configargparse.ArgParser configargparse.ArgumentParser configargparse.get_argument_parser",
+    }.items()
+    for name in names.split()
+}
+"""Of libraries whose flags are not read: the full name of a call or of a class's base, and the library it belongs to."""
+
+
+def read(source: Path | str, module: str | None = None) -> TrainerSource:
+    """Read a trainer's source without importing or running any of it. Never raises for what it reads.
+
+    Args:
+        source: The trainer's folder, a single `.py` file, or a built archive (`.tar.gz`, `.whl`, `.zip`).
+        module: The entry module, such as `trainer.task`: what Vertex AI runs with `python -m`. Not needed for a file.
+
+    Returns:
+        What was found; `problems` says what could not be read.
+    """
+    tree, entry_file, problems = open_tree(Path(source))
+    return read_tree(tree, entry_file, module, problems)
+
+
+def read_tree(tree: Tree, entry_file: str | None, module: str | None, problems: list[SourceProblem]) -> TrainerSource:
+    """Like `read`, for files that were found already.
+
+    Args:
+        tree: Where modules are looked up.
+        entry_file: The file that is run, None if a module is.
+        module: The entry module, None if a file is run.
+        problems: What went wrong so far.
+    """
+    followed = follow_tree(tree, entry_file, module, problems)
+    name = module or (Path(entry_file).stem if entry_file else "")
+    code = followed.code
+    if code is None:
+        return TrainerSource(module=name, problems=followed.problems)
+    flags, runs = _collect(code), Runs(code)
+    keras, legacy = tensorflow_usage.keras_uses(code)
+    environment, complete = tensorflow_usage.environment(code)
+    return TrainerSource(
+        module=name,
+        files=followed.files,
+        flags=tuple(flags.flags),
+        flags_unread=tuple(flags.unread),
+        parsers=frozenset(flags.parsers),
+        tolerates_unknown=flags.tolerates_unknown,
+        abbreviations=flags.abbreviations,
+        commands=tuple(flags.commands),
+        command_required=flags.command_required,
+        metrics=tuple(metrics(code, runs)),
+        strategies=tuple(tensorflow_usage.strategies(code)),
+        keras=keras,
+        legacy_keras=legacy,
+        environment=environment,
+        environment_needed=runs.needed(),
+        environment_complete=complete,
+        saves=tuple(saves(code)),
+        torch=torch_use(code, flags.flags),
+        local_writes=tuple(local_writes(code)),
+        reads=tuple(reads(code, flags.flags)),
+        names_gcsfs=names_gcsfs(code, tree),
+        listens=tuple(listeners(code)),
+        watches_memory=watches_memory(code),
+        tells_chief=tells_chief(code),
+        names_bucket=remote(code),
+        imports=followed.imports,
+        defects=tuple(defects(code, runs, flags)),
+        problems=followed.problems,
+    )
+
+
+def _collect(code: Code) -> Collector:
+    """Return the flags declared anywhere in the modules of `code`."""
+    found = Collector(code)
+    for call in code.calls:
+        library = _UNREAD.get(full_name(call.node.func, call.module))
+        # checked by the full name, so that an import under another name is seen, and a function of the same last name
+        # is not
+        if library is not None:
+            found.parsers.add(library)
+            found.left.add(id(call))
+            found.skip(call, f"flags made by {library} are not read")
+    for node, _, module in code.each(ast.ClassDef):
+        for base in node.bases:
+            library = _UNREAD.get(full_name(base, module))
+            if library is not None:
+                found.parsers.add(library)
+                found.unread.append(SourceProblem(f"flags made by {library} are not read", module.file, base.lineno))
+    for read_library in LIBRARIES:
+        read_library(found)
+    for module in code.modules:
+        _argv(found, module)
+    files = [module.file for module in code.modules]
+    # in the order of the source, whichever reader found them: messages name the first
+    found.flags = sorted(found.flags, key=lambda flag: (files.index(flag.file), flag.line))
+    return found
+
+
+def _argv(found: Collector, module: Module) -> None:
+    """Note that a trainer that reads `sys.argv` itself may take anything, unless it only hands it to a parser."""
+    handed = {
+        id(argument)
+        for call in module.calls
+        if last_name(call.node.func) in {"parse_args", "parse_known_args", "run", "main", "FLAGS", "Path", "basename"}
+        for outer in call.node.args
+        for argument in ast.walk(outer)
+    }
+    for item, _ in module.each(ast.Subscript):
+        if isinstance(item.slice, ast.Constant) and item.slice.value == 0:
+            handed.add(id(item.value))  # sys.argv[0] is the program's name
+    for node, _ in module.each(ast.Attribute):
+        if full_name(node, module) == "sys.argv" and id(node) not in handed:
+            found.unread.append(SourceProblem("sys.argv is read by hand", module.file, node.lineno))
+            found.parsers.add("sys.argv")

@@ -1,0 +1,146 @@
+"""Flags declared by the signatures of typer's commands."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import replace
+
+from vertexrig.trainer_source.annotations import parameters
+from vertexrig.trainer_source.flag_collector import Collector, command_names
+from vertexrig.trainer_source.modules import Module, full_name, last_name, plain_text
+from vertexrig.trainer_source.trainer_model import Flag
+
+
+def _click_settings(found: Collector, node: ast.Dict) -> None:
+    for key, value in zip(node.keys, node.values, strict=True):
+        if plain_text(key) == "ignore_unknown_options" and isinstance(value, ast.Constant):
+            found.tolerates_unknown |= value.value is True
+
+
+def read(found: Collector) -> None:
+    for module in found.code.modules:
+        _module(found, module)
+
+
+def _module(found: Collector, module: Module) -> None:
+    """Functions handed to `typer.run` or decorated as a command of a `typer.Typer`: each parameter is a flag."""
+    for settings, _ in module.each(ast.Dict):
+        _click_settings(found, settings)
+    if not any(target.split(".")[0] == "typer" for target in module.aliases.values()):
+        return
+    found.parsers.add("typer")
+    commands = _app_commands(module)
+    # typer stops without a command unless the app or its callback says otherwise
+    stops = all(word.arg != "invoke_without_command" for call in module.calls for word in call.node.keywords)
+    for paths in commands.values():
+        for path in paths or ():
+            found.commands[path] = None
+            found.command_required |= stops
+    for name, node in module.definitions.items():
+        if isinstance(node, ast.ClassDef):
+            continue
+        decorated = any(
+            isinstance(decorator, ast.Call) and last_name(decorator.func) in {"command", "callback"}
+            for decorator in node.decorator_list
+        )
+        run = any(
+            any(isinstance(argument, ast.Name) and argument.id == name for argument in call.node.args)
+            for call in module.calls
+            if full_name(call.node.func, module) == "typer.run"
+        )
+        if decorated or run:
+            own = commands.get(name, ())
+            found.flags += (
+                replace(flag, commands=own, required=flag.required and own is not None)
+                for flag in _flags(found, node, module)
+            )
+
+
+def _flags(found: Collector, node: ast.FunctionDef | ast.AsyncFunctionDef, module: Module) -> Iterator[Flag]:
+    annotations = {arg.arg: arg.annotation for arg in [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]}
+    for item in parameters(node, module, found.code):
+        marker, value = _marker(annotations[item.name], item.default)
+        missing = value is None or (isinstance(value, ast.Constant) and value.value is ...)
+        # without a marker typer makes an option of what has a default, and an argument of what has none
+        is_argument = last_name(marker.func) == "Argument" if marker else item.default is None
+        texts = map(plain_text, marker.args) if marker else ()
+        written = tuple(text for text in texts if text is not None and text.startswith("-"))
+        dashed, switch = item.name.replace("_", "-"), item.kind.type == "bool" and not is_argument
+        names = written or ((f"--{dashed}", f"--no-{dashed}") if switch else (f"--{dashed}",))
+        plain = value.value if isinstance(value, ast.Constant) else None
+        from_variable = marker is not None and any(word.arg == "envvar" for word in marker.keywords)
+        yield Flag(
+            names=(item.name,) if is_argument else names,
+            dest=item.name,
+            type=item.kind.type,
+            required=missing and not from_variable,
+            has_default=not missing,
+            default=plain if isinstance(plain, (str, int, float, bool)) else None,
+            choices=item.kind.choices,
+            action="store_true" if switch else "store",
+            nargs="*" if item.kind.many else None,
+            takes_float_text=item.kind.takes_float_text,
+            parser="typer",
+            from_variable=from_variable,
+            file=module.file,
+            line=item.line,
+        )
+
+
+def _marker(annotation: ast.expr | None, default: ast.expr | None) -> tuple[ast.Call | None, ast.expr | None]:
+    """Return the Option(...) or Argument(...) of a parameter, and its default: `= Option(3)`, or `Annotated[int, Option()] = 3`."""
+    if isinstance(default, ast.Call) and last_name(default.func) in {"Option", "Argument"}:
+        words = {word.arg: word.value for word in default.keywords}
+        return default, default.args[0] if default.args else words.get("default", words.get("default_factory"))
+    inner = annotation.slice if isinstance(annotation, ast.Subscript) else None
+    is_annotated = isinstance(annotation, ast.Subscript) and last_name(annotation.value) == "Annotated"
+    parts = inner.elts[1:] if is_annotated and isinstance(inner, ast.Tuple) else []
+    return next((part for part in parts if isinstance(part, ast.Call)), None), default
+
+
+def _app_commands(module: Module) -> dict[str, tuple[str, ...] | None]:
+    """For each function that is a command of several: its paths; empty for one that is the whole program, or a callback."""
+    made: dict[str, list[tuple[str, ast.expr, str]]] = {}
+    for name, node in module.definitions.items():
+        for decorator in getattr(node, "decorator_list", ()):
+            func = decorator.func if isinstance(decorator, ast.Call) else None
+            if (
+                isinstance(func, ast.Attribute)
+                and func.attr in {"command", "callback"}
+                and isinstance(func.value, ast.Name)
+            ):
+                made.setdefault(func.value.id, []).append((name, decorator, func.attr))
+    prefixes = _prefixes(module)
+    alone = len(made) == 1 and not prefixes  # typer makes no sub-command of an app's only command
+    found: dict[str, tuple[str, ...] | None] = {}
+    for app, commands in made.items():
+        prefix = prefixes.get(app, "")
+        single = alone and len(commands) == 1
+        for name, decorator, kind in commands:
+            node = module.definitions[name]
+            if kind == "callback" or single or isinstance(node, ast.ClassDef):
+                found[name] = (prefix,) if prefix else ()
+                continue
+            names = command_names(decorator, node)
+            unknown = names is None or prefix is None
+            found[name] = None if unknown else tuple(sorted(f"{prefix} {one}".strip() for one in names or ()))
+    return found
+
+
+def _prefixes(module: Module) -> dict[str, str | None]:
+    """Return the names under which apps are added to another; None where that is not plain."""
+    found: dict[str, str | None] = {}
+    for call in module.calls:
+        if (
+            last_name(call.node.func) != "add_typer"
+            or not call.node.args
+            or not isinstance(call.node.args[0], ast.Name)
+        ):
+            continue
+        app = call.node.args[0].id
+        words = list(call.node.keywords)
+        for value in module.scope.names.get(app, ()):
+            words += value.keywords if isinstance(value, ast.Call) else []
+        found[app] = plain_text(next((word.value for word in words if word.arg == "name"), None))
+    return found

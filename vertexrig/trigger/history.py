@@ -1,0 +1,245 @@
+"""The history of a trigger: its deliveries, and how the jobs of those that started one have ended.
+
+An end is written once, beside its delivery, by the tick or by whoever reads the history first. A month that is over can be folded into
+one object, `vertexrig/history/YYYY-MM.jsonl`; nothing else takes anything away.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from vertexrig import times
+from vertexrig.catalog import Catalog
+from vertexrig.cloud.rest import RestError
+from vertexrig.cloud.storage import Item, Storage, as_json
+from vertexrig.cloud.vertex import KINDS, NAME, TUNING, RemoteJob, Vertex
+from vertexrig.errors import VertexrigError
+from vertexrig.project.config import Loaded
+from vertexrig.results.study import course
+from vertexrig.spec.states import SUCCEEDED, short
+from vertexrig.studies import trained
+from vertexrig.studies.cost import spent
+from vertexrig.submit.chains import GOOD, Chains
+from vertexrig.submit.claims import LABEL
+from vertexrig.trigger.deliveries import FOLDER, ROW, keep
+
+_END = ".end.json"
+_FOLDED = ".jsonl"
+RECENT_S = 10 * 86_400.0
+"""Seconds in which a tick looks for ends: a job of the default timeout, 7 days, has ended by then."""
+
+
+@dataclass(frozen=True)
+class DeliveryEnd:
+    """How the job of a delivery ended, and the steps that followed it.
+
+    Args:
+        outcome: The job's state, such as SUCCEEDED; of a run with steps, that of its chain, such as `registered`.
+        reason: Why, in one line.
+        ended: When, RFC 3339.
+        seconds: How long the job took.
+        usd: What it cost, estimated from its times; None without a sourced price.
+        metric: The name of what it reported.
+        value: What it reported.
+        model: The version that was registered.
+    """
+
+    outcome: str
+    reason: str = ""
+    ended: str = ""
+    seconds: float | None = None
+    usd: float | None = None
+    metric: str = ""
+    value: float | None = None
+    model: str = ""
+
+
+class Deliveries:
+    """The history in one bucket. A row is a delivery's data, with `end` where its job has ended.
+
+    Args:
+        storage: The bucket.
+    """
+
+    def __init__(self, storage: Storage) -> None:
+        self.storage = storage
+
+    def rows(self, since: datetime, schedule: str = "") -> list[dict[str, Any]]:
+        """Return the deliveries since a time, the newest first; all of them or those of one schedule.
+
+        Raises:
+            RestError: Cloud Storage failed.
+        """
+        first = times.rfc3339(since, 3)
+        found = [row for month in _months(since) for row in self._month(month).values()]
+        chosen = [
+            row for row in found if row.get("time", "") >= first and schedule in ("", str(row.get("schedule", "")))
+        ]
+        return sorted(chosen, key=lambda row: str(row["time"]), reverse=True)
+
+    def _month(self, month: str) -> dict[str, dict[str, Any]]:
+        """Return a month's rows by their objects' names without ending; objects go before what was folded of them."""
+        rows = self._folded(month)[0]
+        ends = {}
+        for item in self.storage.list(f"{FOLDER}/{month}/", metadata=True):
+            data = self._data(item)
+            if data is not None and item.name.endswith(_END):
+                ends[item.name.removesuffix(_END)] = data
+            elif data is not None:
+                rows[item.name.removesuffix(".json")] = {**data, "object": item.name}
+        for name, end in ends.items():
+            if name in rows:
+                rows[name]["end"] = end
+        return rows
+
+    def _data(self, item: Item) -> dict[str, Any] | None:
+        row = as_json(item.metadata.get(ROW, "").encode())
+        # copied by a tool that leaves metadata behind, or too long for it
+        return self.storage.read_json(item.name) if row is None or row.get("cut") else row
+
+    def _folded(self, month: str) -> tuple[dict[str, dict[str, Any]], int]:
+        stored = self.storage.read(f"{FOLDER}/{month}{_FOLDED}")
+        lines = stored.data.splitlines() if stored else []
+        rows = [row for line in lines if (row := as_json(line)) is not None and "object" in row]
+        return {str(row["object"]).removesuffix(".json"): row for row in rows}, stored.generation if stored else 0
+
+    def fold(self) -> dict[str, int]:
+        """Put each month that is over into one object, and delete the objects that it then holds.
+
+        Returns:
+            How many deliveries were folded, by month.
+        """
+        counts: dict[str, int] = {}
+        names: dict[str, list[Item]] = {}
+        for item in self.storage.list(f"{FOLDER}/"):
+            month = item.name.removeprefix(f"{FOLDER}/")[:7]
+            if not item.name.endswith(_FOLDED) and month < times.rfc3339(times.now())[:7]:
+                names.setdefault(month, []).append(item)
+        for month, items in names.items():
+            _, generation = self._folded(month)
+            rows = self._month(month)
+            text = "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for _, row in sorted(rows.items()))
+            if self.storage.write(f"{FOLDER}/{month}{_FOLDED}", text.encode(), generation=generation) is None:
+                raise RestError(f"another process folds {month}; try again", status=503)
+            # listed before the rows were read: what came since then stays, and so does what is not ours
+            done = [item for item in items if item.name.removesuffix(_END).removesuffix(".json") in rows]
+            for item in done:
+                self.storage.delete(item.name, item.generation)
+            counts[month] = sum(not item.name.endswith(_END) for item in done)
+        return counts
+
+    def settle(
+        self, rows: Iterable[dict[str, Any]], loaded: Loaded, vertex: Vertex, catalog: Catalog
+    ) -> list[dict[str, Any]]:
+        """Look at the jobs of rows without an end: each gets its `state`, and those that ended their `end`, which is written.
+
+        Args:
+            rows: Of `rows`; changed in place.
+            loaded: The project.
+            vertex: The jobs.
+            catalog: For prices.
+
+        Returns:
+            The rows that got an end.
+
+        Raises:
+            RestError: Vertex AI cannot be asked.
+        """
+        # one row a job: the one that made it, or the first that joined it where the maker died before it wrote its own
+        makers = {str(row["job"]): row for row in sorted(rows, key=_rank) if row.get("job")}
+        waiting = [row for row in makers.values() if "end" not in row]
+        jobs = _jobs(vertex, waiting)
+        ended = []
+        for row in waiting:
+            job = jobs.get(str(row["job"]))
+            row["state"] = short(job.state) if job is not None else "gone"
+            end = _end(row, job, self.storage, loaded, catalog)
+            if end is None:
+                continue
+            row["end"] = {name: value for name, value in asdict(end).items() if value not in ("", None)}
+            # a person who may only read sees it all the same
+            with suppress(VertexrigError):
+                keep(self.storage, str(row["object"]).removesuffix(".json") + _END, row["end"])
+            ended.append(row)
+        return ended
+
+    def settle_recent(self, loaded: Loaded, vertex: Vertex, catalog: Catalog) -> Iterator[dict[str, Any]]:
+        """Settle what came in the last days; yields the log entry of each end.
+
+        Raises:
+            RestError: A service failed.
+        """
+        recent = self.rows(times.now() - timedelta(seconds=RECENT_S))
+        for row in self.settle(recent, loaded, vertex, catalog):
+            end = row["end"]
+            what = " ".join(filter(None, (row.get("schedule"), row.get("run"), "ended", end["outcome"])))
+            about: dict[str, Any] = {
+                name: row[name] for name in ("id", "schedule", "schedule_time", "run", "job", "claim") if name in row
+            }
+            yield {
+                "severity": "INFO" if end["outcome"] in (*GOOD, short(SUCCEEDED)) else "ERROR",
+                "message": f"{what}: {end['reason']}" if "reason" in end else what,
+                **about,
+                **end,
+            }
+
+
+def _rank(row: Mapping[str, Any]) -> tuple[bool, str]:
+    return row.get("decision") == "created", str(row.get("time", ""))
+
+
+def _months(since: datetime) -> Iterator[str]:
+    """Yield the months from a time to now."""
+    at, last = since.replace(day=1), times.rfc3339(times.now())[:7]
+    while (month := f"{at:%Y-%m}") <= last:
+        yield month
+        at = (at + timedelta(days=32)).replace(day=1)
+
+
+def _jobs(vertex: Vertex, rows: list[dict[str, Any]]) -> dict[str, RemoteJob]:
+    """Return the jobs of rows by name: a few one by one, many by listing the trigger's."""
+    names = {str(row["job"]) for row in rows if NAME.fullmatch(str(row["job"]))}
+    if len(names) <= 10:
+        return {name: job for name in names if (job := vertex.get(name)) is not None}
+    # the clocks of the function and of Vertex AI may differ
+    first = times.parse(min(str(row["time"]) for row in rows)) - timedelta(minutes=15)
+    filter = f'labels.{LABEL}:* AND create_time>"{times.rfc3339(first, 0)}"'
+    return {job.name: job for kind in KINDS for job in vertex.list(kind, filter=filter) if job.name in names}
+
+
+def _end(
+    row: Mapping[str, Any], job: RemoteJob | None, storage: Storage, loaded: Loaded, catalog: Catalog
+) -> DeliveryEnd | None:
+    """Return how a delivery's job, or the chain that follows it, has ended; None if it has not."""
+    if job is None or not job.ended:
+        return None
+    run = course(job.data)
+    seconds = None if run.start is None or run.end is None else run.end - run.start
+    usd = spent(job, catalog, factor=loaded.project.trigger.budget.price_factor).usd
+    metric, value = _metric(row, job, storage, loaded)
+    outcome, reason, at, model = short(job.state), job.cause, "", ""
+    if (row.get("detail") or {}).get("then"):
+        chain = Chains(storage).end(str(row.get("claim", "")))
+        if chain is None:
+            return None
+        outcome, reason, at, model = chain.outcome, chain.reason, chain.ended, chain.model
+    at = at or str(job.data.get("endTime", ""))
+    return DeliveryEnd(outcome, reason, at, seconds, None if usd is None else round(usd, 4), metric, value, model)
+
+
+def _metric(row: Mapping[str, Any], job: RemoteJob, storage: Storage, loaded: Loaded) -> tuple[str, float | None]:
+    """Return what a job reported, by the metric of its study, or that of the sweeps of the project."""
+    name = str(row.get("run", ""))
+    try:
+        if job.collection == TUNING:
+            found = trained.of_sweep(job, name)
+        else:
+            found = trained.of_job(loaded, job, name, folder=lambda uri: Storage(uri, url=storage.rest.url))
+    except VertexrigError:
+        return "", None
+    return found.metric, found.value

@@ -1,0 +1,254 @@
+"""Policy: whether a run of a schedule that is due may start: its times, holds, and earlier runs that have not ended.
+
+What a schedule's policy decides is decided once for each delivery. A run that is left out ends its claim, so that a repeat is
+answered the same; one that waits is kept (`vertexrig.trigger.deferred`) and tried again by ticks.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from vertexrig import times
+from vertexrig.cloud.rest import RestError
+from vertexrig.cloud.storage import Storage, as_json
+from vertexrig.cloud.vertex import Vertex, in_filter
+from vertexrig.errors import UsageError, VertexrigError
+from vertexrig.project.model import RunLimits, Schedule
+from vertexrig.spec.states import SUCCEEDED
+from vertexrig.submit.budget import OverBudgetError, Share, Terms
+from vertexrig.submit.chains import Chains
+from vertexrig.submit.claims import LABEL, Claim, Claims
+from vertexrig.trigger.deliveries import NotStartedError
+
+HOLDS = "vertexrig/holds.json"
+DATA_LABEL = "vertexrig_data"
+"""Label of a job: the digest of the data that its schedule depends on."""
+EVERY = "*"
+"""In place of a schedule: a hold of all."""
+
+
+@dataclass(frozen=True)
+class Hold:
+    """Until when a schedule does not start its run.
+
+    Args:
+        until: RFC 3339.
+        reason: Why, for people.
+        since: When it was made, RFC 3339.
+    """
+
+    until: str
+    reason: str
+    since: str = ""
+
+
+class Holds:
+    """The holds of one bucket: one object, read with each run of a schedule that is due.
+
+    Args:
+        storage: The bucket.
+    """
+
+    def __init__(self, storage: Storage) -> None:
+        self.storage = storage
+
+    def current(self) -> dict[str, Hold]:
+        """Return the holds in effect, by schedule, as the service's clock has it.
+
+        Raises:
+            VertexrigError: The object is not one of holds: nothing starts until a person has looked.
+            RestError: Cloud Storage failed.
+        """
+        return self._read()[0]
+
+    def of(self, schedule: str) -> Hold | None:
+        """Return the hold of a schedule, or of all; None if neither is in effect."""
+        found = self.current()
+        return found.get(schedule) or found.get(EVERY)
+
+    def put(self, schedule: str, hold: Hold | None) -> bool:
+        """Make a hold in place of the one that is there, or with None release it; whether there was one.
+
+        Raises:
+            RestError: Cloud Storage failed, or others change the holds all the time.
+        """
+        for _ in range(8):
+            found, generation = self._read()
+            there = found.pop(schedule, None)
+            rows = found if hold is None else {**found, schedule: hold}
+            data = json.dumps({name: asdict(one) for name, one in rows.items()}).encode()
+            if (hold is None and there is None) or self.storage.write(HOLDS, data, generation=generation) is not None:
+                return there is not None
+        raise RestError("the holds change too fast to be written", status=503)
+
+    def _read(self) -> tuple[dict[str, Hold], int]:
+        stored = self.storage.read(HOLDS)
+        if stored is None:
+            return {}, 0
+        data: Any = as_json(stored.data)
+        try:
+            rows = {name: Hold(**row) for name, row in data.items()}
+            now = stored.read_at or times.now()
+            return {name: one for name, one in rows.items() if times.parse(one.until) > now}, stored.generation
+        except (TypeError, ValueError, AttributeError):
+            where = self.storage.uri(HOLDS)
+            raise VertexrigError(f"{where} does not hold holds; delete it, and make them again") from None
+
+
+def until(text: str, now: datetime) -> str:
+    """Return the end of a hold, given as a time or as a duration such as 2d.
+
+    Raises:
+        UsageError: It is neither, or is over.
+    """
+    seconds = times.meant_seconds(text)
+    try:
+        end = times.parse(text) if seconds is None else now + timedelta(seconds=seconds)
+    except (ValueError, OverflowError):
+        message = f"{text[:60]!r} is neither a time such as 2026-12-24T18:00:00+01:00 nor a duration such as 2d"
+        raise UsageError(message) from None
+    if end <= now:
+        raise UsageError(f"--until {text} is over: it is {times.rfc3339(now, 0)}")
+    return times.rfc3339(end, 0)
+
+
+@dataclass(frozen=True)
+class Due:
+    """A run of a schedule that is due.
+
+    Args:
+        name: The schedule's name.
+        schedule: As the project file has it.
+        time: What it is due for, RFC 3339, as Cloud Scheduler says it.
+        claims: The claims.
+        vertex: The jobs.
+        collection: Where the jobs of its run are; a sweep's trials have the sweep's labels.
+    """
+
+    name: str
+    schedule: Schedule
+    time: str
+    claims: Claims
+    vertex: Vertex
+    collection: str
+
+    def check_times(self) -> None:
+        """Hold it against `start` and `end`: by the time that it is due for, so that no clock of ours counts.
+
+        Raises:
+            NotStartedError: It is left out.
+        """
+        due, one = times.parse(self.time), self.schedule
+        if one.start is not None and due < times.parse(one.start):
+            raise self._left_out("before-start", f"{self.name} starts at {one.start} (schedules.{self.name}.start)")
+        if one.end is not None and due >= times.parse(one.end):
+            raise self._left_out("after-end", f"{self.name} ended at {one.end} (schedules.{self.name}.end)")
+
+    def check_hold(self) -> None:
+        """Hold it against the holds.
+
+        Raises:
+            NotStartedError: It is held: kept if the schedule catches up, otherwise left out.
+        """
+        hold = Holds(self.claims.storage).of(self.name)
+        if hold is not None:
+            text = f"held until {hold.until}: {hold.reason} (`vertexrig schedule release {self.name}`)"
+            raise NotStartedError("deferred" if self.schedule.catch_up else "skipped", "held", text)
+
+    def data(self) -> str:
+        """Return a digest of the names and generations of the data that the run depends on; "" if it depends on none.
+
+        Raises:
+            RestError: The objects cannot be listed.
+        """
+        if self.schedule.only_if_changed is None:
+            return ""
+        bucket, _, pattern = self.schedule.only_if_changed.removeprefix("gs://").partition("/")
+        # **/ goes over folders, also over none; * stays in one
+        means = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*"}
+        words = (means.get(one) or re.escape(one) for one in re.split(r"(\*\*/|\*\*|\*)", pattern))
+        fits = re.compile("".join(words), re.DOTALL)
+        found = self.folder(f"gs://{bucket}").list(pattern.partition("*")[0])
+        rows = sorted(f"{item.name} {item.generation}" for item in found if fits.fullmatch(item.name))
+        return hashlib.sha256("\n".join(rows).encode()).hexdigest()[:32]
+
+    def folder(self, uri: str) -> Storage:
+        """Open a bucket."""
+        return Storage(uri, url=self.claims.storage.rest.url)
+
+    def check_data(self, data: str) -> None:
+        """Hold the data against that of the schedule's last job that succeeded.
+
+        Raises:
+            NotStartedError: It is the same: left out.
+        """
+        if not data:
+            return
+        done = f"{LABEL}:* AND labels.vertexrig_schedule={in_filter(self.name)} AND state={in_filter(SUCCEEDED)}"
+        last = next(self.vertex.list(self.collection, filter=f"labels.{done}", limit=1), None)
+        if last is not None and last.labels.get(DATA_LABEL) == data:
+            since = str(last.data.get("createTime", ""))[:19]
+            text = f"unchanged since {since}Z, when job {last.id} was started: {self.schedule.only_if_changed}"
+            raise self._left_out("unchanged", text)
+
+    @property
+    def share(self) -> Share:
+        """What its runs share: the label, and with `overlap` of skip or wait that one lives at a time."""
+        limits = RunLimits(live_jobs=None if self.schedule.overlap == "allow" else 1)
+        return Share("schedule", self.name, limits, f"schedules.{self.name}.overlap", self._with_steps)
+
+    def _with_steps(self) -> set[str]:
+        """Return the claims of its runs whose job was made and whose steps are not all taken."""
+        own = (
+            one.id
+            for one in Chains(self.claims.storage).open()
+            if not isinstance(one, str) and one.schedule == self.name
+        )
+        held = {id: self.claims.of(id) for id in own}
+        return {id for id, claim in held.items() if claim is not None and claim.job.name}
+
+    def not_started(self, error: Exception) -> NotStartedError | None:
+        """Tell what an error means by the schedule's policy; None if it is no matter of policy."""
+        if isinstance(error, NotStartedError):
+            return error
+        one, patient = self.schedule, self.schedule.retry_for is not None
+        if isinstance(error, OverBudgetError) and error.place == self.share.place:
+            text = f"an earlier run of {self.name}, or a step that follows it, has not ended"
+            if one.overlap == "wait":
+                return NotStartedError("deferred", "overlap", text)
+            return self._left_out("overlap", f"{text} (schedules.{self.name}.overlap)")
+        if isinstance(error, OverBudgetError) and error.limit == "live_jobs" and patient:
+            return NotStartedError("deferred", "over-budget", str(error))
+        if isinstance(error, RestError) and patient and (error.status == 429 or error.retryable):
+            reason = "quota" if error.status == 429 else "unavailable"
+            return NotStartedError("deferred", reason, f"{reason} refused it", {"service": str(error)[:500]})
+        return None
+
+    def ends(self, error: Exception) -> Mapping[str, str] | None:
+        """Tell what a claim keeps about an error that ends the request (`Terms.ends`)."""
+        found = self.not_started(error)
+        over = found is not None and found.decision == "skipped"
+        return {"reason": found.reason, "text": found.text} if found is not None and over else None
+
+    def terms(self, terms: Terms) -> Terms:
+        """Return on what terms a run of the schedule is started, where it would be on others by itself."""
+        data = self.data()  # before the claim is taken: a long list takes its time
+
+        def before(claim: Claim) -> None:
+            # with the claim held, so that the look is no older than a create call may be
+            self.check_hold()
+            self.check_data(data)
+            terms.before(claim)
+
+        labels = {**terms.labels, DATA_LABEL: data} if data else terms.labels
+        return replace(terms, labels=labels, shares=(*terms.shares, self.share), before=before, ends=self.ends)
+
+    @staticmethod
+    def _left_out(reason: str, text: str) -> NotStartedError:
+        return NotStartedError("skipped", reason, text)

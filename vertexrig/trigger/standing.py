@@ -1,0 +1,291 @@
+"""How each schedule stands: the project file, the deployed function, Cloud Scheduler and the last delivery, held against each other.
+
+Every difference comes with the line that ends it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import timedelta
+from typing import Any
+
+from vertexrig import times
+from vertexrig.cloud import vertex
+from vertexrig.cloud.rest import Rest, RestError, is_loopback
+from vertexrig.cloud.storage import Storage
+from vertexrig.cloud.vertex import Vertex
+from vertexrig.project.config import TICK, Loaded
+from vertexrig.spec.states import SUCCEEDED, short
+from vertexrig.submit.chains import GOOD
+from vertexrig.trigger import schedules
+from vertexrig.trigger.deploy import DIGEST_LABEL
+from vertexrig.trigger.history import Deliveries
+from vertexrig.trigger.policy import EVERY, Hold, Holds
+from vertexrig.workspace import Workspace
+
+PERIOD = timedelta(days=35)
+"""How far back the last delivery is looked for: the rarest common schedule is monthly."""
+SKEW = timedelta(minutes=2)
+"""What the clocks of Cloud Scheduler and of the function may differ by."""
+# google.rpc.Code (google/rpc/code.proto), as Cloud Scheduler says how an attempt ended
+_CODES = {
+    1: "CANCELLED", 2: "UNKNOWN", 3: "INVALID_ARGUMENT", 4: "DEADLINE_EXCEEDED", 5: "NOT_FOUND", 7: "PERMISSION_DENIED",
+    8: "RESOURCE_EXHAUSTED", 9: "FAILED_PRECONDITION", 10: "ABORTED", 13: "INTERNAL", 14: "UNAVAILABLE", 16: "UNAUTHENTICATED",
+}  # fmt: skip
+_DEPLOY, _AGAIN = "vertexrig function deploy --run", "vertexrig schedule run {schedule}"
+_REMEDIES = {
+    "over-budget": f"raise trigger.budget.{{limit}} of {{file}} or make the run smaller, then {_DEPLOY}",
+    "findings": f"vertexrig check {{run}}, correct {{file}}, then {_DEPLOY}",
+    "refused": f"vertexrig check {{run}}, correct {{file}}, then {_DEPLOY}",
+    "value": "vertexrig schedule apply",
+    "not-allowed": f"open the key in trigger of {{file}}, then {_DEPLOY}",
+    "no-such-run": _DEPLOY,
+    "no-package": f"vertexrig function package, then {_AGAIN}",
+    "held": "vertexrig schedule release {schedule}",
+    "overlap": "the tick starts it when the run before it has ended; overlap: allow of schedules.{schedule} does not wait",
+    "quota": f"ask for more of the quota that is named, or name other machines as candidates; then {_AGAIN}",
+    "unavailable": _AGAIN,
+    "in-progress": _AGAIN,
+    "misconfigured": "vertexrig doctor",
+}
+"""Type of a problem -> what ends it."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Something about a schedule that keeps it from doing what the file says.
+
+    Args:
+        message: What.
+        fix: What to type.
+    """
+
+    message: str
+    fix: str
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A schedule.
+
+    Args:
+        name: Its name.
+        run: The job or sweep; "" for the tick.
+        state: In Cloud Scheduler: ENABLED, PAUSED, ...; "" if it is not there.
+        next: When it fires next, as Cloud Scheduler says.
+        attempted: When it was delivered last.
+        attempt: How that ended: `OK`, or a code and a message.
+        delivery: The last delivery in the history.
+        differences: What is wrong.
+        log_filter: Finds what Cloud Logging has of it.
+        log: The command that prints that.
+    """
+
+    name: str
+    run: str
+    state: str
+    next: str
+    attempted: str
+    attempt: str
+    delivery: Mapping[str, Any]
+    differences: tuple[Difference, ...]
+    log_filter: str
+    log: str
+
+    @property
+    def data(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def look(workspace: Workspace, gcloud: Callable[[list[str]], str | None]) -> list[Standing]:
+    """Return how the schedules of a project stand now.
+
+    Raises:
+        ServiceError: Cloud Scheduler cannot be asked.
+        ImportError: Its client is not installed.
+    """
+    from vertexrig.cloud.scheduler import Scheduler  # 220 ms, and an extra
+
+    loaded, project = workspace.loaded, workspace.loaded.project
+    client = Scheduler(project.project, project.region)
+    storage = Storage(project.bucket, location=project.region)
+    # before the history: an instance that is asked writes what it could not write before
+    digest = deployed(loaded, gcloud)
+    rows: list[dict[str, Any]] | RestError
+    holds: dict[str, Hold] = {}
+    try:
+        holds = Holds(storage).current()
+        kept = Deliveries(storage)
+        newest: dict[str, dict[str, Any]] = {}
+        for row in kept.rows(times.now() - PERIOD):
+            newest.setdefault(str(row.get("schedule", "")), row)
+        rows = list(newest.values())
+        kept.settle(rows, loaded, Vertex(project.project, project.region), workspace.catalog)
+    except RestError as error:
+        rows = error
+    return standings(loaded, client.list(), rows, digest, client.normal, holds)
+
+
+def deployed(loaded: Loaded, gcloud: Callable[[list[str]], str | None]) -> str:
+    """Return the digest of the project file that the deployed function has; "" if it cannot be found out.
+
+    Only a function on this machine is asked itself: a token for another address would be good for every service of its bearer.
+    """
+    project = loaded.project
+    uri = project.trigger.uri or ""
+    if is_loopback(uri):
+        try:
+            return str(Rest(uri, "the function", attempts=1).call("GET", "/").data.get("digest", ""))
+        except RestError:
+            return ""
+    if is_loopback(os.environ.get(vertex.ENDPOINT_VARIABLE, "")):
+        return ""  # a local Vertex: what is deployed in the cloud is not what is asked about
+    place = (f"--region={project.region}", f"--project={project.project}", "--gen2", "--format=json")
+    text = gcloud(["functions", "describe", project.trigger.function, *place])
+    try:
+        return str((json.loads(text or "{}").get("labels") or {}).get(DIGEST_LABEL, ""))
+    except (ValueError, AttributeError):
+        return ""
+
+
+def log_filter(loaded: Loaded, name: str) -> str:
+    """Return the filter of what the function and Cloud Scheduler logged about a schedule: its attempts, and who paused it."""
+    function, job = loaded.project.trigger.function, schedules.job_id(loaded, name)
+    own = f'resource.type="cloud_run_revision" resource.labels.service_name="{function}" jsonPayload.schedule="{name}"'
+    return f'({own}) OR (resource.type="cloud_scheduler_job" resource.labels.job_id="{job}")'
+
+
+def log_command(loaded: Loaded, name: str) -> str:
+    """Return the gcloud command that prints it."""
+    words = "gcloud", "logging", "read", log_filter(loaded, name), f"--project={loaded.project.project}", "--limit=20"
+    return shlex.join(words)
+
+
+def standings(
+    loaded: Loaded,
+    jobs: Sequence[Mapping[str, Any]],
+    rows: Sequence[Mapping[str, Any]] | RestError,
+    digest: str,
+    normal: Any = dict,
+    holds: Mapping[str, Hold] | None = None,
+) -> list[Standing]:
+    """Return how the schedules of the file stand, and the tick.
+
+    Args:
+        loaded: The project.
+        jobs: What Cloud Scheduler has.
+        rows: The history, settled, the newest first; the error if it cannot be read.
+        digest: Of the deployed function's project file, "" if it is not known.
+        normal: See `schedules.plan`.
+        holds: The holds in effect.
+    """
+    there = {str(job.get("name", "")).rsplit("/", 1)[-1]: job for job in jobs}
+    changes = {step.name: step for step in schedules.plan(loaded, jobs, normal) if step.action in ("create", "update")}
+    refused = schedules.refusals(loaded)
+    names = [*loaded.project.schedules, *([TICK] if schedules.ticks(loaded) else [])]
+    found = []
+    for name in names:
+        job = there.get(schedules.job_id(loaded, name), {})
+        schedule = loaded.project.schedules.get(name)
+        row: Mapping[str, Any] = {}
+        wrong = [Difference(str(refused[name]), f"correct {loaded.file}, then {_DEPLOY}")] if name in refused else []
+        wrong += _of_scheduler(name, schedule is not None and schedule.paused, job, changes.get(schedules.job_id(loaded, name)))  # fmt: skip
+        for held in (one for one in (name, EVERY) if schedule is not None and one in (holds or {})):
+            hold, named = (holds or {})[held], "" if held == EVERY else f" {held}"
+            wrong.append(Difference(f"held until {hold.until}: {hold.reason}", f"vertexrig schedule release{named}"))
+        if digest and digest != loaded.digest:
+            wrong.append(
+                Difference(f"the deployed function has another project file ({digest}, here {loaded.digest})", _DEPLOY)
+            )
+        if schedule is not None and isinstance(rows, RestError):
+            wrong.append(Difference(f"the history cannot be read: {rows}", "vertexrig doctor"))
+        elif schedule is not None and not isinstance(rows, RestError):
+            row = next((one for one in rows if one.get("schedule") == name), {})
+            wrong += _of_delivery(loaded, name, row)
+        wrong += _of_attempt(loaded, name, job, row)
+        found.append(
+            Standing(
+                name,
+                "" if schedule is None else schedule.run,
+                str(job.get("state", "")),
+                str(job.get("scheduleTime", "")),
+                str(job.get("lastAttemptTime", "")),
+                _attempt(job),
+                row,
+                tuple(wrong),
+                log_filter(loaded, name),
+                log_command(loaded, name),
+            )
+        )
+    return found
+
+
+def _of_scheduler(name: str, paused: bool, job: Mapping[str, Any], change: schedules.Step | None) -> list[Difference]:
+    if not job:
+        return [Difference("it is not in Cloud Scheduler, so that it never fires", "vertexrig schedule apply")]
+    wrong = []
+    if change is not None:
+        fields = ", ".join(field for field, _, _ in change.changes)
+        wrong.append(Difference(f"Cloud Scheduler has another {fields}", "vertexrig schedule apply"))
+    state = job.get("state")
+    if state == "PAUSED" and not paused:
+        wrong.append(Difference("it is paused in Cloud Scheduler: it does not fire", f"vertexrig schedule resume {name}"))  # fmt: skip
+    elif state == "PAUSED":
+        wrong.append(Difference("the file pauses it: it does not fire", f"remove paused of schedules.{name}, then vertexrig schedule apply"))  # fmt: skip
+    elif paused:
+        wrong.append(Difference("the file pauses it, and it fires all the same", "vertexrig schedule apply"))
+    return wrong
+
+
+def _attempt(job: Mapping[str, Any]) -> str:
+    """Tell how the last attempt of Cloud Scheduler ended, "" if there was none."""
+    status = job.get("status") or {}
+    if not job.get("lastAttemptTime"):
+        return ""
+    code = int(status.get("code") or 0)
+    return " ".join(filter(None, (_CODES.get(code, str(code)), str(status.get("message", ""))))) if code else "OK"
+
+
+def _of_attempt(loaded: Loaded, name: str, job: Mapping[str, Any], row: Mapping[str, Any]) -> list[Difference]:
+    """Return what is wrong where an attempt failed and no delivery tells why."""
+    told, attempted = _attempt(job), str(job.get("lastAttemptTime", ""))
+    if told in ("", "OK"):
+        return []
+    if row and times.parse(str(row["time"])) > times.parse(attempted) - SKEW:
+        return []
+    return [
+        Difference(
+            f"the delivery of {attempted[:19]}Z ended {told.rstrip('.')}, and the history has none of it: the function was killed, or "
+            "was not reached. What it had begun is taken up by the next delivery",
+            f"{log_command(loaded, name)}; then vertexrig schedule run {name}",
+        )
+    ]
+
+
+def _of_delivery(loaded: Loaded, name: str, row: Mapping[str, Any]) -> list[Difference]:
+    if row.get("decision") in ("refused", "deferred"):
+        reason, text = str(row.get("reason", "")), str(row.get("text", ""))
+        detail = row.get("detail") or {}
+        found = (str(one.get("message", "")) for one in detail.get("findings", ()))
+        said = "; ".join(filter(None, (text, str(detail.get("service", "")), *found)))
+        remedy = _REMEDIES.get(reason, log_command(loaded, name))
+        fix = remedy.format(schedule=name, run=row.get("run", ""), limit=detail.get("limit", ""), file=loaded.file)
+        return [Difference(f"the delivery of {str(row['time'])[:19]}Z was {row['decision']}, {reason}: {said}", fix)]
+    end = row.get("end") or {}
+    if end and end.get("outcome") not in (*GOOD, short(SUCCEEDED)):
+        number = str(row.get("job", "")).rsplit("/", 1)[-1]
+        verb = "trials" if "/hyperparameterTuningJobs/" in str(row.get("job")) else "logs"
+        reason = f": {end['reason']}" if end.get("reason") else ""
+        return [
+            Difference(
+                f"the run of {str(row['time'])[:19]}Z ended {end['outcome']}{reason}",
+                f"vertexrig {verb} {number}, correct {loaded.file} or the trainer, then {_AGAIN.format(schedule=name)}",
+            )
+        ]
+    if row.get("state") == "gone":
+        return [Difference(f"the job {row['job']} is gone", _AGAIN.format(schedule=name))]
+    return []

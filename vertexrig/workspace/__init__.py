@@ -1,0 +1,360 @@
+"""A project at work: catalog, trainer, rendering and checks behind one façade, which the rooms above use.
+
+What becomes of a job, in order: `Loaded` (the project file, typed), `View` (the job with everything filled in), `Rendered` (its
+YAML), `Document` (that YAML, read strictly), `Prepared` (all of these, with what the checks found).
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vertexrig import checks, spec
+from vertexrig.catalog import Catalog, Image, load
+from vertexrig.checks import naming
+from vertexrig.checks.model import MARK, BuiltImage
+from vertexrig.errors import did_you_mean
+from vertexrig.finding import Finding, Severity
+from vertexrig.project.config import Loaded
+from vertexrig.project.model import BUILD, Sweep
+from vertexrig.project.resolve import Uploaded, View
+from vertexrig.render.renderer import Rendered, Renderer
+from vertexrig.spec.masking import masked
+from vertexrig.text import command_line
+from vertexrig.yamltext import scalar
+
+if TYPE_CHECKING:
+    from vertexrig.package.containers import ImageProgram
+    from vertexrig.trainer_source.trainer_model import TrainerSource
+
+_PROJECT_KEYS = {"region-unknown": ("region",)}
+"""Keys of the project file that a finding is about, where the spec has no value."""
+GCLOUD_REFUSES = "pool-empty-gcloud"
+"""The rule on what the API takes and gcloud does not."""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A job or sweep rendered, read back strictly, and checked.
+
+    Args:
+        rendered: The YAML and the gcloud command.
+        document: The YAML as the strict reading takes it.
+        unplaced: What the checks found, with lines of the YAML; see `findings`.
+        workspace: The project it comes from.
+    """
+
+    rendered: Rendered
+    document: spec.Document
+    unplaced: list[Finding]
+    workspace: Workspace = field(repr=False)
+
+    @property
+    def view(self) -> View:
+        """The job or sweep with everything filled in, as the templates saw it."""
+        return self.rendered.view
+
+    @cached_property
+    def findings(self) -> list[Finding]:
+        """What the checks found, with the lines of the project file, or the overrides, that the values come from."""
+        return self.workspace.placed(self.unplaced, self.rendered, self.document)
+
+    @property
+    def ok(self) -> bool:
+        """True if nothing of severity error was found."""
+        return not any(finding.severity is Severity.ERROR for finding in self.unplaced)
+
+    def in_run(self, run: str) -> Prepared:
+        """Return the same with the output folder of one run; itself if all runs share the folder that the project file names."""
+        if not self.view.own_runs:
+            return self
+        rendered, one_value = self.workspace.renderer.in_run(self.rendered, run)
+        if not one_value:
+            return replace(self, rendered=rendered, document=self.workspace.read(rendered))
+        output = {"outputUriPrefix": rendered.view.job.base_output_directory}
+        job = {**self.document.job, "baseOutputDirectory": output}
+        data = job if rendered.view.sweep is None else {**self.document.data, "trialJobSpec": job}
+        return replace(self, rendered=rendered, document=replace(self.document, data=data))
+
+
+class Workspace:
+    """A project with its catalog, templates and trainer, each read when it is first needed.
+
+    Args:
+        loaded: The project.
+        templates: A folder of templates that overrides the project's own.
+        region: In place of the project's, for the checks.
+        trainer: A trainer's folder to hold every document against, in place of the project's.
+        program: How a person types this program, for commands that a message proposes.
+        uploaded: Gives the URIs of the trainer's packages and images, in place of the folder at hand.
+    """
+
+    def __init__(
+        self,
+        loaded: Loaded,
+        *,
+        templates: Path | None = None,
+        region: str | None = None,
+        trainer: Path | None = None,
+        program: str = "vertexrig",
+        uploaded: Uploaded | None = None,
+    ) -> None:
+        self.loaded, self._templates, self._region, self._trainer = loaded, templates, region, trainer
+        self._program, self._uploaded = program, uploaded
+        self._trainers: dict[str, TrainerSource | None] = {}
+
+    @cached_property
+    def catalog(self) -> Catalog:
+        """The catalog with the project's overlay."""
+        overlay = self.loaded.project.catalog
+        if not overlay:
+            return load()
+        from vertexrig.catalog.overlay import catalog_with  # few projects have one
+
+        return catalog_with(self.loaded.path(overlay, "catalog"))
+
+    @cached_property
+    def renderer(self) -> Renderer:
+        return Renderer(self.loaded, self.catalog, templates=self._templates, uploaded=self._uploaded)
+
+    def overridden(self, loaded: Loaded) -> Workspace:
+        """Return the same project after overrides, with the catalog and the compiled templates that are here already."""
+        # `_trainers` is shared: overrides change no source
+        other = copy.copy(self)
+        other.loaded, other.catalog, other.renderer = loaded, self.catalog, self.renderer.overridden(loaded)
+        return other
+
+    def trainer(self, module: str) -> TrainerSource | None:
+        """Return the project's trainer as read, with `module` as its entry; None if its folder is not there."""
+        if module not in self._trainers:
+            folder = self._trainer or self.loaded.path(self.loaded.project.trainer.path, "trainer", "path")
+            self._trainers[module] = None
+            if folder.exists():
+                # where the trigger runs no trainer is there, nor is what reads one needed
+                from vertexrig.package.cache import read_trainer
+
+                self._trainers[module] = read_trainer(folder, module, self.loaded.output("build/cache"))
+        return self._trainers[module]
+
+    def context(self, document: spec.Document) -> checks.Context:
+        """Return what the checks may know: the project's region, and the trainer if the document runs it, which is read here.
+
+        A trainer that was named is held against every document, whatever the project says; of the project's own, only a
+        document that runs it. A document names it by a module, by an image that the project makes, by one whose
+        Dockerfile is here (`container`), or by `custom_image`.
+        """
+        project, named = self.loaded.project, self._trainer is not None
+        context = checks.Context(
+            self.catalog,
+            region=self._region or project.region,
+            built=_built_images(self.loaded, document),
+            advice=self._uploaded is None,
+        )
+        modules = {pool.module for pool in document.pools if pool.module}
+        pool = next((pool for pool in document.pools if pool.container is not None and pool.image), None)
+        if named and len(modules) > 1:
+            return replace(context, trainer_unused=f"its pools run several modules: {', '.join(sorted(modules))}")
+        ours = {project.trainer.module, *(job.module for job in project.jobs.values() if job.module)}
+        if len(modules) == 1 and (named or modules <= ours):
+            return replace(context, trainer=self.trainer(modules.pop()))
+        if modules:
+            return context
+        if pool is not None and pool.image in context.built:
+            return replace(context, trainer=self.trainer(_module_of(pool) or project.trainer.module))
+        found = self.container(pool) if pool is not None else None
+        if named:
+            unused = "no pool has a pythonModule or an image" if found is None else found.reason
+            return replace(context, trainer=found.source if found is not None else None, trainer_unused=unused)
+        if found is not None and found.source is not None:
+            return replace(context, trainer=found.source)
+        if pool is not None and pool.image == project.trainer.custom_image:
+            return replace(context, trainer=self.trainer(project.trainer.module))
+        return context
+
+    def container(self, pool: spec.Pool) -> ImageProgram | None:
+        """Return the program of a pool's image: of the trainer that was named, of local.images, or of the project's own image."""
+        project, spec_ = self.loaded.project, pool.container or {}
+        command, args = list(spec_.get("command", ())), list(spec_.get("args", ()))
+        folder = self._trainer
+        if folder is None:
+            local = next((one for key, one in project.local.images.items() if fnmatchcase(pool.image, key)), None)
+            if local is not None:
+                folder, command = self.loaded.path(local.path, "local", "images"), command or list(local.command)
+            elif pool.image == project.trainer.custom_image:
+                folder = self.loaded.path(project.trainer.path, "trainer", "path")
+                command = command or list(project.trainer.command)
+        if folder is None or not folder.exists():
+            return None
+        # in the Cloud Function no trainer is there, nor what reads one
+        from vertexrig.package.containers import read_container
+
+        return read_container(folder, command, args)
+
+    def proposed_image(self, document: spec.Document) -> str:
+        """Return the lines of a project file that let a container of the document run on this machine without its image, as its
+        Dockerfile has it; empty if there are such lines, or nothing to make them of.
+        """
+        pool = next((pool for pool in document.pools if pool.container is not None and pool.image), None)
+        mapped = self.loaded.project.local.images
+        if pool is None or any(fnmatchcase(pool.image, pattern) for pattern in mapped):
+            return ""
+        found = self.container(pool)
+        if found is None or found.source is None or found.source.problems or found.folder is None or not found.command:
+            return ""
+        # without a project file the lines are for one that will be made in this folder
+        home = (self.loaded.folder if self.loaded.file.name else Path()).resolve()
+        path = os.path.relpath(found.folder.resolve(), home)
+        name, command = scalar(pool.image), scalar(found.command)
+        return f"local:\n  images:\n    {name}:\n      path: {scalar(path)}\n      command: {command}\n"
+
+    def prepare(self, name: str, *, check: bool = True, run: str = "") -> Prepared:
+        """Return a job or sweep of the project, rendered and, unless `check` is false, checked.
+
+        Args:
+            name: A job or sweep.
+            check: Check it.
+            run: Render it with the output folder of this run.
+        """
+        rendered = self.renderer.render(name, run)
+        document = self.read(rendered)
+        if not check:
+            return Prepared(rendered, document, [], self)
+        ignored = self.silences(name)
+        found = checks.check(document, self.context(document), ignored)
+        region = self._region or self.loaded.project.region
+        outside = {  # what the API takes beside the spec, so that the document does not have it
+            "display-name": naming.check_display_name(rendered.view.display_name, self.catalog),
+            "labels": naming.check_labels(rendered.view.labels, self.catalog),
+        }
+        if rendered.view.kms_key_name:
+            from vertexrig.checks import identity  # few jobs have a key
+
+            outside["kms-key"] = identity.check_kms_key(rendered.view.kms_key_name, region)
+        for rule, problems in outside.items():
+            if rule not in ignored:
+                found += [replace(one, file=str(self.loaded.file)) for one in checks.findings(rule, problems)]
+        submit = self.verb("submit", name)
+        found = [_through_the_api(finding, submit) if finding.id == GCLOUD_REFUSES else finding for finding in found]
+        if MARK in self.loaded.text:
+            from vertexrig.checks import comments  # few files have such a comment
+
+            hidden = comments.left_out(self.placed(found, rendered, document), self.loaded.text)
+            gone = {(one.id, one.path, one.message) for one in hidden}
+            found = [one for one in found if (one.id, one.path, one.message) not in gone]
+        return Prepared(rendered, document, found, self)
+
+    def read(self, rendered: Rendered) -> spec.Document:
+        """Return rendered YAML, read strictly."""
+        # template=False: what was rendered has no placeholders, so `${X}` in it is meant
+        return spec.parse(rendered.text, file=str(self.loaded.file), kind=rendered.kind, template=False)
+
+    def verb(self, *words: object) -> str:
+        """Return a command line about this project, with the options that it came from: `--file`, `--set`, `--templates`.
+
+        Args:
+            words: The verb, its arguments, and further options.
+        """
+        templates = ("--templates", self._templates) if self._templates is not None else ()
+        return command_line(*words, *self.loaded.words, *templates, program=self._program)
+
+    def placed(self, found: list[Finding], rendered: Rendered, document: spec.Document) -> list[Finding]:
+        """Return findings with the line of the project file, or the override, that their values come from."""
+        # a request that starts a job shows no line
+        from vertexrig.workspace.source_keys import SourceKeys, in_keys
+
+        view = rendered.view
+        keys = SourceKeys(self.loaded, view, document)
+        mapped = isinstance(self.loaded.runnable(view.name).args, Mapping)
+        placed = []
+        for finding in found:
+            path = _PROJECT_KEYS.get(finding.id) or keys.find(finding.path)
+            source = self.loaded.source(path) or self.loaded.source(view.key)
+            given = masked(source) if isinstance(source, str) else ""
+            by_key = mapped and bool(path) and isinstance(path[-1], str)
+            in_args = finding.path.rpartition(".")[2].startswith("args")  # which may be a list of words, too
+            fix = (finding.key_fix if by_key or not in_args else "") or in_keys(finding.fix)
+            line, edits = source if isinstance(source, int) else None, tuple(map(keys.edit, finding.edits))
+            edits = (replace(edits[0], place=path),) if finding.id in _PROJECT_KEYS and edits else edits
+            placed.append(replace(finding, fix=fix, line=line, given=given, edits=edits))
+        return placed
+
+    def check_text(self, text: str, *, file: str, kind: spec.Kind | None = None) -> tuple[spec.Document, list[Finding]]:
+        """Return a YAML file from anywhere, checked with what this project knows."""
+        document = spec.parse(text, file=file, kind=kind)
+        found = checks.check(document, self.context(document), self.silences())
+        if MARK in text:
+            from vertexrig.checks import comments  # few files have such a comment
+
+            hidden = comments.left_out(found, text)
+            found = [one for one in found if one not in hidden]
+            found += comments.problems(text, file, checks.rule_ids(), hidden)
+        return document, found
+
+    def silences(self, name: str | None = None) -> Mapping[str, str]:
+        """Return findings to leave out, by id, with the reason: the project's, and those of a job or sweep."""
+        project = self.loaded.project
+        groups: list[tuple[tuple[str, ...], Mapping[str, str]]] = [(("silence",), project.silence)]
+        found = self.loaded.runnable(name) if name else None
+        if isinstance(found, Sweep):
+            groups.append((("jobs", found.job, "silence"), project.jobs[found.job].silence))
+        if found is not None:
+            group = "sweeps" if isinstance(found, Sweep) else "jobs"
+            groups.append(((group, str(name), "silence"), found.silence))
+        known = checks.rule_ids() if any(silence for _, silence in groups) else ()
+        for path, silence in groups:
+            for rule in silence:
+                if rule not in known:
+                    raise self.loaded.error(f"there is no rule {rule!r}. {did_you_mean(rule, known)}", *path, rule)
+        return {rule: reason for _, silence in groups for rule, reason in silence.items()}
+
+
+def _built_images(loaded: Loaded, document: spec.Document) -> Mapping[str, BuiltImage]:
+    """Return the images of the project's own trainer that a document names, by URI."""
+    trainer = loaded.project.trainer
+    if BUILD not in loaded.project.images:
+        return {}
+    # imported here: a project with prebuilt images only does without
+    from vertexrig.package.image import describe_image, patterns
+    from vertexrig.package.sources import requires_python
+
+    found = {}
+    for pool in document.pools:
+        for kind, pattern in patterns(loaded).items() if pool.container is not None else ():
+            if not fnmatchcase(pool.image, pattern) or pool.image in found:
+                continue
+            image = describe_image(loaded, kind)
+            row = Image(
+                image.name.partition(":")[0],
+                image.framework,
+                image.version,
+                image.python,
+                kind,
+                None,
+                pool.image.partition("/")[2],
+                "",
+                "",
+                True,
+                "",
+                "",
+            )
+            lock, folder = f"{trainer.build.lock}/{image.lock.name}", loaded.path(trainer.path, "trainer", "path")
+            here = folder.exists()  # the trigger has neither the trainer nor the lock file
+            found[pool.image] = BuiltImage(row, lock, image.locked or not here, requires_python(folder) if here else "")
+    return found
+
+
+def _module_of(pool: spec.Pool) -> str:
+    """Return the module that a pool on an image of the project's own runs; empty if it runs the trainer's."""
+    command = [str(word) for word in (pool.container or {}).get("command", ())]
+    return command[2] if command[:2] == ["python", "-m"] and len(command) > 2 else ""
+
+
+def _through_the_api(finding: Finding, submit: str) -> Finding:
+    """Return what only gcloud refuses is a warning for a job of the project: `vertexrig submit` goes another way."""
+    return replace(finding, severity=Severity.WARNING, fix=f"send it through the API: {submit}")

@@ -1,0 +1,282 @@
+"""The key of the project file that a value of a rendered job comes from, by the value's path in the job.
+
+The file's keys are the API's fields in snake_case, so most of a path is the key already. What is here is the rest: fields that
+the file has without the message around them, lists that are mappings there, and what a pool takes from the job or the trainer.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
+from typing import Any
+
+from vertexrig.finding import Edit
+from vertexrig.project.config import Loaded
+from vertexrig.project.keys import places
+from vertexrig.project.model import BUILD, Job, Role
+from vertexrig.project.resolve import ROLES, View, arguments
+from vertexrig.render.renderer import laid_over
+from vertexrig.schema import typed
+from vertexrig.spec.api_names import camel, camel_keys, snake
+from vertexrig.spec.document import Document
+from vertexrig.yamltext import RawPath, read
+
+_STEP = re.compile(r"([^.\[\]]+)|\[(\d+)\]")
+_ROLES_OF_POOL = (("chief",), ("worker",), ("reduction_server", "ps"), ("evaluator",))
+_FLAT = ("scheduling", "machineSpec", "diskSpec")
+"""Messages of the API whose fields the file has in the job or role itself."""
+
+
+@dataclass(frozen=True)
+class SourceKeys:
+    """Finds the keys that one job or sweep is made of.
+
+    Args:
+        loaded: The project.
+        view: The job or sweep.
+        document: As it was rendered.
+    """
+
+    loaded: Loaded
+    view: View
+    document: Document
+
+    def find(self, path: str) -> RawPath:
+        """Return the key that gives the value at `path` of the job, or would; () if nothing is known of it.
+
+        What holds several values is given by the key around all of theirs: in a pool, of those of its role if there are any
+        (it also has what it takes from the job), else of those of the job or sweep. What is missing would be around its
+        neighbours.
+        """
+        wanted = _steps(path)
+        for end in range(len(wanted), 0, -1):
+            below = self._below.get(wanted[:end])
+            if not below:
+                continue
+            in_pool = "workerPoolSpecs" in wanted[: end - 1]
+            own = [key for key in below if in_pool and key[0] == "jobs" and len(key) > 3 and key[2] in ROLES]
+            own = own or [key for key in below if key[0] in ("jobs", "sweeps")]
+            if in_pool and not own and end < len(wanted):
+                return ()  # a value that is missing beside some of the trainer's: it is missing in the job
+            found = _common(own or below) or _common([key for key in own if key[0] == "jobs"] or below)
+            # what is missing belongs beside a neighbour, and so one key further out than that
+            return found[:-1] if end < len(wanted) and found in below else found
+        return ()
+
+    def edit(self, edit: Edit) -> Edit:
+        """Return an edit of the job as one of the project file; as it is where no key of its own gives the value."""
+        path = _steps(edit.path)
+        place = self.keys.get(path) or (self._key(path) if path else ())
+        if not place:
+            return edit
+        if edit.key:
+            return replace(edit, place=place, key=edit.key if place[-1] == path[-1] else snake(edit.key))
+        old = _value(self.document.data, path)
+        if isinstance(place[-1], str) and path[-2:-1] == ("args",) and isinstance(edit.value, str):
+            # a word of the job is a key of the file, with or without a value
+            name, _, value = edit.value.removeprefix("--").partition("=")
+            renamed = replace(edit, place=place, key=name)
+            return (
+                renamed if name != place[-1] else replace(edit, place=place, value=read(value).data if value else None)
+            )
+        if place[-1] == old and isinstance(edit.value, str):  # an id that is a key
+            return replace(edit, place=place, key=edit.value)
+        return replace(edit, place=place)
+
+    @cached_property
+    def _below(self) -> Mapping[RawPath, list[RawPath]]:
+        """The keys of all values at or below a path of the job: a finding asks for its own, and there may be many findings."""
+        found: dict[RawPath, list[RawPath]] = {}
+        for place, key in self.keys.items():
+            for end in range(1, len(place) + 1):
+                found.setdefault(place[:end], []).append(key)
+        return found
+
+    @cached_property
+    def keys(self) -> Mapping[RawPath, RawPath]:
+        """The key of each value of the job that the project file gives, by the value's path in it."""
+        found = {}
+        for path in _leaves(self.document.data):
+            key = self._key(path)
+            if key and _value(self.loaded.project, key) is not None:
+                found[path] = key
+        for laid, above, source in laid_over(self.view):
+            for path, key in zip(_leaves(camel_keys(laid)), _leaves(laid), strict=True):
+                place = (*above, *path)
+                found[place] = (*source, *key)
+        view = self.view
+        around: list[RawPath] = [(), view.job_key, view.key]  # the last one wins
+        beside_the_spec: dict[RawPath, RawPath] = {("displayName",): ("display_name",)}
+        beside_the_spec |= {("encryptionSpec", "kmsKeyName"): ("kms_key_name",)}
+        beside_the_spec |= {("labels", name): ("labels", name) for name in view.labels}
+        for path, key in beside_the_spec.items():
+            given = [(*one, *key) for one in around if _value(self.loaded.project, (*one, *key)) is not None]
+            found |= {path: given[-1]} if given else {}
+        return found
+
+    def _key(self, path: RawPath) -> RawPath:
+        view = self.view
+        if view.sweep is None:
+            return self._key_of_job(path)
+        match path:
+            case ("trialJobSpec", *inner):
+                return self._key_of_job(tuple(inner))
+            case ("studySpec", "metrics" | "parameters" as listed, int(index), *rest):
+                id_, study = ("metricId" if listed == "metrics" else "parameterId"), view.sweep.study
+                name = self.document.data["studySpec"][listed][index].get(id_, "")
+                if study is None:  # a grid, whose template makes the study
+                    return (*view.key, "metrics" if listed == "metrics" else "over", name)
+                # what is written `{accuracy: MAXIMIZE}`, and an id, are the key itself
+                short = rest == [id_] or (listed == "metrics" and isinstance(study.metrics.get(name), str))
+                return (*view.key, "study", listed, name, *(() if short else _snake(rest)))
+            case ("studySpec", *rest):
+                return (*view.key, "study", *_snake(rest))
+        return (*view.key, *_snake(path))
+
+    def _key_of_job(self, path: RawPath) -> RawPath:
+        job = self.loaded.project.jobs[self.view.job_key[1]]
+        match path:
+            case ("workerPoolSpecs", int(index), *rest):
+                return self._key_of_pool(job, index, rest[1:] if rest[0] in _FLAT else rest)
+            case ("scheduling", *rest):
+                return (*self.view.job_key, *_snake(rest))
+            case ("baseOutputDirectory", *_):
+                if self.view.own_runs:
+                    return ("bucket",)
+                of_sweep = self.view.sweep is not None and self.view.sweep.base_output_directory
+                return (*(self.view.key if of_sweep else self.view.job_key), "base_output_directory")
+            case ("serviceAccount",) if not job.service_account:
+                return ("service_account",)
+        return (*self.view.job_key, *_snake(path))
+
+    def _key_of_pool(self, job: Job, index: int, path: Sequence[str | int]) -> RawPath:
+        roles = _ROLES_OF_POOL[index] if index < len(_ROLES_OF_POOL) else ()
+        role = next((role for role in roles if self.view.pools[role] is not None), None)
+        if role is None:
+            return ()
+        given: Job | Role = job if role == "chief" else getattr(job, role)
+        own = self.view.job_key if role == "chief" else (*self.view.job_key, role)
+        # what says anything of this pool, the nearest first; a Reduction Server takes nothing from the job
+        places: list[tuple[RawPath, Job | Role]] = [(own, given)]
+        if role != "reduction_server":
+            places.append((self.view.job_key, job))
+        match path:
+            case ("nfsMounts", *_):
+                return (*self.view.job_key, *_snake(path))
+            case ("containerSpec" | "pythonPackageSpec" as program, *rest):
+                return self._key_of_program(self.document.pools[index].data[program], places, rest)
+        key = snake(str(path[0]))
+        has, wanted = getattr(self.view.pools[role], key, None), getattr(job, key, None)
+        # what the role does not say and the pool has is the job's
+        inherits = getattr(given, key, None) is None and has == wanted
+        return (*(self.view.job_key if inherits else own), *_snake(path))
+
+    def _key_of_program(
+        self, program: Mapping[str, Any], places: Sequence[tuple[RawPath, Job | Role]], path: Sequence[str | int]
+    ) -> RawPath:
+        """Return the key of a part of a pool's program, which the role, the job or the trainer says."""
+        job, trainer = self.loaded.project.jobs[self.view.job_key[1]], self.loaded.project.trainer
+        around, container, image = next(
+            ((place, one.container, one.image) for place, one in places if one.container or one.image),
+            (("trainer",), None, trainer.image if self.view.job_key == places[-1][0] else ""),
+        )
+        match path:
+            case ("args", int(index)):
+                return self._key_of_argument(places[0][0], places[0][1], program["args"], index)
+            case ("env", int(index), *_):
+                name = program["env"][index].get("name")
+                return next(((*place, "env", name) for place, one in places if name in one.env), ())
+            case ("imageUri" | "executorImageUri",) if container:
+                return (*around, "container", "image_uri")
+            case ("imageUri" | "executorImageUri",) if image:
+                return ("trainer", "custom_image") if image == "custom" else (*around, "image")
+            case ("command", int(index)) if image == BUILD:
+                return (*self.view.job_key, "module") if program["command"][index] == job.module else ()
+            case ("command", int(index)):
+                place: RawPath = (*around, "container", "command") if container else ("trainer", "command")
+                words = container.command if container else trainer.command
+                # a template puts what starts the command before it
+                return (*place, index - len(program["command"]) + len(words))
+            case ("packageUris", index):
+                if job.package_uris or trainer.package_uris:
+                    return (*(self.view.job_key if job.package_uris else ("trainer",)), "package_uris", index)
+                return ("trainer", "path")
+            case ("pythonModule",):
+                return (*(self.view.job_key if job.module else ("trainer",)), "module")
+        return ()
+
+    def _key_of_argument(self, own: RawPath, given: Job | Role, words: Sequence[str], index: int) -> RawPath:
+        args, places = given.args, [(*own, "args")]
+        if args is None or given is self.loaded.project.jobs[self.view.job_key[1]]:
+            args, places = self.view.job.args, [(*self.view.job_key, "args")]
+            if self.view.sweep is not None and self.view.sweep.args != {}:
+                places.insert(0, (*self.view.key, "args"))
+        known = arguments(args)
+        if words[index] not in known:
+            return ()  # the template's own
+        at = index if known[index : index + 1] == (words[index],) else known.index(words[index])
+        if not isinstance(args, Mapping):
+            return (*places[0], at)
+        key = [*args][at]
+        return next((*place, key) for place in places if key in _value(self.loaded.project, place))
+
+
+def _steps(path: str) -> RawPath:
+    """Return the keys and indexes of a path such as `workerPoolSpecs[0].replicaCount`."""
+    return tuple(int(index) if index else name for name, index in _STEP.findall(path))
+
+
+def _snake(path: Sequence[str | int]) -> RawPath:
+    return tuple(snake(step) if isinstance(step, str) else step for step in path)
+
+
+def _common(paths: Sequence[RawPath]) -> RawPath:
+    first, length = paths[0], min(map(len, paths))
+    return next((first[:n] for n in range(length) if any(path[n] != first[n] for path in paths)), first[:length])
+
+
+def _leaves(value: Any, path: RawPath = ()) -> Iterator[RawPath]:
+    """Return the path of every value that holds no others."""
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from _leaves(item, (*path, key))
+    elif isinstance(value, (list, tuple)):
+        for index, item in enumerate(value):
+            yield from _leaves(item, (*path, index))
+    else:
+        yield path
+
+
+def _value(value: Any, path: RawPath) -> Any:
+    """Return what a project has at a path of keys, None if nothing; True for a key without a value."""
+    for step in path:
+        if isinstance(value, Mapping):
+            value = (True if value[step] is None else value[step]) if step in value else None
+        elif isinstance(value, (list, tuple)):
+            value = value[step] if isinstance(step, int) and 0 <= step < len(value) else None
+        else:
+            value = getattr(value, str(step), None)
+    return value
+
+
+_AROUND = ("machineSpec.", "diskSpec.", "scheduling.")
+"""Messages of the API whose fields the file has in the job or pool itself."""
+_CAMEL = re.compile(r"(?<![\w./-])[a-z]+(?:[A-Z][a-z0-9]*)+(?![\w/(])")
+_PATH = re.compile(r"\[[0-9]+\]\.")
+
+
+def in_keys(fix: str) -> str:
+    """Return a fix with the keys of the project file in place of the API's fields."""
+    if _PATH.search(fix):
+        return fix  # a place in the spec, which the file has elsewhere
+    for prefix in _AROUND:
+        fix = fix.replace(prefix, "")
+    return _CAMEL.sub(lambda found: snake(found[0]) if found[0] in _fields() else found[0], fix)
+
+
+@cache
+def _fields() -> frozenset[str]:
+    """Return the API's names of the file's keys: a trainer's own names, such as a metric valAccuracy, stay as they are."""
+    return frozenset(camel(name) for cls in places() for name in typed.hints(cls))
