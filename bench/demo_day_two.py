@@ -228,7 +228,7 @@ def main() -> None:
 CAUSES = {
     "wrong-image": ("no-such:1", "vertexrig logs"),
     "broken-image": ("a_module_that_nobody_installed", "vertexrig logs"),
-    "quota": ("custom_model_training_cpus", "ask for more of the quota"),
+    "quota": ("custom_model_training_n2_cpus", "ask for more of the quota"),
     "over-budget": ("more than $0.50 per day", "raise trigger.budget.usd_per_day"),
     "storage-down": ("Cloud Storage cannot be reached", "vertexrig schedule run storage-down"),
     "killed": ("the function was killed", "vertexrig schedule run killed"),

@@ -183,12 +183,12 @@ def test_a_traceback_is_shown_once(here: Path, quiet: bool) -> None:
         (("discrete",), "parse with int(float(text))"),
     ],
 )
-def test_hints_are_in_error_and_log(here: Path, words: tuple[str, ...], hint: str) -> None:
-    """What a failure usually means is in the rehearsal, in the job's error and in its log: decided once, by the runner."""
+def test_hints_are_in_the_rehearsal_and_its_log(here: Path, words: tuple[str, ...], hint: str) -> None:
+    """What a failure usually means is in the rehearsal and in the job's log; the job's error is as the service writes it."""
     done = run("rehearse", *words, "--format=json", fails=JobFailedError)
     assert hint in json.loads(done.stdout)["hint"]
     kept = History(here / ".vertexrig").all()[0]
-    assert hint in kept.job.error
+    assert "exited with a non-zero status of 1" in kept.job.error
     log = max((here / ".vertexrig/jobs").glob("*/logs/service.log"), key=lambda path: path.stat().st_mtime)
     assert hint in log.read_text()
 
@@ -196,7 +196,7 @@ def test_hints_are_in_error_and_log(here: Path, words: tuple[str, ...], hint: st
 def test_rehearsals_have_a_history(here: Path) -> None:
     """jobs, trials, best and report see rehearsals by name, number and run, without a server and without credentials."""
     done, job = rehearsed("sweep"), rehearsed("cpu")
-    listed = json.loads(run("jobs", "--local", "--format=json").stdout)["jobs"]
+    listed = json.loads(run("jobs", "--local", "--limit=1000", "--format=json").stdout)["jobs"]
     assert [one["run"] for one in listed[:2]] == [job["run"], done["run"]]
     assert listed[0]["metrics"] == {"accuracy": 0.75} and len(listed[1]["trials"]) == 3
     table = run("jobs", "--local", "--limit=2").stdout.splitlines()
