@@ -58,7 +58,7 @@ def test_a_claim_is_read_as_it_was_written(row: Row) -> None:
     assert (claim.id, claim.token, claim.body, claim.run) == tuple(
         stored[key] for key in ("id", "token", "body", "run")
     )
-    assert (claim.kind, claim.state, claim.output) == (stored["kind"], stored["state"], stored.get("output", ""))
+    assert (claim.kind, claim.state, claim.run_id) == (stored["kind"], stored["state"], stored.get("output", ""))
     assert (claim.before, claim.winners) == (stored.get("before", {}), stored.get("winners", {}))
     for key, value in asdict(claim.job).items():
         assert value == stored["job"].get(key, type(value)()), key

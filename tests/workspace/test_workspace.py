@@ -297,7 +297,7 @@ LAID = (
 
 def in_run_equals_a_render_with_it(loaded: config.Loaded, name: str, templates: Path | None = None) -> None:
     work = Workspace(loaded, templates=templates)
-    set_, whole = work.prepare(name).in_run(RUN), work.prepare(name, run=RUN)
+    set_, whole = work.prepare(name).in_run(RUN), work.prepare(name, run_id=RUN)
     assert set_.rendered == whole.rendered, name
     assert set_.document.data == whole.document.data and set_.document.lines == whole.document.lines, name
 

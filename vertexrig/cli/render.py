@@ -60,8 +60,8 @@ def command(
     if output is not None and len(names) > 1:
         raise UsageError(f"--output takes one job; {len(names)} were named")
     workspace = project.workspace(names[0] if len(names) == 1 else None)
-    run = runs.new_run() if run == "new" else run
-    prepared = [workspace.prepare(name, check=check, run=run) for name in names]
+    run = runs.new_run_id() if run == "new" else run
+    prepared = [workspace.prepare(name, check=check, run_id=run) for name in names]
     # Before a file is written for a run that cannot have its own folder.
     for one in prepared if run else ():
         runs.must_be_own(one.view, run)
@@ -123,4 +123,6 @@ def _output(prepared: Prepared) -> str:
     view, uri = prepared.view, prepared.document.output
     if not uri:
         return "none"
-    return uri if view.run or not view.own_runs else f"{uri} for every job from this file; --run new gives it its own"
+    return (
+        uri if view.run_id or not view.own_runs else f"{uri} for every job from this file; --run new gives it its own"
+    )

@@ -15,7 +15,7 @@ from vertexrig.cli.output import result
 from vertexrig.cloud.vertex import job_body
 from vertexrig.errors import FindingsError, UsageError
 from vertexrig.project.model import Budget
-from vertexrig.project.runs import new_run
+from vertexrig.project.runs import new_run_id
 from vertexrig.submit import publish
 from vertexrig.submit import submission as submit
 from vertexrig.submit.claims import digest
@@ -71,7 +71,7 @@ def command(
         submit.resumable(vertex, storage, prepared, resume)
     _ahead(submitter, prepared, asked, project.file)
     if dry_run:
-        shown = prepared.in_run(resume or new_run())
+        shown = prepared.in_run(resume or new_run_id())
         streams.note(f"estimate: {submitter.dry_run(shown).estimate['arithmetic']}")
         result(format_, _body(shown), lambda: json.dumps(_body(shown), indent=2))
         return

@@ -143,7 +143,7 @@ def rehearse(
     root = claimed(workspace.loaded.output(STATE_FOLDER))
     if resume:
         _must_be_there(prepared, root, resume)
-    prepared = prepared.in_run(resume or runs.new_run())
+    prepared = prepared.in_run(resume or runs.new_run_id())
     place_packages(workspace, prepared, root)
     run = pace(run_options(workspace, prepared))
     stage = _Stage(workspace, prepared, root, watcher or Watcher(), control, run)
@@ -178,7 +178,7 @@ class _Stage:
     def record(self, resource: Mapping[str, Any], **more: Any) -> Record:
         """Return what the history keeps."""
         view = self.prepared.view
-        return Record(view.name, resource, view.run, str(self.output or ""), **more)
+        return Record(view.name, resource, view.run_id, str(self.output or ""), **more)
 
     def resource(self, collection: str, number: str, fields: Mapping[str, Any]) -> dict[str, Any]:
         """Return the resource of a job that begins, as the API would show it."""
@@ -270,7 +270,7 @@ class _Stage:
 
     def _ended(self, **how: Any) -> Rehearsal:
         view = self.prepared.view
-        return Rehearsal(name=view.name, output=self.output, run=view.run, **how)
+        return Rehearsal(name=view.name, output=self.output, run=view.run_id, **how)
 
     def _sweep_data(self, trials: int | None) -> dict[str, Any]:
         data = {**self.prepared.document.data, "displayName": self.prepared.view.display_name}

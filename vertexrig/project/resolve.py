@@ -75,7 +75,7 @@ class View:
         pools: Pools by role; a role the project file does not name is None.
         sweep: The sweep, None for a job.
         study: The sweep's study, None for a job and for a sweep whose template makes it.
-        run: The run whose output folder the job has, "" if none was given.
+        run_id: The run whose output folder the job has, "" if none was given.
         own_runs: Each run has an output folder of its own; False with a `base_output_directory` in the project file.
     """
 
@@ -88,7 +88,7 @@ class View:
     kms_key_name: str | None
     sweep: model.Sweep | None = None
     study: Study | None = None
-    run: str = ""
+    run_id: str = ""
     own_runs: bool = False
 
     @property

@@ -16,23 +16,23 @@ RUN = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{4}")
 _NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}"
 
 
-def new_run(now: datetime | None = None) -> str:
+def new_run_id(now: datetime | None = None) -> str:
     """Return a new run's name: the time in UTC to the second, and four random hexadecimal digits."""
     when = (now or datetime.now(timezone.utc)).astimezone(timezone.utc)
     # the time first, so that names sort by age; the random part tells two runs of one second apart
     return f"{when:%Y%m%d-%H%M%S}-{os.urandom(2).hex()}"
 
 
-def run_of(uri: str) -> str:
+def run_id_of(uri: str) -> str:
     """Return the run whose folder an output URI is, "" if it is not the folder of a run."""
     last = uri.rstrip("/").rpartition("/")[2]
     return last if RUN.fullmatch(last) else ""
 
 
-def folder(bucket: str, name: str, run: str = "") -> str:
+def folder(bucket: str, name: str, run_id: str = "") -> str:
     """Return the output folder of a run of job or sweep `name`; without a run, the folder that holds all of them."""
     base = f"{bucket.rstrip('/')}/{FOLDER}/{name}"
-    return f"{base}/{run}" if run else base
+    return f"{base}/{run_id}" if run_id else base
 
 
 class Named(Protocol):
@@ -48,7 +48,7 @@ class Named(Protocol):
     def sweep(self) -> Any: ...
 
 
-def must_be_own(view: Named, run: str) -> None:
+def must_be_own(view: Named, run_id: str) -> None:
     """Refuse to name a run of a job whose runs share one folder, and a text that cannot be a run's name.
 
     Raises:
@@ -59,11 +59,11 @@ def must_be_own(view: Named, run: str) -> None:
             f"every run of {view.name} writes to its base_output_directory, {view.job.base_output_directory}, and finds "
             "there what the run before it left; only jobs without one have runs with names"
         )
-    if not re.fullmatch(_NAME, run):
-        raise UsageError(f"{run!r} is not the name of a run, such as 20261121-171500-ab12")
+    if not re.fullmatch(_NAME, run_id):
+        raise UsageError(f"{run_id!r} is not the name of a run, such as 20261121-171500-ab12")
 
 
-def must_be_resumable(view: Named, run: str) -> None:
+def must_be_resumable(view: Named, run_id: str) -> None:
     """Refuse to resume a run of a sweep, or what `must_be_own` refuses.
 
     Raises:
@@ -74,10 +74,12 @@ def must_be_resumable(view: Named, run: str) -> None:
             f"{view.name} is a sweep, which cannot be resumed: its trials have other values than those whose checkpoints "
             "are in the run's folder; leave --resume out"
         )
-    must_be_own(view, run)
+    must_be_own(view, run_id)
 
 
-def no_such_run(name: str, run: str, known: Iterable[str]) -> UsageError:
+def no_such_run(name: str, run_id: str, known: Iterable[str]) -> UsageError:
     """Return the error for a run that is not there, with the newest of those that are."""
     names = sorted({one for one in known if one}, reverse=True)[:10]
-    return UsageError(f"{name} has no run {run!r}. {'Its runs: ' + ', '.join(names) if names else 'It has none yet'}.")
+    return UsageError(
+        f"{name} has no run {run_id!r}. {'Its runs: ' + ', '.join(names) if names else 'It has none yet'}."
+    )

@@ -154,7 +154,7 @@ class Renderer:
         found = {file.name for folder in self.folders for file in Path(folder).glob(f"*{SUFFIX}")}
         return sorted(name for name in (file.removesuffix(SUFFIX) for file in found) if name not in _SHARED)
 
-    def render(self, name: str, run: str = "") -> Rendered:
+    def render(self, name: str, run_id: str = "") -> Rendered:
         """Return the YAML of a job or sweep, with the output folder of a run if one is given.
 
         Raises:
@@ -169,15 +169,15 @@ class Renderer:
         if view.sweep is not None:
             # the template of a sweep includes that of its job's topology
             self._check_topology(view.job.topology, ("jobs", view.sweep.job))
-        return self._rendered(self._view_in_run(view, run) if run and view.own_runs else view)
+        return self._rendered(self._view_in_run(view, run_id) if run_id and view.own_runs else view)
 
-    def in_run(self, rendered: Rendered, run: str) -> tuple[Rendered, bool]:
+    def in_run(self, rendered: Rendered, run_id: str) -> tuple[Rendered, bool]:
         """Return what was rendered with the output folder of one run, and whether that is all that differs, as one value.
 
         The view must have `own_runs`. Our own templates have the folder in one line; one from elsewhere may put it anywhere or
         compare it, and `spec:` may replace it, so that these are rendered again.
         """
-        view = self._view_in_run(rendered.view, run)
+        view = self._view_in_run(rendered.view, run_id)
         lines = rendered.text.split("\n")
         value = f"outputUriPrefix: {scalar(rendered.view.job.base_output_directory)}"
         places = [number for number, line in enumerate(lines) if line.lstrip(" ") == value]
@@ -188,9 +188,9 @@ class Renderer:
         lines[number] = lines[number].replace(value, f"outputUriPrefix: {scalar(view.job.base_output_directory)}")
         return replace(rendered, view=view, text="\n".join(lines)), True
 
-    def _view_in_run(self, view: resolve.View, run: str) -> resolve.View:
-        folder = runs.folder(self.loaded.project.bucket, view.name, run)
-        return replace(view, job=replace(view.job, base_output_directory=folder), run=run)
+    def _view_in_run(self, view: resolve.View, run_id: str) -> resolve.View:
+        folder = runs.folder(self.loaded.project.bucket, view.name, run_id)
+        return replace(view, job=replace(view.job, base_output_directory=folder), run_id=run_id)
 
     def _rendered(self, view: resolve.View) -> Rendered:
         text = self._template_text(view)

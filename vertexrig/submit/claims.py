@@ -23,7 +23,7 @@ from vertexrig.cloud.rest import CALL_S, RestError
 from vertexrig.cloud.storage import Storage, as_json
 from vertexrig.cloud.vertex import NAME, VERSION
 from vertexrig.errors import VertexrigError
-from vertexrig.project.runs import RUN, new_run
+from vertexrig.project.runs import RUN, new_run_id
 
 LABEL = "vertexrig_claim"
 FOLDER = "vertexrig/claims"
@@ -49,7 +49,7 @@ _ID = re.compile(r"[0-9a-f]{32}-[0-9a-f]{12}")
 _TOKEN = re.compile(r"[0-9a-f]{32}")
 _MADE = re.compile(f"(?:{NAME.pattern})|(?:{VERSION.pattern})")
 """What a claim may record: a job, a version of a model, or the operation that makes one."""
-_WRITTEN = ("id", "token", "body", "run", "kind", "state", "job", "output", "before", "winners", "ended")
+_WRITTEN = ("id", "token", "body", "run", "kind", "state", "job", "before", "winners", "ended")
 _STATES = ("claimed", "created", "released", "ended")
 _RECORDED = {
     "name": str,
@@ -123,7 +123,7 @@ class Claim:
         kind: The key's kind.
         state: `claimed`; `created` once the job is recorded; `released` if the service refused the job; `ended` if none may be made.
         job: What is recorded of its job.
-        output: The run whose output folder the job gets; it stays when another delivery takes the claim over.
+        run_id: The run whose output folder the job gets, such as 20261121-171500-ab12; written as `output`; it stays when another delivery takes the claim over.
         before: Earlier ids of the key, whose windows are over -> the resource name of their job, "" if none is recorded.
         winners: Ids whose job is recorded -> the delivery that made it; for the fence in the job, which reads nothing else.
         ended: Why none may be made: `reason`, a word for programs, and `text`, for people.
@@ -139,7 +139,7 @@ class Claim:
     kind: str
     state: str = "claimed"
     job: Recorded = Recorded()
-    output: str = ""
+    run_id: str = ""
     before: Mapping[str, str] = field(default_factory=dict)
     winners: Mapping[str, str] = field(default_factory=dict)
     ended: Mapping[str, str] = field(default_factory=dict)
@@ -149,7 +149,7 @@ class Claim:
 
     def to_bytes(self) -> bytes:
         written = {name: getattr(self, name) for name in _WRITTEN if name != "ended" or self.ended}
-        return json.dumps({**written, "job": asdict(self.job) if self.job.name else {}}).encode()
+        return json.dumps({**written, "output": self.run_id, "job": asdict(self.job) if self.job.name else {}}).encode()
 
 
 @dataclass(frozen=True)
@@ -249,7 +249,7 @@ class Claims:
         run: str,
         find: Callable[[str], T | None],
         record: Callable[[T], Recorded],
-        output: str = "",
+        run_id: str = "",
     ) -> Taken | Existing[T]:
         """Claim a request, or find out what became of it.
 
@@ -259,7 +259,7 @@ class Claims:
             run: The job or sweep asked for.
             find: Looks for the job with a claim id.
             record: What to record about a job found so.
-            output: The run whose output folder a new job gets; a new one by default.
+            run_id: The run whose output folder a new job gets; a new one by default.
 
         Raises:
             OtherBodyError: The key belongs to a request with another body.
@@ -268,7 +268,7 @@ class Claims:
             RestError: Cloud Storage or Vertex AI failed.
         """
         until, pause = self.clock() + self.wait_s, 0.05
-        mine = Claim(_new_id(key), uuid.uuid4().hex, body, run, key.kind, output=output or new_run(), path=key.path)
+        mine = Claim(_new_id(key), uuid.uuid4().hex, body, run, key.kind, run_id=run_id or new_run_id(), path=key.path)
         held: Claim | None = None
         while True:
             if held is None:  # nobody's, or deleted in between
@@ -280,7 +280,7 @@ class Claims:
             held = self._read(key.path)
             if held is not None and mine.id in (held.id, *held.before):
                 # our first write took effect, its answer was lost, and by now another delivery may have used our id
-                mine = replace(mine, id=_new_id(key), output=output or new_run())
+                mine = replace(mine, id=_new_id(key), run_id=run_id or new_run_id())
             outcome = self._other(key, held, mine, find, record) if held else None
             if outcome is not None:
                 return outcome
@@ -421,11 +421,11 @@ def _parsed(path: str, content: bytes) -> Claim | None:
     data = as_json(content) or {}
     texts = {name: data.get(name) for name in ("id", "token", "body", "run", "kind", "state")}
     job = _recorded(data.get("job"))
-    output, before = data.get("output") or "", data.get("before") or {}
+    run_id, before = data.get("output") or "", data.get("before") or {}
     winners, over = data.get("winners") or {}, data.get("ended") or {}
     if not isinstance(over, dict) or not all(isinstance(value, str) for value in over.values()):
         return None
-    if not all(isinstance(value, str) for value in (*texts.values(), output)):
+    if not all(isinstance(value, str) for value in (*texts.values(), run_id)):
         return None
     if job is None or not isinstance(before, dict) or not isinstance(winners, dict):
         return None
@@ -434,14 +434,14 @@ def _parsed(path: str, content: bytes) -> Claim | None:
     stem = path.rpartition("/")[2][:32]  # every id of a key begins as its object is named (`_new_id`)
     ids = [str(texts["id"]), *map(str, before), *map(str, winners)]
     names = [*([job.name] if texts["state"] == "created" else []), *filter(None, before.values())]
-    if not all(_ID.fullmatch(id) and id[:32] == stem for id in ids) or (output and not RUN.fullmatch(output)):
+    if not all(_ID.fullmatch(id) and id[:32] == stem for id in ids) or (run_id and not RUN.fullmatch(run_id)):
         return None
     if not all(isinstance(name, str) and _MADE.fullmatch(name) for name in names):
         return None
     if not all(isinstance(token, str) and _TOKEN.fullmatch(token) for token in winners.values()):
         return None
     id, token, body, run, kind, state = map(str, texts.values())
-    return Claim(id, token, body, run, kind, state, job, output, before, winners, over)
+    return Claim(id, token, body, run, kind, state, job, run_id, before, winners, over)
 
 
 def _recorded(data: Any) -> Recorded | None:

@@ -1,7 +1,7 @@
 """From a request to exactly one job: render, check, budget, claim, create, record. Shared by the CLI and the trigger.
 
-Two things are called a run. `Request.run`, `Claim.run` and `Submitted.run` name a job or sweep of the project file; `submit(run=…)` and
-`Claim.output` are one run of it, such as 20261121-171500-ab12, whose output folder `Prepared.in_run` gives to what was rendered.
+A `run` is the name of a job or sweep of the project file; a `run_id`, such as 20261121-171500-ab12, names one run of it, whose output
+folder `Prepared.in_run` gives to what was rendered.
 Of a job a claim keeps a `Recorded`: `recorded` makes one, `Claims.record` writes it, `Claims.take` does so for a job that it finds.
 """
 
@@ -242,7 +242,7 @@ class Submitter:
         prepared: Prepared,
         key: Key,
         body: str,
-        run: str = "",
+        run_id: str = "",
         *,
         terms: Terms = Terms(),
     ) -> Submitted:
@@ -252,7 +252,7 @@ class Submitter:
             prepared: The rendered request.
             key: What makes two deliveries the same request.
             body: Digest of what is asked for.
-            run: An earlier run that is resumed: its output folder is used. Otherwise the job gets a new one, the same
+            run_id: An earlier run that is resumed: its output folder is used. Otherwise the job gets a new one, the same
                 however often the request is delivered.
             terms: On what terms.
 
@@ -276,13 +276,13 @@ class Submitter:
             return _of_request(recorded(job, job.labels.get(LABEL, "")), prepared, price)
 
         try:
-            outcome = self.claims.take(key, body, prepared.rendered.view.name, find, record, run)
+            outcome = self.claims.take(key, body, prepared.rendered.view.name, find, record, run_id)
         except EndedError as error:
             self._none_may_live(error.claim, collection, None)
             raise
         if isinstance(outcome, Existing):
             return self._existing(outcome.claim, collection, outcome.found)
-        in_run = prepared.in_run(outcome.claim.output) if outcome.claim.output else prepared
+        in_run = prepared.in_run(outcome.claim.run_id) if outcome.claim.run_id else prepared
         return self._make(in_run, price, outcome, collection, terms)
 
     def end(self, key: Key, body: str, run: str, ended: Mapping[str, str]) -> Claim:
@@ -455,23 +455,23 @@ def priced(prepared: Prepared, limits: Budget) -> Estimate:
     return price
 
 
-def resumable(vertex: Vertex, storage: Storage, prepared: Prepared, run: str) -> None:
+def resumable(vertex: Vertex, storage: Storage, prepared: Prepared, run_id: str) -> None:
     """Refuse to resume a run that cannot be.
 
     Raises:
         UsageError: The job's runs share one folder, there is no such run, or a job still writes into its folder.
     """
-    runs.must_be_resumable(prepared.rendered.view, run)
+    runs.must_be_resumable(prepared.rendered.view, run_id)
     name = prepared.rendered.view.name
-    uri = runs.folder(storage.uri(""), name, run)
+    uri = runs.folder(storage.uri(""), name, run_id)
     collection = COLLECTIONS[prepared.document.kind]
     known = [job for job in vertex.list(collection, filter=f"labels.{RUN_LABEL}={name}", limit=50) if job.output]
     live = next((job for job in known if job.output == uri and not job.ended), None)
     if live is not None:
         raise UsageError(f"job {live.id} still writes into {uri}; wait for its end, or `vertexrig cancel {live.id}`")
-    written = any(job.output == uri for job in known) or next(storage.list(f"{runs.FOLDER}/{name}/{run}/"), None)
+    written = any(job.output == uri for job in known) or next(storage.list(f"{runs.FOLDER}/{name}/{run_id}/"), None)
     if not written:
-        raise runs.no_such_run(name, run, (runs.run_of(job.output) for job in known))
+        raise runs.no_such_run(name, run_id, (runs.run_id_of(job.output) for job in known))
 
 
 def fresh_key() -> Key:

@@ -27,7 +27,7 @@ from vertexrig.cloud.vertex import CUSTOM, TUNING, Vertex, job_body
 from vertexrig.errors import ConfigError, UsageError, VertexrigError
 from vertexrig.project import config, overrides
 from vertexrig.project.config import TICK_PATH
-from vertexrig.project.runs import new_run
+from vertexrig.project.runs import new_run_id
 from vertexrig.project.then import name_of
 from vertexrig.spec import descriptors
 from vertexrig.spec.labels import CALLER_LABEL, label_value
@@ -453,7 +453,7 @@ class Trigger:
         return Retrier(self.loaded, self.ticker.submitter, self._again)
 
     def _dry_run(self, prepared: Prepared, asked: Asked, caller: str) -> Reply:
-        prepared = prepared.in_run(new_run())
+        prepared = prepared.in_run(new_run_id())
         view, document = prepared.rendered.view, prepared.document
         would = self.submitter.dry_run(prepared, self._terms(asked, caller))
         body = job_body(

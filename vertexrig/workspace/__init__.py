@@ -70,11 +70,11 @@ class Prepared:
         """True if nothing of severity error was found."""
         return not any(finding.severity is Severity.ERROR for finding in self.unplaced)
 
-    def in_run(self, run: str) -> Prepared:
+    def in_run(self, run_id: str) -> Prepared:
         """Return the same with the output folder of one run; itself if all runs share the folder that the project file names."""
         if not self.view.own_runs:
             return self
-        rendered, one_value = self.workspace.renderer.in_run(self.rendered, run)
+        rendered, one_value = self.workspace.renderer.in_run(self.rendered, run_id)
         if not one_value:
             return replace(self, rendered=rendered, document=self.workspace.read(rendered))
         output = {"outputUriPrefix": rendered.view.job.base_output_directory}
@@ -213,15 +213,15 @@ class Workspace:
         name, command = scalar(pool.image), scalar(found.command)
         return f"local:\n  images:\n    {name}:\n      path: {scalar(path)}\n      command: {command}\n"
 
-    def prepare(self, name: str, *, check: bool = True, run: str = "") -> Prepared:
+    def prepare(self, name: str, *, check: bool = True, run_id: str = "") -> Prepared:
         """Return a job or sweep of the project, rendered and, unless `check` is false, checked.
 
         Args:
             name: A job or sweep.
             check: Check it.
-            run: Render it with the output folder of this run.
+            run_id: Render it with the output folder of this run.
         """
-        rendered = self.renderer.render(name, run)
+        rendered = self.renderer.render(name, run_id)
         document = self.read(rendered)
         if not check:
             return Prepared(rendered, document, [], self)
