@@ -29,7 +29,7 @@ BASE := $(firstword $(wildcard $(READY)) $(wildcard $(VENV)/.local) $(wildcard $
 TIER_OF_RUN = $(if $(filter local,$(RUN)),$(LOCAL),$(if $(filter cloud,$(RUN)),$(CLOUD),$(BASE)))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-trigger demo-day-two function serve-function sweep grid test test-all test-old test-clients test-image attack check lint types bench fidelity reference lock wheel clean FORCE
+.PHONY: help setup demo demo-trigger demo-day-two function serve-function sweep grid test test-all test-old test-clients test-image attack check lint types bench fidelity reference docs lock wheel release clean FORCE
 
 help: ## Print these verbs
 	@echo "make VERB   (SET=\"key=value ...\" overrides keys; RUN=local also rehearses, RUN=cloud also submits)"
@@ -133,15 +133,28 @@ reference: $(READY) ## Generate the reference pages in docs/
 	@$(VENV)/bin/python -m tools.coverage_page > docs/local-coverage.md.new && mv docs/local-coverage.md.new docs/local-coverage.md
 	@$(VENV)/bin/python -m tools.fidelity_page > docs/fidelity.md.new && mv docs/fidelity.md.new docs/fidelity.md
 
-wheel: $(BASE) ## Build the tool's wheel into dist/
+# What builds the site, or a release, has an environment of its own, so that .venv stays small.
+build/venv-%/.ready: tools/%.txt setup.py constraints.txt
+	@$(PYTHON) tools/venv.py $*
+
+docs: build/venv-docs/.ready ## Build the documentation as a site into build/site/; a link that leads nowhere fails
+	@build/venv-docs/bin/python -m tools.site build/site-source
+	@build/venv-docs/bin/zensical build --strict --clean -f build/site-source/mkdocs.yml
+	@rm -rf build/site && mv build/site-source/site build/site
+
+wheel: $(BASE) ## Build the tool's wheel into dist/, with its manual page
 	@rm -rf build/lib build/bdist.*
+	@$(VENV)/bin/python -m tools.man man
 	@$(VENV)/bin/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
 	@ls dist/*.whl
 
+release: build/venv-release/.ready ## Build sdist, wheel, SBOM and hashes of the last commit into dist/, and try them
+	@build/venv-release/bin/python -m tools.release
+
 lock: ## Make constraints.txt anew (needs uv)
-	@PATH="$$PATH:$(VENV)/bin" uv pip compile --universal --python-version 3.10 --extra dev --no-header --no-annotate --quiet setup.py -o constraints.new
+	@PATH="$$PATH:$(VENV)/bin" uv pip compile --universal --python-version 3.10 --extra dev --no-header --no-annotate --quiet setup.py tools/docs.txt tools/release.txt -o constraints.new
 	@(echo "# Every dependency of every extra, for Python 3.10 and newer. Made by: make lock"; cat constraints.new) > constraints.txt
 	@rm constraints.new
 
 clean: ## Remove build products and the state of rehearsals; .venv stays
-	@rm -rf build dist .vertexrig *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	@rm -rf build dist man .vertexrig *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -27,7 +27,7 @@ something clearly, they find nothing.
 
 Findings link to these headings: `docs` in JSON, `helpUri` in SARIF.
 """
-_READING = "The strict reading"
+READING = "The strict reading"
 
 
 def page(rules: Iterable[Rule], reading: Iterable[ReadingRule] = READING_RULES) -> str:
@@ -38,15 +38,15 @@ def page(rules: Iterable[Rule], reading: Iterable[ReadingRule] = READING_RULES) 
         reading: The rules of the strict reading.
     """
     sources: dict[str, int] = {}
-    parts = [_HEAD, _section(_READING, reading, sources)]
+    parts = [_HEAD, _section(READING, reading, sources)]
     for module, group in groupby(rules, key=lambda rule: rule.run.__module__):
-        parts.append(_section(_title(module), group, sources))
+        parts.append(_section(title(module), group, sources))
     parts.append("## Sources\n")
     parts += [f"{number}. {source}" for source, number in sources.items()]
     return "\n".join(parts) + "\n"
 
 
-def _title(module: str) -> str:
+def title(module: str) -> str:
     """Return a topic's heading: the first sentence of its module's docstring."""
     doc = sys.modules[module].__doc__ or module.rpartition(".")[2]
     return doc.strip().splitlines()[0].split(". ")[0].rstrip(".")
@@ -56,14 +56,15 @@ def _section(title: str, rules: Iterable[Rule | ReadingRule], sources: dict[str,
     """Return a topic's part of the page; sources that are new get the next numbers."""
     entries = []
     for rule in rules:
-        numbers = [sources.setdefault(one, len(sources) + 1) for one in _line(rule.source).split("; ")]
+        numbers = [sources.setdefault(one, len(sources) + 1) for one in escaped(rule.source).split("; ")]
         shown = ", ".join(f"[{number}](#sources)" for number in numbers)
         fix = f" *Fix: {rule.edits}.*" if rule.edits else ""
-        entries.append(f"### {rule.id}\n\n**{rule.severity.value}**: {_line(rule.summary)}{fix} ({shown})\n")
+        entries.append(f"### {rule.id}\n\n**{rule.severity.value}**: {escaped(rule.summary)}{fix} ({shown})\n")
     return "\n".join([f"## {title}\n", *entries])
 
 
-def _line(text: str) -> str:
+def escaped(text: str) -> str:
+    """Return a text as one line of Markdown."""
     return " ".join(text.replace("<", "&lt;").split())
 
 

@@ -5,8 +5,11 @@
     local  and what trains on this machine: the local Vertex, TensorFlow and the Vertex AI SDK, for programs that use it
     all    and what the tests, the linters and the benchmarks need
 
+What builds the site, or a release, is no tier: `docs` and `release` make build/venv-docs and build/venv-release: the
+base, and what tools/docs.txt or tools/release.txt names.
+
 uv installs where there is one, pip otherwise; both at the versions of constraints.txt. Nothing is ever uninstalled, so a
-small tier leaves what a larger one has put there. `.venv/install.log` has the installer's output.
+small tier leaves what a larger one has put there. `install.log` there has the installer's output.
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ from pathlib import Path
 REPOSITORY = Path(__file__).resolve().parents[1]
 VENV = Path(".venv")
 PYTHON = VENV / "bin" / "python"
+APART = ("docs", "release")
 CPU_TENSORFLOW = "./tools/tensorflow_cpu"
 
 #: tier -> its stamp in .venv, and the extras of setup.py that it installs
@@ -51,11 +55,11 @@ def cpu_only(system: str, machine: str, *, gpu: bool) -> bool:
     return system == "Linux" and machine == "x86_64" and not gpu
 
 
-def installer(uv: str | None) -> list[str]:
+def installer(uv: str | None, python: Path = PYTHON) -> list[str]:
     """Return the command before the requirements. Nothing is compiled here: most modules of large packages are rarely used."""
     if uv:
-        return [uv, "pip", "install", "--python", str(PYTHON)]
-    return [str(PYTHON), "-m", "pip", "install", "--disable-pip-version-check", "--no-compile"]
+        return [uv, "pip", "install", "--python", str(python)]
+    return [str(python), "-m", "pip", "install", "--disable-pip-version-check", "--no-compile"]
 
 
 def has_large_tensorflow() -> bool:
@@ -73,15 +77,30 @@ def find_uv() -> str | None:
     return found
 
 
-def make(uv: str | None, log: Path) -> None:
+def make(uv: str | None, log: Path, venv: Path = VENV) -> None:
     """Make an environment with pip in it: rehearsals install packages with it."""
-    if PYTHON.exists() and subprocess.run([PYTHON, "-c", "import pip"], capture_output=True).returncode == 0:
+    python = venv / "bin" / "python"
+    if python.exists() and subprocess.run([python, "-c", "import pip"], capture_output=True).returncode == 0:
         return
-    VENV.mkdir(exist_ok=True)
     if uv:
-        run([uv, "venv", "--seed", "--allow-existing", "--python", sys.executable, str(VENV)], log)
+        run([uv, "venv", "--seed", "--allow-existing", "--python", sys.executable, str(venv)], log)
     else:
-        run([sys.executable, "-m", "venv", str(VENV)], log)
+        run([sys.executable, "-m", "venv", str(venv)], log)
+
+
+def make_apart(name: str) -> None:
+    """Make the environment of a verb that shares none."""
+    if name == "docs" and sys.version_info < (3, 11):
+        sys.exit(
+            f"zensical, which builds the site, needs Python 3.11 or newer; this is {platform.python_version()}. Name another one: make docs PYTHON=python3.12"
+        )
+    venv, uv = Path("build") / f"venv-{name}", find_uv()
+    venv.mkdir(parents=True, exist_ok=True)
+    log = venv / "install.log"
+    log.write_text("", encoding="utf-8")
+    make(uv, log, venv)
+    run([*installer(uv, venv / "bin" / "python"), "-c", "constraints.txt", "-e", ".", "-r", f"tools/{name}.txt"], log)
+    (venv / ".ready").touch()
 
 
 def run(command: Sequence[str], log: Path) -> None:
@@ -140,10 +159,12 @@ def compile_used(tier: str) -> None:
 
 def main() -> None:
     """Make the tier that is named."""
-    if len(sys.argv) != 2 or sys.argv[1] not in TIERS:
-        sys.exit(f"usage: python3 tools/venv.py {'|'.join(TIERS)}")
+    if len(sys.argv) != 2 or sys.argv[1] not in (*TIERS, *APART):
+        sys.exit(f"usage: python3 tools/venv.py {'|'.join((*TIERS, *APART))}")
     tier = sys.argv[1]
     os.chdir(REPOSITORY)
+    if tier in APART:
+        return make_apart(tier)
     begun = time.monotonic()
     VENV.mkdir(exist_ok=True)
     with (VENV / ".setup-lock").open("w") as lock:  # .lock is uv's own

@@ -59,9 +59,10 @@ def names(cases: Iterable[Case]) -> list[str]:
     return [f"{case.rule}-{number}" for number, case in enumerate(cases)]
 
 
-def _findings(
+def findings_of(
     case: Case, edits: Mapping[str, Any], source: str, region: str, today: date, folder: Path
 ) -> list[Finding]:
+    """What a check of the base with these edits finds."""
     document = spec.parse(edited(case.base, edits), file="job.yaml")
     trainer = trainer_of(folder, source) if source else None
     return check(document, Context(load(), region=region, today=today, trainer=trainer))
@@ -69,7 +70,7 @@ def _findings(
 
 def must_find(case: Case, folder: Path, *, alone: bool = False) -> None:
     """The bad edits give the rule's finding with its place and source; `alone`: with its severity, and no other."""
-    found = _findings(case, case.bad, case.trainer, case.region, case.today, folder)
+    found = findings_of(case, case.bad, case.trainer, case.region, case.today, folder)
     mine = [finding for finding in found if finding.id == case.rule]
     assert mine, [finding.id for finding in found]
     if case.at:
@@ -84,7 +85,7 @@ def must_find(case: Case, folder: Path, *, alone: bool = False) -> None:
 
 def must_accept(case: Case, folder: Path, *, alone: bool = False) -> None:
     """The good edits give nothing of the rule; `alone`: no error of any other."""
-    found = _findings(case, case.good, case.better or case.trainer, case.ok_region, case.ok_today, folder)
+    found = findings_of(case, case.good, case.better or case.trainer, case.ok_region, case.ok_today, folder)
     assert case.rule not in {finding.id for finding in found}
     if alone:
         assert [finding for finding in found if finding.severity is Severity.ERROR] == []

@@ -50,9 +50,9 @@ def python_pool(machine: str, image: str, **spec: Any) -> dict[str, Any]:
     }
 
 
-T4 = {"acceleratorType": "NVIDIA_TESLA_T4", "acceleratorCount": 1}
-L4 = {"acceleratorType": "NVIDIA_L4", "acceleratorCount": 1}
-H100 = {"acceleratorType": "NVIDIA_H100_80GB", "acceleratorCount": 8}
+T4: dict[str, Any] = {"acceleratorType": "NVIDIA_TESLA_T4", "acceleratorCount": 1}
+L4: dict[str, Any] = {"acceleratorType": "NVIDIA_L4", "acceleratorCount": 1}
+H100: dict[str, Any] = {"acceleratorType": "NVIDIA_H100_80GB", "acceleratorCount": 8}
 STUDY = {
     "metrics": [{"metricId": "accuracy", "goal": "MAXIMIZE"}],
     "parameters": [

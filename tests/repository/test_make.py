@@ -167,7 +167,7 @@ def searched(name: str, override: str, trials: int) -> list[Case]:
 ONE_TEST = "TESTS='tests/cli/test_errors.py -x' WORKERS=1"
 OLD = "tests/trainer/test_trainer_package.py --collect-only -q"
 BUILT = "tests/package/test_image_built.py --collect-only -q"
-#: verb -> what is typed. Those not here are typed by a test of their own, in APART.
+#: verb -> what is typed. Those not here are typed by a test of their own, in APART; the last two in test_site.py and test_release.py.
 CASES: dict[str, list[Case]] = {
     "help": [Case("help", says=r"(?m)^  NAME-job .*"), Case("", says=r"(?m)^  demo .*")],
     **{f"{name}-job": [*rendered(name), rehearsed(name)] for name in JOBS},
@@ -239,7 +239,7 @@ CASES: dict[str, list[Case]] = {
     "wheel": [Case("wheel", ("dist/vertexrig-*.whl",), r"^dist/vertexrig-.*\.whl$")],
     "clean": [Case("clean", look=_cleaned)],
 }
-APART = {"demo", "serve-function"}
+APART = {"demo", "serve-function", "docs", "release"}
 
 
 def environment(copy: Path, **more: str) -> dict[str, str]:
