@@ -111,7 +111,7 @@ setup(
         "vertexrig.functions": "functions",
     },
     package_data={
-        "vertexrig": ["py.typed"],
+        "vertexrig": ["py.typed", "built.txt"],
         "vertexrig.render": ["starter.yaml"],
         "vertexrig.spec": ["aiplatform_v1.binpb", "services.binpb", "methods.tsv"],
         "vertexrig.catalog": ["data/*.json"],
@@ -122,6 +122,7 @@ setup(
         "vertexrig.functions": ["requirements.txt"],
         "vertexrig.templates": ["*.yaml.j2"],
     },
+    data_files=[("share/man/man1", [str(page.relative_to(HERE)) for page in sorted(HERE.glob("man/*.1"))])],
     install_requires=[
         "click>=8.2",
         "jinja2>=3.1.6",

@@ -11,6 +11,7 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from pathlib import Path
 
 import click
 
@@ -90,10 +91,25 @@ Exit codes: 0 done; 1 findings of severity error, or the job failed;
 2 bad usage or configuration; 3 a service refused or could not be reached."""
 
 
+def _show_version(ctx: click.Context, option: click.Parameter, wanted: bool) -> None:
+    if not wanted or ctx.resilient_parsing:
+        return
+    where = Path(__file__).parents[1] / "built.txt"  # `make release` puts it there
+    output.say(f"vertexrig {__version__}, {where.read_text('utf-8').strip() if where.exists() else 'from sources'}")
+    ctx.exit()
+
+
 @click.group(
     cls=Verbs, epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110}
 )
-@click.version_option(__version__, prog_name="vertexrig")
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_show_version,
+    help="Print the version and where it was built, and exit.",
+)
 def vertexrig() -> None:
     """Render, check, rehearse and launch training jobs on Vertex AI."""
 
