@@ -7,9 +7,11 @@ import re
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import pytest
@@ -60,12 +62,12 @@ def test_a_rules_page_shows_a_mistake_and_what_is_said() -> None:
     assert shown == set(site.examples()) and len(shown) > 180
 
 
-@pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture
+def built(tmp_path: Path) -> Path:
     """The site as `make docs` builds it."""
     if sys.version_info < (3, 11):
         pytest.skip("zensical needs Python 3.11")
-    copy = copied(tmp_path_factory.mktemp("docs"))
+    copy = copied(tmp_path / "docs")
     env = environment(copy, PATH=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
     env.pop("PYTHONPATH")
     done = make(copy, "docs", env)
@@ -75,7 +77,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return copy / "build/site"
 
 
-@pytest.fixture
+@contextmanager
 def served(built: Path) -> Iterator[str]:
     """Its address, on a server of this process."""
 
@@ -85,13 +87,14 @@ def served(built: Path) -> Iterator[str]:
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(built)))
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    server.server_close()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
 
 
-@pytest.mark.whole
-def test_every_link_and_anchor_is_there(built: Path) -> None:
+def lost_none(built: Path) -> None:
     """Each link of each page that stays in the site leads to a file of it, and to a heading of that."""
     pages = {path: path.read_text(encoding="utf-8") for path in built.rglob("*.html") if path.name != "404.html"}
     anchors = {path: set(re.findall(r'\sid="?([^"\s>]+)', text)) for path, text in pages.items()}
@@ -109,38 +112,41 @@ def test_every_link_and_anchor_is_there(built: Path) -> None:
     assert len(pages) > 200
 
 
-@pytest.mark.whole
-def test_pages_open_on_a_phone_and_on_a_desk(served: str) -> None:
+def open_on_a_phone_and_on_a_desk(browser: Any, served: str) -> None:
     """At 390 and 1,400 pixels no page is wider than its window, fetches from another host or reports an error."""
     wrong: list[str] = []
-    with chromium() as browser:
-        for width in (390, 1400):
-            page = browser.new_page(viewport={"width": width, "height": 900})
-            page.on("console", lambda said: wrong.append(said.text) if said.type == "error" else None)
-            page.on(
-                "request", lambda made: wrong.append(made.url) if not made.url.startswith((served, "data:")) else None
-            )
-            for name in PAGES:
-                page.goto(f"{served}/{name}.html")
-                assert page.evaluate("document.documentElement.scrollWidth") <= width, name
-                assert page.locator("h1").first.is_visible() and f"vertexrig {__version__}" in page.content()
-            page.close()
+    for width in (390, 1400):
+        page = browser.new_page(viewport={"width": width, "height": 900})
+        page.on("console", lambda said: wrong.append(said.text) if said.type == "error" else None)
+        page.on("request", lambda made: wrong.append(made.url) if not made.url.startswith((served, "data:")) else None)
+        for name in PAGES:
+            page.goto(f"{served}/{name}.html")
+            assert page.evaluate("document.documentElement.scrollWidth") <= width, name
+            assert page.locator("h1").first.is_visible() and f"vertexrig {__version__}" in page.content()
+        page.close()
     assert not wrong
 
 
-@pytest.mark.whole
-def test_search_tabs_and_dark_mode_work(served: str) -> None:
+def search_tabs_and_dark_mode(browser: Any, served: str) -> None:
     """A rule's id finds its page, the other tab shows the other commands, and the switch makes the page dark."""
-    with chromium() as browser:
-        page = browser.new_page(viewport={"width": 1400, "height": 900}, color_scheme="light")
-        page.goto(f"{served}/index.html")
-        assert page.get_by_text("vertexrig rehearse cpu").is_visible()
-        page.locator(".tabbed-labels label").nth(1).click()
-        page.get_by_text("make cpu-job RUN").wait_for(state="visible")
-        assert not page.get_by_text("vertexrig rehearse cpu").is_visible()
-        before = page.evaluate("getComputedStyle(document.body).backgroundColor")
-        page.locator("label[title='Go dark']").click()
-        page.wait_for_function("was => getComputedStyle(document.body).backgroundColor != was", arg=before)
-        page.keyboard.press("Control+k")
-        page.keyboard.type("accelerator-count")
-        page.locator("a[href*='rules/accelerator-count.html']").first.wait_for()
+    page = browser.new_page(viewport={"width": 1400, "height": 900}, color_scheme="light")
+    page.goto(f"{served}/index.html")
+    assert page.get_by_text("vertexrig rehearse cpu").is_visible()
+    page.locator(".tabbed-labels label").nth(1).click()
+    page.get_by_text("make cpu-job RUN").wait_for(state="visible")
+    assert not page.get_by_text("vertexrig rehearse cpu").is_visible()
+    before = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    page.locator("label[title='Go dark']").click()
+    page.wait_for_function("was => getComputedStyle(document.body).backgroundColor != was", arg=before)
+    page.keyboard.press("Control+k")
+    page.keyboard.type("accelerator-count")
+    page.locator("a[href*='rules/accelerator-count.html']").first.wait_for()
+
+
+@pytest.mark.whole
+def test_the_site_is_built_linked_and_opens(built: Path) -> None:
+    """No link or heading is lost; pages fit their windows and fetch nothing elsewhere; search, tabs and dark mode work."""
+    lost_none(built)
+    with chromium() as browser, served(built) as address:
+        open_on_a_phone_and_on_a_desk(browser, address)
+        search_tabs_and_dark_mode(browser, address)
