@@ -30,6 +30,7 @@ from vertexrig.spec.states import FAILED
 from vertexrig.trigger import notify
 from vertexrig.trigger.app import Call
 from vertexrig.trigger.deliveries import Delivery
+from vertexrig.trigger.history import RECENT, Deliveries
 from vertexrig.trigger.notify import Notice, Notifier
 
 LONG = os.environ.get("ATTACK") == "long"
@@ -164,7 +165,8 @@ class ToldWorld(World):
             self._gate("send", effect)
 
         wanted = (Notify(topic="projects/p/topics/t"),)
-        list(self.notifier(self.storage, wanted, send=send, now=self._time).tell(()))
+        rows = Deliveries(self.storage).rows(self._time() - RECENT)
+        list(self.notifier(self.storage, wanted, send=send, now=self._time).tell(rows, ()))
 
     def finish(self, wake: bool) -> None:
         while wake and self.deliveries:
@@ -218,7 +220,7 @@ def test_nothing_is_lost_in_any_schedule() -> None:
 class MarksFirst(Notifier):
     """Keeps that it was told before it is."""
 
-    def tell(self, looked: Any) -> Any:
+    def tell(self, rows: Any, looked: Any) -> Any:
         send = self.send
 
         def first(to: Any, one: Any) -> None:
@@ -227,7 +229,7 @@ class MarksFirst(Notifier):
             send(to, one)
 
         self.send = first
-        return super().tell(looked)
+        return super().tell(rows, looked)
 
 
 def test_the_mark_has_to_come_after_the_call() -> None:

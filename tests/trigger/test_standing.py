@@ -13,6 +13,7 @@ from tests.support import clouds
 from tests.trigger.test_schedule import DATA
 from vertexrig.cloud.rest import RestError
 from vertexrig.local.services import logging_query
+from vertexrig.project import config
 from vertexrig.project.config import Loaded
 from vertexrig.trigger import deploy, schedules, standing
 
@@ -44,7 +45,7 @@ def stands(loaded: Loaded, *, job: Any = None, row: Any = None, digest: str = ""
         ({"job": {"name": ""}}, "is not in Cloud Scheduler", "vertexrig schedule apply"),
         ({"job": {"state": "PAUSED"}}, "is paused in Cloud Scheduler", "vertexrig schedule resume nightly"),
         ({"job": {"schedule": "0 4 * * *"}}, "another schedule", "vertexrig schedule apply"),
-        ({"digest": "abc"}, "another project file (abc", "vertexrig function deploy --run"),
+        ({"digest": "abc"}, "another project file, templates or catalog (abc", "vertexrig function deploy --run"),
         ({"job": FAILED}, "UNAVAILABLE HTTP 503, and the history has none", "vertexrig schedule run nightly"),
         ({"row": RestError("no bucket")}, "the history cannot be read: no bucket", "vertexrig doctor"),
         ({"row": {**ROW, "state": "gone"}}, "/77 is gone", "vertexrig schedule run nightly"),
@@ -106,3 +107,18 @@ def test_the_filter_finds_the_schedule_and_nothing_else(loaded: Loaded) -> None:
     assert keeps({"resource": function, "jsonPayload": {"schedule": "nightly"}})
     assert not keeps({"resource": function, "jsonPayload": {"schedule": "weekly"}})
     assert keeps({"resource": {"type": "cloud_scheduler_job", "labels": {"job_id": NAME}}})
+
+
+@pytest.mark.parametrize("name", ["vertexrig.yaml", "own/cpu.yaml.j2", "rows.yaml"])
+def test_the_digest_is_of_all_that_decides_a_request(tmp_path: Path, name: str) -> None:
+    """A change of the project file, of a template of its own or of its rows of the catalog gives another digest; other files do not."""
+    (tmp_path / "own").mkdir()
+    for file in ("own/cpu.yaml.j2", "rows.yaml", "own/notes.txt"):
+        (tmp_path / file).write_text("{}\n")
+    data = {**copy.deepcopy(DATA), "templates": "own", "catalog": "rows.yaml"}
+    before = clouds.loaded(tmp_path, data)
+    (tmp_path / "own/notes.txt").write_text("other\n")
+    assert config.load(before.file).digest == before.digest
+    with (tmp_path / name).open("a") as file:
+        file.write("# more\n")
+    assert config.load(before.file).digest != before.digest

@@ -49,7 +49,9 @@ def _plan(loaded: Loaded) -> tuple[Scheduler, list[Step]]:
     schedules.check(loaded)
     digest = standing.deployed(loaded, deploy.gcloud)
     if digest and digest != loaded.digest:
-        streams.note("the deployed function has another project file: `vertexrig function deploy --run`")
+        streams.note(
+            "the deployed function has another project file, templates or catalog: `vertexrig function deploy --run`"
+        )
     client = _client(loaded)
     return client, schedules.plan(loaded, client.list(), client.normal)
 

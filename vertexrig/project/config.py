@@ -7,7 +7,9 @@ import os
 import re
 import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +29,8 @@ STATE_FOLDER = ".vertexrig"
 """State of rehearsals and the local Vertex, beside the project file."""
 PACKAGES_FOLDER = "build/packages"
 """Where the trainer's packages are built, beside the project file."""
+TEMPLATE_SUFFIX = ".yaml.j2"
+"""How the names of templates end."""
 
 _SPEC = set(
     "workerPoolSpecs worker_pool_specs studySpec study_spec trialJobSpec trial_job_spec jobSpec job_spec".split()
@@ -104,10 +108,19 @@ class Loaded:
         """The project file's text by its name, so that findings can show its lines; empty without a file."""
         return {str(self.file): self.text} if self.text else {}
 
-    @property
+    @cached_property
     def digest(self) -> str:
-        """Stands for what the project file says: a deployed function with another digest has another file."""
-        return hashlib.sha256(self.text.encode()).hexdigest()[:12]
+        """Stands for the project file and what it names, its templates and rows of the catalog: with another one a request may
+        make another job. What cannot be read, or is outside, counts as missing: rendering refuses it.
+        """
+        made = hashlib.sha256(self.text.encode())
+        templates, catalog = self.project.templates, self.project.catalog
+        named = [self.folder / catalog] if catalog else []
+        named += sorted((self.folder / templates).glob(f"*{TEMPLATE_SUFFIX}")) if templates else []
+        for file in (one for one in named if one.is_file() and files.is_inside(one, self.folder)):
+            with suppress(OSError):
+                made.update(b"\0" + file.name.encode() + b"\0" + file.read_bytes())
+        return made.hexdigest()[:12]
 
     @property
     def words(self) -> tuple[str, ...]:

@@ -26,12 +26,11 @@ from vertexrig import files, spec, yamltext
 from vertexrig.catalog import Catalog
 from vertexrig.errors import ConfigError, TemplateError, VertexrigError, did_you_mean
 from vertexrig.project import model, resolve, runs
-from vertexrig.project.config import Loaded
+from vertexrig.project.config import TEMPLATE_SUFFIX, Loaded
 from vertexrig.render.sandbox import Sandbox, charge, guarded_filter, weight
 from vertexrig.spec.api_names import camel
 from vertexrig.yamltext import scalar
 
-SUFFIX = ".yaml.j2"
 _SHARED = ("parts", "study")  # templates that other templates include; not topologies
 
 
@@ -151,8 +150,8 @@ class Renderer:
 
     def topologies(self) -> list[str]:
         """Return names that `topology` may have: the templates at hand."""
-        found = {file.name for folder in self.folders for file in Path(folder).glob(f"*{SUFFIX}")}
-        return sorted(name for name in (file.removesuffix(SUFFIX) for file in found) if name not in _SHARED)
+        found = {file.name for folder in self.folders for file in Path(folder).glob(f"*{TEMPLATE_SUFFIX}")}
+        return sorted(name for name in (file.removesuffix(TEMPLATE_SUFFIX) for file in found) if name not in _SHARED)
 
     def render(self, name: str, run_id: str = "") -> Rendered:
         """Return the YAML of a job or sweep, with the output folder of a run if one is given.
@@ -277,10 +276,10 @@ class Renderer:
         self._found.add(topology)
 
     def _has(self, topology: str) -> bool:
-        return any((Path(folder) / f"{topology}{SUFFIX}").is_file() for folder in self.folders)
+        return any((Path(folder) / f"{topology}{TEMPLATE_SUFFIX}").is_file() for folder in self.folders)
 
     def _template_text(self, view: resolve.View) -> str:
-        template = f"{view.template}{SUFFIX}"
+        template = f"{view.template}{TEMPLATE_SUFFIX}"
         try:
             text = self.environment.bounded(template, _variables(view, self.loaded))
         except _Refused as refusal:
@@ -309,7 +308,7 @@ class Renderer:
     def _check_roles(self, view: resolve.View) -> None:
         """Refuse a role that the project file gives and the template never looks at."""
         for role in resolve.ROLES[1:]:
-            if view.pools[role] is not None and role not in self._names_used(f"{view.job.topology}{SUFFIX}"):
+            if view.pools[role] is not None and role not in self._names_used(f"{view.job.topology}{TEMPLATE_SUFFIX}"):
                 message = f"topology {view.job.topology} has no {role.replace('_', ' ')}: leave {role} out, or use another topology"
                 raise self.loaded.error(message, *view.job_key, role)
 
@@ -421,7 +420,7 @@ def _explained(error: Exception, template: str) -> str:
     if isinstance(error, jinja2.TemplateNotFound):
         return f"template {template} includes {error.name!r}, which is not there"
     # Jinja writes the template's own file and line into the traceback of its compiled code
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename.endswith(SUFFIX)]
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename.endswith(TEMPLATE_SUFFIX)]
     if frames:
         return f"{Path(frames[-1].filename).name}:{frames[-1].lineno}: {error}"
     return f"{template}: {error}"

@@ -374,6 +374,8 @@ class Trigger:
 
     def _tick(self, row: dict[str, Any]) -> Reply:
         """Take the next step of every chain whose job has ended, and try deferred runs again; what moved has a log entry."""
+        from vertexrig.trigger import history, notify
+
         decided = self.retrier.tick(
             lambda error: self.log({"severity": "ERROR", "message": "a deferred run failed", **answers.failure(error)})
         )
@@ -388,12 +390,11 @@ class Trigger:
         states = [one.state for one in looked]
         row |= {state: states.count(state) for state in sorted(set(states))}
         try:
-            for ended in self.deliveries.settle_recent(self.loaded, self.vertex, self.submitter.workspace.catalog):
-                self.log(ended)
+            rows = self.deliveries.rows(times.now() - history.RECENT)
+            for ended in self.deliveries.settle(rows, self.loaded, self.vertex, self.submitter.workspace.catalog):
+                self.log(history.end_entry(ended))
             if wanted := self.loaded.project.trigger.notify:
-                from vertexrig.trigger.notify import Notifier
-
-                for told in Notifier(self.submitter.storage, wanted).tell(looked):
+                for told in notify.Notifier(self.submitter.storage, wanted).tell(rows, looked):
                     self.log(told)
         except VertexrigError as error:  # the next tick comes
             row["ends"] = f"not looked at: {error}"[:300]

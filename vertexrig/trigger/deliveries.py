@@ -72,7 +72,7 @@ class Delivery:
         claim: Id of the claim.
         estimate: What it may cost (`vertexrig.submit.budget.estimate_data`).
         detail: What else was found: `findings`, the `limit` of the budget and its `sum`.
-        digest: Of the project file (`vertexrig.project.config.Loaded.digest`).
+        digest: Of the project file and what it names (`vertexrig.project.config.Loaded.digest`).
         trace: Of Cloud Trace.
     """
 

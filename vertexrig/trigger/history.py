@@ -30,8 +30,8 @@ from vertexrig.trigger.deliveries import FOLDER, ROW, keep
 
 _END = ".end.json"
 _FOLDED = ".jsonl"
-RECENT_S = 10 * 86_400.0
-"""Seconds in which a tick looks for ends: a job of the default timeout, 7 days, has ended by then."""
+RECENT = timedelta(days=11)
+"""How far back a tick looks for ends, and for what it tells of them: a job of the default timeout, 7 days, has ended by then."""
 
 
 @dataclass(frozen=True)
@@ -168,25 +168,18 @@ class Deliveries:
             ended.append(row)
         return ended
 
-    def settle_recent(self, loaded: Loaded, vertex: Vertex, catalog: Catalog) -> Iterator[dict[str, Any]]:
-        """Settle what came in the last days; yields the log entry of each end.
 
-        Raises:
-            RestError: A service failed.
-        """
-        recent = self.rows(times.now() - timedelta(seconds=RECENT_S))
-        for row in self.settle(recent, loaded, vertex, catalog):
-            end = row["end"]
-            what = " ".join(filter(None, (row.get("schedule"), row.get("run"), "ended", end["outcome"])))
-            about: dict[str, Any] = {
-                name: row[name] for name in ("id", "schedule", "schedule_time", "run", "job", "claim") if name in row
-            }
-            yield {
-                "severity": "INFO" if end["outcome"] in (*GOOD, short(SUCCEEDED)) else "ERROR",
-                "message": f"{what}: {end['reason']}" if "reason" in end else what,
-                **about,
-                **end,
-            }
+def end_entry(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the log entry of a row that got its end."""
+    end = row["end"]
+    what = " ".join(filter(None, (row.get("schedule"), row.get("run"), "ended", end["outcome"])))
+    about = {name: row[name] for name in ("id", "schedule", "schedule_time", "run", "job", "claim") if name in row}
+    return {
+        "severity": "INFO" if end["outcome"] in (*GOOD, short(SUCCEEDED)) else "ERROR",
+        "message": f"{what}: {end['reason']}" if "reason" in end else what,
+        **about,
+        **end,
+    }
 
 
 def _rank(row: Mapping[str, Any]) -> tuple[bool, str]:

@@ -23,7 +23,6 @@ from vertexrig.errors import VertexrigError
 from vertexrig.project.then import Notify
 from vertexrig.spec.states import SUCCEEDED, short
 from vertexrig.submit.chains import GOOD
-from vertexrig.trigger.history import Deliveries
 from vertexrig.trigger.ticks import Looked
 
 FOLDER = "vertexrig/notified"
@@ -118,15 +117,17 @@ class Notifier:
     ) -> None:
         self.storage, self.wanted, self.send, self.now = storage, wanted, send or deliver, now
 
-    def tell(self, looked: Iterable[Looked]) -> Iterator[dict[str, Any]]:
+    def tell(self, rows: Iterable[Mapping[str, Any]], looked: Iterable[Looked]) -> Iterator[dict[str, Any]]:
         """Tell what is new; yields the log entry of each call.
+
+        Args:
+            rows: The history of `vertexrig.trigger.history.RECENT`, settled: a run that was started days ago may have ended now.
+            looked: What the tick found of chains.
 
         Raises:
             RestError: Cloud Storage failed.
         """
         since = self.now() - RECENT
-        # a run that was started days ago may have ended now
-        rows = Deliveries(self.storage).rows(since - timedelta(days=10))
         first = times.nanoseconds_of(since)
         found = [one for one in notices(rows, looked, self.now()) if (times.nanoseconds(one.time) or 0) >= first]
         months = {one.time[:7] for one in found}

@@ -14,9 +14,9 @@ from pathlib import Path
 from vertexrig.errors import UsageError
 from vertexrig.files import is_inside
 from vertexrig.project import overrides
-from vertexrig.project.config import DEFAULT_NAME, Loaded
+from vertexrig.project.config import DEFAULT_NAME, TEMPLATE_SUFFIX, Loaded
 from vertexrig.project.model import PREBUILT
-from vertexrig.render.renderer import SUFFIX, shipped_templates
+from vertexrig.render.renderer import shipped_templates
 
 FOLDER = "build/function"
 TOOL = Path(__file__).resolve().parents[1]  # the package vertexrig
@@ -72,7 +72,7 @@ def stage(loaded: Loaded, folder: Path) -> Staged:
     shutil.copytree(TOOL, folder / "vertexrig", ignore=lambda _, names: {name for name in names if _unwanted(name)})
     for name in ("main.py", "requirements.txt"):
         shutil.copyfile(source / name, folder / name)
-    _copy(shipped_templates().glob(f"*{SUFFIX}"), folder / "templates")
+    _copy(shipped_templates().glob(f"*{TEMPLATE_SUFFIX}"), folder / "templates")
     text = loaded.file.read_text(encoding="utf-8")
     (folder / DEFAULT_NAME).write_text(text, encoding="utf-8")
     _project_files(loaded, folder)
@@ -116,12 +116,12 @@ def _project_files(loaded: Loaded, folder: Path) -> None:
     project = loaded.project
     if project.templates:
         own = loaded.path(project.templates, "templates")
-        for file in own.glob(f"*{SUFFIX}"):
+        for file in own.glob(f"*{TEMPLATE_SUFFIX}"):
             if not (file.is_file() and is_inside(file, own)):
                 raise UsageError(
                     f"{file} is no file, or a link that leads out of the project's folder: the function cannot have it"
                 )
-        _copy(own.glob(f"*{SUFFIX}"), _inside(folder, project.templates))
+        _copy(own.glob(f"*{TEMPLATE_SUFFIX}"), _inside(folder, project.templates))
     if project.catalog:
         target = _inside(folder, project.catalog)
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -198,9 +198,10 @@ def standings(
             hold, named = (holds or {})[held], "" if held == EVERY else f" {held}"
             wrong.append(Difference(f"held until {hold.until}: {hold.reason}", f"vertexrig schedule release{named}"))
         if digest and digest != loaded.digest:
-            wrong.append(
-                Difference(f"the deployed function has another project file ({digest}, here {loaded.digest})", _DEPLOY)
+            what = (
+                f"the deployed function has another project file, templates or catalog ({digest}, here {loaded.digest})"
             )
+            wrong.append(Difference(what, _DEPLOY))
         if schedule is not None and isinstance(rows, RestError):
             wrong.append(Difference(f"the history cannot be read: {rows}", "vertexrig doctor"))
         elif schedule is not None and not isinstance(rows, RestError):
