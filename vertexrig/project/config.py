@@ -110,9 +110,7 @@ class Loaded:
 
     @cached_property
     def digest(self) -> str:
-        """Stands for the project file and what it names, its templates and rows of the catalog: with another one a request may
-        make another job. What cannot be read, or is outside, counts as missing: rendering refuses it.
-        """
+        """Stands for all that decides a request: the project file, its templates and rows of the catalog, as far as it may have them."""
         made = hashlib.sha256(self.text.encode())
         templates, catalog = self.project.templates, self.project.catalog
         named = [self.folder / catalog] if catalog else []
