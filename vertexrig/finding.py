@@ -138,7 +138,7 @@ def folded(found: Iterable[Finding]) -> list[Finding]:
     for finding in found:
         key = (finding.file, finding.line, finding.given, finding.id, finding.severity, finding.message)
         groups.setdefault(key, []).append(finding)
-    return [_one(group) for group in groups.values()]
+    return [_one(group) if len(group) > 1 else group[0] for group in groups.values()]
 
 
 def _one(group: Sequence[Finding]) -> Finding:

@@ -25,6 +25,7 @@ RawPath = tuple["str | int", ...]
 # 2 MiB, the most that is read, may have this many; a longer file, which a flag allows, has more.
 MAX_VALUES = 200_000
 MAX_DEPTH = 100
+_SHORT = 3_000  # characters: such a text cannot be nested so deep that libyaml's own recursion is in danger
 MAX_STEPS = 20  # keys and indexes of a value's path, on average: each path is kept
 MAX_NUMBER = 400  # characters of a number or date: a long one in base 60 takes minutes to read
 _MERGE = "tag:yaml.org,2002:merge"
@@ -95,7 +96,8 @@ def read(text: str) -> Reading:
     collecting = gc.isenabled()
     gc.disable()
     try:
-        _bound(text, most)
+        if len(text) > _SHORT:  # of a shorter one, the builder finds what is too deep or too many
+            _bound(text, most)
         loader = _Loader(text)
         try:
             node = loader.get_single_node()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
+from functools import cache, lru_cache
 from importlib import import_module
 
 from vertexrig.checks import secrets
@@ -141,7 +142,8 @@ def check(document: Document, context: Context, ignored: Mapping[str, str] = {})
         for rule in rules_for(document, context):
             if rule.id not in ignored:
                 problems = [one for one in rule.run(document, context) if not _unfilled(document, one.path)]
-                found += limited(findings(rule, problems, document))
+                if problems:  # most rules find nothing in most files
+                    found += limited(findings(rule, problems, document))
     # Of the whole document, not of one rule: any message may quote a value.
     hidden = frozenset(secret for _, _, secret in secrets.found(document))
     kept = [_safe(finding, hidden) for finding in found if finding.id not in ignored]
@@ -172,8 +174,11 @@ def _flag_of(document: Document, path: str) -> str:
 def _safe(finding: Finding, hidden: frozenset[str]) -> Finding:
     """Return a finding without the secrets that its message or fix may quote."""
     old = (finding.message, finding.fix, finding.key_fix)
-    message, fix, key_fix = (masked(text, hidden) for text in old)
+    message, fix, key_fix = (_masked(text, hidden) for text in old)
     return finding if (message, fix, key_fix) == old else replace(finding, message=message, fix=fix, key_fix=key_fix)
+
+
+_masked = lru_cache(4096)(masked)  # many files have the same findings
 
 
 def findings(rule: Rule | str, problems: Iterable[Problem], document: Document | None = None) -> list[Finding]:
@@ -213,6 +218,7 @@ def _short(text: str) -> str:
     return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
 
 
+@cache
 def _rules(topic: str) -> tuple[Rule, ...]:
     return import_module(f"{__name__}.{topic}").RULES  # type: ignore[no-any-return]
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from vertexrig.checks.model import DISTRIBUTED, GCLOUD, REST, SERVER, Context, Problem, Rule, join
 from vertexrig.finding import Severity, write
 from vertexrig.spec.document import Document, Pool
-from vertexrig.spec.pools import has_gpu, placeholder, running
+from vertexrig.spec.pools import has_gpu
 
 
 def pools_missing(document: Document, context: Context) -> Iterator[Problem]:
@@ -76,7 +76,7 @@ def pool_empty_gcloud(document: Document, context: Context) -> Iterator[Problem]
 
 def pool_placeholder(document: Document, context: Context) -> Iterator[Problem]:
     for pool in document.pools:
-        if placeholder(pool) and pool.program and not document.reported(f"{pool.path}.machineSpec"):
+        if pool.placeholder and pool.program and not document.reported(f"{pool.path}.machineSpec"):
             text = f"pool {pool.index} has a program but no machines: gcloud accepts that, the service may not"
             yield Problem(pool.path, text, "write machineSpec and replicaCount, or {} for a pool left out")
 
@@ -104,7 +104,7 @@ def _is_reducer(pool: Pool, context: Context) -> bool:
 
 def reduction_image(document: Document, context: Context) -> Iterator[Problem]:
     limits = context.catalog.limits
-    for pool in running(document):
+    for pool in document.running:
         if pool.named_reduction_server and not _is_reducer(pool, context):
             name = f"{limits.names('images.hosts')[0]}/{limits.names('reduction_server.images')[0]}"
             text = f"{pool.image!r} is not the image of the Reduction Server"
@@ -113,14 +113,14 @@ def reduction_image(document: Document, context: Context) -> Iterator[Problem]:
 
 def reduction_pool(document: Document, context: Context) -> Iterator[Problem]:
     place = context.catalog.limits.integer("reduction_server.pool")
-    for pool in running(document):
+    for pool in document.running:
         if _is_reducer(pool, context) and pool.index != place:
             text = f"a Reduction Server belongs in pool {place}; in pool {pool.index} it takes the role of that pool"
             yield Problem(pool.path, text, f"move it to workerPoolSpecs[{place}]")
 
 
 def reduction_gpu(document: Document, context: Context) -> Iterator[Problem]:
-    for pool in running(document):
+    for pool in document.running:
         if _is_reducer(pool, context) and has_gpu(pool, context.catalog):
             best = context.catalog.limits.text("reduction_server.machine")
             text = f"a Reduction Server uses no GPU; {pool.machine_type} pays for GPUs that stay idle"
@@ -128,7 +128,7 @@ def reduction_gpu(document: Document, context: Context) -> Iterator[Problem]:
 
 
 def reduction_workers(document: Document, context: Context) -> Iterator[Problem]:
-    pools = running(document)
+    pools = document.running
     reducers = [pool for pool in pools if _is_reducer(pool, context)]
     # a Reduction Server in a wrong pool is reduction-pool's finding, and no worker
     workers = [pool for pool in pools if pool.index < 2 and pool not in reducers]
@@ -147,7 +147,7 @@ def _version(text: str) -> tuple[int, ...]:
 
 
 def reduction_framework(document: Document, context: Context) -> Iterator[Problem]:
-    pools = running(document)
+    pools = document.running
     if not any(_is_reducer(pool, context) for pool in pools):
         return
     oldest = context.catalog.limits.table("reduction_server.min_framework")
@@ -164,7 +164,7 @@ def reduction_framework(document: Document, context: Context) -> Iterator[Proble
 
 def reduction_machine(document: Document, context: Context) -> Iterator[Problem]:
     best = context.catalog.limits.text("reduction_server.machine")
-    for pool in running(document):
+    for pool in document.running:
         if _is_reducer(pool, context) and pool.machine_type != best and not has_gpu(pool, context.catalog):
             text = f"{best} is recommended for Reduction Servers, as many as match the bandwidth of pools 0 and 1"
             yield Problem(f"{pool.path}.machineSpec.machineType", text)

@@ -9,7 +9,6 @@ from vertexrig.checks.model import REST, TRAIN_COMPUTE, Context, Problem, Rule, 
 from vertexrig.errors import did_you_mean, meant
 from vertexrig.finding import Severity, write
 from vertexrig.spec.document import Document, Pool
-from vertexrig.spec.pools import running
 
 
 def _disk(pool: Pool) -> Mapping[str, Any]:
@@ -40,7 +39,7 @@ def disk_of_machine(document: Document, context: Context) -> Iterator[Problem]:
     catalog = context.catalog
     unclear = catalog.limits.names("machines.set_hyperdisk")
     special = catalog.limits.table("boot_disk.default_type_of_machine")
-    for pool in running(document):
+    for pool in document.running:
         row = catalog.machines.get(pool.machine_type)
         kind = _disk(pool).get("bootDiskType")
         if row is None or kind == "hyperdisk-balanced":

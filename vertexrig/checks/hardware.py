@@ -24,7 +24,7 @@ from vertexrig.checks.model import (
 from vertexrig.errors import meant
 from vertexrig.finding import REMOVE, Edit, Severity, write
 from vertexrig.spec.document import Document, Pool
-from vertexrig.spec.pools import has_gpu, machine_path, placeholder, running, scheduling_strategy
+from vertexrig.spec.pools import has_gpu, machine_path, scheduling_strategy
 
 _SIZED = r"([a-z0-9]+)-([a-z]+)-(\d+)"
 _OF_SERIES = r"([a-z0-9-]+)-[0-9]+([a-z]?)"
@@ -99,7 +99,7 @@ def _series(prefix: str, catalog: Catalog, unit: str = "") -> list[tuple[int, Ma
 
 def _machines(document: Document, context: Context) -> Iterator[tuple[Pool, Machine]]:
     """Yield the running pools whose machine type is one for training, with its row."""
-    for pool in running(document):
+    for pool in document.running:
         row = context.catalog.machines.get(pool.machine_type)
         if row is not None:
             yield pool, row
@@ -121,7 +121,7 @@ def _obsolete(row: Accelerator | None) -> bool:
 
 def machine_missing(document: Document, context: Context) -> Iterator[Problem]:
     for pool in document.pools:
-        if pool.empty or placeholder(pool) or pool.machine_type:
+        if pool.empty or pool.placeholder or pool.machine_type:
             continue
         if not pool.data.get("machineSpec") and pool.data.get("replicaCount"):
             continue  # machine-and-replicas reports it
@@ -132,7 +132,7 @@ def machine_missing(document: Document, context: Context) -> Iterator[Problem]:
 
 def machine_unknown(document: Document, context: Context) -> Iterator[Problem]:
     catalog = context.catalog
-    for pool in running(document):
+    for pool in document.running:
         name = pool.machine_type
         if name and name not in catalog.machines and catalog.why_not(name) is None:
             text, fix = _unknown(name, catalog)
@@ -143,7 +143,7 @@ def machine_unknown(document: Document, context: Context) -> Iterator[Problem]:
 
 def machine_not_for_training(document: Document, context: Context) -> Iterator[Problem]:
     catalog = context.catalog
-    for pool in running(document):
+    for pool in document.running:
         reason = catalog.why_not(pool.machine_type)
         if reason is None:
             continue
@@ -160,7 +160,7 @@ def machine_not_for_training(document: Document, context: Context) -> Iterator[P
 
 
 def accelerator_pair(document: Document, context: Context) -> Iterator[Problem]:
-    for pool in running(document):
+    for pool in document.running:
         name, count = pool.accelerator_type, pool.accelerator_count
         row = context.catalog.machines.get(pool.machine_type)
         if bool(name) == bool(count) or (row is not None and row.tpu):
@@ -233,7 +233,7 @@ def accelerator_count(document: Document, context: Context) -> Iterator[Problem]
 
 
 def accelerator_retired(document: Document, context: Context) -> Iterator[Problem]:
-    for pool in running(document):
+    for pool in document.running:
         row = context.catalog.accelerators.get(pool.accelerator_type)
         if row is None or not row.retired:
             continue
@@ -256,7 +256,7 @@ def accelerator_retired(document: Document, context: Context) -> Iterator[Proble
 
 def gpu_on_small_machine(document: Document, context: Context) -> Iterator[Problem]:
     small = context.catalog.limits.names("machines.gpu_may_lose_logs")
-    for pool in running(document):
+    for pool in document.running:
         if pool.machine_type in small and pool.accelerator_type:
             text = f"{pool.machine_type} with GPUs may stop returning logs: it has too little CPU"
             yield Problem(machine_path(pool, "machineType"), text, "take a larger machine")
@@ -269,7 +269,7 @@ def _reserved(pool: Pool) -> bool:
 
 def reservation_needed(document: Document, context: Context) -> Iterator[Problem]:
     needing = context.catalog.limits.names("machines.need_reservation")
-    for pool in running(document):
+    for pool in document.running:
         if pool.machine_type in needing and not _reserved(pool):
             text = f"{pool.machine_type} is available only from a shared reservation"
             yield Problem(machine_path(pool, "machineType"), text, "write machineSpec.reservationAffinity")
@@ -279,7 +279,7 @@ def _on_demand(document: Document) -> list[Pool]:
     """Return the running pools whose machines are asked for on demand."""
     if scheduling_strategy(document) != "STANDARD" or document.job.get("persistentResourceId"):
         return []
-    return [pool for pool in running(document) if not _reserved(pool)]
+    return [pool for pool in document.running if not _reserved(pool)]
 
 
 def not_on_demand(document: Document, context: Context) -> Iterator[Problem]:
@@ -300,7 +300,7 @@ def scarce_capacity(document: Document, context: Context) -> Iterator[Problem]:
 
 def gpu_rdma(document: Document, context: Context) -> Iterator[Problem]:
     names = context.catalog.limits.names("machines.gpudirect_rdma")
-    pools = running(document)
+    pools = document.running
     if sum(pool.replica_count for pool in pools) < 2:
         return
     for pool in pools:
@@ -312,7 +312,7 @@ def gpu_rdma(document: Document, context: Context) -> Iterator[Problem]:
 
 
 def gpu_partition(document: Document, context: Context) -> Iterator[Problem]:
-    for pool in running(document):
+    for pool in document.running:
         size = (pool.data.get("machineSpec") or {}).get("gpuPartitionSize")
         if not size:
             continue
@@ -334,7 +334,7 @@ def small_memory(document: Document, context: Context) -> Iterator[Problem]:
 
 
 def gpus_in_one_zone(document: Document, context: Context) -> Iterator[Problem]:
-    pools = (pool for pool in running(document) if pool.accelerator_type and has_gpu(pool, context.catalog))
+    pools = (pool for pool in document.running if pool.accelerator_type and has_gpu(pool, context.catalog))
     kinds = list(dict.fromkeys(pool.accelerator_type for pool in pools))
     if len(kinds) > 1:
         path = f"{document.job_path}workerPoolSpecs"

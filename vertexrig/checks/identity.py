@@ -20,7 +20,7 @@ from vertexrig.checks.model import (
 )
 from vertexrig.finding import Severity, write
 from vertexrig.spec.document import Document
-from vertexrig.spec.pools import machine_path, running, tpu_name
+from vertexrig.spec.pools import machine_path, tpu_name
 
 _LONGEST = 320  # characters of an e-mail address
 _EMAIL = r"[^@\s/{}<>$]+@[^@\s/{}<>$]+\.[^@\s/{}<>$]+"
@@ -84,7 +84,7 @@ def experiment(document: Document, context: Context) -> Iterator[Problem]:
 def experiment_where(document: Document, context: Context) -> Iterator[Problem]:
     if not document.job.get("experiment"):
         return
-    path, pools = f"{document.job_path}experiment", running(document)
+    path, pools = f"{document.job_path}experiment", document.running
     tpus = [tpu_name(pool, context.catalog) for pool in pools if tpu_name(pool, context.catalog)]
     replicas = sum(max(0, pool.replica_count) for pool in pools)
     if tpus:

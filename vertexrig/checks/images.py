@@ -25,7 +25,7 @@ from vertexrig.checks.model import (
 from vertexrig.errors import did_you_mean, meant
 from vertexrig.finding import Edit, Severity, write
 from vertexrig.spec.document import Document, Pool
-from vertexrig.spec.pools import has_gpu, running, tpu_name
+from vertexrig.spec.pools import has_gpu, tpu_name
 
 AVAILABILITY = "image-availability"
 _LEGACY = re.compile(r"(?:[a-z]+\.)?gcr\.io/cloud-aiplatform/training/")
@@ -68,7 +68,7 @@ def _prebuilt(uri: str, catalog: Catalog) -> Image | None:
 
 def _images(document: Document, context: Context) -> Iterator[tuple[Pool, Image]]:
     """Yield the running pools on prebuilt images."""
-    for pool in running(document):
+    for pool in document.running:
         image = _prebuilt(pool.image, context.catalog)
         if image is not None:
             yield pool, image
@@ -77,7 +77,7 @@ def _images(document: Document, context: Context) -> Iterator[tuple[Pool, Image]
 def _known(document: Document, context: Context) -> Iterator[tuple[Pool, Image]]:
     """Yield the running pools on prebuilt images, and on those that the project makes of its trainer."""
     yield from _images(document, context)
-    for pool in running(document):
+    for pool in document.running:
         if pool.image in context.built:
             yield pool, context.built[pool.image].row
 
@@ -286,7 +286,7 @@ def image_tpu_generation(document: Document, context: Context) -> Iterator[Probl
 def image_hypertune(document: Document, context: Context) -> Iterator[Problem]:
     if document.study is None:
         return
-    for pool in running(document)[:1]:  # the chief reports
+    for pool in document.running[:1]:  # the chief reports
         image = _prebuilt(pool.image, context.catalog)
         if image is not None and not image.hypertune:
             text = f"cloudml-hypertune is not on the list of packages of {image.name}, and trials report with it"
@@ -308,7 +308,7 @@ def image_far(document: Document, context: Context) -> Iterator[Problem]:
 
 
 def image_arm(document: Document, context: Context) -> Iterator[Problem]:
-    for pool in running(document):
+    for pool in document.running:
         if pool.machine_type.startswith("a4x-"):
             text = "A4X machines are ARM: the image must be built for linux/arm64, where all others need linux/amd64"
             yield Problem(_path(pool), text)

@@ -12,7 +12,7 @@ from vertexrig.checks._arguments import trainer_pools
 from vertexrig.checks.model import DISTRIBUTED, PRACTICE, Context, Problem, Rule, join
 from vertexrig.finding import Severity
 from vertexrig.spec.document import Document, Pool
-from vertexrig.spec.pools import has_gpu, placeholder
+from vertexrig.spec.pools import has_gpu
 from vertexrig.trainer_source import started_program
 from vertexrig.trainer_source.trainer_model import SourcePlace, TorchUse
 
@@ -38,7 +38,7 @@ def _plain(
         if trainer is None or trainer.problems:
             return
         packages = {item.module.split(".")[0] for item in trainer.imports}
-        pools = [pool for pool in trainer_pools(document, trainer) if not placeholder(pool)]
+        pools = [pool for pool in trainer_pools(document, trainer) if not pool.placeholder]
         if "torch" in packages and not packages & _FRAMEWORKS and pools:
             yield from look(trainer.torch, pools, any(has_gpu(pool, context.catalog) for pool in pools))
 

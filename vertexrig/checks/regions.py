@@ -9,7 +9,7 @@ from vertexrig.checks.model import COMPUTE_ENGINE, GCLOUD, LOCATIONS, SDK, SERVE
 from vertexrig.errors import did_you_mean, meant
 from vertexrig.finding import REMOVE, Severity, write
 from vertexrig.spec.document import Document
-from vertexrig.spec.pools import machine_path, running
+from vertexrig.spec.pools import machine_path
 
 
 def region_unknown(document: Document, context: Context) -> Iterator[Problem]:
@@ -33,7 +33,7 @@ def _elsewhere(document: Document, context: Context) -> Iterator[tuple[str, bool
     all the same, the path that chose them, and the regions that train on them.
     """
     row = context.catalog.regions.get(context.region)
-    for pool in running(document) if row is not None else ():
+    for pool in document.running if row is not None else ():
         name = context.catalog.regional_name(pool.machine_type, pool.accelerator_type, pool.accelerator_count)
         if name and row is not None and name not in row.training:
             path = machine_path(pool, "acceleratorType" if pool.accelerator_type else "machineType")
@@ -58,7 +58,7 @@ def region_machine(document: Document, context: Context) -> Iterator[Problem]:
     row = catalog.regions.get(region)
     if row is None:
         return
-    for pool in running(document):
+    for pool in document.running:
         places = catalog.compute_engine_regions(pool.machine_type)
         name = catalog.regional_name(pool.machine_type, pool.accelerator_type, pool.accelerator_count)
         if not places or region in places or (name and name not in row.training):

@@ -8,7 +8,7 @@ from vertexrig.checks.model import FLEX_DOC, PRACTICE, RESERVATION_DOC, REST, SP
 from vertexrig.checks.storage import OUTPUT_KEYS
 from vertexrig.finding import Severity, write
 from vertexrig.spec.document import Document
-from vertexrig.spec.pools import has_gpu, job_part, machine_path, running, scheduling_strategy, tpu_name
+from vertexrig.spec.pools import has_gpu, job_part, machine_path, scheduling_strategy, tpu_name
 from vertexrig.times import duration_seconds
 
 
@@ -18,7 +18,7 @@ def _path(document: Document, key: str) -> str:
 
 def timeout_unset(document: Document, context: Context) -> Iterator[Problem]:
     path = _path(document, "timeout")
-    pools = running(document)
+    pools = document.running
     if document.kind != "CustomJobSpec" or not pools:
         return  # trial-timeout covers studies
     if "timeout" in job_part(document, "scheduling") or document.reported(path):
@@ -58,7 +58,7 @@ def flex_accelerator(document: Document, context: Context) -> Iterator[Problem]:
         return
     catalog = context.catalog
     allowed = [name for name, row in catalog.accelerators.items() if row.flex_start]
-    for pool in running(document):
+    for pool in document.running:
         row = catalog.accelerators.get(pool.accelerator_type)
         if tpu_name(pool, catalog) or (row is not None and row.flex_start):
             continue
@@ -73,7 +73,7 @@ def flex_accelerator(document: Document, context: Context) -> Iterator[Problem]:
 def flex_machines(document: Document, context: Context) -> Iterator[Problem]:
     if scheduling_strategy(document) != "FLEX_START":
         return
-    pools = running(document)
+    pools = document.running
     for pool in pools[1:]:
         if pool.data.get("machineSpec") != pools[0].data.get("machineSpec"):
             text = f"with FLEX_START all pools have the same machines, and pool {pool.index} has others"
@@ -83,7 +83,7 @@ def flex_machines(document: Document, context: Context) -> Iterator[Problem]:
 def flex_reservation(document: Document, context: Context) -> Iterator[Problem]:
     if scheduling_strategy(document) != "FLEX_START":
         return
-    for pool in running(document):
+    for pool in document.running:
         affinity = (pool.data.get("machineSpec") or {}).get("reservationAffinity") or {}
         if affinity.get("reservationAffinityType") in ("ANY_RESERVATION", "SPECIFIC_RESERVATION"):
             text = "FLEX_START does not go with reservations"
@@ -117,7 +117,7 @@ def retries(document: Document, context: Context) -> Iterator[Problem]:
 
 
 def spot_restarts(document: Document, context: Context) -> Iterator[Problem]:
-    if scheduling_strategy(document) == "SPOT" and running(document):
+    if scheduling_strategy(document) == "SPOT" and document.running:
         text = "a preempted Spot job begins again, up to six times: it must resume from its own checkpoints"
         if not job_part(document, "baseOutputDirectory").get("outputUriPrefix"):
             fix, key_fix = (

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from vertexrig.checks.model import GCSFUSE, PACKAGE_DOC, PRACTICE, REST, WALKTHROUGH, Context, Problem, Rule, join
 from vertexrig.finding import Severity, write
 from vertexrig.spec.document import Document, Pool
-from vertexrig.spec.pools import job_part, running
+from vertexrig.spec.pools import job_part
 
 OUTPUT = "baseOutputDirectory: {outputUriPrefix: gs://BUCKET/PATH}"
 """How an output folder is written in a fix, as the API has it."""
@@ -68,7 +68,7 @@ _OUTPUTS = ("AIP_MODEL_DIR", "AIP_CHECKPOINT_DIR", "AIP_TENSORBOARD_LOG_DIR")
 
 def output_unset(document: Document, context: Context) -> Iterator[Problem]:
     path = f"{document.job_path}baseOutputDirectory"
-    if "baseOutputDirectory" in document.job or not running(document) or document.reported(path):
+    if "baseOutputDirectory" in document.job or not document.running or document.reported(path):
         return
     if context.trainer is not None and "AIP_MODEL_DIR" in context.trainer.environment:
         return  # model-dir-unset reports it
@@ -148,7 +148,7 @@ def _mounted(pool: Pool) -> list[str]:
 
 def gcs_regions(document: Document, context: Context) -> Iterator[Problem]:
     # reversed, so that of several places the first one stays
-    named = {name: pool for pool in reversed(running(document)) for name in reversed(_mounted(pool))}
+    named = {name: pool for pool in reversed(document.running) for name in reversed(_mounted(pool))}
     names = sorted(named)
     if len(names) > 1:
         where = f", best {context.region}," if context.region else ""
@@ -157,7 +157,7 @@ def gcs_regions(document: Document, context: Context) -> Iterator[Problem]:
 
 
 def gcs_image(document: Document, context: Context) -> Iterator[Problem]:
-    for pool in running(document):
+    for pool in document.running:
         if pool.accelerator_type == "NVIDIA_B200" and _mounted(pool):
             text = f"pool {pool.index} reads /gcs/ on B200 machines, whose image fails to mount Cloud Storage"
             yield Problem(pool.program_path, text, "read gs:// with a client library, or copy the data first")

@@ -14,7 +14,7 @@ from vertexrig.checks._arguments import passed, trainer_pools
 from vertexrig.checks.model import DISTRIBUTED, PRACTICE, TPU_DOC, WALKTHROUGH, Context, Problem, Rule, join
 from vertexrig.finding import Severity
 from vertexrig.spec.document import Document, Pool
-from vertexrig.spec.pools import has_gpu, placeholder, tpu_name
+from vertexrig.spec.pools import has_gpu, tpu_name
 from vertexrig.trainer_source.trainer_model import DYNAMIC, TrainerSource
 
 _KERAS = "TensorFlow 2.21 with Keras 3.15, run 2026-11-20; keras-team/keras issue 20585"
@@ -68,7 +68,7 @@ class TrainingCluster:
 
 
 def _cluster(document: Document, context: Context, trainer: TrainerSource) -> TrainingCluster:
-    pools = tuple(pool for pool in trainer_pools(document, trainer) if not placeholder(pool))
+    pools = tuple(pool for pool in trainer_pools(document, trainer) if not pool.placeholder)
     counts = {pool.index: pool.replica_count for pool in pools}
     gpus = max((pool.accelerator_count for pool in pools if has_gpu(pool, context.catalog)), default=0)
     tpu = any(tpu_name(pool, context.catalog) for pool in pools)

@@ -9,12 +9,12 @@ from vertexrig.checks.model import FLEX_DOC, SPOT_DOC, TPU_DOC, TRAIN_COMPUTE, T
 from vertexrig.errors import meant
 from vertexrig.finding import REMOVE, Act, Edit, Severity, write
 from vertexrig.spec.document import Document, Pool
-from vertexrig.spec.pools import machine_path, running, scheduling_strategy, tpu_name
+from vertexrig.spec.pools import machine_path, scheduling_strategy, tpu_name
 
 
 def _tpus(document: Document, context: Context) -> Iterator[tuple[Pool, str, Machine | None]]:
     """Yield the running pools on TPUs: the pool, the TPU's name, and the machine's row if it is known."""
-    for pool in running(document):
+    for pool in document.running:
         name = tpu_name(pool, context.catalog)
         if name:
             yield pool, name, context.catalog.machines.get(pool.machine_type)
@@ -46,7 +46,7 @@ def topology_unknown(document: Document, context: Context) -> Iterator[Problem]:
 
 
 def topology_on_machine(document: Document, context: Context) -> Iterator[Problem]:
-    for pool in running(document):
+    for pool in document.running:
         row = context.catalog.machines.get(pool.machine_type)
         if row is None or not pool.tpu_topology or row.tpu_topologies:
             continue
@@ -70,7 +70,7 @@ def accelerator_fields(document: Document, context: Context) -> Iterator[Problem
 
 
 def one_pool(document: Document, context: Context) -> Iterator[Problem]:
-    pools = running(document)
+    pools = document.running
     found = next(_tpus(document, context), None)
     if found is not None and len(pools) > 1:
         text = f"a TPU job has exactly one worker pool; this one has {len(pools)}"

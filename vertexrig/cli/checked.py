@@ -56,7 +56,7 @@ class Choice:
         for one in folded(found):
             if (self.select and not _fits(one.id, self.select)) or _fits(one.id, self.ignore):
                 continue
-            key = self.key(one)
+            key = self.key(one) if self.known else ("", "", "")
             left[key] += 1
             if left[key] <= self.known[key]:
                 held += 1

@@ -17,7 +17,7 @@ from vertexrig.spec import cluster, quota
 from vertexrig.spec.cluster import Replica
 from vertexrig.spec.document import Document, Pool
 from vertexrig.spec.estimate import Estimate, estimate
-from vertexrig.spec.pools import most_trials, parallel_trials, running, scheduling_strategy
+from vertexrig.spec.pools import most_trials, parallel_trials, scheduling_strategy
 
 MOST_REPLICAS = 10_000
 """More replicas than this are not listed one by one."""
@@ -210,7 +210,7 @@ def explain(
         UsageError: There are more than `MOST_REPLICAS` replicas.
     """
     called = name or document.file or "the job"
-    pools = tuple(pool for pool in running(document) if pool.replica_count > 0)
+    pools = tuple(pool for pool in document.running if pool.replica_count > 0)
     if not pools:
         errors = [finding.message for finding in document.findings if finding.severity is Severity.ERROR]
         why = f": {errors[0]}" if errors else ""

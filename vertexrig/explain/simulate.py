@@ -17,7 +17,7 @@ from vertexrig.catalog import Catalog
 from vertexrig.errors import UsageError
 from vertexrig.spec.document import Document
 from vertexrig.spec.estimate import Estimate
-from vertexrig.spec.pools import running, scheduling_strategy
+from vertexrig.spec.pools import scheduling_strategy
 from vertexrig.times import length
 
 SIMULATIONS = 10_000
@@ -324,7 +324,7 @@ def _percentile(values: Sequence[float], share: float) -> float:
 
 
 def _start_key(document: Document) -> str:
-    pools = running(document)
+    pools = document.running
     if any(pool.accelerator_count for pool in pools):
         return "durations.start_gpu_s"
     if any(pool.container is not None for pool in pools):

@@ -68,7 +68,7 @@ class Pool:
     def python_package(self) -> Mapping[str, Any] | None:
         return self.data.get("pythonPackageSpec")
 
-    @property
+    @cached_property
     def program(self) -> Mapping[str, Any]:
         """The container or Python package spec, whichever is there."""
         return self.python_package or self.container or {}
@@ -104,10 +104,15 @@ class Pool:
     def env(self) -> list[Mapping[str, Any]]:
         return list(self.program.get("env", ()))
 
-    @property
+    @cached_property
     def empty(self) -> bool:
         """True for a pool that only holds a place (`{}`)."""
         return not self.data or (not self.program and not self._machine and not self.data.get("replicaCount"))
+
+    @property
+    def placeholder(self) -> bool:
+        """True for a pool after the first that names a program but no machine and no replicas: it only keeps a place."""
+        return self.index > 0 and not self.data.get("machineSpec") and not self.data.get("replicaCount")
 
 
 @dataclass(frozen=True)
@@ -172,6 +177,11 @@ class Document:
     def pools(self) -> tuple[Pool, ...]:
         pools = self.job.get("workerPoolSpecs", [])
         return tuple(Pool(i, f"{self.job_path}workerPoolSpecs[{i}]", data) for i, data in enumerate(pools))
+
+    @cached_property
+    def running(self) -> tuple[Pool, ...]:
+        """Its pools that make machines: those that are neither empty nor placeholders."""
+        return tuple(pool for pool in self.pools if not pool.empty and not pool.placeholder)
 
     def reported(self, path: str) -> bool:
         """Tell whether the strict reading already refused what belongs at `path`: the value, one around it, or a misspelt key.

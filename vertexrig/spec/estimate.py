@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from vertexrig.catalog import Catalog, LineItem, Machine, Price
 from vertexrig.spec.document import Document, Pool
-from vertexrig.spec.pools import job_part, most_trials, parallel_trials, running, scheduling_strategy
+from vertexrig.spec.pools import job_part, most_trials, parallel_trials, scheduling_strategy
 from vertexrig.times import duration_seconds
 
 NO_PRICE = "no sourced price"
@@ -74,7 +74,7 @@ def estimate(document: Document, catalog: Catalog) -> Estimate:
         catalog: Machines and prices.
     """
     how = scheduling_strategy(document)
-    lines = _merged(line for pool in running(document) for line in _pool_lines(pool, how, catalog))
+    lines = _merged(line for pool in document.running for line in _pool_lines(pool, how, catalog))
     usd, complete = total(lines)
     timeout = str(job_part(document, "scheduling").get("timeout", "0s"))
     # 0s means no limit of one's own: the service's default applies
@@ -245,7 +245,7 @@ def _notes(document: Document) -> Iterable[str]:
         yield f"{how} is billed as Compute Engine plus a management fee; the catalog has on-demand prices only"
     if document.job.get("persistentResourceId"):
         yield "the job runs on a persistent resource: these are the prices of such machines, not of the job"
-    pools = running(document)
+    pools = document.running
     affinity = [(pool.data.get("machineSpec") or {}).get("reservationAffinity") or {} for pool in pools]
     if any(one.get("reservationAffinityType") in _RESERVED for one in affinity):
         yield "a reservation is billed as Compute Engine plus a management fee, not by these prices"

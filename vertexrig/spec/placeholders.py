@@ -43,6 +43,9 @@ _LOWER_CASE = r"\.(?:imageUri|executorImageUri)$|(?:^|\.)serviceAccount$"
 _TOKENS = {"s", "pad", "unk", "mask", "bos", "eos", "cls", "sep", "image", "audio", "think", "br", "p", "b"}
 """Marks of language models and of HTML that look like `<name>` or `[NAME]`."""
 
+_ANY = r"[A-Z<\[{$…]|your|\.\.\."
+"""What any of these patterns needs to match."""
+
 # from Unicode's private use area: no YAML file has them for itself
 _OPEN, _CLOSE = "\ue000", "\ue001"
 _ENGINE = r"(?s)\{\{.*?\}\}|\{%.*?%\}|\{#.*?#\}"
@@ -51,6 +54,8 @@ _HIDDEN = f"{_OPEN}(\\d+){_CLOSE}"
 
 def marks(text: str, path: str, *, enum: bool = False) -> list[str]:
     """Return the placeholders in the text at `path` of a job spec; an enum's values are in capitals themselves."""
+    if not re.search(_ANY, text):
+        return []
     if "\n" in text and re.search(_PROGRAM, path):
         return []  # a script: its braces and dollars are its own
     found = [one for one in re.findall(_SURE, text) if one.strip("<>[]").casefold() not in _TOKENS]

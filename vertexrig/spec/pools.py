@@ -9,16 +9,6 @@ from vertexrig.catalog import Catalog
 from vertexrig.spec.document import Document, Pool
 
 
-def placeholder(pool: Pool) -> bool:
-    """Return True for a pool after the first that names a program but no machine and no replicas: it only keeps a place."""
-    return pool.index > 0 and not pool.data.get("machineSpec") and not pool.data.get("replicaCount")
-
-
-def running(document: Document) -> tuple[Pool, ...]:
-    """Return the pools that make machines: those that are neither empty nor placeholders."""
-    return tuple(pool for pool in document.pools if not pool.empty and not placeholder(pool))
-
-
 def machine_path(pool: Pool, key: str) -> str:
     """Return the path of a field of the pool's machineSpec."""
     return f"{pool.path}.machineSpec.{key}"

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from vertexrig.catalog import Catalog, Machine
 from vertexrig.spec.document import Document, Pool
-from vertexrig.spec.pools import machine_path, parallel_trials, running, scheduling_strategy
+from vertexrig.spec.pools import machine_path, parallel_trials, scheduling_strategy
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ def draws(document: Document, catalog: Catalog, region: str = "") -> list[Draw]:
     how = scheduling_strategy(document)
     preemptible = how in catalog.limits.names("scheduling.preemptible_strategies")
     groups: dict[str, list[_Part]] = {}
-    for pool in running(document):
+    for pool in document.running:
         for part in _parts(pool, catalog):
             row = catalog.quota(part.item)
             # by quota, not by item: several machine families may share one quota

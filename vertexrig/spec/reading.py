@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 from vertexrig import yamltext
@@ -154,15 +155,23 @@ _POOL_KEYS = {"machineSpec", "machine_spec", "containerSpec", "container_spec", 
 def _concerns(data: Mapping[str, Any], kind: Kind | None) -> bool:
     """Tell whether any key of a file is one of a job spec or of the retired service's, or near one where nothing else fits."""
     # other files have these, too
-    common = set() if kind and not looks_like(data)[0] else {"name", "state", "error", "models", "network", "labels"}
-    stems = {strict.stem(name) for name in _LEGACY_KEYS}
-    for each in KINDS:
-        stems |= {strict.stem(name) for name in descriptors.message(each).json_names if name not in common}
+    common = frozenset() if kind and not looks_like(data)[0] else _COMMON
+    stems = _stems(common)
     keys = [str(key) for key in data if key not in common]
     if any(key in _WRAPPERS or strict.stem(key) in stems for key in keys):
         return True
     root = descriptors.message("HyperparameterTuningJob")
     return not looks_like(data)[0] and any(strict.belongs(key, root, root)[0] for key in keys)
+
+
+_COMMON = frozenset({"name", "state", "error", "models", "network", "labels"})
+
+
+@cache
+def _stems(without: frozenset[str]) -> frozenset[str]:
+    """Return what the keys at the top of a job spec come to."""
+    names = {name for each in KINDS for name in descriptors.message(each).json_names if name not in without}
+    return frozenset(map(strict.stem, names | _LEGACY_KEYS))
 
 
 def _not_vertex(data: Mapping[str, Any]) -> tuple[str, str]:

@@ -9,7 +9,7 @@ import math
 import re
 from collections import Counter
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, Literal
 
 from vertexrig import yamltext
@@ -137,6 +137,7 @@ def finding(
     )
 
 
+@lru_cache(4096)
 def stem(name: str) -> str:
     """Return a key without what people add to it or leave out: `parameterSpec`, `parameter` and `parameters` are one."""
     plain = re.sub(r"[\W_]+", "", name).casefold()
