@@ -27,8 +27,8 @@ from vertexrig.submit.claims import LABEL, Claim, Claims, Existing, Key, Taken
 from vertexrig.submit.reconcile import Reconciler
 
 LONG = os.environ.get("ATTACK") == "long"
-PARTS = 8
-SCHEDULES = 20_800 * (10 if LONG else 1)
+PARTS = 4
+SCHEDULES = 10_400 * (20 if LONG else 1)
 
 
 @pytest.mark.parametrize("part", brief(range(PARTS), 1))

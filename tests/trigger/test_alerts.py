@@ -6,6 +6,8 @@ import json
 import os
 import shlex
 import subprocess
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -87,14 +89,25 @@ def test_the_files(tmp_path: Path) -> None:
 
 @pytest.mark.whole
 def test_gcloud_takes_the_files(tmp_path: Path, gcloud: str) -> None:
-    """The real gcloud reads each file into its message and gets as far as the service, which is not there."""
+    """The real gcloud reads each file into its message and sends that to the service, here a stand-in that refuses it."""
     clouds.loaded(tmp_path)
     printed = tools.vertexrig("function", "alerts", cwd=tmp_path)
-    env = {**os.environ, "CLOUDSDK_API_ENDPOINT_OVERRIDES_MONITORING": "http://127.0.0.1:9/", "CLOUDSDK_CORE_DISABLE_PROMPTS": "1",
+    sent: list[dict[str, Any]] = []
+
+    class Refuses(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            sent.append(json.loads(self.rfile.read(int(self.headers["content-length"]))))
+            self.send_response(403)
+            self.end_headers()
+
+    service = ThreadingHTTPServer(("127.0.0.1", 0), Refuses)
+    threading.Thread(target=service.serve_forever, daemon=True).start()
+    env = {**os.environ, "CLOUDSDK_API_ENDPOINT_OVERRIDES_MONITORING": f"http://127.0.0.1:{service.server_port}/", "CLOUDSDK_CORE_DISABLE_PROMPTS": "1",
            "CLOUDSDK_AUTH_DISABLE_CREDENTIALS": "true", "CLOUDSDK_CONFIG": str(tmp_path / "c")}  # fmt: skip
-    for line in (line for line in printed.stdout.splitlines() if not line.startswith("#")):
-        try:
-            done = subprocess.run(shlex.split(line), env=env, cwd=tmp_path, capture_output=True, text=True, timeout=15)
-        except subprocess.TimeoutExpired:
-            continue  # past the file, and trying again to reach a service that is not there
-        assert "refused" in done.stderr or "Max retries" in done.stderr or "connect" in done.stderr.lower(), done.stderr
+    lines = [line for line in printed.stdout.splitlines() if not line.startswith("#")]
+    for line in lines:
+        done = subprocess.run(shlex.split(line), env=env, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+        assert "does not have permission" in done.stderr, done.stderr
+    service.shutdown()
+    service.server_close()
+    assert len(sent) == len(lines) and all("displayName" in one for one in sent)

@@ -15,7 +15,7 @@ import pytest
 import requests
 
 from tests.support import clouds, functions
-from tests.support.tools import brief
+from tests.support.tools import LONG, brief
 from vertexrig.local import server
 from vertexrig.trigger import stage
 
@@ -125,7 +125,7 @@ def test_fuzzed_with_its_own_document(here: server.RunningServer, staged: Path) 
     """schemathesis, fed with the served OpenAPI document, finds no 5xx and no answer that the document does not know."""
     with functions.serving(staged, clouds.variables(here)) as url:
         run = subprocess.run(
-            [sys.executable, "-m", "schemathesis.cli", "run", f"{url}/openapi.json", "--max-examples=300",
+            [sys.executable, "-m", "schemathesis.cli", "run", f"{url}/openapi.json", f"--max-examples={300 if LONG else 50}",
              "--phases=coverage,fuzzing",  # of links between the pages there is none to follow
              "--checks=not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance",
              "--generation-database=none", "--no-color", "--seed=7"],
@@ -133,7 +133,7 @@ def test_fuzzed_with_its_own_document(here: server.RunningServer, staged: Path) 
         )  # fmt: skip
     assert run.returncode == 0, run.stdout[-6000:] + run.stderr[-2000:]
     tried = re.search(r"(\d+) generated, (\d+) passed", run.stdout)
-    assert tried and tried[1] == tried[2] and int(tried[1]) >= 600, run.stdout[-2000:]
+    assert tried and tried[1] == tried[2] and int(tried[1]) >= 200, run.stdout[-2000:]
 
 
 @pytest.mark.whole
