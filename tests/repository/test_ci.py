@@ -11,10 +11,12 @@ import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 import yaml
 
-from tests.support.tools import REPOSITORY, need, typed
+from tests.support.tools import REPOSITORY, need
+from vertexrig import yamltext
 
 TRAIN = """\
 import argparse
@@ -82,10 +84,15 @@ def found(text: str) -> bool:
 
 
 class Runner:
-    """Runs the steps of the action as GitHub's runner does: inputs, files for outputs, path and summary; without the one that installs."""
+    """Runs the steps of the action as GitHub's runner does: inputs, files for outputs, path and summary.
 
-    def __init__(self, folder: Path, temp: Path, **inputs: str) -> None:
+    The one that installs runs where a checkout of the action is named; else the tests' own environment stands for it.
+    """
+
+    def __init__(self, folder: Path, temp: Path, checkout: Path | None = None, **inputs: str) -> None:
         self.action: dict[str, Any] = yaml.safe_load((REPOSITORY / "action.yml").read_text())
+        self.checkout = checkout
+        self.path = [str(Path(sys.executable).parent), *os.environ["PATH"].split(os.pathsep)]
         defaults = {name: one["default"] for name, one in self.action["inputs"].items()}
         self.inputs = {**defaults, **inputs}
         self.folder, self.temp = folder, temp
@@ -99,6 +106,8 @@ class Runner:
 
         def one(match: re.Match[str]) -> str:
             name, *path = match[1].strip().split(".")
+            if match[1].strip() == "github.action_path":
+                return str(self.checkout)
             assert name in ("inputs", "steps"), match[1]
             return self.inputs[path[0]] if name == "inputs" else self.outputs.get(path[0], {}).get(path[2], "")
 
@@ -110,19 +119,22 @@ class Runner:
 
     def run(self) -> Runner:
         for number, step in enumerate(self.action["runs"]["steps"]):
-            if step["name"] == "Install vertexrig" or not self.wanted(step.get("if", "")):
+            installs = step["name"] == "Install vertexrig"
+            if (installs and self.checkout is None) or not self.wanted(step.get("if", "")):
                 continue
-            output = self.temp / f"output-{number}"
+            output, path = self.temp / f"output-{number}", self.temp / f"path-{number}"
             output.touch()
+            path.touch()
             env = {
                 **os.environ,
                 **{key: self.value(text) for key, text in step.get("env", {}).items()},
-                "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
-                "RUNNER_TEMP": str(self.temp), "GITHUB_OUTPUT": str(output), "GITHUB_STEP_SUMMARY": str(self.summary),
+                "PATH": os.pathsep.join(self.path), "RUNNER_TEMP": str(self.temp), "GITHUB_PATH": str(path),
+                "GITHUB_OUTPUT": str(output), "GITHUB_STEP_SUMMARY": str(self.summary),
             }  # fmt: skip
             command = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]]
             done = subprocess.run(command, cwd=self.folder, env=env, capture_output=True, text=True, check=False)
             self.log += done.stdout + done.stderr
+            self.path[:0] = path.read_text().split()
             self.outputs[step.get("id", step["name"])] = dict(
                 line.split("=", 1) for line in output.read_text().splitlines()
             )
@@ -147,29 +159,6 @@ def test_the_actions_steps_stop_a_bad_change(repository: Path, tmp_path: Path) -
     (repository / "jobs/job.yaml").write_text(JOB.replace("replicaCount: 1", "replicaCount: 1 $(touch x) `touch y`"))
     hostile = Runner(repository, tmp_path / "hostile", base=base, rehearse="$(touch z)", paths="jobs $(touch w)").run()
     assert hostile.failed and not {"w", "x", "y", "z"} & {path.name for path in repository.iterdir()}
-
-
-@pytest.mark.whole
-def test_the_gate_trains_the_jobs_that_changed(repository: Path, tmp_path: Path) -> None:
-    """Only the changed one of two jobs is trained, before and after; the summary has metric, time and price; a trainer that fails stops it."""
-    base = git(repository, "rev-parse", "HEAD").strip()
-    (repository / "vertexrig.yaml").write_text(
-        PROJECT.replace("rate: 0.1", "rate: 0.5").replace("accelerator_count: 1", "accelerator_count: 4")
-    )
-    inputs = {"base": base, "rehearse": "one two", "rehearse-set": "args.steps=2"}
-    done = Runner(repository, tmp_path / "gate", **inputs).run()
-    text = done.summary.read_text()
-    assert not done.failed and text == Path(done.outputs["diff"]["comment"]).read_text(), done.log
-    assert re.search(
-        r"\| one \| before \| trained in [\d.]+ s, loss 0.81 \|\n\| one \| after \| trained in [\d.]+ s, loss 0.25 \|",
-        text,
-    )
-    assert "per run, at most: $0.87 → $2.07" in text and "per month, at most: $25.99 → $62.21" in text
-    assert "custom_model_training_nvidia_t4_gpus: 1 → 4" in text and "two" not in text
-    assert "+    acceleratorCount: 4" in text
-    (repository / "train.py").write_text(TRAIN.replace("loss = 1.0", "loss = 1.0 / (args.steps - 2)"))
-    failed = Runner(repository, tmp_path / "failed", **inputs).run()
-    assert failed.failed and "| one | after | failed: " in failed.summary.read_text()
 
 
 def test_a_merge_requests_job_writes_what_gitlab_reads(repository: Path) -> None:
@@ -199,33 +188,79 @@ def test_a_merge_requests_job_writes_what_gitlab_reads(repository: Path) -> None
     assert "none of 2 jobs" in (repository / "vertexrig.md").read_text()
 
 
+class Committer:
+    """A repository with the real pre-commit, whose hooks are those of a checkout of this one."""
+
+    def __init__(self, repository: Path, checkout: Path, home: Path) -> None:
+        self.program, self.repository = need("pre-commit"), repository
+        path = f"{Path(self.program).parent}{os.pathsep}{os.environ['PATH']}"
+        self.env = {**os.environ, "PRE_COMMIT_HOME": str(home), "PATH": path}
+        hooks = [{"id": "vertexrig-check"}, {"id": "vertexrig-fix", "stages": ["manual"]}]
+        source = {"repo": str(checkout), "rev": git(checkout, "rev-parse", "HEAD").strip(), "hooks": hooks}
+        (repository / ".pre-commit-config.yaml").write_text(yaml.safe_dump({"repos": [source]}))
+        self.run(self.program, "install")
+
+    def run(self, *words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(words, cwd=self.repository, env=self.env, capture_output=True, text=True, check=False)
+
+    def commit(self) -> tuple[int, str]:
+        git(self.repository, "add", "-A")
+        done = self.run("git", "-c", "user.name=a", "-c", "user.email=a@b.c", "commit", "-m", "two")
+        return done.returncode, done.stdout + done.stderr
+
+    def fix(self) -> None:
+        self.run(self.program, "run", "--hook-stage", "manual", "vertexrig-fix", "--all-files")
+
+
+def underlined(text: str) -> list[tuple[int, str]]:
+    """Line and key of what an editor underlines by the published schema for gcloud's file."""
+    schema = json.loads((REPOSITORY / "docs/schema/custom-job.json").read_text())
+    reading = yamltext.read(text)
+    found = []
+    for error in jsonschema.Draft202012Validator(schema).iter_errors(reading.data):
+        assert error.validator in ("additionalProperties", "unevaluatedProperties"), error.message
+        wrong = next(key for key in error.instance if f"'{key}'" in error.message)
+        found.append((reading.lines[(*error.absolute_path, wrong)], wrong))
+    return found
+
+
 @pytest.mark.whole
-def test_the_hook_stops_a_commit_and_the_other_mends_it(repository: Path, tmp_path: Path) -> None:
-    """With the real pre-commit a commit with the mistake fails, names it and passes over files of others; --fix mends it, and it is committed."""
-    program = need("pre-commit")
-    copy = tmp_path / "vertexrig"
-    git(tmp_path, "clone", "-q", str(REPOSITORY), str(copy))
-    config = {
-        "repos": [
-            {"repo": str(copy), "rev": git(copy, "rev-parse", "HEAD").strip(), "hooks": [{"id": "vertexrig-check"}]}
-        ]
-    }
-    (repository / ".pre-commit-config.yaml").write_text(yaml.safe_dump(config))
-    env = {
-        **os.environ,
-        "PRE_COMMIT_HOME": str(tmp_path / "home"),
-        "PATH": f"{Path(program).parent}{os.pathsep}{os.environ['PATH']}",
-    }
-    subprocess.run([program, "install"], cwd=repository, env=env, check=True, capture_output=True)
+def test_a_bad_change_is_stopped_everywhere_mended_and_its_jobs_are_trained(repository: Path, tmp_path: Path) -> None:
+    """Editor, commit and pull request name one mistake at one place; the hook mends it, and then the gate trains what changed."""
+    checkout = tmp_path / "vertexrig"
+    git(tmp_path, "clone", "-q", str(REPOSITORY), str(checkout))
+    committer = Committer(repository, checkout, tmp_path / "home")
+    base = git(repository, "rev-parse", "HEAD").strip()
+    assert underlined(JOB) == []
     (repository / "jobs/job.yaml").write_text(BAD)
     (repository / "jobs/chart.yaml").write_text("b: {{ .Values.b }}\n")
-    git(repository, "add", "-A")
-    commit = ["git", "-c", "user.name=a", "-c", "user.email=a@b.c", "commit", "-m", "two"]
-    stopped = subprocess.run(commit, cwd=repository, env=env, capture_output=True, text=True, check=False)
-    said = stopped.stdout + stopped.stderr
-    assert stopped.returncode == 1 and found(said) and "chart.yaml" not in said, said
-    typed("check", "jobs", "--fix", cwd=repository)
+
+    assert underlined(BAD) == [(3, "replicaCont")]
+    code, said = committer.commit()
+    assert code == 1 and "jobs/job.yaml:3: error[unknown-field]" in said and found(said) and "chart.yaml" not in said, (
+        said
+    )
+    pulled = Runner(repository, tmp_path / "bad", checkout, base=base).run()
+    assert pulled.failed and f"{tmp_path}/bad/vertexrig/bin" in pulled.path, pulled.log
+    assert "::error file=./jobs/job.yaml,line=3,title=unknown-field" in pulled.log and found(pulled.log)
+
+    committer.fix()
     assert (repository / "jobs/job.yaml").read_text() == JOB
-    git(repository, "add", "-A")
-    done = subprocess.run(commit, cwd=repository, env=env, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+    changed = PROJECT.replace("rate: 0.1", "rate: 0.5").replace("accelerator_count: 1", "accelerator_count: 4")
+    (repository / "vertexrig.yaml").write_text(changed)
+    code, said = committer.commit()
+    assert code == 0, said
+    inputs = {"base": base, "rehearse": "one two", "rehearse-set": "args.steps=2"}
+    done = Runner(repository, tmp_path / "gate", **inputs).run()
+    text = done.summary.read_text()
+    assert not done.failed and text == Path(done.outputs["diff"]["comment"]).read_text(), done.log
+    assert re.search(
+        r"\| one \| before \| trained in [\d.]+ s, loss 0.81 \|\n\| one \| after \| trained in [\d.]+ s, loss 0.25 \|",
+        text,
+    )
+    assert "per run, at most: $0.87 → $2.07" in text and "per month, at most: $25.99 → $62.21" in text
+    assert "custom_model_training_nvidia_t4_gpus: 1 → 4" in text and "two" not in text
+    assert "+    acceleratorCount: 4" in text
+    (repository / "train.py").write_text(TRAIN.replace("loss = 1.0", "loss = 1.0 / (args.steps - 2)"))
+    failed = Runner(repository, tmp_path / "failed", **inputs).run()
+    assert failed.failed and "| one | after | failed: " in failed.summary.read_text()
