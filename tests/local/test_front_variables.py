@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from vertexrig.local import state
 from vertexrig.local.front import variables
 from vertexrig.local.front.hosts import Hosts, Way, registries
 from vertexrig.local.front.variables import TABLE, no_proxy, of_replica, transparent
+from vertexrig.local.runner.replica import _hook
 from vertexrig.local.state import RunningServer
 
 
@@ -102,20 +104,29 @@ def test_credentials_are_hidden(here: RunningServer, tmp_path: Path) -> None:
 
 
 def test_the_record_has_both_ports(here: RunningServer) -> None:
-    """Whoever finds the server finds its front; the gRPC port is there once a gRPC server is."""
+    """Whoever finds the server finds both ports of its front; the gRPC port is there once a gRPC server is."""
     found = state.find(here.root)
-    assert found is not None and found.front_port == here.front_port
-    assert set(json.loads((here.root / "server.json").read_text())) == {"pid", "port", "url", "grpc_port", "front_port"}
+    assert found is not None and (found.front_port, found.tls_port) == (here.front_port, here.tls_port)
+    keys = {"pid", "port", "url", "grpc_port", "front_port", "tls_port"}
+    assert set(json.loads((here.root / "server.json").read_text())) == keys
 
 
 def test_options_of_the_user_stay(here: RunningServer, tmp_path: Path) -> None:
     """What the user gave Java and Node by their variables is kept before ours, which a command inside another gets once."""
-    user = {"HOME": str(tmp_path), "JAVA_TOOL_OPTIONS": "-Xmx1g", "NODE_OPTIONS": "--no-deprecation"}
+    (tmp_path / ".wgetrc").write_text("timeout = 7")
+    user = {
+        "HOME": str(tmp_path),
+        "JAVA_TOOL_OPTIONS": "-Xmx1g",
+        "NODE_OPTIONS": "--no-deprecation",
+        "PYTHONPATH": "/a:/b",
+    }
     seen = transparent(here, user, project="p", region="us-central1").over(user)
     assert seen["JAVA_TOOL_OPTIONS"].startswith("-Xmx1g -Djavax.net.ssl.trustStore=")
     before, require, script = seen["NODE_OPTIONS"].split(" ", 2)
     assert (before, require) == ("--no-deprecation", "--require") and Path(json.loads(script)).is_file()
-    assert transparent(here, seen, project="p", region="us-central1").set["NODE_OPTIONS"] == seen["NODE_OPTIONS"]
+    assert seen["PYTHONPATH"].endswith("/startup:/a:/b") and "timeout = 7\n" in Path(seen["WGETRC"]).read_text()
+    again = transparent(here, seen, project="p", region="us-central1").set
+    assert {name: again[name] for name in ("NODE_OPTIONS", "PYTHONPATH", "WGETRC")}.items() <= seen.items()
 
 
 def test_gsutil_has_a_configuration_of_its_own(here: RunningServer) -> None:
@@ -135,6 +146,14 @@ def test_tensorflow_in_a_replica_reads_one_authority(here: RunningServer) -> Non
     assert command["CURL_CA_BUNDLE"] == command["SSL_CERT_FILE"] == replica["SSL_CERT_FILE"]
     assert Path(replica["SSL_CERT_FILE"]).read_text().count("BEGIN CERTIFICATE") > 50
     assert "GCS_READ_CACHE_MAX_SIZE_MB" in replica and "GCS_READ_CACHE_MAX_SIZE_MB" not in command
+
+
+def test_a_replica_is_led_by_name(here: RunningServer) -> None:
+    """A library in a replica that asks no proxy reaches this server by the real name, with TLS that it verifies."""
+    seen = of_replica(here, {}, project="my-project")
+    code = "import http.client as c; h = c.HTTPSConnection('storage.googleapis.com'); h.request('GET', '/storage/v1/b/'); print(h.getresponse().status)"
+    done = subprocess.run([sys.executable, "-c", code], env={**seen, **_hook(seen)}, capture_output=True, text=True)
+    assert done.stdout == "200\n", done.stderr
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")

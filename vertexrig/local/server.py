@@ -57,7 +57,7 @@ from vertexrig.local.front.console import Console, sandboxed
 from vertexrig.local.front.proxy import Journal
 from vertexrig.local.front.serving import protocol, server_with
 from vertexrig.local.front.study_views import plots
-from vertexrig.local.front.variables import of_replica
+from vertexrig.local.front.variables import NAMES, of_replica
 from vertexrig.local.guard import Address, LoopbackGuard
 from vertexrig.local.jobs.manager import Jobs
 from vertexrig.local.jobs.pipelines import Pipelines
@@ -254,7 +254,7 @@ class Local:
             part.close()
 
 
-def _http_server(front: Front, local: Local, proxy: socket.socket) -> Any:
+def _http_server(front: Front, local: Local, proxy: socket.socket, tls: socket.socket) -> Any:
     """Uvicorn for the server's own port, on sockets that its `run` is given, and for the front's."""
     config = uvicorn.Config(
         local.calls.around(front.app(local.app, local.apis, local.xml, FRONT_PREFIXES)),
@@ -269,7 +269,7 @@ def _http_server(front: Front, local: Local, proxy: socket.socket) -> Any:
         loop="asyncio",
         http=protocol(front.journal.note),
     )
-    return server_with(config, proxy, front.connections(proxy.getsockname()[1]))
+    return server_with(config, proxy, tls, front.connections(proxy.getsockname()[1]))
 
 
 @contextmanager
@@ -294,12 +294,17 @@ def running(
         UsageError: The port is taken, another server runs on the folder, or the folder cannot be used.
     """
     root = state.claimed(settings.root)
+    # A server that is started in a shell of `local env` must not lead its own connections to itself.
+    os.environ.pop(NAMES, None)
     # The folder before the ports: of two that start at once the later one must not take a port.
-    with state.held(root) as lock, bound(usual_port(port)) as listener, _beside(listener, port) as proxy:
-        here = RunningServer(root, listener.getsockname()[1], os.getpid(), front_port=proxy.getsockname()[1])
+    with (
+        state.held(root) as lock, bound(usual_port(port)) as listener, _beside(listener, port) as proxy, bound(0) as tls,
+    ):  # fmt: skip
+        own, front_port, tls_port = (one.getsockname()[1] for one in (listener, proxy, tls))
+        here = RunningServer(root, own, os.getpid(), front_port=front_port, tls_port=tls_port)
         about: dict[str, object] = {"version": __version__, "pid": here.pid, "root": str(root), "url": here.url}
         front, local = _parts(settings, here, about, on_stop, grpc=grpc, record=record)
-        server = _http_server(front, local, proxy)
+        server = _http_server(front, local, proxy, tls)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, name="server", daemon=True)
         try:
             write_text(root / BOTO, BOTO_TEXT)

@@ -42,6 +42,7 @@ class RunningServer:
         pid: Its process.
         grpc_port: Port of its gRPC server, None while none runs.
         front_port: Port of its front, the proxy for unchanged programs.
+        tls_port: Port of the front where TLS begins at once, for clients that are led here by name.
     """
 
     root: Path
@@ -49,6 +50,7 @@ class RunningServer:
     pid: int
     grpc_port: int | None = None
     front_port: int | None = None
+    tls_port: int | None = None
 
     @property
     def url(self) -> str:
@@ -175,7 +177,8 @@ def announce(lock: IO[str], here: RunningServer) -> None:
     """Write into the held lock where its server answers."""
     lock.truncate(0)
     record = {"pid": here.pid, "port": here.port, "url": here.url}
-    lock.write(json.dumps({**record, "grpc_port": here.grpc_port, "front_port": here.front_port}))
+    ports = {"grpc_port": here.grpc_port, "front_port": here.front_port, "tls_port": here.tls_port}
+    lock.write(json.dumps({**record, **ports}))
     lock.flush()
 
 
@@ -187,9 +190,8 @@ def look(root: Path) -> tuple[bool, RunningServer | None]:
             return False, None
         with suppress(ValueError, KeyError, TypeError):
             data = json.loads(file.read())
-            return True, RunningServer(
-                root.absolute(), data["port"], data["pid"], data["grpc_port"], data["front_port"]
-            )
+            ports = (data["grpc_port"], data["front_port"], data.get("tls_port"))
+            return True, RunningServer(root.absolute(), data["port"], data["pid"], *ports)
         return True, None
     return False, None
 

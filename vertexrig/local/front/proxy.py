@@ -27,7 +27,7 @@ from typing import Any
 
 from vertexrig.local import guard
 from vertexrig.local.front.authority import Authority
-from vertexrig.local.front.hosts import METADATA, Hosts, Way, is_host
+from vertexrig.local.front.hosts import METADATA, Hosts, Way, is_google, is_host
 from vertexrig.local.front.pipes import HEAD_LIMIT, PATIENCE, PipeEnd, Upstream
 from vertexrig.local.front.variables import USER
 from vertexrig.local.state import HOST
@@ -302,12 +302,24 @@ class Gate(asyncio.Protocol):
             await self._serve(host.rstrip("."))
 
     async def _serve(self, host: str) -> None:
-        """End TLS here and hand the connection to the server that speaks what was agreed on."""
+        """Answer CONNECT, and end TLS here."""
         assert self.transport is not None
-        grpc = self.shared.grpc_port()
-        # Clients that offer both speak HTTP/1.1 here; those of gRPC offer h2 only.
-        context = self.shared.authority.context(host, ("http/1.1", "h2") if grpc else ("http/1.1",))
+        context = self._context(host)
         self.transport.write(_CONNECTED)
+        await self._secure(context, lambda: host)
+
+    def _context(self, host: str) -> ssl.SSLContext:
+        # Clients that offer both speak HTTP/1.1 here; those of gRPC offer h2 only.
+        return self.shared.authority.context(host, ("http/1.1", "h2") if self.shared.grpc_port() else ("http/1.1",))
+
+    async def _secure(self, context: ssl.SSLContext, host: Callable[[], str]) -> None:
+        """End TLS here and hand the connection to the server that speaks what was agreed on.
+
+        Args:
+            context: Of this end.
+            host: The host that the client means; known after the handshake.
+        """
+        assert self.transport is not None
         plain, loop = self.transport, asyncio.get_running_loop()
         self._settled()
         try:
@@ -321,7 +333,10 @@ class Gate(asyncio.Protocol):
         self.shared.enter(made, self._user)
         self.transport = made
         if made.get_extra_info("ssl_object").selected_alpn_protocol() == "h2":
-            assert grpc is not None
+            grpc = self.shared.grpc_port()
+            # The gRPC server has ended since the handshake began.
+            if grpc is None:
+                return made.abort()
             piped, own = self.shared.journal.piped, set[int]()
             way, end = await loop.create_connection(lambda: PipeEnd(lambda: piped.difference_update(own)), HOST, grpc)
             own.add(way.get_extra_info("sockname")[1])
@@ -329,7 +344,7 @@ class Gate(asyncio.Protocol):
             # front.
             piped |= own
             return self._join(end)
-        return self._speak_http(host, made, bytes(self._rest))
+        return self._speak_http(host(), made, bytes(self._rest))
 
     def _settled(self) -> None:
         if self._timer is not None:
@@ -395,6 +410,42 @@ class Gate(asyncio.Protocol):
         own.close_when_silent()
         if self._ended:
             own.eof_received()
+
+
+class NamedGate(Gate):
+    """A connection of a client that was led here by name: it begins with TLS, which names the host.
+
+    No token comes with it: the user of the connection is what lets it in, as at the server's own port.
+    """
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        if not self._passed:
+            self._passed = True
+            self._task = asyncio.get_running_loop().create_task(self._named())
+
+    async def _named(self) -> None:
+        named: list[str] = []
+
+        def chosen(end: ssl.SSLSocket | ssl.SSLObject, name: str | None, _: ssl.SSLContext) -> int | None:
+            host = (name or "").rstrip(".").lower()
+            if not is_google(host) or host in METADATA:
+                self.shared.journal.refuse(self.shared.hosts.refusal(host, 443, 443) if host else "TLS names no host")
+                return ssl.ALERT_DESCRIPTION_UNRECOGNIZED_NAME
+            named.append(host)
+            end.context = self._context(host)
+            return None
+
+        # One for each connection: it only waits for the name, and the context of that one takes over.
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.sni_callback = chosen
+        try:
+            await self._secure(context, lambda: named[0])
+        except OSError as error:
+            if named:
+                self.shared.journal.refuse(f"no TLS came about: {getattr(error, 'reason', None) or error}")
+            if self.transport is not None:
+                self.transport.abort()
 
 
 def _parsed(head: bytes) -> tuple[str, str, dict[str, str]]:

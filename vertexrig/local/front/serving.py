@@ -15,7 +15,7 @@ import h11
 import uvicorn
 
 from vertexrig.local.front.pipes import HEAD_LIMIT, PipeEnd
-from vertexrig.local.front.proxy import Connections, Gate, most_connections
+from vertexrig.local.front.proxy import Connections, Gate, NamedGate, most_connections
 from vertexrig.local.guard import serving_protocol
 from vertexrig.local.http import HOST_STATE
 
@@ -91,13 +91,17 @@ def protocol(note: Callable[[str], None]) -> type[asyncio.Protocol]:
 
 
 def server_with(
-    config: uvicorn.Config, listener: socket.socket, shared: Callable[[Callable[..., asyncio.Protocol]], Connections]
+    config: uvicorn.Config,
+    listener: socket.socket,
+    tls: socket.socket,
+    shared: Callable[[Callable[..., asyncio.Protocol]], Connections],
 ) -> uvicorn.Server:
-    """Return a uvicorn server that opens the front's port with its own and closes it with its own.
+    """Return a uvicorn server that opens the front's ports with its own and closes them with its own.
 
     Args:
         config: Of the server; its protocol is `protocol()`.
         listener: The front's socket, bound.
+        tls: The one where TLS begins at once, bound.
         shared: Given what makes HTTP protocols, makes what the front's connections share.
     """
 
@@ -117,9 +121,10 @@ def server_with(
             self.connections = connections = shared(new_http)
             # Before uvicorn's own port, so that `started` is true of both.
             front = await loop.create_server(lambda: Gate(connections), sock=listener, backlog=1024)
+            direct = await loop.create_server(lambda: NamedGate(connections), sock=tls, backlog=1024)
             await super().startup(sockets)
             # uvicorn closes what is in this list when it stops.
-            self.servers.append(front)
+            self.servers += [front, direct]
 
         async def main_loop(self) -> None:
             await super().main_loop()

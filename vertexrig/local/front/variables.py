@@ -20,8 +20,11 @@ CERTIFICATE, TRUST_STORE, CREDENTIALS, GCLOUD = "ca.pem", "trust.p12", "credenti
 TRUST_PASSWORD = "vertexrig"
 """Of the Java trust store, which holds no secret; the format wants one."""
 USER = "vertexrig"
+NAMES = "VERTEXRIG_NAMES"
+"""Holds where TLS for Google's hosts begins at once; the scripts that Python and Node load read it by this name."""
 ACCESS_TOKEN = "local-vertex-access-token"
 """What the token endpoint hands out; it opens nothing anywhere."""
+_STARTUP = Path(__file__).parents[1] / "runner/startup"
 _BUNDLES = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 
 
@@ -46,7 +49,6 @@ _JAVA = (
     "-Djavax.net.ssl.trustStore={trust_store} -Djavax.net.ssl.trustStoreType=PKCS12 "
     f"-Djavax.net.ssl.trustStorePassword={TRUST_PASSWORD} -Dhttps.proxyHost={{host}} -Dhttps.proxyPort={{port}}"
 )
-_AIOHTTP = '{{"session_kwargs": {{"trust_env": true}}}}'
 TABLE = (  # behind or above each: who reads it
     Variable("HTTPS_PROXY", "{proxy}"),  # requests, urllib, httpx, Node, Go, pip
     Variable("https_proxy", "{proxy}"),  # curl, TensorFlow, and gRPC in all languages but Java
@@ -56,8 +58,12 @@ TABLE = (  # behind or above each: who reads it
     Variable("NO_PROXY", "{no_proxy}"),  # all of them
     Variable("no_proxy", "{no_proxy}"),  # all of them
     Variable("NODE_USE_ENV_PROXY", "1"),  # fetch of Node 22.21 and later, which ignores HTTPS_PROXY without it
-    # Node: its https module, which asks no proxy by itself
-    Variable("NODE_OPTIONS", '--require "{node}"', replica=False),
+    Variable(NAMES, "{host}:{tls_port}"),  # what leads names here: Python's sitecustomize and Node's script
+    Variable(
+        "NODE_OPTIONS", '--require "{node}"'
+    ),  # Node: its https module and its fetch, which ask no proxy by themselves
+    Variable("PYTHONPATH", "{startup}", replica=False),  # Python: libraries that ask no proxy; replicas get it anyway
+    Variable("WGETRC", "{wget}"),  # GNU wget, which takes authorities from no variable
     Variable("GRPC_DEFAULT_SSL_ROOTS_FILE_PATH", "{bundle}"),  # gRPC in Python, Node, C++
     Variable("REQUESTS_CA_BUNDLE", "{bundle}"),  # requests, pip
     Variable("SSL_CERT_FILE", "{bundle}"),  # OpenSSL: urllib, httpx, aiohttp; Go
@@ -91,8 +97,6 @@ TABLE = (  # behind or above each: who reads it
     Variable("GCS_READ_CACHE_BLOCK_SIZE_MB", "16", command=False),
     # what it keeps of files read by gs://, so that later epochs are as fast as from a disk; 0 without
     Variable("GCS_READ_CACHE_MAX_SIZE_MB", "256", command=False),
-    Variable("FSSPEC_GS", _AIOHTTP),  # gcsfs, whose aiohttp asks no proxy without it
-    Variable("FSSPEC_GCS", _AIOHTTP),  # gcsfs
     Variable("GCE_METADATA_HOST", "{server}"),  # google-auth when it looks for a metadata server
     Variable("VERTEXRIG_LOCAL", "{url}", replica=False),  # vertexrig
     Variable("VERTEXRIG_AIPLATFORM", "{url}/vertex", replica=False),  # programs that were changed for the local Vertex
@@ -151,6 +155,8 @@ def transparent(here: RunningServer, user: Mapping[str, str], *, project: str, r
     made = values(here, user, project=project, region=region)
     ours = {row.name: row.value.format(**made) for row in TABLE if row.command}
     ours |= {name: _together(user[name], ours[name]) for name in _OPTIONS if user.get(name)}
+    paths = [made["startup"], *user.get("PYTHONPATH", "").split(os.pathsep)]
+    ours["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(filter(None, paths)))
     unset = [name for name in user if name in (*_DROPPED, *LOGINS) or name.startswith(_DROPPED_PREFIXES)]
     return Environment(ours, tuple(sorted(set(unset) - set(ours))), tuple(_hidden(user, made)))
 
@@ -176,6 +182,9 @@ def values(here: RunningServer, user: Mapping[str, str], *, project: str, region
         "proxy": f"http://{USER}:{token}@{HOST}:{here.front_port}",
         "host": HOST,
         "port": str(here.front_port),
+        "tls_port": str(here.tls_port),
+        "startup": str(_STARTUP),
+        "wget": str(wget(folder, user)),
         "token": token,
         "no_proxy": no_proxy(user),
         "bundle": str(bundle(folder, user)),
@@ -239,6 +248,15 @@ def curl(folder: Path, user: Mapping[str, str]) -> Path:
     home.mkdir(exist_ok=True)
     _write_once(home / ".curlrc", f'cacert = "{trusted}"\n'.encode())
     return home
+
+
+def wget(folder: Path, user: Mapping[str, str]) -> Path:
+    """Return wget's configuration: the user's, and the bundle; written where it is missing."""
+    named = Path(user.get("WGETRC") or Path(user.get("HOME") or Path.home()) / ".wgetrc")
+    if named.parent == folder:  # ours, in a command that runs inside another one
+        return named
+    theirs = named.read_bytes() if named.is_file() else b""
+    return _kept(folder, "wget", ".rc", theirs + f"\nca_certificate = {bundle(folder, user)}\n".encode())
 
 
 def _kept(folder: Path, name: str, suffix: str, content: bytes) -> Path:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from vertexrig.local.front.variables import NAMES
 from vertexrig.local.runner import environment, job_files
 from vertexrig.local.runner.children import Command
 from vertexrig.local.runner.command_line import ReplicaProgram, docker, docker_argv
@@ -92,8 +93,8 @@ def command(
 
 
 def _hook(env: Mapping[str, str]) -> dict[str, str]:
-    """PYTHONPATH with our sitecustomize, for a replica that gets several devices of the CPU."""
-    if "TRAINER_VIRTUAL_DEVICES" not in env:
+    """PYTHONPATH with our sitecustomize, for a replica that gets several devices of the CPU, or reaches Google's names here."""
+    if not {"TRAINER_VIRTUAL_DEVICES", NAMES} & env.keys():
         return {}
     return {"PYTHONPATH": os.pathsep.join(filter(None, [str(_STARTUP), env.get("PYTHONPATH", "")]))}
 

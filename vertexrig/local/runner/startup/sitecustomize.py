@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import sys
 
-import vertexrig_devices  # type: ignore[import-not-found]  # beside this file
+import vertexrig_after  # type: ignore[import-not-found]  # beside this file
 
-vertexrig_devices.install()
+vertexrig_after.install()
 # Popped first, so that the import below looks for another one; kept, because a module that is being imported must end
 # in sys.modules.
 _own, _folder = sys.modules.pop("sitecustomize"), os.path.dirname(os.path.abspath(__file__))

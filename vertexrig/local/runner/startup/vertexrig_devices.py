@@ -14,47 +14,11 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from importlib.machinery import ModuleSpec
     from typing import Any
 
 _VARIABLE = "TRAINER_VIRTUAL_DEVICES"
 held = False
 """Whether this process only makes imports for others; they call `apply` themselves."""
-
-
-def install() -> None:
-    """Have `apply` called when TensorFlow has been imported."""
-    sys.meta_path.insert(0, _Finder())
-
-
-class _Finder:
-    """Finds TensorFlow as Python does, and calls `apply` after it."""
-
-    def __init__(self) -> None:
-        self.busy = False
-
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        # `find_spec` below asks this finder again.
-        if name != "tensorflow" or self.busy:
-            return None
-        import importlib.util
-
-        self.busy = True
-        try:
-            spec = importlib.util.find_spec(name)
-        finally:
-            self.busy = False
-        if spec is not None and spec.loader is not None:
-            execute = spec.loader.exec_module
-
-            def exec_module(module: Any) -> None:
-                execute(module)
-                if self in sys.meta_path:
-                    sys.meta_path.remove(self)
-                apply()
-
-            spec.loader.exec_module = exec_module  # type: ignore[method-assign]
-        return spec
 
 
 def wanted() -> int:

@@ -1,0 +1,83 @@
+"""Leads the names of Google's APIs to the local Vertex, for libraries that ask no proxy; refuses the hosts that its proxy refuses.
+
+Python's own HTTP, asyncio, aiohttp and urllib3 ask `socket.getaddrinfo`; some connect by the name. VERTEXRIG_NAMES has the address and
+port where TLS for these names begins at once; HTTPS_PROXY has the proxy, which says what becomes of any other host.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+VARIABLE = "VERTEXRIG_NAMES"
+_DOMAIN = "googleapis.com"
+_TLS = (443, "443", "https")
+_WEB = (80, "80", "http", *_TLS)
+_asked: dict[str, str] = {}
+"""Why a host is refused, "" if it is not, of those that were asked about."""
+
+
+def apply() -> None:
+    """Replace what asks for a name in Python: `socket.getaddrinfo`, and `socket.connect` with a name."""
+    socket: Any = sys.modules["socket"]
+    looked_up, connected = socket.getaddrinfo, socket.socket.connect
+
+    def getaddrinfo(host: Any, port: Any, *args: Any, **kwargs: Any) -> Any:
+        return looked_up(*_led(host, port, socket), *args, **kwargs)
+
+    def connect(self: Any, address: Any) -> Any:
+        if isinstance(address, tuple) and self.family in (socket.AF_INET, socket.AF_INET6):
+            address = (*_led(address[0], address[1], socket), *address[2:])
+        return connected(self, address)
+
+    socket.getaddrinfo, socket.socket.connect = getaddrinfo, connect
+
+
+def _led(host: Any, port: Any, socket: Any) -> tuple[Any, Any]:
+    """Return the address and port that a host's name and port lead to.
+
+    Raises:
+        OSError: The host is refused.
+    """
+    name = (host.decode("latin-1") if isinstance(host, bytes) else host or "").rstrip(".").lower()
+    asked = port.decode("latin-1") if isinstance(port, bytes) else port
+    if asked not in _WEB or not os.environ.get(VARIABLE):
+        return host, port
+    if name == _DOMAIN or name.endswith("." + _DOMAIN):
+        if asked not in _TLS:
+            raise socket.gaierror(socket.EAI_NONAME, f"{name} is asked with https here")
+        address, _, own = os.environ[VARIABLE].rpartition(":")
+        return address, int(own)
+    # A name without a dot, or an address, is of the machine's own network.
+    if "." in name and not name.replace(".", "").isdigit():
+        refusal = _refusal(name, socket)
+        if refusal:
+            raise socket.gaierror(socket.EAI_NONAME, refusal)
+    return host, port
+
+
+def _refusal(name: str, socket: Any) -> str:
+    """Ask the proxy what becomes of a host, once; it counts what it refuses."""
+    if name not in _asked:
+        _asked[name] = ""
+        import base64
+        from urllib.parse import unquote, urlsplit
+        from urllib.request import proxy_bypass_environment  # type: ignore[attr-defined]
+
+        proxy = urlsplit(os.environ.get("HTTPS_PROXY", ""))
+        if not proxy.hostname or proxy_bypass_environment(name):
+            return ""
+        login = base64.b64encode(unquote(f"{proxy.username}:{proxy.password}").encode()).decode()
+        head = f"CONNECT {name}:443 HTTP/1.1\r\nProxy-Authorization: Basic {login}\r\n\r\n"
+        try:
+            with socket.create_connection((proxy.hostname, proxy.port), timeout=15) as connection:
+                connection.sendall(head.encode())
+                code, _, why = connection.makefile("rb").readline().decode("latin-1").partition(" ")[2].partition(" ")
+        except (OSError, UnicodeError):
+            return ""
+        _asked[name] = why.strip() if code == "403" else ""
+    return _asked[name]
