@@ -14,7 +14,7 @@ from vertexrig.local import state
 from vertexrig.local.front import variables
 from vertexrig.local.front.hosts import Hosts, Way, registries
 from vertexrig.local.front.variables import TABLE, no_proxy, of_replica, transparent
-from vertexrig.local.runner.replica import _hook
+from vertexrig.local.runner.replica import hook
 from vertexrig.local.state import RunningServer
 
 
@@ -152,7 +152,7 @@ def test_a_replica_is_led_by_name(here: RunningServer) -> None:
     """A library in a replica that asks no proxy reaches this server by the real name, with TLS that it verifies."""
     seen = of_replica(here, {}, project="my-project")
     code = "import http.client as c; h = c.HTTPSConnection('storage.googleapis.com'); h.request('GET', '/storage/v1/b/'); print(h.getresponse().status)"
-    done = subprocess.run([sys.executable, "-c", code], env={**seen, **_hook(seen)}, capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-c", code], env={**seen, **hook(seen)}, capture_output=True, text=True)
     assert done.stdout == "200\n", done.stderr
 
 

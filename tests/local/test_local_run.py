@@ -114,10 +114,11 @@ def test_jobs_that_the_command_leaves_are_waited_for(tmp_path: Path) -> None:
     assert done.returncode == 0 and server.find(root) is None, done.stderr
     made = [line for line in done.stderr.splitlines() if line.startswith("made: ")]
     assert len(made) == 1 and made[0].endswith("  launched  SUCCEEDED") and "launched  RUNNING" in done.stderr
-    words = ["local", "run", "--no-wait", "--root", str(root), "--", sys.executable, "submit.py"]
+    options = ["--no-wait", "--cold", "--discrete", "whole"]
+    words = ["local", "run", *options, "--root", str(root), "--", sys.executable, "submit.py"]
     left = vertexrig(*words, cwd=tmp_path, env={"HOME": str(tmp_path)})
     resume = left.stderr.splitlines()[-1]
-    assert left.returncode == 0 and resume.endswith(f"local up --root '{root}'"), left.stderr
+    assert left.returncode == 0 and resume.endswith(f"local up --cold --discrete whole --root '{root}'"), left.stderr
     here = server.up(Settings(root), 0)
     try:
         jobs = Api(here.url).call("GET", "customJobs").json()["customJobs"]

@@ -82,7 +82,8 @@ def command(
         # The calls before and after tell apart what this command made from what others made on the same server.
         code, signalled = _run([program, *words[1:]], words[0], change.over(os.environ))
         made = f"/v1/made?after={before['last']}"
-        resume = steps.line("local", "up", *steps.named(place.file), "--root", folder)
+        own = ["--cold"] * trainers.cold + (["--discrete", trainers.discrete] if trainers.discrete else [])
+        resume = steps.line("local", "up", *steps.named(place.file), *own, "--root", folder)
         try:
             # Who ends the command by a signal wants an end.
             if not no_wait and not signalled:

@@ -57,7 +57,7 @@ from vertexrig.local.front.console import Console, sandboxed
 from vertexrig.local.front.proxy import Journal
 from vertexrig.local.front.serving import protocol, server_with
 from vertexrig.local.front.study_views import plots
-from vertexrig.local.front.variables import NAMES, of_replica
+from vertexrig.local.front.variables import of_replica
 from vertexrig.local.guard import Address, LoopbackGuard
 from vertexrig.local.jobs.manager import Jobs
 from vertexrig.local.jobs.pipelines import Pipelines
@@ -67,6 +67,7 @@ from vertexrig.local.jobs.store import ResourceStore
 from vertexrig.local.jobs.studies import Studies
 from vertexrig.local.recording import CallRecorder
 from vertexrig.local.runner.options import RunOptions, TrainerSources
+from vertexrig.local.runner.run_time_variables import NAMES
 from vertexrig.local.services import Registry, projects
 from vertexrig.local.services.jobs import JobMethods, Owner
 from vertexrig.local.services.log_store import LogStore

@@ -13,6 +13,7 @@ import certifi
 
 from vertexrig.errors import ServiceError
 from vertexrig.local.front.hosts import DOMAIN, METADATA
+from vertexrig.local.runner.run_time_variables import NAMES
 from vertexrig.local.state import HOST, RunningServer
 
 FOLDER, TOKEN = "front", "token"
@@ -20,8 +21,6 @@ CERTIFICATE, TRUST_STORE, CREDENTIALS, GCLOUD = "ca.pem", "trust.p12", "credenti
 TRUST_PASSWORD = "vertexrig"
 """Of the Java trust store, which holds no secret; the format wants one."""
 USER = "vertexrig"
-NAMES = "VERTEXRIG_NAMES"
-"""Holds where TLS for Google's hosts begins at once; the scripts that Python and Node load read it by this name."""
 ACCESS_TOKEN = "local-vertex-access-token"
 """What the token endpoint hands out; it opens nothing anywhere."""
 _STARTUP = Path(__file__).parents[1] / "runner/startup"

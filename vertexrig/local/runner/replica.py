@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from vertexrig.local.front.variables import NAMES
 from vertexrig.local.runner import environment, job_files
 from vertexrig.local.runner.children import Command
 from vertexrig.local.runner.command_line import ReplicaProgram, docker, docker_argv
@@ -15,6 +14,7 @@ from vertexrig.local.runner.forker import MARK
 from vertexrig.local.runner.lines import OF_CONTAINER, OF_PACKAGE
 from vertexrig.local.runner.options import RunOptions
 from vertexrig.local.runner.packages import QUIET_PIP
+from vertexrig.local.runner.run_time_variables import NAMES
 from vertexrig.spec import cluster
 from vertexrig.spec.document import Pool
 
@@ -84,7 +84,7 @@ def command(
         argv = program.argv(seen, buckets, keep_gs=keep_gs)
     # The job's own variables win over this machine's, and nothing wins over the mark.
     env = {**machine, **contract, MARK: f"{options.job_id}/{one.name}/"}
-    env |= {} if program.image else _hook(env)
+    env |= {} if program.image else hook(env)
     severities, mark = OF_PACKAGE if pool.container is None else OF_CONTAINER, f"{MARK}={env[MARK]}"
     cwd, gcs = program.cwd or work, program.gcs(root)
     return Command(
@@ -92,7 +92,7 @@ def command(
     )
 
 
-def _hook(env: Mapping[str, str]) -> dict[str, str]:
+def hook(env: Mapping[str, str]) -> dict[str, str]:
     """PYTHONPATH with our sitecustomize, for a replica that gets several devices of the CPU, or reaches Google's names here."""
     if not {"TRAINER_VIRTUAL_DEVICES", NAMES} & env.keys():
         return {}
