@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from tests.repository.test_make import copied, environment, make
-from tests.support.tools import REPOSITORY, available, need
+from tests.support.tools import REPOSITORY, available, need, typed
 from tools.man import page
 from tools.release import JOB, origin, unfit
 from vertexrig import __version__
@@ -46,6 +46,7 @@ def test_a_version_names_the_run_that_built_it() -> None:
     run = {"GITHUB_RUN_ID": "7", "GITHUB_SERVER_URL": "https://github.com", "GITHUB_REPOSITORY": "a/b"}
     assert origin("c0", run) == "built by https://github.com/a/b/actions/runs/7 from commit c0"
     assert origin("c0", {"PWD": "/home/someone"}) == "built by hand from commit c0"
+    assert typed("--version").stdout == f"vertexrig {__version__}, from sources\n"
 
 
 def test_only_a_tag_publishes_and_no_secret_does() -> None:

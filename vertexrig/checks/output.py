@@ -105,6 +105,8 @@ def _item(line: str, start: int, index: int) -> tuple[int, int]:
 
 def _columns(text: str) -> int:
     """Tell how many terminal columns a text takes."""
+    if text.isascii():
+        return len(text)
     # a wide character takes two columns and a combining one none, or the marks would be beside the value
     wide = sum(unicodedata.east_asian_width(char) in "WF" for char in text)
     return len(text) + wide - sum(unicodedata.combining(char) > 0 for char in text)
