@@ -56,9 +56,10 @@ class UpOptions:
     faults: tuple[str, ...] = option(
         "--fault",
         multiple=True,
-        metavar="KIND[:PATTERN[:TIMES]]",
-        help="Fail jobs whose machine, accelerator or region fits PATTERN, TIMES times; KIND is stockout or quota. By default "
-        "every job, every time.",
+        metavar="KIND[:PATTERN]...",
+        help="Fail jobs whose machine, accelerator or region fits every PATTERN; KIND is stockout, quota or preempt. By default "
+        "every job, every time; `:2` twice, `:30m` for half an hour, `preempt:after=20s` a Spot job that has run for 20 s, "
+        "`stockout:30m:wait` lets jobs wait so long. May be given several times.",
     )
     at_least_twice: bool = option(
         "--at-least-twice", is_flag=True, help="Let schedules deliver each call twice, as Cloud Scheduler may."

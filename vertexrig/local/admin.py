@@ -60,7 +60,9 @@ class Admin:
 
         def work() -> Json:
             store = self.jobs.store
-            faults = [{"kind": f.kind, "pattern": f.pattern, "times": f.times} for f in self.jobs.settings.faults]
+            faults = [
+                {"kind": f.kind, "patterns": f.patterns, "times": f.times} for f in self.jobs.settings.faults if f.on
+            ]
             counts = {kind: store.count(kind) for kind in (CUSTOM_JOBS, TUNING_JOBS)}
             return {**self.about, "queue": self.jobs.queue.state(), "faults": faults, **counts}
 

@@ -404,7 +404,7 @@ def settings_of(data: Mapping[str, Any]) -> Settings:
     run["images"] = {key: LocalImage(one["path"], tuple(one["command"])) for key, one in run["images"].items()}
     run["built"] = {key: TrainerSources(**one) for key, one in run["built"].items()}
     run["pass_env"] = tuple(run["pass_env"])
-    faults = [Fault(**one) for one in data["faults"]]
+    faults = [Fault(**{**one, "patterns": tuple(one["patterns"])}) for one in data["faults"]]
     more = {"root": Path(data["root"]), "run": RunOptions(**run), "faults": faults}
     return Settings(**{**data, **more, "allow_hosts": tuple(data["allow_hosts"])})
 

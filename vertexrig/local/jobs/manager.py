@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import shutil
 import sqlite3
 import threading
@@ -63,6 +64,7 @@ class Jobs:
         self.queue = Queue(settings.slots, self._run)
         self._warmth = Warmth() if settings.run.warm else None
         self._controls: dict[str, Control] = {}
+        self._preemptions: dict[str, threading.Timer] = {}
         self._lock = threading.Lock()
         self._listeners: list[Callable[[str, str], None]] = []
         self._closing = False
@@ -97,9 +99,10 @@ class Jobs:
 
     def missing_quota(self, job: Mapping[str, Any], region: str) -> str:
         """Return the service's message if a fault on demand leaves no quota for a job, else ""."""
-        fits = self.settings.fault("quota", job, region)
-        if not fits:
+        found = self.settings.fault("quota", job, region)
+        if found is None:
             return ""
+        fits = found[1]
         catalog = load()
         items = {catalog.machines[name].family if name in catalog.machines else name for name in fits}
         drawn = draws(Document("CustomJobSpec", dict(job)), catalog)
@@ -248,6 +251,8 @@ class Jobs:
         finally:
             with self._lock:
                 self._controls.pop(name, None)
+            if timer := self._preemptions.pop(name, None):
+                timer.cancel()
             control.close()
 
     def _run_with(self, name: str, control: Control) -> None:
@@ -260,10 +265,10 @@ class Jobs:
         region, job = resources.location_of(name), stored.hidden["spec"]
         self._to(name, PENDING)
         missing = stored.hidden.get("quota", "")
-        if missing or self.settings.fault("stockout", job, region):
+        if missing:
+            self._to(name, RUNNING)  # as a pipeline's job was seen to do
+        if missing or not self._has_machines(name, job, region, control):
             message = missing or rules.stockout_message(region)
-            if missing:
-                self._to(name, RUNNING)  # as a pipeline's job was seen to do
             self.log(name, message, "ERROR")
             self._to(name, FAILED, JobError(rules.RESOURCE_EXHAUSTED, message))
             return
@@ -284,7 +289,7 @@ class Jobs:
                 control=control,
                 options=options,
                 on_line=batch.add,
-                on_state=lambda state: self._to(name, state),
+                on_state=lambda state: self._at(name, state, job, region, control),
                 on_pause=batch.flush,
                 warmth=self._warmth,
             )
@@ -292,6 +297,31 @@ class Jobs:
             # Before the last state: a caller that waits for it finds the result.
             self.on_result(name, result)
             self._to(name, result.state, result.error)
+
+    def _has_machines(self, name: str, job: Mapping[str, Any], region: str, control: Control) -> bool:
+        """Tell whether a job gets machines, after the time in which a stock-out on demand lets it wait."""
+        found = self.settings.fault("stockout", job, region)
+        if found is None or not found[0].waits:
+            return found is None
+        said = 0.0
+        while found[0].on and found[0] in self.settings.faults and not (control.cancelled or control.suspended):
+            # The log of a job that waits was seen to repeat the line; how often is not on record.
+            if time.monotonic() >= said + 60:
+                said = time.monotonic()
+                self.log(name, rules.stockout_message(region), "ERROR")
+            select.select([control], [], [], 0.1)
+        return True
+
+    def _at(self, name: str, state: str, job: Mapping[str, Any], region: str, control: Control) -> None:
+        """Take note of a state of a run; where a fault on demand preempts it, its machines are taken once it has run long enough."""
+        self._to(name, state)
+        if earlier := self._preemptions.pop(name, None):
+            earlier.cancel()
+        found = self.settings.fault("preempt", job, region) if state == RUNNING else None
+        if found is not None:
+            timer = self._preemptions[name] = threading.Timer(found[0].after, control.preempt)
+            timer.daemon = True
+            timer.start()
 
     def _to(self, name: str, state: str, error: JobError | None = None) -> None:
         """Change a job's state, and report the state that it then has to the listeners."""
