@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import os
 import socket
@@ -21,6 +22,7 @@ import requests
 from tests.support.frontkit import AIPLATFORM, Sink, fronted, login, spoken, tunnel
 from vertexrig.local import guard, server
 from vertexrig.local.front import assembly, pipes, proxy, serving
+from vertexrig.local.front.assembly import Front
 from vertexrig.local.front.variables import FOLDER, transparent
 from vertexrig.local.jobs.settings import Settings
 from vertexrig.local.state import RunningServer
@@ -79,6 +81,22 @@ def test_half_of_anything_holds_nothing_up(here: RunningServer, front_client: re
         while plain.recv(100):  # a TLS alert, and the end
             pass
         assert front_client.get("https://storage.googleapis.com/storage/v1/b").status_code == 200
+
+
+def test_a_busy_server_refuses_no_whole_head(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A head that has come is taken, also where the server had no time to look at it within its patience."""
+    monkeypatch.setattr(proxy, "PATIENCE", 0.0)
+    shared = Front(tmp_path, "my-project", "1", ()).connections(0)(lambda host, on_lost: asyncio.Protocol())
+
+    async def answered(listener: socket.socket, client: socket.socket) -> bytes:
+        loop = asyncio.get_running_loop()
+        async with await loop.create_server(lambda: proxy.Gate(shared), sock=listener):
+            return await loop.run_in_executor(None, client.recv, 1000)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener, socket.socket() as client:
+        client.connect(listener.getsockname())
+        client.sendall(b"CONNECT example.com:443 HTTP/1.1\r\n\r\n")
+        assert b"example.com is not a host of Google's APIs" in asyncio.run(answered(listener, client))
 
 
 def test_a_thousand_connections(here: RunningServer, front_client: requests.Session) -> None:

@@ -199,6 +199,8 @@ class Gate(asyncio.Protocol):
             return
         # What comes from here on is collected for what takes the connection over.
         self._passed = True
+        # At once: after a pause of the loop, the timer's turn comes before that of what goes on with the head.
+        self._settled()
         try:
             if end < 0 or end > HEAD_LIMIT:
                 raise _TurnedAway(431, f"the head of the request has more than {HEAD_LIMIT} bytes")
@@ -321,7 +323,6 @@ class Gate(asyncio.Protocol):
         """
         assert self.transport is not None
         plain, loop = self.transport, asyncio.get_running_loop()
-        self._settled()
         try:
             made = await loop.start_tls(plain, self, context, server_side=True, ssl_handshake_timeout=PATIENCE)
         finally:
@@ -373,7 +374,6 @@ class Gate(asyncio.Protocol):
         if host not in METADATA:
             raise _TurnedAway(403, f"http://{host} is not served: Google's APIs are asked with https")
         assert self.transport is not None
-        self._settled()
         return self._speak_http(host, self.transport, request + bytes(self._rest))
 
     def _speak_http(self, host: str, transport: asyncio.Transport, received: bytes) -> None:
@@ -387,7 +387,6 @@ class Gate(asyncio.Protocol):
     async def _pass(self, host: str, port: int, answer: bytes, request: bytes) -> None:
         """Join the client with a host that is not Google's."""
         assert self.transport is not None
-        self._settled()
         try:
             end = await self.shared.upstream.connect(host.strip("[]"), port)
         except OSError as error:
@@ -422,6 +421,7 @@ class NamedGate(Gate):
         super().connection_made(transport)
         if not self._passed:
             self._passed = True
+            self._settled()
             self._task = asyncio.get_running_loop().create_task(self._named())
 
     async def _named(self) -> None:
