@@ -61,6 +61,15 @@ def test_an_api_that_is_not_served_says_so(front_client: requests.Session, here:
     assert noted["not served: bigquery.googleapis.com GET /bigquery/v2/projects/…/jobs"] == 1
 
 
+def test_the_console_marks_what_a_stand_in_answered(front_client: requests.Session, here: RunningServer) -> None:
+    """Among the calls those that were answered plausibly, with nothing done, are told from those that were served."""
+    listed = front_client.get("https://iam.googleapis.com/v1/projects/my-project/serviceAccounts")
+    front_client.get("https://storage.googleapis.com/storage/v1/b")
+    assert listed.status_code == 200
+    calls = requests.get(f"{here.url}/console/v1/calls", timeout=30).json()["calls"][-2:]
+    assert [one["transport"] for one in calls] == ["REST, proxy, stand-in", "REST, proxy"]
+
+
 HOUSEKEEPING = (
     ("auth list --filter=status:ACTIVE --format=value(account)", "local-vertex@"),
     ("services enable run.googleapis.com", ""),

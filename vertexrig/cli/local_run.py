@@ -8,7 +8,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
@@ -73,9 +73,15 @@ def command(
 
     loaded, folder = place.project()
     local_place.claim(folder)
-    settings = local_place.settings(loaded, folder, trainers, transparent=True)
+
+    def settings() -> Settings:
+        return local_place.settings(loaded, folder, trainers, transparent=True)
+
     given = {"--record": record, "--cold": trainers.cold, "--discrete": trainers.discrete}
-    with _unwinding(), _server(loaded, settings, record, [name for name, value in given.items() if value]) as here:
+    with (
+        _unwinding(),
+        _server(loaded, folder, settings, record, [name for name, value in given.items() if value]) as here,
+    ):
         change = difference(here, loaded)
         mention(change)
         before = control.call(here, "GET", "/v1/made")
@@ -126,17 +132,17 @@ def _unwinding() -> Iterator[None]:
 
 @contextmanager
 def _server(
-    loaded: Loaded | None, settings: Settings, record: Path | None, given: list[str]
+    loaded: Loaded | None, folder: Path, settings: Callable[[], Settings], record: Path | None, given: list[str]
 ) -> Iterator[RunningServer]:
     """Provide the server of a folder; one that a command like this started is stopped when the last such command ends.
 
     Args:
         loaded: The project, if there is one.
-        settings: Of a server that has to be started.
+        folder: Of its state.
+        settings: Gives those of a server that has to be started; they import what runs jobs.
         record: Where it records calls.
         given: Options that only a server takes that is started now.
     """
-    folder = settings.root
     here = state.find(folder)
     # One that was killed holds the folder for a while as it dies; then another is started.
     if here is not None and not control.answers(here):
@@ -151,7 +157,7 @@ def _server(
     started = here is None
     if here is None:
         extras.need("uvicorn", "starlette", "optuna", "google_crc32c", "cryptography")
-        here = control.up(settings, record=record)
+        here = control.up(settings(), record=record)
         streams.note(f"the local Vertex answers at {here.url}")
     with state.in_use(folder, begun=here.pid if started else None) as last:
         try:

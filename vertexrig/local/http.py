@@ -25,6 +25,8 @@ _LOG = logging.getLogger(__name__)
 
 HOST_STATE = "front_host"
 """Key of a request's ASGI state: the host of Google's APIs that a client asked the front for."""
+STAND_IN = "stand_in"
+"""Key in the state of a request that a stand-in answers."""
 
 JSON_LIMIT = 4 * 1024 * 1024
 """Most bytes of a JSON body that are read."""

@@ -67,7 +67,6 @@ from vertexrig.local.jobs.store import ResourceStore
 from vertexrig.local.jobs.studies import Studies
 from vertexrig.local.recording import CallRecorder
 from vertexrig.local.runner.options import RunOptions, TrainerSources
-from vertexrig.local.runner.run_time_variables import NAMES
 from vertexrig.local.services import Registry, projects
 from vertexrig.local.services.jobs import JobMethods, Owner
 from vertexrig.local.services.log_store import LogStore
@@ -296,7 +295,7 @@ def running(
     """
     root = state.claimed(settings.root)
     # A server that is started in a shell of `local env` must not lead its own connections to itself.
-    os.environ.pop(NAMES, None)
+    os.environ.pop(state.NAMES, None)
     # The folder before the ports: of two that start at once the later one must not take a port.
     with (
         state.held(root) as lock, bound(usual_port(port)) as listener, _beside(listener, port) as proxy, bound(0) as tls,

@@ -30,6 +30,8 @@ _ACTING = ("vertex.sqlite3", "envs", "rehearsals", "scheduler")
 _ROOM = 1 << 20
 """Bytes that a folder must take, or its disk is full."""
 _PATIENCE = 1.0  # seconds; a process that only looks at the lock holds it for an instant
+NAMES = "VERTEXRIG_NAMES"
+"""Holds where TLS for Google's hosts begins at once; the scripts that Python and Node load read it by this name."""
 
 
 @dataclass(frozen=True)

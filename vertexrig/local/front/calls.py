@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from vertexrig import times
 from vertexrig.local.front import call_names
-from vertexrig.local.http import HOST_STATE, STATUSES, UNSERVED
+from vertexrig.local.http import HOST_STATE, STAND_IN, STATUSES, UNSERVED
 
 MOST_CALLS, MOST_METHODS = 500, 200
 """Calls, and methods that are not served, that are kept."""
@@ -37,7 +37,8 @@ class ClientCall:
         client: The program that called, shortened.
         status: HTTP status.
         ms: Milliseconds until the answer was complete; 0 of one that streams.
-        transport: `REST` or `gRPC`, with `, proxy` behind it for one that came through the front.
+        transport: `REST` or `gRPC`, with `, proxy` behind it for one that came through the front, and `, stand-in` for one
+            that was answered plausibly, with nothing done.
     """
 
     seq: int
@@ -107,7 +108,8 @@ class Calls:
                     ),
                     status=status[0] or 499,
                     ms=round(1000 * (self._clock() - begun), 1),
-                    transport=_way(transport, through=bool(host) or (scope.get("client") or ("", 0))[1] in piped),
+                    transport=_way(transport, through=bool(host) or (scope.get("client") or ("", 0))[1] in piped)
+                    + (", stand-in" if (scope.get("state") or {}).get(STAND_IN) else ""),
                     time=times.rfc3339(at),
                 )
 

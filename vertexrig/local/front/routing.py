@@ -9,7 +9,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from vertexrig.local.front.proxy import Journal
 from vertexrig.local.guard import LoopbackGuard, Refusal
-from vertexrig.local.http import HOST_STATE, UNSERVED, unserved
+from vertexrig.local.http import HOST_STATE, STAND_IN, UNSERVED, unserved
 
 
 @dataclass(frozen=True)
@@ -61,8 +61,10 @@ class FrontApp:
         for row in self.services:
             match = re.fullmatch(row.hosts, host)
             if match is not None and re.match(row.path, scope["path"]):
-                if row.stand_in and scope["method"] != "GET":
-                    self._note(scope, "a stand-in answered, nothing was done")
+                if row.stand_in:
+                    scope["state"][STAND_IN] = True
+                    if scope["method"] != "GET":
+                        self._note(scope, "a stand-in answered, nothing was done")
                 return await row.app(_below(match.expand(row.prefix), scope), receive, self._noting(scope, send))
         self._note(scope, "not served")
         refused = unserved(f"{host}: {scope['method']} {scope['path'][:200]}")

@@ -13,8 +13,7 @@ import certifi
 
 from vertexrig.errors import ServiceError
 from vertexrig.local.front.hosts import DOMAIN, METADATA
-from vertexrig.local.runner.run_time_variables import NAMES
-from vertexrig.local.state import HOST, RunningServer
+from vertexrig.local.state import HOST, NAMES, RunningServer
 
 FOLDER, TOKEN = "front", "token"
 CERTIFICATE, TRUST_STORE, CREDENTIALS, GCLOUD = "ca.pem", "trust.p12", "credentials.json", "gcloud"

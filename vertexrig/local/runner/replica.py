@@ -14,7 +14,7 @@ from vertexrig.local.runner.forker import MARK
 from vertexrig.local.runner.lines import OF_CONTAINER, OF_PACKAGE
 from vertexrig.local.runner.options import RunOptions
 from vertexrig.local.runner.packages import QUIET_PIP
-from vertexrig.local.runner.run_time_variables import NAMES
+from vertexrig.local.state import NAMES
 from vertexrig.spec import cluster
 from vertexrig.spec.document import Pool
 

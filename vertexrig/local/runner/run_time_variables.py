@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-NAMES = "VERTEXRIG_NAMES"
-"""Holds where TLS for Google's hosts begins at once; the scripts that Python and Node load read it by this name."""
-
 # Two replicas that differ in these alone can start from one process that has made their imports. Every other variable is
 # believed to be read by some import: TF_CPP_MIN_LOG_LEVEL, CUDA_VISIBLE_DEVICES, PYTHONPATH, KERAS_BACKEND, OMP_NUM_THREADS,
 # LD_LIBRARY_PATH, XLA_FLAGS, GRPC_VERBOSITY. A forker notes which variables its imports read, and forks nothing after one of these.
