@@ -8,12 +8,15 @@ import statistics
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from vertexrig.errors import ConfigError
+from vertexrig.local.jobs.store import ResourceStore
 from vertexrig.local.jobs.study_engine import StudyEngine, StudyExhausted
+from vertexrig.local.services import vizier
 from vertexrig.spec.trial import Measurement, Trial, TrialState
 from vertexrig.times import rfc3339, seconds_since_1970
 
@@ -346,3 +349,46 @@ def test_optuna_is_not_loaded_before_the_first_suggestion() -> None:
         f"e = StudyEngine({study(UNITS, algorithm='GRID_SEARCH')!r}); e.suggest('1'); sys.exit('optuna' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_vizier_keeps_the_engine_of_a_study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Calls for one study share an engine, and make the trials that an engine built anew for each call makes."""
+    built: list[object] = []
+
+    class Counted(StudyEngine):
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            built.append(self)
+            super().__init__(*args, **kwargs)
+
+    monkeypatch.setattr(vizier, "StudyEngine", Counted)
+    values = {"parameterId": "x", "discreteValueSpec": {"values": [1, 2, 3, 4, 5, 6]}}
+    searched = study(values, metrics=("y", "MAXIMIZE"), algorithm="GRID_SEARCH")
+
+    def made(folder: Path, *, anew: bool) -> list[Any]:
+        folder.mkdir()
+        store = ResourceStore(folder)
+        served = vizier.Vizier(store).table()
+        name = served["CreateStudy"](
+            {"parent": "projects/1/locations/us-central1", "study": {"displayName": "s", "studySpec": searched}}
+        )["name"]
+        found = []
+        for turn in range(4):
+            if anew:
+                served = vizier.Vizier(store).table()
+            trial = served["SuggestTrials"]({"parent": name, "suggestionCount": 1, "clientId": "c"}).response["trials"][
+                0
+            ]
+            found.append([trial["id"], trial["parameters"]])
+            if turn == 1:
+                served["DeleteTrial"]({"name": trial["name"]})
+                continue
+            measured = {"metrics": [{"metricId": "y", "value": float(turn)}]}
+            ended = served["CompleteTrial"]({"name": trial["name"], "finalMeasurement": measured})
+            found.append(ended["state"])
+        found.append([one["id"] for one in served["ListOptimalTrials"]({"parent": name})["optimalTrials"]])
+        store.close()
+        return found
+
+    assert made(tmp_path / "kept", anew=False) == made(tmp_path / "anew", anew=True)
+    # To check the study, for its calls, and again after a trial was deleted; else to check it, and for each of four servers.
+    assert len(built) == 3 + 5

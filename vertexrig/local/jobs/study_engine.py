@@ -55,7 +55,7 @@ class StudyEngine:
         self._made: set[tuple[tuple[str, Any], ...]] = set()
         self._walked = 0  # combinations at the start of a grid that are all made
         for data in trials:
-            self._add(Trial.from_dict(data))
+            self.add(Trial.from_dict(data))
         if self.algorithm == "GRID_SEARCH" and self.space.size is None:
             doubles = [dimension.id for dimension in self.space.everywhere() if dimension.count is None]
             raise ConfigError(
@@ -84,10 +84,11 @@ class StudyEngine:
         parameters = sorted(self._next(trial_id), key=lambda row: str(row["parameterId"]))  # as the service lists them
         trial = Trial(trial_id, parameters=parameters)
         trial.move(TrialState.ACTIVE, at=self.clock())
-        self._add(trial)
+        self.add(trial)
         return parameters
 
-    def _add(self, trial: Trial) -> None:
+    def add(self, trial: Trial) -> None:
+        """Take a trial that was made, in place of the one of the same id."""
         self.trials[trial.id] = trial
         self._made.add(_combination(trial.parameters))
 

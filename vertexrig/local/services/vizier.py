@@ -27,6 +27,8 @@ from vertexrig.times import seconds_since_1970
 SERVICE = f"{PACKAGE}.VizierService"
 MOST_SUGGESTIONS = 1000
 _LARGEST_PAGE = 1000
+_ENGINES = 8
+"""Studies whose engines are kept."""
 
 
 class Vizier:
@@ -35,6 +37,7 @@ class Vizier:
     def __init__(self, store: ResourceStore, seed: int = 0) -> None:
         self.store, self.seed = store, seed
         self.studies = Collection(store, STUDIES, "Study")
+        self._engines: dict[str, tuple[StudyEngine, dict[str, Json]]] = {}  # with the records that each has read
         self._lock = threading.RLock()  # suggestions depend on the trials made, so calls of one server take turns
 
     def table(self) -> dict[str, Method]:
@@ -72,6 +75,7 @@ class Vizier:
     def delete(self, request: Json) -> Json:
         """DeleteStudy."""
         self.studies.delete(request)
+        self._engines.pop(str(request["name"]), None)
         return {}
 
     def lookup(self, request: Json) -> Json:
@@ -100,7 +104,7 @@ class Vizier:
             records = self.store.trials(name)
             own = [one for one in records if one["state"] == "ACTIVE" and one.get("clientId", "") == client][:count]
             own += self._taken(stored, records, client, count - len(own))
-            exhausted = self._fill(stored, own, client, count)
+            exhausted = self._fill(stored, records, own, client, count)
             response = {
                 "trials": [_shown(one) for one in own],
                 "startTime": started,
@@ -117,9 +121,9 @@ class Vizier:
             self._save(stored.name, record)
         return waiting
 
-    def _fill(self, stored: StoredResource, own: list[Json], client: str, count: int) -> bool:
+    def _fill(self, stored: StoredResource, records: Sequence[Json], own: list[Json], client: str, count: int) -> bool:
         """Make new trials until there are `count`; True if the space has no more."""
-        engine = self._engine(stored)
+        engine = self._engine(stored, records)
         while len(own) < count:
             number = self._next(stored.name)
             try:
@@ -253,7 +257,11 @@ class Vizier:
         return trial, record
 
     def _save(self, study: str, record: Json) -> Json:
-        self.store.save_trial(study, record)
+        try:
+            self.store.save_trial(study, record)
+        except BaseException:
+            self._engines.pop(study, None)  # it is ahead of what is kept
+            raise
         return record
 
     def _next(self, study: str) -> str:
@@ -267,10 +275,28 @@ class Vizier:
         self.store.change(study, edit)
         return str(made[0])
 
-    def _engine(self, stored: StoredResource) -> StudyEngine:
-        created = seconds_since_1970(stored.body["createTime"])
-        records = self.store.trials(stored.name)
-        return StudyEngine(stored.hidden["spec"], seed=self.seed, trials=records, created=created)
+    def _engine(self, stored: StoredResource, trials: Sequence[Json] | None = None) -> StudyEngine:
+        """Return the study's engine: the one of the last call, with what has changed since, or a new one.
+
+        Args:
+            stored: The study.
+            trials: The records of its trials as they are kept, where they have been read.
+        """
+        trials = self.store.trials(stored.name) if trials is None else trials
+        records = {str(one["id"]): one for one in trials}
+        with self._lock:
+            engine, seen = self._engines.pop(stored.name, (None, {}))
+            # A trial may have been removed, or never kept.
+            if engine is None or not engine.trials.keys() <= records.keys():
+                created = seconds_since_1970(stored.body["createTime"])
+                engine, seen = StudyEngine(stored.hidden["spec"], seed=self.seed, created=created), {}
+            for number, record in records.items():
+                if seen.get(number) != record:
+                    engine.add(Trial.from_dict(record))
+            self._engines[stored.name] = (engine, records)
+            while len(self._engines) > _ENGINES:
+                del self._engines[next(iter(self._engines))]
+        return engine
 
 
 def _shown(record: Mapping[str, Any]) -> Json:
