@@ -211,6 +211,7 @@ ROWS: dict[str, Row | None] = {
     "diff": Row(_committed, {"revision", "jobs", "rehearsals"}, ("nope",), "usage"),
     "completion": None,  # its stdout is the shell's
     "explain": Row(("quick",), {"pools", "price"}, ("nope.yaml",), "usage"),
+    "quota": Row(("quick",), {"region", "fits", "quotas", "request"}, ("nope",), "usage"),
     "catalog": Row(("machines", "n1-standard-4"), {"machines"}, ("machines", "zzz"), "usage"),
     "package": Row(("--no-verify",), {"path", "version", "digest"}, ("--trainer", "nowhere"), "package", slow=True),
     "image": Row(_locked, {"images", "done"}, ("plain",), "usage", slow=True),

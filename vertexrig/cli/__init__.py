@@ -29,6 +29,7 @@ VERBS = {
     "check": ("check", "Check jobs of the project, or any YAML file."),
     "diff": ("diff", "Show what a change of the project does to its jobs."),
     "explain": ("explain", "Show the cluster a job makes, its quota and its price."),
+    "quota": ("quota", "Show what the project has of each quota and uses, and whether a job fits."),
     "catalog": ("catalog", "Print machines, accelerators, regions, images, prices or quotas."),
     "package": ("package", "Build the trainer's package."),
     "image": ("image", "Write, build and push the trainer's own image."),

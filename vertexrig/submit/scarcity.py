@@ -1,6 +1,6 @@
 """What a refused create or the end of a job says about machines: a quota is used up, none are free, or they were taken away.
 
-This is the only place that reads such texts. The rows are made of recordings; what is not known of the service is in docs/fidelity.md.
+This is the only place that reads such texts. The rows are made of recordings.
 """
 
 from __future__ import annotations

@@ -1,0 +1,91 @@
+"""What a job draws of each quota against what the project has of it and uses: which fits, and the request for more where it does not."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from vertexrig.cloud.quotas import SERVICE, QuotaLimit
+from vertexrig.spec.quota import Draw
+
+CONSOLE = "https://console.cloud.google.com/iam-admin/quotas?project={project}&service=" + SERVICE
+"""Page of a project's quotas (public file, index id 69075306037, 2026-11-22)."""
+
+
+@dataclass(frozen=True)
+class QuotaRoom:
+    """A quota of a job.
+
+    Args:
+        draw: What the job draws.
+        limit: What there is; None is no limit, or not known (see `known`).
+        known: `project` by the service, `default` as a new project has by the catalog, "" not at all.
+        used: What is in use; None where it is not known.
+        quota_id: The quota's name in a request for more, "" where it is not known.
+        refusal: Why such a request would be refused, "" if nothing says so.
+    """
+
+    draw: Draw
+    limit: int | None
+    known: Literal["project", "default", ""]
+    used: int | None = None
+    quota_id: str = ""
+    refusal: str = ""
+
+    @property
+    def fits(self) -> bool | None:
+        """Whether there is room beside what is in use; None where that is not known."""
+        if not self.known:
+            return None
+        return self.limit is None or (self.used or 0) + self.draw.amount <= self.limit
+
+    @property
+    def sum(self) -> str:
+        """How that comes about: `1 in use + 4 drawn of 8`."""
+        limit = "no limit" if self.limit is None else f"{self.limit:,}"
+        of = {"project": limit, "default": f"{limit} by default", "": "a limit that is not known"}[self.known]
+        in_use = {"project": "? in use + " if self.used is None else f"{self.used:,} in use + "}.get(self.known, "")
+        return f"{in_use}{self.draw.amount:,} drawn of {of}"
+
+
+def rooms(
+    draws: Iterable[Draw], limits: Mapping[str, QuotaLimit] | None, use: Mapping[str, int] | None
+) -> list[QuotaRoom]:
+    """Return where a job stands with each quota.
+
+    Args:
+        draws: What it draws.
+        limits: What the project has in the region, by metric; None if the service could not be asked.
+        use: What it uses, by metric; None likewise.
+    """
+    return [_room(draw, limits, use) for draw in draws]
+
+
+def _room(draw: Draw, limits: Mapping[str, QuotaLimit] | None, use: Mapping[str, int] | None) -> QuotaRoom:
+    limit = (limits or {}).get(draw.metric)
+    if limit is None:
+        return QuotaRoom(draw, draw.default, "default" if draw.default is not None else "")
+    # What nothing was measured of may be in use all the same: then it is not known.
+    return QuotaRoom(draw, limit.value, "project", (use or {}).get(draw.metric), limit.quota_id, limit.refusal)
+
+
+def request(project: str, region: str, short: Sequence[QuotaRoom]) -> list[str]:
+    """Return what asks for more of some quotas: the console's page, and a command for each whose name is known."""
+    lines = [CONSOLE.format(project=project)]
+    for one in short:
+        if one.quota_id:
+            wanted = (one.used or 0) + one.draw.amount
+            words = [
+                "gcloud",
+                "beta",
+                "quotas",
+                "preferences",
+                "create",
+                f"--service={SERVICE}",
+                f"--project={project}",
+            ]
+            words += [f"--quota-id={one.quota_id}", f"--preferred-value={wanted}", f"--dimensions=region={region}"]
+            lines.append(shlex.join([*words, f"--justification=training on Vertex AI: {one.draw.sum}"]))
+    return lines
