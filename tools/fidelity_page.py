@@ -13,22 +13,41 @@ from typing import Any
 from tools.fidelity import manifest
 from tools.fidelity.judge import short
 from tools.fidelity.manifest import Manifest, ManifestRow
-from tools.fidelity.score import kept, summed, wanted
+from tools.fidelity.score import AreaScore, kept, summed, wanted
 
 _HEAD = """\
 # How like the service it is
 
 <!-- Made by `python -m tools.fidelity_page`; change the rows in fidelity/, not this page. -->
 
-`fidelity/` lists what the real Vertex AI, Cloud Storage, Cloud Logging and Cloud Scheduler were seen to do: {rows} rows,
-each from a source outside this repository. They come from {kinds}, dated {first} to {last}. `make fidelity` tries every
-row on the local Vertex, which runs real jobs and studies for it, and the real gcloud and Python SDK.
+Of what the real Vertex AI was **seen** to do in training, the local Vertex does **{recorded}** the same; of what Google
+**documents** about it, **{documented}** ({measured}).
 
-**{percent} of {tried} rows were the same on {measured}.**{missing}
+| facts about | known from | rows | same | differ | score |
+| --- | --- | --- | --- | --- | --- |
+{evidence}
+
+- *recorded*: an answer, a log or an error of the service was seen, and its source can be opened: a repository and path, an issue, a page.
+- *documented*: a page, a message definition or the code of a client of Google's says so.
+- *unlinked*: seen in a public file whose repository is not known. Such a row is tried, and counts for neither of the two scores.
+
+A score says how many of the {rows} rows in `fidelity/` are the same, and nothing about what has no row. {partial} rows look at a part of a
+text only (`includes`, or `inOrder` with a part of a line); the others at the whole value. The sources are {kinds}, dated
+{first} to {last}. `make fidelity` tries every row on the local Vertex, which runs real jobs and studies for it, and the real
+gcloud and Python SDK, and says which rows have moved since the accepted result.{missing}
 
 | area | rows | same | differ | score |
 | --- | --- | --- | --- | --- |
 {areas}
+
+## What nobody outside Google can know
+
+These {unknown_count} facts have no public source, or sources that disagree; the local Vertex had to choose. Each command records one with a
+project of your own; with `--dry-run` ours says first what it would create, and what that costs at most.
+
+| fact | what would record it |
+| --- | --- |
+{unknown}
 
 [What a rehearsal shares with Vertex AI](rehearse.md#what-it-shares-with-vertex-ai) says the same in words.
 
@@ -71,7 +90,9 @@ vertexrig local down
 One line of JSON in `fidelity/rows/`: what holds, where that is known from (`sources.jsonl`), and how it is tried. `run` names
 a script of `fidelity/scripts.yaml`, whose answers many rows look at; `ask` is a request for this row alone. `probe` is a
 [JMESPath](https://jmespath.org) expression over the answers, `expect` a [JSON Schema](https://json-schema.org) that what it
-finds must fit (`false`: there must be nothing). `inOrder` and `noneMatches` are two further keywords, for lists of text.
+finds must fit (`false`: there must be nothing). A `pattern` is of a whole text, from `^` to `$`; `includes` is of a part.
+`inOrder` and `noneMatches` are further keywords, for lists of text. What a row is known from follows from the kind of its sources;
+a source with `"linked": false` is one that a reader cannot open.
 
 ```json
 {example}
@@ -92,13 +113,25 @@ def page(held: Manifest | None = None) -> str:
     kinds = Counter(source.kind for source in held.sources.values())
     missing = len(result["not_tried"])
     example = next(row for row in held.rows if row.id == "disk-defaults")
+    evidence = {one.area: one for one in summed(result["evidence"])[:-1]}
     head = _HEAD.format(
+        recorded=_share(evidence.get(f"{manifest.TRAINING}, {manifest.RECORDED}")),
+        documented=_share(evidence.get(f"{manifest.TRAINING}, {manifest.DOCUMENTED}")),
+        evidence="\n".join(
+            "| "
+            + " | ".join(
+                [*one.area.rsplit(", ", 1), str(one.rows), str(one.same), str(one.differs), f"{one.percent} %"]
+            )
+            + " |"
+            for one in evidence.values()
+        ),
+        unknown_count=len(held.unknown),
+        unknown="\n".join(f"| {one['fact']} | `{one['command']}` |" for one in held.unknown),
+        partial=sum(row.partial for row in held.rows),
         rows=len(held.rows),
         kinds=", ".join(f"{count} {_plural(kind, count)}" for kind, count in kinds.most_common()),
         first=min(source.date for source in held.sources.values()),
         last=held.date,
-        percent=f"{all_.percent} %",
-        tried=all_.same + all_.differs,
         measured=result["measured"],
         missing=f" {missing} could not be tried." if missing else "",
         areas="\n".join(
@@ -107,6 +140,10 @@ def page(held: Manifest | None = None) -> str:
         example=_line(held, example),
     )
     return head + "\n".join(_differences(held, result))
+
+
+def _share(score: AreaScore | None) -> str:
+    return f"{score.percent} % ({score.same} of {score.same + score.differs})" if score else "nothing"
 
 
 def _plural(kind: str, count: int) -> str:

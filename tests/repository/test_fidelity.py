@@ -18,8 +18,17 @@ from tests.support.web import http
 from tools import fidelity_page
 from tools.fidelity import manifest, prices, score
 from tools.fidelity.command import command
-from tools.fidelity.judge import DIFFERS, SAME, judge
-from tools.fidelity.manifest import AREAS, Manifest, ManifestError, ManifestRow
+from tools.fidelity.judge import DIFFERS, SAME, Verdict, judge
+from tools.fidelity.manifest import (
+    AREAS,
+    DOCUMENTED,
+    RECORDED,
+    UNLINKED,
+    FactSource,
+    Manifest,
+    ManifestError,
+    ManifestRow,
+)
 from vertexrig import cli
 from vertexrig.local import server
 from vertexrig.local.jobs.settings import Settings
@@ -84,6 +93,7 @@ def test_rows_hold_facts_and_nothing_personal() -> None:
         ({"expect": {"type": "thing"}}, "is not a JSON Schema"),
         ({"expect": {}}, "so that the row cannot fail"),
         ({"expects": 1}, "unknown keys expects"),
+        ({"expect": {"pattern": "^job"}}, "pattern '^job' is not of a whole text"),
     ],
 )
 def test_a_row_that_breaks_a_rule_is_refused(change: dict[str, Any], said: str, tmp_path: Path) -> None:
@@ -104,6 +114,34 @@ def test_a_source_has_kind_place_and_date(change: dict[str, str], tmp_path: Path
     """A source without them is refused."""
     with pytest.raises(ManifestError, match="sources.jsonl:1"):
         manifest.load(written(tmp_path / "m", GOOD, sources=[{**SOURCE, **change}]))
+
+
+@pytest.mark.parametrize(
+    ("sources", "evidence"),
+    [
+        ([("page", True)], DOCUMENTED),
+        ([("page", True), ("error report", True)], RECORDED),
+        ([("page", True), ("recording", False)], DOCUMENTED),
+        ([("recording", False)], UNLINKED),
+    ],
+)
+def test_what_a_row_is_known_from_is_what_a_reader_can_open(sources: list[tuple[str, bool]], evidence: str) -> None:
+    """A recording counts where its source can be opened; a row none of whose sources can be is unlinked."""
+    known = tuple(FactSource("s", kind, "where", "2026-11-23", linked) for kind, linked in sources)
+    assert ManifestRow("r", "log", "h", known, "REST", "s", None, "a", False).evidence == evidence
+
+
+def test_an_index_id_is_no_link() -> None:
+    """A source that is named by the id of an index alone is not counted as one that a reader can open."""
+    assert [one.id for one in OURS.sources.values() if re.match(r"(a )?public ", one.where) and one.linked] == []
+
+
+def test_rows_that_have_moved_are_named(tmp_path: Path) -> None:
+    """A row that came out another way than the accepted one is named, and a new one."""
+    held = manifest.load(written(tmp_path / "m", GOOD, {**GOOD, "id": "b-row"}))
+    (held.folder / "score.json").write_text(json.dumps({"rows": ["a-row"], "differs": [], "not_tried": []}))
+    found = [Verdict(row, DIFFERS) for row in held.rows]
+    assert score.moved(held, found) == ["a-row: same before, differs now", "b-row: new, differs"]
 
 
 def test_every_row_can_fail() -> None:
@@ -132,6 +170,9 @@ def row_of(probe: str, expect: Any) -> ManifestRow:
         ("texts", {"noneMatches": "^four"}, SAME),
         ("texts", {"noneMatches": "^two"}, DIFFERS),
         ("length(missing)", {"const": 0}, DIFFERS),
+        ("texts[0]", {"includes": "n"}, SAME),
+        ("texts[0]", {"includes": "^n"}, DIFFERS),
+        ("a", {"includes": "1"}, DIFFERS),
     ],
 )
 def test_an_expectation_is_held(probe: str, expect: Any, result: str) -> None:

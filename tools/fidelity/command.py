@@ -100,6 +100,7 @@ def command(
     extras.need("starlette", "requests")  # the local extra brings both
     from tools.fidelity import prices, tries
     from tools.fidelity.manifest import load
+    from tools.fidelity.score import moved
 
     if replayed is not None:
         _replay(format_, replayed, _target(against, project, region, bucket, root))
@@ -121,6 +122,12 @@ def command(
     if recording is not None:
         files.write_text(recording, tries.recording(outcome.exchanges))
         streams.note(f"wrote {files.typed(recording)}")
+    changed = moved(held, outcome.verdicts)
+    streams.note(
+        "no row has moved since the accepted result"
+        if not changed
+        else "moved since the accepted result:\n  " + "\n  ".join(changed)
+    )
     if accept:
         _accept(held, outcome)
     _conclude(format_, held, outcome, strict=against == "cloud", accepted=accept)
@@ -128,10 +135,12 @@ def command(
 
 def _conclude(format_: str, held: Manifest, outcome: Tried, *, strict: bool, accepted: bool) -> None:
     """Print the score; with rows that differ and no decision about them (with `strict`, any that differ) it fails."""
-    from tools.fidelity.score import document, scores, side_by_side
+    from tools.fidelity.score import by_evidence, document, scores, side_by_side
 
     differing = [one for one in outcome.verdicts if one.result == "differs"]
-    text = "\n\n".join([*map(side_by_side, differing), _table(scores(outcome.verdicts))])
+    text = "\n\n".join(
+        [*map(side_by_side, differing), _table([*by_evidence(outcome.verdicts), *scores(outcome.verdicts)])]
+    )
     result(format_, document(held, outcome.verdicts), text)
     # A decision excuses the local Vertex for a difference; the service is not excused from what it was seen to do.
     unknown = [one.row.id for one in differing if strict or not held.decided(one.row.id)]
@@ -167,7 +176,7 @@ def _report(name: str, record: ScriptRecord) -> None:
 
 def _table(found: Sequence[AreaScore]) -> str:
     rows = ([one.area, one.rows, one.same, one.differs, one.not_tried, _percent(one.percent)] for one in found)
-    return table(["area", "rows", "same", "differs", "not tried", "score"], rows)
+    return table(["score of", "rows", "same", "differs", "not tried", "score"], rows)
 
 
 def _percent(value: float | None) -> str:

@@ -69,10 +69,15 @@ def _absent(row: ManifestRow, record: Mapping[str, Any], seen: Any) -> Verdict:
 
 @cache
 def _schemas() -> Any:
-    """Return JSON Schema with two keywords more, for lists of texts: `inOrder` and `noneMatches`."""
+    """Return JSON Schema with `includes`, for a part of a text, and `inOrder` and `noneMatches`, for lists of texts."""
     return jsonschema.validators.extend(
-        jsonschema.Draft202012Validator, {"inOrder": _in_order, "noneMatches": _none_matches}
+        jsonschema.Draft202012Validator, {"includes": _includes, "inOrder": _in_order, "noneMatches": _none_matches}
     )
+
+
+def _includes(_: Any, pattern: str, text: Any, __: Any) -> Iterator[Any]:
+    if not isinstance(text, str) or not re.search(pattern, text):
+        yield jsonschema.ValidationError(f"{short(text)!r} has no part like {pattern!r}")
 
 
 def _in_order(_: Any, patterns: list[str], texts: Any, __: Any) -> Iterator[Any]:

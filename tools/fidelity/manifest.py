@@ -27,6 +27,15 @@ WAYS = ("REST", "gRPC", "gcloud", "SDK", "replica")
 KINDS = ("recording", "page", "message definition", "error report", "client")
 """What a source is; a client is the code of gcloud or of the SDK, which shows what the service answers."""
 
+TRAINING, AROUND = "training", "storage, scheduler, logging"
+PARTS = (TRAINING, AROUND)
+"""What a score is of: jobs and studies, or the services around them."""
+RECORDED, DOCUMENTED, UNLINKED = "recorded", "documented", "unlinked"
+EVIDENCE = (RECORDED, DOCUMENTED, UNLINKED)
+"""What a row is known from: an answer that was seen, a text that says so, or a source that nobody else can open."""
+
+_SEEN = frozenset({"recording", "error report"})
+_AROUND_AREAS = frozenset({"storage", "scheduler", "logging"})
 _ID = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 _DATE = re.compile(r"\d{4}-\d\d(-\d\d)?")
 _KEYS = {"id", "area", "holds", "source", "tried", "run", "ask", "probe", "expect"}
@@ -45,12 +54,14 @@ class FactSource:
         kind: One of `KINDS`.
         where: Repository and path, address of a page, or name of a library with its version.
         date: Of the recording, or of the copy of the page that was read.
+        linked: A reader can open it; false for a file whose repository is not known.
     """
 
     id: str
     kind: str
     where: str
     date: str
+    linked: bool = True
 
 
 @dataclass(frozen=True)
@@ -78,6 +89,22 @@ class ManifestRow:
     ask: Mapping[str, Any] | None
     probe: str
     expect: Any
+
+    @property
+    def part(self) -> str:
+        """One of `PARTS`."""
+        return AROUND if self.area in _AROUND_AREAS else TRAINING
+
+    @property
+    def evidence(self) -> str:
+        """One of `EVIDENCE`: by the strongest of its sources that a reader can open."""
+        kinds = {source.kind for source in self.sources if source.linked}
+        return RECORDED if kinds & _SEEN else DOCUMENTED if kinds else UNLINKED
+
+    @property
+    def partial(self) -> bool:
+        """Tell whether it looks at a part of a text only."""
+        return any(True for _ in _partial(self.expect))
 
 
 @dataclass(frozen=True)
@@ -124,6 +151,7 @@ class Manifest:
         scripts: By name.
         sources: By id.
         decisions: The first that covers a row counts.
+        unknown: What nobody outside Google can know: each a `fact`, and the `command` that would record it.
     """
 
     folder: Path
@@ -131,6 +159,7 @@ class Manifest:
     scripts: Mapping[str, Script]
     sources: Mapping[str, FactSource] = field(default_factory=dict)
     decisions: tuple[Ruling, ...] = ()
+    unknown: tuple[Mapping[str, Any], ...] = ()
 
     @property
     def date(self) -> str:
@@ -185,7 +214,8 @@ def load(folder: Path | None = None) -> Manifest:
     ]
     if problems:
         raise ManifestError(f"the manifest in {folder} breaks its rules:\n" + "\n".join(problems))
-    return Manifest(folder, rows, scripts, sources, decisions)
+    unknown = tuple(one for _, one in _lines(folder / "unknown.jsonl"))
+    return Manifest(folder, rows, scripts, sources, decisions, unknown)
 
 
 def _lines(file: Path) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -207,7 +237,8 @@ def _lines(file: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 def _sources(folder: Path, problems: list[str]) -> Iterator[FactSource]:
     seen: set[str] = set()
     for place, one in _lines(folder / "sources.jsonl"):
-        made = FactSource(*(str(one.get(key, "")) for key in ("id", "kind", "where", "date")))
+        id, kind, where, date = (str(one.get(key, "")) for key in ("id", "kind", "where", "date"))
+        made = FactSource(id, kind, where, date, linked=one.get("linked") is not False)
         if made.id in seen or not made.id:
             problems.append(f"{place}: the id {made.id!r} is empty or there already")
         if made.kind not in KINDS:
@@ -287,3 +318,31 @@ def _misread(probe: str, expect: Any) -> Iterator[str]:
         yield f"expect is not a JSON Schema: {error.message}"
     if expect is True or expect == {}:
         yield "expect fits everything, so that the row cannot fail"
+    for pattern in _keywords(expect, "pattern"):
+        if not _whole(str(pattern)):
+            yield f"pattern {pattern!r} is not of a whole text: begin it with ^ and end it with $, or write includes"
+
+
+def _keywords(expect: Any, keyword: str) -> Iterator[Any]:
+    """Yield the values of a keyword, however deep in a schema."""
+    if isinstance(expect, Mapping):
+        for key, value in expect.items():
+            if key == keyword:
+                yield value
+            # What a const says is a value and no schema.
+            elif key not in ("const", "enum"):
+                yield from _keywords(value, keyword)
+    elif isinstance(expect, list):
+        for item in expect:
+            yield from _keywords(item, keyword)
+
+
+def _partial(expect: Any) -> Iterator[str]:
+    """Yield the patterns of an expectation that a part of a text fits."""
+    yield from map(str, _keywords(expect, "includes"))
+    for patterns in _keywords(expect, "inOrder"):
+        yield from (pattern for pattern in patterns if not _whole(pattern))
+
+
+def _whole(pattern: str) -> bool:
+    return pattern.startswith("^") and pattern.endswith("$")

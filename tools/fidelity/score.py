@@ -6,20 +6,20 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from tools.fidelity.judge import DIFFERS, NOT_TRIED, SAME, Verdict, short
-from tools.fidelity.manifest import AREAS, Manifest
+from tools.fidelity.manifest import AREAS, EVIDENCE, PARTS, Manifest
 from vertexrig.local.recording import Blanks
 
 
 @dataclass(frozen=True)
 class AreaScore:
-    """Rows of one area, or of all.
+    """Rows of one area, of one kind of evidence, or of all.
 
     Args:
-        area: Its name, "all" for the sum.
+        area: Its name, such as "log" or "training, recorded"; "all" for the sum.
         same: Rows that are as on the service.
         differs: Rows that are not.
         not_tried: Rows that could not be tried.
@@ -48,6 +48,18 @@ def scores(verdicts: Iterable[Verdict]) -> list[AreaScore]:
     return summed({area: {result: counted[area, result] for result in (SAME, DIFFERS, NOT_TRIED)} for area in AREAS})
 
 
+def by_evidence(verdicts: Iterable[Verdict]) -> list[AreaScore]:
+    """Return the scores that are published: of each part, by what its rows are known from."""
+    counted = Counter(((one.row.part, one.row.evidence), one.result) for one in verdicts)
+    return summed(
+        {
+            f"{part}, {kind}": {result: counted[(part, kind), result] for result in (SAME, DIFFERS, NOT_TRIED)}
+            for part in PARTS
+            for kind in EVIDENCE
+        }
+    )[:-1]
+
+
 def summed(by_area: Mapping[str, Mapping[str, int]]) -> list[AreaScore]:
     """Scores from counts by area and result, and their sum as the last."""
     made = [AreaScore(area, *(by_area[area].get(r, 0) for r in (SAME, DIFFERS, NOT_TRIED))) for area in by_area]
@@ -63,17 +75,34 @@ def document(manifest: Manifest, verdicts: Sequence[Verdict]) -> dict[str, Any]:
     return {
         "rows": [
             {
-                "id": one.row.id, "area": one.row.area, "tried": one.row.tried, "holds": one.row.holds, "result": one.result,
+                "id": one.row.id, "area": one.row.area, "evidence": one.row.evidence, "tried": one.row.tried, "holds": one.row.holds, "result": one.result,
                 "expected": one.row.expect, "seen": one.seen if one.result == DIFFERS else None, "why": one.why,
                 "sources": [source.id for source in one.row.sources], "decided": manifest.decided(one.row.id),
             }
             for one in verdicts
         ],
-        "areas": [
-            {"area": one.area, "rows": one.rows, "same": one.same, "differs": one.differs, "not_tried": one.not_tried, "percent": one.percent}
-            for one in scores(verdicts)
-        ],
+        "evidence": [_counts(one) for one in by_evidence(verdicts)],
+        "areas": [_counts(one) for one in scores(verdicts)],
     }  # fmt: skip
+
+
+def _counts(one: AreaScore) -> dict[str, Any]:
+    return {**asdict(one), "rows": one.rows, "percent": one.percent}
+
+
+def moved(manifest: Manifest, verdicts: Iterable[Verdict]) -> list[str]:
+    """Return a line for each row that came out another way than in the result that was accepted last."""
+    before = kept(manifest)
+    known = set(before.get("rows", ()))
+    differed, missing = {one["id"] for one in before.get("differs", ())}, set(before.get("not_tried", ()))
+    lines = []
+    for one in verdicts:
+        was = DIFFERS if one.row.id in differed else NOT_TRIED if one.row.id in missing else SAME
+        if one.row.id not in known:
+            lines.append(f"{one.row.id}: new, {one.result}")
+        elif was != one.result:
+            lines.append(f"{one.row.id}: {was} before, {one.result} now")
+    return lines
 
 
 def side_by_side(verdict: Verdict) -> str:
@@ -98,6 +127,7 @@ def wanted(expect: Any) -> str:
             "const": "",
             "pattern": "text like ",
             "enum": "one of ",
+            "includes": "text with a part like ",
             "inOrder": "in this order: ",
             "type": "a value of type ",
         }
@@ -114,16 +144,20 @@ def accepted(manifest: Manifest, verdicts: Sequence[Verdict], today: str) -> dic
         verdicts: Of all rows.
         today: The date, which is kept only where something has changed.
     """
-    counted = {
-        one.area: {SAME: one.same, DIFFERS: one.differs, NOT_TRIED: one.not_tried} for one in scores(verdicts)[:-1]
-    }
+    counted, evidence = (
+        {one.area: {SAME: one.same, DIFFERS: one.differs, NOT_TRIED: one.not_tried} for one in made}
+        for made in (scores(verdicts)[:-1], by_evidence(verdicts))
+    )
     differing = [
         {"id": one.row.id, "seen": _still(one.seen), "why": _still(one.why)}
         for one in verdicts
         if one.result == DIFFERS
     ]
     missing = [one.row.id for one in verdicts if one.result == NOT_TRIED]
-    found = {"measured": today, "areas": counted, "differs": differing, "not_tried": missing}
+    found = {
+        "measured": today, "evidence": evidence, "areas": counted, "differs": differing, "not_tried": missing,
+        "rows": [one.row.id for one in verdicts],
+    }  # fmt: skip
     before = kept(manifest)
     # The date alone would change the file, and with it a page, at every run.
     if {**before, "measured": ""} == {**found, "measured": ""}:

@@ -26,12 +26,14 @@ Check = Callable[[spec.Document, str], Iterable[Finding]]
 # Found by every Google API when it reads JSON, before a service sees the request.
 _JSON_RULES = {"unknown-field", "unknown-enum-value", "wrong-type", "one-of", "legacy-ai-platform"}
 _MACHINE_TYPE = 'Machine type "{machine}" is not supported.'
+_ALONE = frozenset({"accelerator-on-machine", "machine-unknown", "machine-not-for-training"})
+"""Rules whose words are the whole message: no list and no field is around them (vertex-ai-samples issue 213)."""
 _RECORDED: dict[str, tuple[str, str]] = {
     "accelerator-pair": (
         "Both `accelerator_type` and `accelerator_count` should be specified or none.",
         "machineSpec.acceleratorType",
     ),
-    "accelerator-on-machine": ('Accelerator "{accelerator}" is not supported for machine type "{machine}".', ""),
+    "accelerator-on-machine": ('Accelerator "{accelerator}" is not supported for machine type "{machine}"', ""),
     "machine-unknown": (_MACHINE_TYPE, ""),
     "machine-not-for-training": (_MACHINE_TYPE, ""),
     "chief-replicas": ("Replica count for master worker pool ({pools}[0].replica_count) should be 1.", ""),
@@ -59,10 +61,16 @@ _LABELS = (
 )
 
 
-def found_errors(problems: Iterable[tuple[str, str]]) -> ApiError:
-    """Return the training service's 400 for pairs of field path and message."""
+def found_errors(problems: Iterable[tuple[str, str]], ours: Iterable[str] = ()) -> ApiError:
+    """Return the training service's 400 for pairs of field path and message, with our own explanations beside it."""
     listed = "".join(f"\t{i}.Field: {path}; Message: {message}" for i, (path, message) in enumerate(problems, 1))
-    return invalid(f"List of found errors:{listed}\t")
+    return _explained(f"List of found errors:{listed}\t", ours)
+
+
+def _explained(message: str, ours: Iterable[str]) -> ApiError:
+    """Return a 400 in the service's words; what we know more is a detail, which clients print below them."""
+    details = [{"@type": "type.googleapis.com/google.rpc.DebugInfo", "detail": text} for text in ours]
+    return ApiError(400, message, details=details)
 
 
 def custom_job(body: Mapping[str, Any], region: str, check: Check | None = None) -> tuple[Json, Json]:
@@ -154,14 +162,18 @@ def _refuse(
         raise invalid(f"{account} must be specified when uploading to TensorBoard")  # kubeflow/pipelines issue 7123
     problems = [*_outer_problems(outer)]
     problems += [(prefix + snake(f.path), f.message) for f in reading]
+    found: list[Finding] = []
     # The checks take a document that could be read.
     if check is not None and not reading:
-        found = (f for f in check(document, region) if f.severity is Severity.ERROR or f.id in _REFUSED)
-        problems += [_recorded(document, f, prefix) for f in found]
+        found = [f for f in check(document, region) if f.severity is Severity.ERROR or f.id in _REFUSED]
+    alone = [f for f in found if f.id in _ALONE]
+    problems += [_recorded(document, f, prefix) for f in found if f not in alone]
     if not problems and not document.job.get("workerPoolSpecs"):
         problems.append((f"{prefix}{snake(document.job_path)}worker_pool_specs", "Worker pool specs are required."))
     if problems:
-        raise found_errors(problems)
+        raise found_errors(problems, [f.message for f in found if f.id in _RECORDED and f not in alone])
+    if alone:
+        raise _explained(_recorded(document, alone[0], prefix)[1], [alone[0].message])
 
 
 def _outer_problems(outer: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
@@ -176,7 +188,7 @@ def _outer_problems(outer: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
 
 
 def _recorded(document: spec.Document, finding: Finding, prefix: str) -> tuple[str, str]:
-    """Field and message of a finding: the service's recorded words, where there are some, and then our own."""
+    """Return field and message of a finding: the service's recorded words, where there are some, else our own."""
     words, field = _RECORDED.get(finding.id, ("", ""))
     place = _POOL_PATH.match(finding.path)
     if not words or place is None:
@@ -184,7 +196,7 @@ def _recorded(document: spec.Document, finding: Finding, prefix: str) -> tuple[s
     pool = document.pools[int(place["pool"])]
     said = words.format(machine=pool.machine_type, accelerator=pool.accelerator_type, pools=_POOLS)
     path = f"{place[0]}.{field}" if field else finding.path
-    return prefix + snake(path), f"{said} ({finding.message})"
+    return prefix + snake(path), said
 
 
 def _unknown(name: str, where: str) -> tuple[str, str]:
