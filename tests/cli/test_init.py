@@ -274,7 +274,7 @@ distributed.destroy_process_group()
 @pytest.mark.parametrize(
     ("source", "name", "rendered"),
     [
-        (DDP, "torchrun", '"python"\n    - "-m"\n    - "train"'),
+        (DDP, "gpu", '"python"\n    - "-m"\n    - "train"'),
         ("import lightning\n", "torchrun", "exec torchrun --standalone --max-restarts=3 --nproc-per-node=2"),
         ("import tensorflow as tf\ntf.distribute.MultiWorkerMirroredStrategy()\n", "multi-worker", "# pool 1: the workers"),
         ("import tensorflow as tf\ntf.distribute.MirroredStrategy()\n", "multi-gpu", "acceleratorCount: 2"),
@@ -293,13 +293,49 @@ def test_a_trainer_for_more_than_one_accelerator_is_offered_a_job_on_them(
 
 
 def test_torchrun_starts_the_image_that_is_built(tmp_path: Path) -> None:
-    """The job that init writes for a DDP trainer, rehearsed: two processes, which sum over each other."""
+    """The job that init writes for a DDP trainer, rehearsed: two processes, which sum over each other; on a CPU it is one."""
     torch = module("torch")
     made(tmp_path, {"train.py": DDP})
     assert vertexrig("init", cwd=tmp_path).returncode == 0
-    done = vertexrig("rehearse", "torchrun", "--quiet", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert torch.load(next((tmp_path / ".vertexrig/gs").rglob("total.pt"))).item() == 2
+    for name, total in (("gpu", 2), ("cpu", 1)):
+        done = vertexrig("rehearse", name, "--quiet", cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        assert torch.load(next((tmp_path / ".vertexrig/gs").rglob(f"{name}/*/model/total.pt"))).item() == total
+
+
+@pytest.mark.parametrize(
+    ("line", "needs"),
+    [("dist.init_process_group('gloo')", True), ("if args.many:\n    dist.init_process_group('gloo')", False),
+     ("dist.init_process_group('gloo', rank=0, world_size=1)", False), ("def join():\n    dist.init_process_group()\njoin()", True),
+     ("def join():\n    dist.init_process_group()\nif args.many:\n    join()", False),
+     ("if int(os.environ.get('WORLD_SIZE', 1)) > 1:\n    dist.init_process_group()", False)],
+)  # fmt: skip
+def test_a_trainer_that_always_joins_others_gets_torchrun_alone(tmp_path: Path, line: str, needs: bool) -> None:
+    """Only where a process group is joined under no condition, and by torchrun's variables, is every job one of torchrun's."""
+    source = f"import argparse, os\nimport torch.distributed as dist\nargs = argparse.ArgumentParser().parse_args()\n{line}\n"
+    made(tmp_path, {"train.py": source})
+    text = starter.starter(trainers(tmp_path)[0], load()).text
+    assert ("topology: cpu" not in text) == needs
+
+
+def test_a_sub_command_that_is_required_is_written(tmp_path: Path) -> None:
+    """Of a trainer that stops without one, init writes the sub-command that trains, ahead of its own flags and behind the program's."""
+    source = """
+import click
+@click.group()
+@click.option("--seed", type=int, default=1)
+def main(seed): ...
+@main.command()
+@click.option("--rows", type=int, default=5)
+def prepare(rows): ...
+@main.command()
+@click.option("--epochs", type=int, default=2)
+def train(epochs): ...
+main()
+"""
+    made(tmp_path, {"train.py": source})
+    text = starter.starter(trainers(tmp_path)[0], load()).text
+    assert '    args:\n      - "--seed=1"\n      - train\n      - "--epochs=2"\n' in text and "rows" not in text
 
 
 def test_ranges_follow_what_parameters_mean(tmp_path: Path) -> None:

@@ -5,15 +5,18 @@ The home is empty and the PATH holds the environment and the system. Each step l
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import re
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.support import wheels
-from tests.support.tools import vertexrig
+from tests.support import tools, wheels
+from tests.support.tools import REPOSITORY, vertexrig
 
 SCRIPT = '''"""Tells points on one side of a plane from those on the other."""
 
@@ -136,44 +139,89 @@ def test_a_newcomer_gets_from_a_script_to_a_function(newcomer: Newcomer) -> None
     assert "no local Vertex runs" in newcomer.types("vertexrig local status", code=1)
 
 
-SEARCHED = """
-import argparse, os
-import hypertune
-parser = argparse.ArgumentParser()
-parser.add_argument("--learning_rate", type=float, default=0.1)
-args = parser.parse_args()
-hypertune.HyperTune().report_hyperparameter_tuning_metric("accuracy", 1 - abs(args.learning_rate - 0.2), 1)
-folder = os.environ["AIP_MODEL_DIR"].replace("gs://", "/gcs/", 1)
-os.makedirs(folder, exist_ok=True)
-open(os.path.join(folder, "saved_model.pb"), "w").close()
-"""
+TORCH = ("ddp", "lightning")
+"""Kinds that run in this environment: there is no build of PyTorch for processors alone that uv would find."""
+
+
+class Walk:
+    """From init to register: each command typed is one that a verb before it has printed.
+
+    Args:
+        folder: Where the trainer is.
+        installed: The environment; this one by default.
+    """
+
+    def __init__(self, folder: Path, installed: wheels.Installed | None) -> None:
+        self.folder, self.installed = folder, installed
+        self.printed, self.variables = "", dict[str, str]()
+
+    def runs(self, *words: str) -> tuple[int, str, str]:
+        """Type a command of the tool."""
+        if self.installed is None:
+            done = vertexrig(*words, cwd=self.folder, env=self.variables)
+            return done.returncode, done.stdout, done.stderr
+        env = {**self.installed.variables, **self.variables}
+        typed = subprocess.run(
+            [str(self.installed.folder / "bin/vertexrig"), *words],
+            cwd=self.folder, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=500,
+        )  # fmt: skip
+        return typed.returncode, typed.stdout, typed.stderr
+
+    def follows(self, *words: str, codes: tuple[int, ...] = (0,)) -> int:
+        """Type the last line printed that begins with these words; the exit code."""
+        lines = re.findall(rf"vertexrig ({' '.join(words)}\b.*)$", self.printed, re.MULTILINE)
+        assert lines, f"nothing printed begins with {words}: {self.printed}"
+        return self.types(*lines[-1].split(), codes=codes)
+
+    def types(self, *words: str, codes: tuple[int, ...] = (0,)) -> int:
+        code, out, err = self.runs(*words)
+        self.printed += out + err
+        assert code in codes and "Traceback" not in out + err, f"$ vertexrig {' '.join(words)}\n{self.printed}"
+        return code
+
+
+@pytest.fixture(scope="module")
+def beside(tmp_path_factory: pytest.TempPathFactory) -> wheels.Installed:
+    """The wheel in an environment that has uvloop, JAX and an old TensorFlow, as people have them."""
+    folder = (tools.environments() or tmp_path_factory.mktemp("shared")) / "beside"
+    folder.mkdir(exist_ok=True)
+    installed = wheels.Installed(folder / "machine/venv", folder / "machine/home")
+    with (folder / "lock").open("w") as lock:  # of the workers of this run the first makes it
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (folder / "ready").exists():
+            wheels.install(wheels.build(folder / "build"), folder / "machine", "local", "submit", constrained=False)
+            libraries = ("tensorflow-cpu==2.17.*", "jax", "uvloop", "scikit-learn", "joblib", "cloudml-hypertune")
+            installed.pip("install", *libraries)
+            (folder / "ready").touch()
+    return installed
 
 
 @pytest.mark.whole
-def test_the_way_to_the_registry_is_printed(tmp_path: Path) -> None:
-    """From init to register, each line typed is one that a verb before it has printed, through the refusal of a rehearsal."""
-    (tmp_path / "train.py").write_text(SEARCHED)
-    printed, variables = "", {}
-
-    def follows(*words: str, code: int = 0) -> None:
-        nonlocal printed
-        line = (
-            re.findall(rf"vertexrig ({' '.join(words)}.*)$", printed, re.MULTILINE)[-1] if printed else " ".join(words)
-        )
-        done = vertexrig(*line.split(), cwd=tmp_path, env=variables)
-        printed += done.stdout + done.stderr
-        assert done.returncode == code, printed
-
-    follows("init")
-    for verb in (("rehearse", "sweep"), ("promote", "sweep"), ("rehearse", "sweep-best")):
-        follows(*verb)
-    follows("register", "sweep-best", code=2)
-    follows("local", "up")
+@pytest.mark.parametrize("kind", ["keras", "ddp", "click", "typer", "absl", "hf", "lightning", "notebook"])
+def test_the_way_to_the_registry_is_printed(tmp_path: Path, kind: str, request: pytest.FixtureRequest) -> None:
+    """Eight kinds of trainers go from init to a version in the registry, through a sweep where the trainer has something to search
+    over, in environments that hold uvloop, JAX and an old TensorFlow, and each line typed is one that was printed.
+    """
+    if kind in TORCH:
+        tools.installed("torch")
+    shutil.copytree(REPOSITORY / "tests/trainers/newcomers" / kind, tmp_path / "work")
+    walk = Walk(tmp_path / "work", None if kind in TORCH else request.getfixturevalue("beside"))
+    walk.types("init")
+    walk.follows("render")
+    walk.follows("check")
+    name = "cpu"
+    if "sweeps:" in (walk.folder / "vertexrig.yaml").read_text():
+        name = "sweep-best"
+        walk.follows("rehearse sweep")
+        walk.follows("promote sweep")
+    walk.follows(f"rehearse {name}")
+    walk.follows(f"register {name}", codes=(2,))  # it was rehearsed here, and the registry is the local Vertex's
+    walk.follows("local up")
     try:
-        assert re.search(r'^eval "\$\(.*vertexrig local env\)"$', printed, re.MULTILINE)
-        given = vertexrig("local", "env", "--format", "json", cwd=tmp_path)
-        variables = json.loads(given.stdout)["env"]
-        follows("register", "sweep-best")
-        assert re.search(r"^projects/\S+/models/\d+@1$", printed, re.MULTILINE), printed
+        assert re.search(r'^eval "\$\(.*vertexrig local env\)"$', walk.printed, re.MULTILINE)
+        walk.variables = json.loads(walk.runs("local", "env", "--format", "json")[1])["env"]
+        if walk.follows(f"register {name}", codes=(0, 2)):  # what it lacks, as options of the line to type
+            walk.follows(f"register {name} --")
+        assert re.search(r"^projects/\S+/models/\d+@1$", walk.printed, re.MULTILINE), walk.printed
     finally:
-        vertexrig("local", "down", cwd=tmp_path)
+        walk.runs("local", "down")

@@ -67,13 +67,13 @@ class Installed:
         subprocess.run([*where, "--quiet", *sure, *words[1:]], check=True, capture_output=True, timeout=900)
 
 
-def install(wheel: Path, folder: Path, *extras: str) -> Installed:
-    """A new environment with the wheel, the extras named, and nothing else."""
+def install(wheel: Path, folder: Path, *extras: str, constrained: bool = True) -> Installed:
+    """A new environment with the wheel, the extras named, and nothing else: in the versions of constraints.txt, or the newest."""
     uv = available("uv")
     make = [uv, "venv", "--quiet", "--seed", "--python", sys.executable] if uv else [sys.executable, "-m", "venv"]
     subprocess.run([*make, str(folder / "venv")], check=True, capture_output=True, timeout=300)
     (folder / "home").mkdir()
     made = Installed(folder / "venv", folder / "home")
     named = f"{wheel}[{','.join(extras)}]" if extras else str(wheel)
-    made.pip("install", "-c", str(REPOSITORY / "constraints.txt"), named)
+    made.pip("install", *(["-c", str(REPOSITORY / "constraints.txt")] if constrained else []), named)
     return made

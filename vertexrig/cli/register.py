@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import date
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from vertexrig import catalog
 from vertexrig.cli import options, remote, steps, streams
@@ -175,13 +176,13 @@ def _trained(
     if not job.ended:
         raise UsageError(f"{name} has not ended: its state is {job.state.removeprefix('JOB_STATE_')}")
     remote.must_have_succeeded(job)
-    missing = []
+    lacking: list[UsageError] = []
     if job.output:
         try:
             folder = Storage(f"{job.output}/{register.MODEL_DIR}")
             made = register.must_be_there(folder, made, asked.serving_image)
         except UsageError as error:
-            missing.append(str(error))
+            lacking.append(error)
     try:
         model = trained.of_job(
             loaded,
@@ -193,10 +194,23 @@ def _trained(
             known=lambda: _reported(where, found),
         )
     except UsageError as error:
-        missing.append(str(error))
-    if missing:
-        raise UsageError("; and ".join(missing))
+        lacking.append(error)
+    if lacking:
+        raise UsageError("; and ".join(map(str, lacking)) + _with_options(where, name, asked, lacking))
     return model, made
+
+
+def _with_options(where: options.WhereOptions, name: str, asked: RegisterOptions, lacking: Sequence[UsageError]) -> str:
+    """Return the command that has what is lacking, where options can give all of it; "" elsewhere."""
+    if not all(isinstance(one, register.LackingError) and one.options for one in lacking):
+        return ""
+    typed = click.get_current_context().get_parameter_source
+    given = {key: value for key, value in asdict(asked).items() if typed(key) is ParameterSource.COMMANDLINE}
+    for one in lacking:
+        given |= one.options if isinstance(one, register.LackingError) else {}
+    flags = {"display_name": "as"}
+    words = [f"--{flags.get(key, key).replace('_', '-')}={value}" for key, value in given.items()]
+    return f":\n{steps.line('register', name, *steps.named(where.file), *words)}"
 
 
 def _reported(where: options.WhereOptions, found: remote.FoundJob) -> Mapping[str, float]:

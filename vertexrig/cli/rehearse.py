@@ -83,7 +83,7 @@ def command(
     if interrupted and not done.succeeded:
         raise KeyboardInterrupt
     if done.succeeded:
-        _on_vertex(workspace, name, project.file)
+        _on_vertex(workspace, name, project.file, model=bool(done.metrics and done.model) and not done.model_empty)
         return
     if done.traceback and quiet:  # otherwise it was shown as it came
         streams.note(f"\n{done.failed_replica or name} ended with:\n{done.traceback}\n")
@@ -117,8 +117,8 @@ def _watcher(name: str, quiet: bool) -> Watcher:
     )
 
 
-def _on_vertex(workspace: Workspace, name: str, file: Path | None) -> None:
-    """Write the YAML that ran, and show what runs the same on Vertex AI."""
+def _on_vertex(workspace: Workspace, name: str, file: Path | None, *, model: bool) -> None:
+    """Write the YAML that ran, and show what runs the same on Vertex AI; `model`: a job has left one, with a metric."""
     prepared = workspace.prepare(name)
     path = workspace.loaded.folder / f"build/jobs/{name}.yaml"
     write_text(path, prepared.rendered.text, below=workspace.loaded.folder)
@@ -126,7 +126,7 @@ def _on_vertex(workspace: Workspace, name: str, file: Path | None) -> None:
     if prepared.document.study is not None:
         streams.note(f"its best trial:\n{steps.line('best', name, *given)}")
         streams.note(f"a job with its parameters:\n{steps.line('promote', name, '--local', *given)}")
-    if PROMOTED_FROM in prepared.rendered.view.labels:
+    elif model or PROMOTED_FROM in prepared.rendered.view.labels:
         streams.note(f"its model to the Model Registry:\n{steps.line('register', name, *given)}")
     streams.note(f"through the API, on this machine:\n{steps.line('local', 'up', '--detach', *given)}")
     streams.note(f"wrote {path}; on Vertex AI:")

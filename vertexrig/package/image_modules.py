@@ -54,7 +54,7 @@ IMPORT_NAMES: Mapping[str, tuple[str, ...]] = {
     "imbalanced-learn": ("imblearn",),
     "typed-argument-parser": ("tap",),
     "keras-tuner": ("keras_tuner", "kerastuner"),
-    "pytorch-lightning": ("pytorch_lightning", "lightning"),
+    "lightning": ("lightning", "lightning_fabric"),
 }
 """Distributions whose modules have other names than they have."""
 _UNTIL_3_11 = frozenset({"asynchat", "asyncore", "distutils", "imp", "smtpd"})

@@ -13,7 +13,8 @@ from vertexrig.catalog import Catalog
 from vertexrig.package.discover import FoundTrainer
 from vertexrig.package.recipes import DISTRIBUTIONS
 from vertexrig.project.model import PREBUILT
-from vertexrig.trainer_source.trainer_model import Flag
+from vertexrig.spec.objective import likeliest, likely_goal
+from vertexrig.trainer_source.trainer_model import Flag, TrainerSource
 from vertexrig.yamltext import scalar
 
 DEFAULT_FRAMEWORK = "tf"
@@ -22,7 +23,6 @@ LEAST_TRIALS = 20
 JOB, SWEEP = "cpu", "sweep"
 _IMAGE_LINE = "  image: tf-2.17"
 
-_SMALLER_IS_BETTER = re.compile(r"loss|error|mae|mse|rmse|mape|perplexity|(^|_)(nll|wer|cer|fid)($|_)", re.IGNORECASE)
 # a default for where to read or write is of the author's machine, and Vertex AI gives the folders in AIP_ variables
 _FROM_OUTSIDE = re.compile(
     r"(job|model|output|log|checkpoint|save|export|data|train|test)[-_]?(dir|path|file|uri|folder)s?$"
@@ -77,6 +77,10 @@ class Starter:
 
 @dataclass
 class _Args:
+    """Arguments of the jobs: those of `before` stand ahead of the sub-command `words`."""
+
+    words: list[str] = field(default_factory=list)
+    before: set[str] = field(default_factory=set)
     given: dict[str, str] = field(default_factory=dict)
     missing: list[str] = field(default_factory=list)
     left: list[str] = field(default_factory=list)
@@ -101,10 +105,15 @@ def starter(found: FoundTrainer, catalog: Catalog) -> Starter:
         catalog: For prebuilt images, and for how many trials a sweep needs.
     """
     source, notes = found.source, []
-    metric = _metric(sorted(source.metric_ids))
-    tunable = _parameters(source.flags, found.framework) if metric else {}
+    metric = likeliest(source.metric_ids)
+    command = _command(source)
+    flags = [flag for flag in source.flags if not flag.commands or _is_of(flag, command)]
+    # a trial's arguments come last, which is where the sub-command's own belong
+    tunable = _parameters([flag for flag in flags if not command or flag.commands], found.framework) if metric else {}
     parameters = dict(list(tunable.items())[:MOST_PARAMETERS])
-    args = _args(source.flags, parameters)
+    args = _args(flags, parameters)
+    args.words = command.split()
+    args.before = {_key(flag) or "" for flag in flags if command and not flag.commands}
     if metric is None:
         notes.append("no metric reported through hypertune was found, so there is no sweep")
     elif not parameters:
@@ -125,9 +134,25 @@ def starter(found: FoundTrainer, catalog: Catalog) -> Starter:
     sweep = metric is not None and bool(parameters)
     trials = max(LEAST_TRIALS, catalog.limits.integer("study.trials_per_parameter") * len(parameters))
     gpu = found.framework in ("tf", "pytorch", None)
-    lines = [MODELINE, *_head(found, catalog), *_jobs(args, gpu), *_cluster(found, args)]
+    ranked = source.torch.needs_ranks
+    lines = [
+        MODELINE,
+        *_head(found, catalog),
+        *(_ranked_jobs(args) if ranked else [*_jobs(args, gpu), *_cluster(found, args)]),
+    ]
     lines += _sweep(metric or "", parameters, trials) if sweep else []
     return Starter("\n".join(lines) + "\n", sweep, tuple(args.missing), tuple(notes))
+
+
+def _command(source: TrainerSource) -> str:
+    """Return the sub-command that trains, as far as its name tells; "" where none is needed."""
+    commands = source.commands if source.command_required else ()
+    named = (one for one in commands if one.split()[-1] in ("train", "fit", "run"))
+    return next(named, commands[0] if commands else "")
+
+
+def _is_of(flag: Flag, command: str) -> bool:
+    return any(f"{command} ".startswith(f"{one} ") for one in flag.commands or ())
 
 
 def _head(found: FoundTrainer, catalog: Catalog) -> list[str]:
@@ -153,6 +178,17 @@ def _jobs(args: _Args, gpu: bool) -> list[str]:
     return lines
 
 
+def _ranked_jobs(args: _Args) -> list[str]:
+    """Return jobs of a trainer that trains under torchrun only, since it joins the others in any case."""
+    why = "    image: build # the trainer joins a process group: torchrun gives each process its rank, which no prebuilt image starts"
+    gpus = ["    accelerator_type: NVIDIA_TESLA_T4", "    accelerator_count: 2"]
+    cpu, gpu = (
+        _job(name, "torchrun", machine, args, extra)
+        for name, machine, extra in ((JOB, "n1-standard-4", [why]), ("gpu", "n1-standard-8", [*gpus, why]))
+    )
+    return ["", "jobs:", *cpu, "", *gpu]
+
+
 def _cluster(found: FoundTrainer, args: _Args) -> list[str]:
     """Return a job on more than one accelerator for a trainer that can use them: it joins processes, or has a strategy for them."""
     source = found.source
@@ -171,20 +207,28 @@ def _cluster(found: FoundTrainer, args: _Args) -> list[str]:
 
 def _job(name: str, topology: str, machine: str, args: _Args, extra: Iterable[str] = ()) -> list[str]:
     lines = [f"  {name}:", f"    topology: {topology}", f"    machine_type: {machine}", *extra, "    timeout: 3600s"]
-    if args.given or args.missing:
+    if args.given or args.missing or args.words:
         lines.append("    args:")
+    if args.words:
+        own = {key: scalar(f"--{key}={value}") for key, value in args.given.items()}
+        words = [text for key, text in own.items() if key in args.before] + args.words
+        words += [text for key, text in own.items() if key not in args.before]
+        return [
+            *lines,
+            *(f"      - {text}" for text in words),
+            *(f"      # --{key}=: the trainer requires it" for key in args.missing),
+        ]
     lines += [f"      {scalar(key) if ':' in key else key}: {value}" for key, value in args.given.items()]
     return lines + [f"      # {key}: the trainer requires it" for key in args.missing]
 
 
 def _sweep(metric: str, parameters: Mapping[str, list[str]], trials: int) -> list[str]:
-    goal = "MINIMIZE" if _SMALLER_IS_BETTER.search(metric) else "MAXIMIZE"
     lines = ["", "sweeps:", f"  {SWEEP}:", f"    job: {JOB}", f"    max_trial_count: {trials}"]
     lines += [
         "    parallel_trial_count: 2",
         "    max_failed_trial_count: 3 # without it, one failure may end the sweep",
     ]
-    lines += ["    study:", f"      metrics: {{{scalar(metric)}: {goal}}}", "      parameters:"]
+    lines += ["    study:", f"      metrics: {{{scalar(metric)}: {likely_goal(metric)}}}", "      parameters:"]
     for name, spec in parameters.items():
         lines += [f"        {name}:", *(f"          {line}" for line in spec)]
     return lines
@@ -211,15 +255,6 @@ def _installed(framework: str) -> str:
     except (metadata.PackageNotFoundError, KeyError):
         return ""
     return f"-{parts[0]}.{parts[1]}" if len(parts) > 1 and parts[0].isdigit() and parts[1].isdigit() else ""
-
-
-def _metric(names: list[str]) -> str | None:
-    """Return the metric to search by: one of the validation data, and one where more is better, before others."""
-    return min(
-        names,
-        key=lambda name: ("val" not in name and "test" not in name, bool(_SMALLER_IS_BETTER.search(name)), name),
-        default=None,
-    )
 
 
 def _key(flag: Flag) -> str | None:

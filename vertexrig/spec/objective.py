@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from vertexrig.errors import ConfigError
 from vertexrig.spec.trial import Measurement
+
+_SMALLER_IS_BETTER = re.compile(r"loss|error|mae|mse|rmse|mape|perplexity|(^|_)(nll|wer|cer|fid)($|_)", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -82,6 +85,20 @@ class Objective:
         if not all(metric.safe(final.metrics[metric.id]) for metric in self.metrics if metric.id in final.metrics):
             return None
         return [final.metrics[goal.id] for goal in self.goals]
+
+
+def likely_goal(metric: str) -> str:
+    """Return MINIMIZE or MAXIMIZE, as a metric's name suggests."""
+    return "MINIMIZE" if _SMALLER_IS_BETTER.search(metric) else "MAXIMIZE"
+
+
+def likeliest(metrics: Iterable[str]) -> str | None:
+    """Return the metric to compare by: one of the validation data, and one where more is better, before others."""
+    return min(
+        metrics,
+        key=lambda name: ("val" not in name and "test" not in name, likely_goal(name) == "MINIMIZE", name),
+        default=None,
+    )
 
 
 def _metric(row: Mapping[str, Any], index: int) -> Metric:

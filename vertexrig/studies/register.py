@@ -110,6 +110,19 @@ def made_with(loaded: Loaded, catalog: Catalog, image: str) -> tuple[str, str]:
     return "", ""
 
 
+class LackingError(UsageError):
+    """A model cannot be registered as it is; with these options of `vertexrig register` it may.
+
+    Args:
+        message: What it lacks.
+        options: The options, each with its value.
+    """
+
+    def __init__(self, message: str, **options: str) -> None:
+        self.options = options
+        super().__init__(message)
+
+
 def must_be_there(folder: Storage, made: tuple[str, str], given: str | None) -> tuple[str, str]:
     """Return the framework whose serving image takes what is in a folder, with its version.
 
@@ -132,10 +145,11 @@ def must_be_there(folder: Storage, made: tuple[str, str], given: str | None) -> 
     if found is not None or given is not None:
         return found or framework, version if found == framework else ""
     wanted = SERVED[framework] if framework else dict.fromkeys(file for files in SERVED.values() for file in files)
-    raise UsageError(
+    image = serving_image(framework or "tf", version).uri()
+    raise LackingError(
         f"no {' or '.join(wanted)} is in {folder.uri('')}, which has {', '.join(there[:3])}: Google's images serve nothing else. Let the "
-        "trainer save that, or name an image that serves what is there: "
-        f"--serving-image={serving_image(framework or 'tf', version).uri()}"
+        f"trainer save that, or name an image that serves what is there, such as {image}",
+        serving_image=image,
     )
 
 

@@ -13,6 +13,7 @@ from vertexrig.errors import UsageError
 from vertexrig.project.config import Loaded
 from vertexrig.project.resolve import arguments
 from vertexrig.results.study import read as study_record
+from vertexrig.spec.objective import likeliest, likely_goal
 from vertexrig.studies import register
 from vertexrig.studies.decide import tidy
 from vertexrig.studies.outcome import PROMOTED_FROM, TRIAL, chosen, outcome, trial_folder
@@ -81,13 +82,17 @@ def of_job(
     goals = goals_of(loaded, job.labels)
     metric = metric or next(iter(goals), None)
     if metric is None:
-        raise UsageError(
-            f"no sweep of {loaded.file} says which metric {name} is compared by; name it with --metric and --goal"
+        reported = likeliest(known())
+        options = {"metric": reported, "goal": likely_goal(reported)} if reported else {}
+        raise register.LackingError(
+            f"no sweep of {loaded.file} says which metric {name} is compared by; name it with --metric and --goal",
+            **options,
         )
     goal = goal or goals.get(metric)
     if goal is None:
-        raise UsageError(
-            f"no sweep of {loaded.file} says whether more or less of {metric} is better; say it with --goal"
+        raise register.LackingError(
+            f"no sweep of {loaded.file} says whether more or less of {metric} is better; say it with --goal",
+            goal=likely_goal(metric),
         )
     if value is None:
         # summary.json goes before what was reported

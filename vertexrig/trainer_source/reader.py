@@ -144,6 +144,14 @@ def _collect(code: Code) -> Collector:
             found.parsers.add(library)
             found.left.add(id(call))
             found.skip(call, f"flags made by {library} are not read")
+            # lightning 2.6: a LightningCLI that runs wants one of these first
+            if (
+                last_name(call.node.func) == "LightningCLI"
+                and "run" not in call.keywords
+                and "args" not in call.keywords
+            ):
+                found.commands |= dict.fromkeys(("fit", "validate", "test", "predict"))
+                found.command_required = True
     for node, _, module in code.each(ast.ClassDef):
         for base in node.bases:
             library = _UNREAD.get(full_name(base, module))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from vertexrig.trainer_source.code import Code
 from vertexrig.trainer_source.modules import SourceCall, dotted, full_name, last_name, plain_text
@@ -70,7 +70,41 @@ def torch_use(code: Code, flags: Iterable[Flag] = ()) -> TorchUse:
         uses_rank=any(_uses_rank(module.tree) for module in code.modules),
         asks_for_cuda=bool(words & {"is_available", "device_count"}),
         starts_several=bool(words & _SEVERAL),
+        needs_ranks=not lone and not words & {*_SEVERAL, "world_size"} and _joins_always(code),
     )
+
+
+def _joins_always(code: Code) -> bool:
+    """Tell whether `init_process_group` is called by variables alone and under no condition, nor is the function that calls it."""
+    sure = [
+        (name, function, node)
+        for module in code.modules
+        for function, node in _unconditional(module.tree, "")
+        if (name := last_name(node.func))
+    ]
+    called = {name for name, _, _ in sure}
+    return any(
+        name == "init_process_group"
+        and not {part.arg for part in node.keywords} & {"init_method", "rank", "world_size", "store", None}
+        and len(node.args) <= 1
+        and (function == "" or function in called)
+        for name, function, node in sure
+    )
+
+
+def _unconditional(tree: ast.AST, function: str) -> Iterator[tuple[str, ast.Call]]:
+    """Yield each call that no condition is around, but for that of the main program, with the function that it is in."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, (ast.IfExp, ast.BoolOp, ast.Try)) or (isinstance(node, ast.If) and not _is_main(node)):
+            continue
+        if isinstance(node, ast.Call):
+            yield function, node
+        inside = node.name if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) else function
+        yield from _unconditional(node, inside)
+
+
+def _is_main(node: ast.If) -> bool:
+    return any(isinstance(part, ast.Name) and part.id == "__name__" for part in ast.walk(node.test))
 
 
 def _uses_rank(tree: ast.Module) -> bool:

@@ -243,6 +243,7 @@ class TorchUse:
         uses_rank: Whether it does more with it than print it and join the others: it may then let one process save.
         asks_for_cuda: Whether it asks for the GPUs there are.
         starts_several: Whether it names what starts processes, or spreads a model over devices.
+        needs_ranks: Whether it joins a process group whatever its arguments are, and by variables that torchrun sets.
     """
 
     backends: tuple[SourcePlace, ...] = ()
@@ -256,6 +257,7 @@ class TorchUse:
     uses_rank: bool = False
     asks_for_cuda: bool = False
     starts_several: bool = False
+    needs_ranks: bool = False
 
 
 @dataclass(frozen=True)
