@@ -69,7 +69,7 @@ sweep grid: $(TIER_OF_RUN) ## Render and check the sweep of that name
 demo: $(LOCAL) ## Render, check and explain the jobs, then really train one on this machine
 	@bash tools/demo.sh
 
-demo-trigger: $(LOCAL) ## Run a scheduled sweep, promoted and registered by itself, on this machine
+demo-trigger: $(LOCAL) ## Run a scheduled sweep, promoted, measured and registered by itself, on this machine
 	@$(VENV)/bin/python bench/demo_trigger.py
 
 demo-day-two: $(LOCAL) ## Stage seven nights on which a scheduled run did not happen, and ask why, on this machine

@@ -1,5 +1,5 @@
-"""The trigger end to end on this machine: a scheduled sweep whose best trial is promoted and registered by the tick, and a
-sweep over HTTP meanwhile, really trained, without a cloud.
+"""The trigger end to end on this machine: a scheduled sweep whose best trial is promoted, measured and registered by the
+tick, and a sweep over HTTP meanwhile, really trained, without a cloud.
 
 `python bench/demo_trigger.py` works in a temporary folder: the local Vertex, the staged function under
 functions-framework, Cloud Scheduler's local stand-in, and the repository's own trainer.
@@ -34,6 +34,7 @@ bucket: gs://demo-bucket
 trainer: {{path: trainer_pkg, image: tf-2.17}}
 jobs:
   cpu: {{machine_type: n1-standard-4, timeout: 1800s, args: {{epochs: 3}}}}
+  measure: {{machine_type: n1-standard-4, timeout: 1800s, args: {{evaluate: true}}}}
 sweeps:
   sweep:
     job: cpu
@@ -49,7 +50,7 @@ schedules:
     time_zone: Europe/Berlin
     set: {{max_trial_count: 2}}
     args: {{epochs: 1}}
-    then: [promote: {{epochs: 2}}, register]
+    then: [promote: {{epochs: 2}}, evaluate: {{job: measure}}, register]
 trigger:
   uri: http://127.0.0.1:{PORT}
   tick: "* * * * *"

@@ -12,10 +12,14 @@ import pytest
 from tests.support import clouds
 from tests.support.chain_place import DATA, Place, then
 from tests.support.chain_world import MemoryFolder
+from tests.support.tools import REPOSITORY
 from vertexrig.errors import ConfigError
+from vertexrig.project import config
+from vertexrig.project.then import ORDER, name_of
 from vertexrig.spec.states import FAILED
 from vertexrig.trigger import policy, promotion
 from vertexrig.trigger.app import Call
+from vertexrig.workspace import Workspace
 
 STEPS: tuple[Any, ...] = (
     {"promote": {"epochs": 30}},
@@ -144,6 +148,14 @@ def test_a_measurement_that_would_fail_is_found_at_the_desk(tmp_path: Path) -> N
     with pytest.raises(ConfigError, match=r"evaluate makes would fail.*n1-standard-5"):
         promotion.check(place.trigger.submitter.workspace, "nightly")
     assert DATA["schedules"]["nightly"]["then"]  # the other tests' project stays as it was
+
+
+def test_the_repository_s_own_night() -> None:
+    """The repository's schedule has all three steps, its trainer is asked to score, and no job of theirs would fail."""
+    workspace = Workspace(config.load(REPOSITORY / "vertexrig.yaml", environment={}))
+    assert [name_of(step) for step in workspace.loaded.project.schedules["nightly"].steps] == list(ORDER)
+    assert workspace.loaded.project.jobs["measure"].args == {"evaluate": True}
+    promotion.check(workspace, "nightly")
 
 
 DATA_URI = "gs://my-bucket/data/**/*.csv"
