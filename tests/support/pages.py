@@ -221,7 +221,7 @@ VARYING: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     (re.compile(pattern), replacement)
     for pattern, replacement in (
         # times and dates with a time, a time of day, a Unix time with microseconds
-        (r"\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d)?(?:[.,]\d+)?(?:Z\b| ?[+-]\d\d:?\d\d\b)?", "<time>"),
+        (r"\b\d{4}-\d\d-\d\d[T -]\d\d:\d\d(?::\d\d)?(?:[.,]\d+)?(?:Z\b| ?[+-]\d\d:?\d\d\b)?", "<time>"),
         (r"\b\d\d:\d\d:\d\d(?:\.\d+)?\b", "<time>"),
         # durations that were measured: with a decimal point, or in a row named seconds; an age in days
         (r"\b\d+\.\d+ ?s\b", "<duration>"),
