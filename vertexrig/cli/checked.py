@@ -229,7 +229,7 @@ class Checker:
             if mistakes and name not in known and name in loaded.text:
                 continue  # it was left out for one of them
             try:
-                found += workspace.prepare(name).findings
+                found += [finding for one in workspace.prepare_all(name) for finding in one.findings]
             except ConfigError as error:
                 mistakes += error.errors
         if MARK in loaded.text:

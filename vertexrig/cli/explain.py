@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
+from dataclasses import asdict, dataclass
 from datetime import date
 from pathlib import Path
 
@@ -12,11 +13,14 @@ import click
 from vertexrig import files, spec
 from vertexrig.cli import forecast, options, output, steps, streams, targets
 from vertexrig.cli.arguments import NameArgument
+from vertexrig.cli.tables import table
 from vertexrig.explain import explanation as explain
 from vertexrig.explain import picture as explain_text
 from vertexrig.explain import simulate
 from vertexrig.finding import Severity
-from vertexrig.spec.estimate import elsewhere
+from vertexrig.project import candidates
+from vertexrig.spec.estimate import elsewhere, estimate
+from vertexrig.spec.quota import draws
 from vertexrig.workspace import Workspace
 
 # one character for one, so that boxes keep their edges; streams.prepare would write `...` for an ellipsis
@@ -69,9 +73,11 @@ def command(
         streams.note(f"{target}: {errors} {what} in reading; what was refused is left out. `{shown_by}` shows it")
     one = found.replica(replica) if replica else None
     ahead = _ahead(project.file, workspace, document, found, place, asked)
+    ways = [] if is_file or one is not None else _ways(workspace, target)
     if format_ == "json":
         data = explain.data(found) if one is None else explain.replica_data(found, one)
-        output.document().data.update(data | ({} if ahead is None else {"forecast": simulate.data(ahead)}))
+        more = {"candidates": [asdict(way) for way in ways]} if ways else {}
+        output.document().data.update(data | more | ({} if ahead is None else {"forecast": simulate.data(ahead)}))
     elif one is not None:
         output.say(_printable(explain_text.replica_text(found, one)), nl=False)
     else:
@@ -81,6 +87,66 @@ def command(
         output.say(_printable(text), nl=False)
         if ahead is not None:
             output.say(_printable(f"\n{forecast.text(ahead)}"))
+        if ways:
+            output.say(_printable(f"\n{_ways_text(ways)}"))
+
+
+@dataclass(frozen=True)
+class _Way:
+    """One way to run a job: as it stands, or on a candidate; None where no price is sourced."""
+
+    candidate: int
+    changes: str
+    region: str
+    usd_per_hour: float | None
+    usd_at_most: float | None
+    complete: bool
+    prices_of: str
+    quota: str
+
+    def usd(self, amount: float | None, digits: int) -> str:
+        """Return a price as the table shows it: a lower bound, or one of another region, is marked."""
+        if amount is None:
+            return "no sourced price"
+        if self.prices_of != self.region:
+            return f"{amount:,.{digits}f} in {self.prices_of}"
+        return f"{'' if self.complete else 'at least '}{amount:,.{digits}f}"
+
+
+def _ways(workspace: Workspace, name: str) -> list[_Way]:
+    """Return a job or sweep as it stands and its candidates beside each other; nothing if it has none."""
+    prepared = workspace.prepare_all(name, check=False)
+    changes = ["", *map(candidates.told, workspace.loaded.runnable(name).candidates)]
+    found = []
+    for one, changed in zip(prepared, changes, strict=True) if len(prepared) > 1 else ():
+        project, catalog = one.workspace.loaded.project, one.workspace.catalog
+        price = estimate(one.document, catalog)
+        price = elsewhere(price, project.region, project.trigger.budget.price_factor)
+        per_hour, at_most = (price.usd_per_hour or None, price.usd_at_most or None)
+        drawn = ", ".join(
+            f"{draw.amount} {draw.unit if draw.amount != 1 else draw.unit.removesuffix('s')} of {draw.item}"
+            + " (preemptible)" * draw.preemptible
+            for draw in draws(one.document, catalog, project.region)
+        )
+        found.append(
+            _Way(one.candidate, changed, project.region, per_hour, at_most, price.complete, price.region, drawn)
+        )
+    return found
+
+
+def _ways_text(ways: list[_Way]) -> str:
+    rows = [
+        (
+            str(way.candidate),
+            way.changes or "as it stands",
+            way.region,
+            way.usd(way.usd_per_hour, 4),
+            way.usd(way.usd_at_most, 2),
+            way.quota or "none",
+        )
+        for way in ways
+    ]
+    return table(("candidate", "changes", "region", "USD per hour", "USD at most", "quota drawn"), rows)
 
 
 def _ahead(

@@ -55,13 +55,16 @@ def command(
 
     gcloud creates each job from the file as it is: two jobs of one file share an output folder. `--run new` before each, or
     `vertexrig submit`, gives every run its own. Findings go to stderr. With one of severity error the YAML is still
-    written, no command is printed, and the exit code is 1.
+    written, no command is printed, and the exit code is 1. Candidates are written beside it, as NAME.2.yaml and so on;
+    stdout has the commands of the job as it stands, stderr theirs.
     """
     if output is not None and len(names) > 1:
         raise UsageError(f"--output takes one job; {len(names)} were named")
     workspace = project.workspace(names[0] if len(names) == 1 else None)
     run = runs.new_run_id() if run == "new" else run
-    prepared = [workspace.prepare(name, check=check, run_id=run) for name in names]
+    # a file that was named has room for the job as it stands
+    ways = workspace.prepare_all if output is None else lambda *given, **more: [workspace.prepare(*given, **more)]
+    prepared = [one for name in names for one in ways(name, check=check, run_id=run)]
     # Before a file is written for a run that cannot have its own folder.
     for one in prepared if run else ():
         runs.must_be_own(one.view, run)
@@ -81,10 +84,14 @@ def command(
             f"image: {past} is past its end of availability, and Vertex AI may refuse it; {build} takes one of your own"
         )
     written = [(one, Path(row["path"])) for one, row in zip(prepared, rows, strict=True) if row["command"]]
-    lines = creation.commands(workspace, written)
+    lines = creation.commands(workspace, [pair for pair in written if pair[0].candidate == 1])
+    for one, path in written:
+        if one.candidate > 1:
+            own = "\n".join(creation.commands(one.workspace, [(one, path)]))
+            streams.note(f"{one.title}, in place of {one.view.name} once that has ended:\n{own}")
     data = {"jobs": rows, "commands": lines, "checked": check, "findings": show.rows(found)}
     result(format_, data, "\n".join(lines))
-    failed = [one.view.name for one in prepared if not one.ok]
+    failed = [one.title for one in prepared if not one.ok]
     if failed:
         raise FindingsError(f"{', '.join(failed)} would fail: see above")
 
@@ -93,14 +100,15 @@ def _write(workspace: Workspace, one: Prepared, output: Path | None) -> dict[str
     """Write one YAML, or keep it for stdout; its row of the answer, with a command if nothing is wrong with it."""
     name = one.view.name
     folder = workspace.loaded.folder
-    path = output or folder / f"build/jobs/{name}.yaml"
-    row: dict[str, Any] = {"name": name, "kind": one.document.kind, "path": None, "command": None, "yaml": None}
+    path = output or folder / f"build/jobs/{name if one.candidate == 1 else f'{name}.{one.candidate}'}.yaml"
+    row: dict[str, Any] = {"name": name, "candidate": one.candidate, "kind": one.document.kind}
+    row |= {"path": None, "command": None, "yaml": None}
     if path == STDOUT:
         return row | {"yaml": one.rendered.text}
     write_text(path, one.rendered.text, below=None if output else folder)
     streams.note(f"wrote {path}")
     streams.note(f"output: {_output(one)}")
-    return row | {"path": str(path), "command": creation.commands(workspace, [(one, path)])[-1] if one.ok else None}
+    return row | {"path": str(path), "command": creation.commands(one.workspace, [(one, path)])[-1] if one.ok else None}
 
 
 def _past_availability(workspace: Workspace, prepared: Sequence[Prepared]) -> str:
@@ -115,7 +123,8 @@ def _past_availability(workspace: Workspace, prepared: Sequence[Prepared]) -> st
     rows = [workspace.catalog.image(uri) for uri in dict.fromkeys(uris)]
     today = date.today().isoformat()
     past = [row for row in rows if row is not None and row.end_of_availability <= today]
-    return ", ".join(f"{row.name} ({row.end_of_availability})" for row in past)
+    # an image has a row for each part of the world
+    return ", ".join(dict.fromkeys(f"{row.name} ({row.end_of_availability})" for row in past))
 
 
 def _output(prepared: Prepared) -> str:

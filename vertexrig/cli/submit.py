@@ -81,6 +81,8 @@ def command(
     key = submit.fresh_key() if request_id is None else submit.request_key(request_id)
     made = submitter.submit(prepared, key, _digest(prepared, resume), resume)
     _notes(name, made, project.file)
+    if others := len(workspace.loaded.runnable(name).candidates):
+        streams.note(f"{name} was started as it stands: none of its {others} candidates is tried by itself")
     result(format_, asdict(made), made.name)
 
 

@@ -208,6 +208,7 @@ class Job(MachineSettings):
     display_name: str | None = option("Name shown in the console; the job's name by default.", None)
     labels: Mapping[str, str] = option("Labels of this job, added to the project's.", factory=dict)
     kms_key_name: str | None = option("Cloud KMS key: projects/P/locations/R/keyRings/RING/cryptoKeys/KEY.", None)
+    candidates: tuple[Mapping[str, Any], ...] = option("What else it may run on, in order: overrides.", ())
     silence: Mapping[str, str] = option("Findings to leave out for this job: id and the reason why.", factory=dict)
     spec: Mapping[str, Any] = option(
         "Any field of the API's CustomJobSpec, merged into the rendered YAML.", factory=dict
@@ -236,6 +237,7 @@ class Sweep:
     base_output_directory: str | None = option(
         "By default each run has BUCKET/runs/NAME/RUN; each trial gets a folder of its own below it.", None
     )
+    candidates: tuple[Mapping[str, Any], ...] = option("What else it may run on, in order: overrides.", ())
     silence: Mapping[str, str] = option("Findings to leave out for this sweep: id and the reason why.", factory=dict)
     spec: Mapping[str, Any] = option(
         "Any field of the API's HyperparameterTuningJob, merged into the YAML.", factory=dict

@@ -48,12 +48,16 @@ class Prepared:
         document: The YAML as the strict reading takes it.
         unplaced: What the checks found, with lines of the YAML; see `findings`.
         workspace: The project it comes from.
+        candidate: Which of the ways to run it this is: 1 as it stands, from 2 on its candidates.
+        first: The job or sweep as it stands, for a candidate.
     """
 
     rendered: Rendered
     document: spec.Document
     unplaced: list[Finding]
     workspace: Workspace = field(repr=False)
+    candidate: int = 1
+    first: Prepared | None = field(default=None, repr=False)
 
     @property
     def view(self) -> View:
@@ -63,7 +67,18 @@ class Prepared:
     @cached_property
     def findings(self) -> list[Finding]:
         """What the checks found, with the lines of the project file, or the overrides, that the values come from."""
-        return self.workspace.placed(self.unplaced, self.rendered, self.document)
+        if self.first is None:
+            return self.workspace.placed(self.unplaced, self.rendered, self.document)
+        known = {(one.id, one.path, one.message) for one in self.first.unplaced}
+        own = [one for one in self.unplaced if (one.id, one.path, one.message) not in known]
+        found = self.workspace.placed(own, self.rendered, self.document)
+        # an edit would change the job as it stands, which may be right
+        return [replace(one, message=f"candidate {self.candidate}: {one.message}", edits=()) for one in found]
+
+    @property
+    def title(self) -> str:
+        """What a message calls it: its name, and which candidate it is."""
+        return self.view.name if self.candidate == 1 else f"candidate {self.candidate} of {self.view.name}"
 
     @property
     def ok(self) -> bool:
@@ -212,6 +227,17 @@ class Workspace:
         path = os.path.relpath(found.folder.resolve(), home)
         name, command = scalar(pool.image), scalar(found.command)
         return f"local:\n  images:\n    {name}:\n      path: {scalar(path)}\n      command: {command}\n"
+
+    def prepare_all(self, name: str, *, check: bool = True, run_id: str = "") -> list[Prepared]:
+        """Return a job or sweep as `prepare` does, and after it each of its candidates."""
+        first = self.prepare(name, check=check, run_id=run_id)
+        if not self.loaded.runnable(name).candidates:
+            return [first]
+        from vertexrig.project import candidates  # few jobs have them
+
+        others = [self.overridden(one) for one in candidates.others(self.loaded, name)]
+        ways = [one.prepare(name, check=check, run_id=run_id) for one in others]
+        return [first, *(replace(one, candidate=n, first=first) for n, one in enumerate(ways, 2))]
 
     def prepare(self, name: str, *, check: bool = True, run_id: str = "") -> Prepared:
         """Return a job or sweep of the project, rendered and, unless `check` is false, checked.

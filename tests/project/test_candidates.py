@@ -1,0 +1,87 @@
+"""Candidates: each is the job with some overrides, with errors and findings at its own lines."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from vertexrig.errors import ConfigError
+from vertexrig.project import candidates, config
+from vertexrig.workspace import Workspace
+
+BASE = """project: my-project
+bucket: gs://my-project-b
+trainer: {image: tf-2.17}
+jobs:
+  train:
+    topology: gpu
+    machine_type: g2-standard-8
+    accelerator_type: NVIDIA_L4
+    accelerator_count: 1
+    args: {epochs: 1}
+    timeout: 3600s
+    package_uris: [gs://my-project-b/trainer.tar.gz]
+    candidates:
+      - %s
+sweeps:
+  sweep:
+    job: train
+    study: {metrics: {accuracy: MAXIMIZE}, parameters: {lr: {double_value_spec: {min_value: 0, max_value: 1}}}}
+    max_trial_count: 10
+    candidates: [{parallel_trial_count: 2, strategy: SPOT, labels.tier: spot}]
+"""
+
+
+def loaded(candidate: str = "strategy: SPOT", *overrides: str) -> config.Loaded:
+    return config.loads(BASE % candidate, file=Path("vertexrig.yaml"), overrides=overrides, environment={})
+
+
+def test_a_candidate_is_the_job_with_its_overrides() -> None:
+    """Keys of the job, of the project's place, nested ones, lists and removed ones change, and all others stay."""
+    text = (
+        "{region: europe-west4, bucket: gs://my-project-eu, worker: {replica_count: 2}, args.epochs: 3, timeout: null, "
+        "package_uris: [gs://my-project-eu/trainer.tar.gz]}"
+    )
+    (found,) = candidates.others(loaded(text, "jobs.train.args.batch=8"), "train")
+    job = found.project.jobs["train"]
+    assert (found.project.region, found.project.bucket) == ("europe-west4", "gs://my-project-eu")
+    assert job.worker is not None and job.worker.replica_count == 2 and job.timeout is None
+    assert job.args == {"epochs": "3", "batch": "8"} and job.machine_type == "g2-standard-8"
+    assert job.package_uris == ("gs://my-project-eu/trainer.tar.gz",)
+
+
+def test_a_sweeps_candidate_changes_sweep_and_job() -> None:
+    """A key that the sweep has is changed there, any other in the job it runs."""
+    (found,) = candidates.others(loaded(), "sweep")
+    sweep, job = found.project.sweeps["sweep"], found.project.jobs["train"]
+    assert (sweep.parallel_trial_count, sweep.labels, job.strategy) == (2, {"tier": "spot"}, "SPOT")
+    assert not job.labels
+
+
+@pytest.mark.parametrize(
+    ("candidate", "message"),
+    [
+        ("strategy: SPOTTY", r"vertexrig.yaml:14: jobs.train.candidates\[?.?0\]?.*'SPOTTY'.*'SPOT'"),
+        ("stratgy: SPOT", r"vertexrig.yaml:14: .*a candidate cannot change 'stratgy'. Did you mean 'strategy'"),
+        ("candidates: []", "a candidate cannot change 'candidates'"),
+        ("{}", "a candidate changes nothing"),
+        ("network: null", "there is no jobs.train.network to remove"),
+    ],
+)
+def test_what_a_candidate_cannot_say(candidate: str, message: str) -> None:
+    """A wrong key or value of a candidate is an error at its line, with the choices."""
+    with pytest.raises(ConfigError, match=message):
+        list(candidates.others(loaded(candidate), "train"))
+
+
+def test_findings_name_the_candidate() -> None:
+    """A finding of a candidate alone names it, has its line and no edit of the job; what the job has too is not repeated."""
+    first, second = Workspace(loaded("{strategy: SPOT, accelerator_count: 3}")).prepare_all("train")
+    assert first.ok and not second.ok
+    (count,) = [one for one in second.findings if one.id == "accelerator-count"]
+    assert count.message.startswith("candidate 2: 3 is not a count") and (count.line, count.edits) == (14, ())
+    assert not {(one.id, one.path, one.message) for one in first.findings} & {
+        (one.id, one.path, one.message.removeprefix("candidate 2: ")) for one in second.findings
+    }
+    assert '"SPOT"' in second.rendered.text and '"SPOT"' not in first.rendered.text

@@ -1,0 +1,95 @@
+"""The candidates of a job or sweep: what else it may run on, each a set of overrides as `--set` makes them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from vertexrig.errors import ConfigError, Errors, UsageError, did_you_mean
+from vertexrig.project import config
+from vertexrig.project.config import Loaded
+from vertexrig.project.model import Job, Sweep
+from vertexrig.project.resolve import scalar_text
+from vertexrig.schema import typed as schema
+from vertexrig.yamltext import RawPath
+
+PLACE = ("region", "bucket")
+"""Keys of the project that a candidate may change, beside those of its job or sweep."""
+_OWN = ("candidates", "job")
+"""Keys of a job or sweep that a candidate cannot change."""
+
+
+def others(loaded: Loaded, name: str) -> Iterator[Loaded]:
+    """Yield the project once for each candidate of job or sweep `name`, with what that changes as overrides of a command line.
+
+    Raises:
+        ConfigError: A candidate changes nothing, has a key that it cannot change, or a value that does not fit.
+    """
+    target = loaded.runnable(name)
+    group = "sweeps" if isinstance(target, Sweep) else "jobs"
+    for index, candidate in enumerate(target.candidates):
+        place, errors = (group, name, "candidates", index), Errors()
+        if not candidate:
+            raise loaded.error("a candidate changes nothing: name a key, such as strategy: SPOT", *place)
+        sets, lines = list[str](), dict(loaded.lines)
+        for path, value in _leaves(candidate):
+            with errors:
+                full = _where(loaded, name, target, path, place)
+                key = ".".join(full)
+                sets.append(f"{key}-" if value is None else f"{key}={_text(value)}")
+                line = loaded.source((*place, *path)) or loaded.source((*place, path[0]))
+                lines |= {full: line} if isinstance(line, int) else {}
+        errors.end()
+        made = _with(loaded, sets, place)
+        # a finding shows the line of the candidate, not an override that nobody typed
+        yield replace(made, lines=lines, given=loaded.given)
+
+
+def _with(loaded: Loaded, sets: list[str], place: RawPath) -> Loaded:
+    """Return the project with further overrides; what is wrong with one is an error of the candidate."""
+    given = (*loaded.overrides, *sets)
+    try:
+        made = config.loads(loaded.text, file=loaded.file, overrides=given)
+    except ConfigError as error:
+        ours = [one for one in error.errors if (one.file or "").removeprefix("--set ") in sets]
+        if not ours:
+            raise
+        raise loaded.error("; ".join(one.message for one in ours), *place) from None
+    except UsageError as error:
+        raise loaded.error(str(error).removeprefix("--set "), *place) from None
+    return replace(made, named=loaded.named)
+
+
+def _leaves(value: Mapping[str, Any], above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Yield what a candidate sets, by path: `worker: {replica_count: 2}` is the same as `worker.replica_count: 2`."""
+    for key, item in value.items():
+        path = (*above, *key.split("."))
+        if isinstance(item, Mapping) and item:
+            yield from _leaves(item, path)
+        else:
+            yield path, item
+
+
+def _where(loaded: Loaded, name: str, target: Job | Sweep, path: tuple[str, ...], place: RawPath) -> tuple[str, ...]:
+    """Return the whole path of a candidate's key: in the sweep, in the job that it runs, or of the project's place."""
+    key = path[0]
+    if key in PLACE:
+        return path
+    rows = [("sweeps", name, Sweep), ("jobs", target.job, Job)] if isinstance(target, Sweep) else [("jobs", name, Job)]
+    found = next(((group, own) for group, own, cls in rows if key in schema.hints(cls) and key not in _OWN), None)
+    if found is None:
+        keys = {*PLACE, *(one for _, _, cls in rows for one in schema.hints(cls))} - {*_OWN}
+        raise loaded.error(f"a candidate cannot change {key!r}. {did_you_mean(key, keys, most=50)}", *place, key)
+    return (*found, *path)
+
+
+def told(candidate: Mapping[str, Any]) -> str:
+    """Return what a candidate changes, on one line."""
+    rows = (f"{'.'.join(path)}: {'-' if value is None else _text(value)}" for path, value in _leaves(candidate))
+    return ", ".join(rows)
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value) if isinstance(value, (list, tuple, Mapping)) else scalar_text(value)
