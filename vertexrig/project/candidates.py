@@ -58,7 +58,7 @@ def _with(loaded: Loaded, sets: list[str], place: RawPath) -> Loaded:
             raise
         raise loaded.error("; ".join(one.message for one in ours), *place) from None
     except UsageError as error:
-        raise loaded.error(str(error).removeprefix("--set "), *place) from None
+        raise loaded.error(str(error), *place) from None
     return replace(made, named=loaded.named)
 
 
