@@ -168,7 +168,7 @@ class Stage:
 def night(stage: Stage, name: str) -> None:
     """Stage what happened."""
     if name == "quota":
-        stage.faults.append(Fault("quota", "n2-*"))
+        stage.faults.append(Fault("quota", ("n2-*",)))
         stage.fires(name)
     elif name.endswith("image"):
         stage.fires(name)

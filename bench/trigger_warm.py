@@ -1,6 +1,6 @@
 """The warm trigger: latency that it adds to the bare API call, 200 concurrent requests, size of the staged folder.
 
-`python bench/trigger_warm.py` prints one row each (bars: 20 ms added at the median; none of 200 failed).
+`python bench/trigger_warm.py` prints one row each (bars: 15 ms added at the median; none of 200 failed).
 """
 
 from __future__ import annotations
