@@ -9,6 +9,7 @@ BENCH ?=
 PORT ?= 8080
 ACCEPT ?=
 ROWS ?=
+MUTATE ?=
 # Many tests wait for a process or a server rather than for a core: one worker more than cores.
 WORKERS ?= $(shell echo $$(($$(nproc 2>/dev/null || echo 2) + 1)))
 RERUNS ?=
@@ -123,8 +124,8 @@ types: $(READY) ## Check the types with mypy, strictly
 bench: $(READY) ## Measure ratios against real peers, in one table; BENCH=render measures one of them
 	@$(VENV)/bin/python bench/run.py $(BENCH)
 
-fidelity: $(READY) ## Compare the local Vertex with what the real service does; ROWS='trial-*' tries some, ACCEPT=1 keeps the score
-	@$(VENV)/bin/python -m tools.fidelity $(foreach row,$(ROWS),--row '$(row)') $(if $(ACCEPT),--accept)
+fidelity: $(READY) ## Compare the local Vertex with what the real service does; ROWS='trial-*' tries some, ACCEPT=1 keeps the score, MUTATE=1 breaks the local Vertex and counts what rows notice
+	@$(VENV)/bin/python -m tools.fidelity$(if $(MUTATE),.mutation) $(foreach row,$(ROWS),--row '$(row)') $(if $(ACCEPT),--accept)
 
 reference: $(READY) ## Generate the reference pages in docs/
 	@$(VENV)/bin/python -m tools.project_file_page > docs/project-file.md.new && mv docs/project-file.md.new docs/project-file.md

@@ -40,6 +40,11 @@ gcloud and Python SDK, and says which rows have moved since the accepted result.
 | --- | --- | --- | --- | --- |
 {areas}
 
+## What the rows notice
+
+`make fidelity MUTATE=1` breaks the local Vertex on purpose, in {breakages} ways one after the other: a field dropped or added, an order, a
+time, a code, a label, a skipped state, a variable, a line of the log. Rows noticed **{noticed} %** of them. Not noticed: {missed}.
+
 ## What nobody outside Google can know
 
 These {unknown_count} facts have no public source, or sources that disagree; the local Vertex had to choose. Each command records one with a
@@ -125,6 +130,9 @@ def page(held: Manifest | None = None) -> str:
             + " |"
             for one in evidence.values()
         ),
+        breakages=held.mutation.get("tried", 0),
+        noticed=_noticed(held),
+        missed="; ".join(held.mutation.get("missed", ())) or "none",
         unknown_count=len(held.unknown),
         unknown="\n".join(f"| {one['fact']} | `{one['command']}` |" for one in held.unknown),
         partial=sum(row.partial for row in held.rows),
@@ -140,6 +148,11 @@ def page(held: Manifest | None = None) -> str:
         example=_line(held, example),
     )
     return head + "\n".join(_differences(held, result))
+
+
+def _noticed(held: Manifest) -> float:
+    tried = held.mutation.get("tried", 0)
+    return round(100 * (tried - len(held.mutation["missed"])) / tried, 1) if tried else 0.0
 
 
 def _share(score: AreaScore | None) -> str:

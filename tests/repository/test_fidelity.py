@@ -16,8 +16,9 @@ import pytest
 from tests.support.tools import REPOSITORY
 from tests.support.web import http
 from tools import fidelity_page
-from tools.fidelity import manifest, prices, score
-from tools.fidelity.command import command
+from tools.fidelity import manifest, mutation, prices, score
+from tools.fidelity.breakages import ASKED, BREAKAGES
+from tools.fidelity.command import command, starting
 from tools.fidelity.judge import DIFFERS, SAME, Verdict, judge
 from tools.fidelity.manifest import (
     AREAS,
@@ -260,6 +261,25 @@ def test_the_recording_has_every_exchange_and_nobodys_names(tried: tuple[int, di
 def test_the_page_is_what_the_result_says() -> None:
     """docs/fidelity.md is current: `make reference` writes it."""
     assert (REPOSITORY / "docs/fidelity.md").read_text(encoding="utf-8") == fidelity_page.page()
+
+
+@pytest.mark.whole
+def test_rows_notice_breakages_of_the_local_vertex() -> None:
+    """Of a sample of the deliberate breakages each is noticed that was noticed when all were tried."""
+    chosen = [one for one in BREAKAGES if one.name not in OURS.mutation["missed"]][::15]
+    with starting() as target:
+        found = mutation.noticed(OURS, chosen, target)
+    assert [name for name, rows in found.items() if not rows] == []
+
+
+def test_the_breakages_are_those_of_the_accepted_result() -> None:
+    """Every breakage names something that is there and scripts of the manifest; the accepted result is of all of them."""
+    for one in BREAKAGES:
+        with mutation.broken(one):
+            assert set(one.scripts) <= {*OURS.scripts, ASKED}, one.name
+    names = [one.name for one in BREAKAGES]
+    assert len(set(names)) == len(names) == OURS.mutation["tried"] >= 60
+    assert set(OURS.mutation["missed"]) <= set(names)
 
 
 # the command

@@ -213,13 +213,8 @@ def _check_budget(made: Sequence[Creation], budget: float) -> None:
 @contextmanager
 def _target(against: str, project: str | None, region: str, bucket: str | None, root: Path | None) -> Iterator[Target]:
     """Provide the real service, a running server, or one that is started for as long as this lasts."""
-    import tempfile
-
     from tools.fidelity import target
-    from vertexrig.local import control, server, state
-    from vertexrig.local.jobs.settings import Settings
-    from vertexrig.local.runner import RunOptions
-    from vertexrig.project.model import LocalImage
+    from vertexrig.local import control, state
 
     if against == "cloud":
         if not project:
@@ -233,6 +228,21 @@ def _target(against: str, project: str | None, region: str, bucket: str | None, 
         control.make_bucket(here, _BUCKET)
         yield target.local(here, _BUCKET)
         return
+    with starting() as started:
+        yield started
+
+
+@contextmanager
+def starting() -> Iterator[Target]:
+    """Provide a local Vertex of its own, in this process."""
+    import tempfile
+
+    from tools.fidelity import target
+    from vertexrig.local import control, server
+    from vertexrig.local.jobs.settings import Settings
+    from vertexrig.local.runner import RunOptions
+    from vertexrig.project.model import LocalImage
+
     with tempfile.TemporaryDirectory(prefix="vertexrig-fidelity-") as folder:
         image = Path(folder) / "image"
         image.mkdir()

@@ -162,6 +162,13 @@ class Manifest:
     unknown: tuple[Mapping[str, Any], ...] = ()
 
     @property
+    def mutation(self) -> dict[str, Any]:
+        """What the rows noticed of deliberate breakages: how many were `tried`, and which were `missed`."""
+        file = self.folder / "mutation.json"
+        found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+        return found
+
+    @property
     def date(self) -> str:
         """The latest date of a source."""
         return max((source.date for source in self.sources.values()), default="")
