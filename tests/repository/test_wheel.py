@@ -40,7 +40,7 @@ LINES: dict[str, int | str] = {
     "diff": 2,
     "completion bash": 0,
     "explain cpu": 0,
-    "quota cpu": 0,
+    "quota cpu": SUBMIT,
     "catalog machines": 0,
     "package cpu": 0,
     "package cpu --upload": SUBMIT,

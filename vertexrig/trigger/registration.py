@@ -228,6 +228,10 @@ class Registrar:
         own = there is not None and _chain_of(there) == chain.id
         return "" if own else folder_of(there), self._trained(chain, step, job)[0].uri
 
+    def has_uploaded(self, chain: Chain, step: RegisterStep, job: RemoteJob) -> bool:
+        """Tell whether a version of the chain is in the registry."""
+        return self._find(display_name(chain, step, job), chain.id) is not None
+
     def clean(self, display: str) -> list[str]:
         """Delete versions that were uploaded a second time for a chain that has ended, except those to which a person gave an alias.
 

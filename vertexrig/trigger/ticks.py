@@ -316,10 +316,17 @@ class Ticker:
         """Return what was measured beside the version that is there now: of the last round, or of a new one if that has changed."""
         chain, ran = walk.chain, f"{step.job} (evaluate)"
         register = next((one for one in following if isinstance(one, RegisterStep)), RegisterStep())
-        champion, challenger = self.registrar.rivals(chain, register, job)
         # once the model is on its way into the registry, it is among those that are there
         uploaded = self.claims.held(chain.key(index + 1)) if following else None
         settled = uploaded is not None and uploaded.state == "created"
+        try:
+            champion, challenger = self.registrar.rivals(chain, register, job)
+        except UsageError:
+            # beside a model that somebody else made of this name: what a try that died has uploaded is registered all the same
+            settled = settled or bool(following) and self.registrar.has_uploaded(chain, register, job)
+            if not settled:
+                raise
+            champion = challenger = ""
         turn, made = 0, ""
         while (held := self.claims.held(chain.key(index, turn))) is not None and held.state == "created":
             turn, made = turn + 1, held.job.name
