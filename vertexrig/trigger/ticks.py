@@ -323,7 +323,7 @@ class Ticker:
             champion, challenger = self.registrar.rivals(chain, register, job)
         except UsageError:
             # beside a model that somebody else made of this name: what a try that died has uploaded is registered all the same
-            settled = settled or bool(following) and self.registrar.has_uploaded(chain, register, job)
+            settled = settled or (bool(following) and self.registrar.has_uploaded(chain, register, job))
             if not settled:
                 raise
             champion = challenger = ""
