@@ -128,7 +128,7 @@ def attempts(monkeypatch: pytest.MonkeyPatch) -> list[DeliveryOutcome]:
     return ended
 
 
-def drive(root: Path, scenario: Callable[[SchedulerEngine, FakeClock], Any], **options: bool) -> ResourceStore:
+def drive(root: Path, scenario: Callable[[SchedulerEngine, FakeClock], Any], **options: Any) -> ResourceStore:
     """Run a scenario inside a running engine with a fake clock."""
     store = ResourceStore(root)
 
@@ -182,6 +182,43 @@ def test_it_fires_with_the_documented_headers(tmp_path: Path, target: Target, at
     runtime = store.get(NAME).body  # type: ignore[union-attr]
     assert runtime["status"] == {} and runtime["lastAttemptTime"] == "2026-11-20T12:01:00Z"
     assert runtime["scheduleTime"] == "2026-11-20T12:02:00Z"
+
+
+def test_each_attempt_has_its_entries_in_the_log(
+    tmp_path: Path, target: Target, attempts: list[DeliveryOutcome]
+) -> None:
+    """An attempt that begins, one that failed and one that went well are logged as Cloud Scheduler logs them."""
+    target.answers = [503]
+    entries: list[dict[str, Any]] = []
+
+    async def scenario(engine: SchedulerEngine, clock: FakeClock) -> None:
+        add(engine, job(target, schedule="0 * * * *", retry={"retryCount": 1, "minBackoffDuration": "10s"}))
+        clock.advance(3570)
+        await until(lambda: len(attempts) == 1)
+        clock.advance(15)
+        await until(lambda: len(entries) == 4)
+
+    drive(tmp_path, scenario, log=entries.append)
+    project, _, location = PARENT.split("/")[1:4]
+    labels = {"job_id": "tick", "location": location, "project_id": project}
+    assert all(one["resource"] == {"type": "cloud_scheduler_job", "labels": labels} for one in entries)
+    assert {one["logName"] for one in entries} == {
+        f"projects/{project}/logs/cloudscheduler.googleapis.com%2Fexecutions"
+    }
+    started, failed, _, done = (one["jsonPayload"] for one in entries)
+    about = {"jobName": NAME, "targetType": "HTTP", "url": f"{target.url}/"}
+    kind = "type.googleapis.com/google.cloud.scheduler.logging."
+    assert started == {"@type": f"{kind}AttemptStarted", "scheduledTime": "2026-11-20T13:00:00Z", **about}
+    reached = "Original HTTP response code number ="
+    assert failed == {
+        "@type": f"{kind}AttemptFinished",
+        "debugInfo": f"URL_UNREACHABLE-UNREACHABLE_5xx. {reached} 503",
+        "status": "UNAVAILABLE",
+        **about,
+    }
+    assert done == {"@type": f"{kind}AttemptFinished", "debugInfo": f"URL_CRAWLED. {reached} 200", **about}
+    assert [one["severity"] for one in entries] == ["INFO", "ERROR", "INFO", "INFO"]
+    assert [one.get("httpRequest", {}).get("status") for one in entries] == [None, 503, None, 200]
 
 
 def test_retries_back_off_and_keep_their_schedule_time(

@@ -41,6 +41,12 @@ POOL = 64
 """Connections that are kept open; a function that answers more requests at a time opens others for a call each."""
 LONGEST_ANSWER = 32 * 1024 * 1024
 """Bytes, far above any answer that is asked for here; it bounds what a wrong server can make this one keep."""
+RPC_CODES = {
+    1: "CANCELLED", 2: "UNKNOWN", 3: "INVALID_ARGUMENT", 4: "DEADLINE_EXCEEDED", 5: "NOT_FOUND", 7: "PERMISSION_DENIED",
+    8: "RESOURCE_EXHAUSTED", 9: "FAILED_PRECONDITION", 10: "ABORTED", 11: "OUT_OF_RANGE", 12: "UNIMPLEMENTED", 13: "INTERNAL",
+    14: "UNAVAILABLE", 16: "UNAUTHENTICATED",
+}  # fmt: skip
+"""google.rpc.Code by number (google/rpc/code.proto)."""
 
 
 class RestError(ServiceError):

@@ -166,7 +166,9 @@ class Local:
         self.store = ResourceStore(settings.root)
         self.objects = storage.ObjectStore(settings.root)
         self.logs = LogStore(settings.root, settings.run.project)
-        self.scheduler = SchedulerEngine(self.store, at_least_twice=settings.at_least_twice)
+        self.scheduler = SchedulerEngine(
+            self.store, at_least_twice=settings.at_least_twice, log=lambda entry: self.logs.keep([(entry, None)])
+        )
         project, make_bucket = settings.run.project, self.objects.create_bucket
         self.registry = Registry(
             self.store, seed=settings.seed, project=project, make_bucket=make_bucket, root=settings.root

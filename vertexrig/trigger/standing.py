@@ -15,7 +15,7 @@ from typing import Any
 
 from vertexrig import times
 from vertexrig.cloud import vertex
-from vertexrig.cloud.rest import Rest, RestError, is_loopback
+from vertexrig.cloud.rest import RPC_CODES, Rest, RestError, is_loopback
 from vertexrig.cloud.storage import Storage
 from vertexrig.cloud.vertex import Vertex
 from vertexrig.project.config import TICK, Loaded
@@ -31,11 +31,6 @@ PERIOD = timedelta(days=35)
 """How far back the last delivery is looked for: the rarest common schedule is monthly."""
 SKEW = timedelta(minutes=2)
 """What the clocks of Cloud Scheduler and of the function may differ by."""
-# google.rpc.Code (google/rpc/code.proto), as Cloud Scheduler says how an attempt ended
-_CODES = {
-    1: "CANCELLED", 2: "UNKNOWN", 3: "INVALID_ARGUMENT", 4: "DEADLINE_EXCEEDED", 5: "NOT_FOUND", 7: "PERMISSION_DENIED",
-    8: "RESOURCE_EXHAUSTED", 9: "FAILED_PRECONDITION", 10: "ABORTED", 13: "INTERNAL", 14: "UNAVAILABLE", 16: "UNAUTHENTICATED",
-}  # fmt: skip
 _DEPLOY, _AGAIN = "vertexrig function deploy --run", "vertexrig schedule run {schedule}"
 _REMEDIES = {
     "over-budget": f"raise trigger.budget.{{limit}} of {{file}} or make the run smaller, then {_DEPLOY}",
@@ -248,7 +243,7 @@ def _attempt(job: Mapping[str, Any]) -> str:
     if not job.get("lastAttemptTime"):
         return ""
     code = int(status.get("code") or 0)
-    return " ".join(filter(None, (_CODES.get(code, str(code)), str(status.get("message", ""))))) if code else "OK"
+    return " ".join(filter(None, (RPC_CODES.get(code, str(code)), str(status.get("message", ""))))) if code else "OK"
 
 
 def _of_attempt(loaded: Loaded, name: str, job: Mapping[str, Any], row: Mapping[str, Any]) -> list[Difference]:

@@ -20,6 +20,7 @@ from vertexrig.local.http import (
 from vertexrig.local.jobs import resources
 from vertexrig.local.jobs.listing import answer, page, page_size
 from vertexrig.local.jobs.resources import SCHEDULES
+from vertexrig.local.services import scheduler_log
 from vertexrig.local.services.router import Service
 from vertexrig.local.services.scheduler_engine import SchedulerEngine
 from vertexrig.local.services.scheduler_jobs import ID, changed, complete, read
@@ -43,8 +44,8 @@ class SchedulerApi:
             "UpdateJob": self.update,
             "DeleteJob": self.delete,
             "RunJob": self.run,
-            "PauseJob": lambda request: self._set_state(request, "ENABLED", "PAUSED"),
-            "ResumeJob": lambda request: self._set_state(request, "PAUSED", "ENABLED"),
+            "PauseJob": lambda request: self._set_state(request, "PauseJob", "ENABLED", "PAUSED"),
+            "ResumeJob": lambda request: self._set_state(request, "ResumeJob", "PAUSED", "ENABLED"),
         }
         self.service = Service(SERVICE, methods, as_sent=True, on_loop=True)
 
@@ -120,11 +121,12 @@ class SchedulerApi:
         self.engine.run_now(job["name"])
         return self.engine.get(job["name"]) or job
 
-    def _set_state(self, request: Json, old: str, new: str) -> Json:
+    def _set_state(self, request: Json, method: str, old: str, new: str) -> Json:
         job = self._stored(request["name"])
         if job["state"] != old:
             reason = f"Job is {job['state']}; a job must be {old} to become {new}."
             raise ApiError(400, reason, status="FAILED_PRECONDITION", reason="failedPrecondition")
+        self.engine.log(scheduler_log.audit(job, method))
         return self._changed(job["name"], lambda job: {**job, "state": new})
 
     def _now(self) -> str:

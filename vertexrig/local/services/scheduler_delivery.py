@@ -22,11 +22,12 @@ UNKNOWN, INVALID_ARGUMENT, DEADLINE_EXCEEDED, PERMISSION_DENIED, INTERNAL, UNAVA
 
 @dataclass(frozen=True)
 class DeliveryOutcome:
-    """What came of a request: a google.rpc code (0 is success), a message, and whether a retry makes sense."""
+    """What came of a request: a google.rpc code (0 is success), a message, whether a retry makes sense, and the HTTP status (0: none)."""
 
     code: int
     message: str = ""
     final: bool = False
+    http: int = 0
 
 
 class TargetRefused(Exception):
@@ -131,6 +132,7 @@ async def _send(job: Json, schedule_time: str) -> DeliveryOutcome:
         return DeliveryOutcome(INVALID_ARGUMENT, f"The target cannot be requested: {error}", final=True)
     except httpx.HTTPError as error:
         return DeliveryOutcome(UNAVAILABLE, f"{type(error).__name__}: {error}")
-    if 200 <= answer.status_code < 300:
-        return DeliveryOutcome(0)
-    return DeliveryOutcome(CODES.get(answer.status_code, UNKNOWN), f"The target answered HTTP {answer.status_code}.")
+    status = answer.status_code
+    if 200 <= status < 300:
+        return DeliveryOutcome(0, http=status)
+    return DeliveryOutcome(CODES.get(status, UNKNOWN), f"The target answered HTTP {status}.", http=status)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import sqlite3
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
@@ -14,6 +14,7 @@ from vertexrig.cloud.cron import ScheduleError, backoff, parse
 from vertexrig.local.http import Json
 from vertexrig.local.jobs.resources import SCHEDULES
 from vertexrig.local.jobs.store import ResourceStore
+from vertexrig.local.services import scheduler_log
 from vertexrig.local.services.scheduler_delivery import INTERNAL, DeliveryOutcome, deliver
 from vertexrig.local.services.scheduler_jobs import seconds
 from vertexrig.times import rfc3339
@@ -45,10 +46,18 @@ class SchedulerEngine:
         store: Where jobs are kept: as the API shows them, with when each was last fired and with what outcome.
         at_least_twice: Deliver every successful execution a second time, as the service may in rare cases.
         clock: Where the time comes from.
+        log: Takes log entries.
     """
 
-    def __init__(self, store: ResourceStore, *, at_least_twice: bool = False, clock: Clock | None = None) -> None:
-        self.store, self.at_least_twice, self.clock = store, at_least_twice, clock or Clock()
+    def __init__(
+        self,
+        store: ResourceStore,
+        *,
+        at_least_twice: bool = False,
+        clock: Clock | None = None,
+        log: Callable[[Json], None] = lambda entry: None,
+    ) -> None:
+        self.store, self.at_least_twice, self.clock, self.log = store, at_least_twice, clock or Clock(), log
         self.due: dict[str, datetime] = {}
         self.executions: dict[str, RunningExecution] = {}
         self.changed = asyncio.Event()
@@ -202,11 +211,13 @@ class SchedulerEngine:
     async def _attempt(self, job: Json, schedule_time: datetime) -> DeliveryOutcome:
         """Return one request; its time and outcome are noted in the job."""
         self._note(job["name"], lastAttemptTime=rfc3339(self.clock.now(), None))
+        self.log(scheduler_log.attempt_started(job, rfc3339(schedule_time, None)))
         try:
             outcome = await deliver(job, rfc3339(schedule_time, None))
         except Exception as error:  # one job's trouble must not stop the others
             outcome = DeliveryOutcome(INTERNAL, f"{type(error).__name__}: {error}", final=True)
         self._note(job["name"], status={"code": outcome.code, "message": outcome.message} if outcome.code else {})
+        self.log(scheduler_log.attempt_finished(job, outcome))
         return outcome
 
 
