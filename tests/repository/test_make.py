@@ -22,53 +22,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.support.packages import small
+from tests.support.small_trainer import with_small_trainer
 from tests.support.tools import REPOSITORY, installed, need
 
 MAKEFILE = (REPOSITORY / "Makefile").read_text(encoding="utf-8")
 JOBS = re.search(r"^JOBS := (.+)", MAKEFILE, re.MULTILINE)[1].split()  # type: ignore[index]
 LEGACY = ("MAKEFLAGS", "MAKELEVEL", "MFLAGS", "RUN", "SET", "TESTS", "PORT", "CI")
-
-# A trainer that needs no TensorFlow: it takes the flags of vertexrig.yaml and reports one metric. Only the chief writes
-# the summary, whole at once: a replica that is stopped when the chief has ended would leave half a file.
-TRAINER = """\
-import argparse
-import json
-import os
-from pathlib import Path
-
-from hypertune import HyperTune
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser()
-    for flag in ("epochs", "learning_rate", "dropout", "num_units"):
-        parser.add_argument(f"--{flag}", type=float, default=1)
-    parser.add_argument("--evaluate", type=json.loads, default=False)
-    parser.add_argument("--champion")
-    parser.add_argument("--challenger")
-    told = parser.parse_args()
-    task = json.loads(os.environ.get("TF_CONFIG", "{}")).get("task", {"type": "chief"})
-    if task["type"] not in ("chief", "master"):
-        return
-    HyperTune().report_hyperparameter_tuning_metric("accuracy", 1 - told.dropout, 1)
-    model = Path(os.environ["AIP_MODEL_DIR"])
-    model.mkdir(parents=True, exist_ok=True)
-    (model / "saved_model.pb").touch()  # what `register` looks for
-    summary = model / "summary.json"
-    own = {"accuracy": 1.0, "epochs": int(told.epochs)}
-    summary.with_suffix(".new").write_text(json.dumps({"champion": own, "challenger": own} if told.evaluate else own))
-    summary.with_suffix(".new").replace(summary)
-
-
-if __name__ == "__main__":
-    main()
-"""
-SETUP = """\
-from setuptools import setup
-
-setup(name="trainer", version="0.1.0", packages=["trainer"], install_requires=["cloudml-hypertune"])
-"""
 
 
 @dataclass(frozen=True)
@@ -287,21 +246,6 @@ def with_environment(copy: Path, stamp: str = ".ready") -> Path:
         if entry.name in ("bin", "lib", "lib64", "include", "pyvenv.cfg"):
             (venv / entry.name).symlink_to(entry)
     (venv / stamp).touch()
-    return copy
-
-
-def with_small_trainer(copy: Path) -> Path:
-    """A copy whose trainer ends at once, with a job more and a benchmark more."""
-    shutil.rmtree(copy / "trainer_pkg")
-    small(copy / "trainer_pkg", TRAINER, setup=SETUP)
-    project = copy / "vertexrig.yaml"
-    mine = "jobs:\n  mine: {machine_type: n1-standard-4, timeout: 600s, args: {epochs: 1}}\n"
-    project.write_text(project.read_text().replace("jobs:\n", mine, 1))
-    (copy / "bench/tiny.py").write_text('print("what | ours")\nprint("row | 1")\n')
-    old = copy / "build/venv-tf2.17/bin"
-    old.mkdir(parents=True)
-    (old.parent / ".ready").touch()
-    (old / "python").symlink_to(sys.executable)
     return copy
 
 
