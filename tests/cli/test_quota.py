@@ -16,6 +16,10 @@ import pytest
 
 from tests.support.tools import need
 from vertexrig import cli
+from vertexrig.cloud.quotas import QuotaLimit
+from vertexrig.explain import headroom
+from vertexrig.project import config
+from vertexrig.workspace import Workspace
 
 METRIC = "aiplatform.googleapis.com/custom_model_training_"
 PROJECT = """
@@ -26,6 +30,16 @@ trainer: {image: tf-2.17}
 jobs:
   l4: {topology: gpu, machine_type: g2-standard-8, accelerator_type: NVIDIA_L4, accelerator_count: 1, container: {image_uri: gcr.io/a/b}}
   spot: {topology: gpu, machine_type: n1-standard-8, accelerator_type: NVIDIA_TESLA_T4, accelerator_count: 1, strategy: SPOT, container: {image_uri: gcr.io/a/b}}
+  ways:
+    topology: gpu
+    machine_type: g2-standard-8
+    accelerator_type: NVIDIA_L4
+    accelerator_count: 1
+    container: {image_uri: gcr.io/a/b}
+    candidates:
+      - {machine_type: g2-standard-48, accelerator_count: 4}
+      - {region: us-east1, bucket: gs://my-bucket-east, accelerator_count: 1}
+      - {machine_type: n1-standard-8, accelerator_type: NVIDIA_TESLA_T4}
 """
 
 
@@ -184,6 +198,40 @@ def test_without_a_name_all_quotas_of_training_are_shown(
         "nvidia_l4_gpus": (1, 1), "g2_cpus": (None, None), "pd_ssd": (4000, None), "preemptible_cpus": (1, None),
         "preemptible_nvidia_t4_gpus": (0, None),
     }  # fmt: skip
+
+
+def test_each_candidate_is_held_against_the_limits_of_its_region(
+    serve: Callable[[Answers], str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Candidates stand beside the job with their own region, sum and answer; the limits of all regions are asked for once."""
+    asked = []
+    serve(lambda path, query: asked.append(path) or works(path, query))
+    data = told(capsys, "ways")
+    found = {}
+    for way in data["candidates"]:
+        gpus = next(one for one in way["quotas"] if one["unit"] == "GPUs")
+        keys = ("used", "amount", "limit", "known", "fits")
+        found[way["candidate"]] = (way["region"], *(gpus[key] for key in keys), way["fits"])
+    assert found == {
+        1: ("us-central1", 1, 1, 1, "project", False, False),
+        2: ("us-central1", 1, 4, 1, "project", False, False),
+        3: ("us-east1", None, 1, 28, "project", True, True),
+        4: ("us-central1", None, 1, 12, "default", True, True),
+    }
+    assert [path.endswith("quotaInfos") for path in asked].count(True) == 2  # two pages
+    assert cli.run(["quota", "ways"]) == 0
+    shown = capsys.readouterr().out
+    assert "ways in us-central1: does NOT fit\n" in shown and "candidate 3 of ways in us-east1: fits\n" in shown
+    assert "1 in use + 4 drawn of 1" in shown and "--preferred-value=5" in shown
+
+
+def test_a_candidate_cannot_fit_by_the_services_limits_alone() -> None:
+    """What is over the project's limit cannot fit; a limit that is not known, or a default of the catalog, refuses nothing."""
+    prepared = Workspace(config.loads(PROJECT, file=Path("vertexrig.yaml"))).prepare_all("ways", check=False)
+    limits = {METRIC + "nvidia_l4_gpus": QuotaLimit(METRIC + "nvidia_l4_gpus", "L4", 1)}
+    said = f"{METRIC}nvidia_l4_gpus in us-central1: 4 drawn of 1"
+    assert [headroom.cannot_fit(one, limits) for one in prepared] == ["", said, "", ""]
+    assert [headroom.cannot_fit(one, None) for one in prepared] == ["", "", "", ""]
 
 
 @pytest.mark.parametrize(

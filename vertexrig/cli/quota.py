@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache, cached_property
 from typing import Any, TypeVar
 
 import click
 
-from vertexrig import spec
 from vertexrig.cli import options, streams, targets
 from vertexrig.cli.arguments import NameArgument
 from vertexrig.cli.output import result
 from vertexrig.cli.tables import table
-from vertexrig.cloud.quotas import LIMITS_PERMISSION, ROLE, USE_PERMISSION, QuotaService
+from vertexrig.cloud.quotas import LIMITS_PERMISSION, ROLE, USE_PERMISSION, QuotaLimit, QuotaService
 from vertexrig.cloud.rest import RestError
 from vertexrig.explain import headroom
-from vertexrig.spec.quota import draws
-from vertexrig.workspace import Workspace
+from vertexrig.workspace import Prepared, Workspace
 
 T = TypeVar("T")
+_SAID = {True: "fits", False: "does NOT fit", None: "not known"}
 TRAINING = ("custom_model_training_", "restricted_image_training_")
 """How metrics of training begin (quota_errors of the catalog's sources, and index id 60796126602, 2026-07-27)."""
 
@@ -26,63 +27,114 @@ TRAINING = ("custom_model_training_", "restricted_image_training_")
 @click.command("quota")
 @click.argument("name", cls=NameArgument, required=False)
 @options.project_options
-@click.option("--region", metavar="REGION", help="Region to look at; the project's by default.")
+@click.option("--region", metavar="REGION", help="Region to look at; by default the project's, or a candidate's own.")
 @options.format_option("text", "json")
 def command(name: str | None, project: options.ProjectOptions, region: str | None, format_: str) -> None:
     """Show what the project has of each training quota in a region and what it uses, or with NAME what that job or
-    sweep draws of each, whether it fits, and how to ask for more.
+    sweep, and each of its candidates, draws of each, whether it fits, and how to ask for more.
 
     Limits are of Cloud Quotas, what is in use of Cloud Monitoring. Where they cannot be asked, stderr says what is missing, and the
     limits are those of a new project by the catalog, marked as such.
     """
     workspace = targets.workspace(project, name, needed=True)
-    place = region or workspace.loaded.project.region
     service = QuotaService(workspace.loaded.project.project)
-    asked = service.reachable()
-    if not asked:
+    known = _known(service)
+    if not service.reachable():
         streams.note(
             "jobs are on another server, which has no quotas: the limits are those of a new project, by the catalog"
         )
-    limits = _asked("limits", LIMITS_PERMISSION, lambda: service.limits(place)) if asked else None
-    use = _asked("use", USE_PERMISSION, lambda: service.use(place)) if limits is not None else None
     if name is None:
-        _all(workspace, place, limits, use, format_)
+        place = region or workspace.loaded.project.region
+        _all(workspace, place, *known(place), format_)
         return
-    rendered = workspace.renderer.render(name)
-    document = spec.parse(rendered.text, file=name, kind=targets.kind(rendered.kind))
-    found = headroom.rooms(draws(document, workspace.catalog, place), limits, use)
-    short = [one for one in found if one.fits is False]
-    more = headroom.request(workspace.loaded.project.project, place, short) if short else []
-    data = {"region": place, "fits": _all_fit(found), "quotas": [_data(one) for one in found], "request": more}
+    ways = []
+    for one in workspace.prepare_all(name, check=False):
+        place = region or one.workspace.loaded.project.region
+        ways.append(_Headroom(one, place, headroom.rooms(one, place, *known(place))))
+    more = {"candidates": [{"candidate": way.prepared.candidate} | way.data for way in ways]} if len(ways) > 1 else {}
+    result(format_, ways[0].data | more, lambda: _text(ways))
 
-    def text() -> str:
+
+@dataclass(frozen=True)
+class _Headroom:
+    """A job, sweep or candidate, and where it stands with each quota that it draws in a region."""
+
+    prepared: Prepared
+    region: str
+    found: list[headroom.QuotaRoom]
+
+    @cached_property
+    def request(self) -> list[str]:
+        """What asks for more where it does not fit."""
+        short = [one for one in self.found if one.fits is False]
+        return headroom.request(self.prepared.workspace.loaded.project.project, self.region, short) if short else []
+
+    @property
+    def fits(self) -> bool | None:
+        answers = {one.fits for one in self.found}
+        return False if False in answers else None if None in answers else True
+
+    @property
+    def data(self) -> dict[str, Any]:
+        quotas = [_data(one) for one in self.found]
+        return {"region": self.region, "fits": self.fits, "quotas": quotas, "request": self.request}
+
+
+def _text(ways: list[_Headroom]) -> str:
+    """Return a job's quotas as a table, with a column for the candidate if there are several, and what asks for more."""
+    shown = []
+    for way in ways:
         rows = [
-            (_answer(one.fits), one.draw.metric or one.draw.item, one.draw.unit, one.sum, one.draw.sum) for one in found
+            (_answer(one.fits), one.draw.metric or one.draw.item, one.draw.unit, one.sum, one.draw.sum)
+            for one in way.found
         ]
-        shown = (
-            table(("fits", f"quota in {place}", "unit", "sum", "drawn by"), rows) if rows else f"{name} draws no quota"
+        if len(ways) > 1:
+            shown.append(f"{way.prepared.title} in {way.region}: {_SAID[way.fits]}" if rows else way.prepared.title)
+        heading = ("fits", f"quota in {way.region}", "unit", "sum", "drawn by")
+        shown += [table(heading, rows) if rows else f"{way.prepared.view.name} draws no quota", ""]
+    more = list(dict.fromkeys(line for way in ways for line in way.request))
+    for way in ways:
+        refusals = (
+            f"{one.draw.metric}: a request would be refused: {one.refusal}"
+            for one in way.found
+            if one.fits is False and one.refusal
         )
-        refused = [f"{one.draw.metric}: a request would be refused: {one.refusal}" for one in short if one.refusal]
-        return "\n".join(
-            [shown, *(["", "ask for more:"] if more else []), *(f"  {line}" for line in [*more, *refused])]
-        )
-
-    result(format_, data, text)
+        more += [line for line in refusals if line not in more]
+    asks = ["ask for more:", *(f"  {line}" for line in more)] if more else []
+    return "\n".join([*shown, *asks]).rstrip()
 
 
-def _asked(what: str, permission: str, ask: Callable[[], dict[str, T]]) -> dict[str, T] | None:
-    """Return what a service answers; None where it does not, with what it would take on stderr."""
+def _known(service: QuotaService) -> Callable[[str], tuple[dict[str, QuotaLimit] | None, dict[str, int] | None]]:
+    """Return what gives limits and use of a region; each region is asked once, and what is missing noted once."""
+    asked, noted = service.reachable(), set[str]()
+
+    @cache
+    def known(region: str) -> tuple[dict[str, QuotaLimit] | None, dict[str, int] | None]:
+        limits = _asked("limits", LIMITS_PERMISSION, lambda: service.limits(region), noted) if asked else None
+        use = _asked("use", USE_PERMISSION, lambda: service.use(region), noted) if limits is not None else None
+        return limits, use
+
+    return known
+
+
+def _asked(what: str, permission: str, ask: Callable[[], dict[str, T]], noted: set[str]) -> dict[str, T] | None:
+    """Return what a service answers; None where it does not, with what it would take on stderr, once."""
     try:
         return ask()
     except RestError as error:
         takes = (
             f"; it takes the permission {permission}, as of {ROLE}, and the API enabled" if error.status == 403 else ""
         )
-        streams.note(f"{what} not known: {error}{takes}")
+        said = f"{what} not known: {error}{takes}"
+        if said not in noted:
+            noted.add(said)
+            streams.note(said)
         return None
 
 
-def _all(workspace: Workspace, region: str, limits: Any, use: Any, format_: str) -> None:
+def _all(
+    workspace: Workspace, region: str, limits: dict[str, QuotaLimit] | None, use: dict[str, int] | None, format_: str
+) -> None:
     """Print every training quota of a region: the project's, or a new project's by the catalog."""
     catalog = workspace.catalog
     if limits is not None:
@@ -121,11 +173,6 @@ def _data(one: headroom.QuotaRoom) -> dict[str, Any]:
     keys = ("limit", "known", "used", "fits", "quota_id", "refusal")
     drawn = {key: getattr(one.draw, key) for key in ("metric", "item", "amount", "unit", "sum", "preemptible")}
     return drawn | {key: getattr(one, key) for key in keys}
-
-
-def _all_fit(found: list[headroom.QuotaRoom]) -> bool | None:
-    answers = {one.fits for one in found}
-    return False if False in answers else None if None in answers else True
 
 
 def _answer(fits: bool | None) -> str:

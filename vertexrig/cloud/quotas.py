@@ -11,6 +11,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import cached_property
 from typing import Any
 
 from vertexrig import times
@@ -74,10 +75,14 @@ class QuotaService:
         Raises:
             RestError: The service refused or cannot be reached.
         """
-        path = f"/projects/{self.project}/locations/global/services/{SERVICE}/quotaInfos"
-        rows = self.limits_rest.pages(path, "quotaInfos", {"pageSize": 1000})
-        found = (_limit(row, region) for row in rows)
+        found = (_limit(row, region) for row in self._infos)
         return {limit.metric: limit for limit in found if limit is not None}
+
+    @cached_property
+    def _infos(self) -> list[Any]:
+        """The limits of all regions, which come together."""
+        path = f"/projects/{self.project}/locations/global/services/{SERVICE}/quotaInfos"
+        return list(self.limits_rest.pages(path, "quotaInfos", {"pageSize": 1000}))
 
     def use(self, region: str) -> dict[str, int]:
         """Return what the project uses in a region, by metric, as last measured; quotas that nothing was measured of are left out.

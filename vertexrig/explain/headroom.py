@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from vertexrig.cloud.quotas import SERVICE, QuotaLimit
-from vertexrig.spec.quota import Draw
+from vertexrig.spec.quota import Draw, draws
+from vertexrig.workspace import Prepared
 
 CONSOLE = "https://console.cloud.google.com/iam-admin/quotas?project={project}&service=" + SERVICE
 """Page of a project's quotas (public file, index id 69075306037, 2026-11-22)."""
@@ -51,16 +52,29 @@ class QuotaRoom:
 
 
 def rooms(
-    draws: Iterable[Draw], limits: Mapping[str, QuotaLimit] | None, use: Mapping[str, int] | None
+    prepared: Prepared,
+    region: str,
+    limits: Mapping[str, QuotaLimit] | None,
+    use: Mapping[str, int] | None = None,
 ) -> list[QuotaRoom]:
-    """Return where a job stands with each quota.
+    """Return where a job, sweep or candidate stands with each quota that it draws.
 
     Args:
-        draws: What it draws.
-        limits: What the project has in the region, by metric; None if the service could not be asked.
+        prepared: It.
+        region: Where it runs.
+        limits: What the project has there, by metric; None if the service could not be asked.
         use: What it uses, by metric; None likewise.
     """
-    return [_room(draw, limits, use) for draw in draws]
+    return [_room(draw, limits, use) for draw in draws(prepared.document, prepared.workspace.catalog, region)]
+
+
+def cannot_fit(prepared: Prepared, limits: Mapping[str, QuotaLimit] | None) -> str:
+    """Return why a candidate can have no room even if nothing else ran: `METRIC in REGION: 4 drawn of 1`; "" if it can, or if the
+    service did not tell its limits (None): the catalog's defaults refuse nothing.
+    """
+    region = prepared.workspace.loaded.project.region
+    short = [one for one in rooms(prepared, region, limits) if one.known == "project" and one.fits is False]
+    return "; ".join(f"{one.draw.metric} in {region}: {one.draw.amount:,} drawn of {one.limit:,}" for one in short)
 
 
 def _room(draw: Draw, limits: Mapping[str, QuotaLimit] | None, use: Mapping[str, int] | None) -> QuotaRoom:
