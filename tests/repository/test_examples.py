@@ -121,6 +121,23 @@ STUDIES: dict[tuple[str, str], tuple[int, int, str, dict[str, tuple[Any, ...]]]]
         },
     ),
 }
+US, EU = "gs://my-project-vertexrig", "gs://my-project-vertexrig-eu"
+# (example, job): its candidates as (region, bucket, strategy, machine, accelerator, count)
+CANDIDATES: dict[tuple[str, str], list[tuple[str, str, str, str, str, int]]] = {
+    (S2, "tpu"): [
+        ("us-central1", US, "", "cloud-tpu", "TPU_V2", 8),
+        ("europe-west4", EU, "", "cloud-tpu", "TPU_V3", 8),
+    ],
+    (S3, "multiworker-cassava-cpu"): [
+        ("us-central1", US, "", "n2-standard-8", "", 0),
+        ("us-central1", US, "SPOT", "e2-standard-8", "", 0),
+    ],
+    (S5, "four-gpus"): [
+        ("us-central1", US, "SPOT", "n1-standard-16", T4, 4),
+        ("us-central1", US, "", "g2-standard-48", "NVIDIA_L4", 4),
+        ("europe-west2", EU, "", "n1-standard-16", T4, 4),
+    ],
+}
 # (example, job): arguments that the walk-through's trainer stands for
 ARGUMENTS: dict[tuple[str, str], set[str]] = {
     (S1, "trial"): {"--data=tfds:horses_or_humans", "--image_size=150", "--batch_size=64", "--epochs=10", "--optimizer=sgd"},
@@ -187,6 +204,22 @@ def test_machines(example: str, name: str) -> None:
         for pool in pools
     ]
     assert found == POOLS[example, name]
+
+
+@pytest.mark.parametrize(("example", "name"), EVERYTHING)
+def test_candidates(example: str, name: str) -> None:
+    """The candidates of the jobs that have some run where and on what the table says, check without errors, and write to their bucket."""
+    found = []
+    for one in workspace(example).prepare_all(name)[1:]:
+        assert one.ok, one.findings
+        pool, place = one.document.pools[0], one.workspace.loaded.project
+        assert one.document.output.startswith(f"{place.bucket}/")
+        if pool.python_package:
+            assert pool.image.startswith(f"{place.region.partition('-')[0]}-docker.pkg.dev/")
+        strategy = one.document.job.get("scheduling", {}).get("strategy", "")
+        made = (pool.machine_type, pool.accelerator_type, pool.accelerator_count)
+        found.append((place.region, str(place.bucket), strategy, *made))
+    assert found == CANDIDATES.get((example, name), [])
 
 
 def space(spec: Mapping[str, Any]) -> tuple[Any, ...]:

@@ -108,9 +108,8 @@ class _Way:
         """Return a price as the table shows it: a lower bound, or one of another region, is marked."""
         if amount is None:
             return "no sourced price"
-        if self.prices_of != self.region:
-            return f"{amount:,.{digits}f} in {self.prices_of}"
-        return f"{'' if self.complete else 'at least '}{amount:,.{digits}f}"
+        of = f" in {self.prices_of}" if self.prices_of != self.region else ""
+        return f"{'' if self.complete else 'at least '}{amount:,.{digits}f}{of}"
 
 
 def _ways(workspace: Workspace, name: str) -> list[_Way]:
@@ -120,8 +119,8 @@ def _ways(workspace: Workspace, name: str) -> list[_Way]:
     found = []
     for one, changed in zip(prepared, changes, strict=True) if len(prepared) > 1 else ():
         project, catalog = one.workspace.loaded.project, one.workspace.catalog
-        price = estimate(one.document, catalog)
-        price = elsewhere(price, project.region, project.trigger.budget.price_factor)
+        own = estimate(one.document, catalog)
+        price = elsewhere(own, project.region, project.trigger.budget.price_factor)
         per_hour, at_most = (price.usd_per_hour or None, price.usd_at_most or None)
         drawn = ", ".join(
             f"{draw.amount} {draw.unit if draw.amount != 1 else draw.unit.removesuffix('s')} of {draw.item}"
@@ -129,7 +128,7 @@ def _ways(workspace: Workspace, name: str) -> list[_Way]:
             for draw in draws(one.document, catalog, project.region)
         )
         found.append(
-            _Way(one.candidate, changed, project.region, per_hour, at_most, price.complete, price.region, drawn)
+            _Way(one.candidate, changed, project.region, per_hour, at_most, own.complete, price.region, drawn)
         )
     return found
 
