@@ -270,6 +270,17 @@ def test_a_run_is_recorded(here: server.RunningServer, tmp_path: Path) -> None:
     assert refused.returncode == 2 and "runs already" in refused.stderr and "Traceback" not in refused.stderr
 
 
+def test_faults_are_of_the_server_that_a_command_starts(here: server.RunningServer, tmp_path: Path) -> None:
+    """`local run --fault` refuses the command's job as the service does; a server that runs already keeps its own faults."""
+    asks = LAUNCH[: LAUNCH.index(".json()")].replace("made = ", "made = print(") + ".status_code)"
+    (tmp_path / "asks.py").write_text(asks.format(image=IMAGE))
+    words = ("local", "run", "--fault", "quota:n1-*", "--root")
+    done = vertexrig(*words, str(tmp_path / "state"), "--", sys.executable, "asks.py", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (0, "429\n"), done.stderr
+    done = vertexrig(*words, str(here.root), "--", sys.executable, "asks.py", cwd=tmp_path)
+    assert done.returncode == 2 and "--fault: a local Vertex runs already" in done.stderr
+
+
 def test_exports_for_a_shell(here: server.RunningServer, tmp_path: Path) -> None:
     """`local env --transparent` gives a shell what `local run` gives a command, and removes what is in the way."""
     script = (

@@ -127,9 +127,7 @@ def _ways(workspace: Workspace, name: str) -> list[_Way]:
             + " (preemptible)" * draw.preemptible
             for draw in draws(one.document, catalog, project.region)
         )
-        found.append(
-            _Way(one.candidate, changed, project.region, per_hour, at_most, own.complete, price.region, drawn)
-        )
+        found.append(_Way(one.candidate, changed, project.region, per_hour, at_most, own.complete, price.region, drawn))
     return found
 
 

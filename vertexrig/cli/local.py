@@ -53,14 +53,7 @@ class UpOptions:
         help="Seconds each replica takes to be available.",
     )
     pace: options.PaceOptions = options.shared(options.pace_options)
-    faults: tuple[str, ...] = option(
-        "--fault",
-        multiple=True,
-        metavar="KIND[:PATTERN]...",
-        help="Fail jobs whose machine, accelerator or region fits every PATTERN; KIND is stockout, quota or preempt. By default "
-        "every job, every time; `:2` twice, `:30m` for half an hour, `preempt:after=20s` a Spot job that has run for 20 s, "
-        "`stockout:30m:wait` lets jobs wait so long. May be given several times.",
-    )
+    faults: local_place.FaultOptions = options.shared(local_place.fault_options)
     at_least_twice: bool = option(
         "--at-least-twice", is_flag=True, help="Let schedules deliver each call twice, as Cloud Scheduler may."
     )
@@ -95,20 +88,17 @@ class UpOptions:
 @options.format_option("text", "json")
 def up(place: PlaceOptions, asked: UpOptions, format_: str) -> None:
     """Start the server on 127.0.0.1; it stops with Ctrl-C, or with `vertexrig local down`."""
-    from vertexrig.local.jobs.settings import Fault  # 65 ms
-
     loaded, folder = place.project()
     local_place.claim(folder, adopt=asked.adopt)
     settings = local_place.settings(
         loaded, folder, asked.trainers, gs_paths=asked.gs_paths, slots=asked.slots, credentials=asked.pass_credentials
     )
     settings = replace(
-        settings,
+        asked.faults.applied(settings),
         run=replace(asked.pace.paced(settings.run), slow_start=asked.slow_start),
         checks=not asked.no_checks,
         seed=asked.seed,
         at_least_twice=asked.at_least_twice,
-        faults=[Fault.parse(fault) for fault in asked.faults],
     )
     if not guard.KNOWS_USERS:
         streams.note("warning: this system does not show whose a connection is: its other users can reach the server")

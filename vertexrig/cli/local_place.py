@@ -70,6 +70,26 @@ class TrainerOptions:
     )
 
 
+@dataclass(frozen=True)
+class FaultOptions:
+    """What goes wrong on a server, on request."""
+
+    texts: tuple[str, ...] = options.option(
+        "--fault",
+        multiple=True,
+        metavar="KIND[:PATTERN]...",
+        help="Fail jobs whose machine, accelerator or region fits every PATTERN; KIND is stockout, quota or preempt. By default "
+        "every job, every time; `:2` twice, `:30m` for half an hour, `preempt:after=20s` a Spot job that has run for 20 s, "
+        "`stockout:30m:wait` lets jobs wait so long. May be given several times.",
+    )
+
+    def applied(self, settings: Settings) -> Settings:
+        """Return a server's settings with these faults."""
+        from vertexrig.local.jobs.settings import Fault  # 65 ms
+
+        return replace(settings, faults=[Fault.parse(text) for text in self.texts])
+
+
 def claim(folder: Path, *, adopt: bool = False) -> None:
     """Bind the folder of the state to this machine; somebody else's only if the user says so, here or by `--adopt`."""
     try:
@@ -82,6 +102,7 @@ def claim(folder: Path, *, adopt: bool = False) -> None:
 
 place_options = options.group("place", PlaceOptions)
 trainer_options = options.group("trainers", TrainerOptions)
+fault_options = options.group("faults", FaultOptions)
 
 
 def make_bucket(here: RunningServer, loaded: Loaded | None) -> None:

@@ -52,6 +52,7 @@ _SHOWN = {
 )
 @click.option("--no-wait", is_flag=True, help="End with COMMAND; by default this waits for the jobs that COMMAND made.")
 @local_place.trainer_options
+@local_place.fault_options
 @click.argument("words", metavar="[--] COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
 def command(
     words: tuple[str, ...],
@@ -59,6 +60,7 @@ def command(
     record: Path | None,
     no_wait: bool,
     trainers: local_place.TrainerOptions,
+    faults: local_place.FaultOptions,
 ) -> None:
     """Run COMMAND, unchanged, with Google's APIs answered by the local Vertex.
 
@@ -75,9 +77,9 @@ def command(
     local_place.claim(folder)
 
     def settings() -> Settings:
-        return local_place.settings(loaded, folder, trainers, transparent=True)
+        return faults.applied(local_place.settings(loaded, folder, trainers, transparent=True))
 
-    given = {"--record": record, "--cold": trainers.cold, "--discrete": trainers.discrete}
+    given = {"--record": record, "--cold": trainers.cold, "--discrete": trainers.discrete, "--fault": faults.texts}
     with (
         _unwinding(),
         _server(loaded, folder, settings, record, [name for name, value in given.items() if value]) as here,
