@@ -1,7 +1,8 @@
-"""What the rows tried with the Python SDK run: a pipeline and a study, waited for, with the SDK's own log."""
+"""What the rows tried with the Python SDK run, with the SDK's own log: the functions that the command line names."""
 
 import logging
 import os
+import sys
 
 from google.cloud import aiplatform
 from google.cloud.aiplatform import base, hyperparameter_tuning, jobs, training_jobs
@@ -81,7 +82,35 @@ def pipeline():
     model.delete()
 
 
+def resources():
+    """A TensorBoard, a job that names it, a model, a table and a pipeline without a model; deleted afterwards."""
+    board = aiplatform.Tensorboard.create(display_name="fidelity sdk board")
+    job = aiplatform.CustomJob(
+        display_name="fidelity sdk job",
+        worker_pool_specs=[pool("--do=show", "--seconds=1")],
+        base_output_dir=os.environ["FIDELITY_BUCKET"] + "/sdk-job",
+    )
+    account = f"trainer@{os.environ['FIDELITY_PROJECT']}.iam.gserviceaccount.com"
+    job.run(service_account=account, tensorboard=board.resource_name, timeout=600)
+    model = aiplatform.Model.upload(display_name="fidelity sdk upload", serving_container_image_uri=SERVING)
+    table = aiplatform.TabularDataset.create(
+        display_name="fidelity sdk table", gcs_source=os.environ["FIDELITY_BUCKET"] + "/sdk.csv"
+    )
+    training = aiplatform.CustomPythonPackageTrainingJob(
+        display_name="fidelity sdk training",
+        python_package_gcs_uri=os.environ["FIDELITY_PACKAGE"],
+        python_module_name="fidelity_trainer.task",
+        container_uri=IMAGE,
+    )
+    training.run(
+        args=["--do=show", "--seconds=2"], replica_count=1, machine_type="n1-standard-4",
+        base_output_dir=os.environ["FIDELITY_BUCKET"] + "/sdk-training", timeout=600,
+    )  # fmt: skip
+    for made in (table, model, training, job, board):
+        made.delete()
+
+
 if __name__ == "__main__":
     begin()
-    pipeline()
-    study()
+    for name in sys.argv[1:]:
+        {"pipeline": pipeline, "study": study, "resources": resources}[name]()

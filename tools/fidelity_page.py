@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
+from collections.abc import Iterable
 from typing import Any
 
 from tools.fidelity import manifest
@@ -21,7 +22,8 @@ _HEAD = """\
 <!-- Made by `python -m tools.fidelity_page`; change the rows in fidelity/, not this page. -->
 
 Of what the real Vertex AI was **seen** to do in training, the local Vertex does **{recorded}** the same; of what Google
-**documents** about it, **{documented}** ({measured}).
+**documents** about it, **{documented}** ({measured}). Of {first_rows} facts that nobody had looked at before, it did
+**{first_share}** the same [the first time](#facts-that-we-had-not-seen), unmended.
 
 | facts about | known from | rows | same | differ | score |
 | --- | --- | --- | --- | --- | --- |
@@ -33,12 +35,22 @@ Of what the real Vertex AI was **seen** to do in training, the local Vertex does
 
 A score says how many of the {rows} rows in `fidelity/` are the same, and nothing about what has no row. {partial} rows look at a part of a
 text only (`includes`, or `inOrder` with a part of a line); the others at the whole value. The sources are {kinds}, dated
-{first} to {last}. `make fidelity` tries every row on the local Vertex, which runs real jobs and studies for it, and the real
+{oldest} to {last}. `make fidelity` tries every row on the local Vertex, which runs real jobs and studies for it, and the real
 gcloud and Python SDK, and says which rows have moved since the accepted result.{missing}
 
 | area | rows | same | differ | score |
 | --- | --- | --- | --- | --- |
 {areas}
+
+## Facts that we had not seen
+
+A score of facts that the local Vertex was made for says little about the others. So {first_rows} recorded facts of {first_sources} further sources were
+written down before anybody looked at what the local Vertex does about them, and tried once ({first_measured}). **{first_share}**
+were the same: {first_kinds}. What differed was mended afterwards, or is below; the scores above count these rows, too.
+
+| area | facts | same | differ | first-time score |
+| --- | --- | --- | --- | --- |
+{first_areas}
 
 ## What the rows notice
 
@@ -119,7 +131,14 @@ def page(held: Manifest | None = None) -> str:
     missing = len(result["not_tried"])
     example = next(row for row in held.rows if row.id == "disk-defaults")
     evidence = {one.area: one for one in summed(result["evidence"])[:-1]}
+    first_areas, first_kinds = (summed(held.first[key]) for key in ("areas", "kinds"))
     head = _HEAD.format(
+        first_rows=first_areas[-1].rows,
+        first_sources=held.first["sources"],
+        first_measured=held.first["measured"],
+        first_share=_share(first_areas[-1]),
+        first_kinds=", ".join(f"of {_plural(one.area, one.rows)} {_share(one)}" for one in first_kinds[:-1]),
+        first_areas=_areas(first_areas),
         recorded=_share(evidence.get(f"{manifest.TRAINING}, {manifest.RECORDED}")),
         documented=_share(evidence.get(f"{manifest.TRAINING}, {manifest.DOCUMENTED}")),
         evidence="\n".join(
@@ -138,16 +157,19 @@ def page(held: Manifest | None = None) -> str:
         partial=sum(row.partial for row in held.rows),
         rows=len(held.rows),
         kinds=", ".join(f"{count} {_plural(kind, count)}" for kind, count in kinds.most_common()),
-        first=min(source.date for source in held.sources.values()),
+        oldest=min(source.date for source in held.sources.values()),
         last=held.date,
         measured=result["measured"],
         missing=f" {missing} could not be tried." if missing else "",
-        areas="\n".join(
-            f"| {one.area} | {one.rows} | {one.same} | {one.differs} | {one.percent} % |" for one in [*areas, all_]
-        ),
+        areas=_areas([*areas, all_]),
         example=_line(held, example),
     )
     return head + "\n".join(_differences(held, result))
+
+
+def _areas(found: Iterable[AreaScore]) -> str:
+    """Return the lines of a table by area."""
+    return "\n".join(f"| {one.area} | {one.rows} | {one.same} | {one.differs} | {one.percent} % |" for one in found)
 
 
 def _noticed(held: Manifest) -> float:

@@ -132,7 +132,7 @@ class Script:
         name: Its name.
         what: One sentence.
         steps: Step by id; see `tools.fidelity.scripts`.
-        only_local: It needs a fault that only the local Vertex makes on demand.
+        only_local: It needs a fault that only the local Vertex makes on demand, or costs what nobody can say.
     """
 
     name: str
@@ -164,9 +164,12 @@ class Manifest:
     @property
     def mutation(self) -> dict[str, Any]:
         """What the rows noticed of deliberate breakages: how many were `tried`, and which were `missed`."""
-        file = self.folder / "mutation.json"
-        found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
-        return found
+        return _kept(self.folder / "mutation.json")
+
+    @property
+    def first(self) -> dict[str, Any]:
+        """How facts came out that were collected before anybody looked here: counts by area and kind, what differed."""
+        return _kept(self.folder / "first.json")
 
     @property
     def date(self) -> str:
@@ -223,6 +226,12 @@ def load(folder: Path | None = None) -> Manifest:
         raise ManifestError(f"the manifest in {folder} breaks its rules:\n" + "\n".join(problems))
     unknown = tuple(one for _, one in _lines(folder / "unknown.jsonl"))
     return Manifest(folder, rows, scripts, sources, decisions, unknown)
+
+
+def _kept(file: Path) -> dict[str, Any]:
+    """Return a file of JSON, {} where there is none."""
+    found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    return found
 
 
 def _lines(file: Path) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -56,7 +56,7 @@ def _of(script: Script, region: str) -> list[Creation]:
             found.append(_priced(script.name, "hyperparameterTuningJobs", {**counts, **step["config"]}, region))
         elif "config" in step:
             found.append(_priced(script.name, "customJobs", {"jobSpec": step["config"]}, region))
-        # sdk.py runs a pipeline and a study of two trials; its requests are not in the script.
+        # sdk.py runs three jobs at most, such as a pipeline and a study of two trials; its requests are not in the script.
         elif "sdk" in step:
             pool = {"machineSpec": {"machineType": "n1-standard-4"}, "replicaCount": 1}
             job = {"jobSpec": {"scheduling": {"timeout": "600s"}, "workerPoolSpecs": [pool]}}

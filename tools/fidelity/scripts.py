@@ -85,7 +85,7 @@ class Player:
         """Run a script to its end, or as far as it goes; jobs that still run are cancelled then."""
         record, words = ScriptRecord(), self.target.words()
         if script.only_local and self.target.server is None:
-            record.missing = "only the local Vertex makes this fault on demand"
+            record.missing = "it is tried on the local Vertex only"
             return record
         try:
             for name, step in script.steps.items():

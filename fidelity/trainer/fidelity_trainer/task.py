@@ -42,6 +42,17 @@ def report(metric, value, step):
         file.write(json.dumps(line, sort_keys=True) + "\n")
 
 
+def deep(left):
+    """Fail far down, in two functions by turns: Python shortens the traceback of one that calls itself."""
+    return deeper(left - 1)
+
+
+def deeper(left):
+    if left < 0:
+        raise ValueError("failed on purpose, far down")
+    return deep(left)
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--do", default="show")
@@ -56,6 +67,8 @@ def main():
         show()
     if options.do == "fail" or options.rate > options.fails_above:
         raise ValueError("failed on purpose")
+    if options.do == "fail-deep":
+        deep(40)
     if options.do == "abort":
         os._exit(3)
     if options.do == "memory":
