@@ -16,7 +16,7 @@ import pytest
 from tests.support.clouds_in_memory import START, Clock, MemoryStorage, MemoryVertex
 from tests.support.protocol import prepared
 from vertexrig.cloud.rest import RestError
-from vertexrig.project.model import Budget
+from vertexrig.project.triggered import Budget
 from vertexrig.spec.estimate import estimate
 from vertexrig.spec.states import SUCCEEDED
 from vertexrig.submit.budget import OverBudgetError

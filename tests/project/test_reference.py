@@ -10,8 +10,9 @@ import pytest
 
 from tools import project_file_page as reference
 from vertexrig.project import config
-from vertexrig.project.model import Job, Project, TriggerSettings
+from vertexrig.project.model import Job, Project
 from vertexrig.project.study import StudyParameter
+from vertexrig.project.triggered import TriggerSettings
 from vertexrig.workspace import Workspace
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "project-file.md"

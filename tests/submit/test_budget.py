@@ -16,7 +16,7 @@ from tests.support.clouds_in_memory import Clock, Delivery, MemoryStorage, Memor
 from tests.support.protocol import prepared
 from vertexrig.cloud.rest import RestError
 from vertexrig.project import overrides
-from vertexrig.project.model import Budget
+from vertexrig.project.triggered import Budget
 from vertexrig.spec.estimate import Estimate, elsewhere, estimate
 from vertexrig.spec.states import LIVE, SUCCEEDED
 from vertexrig.submit.budget import Ledger, OverBudgetError, check_run
@@ -50,7 +50,7 @@ class Bench:
             if delivery is not None:
                 delivery.sleep()
 
-        return Ledger(storage, self.vertex, self.limits, clock=self.clock, sleep=sleep, now=self.clock.now)
+        return Ledger(storage, [self.vertex], self.limits, clock=self.clock, sleep=sleep, now=self.clock.now)
 
     def reserving(self, claim: str) -> Delivery:
         """A run that asks for room, stopped before its first call."""

@@ -25,7 +25,7 @@ from tests.support.protocol import (
 )
 from vertexrig import times
 from vertexrig.cloud.rest import RestError
-from vertexrig.project.model import Budget, RunLimits, Schedule
+from vertexrig.project.triggered import Budget, RunLimits, Schedule
 from vertexrig.spec.states import LIVE, QUEUED, RUNNING, SUCCEEDED
 from vertexrig.submit.budget import Ledger, OverBudgetError, Share, Terms
 from vertexrig.submit.claims import FOLDER, LABEL, LEASE_S, EndedError, InProgressError, Key
@@ -266,7 +266,7 @@ class PolicyWorld(World):
     def _check_budget(self) -> None:
         days: dict[str, set[str]] = {}
         for day in ("2026-11-21", "2026-11-22", "2026-11-23"):
-            for row in Ledger(self.storage, self.vertex, Budget()).entries(day):
+            for row in Ledger(self.storage, [self.vertex], Budget()).entries(day):
                 if row.granted and row.shares & {f"caller-{ANA}"}:
                     days.setdefault(row.day, set()).add(row.claim)
         if self.trials is not None:

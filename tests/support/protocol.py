@@ -20,7 +20,7 @@ from tests.support.clouds_in_memory import Clock, Delivery, MemoryStorage, Memor
 from tests.support.tools import REPOSITORY
 from vertexrig.cloud.rest import RestError
 from vertexrig.cloud.vertex import KINDS
-from vertexrig.project.model import Budget
+from vertexrig.project.triggered import Budget
 from vertexrig.spec.estimate import Estimate, estimate
 from vertexrig.spec.states import FAILED, QUEUED, RUNNING
 from vertexrig.submit.claims import LABEL, LEASE_S, WINDOW_S, Claims, InProgressError, Key

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.support import clouds
 from tests.support.tools import REPOSITORY
-from vertexrig.project.model import TriggerSettings
+from vertexrig.project.triggered import TriggerSettings
 from vertexrig.trigger import deploy, request, stage
 
 PAGE = " ".join((REPOSITORY / "docs/trigger.md").read_text(encoding="utf-8").split())

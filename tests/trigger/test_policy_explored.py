@@ -13,7 +13,7 @@ import pytest
 from tests.support.policy_world import explore
 from tests.support.protocol import Broken
 from tests.support.tools import brief
-from vertexrig.project.model import RunLimits
+from vertexrig.project.triggered import RunLimits
 from vertexrig.submit.budget import Ledger, Share, Terms
 from vertexrig.submit.claims import Claim, Claims
 from vertexrig.trigger.deferred import DeferredRun, Retrier

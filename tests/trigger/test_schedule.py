@@ -22,7 +22,7 @@ from vertexrig.errors import ConfigError, UsageError
 from vertexrig.local import server
 from vertexrig.local.runner import RunOptions
 from vertexrig.project import config
-from vertexrig.project.model import RetryConfig
+from vertexrig.project.triggered import RetryConfig
 from vertexrig.submit import claims
 from vertexrig.trigger import promotion, schedules, stage
 from vertexrig.workspace import Workspace

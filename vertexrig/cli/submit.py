@@ -14,8 +14,8 @@ from vertexrig.cli.arguments import NameArgument
 from vertexrig.cli.output import result
 from vertexrig.cloud.vertex import job_body
 from vertexrig.errors import FindingsError, UsageError
-from vertexrig.project.model import Budget
 from vertexrig.project.runs import new_run_id
+from vertexrig.project.triggered import Budget
 from vertexrig.submit import publish
 from vertexrig.submit import submission as submit
 from vertexrig.submit.claims import digest

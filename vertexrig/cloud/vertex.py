@@ -131,6 +131,11 @@ class Vertex:
         universe = os.environ.get(UNIVERSE_VARIABLE) or "googleapis.com"
         base = url or os.environ.get(ENDPOINT_VARIABLE) or f"https://{region}-aiplatform.{universe}"
         self.rest = Rest(f"{base.rstrip('/')}/v1", "Vertex AI")
+        self._url = url
+
+    def there(self, region: str) -> Vertex:
+        """Return the API of another region of the same project."""
+        return Vertex(self.project, region, url=self._url)
 
     def create(self, collection: str, body: Mapping[str, Any]) -> RemoteJob:
         """Create a job. It is tried once: the API has no request id, so a second try may make a second job.

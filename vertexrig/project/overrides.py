@@ -18,7 +18,8 @@ from typing import Any, Union
 
 from vertexrig.errors import ConfigError, Errors, did_you_mean
 from vertexrig.project.config import Loaded
-from vertexrig.project.model import NAME, Bound, Job, Project, Schedule, Sweep, TriggerSettings
+from vertexrig.project.model import NAME, Job, Project, Sweep
+from vertexrig.project.triggered import Bound, Schedule, TriggerSettings
 from vertexrig.schema import typed as schema
 from vertexrig.schema.typed import Scalar
 from vertexrig.text import kind_of, quoted

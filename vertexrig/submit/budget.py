@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from itertools import product
 from typing import Any
 
 from vertexrig import times
@@ -20,7 +21,7 @@ from vertexrig.cloud.rest import RestError
 from vertexrig.cloud.storage import Item, Storage
 from vertexrig.cloud.vertex import KINDS, Vertex
 from vertexrig.errors import VertexrigError
-from vertexrig.project.model import Budget, RunLimits
+from vertexrig.project.triggered import Budget, RunLimits
 from vertexrig.spec.estimate import Estimate
 from vertexrig.spec.states import LIVE
 from vertexrig.submit.claims import LABEL, LEASE_S, Claim
@@ -98,12 +99,14 @@ class Terms:
         shares: What it is held against beside the budget of all runs.
         labels: Labels of its job, over those of the project file.
         before: Called with the claim just before the job is made, again with each try; what it raises leaves the job unmade.
+        most: What counts in the day's budget until the job is there, if that may cost more than the job itself.
         ends: Tells of an error that left the job unmade why it is over for this request (`Claim.ended`); None if it may be tried again.
     """
 
     shares: Sequence[Share] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
     before: Callable[[Claim], None] = lambda _: None
+    most: Estimate | None = None
     ends: Callable[[Exception], Mapping[str, str] | None] = lambda _: None
 
     @property
@@ -222,7 +225,7 @@ class Ledger:
 
     Args:
         storage: The bucket.
-        vertex: The jobs.
+        vertices: The jobs, of each region that they may be in.
         budget: The limits.
         lease_s: For how long a row that is not granted counts, and a run without a visible job as a live one.
         clock: Seconds, from any start.
@@ -233,7 +236,7 @@ class Ledger:
     def __init__(
         self,
         storage: Storage,
-        vertex: Vertex,
+        vertices: Sequence[Vertex],
         budget: Budget,
         *,
         lease_s: float = LEASE_S,
@@ -241,7 +244,7 @@ class Ledger:
         sleep: Callable[[float], None] = time.sleep,
         now: Callable[[], datetime] = times.now,
     ) -> None:
-        self.storage, self.vertex, self.lease_s = storage, vertex, lease_s
+        self.storage, self.vertices, self.lease_s = storage, vertices, lease_s
         self.all_runs = Share("", "", budget, "trigger.budget")
         self.clock, self.sleep, self.now = clock, sleep, now
         # our clock's, of the service's, by which rows are dated; None while not known
@@ -263,10 +266,8 @@ class Ledger:
         if not bounds:
             return
         day = self.now().date().isoformat()
-        # rounded up: no run may be let through for a fraction of a cent less than it costs
-        cents = -int(-estimate.usd_at_most * 100 // 1)
         tags = "".join(f".{share.tag}" for share in shares)
-        name = f"{FOLDER}/{day}/{claim}.{cents}.{trials_of(estimate)}{tags}"
+        name = f"{FOLDER}/{day}/{claim}.{_cents(estimate)}.{trials_of(estimate)}{tags}"
         until, pause = self.clock() + SETTLE_S, 0.05
         while True:
             # again with each turn: another run may have deleted the row as too old; if it is there, nothing is written
@@ -310,6 +311,19 @@ class Ledger:
                 raise RestError("other runs are asking for the last room in the budget", status=503, retry_after=5.0)
             self.sleep(pause)
             pause = min(pause * 1.6, 1.0)
+
+    def settle(self, claim: str, estimate: Estimate, shares: Sequence[Share] = ()) -> None:
+        """Let a run count for what its job costs, in place of what was kept free for it; if that fails, the more stays."""
+        with suppress(RestError):
+            there = self.rows(claim, shares)
+            own = [_cents(estimate) == int(row.name.rpartition("/")[2].split(".")[1]) for row in there]
+            if there and not any(own):
+                day, _, name = there[0].name.rpartition("/")
+                parts = name.split(".")
+                self.storage.write(
+                    f"{day}/{'.'.join((parts[0], str(_cents(estimate)), *parts[2:]))}", GRANTED, generation=0
+                )
+                self.take_out(there)
 
     def rows(self, claim: str, shares: Sequence[Share] = ()) -> list[Item]:
         """Return the rows of a run, for `take_out`."""
@@ -415,10 +429,15 @@ class Ledger:
         """Return the states of our jobs, by claim, so that the jobs of a sweep's trials count as the one run they are."""
         found: dict[str, set[str]] = {}
         own = "".join(f' AND labels.{key}="{value}"' for key, value in share.labels.items())
-        for kind in KINDS:
-            for job in self.vertex.list(kind, filter=f"labels.{LABEL}:*{own} AND {filter}"):
+        for vertex, kind in product(self.vertices, KINDS):
+            for job in vertex.list(kind, filter=f"labels.{LABEL}:*{own} AND {filter}"):
                 found.setdefault(str(job.labels.get(LABEL)), set()).add(job.state)
         return found
+
+
+def _cents(estimate: Estimate) -> int:
+    # rounded up: no run may be let through for a fraction of a cent less than it costs
+    return -int(-estimate.usd_at_most * 100 // 1)
 
 
 def _runs(entries: list[BudgetEntry]) -> str:

@@ -126,7 +126,7 @@ class Claim:
         run_id: The run whose output folder the job gets, such as 20261121-171500-ab12; written as `output`; it stays when another delivery takes the claim over.
         before: Earlier ids of the key, whose windows are over -> the resource name of their job, "" if none is recorded.
         winners: Ids whose job is recorded -> the delivery that made it; for the fence in the job, which reads nothing else.
-        ended: Why none may be made: `reason`, a word for programs, and `text`, for people.
+        ended: Why none may be made, or why the recorded job is given up: `reason`, a word for programs, and `text`, for people.
         path: The object.
         generation: Its generation.
         age_s: Seconds since it was written, by the service's clock.
@@ -386,6 +386,15 @@ class Claims:
             winners = {**claim.winners, claim.id: uuid.uuid4().hex}
             released = replace(claim, state="ended", ended=ended, winners=winners)
         return self.storage.write(claim.path, released.to_bytes(), generation=claim.generation) is not None
+
+    def give_up(self, claim: Claim, ended: Mapping[str, str]) -> Claim | None:
+        """Write why a recorded job is given up (`Claim.ended`); None if the claim was written since it was read.
+
+        The record stays. `vertexrig.submit.ladder` says what follows.
+        """
+        given = replace(claim, ended=ended)
+        written = self.storage.write(claim.path, given.to_bytes(), generation=claim.generation)
+        return None if written is None else replace(given, generation=written, age_s=0.0)
 
     def held(self, key: Key) -> Claim | None:
         """Return the claim of a key, None if nobody holds it."""

@@ -7,8 +7,6 @@ Of a job a claim keeps a `Recorded`: `recorded` makes one, `Claims.record` write
 
 from __future__ import annotations
 
-import hashlib
-import re
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -19,8 +17,7 @@ from vertexrig.cloud.storage import Storage
 from vertexrig.cloud.vertex import COLLECTIONS, CUSTOM, KINDS, TUNING, RemoteJob, Vertex, job_body
 from vertexrig.errors import FindingsError, UsageError
 from vertexrig.project import overrides, runs
-from vertexrig.project.config import Loaded
-from vertexrig.project.model import Budget
+from vertexrig.project.triggered import Budget
 from vertexrig.schema.typed import Scalar
 from vertexrig.spec.estimate import Estimate, elsewhere, estimate
 from vertexrig.spec.labels import RUN_LABEL
@@ -40,14 +37,6 @@ from vertexrig.submit.claims import (
 )
 from vertexrig.submit.reconcile import Reconciler, fenced, recorded
 from vertexrig.workspace import Prepared, Workspace
-
-PACKAGES, LATEST = "packages/", "packages/latest"
-# the pointer lies in the bucket: what it names must be an object of packages/, and no path out of it
-_PACKAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,200}")
-
-
-class NoPackageError(UsageError):
-    """No trainer package was uploaded for the image of a triggered run."""
 
 
 class UnsureError(RestError):
@@ -108,65 +97,6 @@ class Submitted:
     duplicate: bool = False
 
 
-class UploadedArtifacts:
-    """The trainer's packages and images that triggered runs use, as the bucket says, if they are intact.
-
-    Args:
-        loaded: The project.
-        storage: The bucket of the packages.
-    """
-
-    def __init__(self, loaded: Loaded, storage: Storage) -> None:
-        self.loaded, self.storage = loaded, storage
-
-    def package(self, tf_version: str | None) -> str:
-        """Return the last uploaded package for a TensorFlow version, if it is intact."""
-        loaded, storage = self.loaded, self.storage
-        found = storage.read_json(pointer(loaded, tf_version)) or {}
-        uri = str(found.get("uri", ""))
-        version = f"TensorFlow {tf_version}" if tf_version else "its image"
-        if not uri:
-            raise NoPackageError(
-                f"no trainer package for {version} was uploaded: `vertexrig function package` uploads it"
-            )
-        name = uri.removeprefix(storage.uri(PACKAGES))
-        if name == uri or not _PACKAGE.fullmatch(name) or not self._intact(PACKAGES + name, found):
-            raise NoPackageError(
-                f"the trainer package for {version} is not the one that was uploaded to {storage.uri(PACKAGES)}: "
-                "`vertexrig function package` uploads it again"
-            )
-        return uri
-
-    def _intact(self, name: str, uploaded: Mapping[str, Any]) -> bool:
-        """Tell whether an object is the one that was uploaded: whoever may write objects could put other code there.
-
-        A generation never gets other bytes, so the one that the upload noted needs no look at them. Any other one is read: the same
-        package may have been uploaded twice at one time, or copied, or noted by an earlier release, which kept the SHA-256 only.
-        """
-        if uploaded.get("generation") is not None and self.storage.generation(name) == uploaded["generation"]:
-            return True
-        package = self.storage.read(name)
-        return package is not None and hashlib.sha256(package.data).hexdigest() == uploaded.get("sha256")
-
-    def image(self, kind: str) -> str:
-        """Return the last image that was pushed for cpu, gpu or tpu."""
-        from vertexrig.submit import images  # with the package's modules 40 ms, for a project that makes its images
-
-        found = self.storage.read_json(images.pointer(self.loaded, kind)) or {}
-        uri = str(found.get("uri", ""))
-        if not images.is_ours(self.loaded, kind, uri):
-            makes = "`vertexrig image NAME --push` makes it"
-            if images.is_local():
-                makes = 'in a shell with eval "$(vertexrig local env)", `vertexrig function package` takes it from the sources'
-            raise NoPackageError(f"no {kind.upper()} image of the trainer was pushed: {makes}")
-        return uri
-
-
-def pointer(loaded: Loaded, tf_version: str | None) -> str:
-    """Return the object that names the last package uploaded for images of a TensorFlow version."""
-    return f"{LATEST}/{loaded.project.trainer.module}-tf-{tf_version or 'any'}.json"
-
-
 class Submitter:
     """Makes jobs of one project.
 
@@ -193,8 +123,11 @@ class Submitter:
         self.claims = claims or Claims(storage)
         self.limits = limits if limits is not None else workspace.loaded.project.trigger.budget
         self.reconciler = Reconciler(vertex, self.claims)
+        own = workspace.loaded.project
+        others = {str(one["region"]) for run in own.runs for one in run.candidates if "region" in one} - {own.region}
+        apis = (vertex, *(vertex.there(region) for region in sorted(others)))
         self.ledger = budget.Ledger(
-            storage, vertex, self.limits, lease_s=self.claims.lease_s, clock=self.claims.clock, sleep=self.claims.sleep
+            storage, apis, self.limits, lease_s=self.claims.lease_s, clock=self.claims.clock, sleep=self.claims.sleep
         )
 
     def prepare(self, request: Request) -> Prepared:
@@ -317,7 +250,7 @@ class Submitter:
         try:
             # Budget before chain before job: what a crash leaves behind is then a row that grows old, never a job
             # without its steps.
-            self.ledger.reserve(claim.id, price, terms.shares)
+            self.ledger.reserve(claim.id, terms.most or price, terms.shares)
             terms.before(claim)
             # the last look before the create call: after this much time another delivery may hold the claim
             if self.claims.late(taken):
@@ -353,6 +286,8 @@ class Submitter:
             if self.claims.over(taken):
                 raise  # another delivery may hold the claim by now, and its word counts
             return made  # the job carries the label: the next delivery finds it and records it
+        if terms.most is not None:
+            self.ledger.settle(claim.id, price, terms.shares)
         if taken.first and now.token == claim.token and now.job.name == made.name:
             return made  # no other delivery ever held this id, so there is no other job with it
         existing = self._existing(now, collection, job)
@@ -406,15 +341,26 @@ class Submitter:
         if claim.state == "ended":
             self._none_may_live(claim, collection, seen)
             raise EndedError(claim)
-        known = claim.job
+        name = claim.job.name
         jobs = {} if seen is None else {seen.name: seen}
         job: RemoteJob | None = None
         try:
             jobs |= {job.name: job for job in self.reconciler.with_label(claim.id, collection)}
-            job = jobs.get(known.name) or self.vertex.get(known.name)
+            job = jobs.get(name) or self.vertex.get(name)
         except RestError:
             pass  # the record says enough
         self.reconciler.keep_recorded(claim, jobs.values())
+        return self.known(claim, collection, job)
+
+    def known(self, claim: Claim, collection: str, job: RemoteJob | None) -> Submitted:
+        """Return the answer about a job that is recorded.
+
+        Args:
+            claim: The claim, with the job.
+            collection: Where its jobs are.
+            job: The job as the service describes it now, None if that is not known.
+        """
+        known = claim.job
         if job is not None:  # of an earlier window only the name is recorded
             now = recorded(job, claim.id)
             output, labels = known.output or now.output, known.labels or now.labels

@@ -33,7 +33,8 @@ from vertexrig.spec import descriptors
 from vertexrig.spec.labels import CALLER_LABEL, label_value
 from vertexrig.submit.budget import Terms
 from vertexrig.submit.claims import Claim, Claims, EndedError, Key
-from vertexrig.submit.submission import NoPackageError, Submitted, Submitter, UploadedArtifacts
+from vertexrig.submit.submission import Submitted, Submitter
+from vertexrig.submit.uploads import NoPackageError, UploadedArtifacts
 from vertexrig.trigger import answers, request
 from vertexrig.trigger.answers import Reply
 from vertexrig.trigger.deliveries import Delivery, NotStartedError

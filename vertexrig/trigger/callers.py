@@ -14,7 +14,7 @@ from typing import Any
 
 from vertexrig.cloud import identity
 from vertexrig.project.config import Loaded
-from vertexrig.project.model import Caller, Schedule
+from vertexrig.project.triggered import Caller, Schedule
 from vertexrig.spec.labels import CALLER_LABEL, label_value
 from vertexrig.submit.budget import Share, Terms
 from vertexrig.submit.submission import Request

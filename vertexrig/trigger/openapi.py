@@ -11,7 +11,8 @@ from typing import Any, Literal
 from vertexrig import __version__
 from vertexrig.project import overrides
 from vertexrig.project.config import Loaded
-from vertexrig.project.model import Bound, Job, Project, Sweep
+from vertexrig.project.model import Job, Project, Sweep
+from vertexrig.project.triggered import Bound
 from vertexrig.schema import typed as schema
 from vertexrig.trigger import answers, jobs
 from vertexrig.trigger.answers import NUMBER, TEXT, object_schema

@@ -19,7 +19,7 @@ from vertexrig.cloud.rest import RestError
 from vertexrig.cloud.storage import Storage, as_json
 from vertexrig.cloud.vertex import Vertex, in_filter
 from vertexrig.errors import UsageError, VertexrigError
-from vertexrig.project.model import RunLimits, Schedule
+from vertexrig.project.triggered import RunLimits, Schedule
 from vertexrig.spec.states import SUCCEEDED
 from vertexrig.submit.budget import OverBudgetError, Share, Terms
 from vertexrig.submit.chains import Chains

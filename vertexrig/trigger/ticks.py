@@ -27,7 +27,8 @@ from vertexrig.studies.register import MODEL_DIR, SUMMARY
 from vertexrig.submit.budget import OverBudgetError
 from vertexrig.submit.chains import GOOD, Chain, ChainEnd, Chains, Outcome, ended
 from vertexrig.submit.claims import LABEL, Claims, InProgressError, digest
-from vertexrig.submit.submission import NoPackageError, Submitter
+from vertexrig.submit.submission import Submitter
+from vertexrig.submit.uploads import NoPackageError
 from vertexrig.trigger import callers, promotion
 from vertexrig.trigger.policy import EVERY, Hold, Holds
 from vertexrig.trigger.registration import Evaluation, Registrar, display_name

@@ -1,0 +1,417 @@
+"""Ladders: a request whose job may run on several candidates, which are tried in order, one job at a time.
+
+Each try of a candidate is a rung, with a claim that says what has become of it; nothing else is kept, so that whoever looks, however
+often, goes on from the same place. The first rung has the claim of the request. A rung is over for good when its claim has ended
+without a job, or when its job was seen ended and its claim says so (`Claim.ended` with SEEN); only then is the next rung claimed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timezone
+from functools import cached_property
+from typing import Any, Literal
+
+from vertexrig import times
+from vertexrig.cloud.rest import RestError
+from vertexrig.cloud.vertex import RemoteJob
+from vertexrig.errors import UsageError
+from vertexrig.project import runs
+from vertexrig.spec.estimate import Estimate
+from vertexrig.spec.states import short
+from vertexrig.submit.budget import OverBudgetError, Terms
+from vertexrig.submit.claims import Claim, EndedError, Key, digest
+from vertexrig.submit.rungs import (
+    CANDIDATE_LABEL,
+    FIRST_LABEL,
+    GOES_ON,
+    OVER_BUDGET,
+    SEEN,
+    Move,
+    Rung,
+    Way,
+    begun,
+    move,
+)
+from vertexrig.submit.scarcity import Scarcity, outcome
+from vertexrig.submit.submission import Submitted, priced
+
+ROUND_S = 600.0
+"""Seconds between the last candidate's end and the first one's next try."""
+State = Literal["waiting", "training", "succeeded", "failed", "cancelled", "exhausted"]
+
+
+@dataclass(frozen=True)
+class Try:
+    """What became of one try, for people.
+
+    Args:
+        candidate: The candidate's number.
+        changes: What that changes, "" for the job as it stands.
+        job: Resource name of its job, "" if none was made.
+        reason: Why it was left, "" if it was not.
+        text: The same as a sentence.
+        waited_s: Seconds its job waited for machines; None if not known.
+        usd: What its job has cost, an estimate; None if not known.
+    """
+
+    candidate: int
+    changes: str
+    job: str = ""
+    reason: str = ""
+    text: str = ""
+    waited_s: float | None = None
+    usd: float | None = None
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Where a ladder is.
+
+    Args:
+        state: `waiting` for machines or for the next round, `training`, or how it ended.
+        candidate: The number of the candidate that it is at.
+        of: How many there are.
+        text: In one line.
+        made: The job that it is at, None if there is none.
+        job: The same as the service describes it, where it was asked.
+        retry_s: Seconds after which it can go on, if it waits for a time.
+    """
+
+    state: State
+    candidate: int
+    of: int
+    text: str = ""
+    made: Submitted | None = None
+    job: RemoteJob | None = None
+    retry_s: float | None = None
+
+    @property
+    def ended(self) -> bool:
+        return self.state not in ("waiting", "training")
+
+    @property
+    def said(self) -> str:
+        """As an answer has it: `candidate 2 of 4`."""
+        return f"candidate {self.candidate} of {self.of}"
+
+
+@dataclass
+class Ladder:
+    """The tries of one request.
+
+    Args:
+        ways: The candidates, the job as it stands first.
+        body: Digest of the request's body.
+        key: The request's key; None to go on with a request whose first rung has a claim.
+        first: Id of the first rung's claim, where the key is not known.
+        run_id: An earlier run that is resumed.
+        terms: On what terms its jobs are started.
+        cannot: Says why a candidate cannot fit, with the sum; "" if it can or that is not known.
+        publish: Uploads what a candidate's job runs, before that is made.
+        round_s: See ROUND_S.
+        now: The time.
+    """
+
+    ways: Sequence[Way]
+    body: str
+    key: Key | None = None
+    first: str = ""
+    run_id: str = ""
+    terms: Terms = field(default_factory=Terms)
+    cannot: Callable[[Way], str] = lambda _: ""
+    publish: Callable[[Way], None] = lambda _: None
+    round_s: float = ROUND_S
+    now: Callable[[], datetime] = times.now
+
+    def __post_init__(self) -> None:
+        own = self.ways[0].prepared
+        self._settings = own.workspace.loaded.runnable(own.view.name)
+        self._claims = self.ways[0].submitter.claims
+        if self._settings.prefer == "price":
+            # without a price it may be any: those come last
+            self.ways = sorted(self.ways, key=lambda way: (not way.price.complete, way.price.usd_at_most))
+
+    def advance(self) -> Standing:
+        """Take the ladder as far as it goes now.
+
+        Raises:
+            OtherBodyError: The request, or the project file's candidates, are others than when it began.
+            EndedError: No job is made for the request, for a reason that is not one of machines.
+            InProgressError: Another delivery is at work.
+            OverBudgetError: A limit that may leave room later.
+            RestError: A service failed.
+        """
+        while True:
+            rung = self._top()
+            job = self._job(rung)
+            # a first rung whose claim another request has by now can say nothing of its job: that is let wait
+            kept = rung.claim is not None and bool(rung.claim.path)
+            what = move(rung.claim, job, rung.way.wait_s if kept else None)
+            if what.act == "leave" and not kept:
+                what = replace(what, act="next")
+            if what.act == "next":
+                late = self._after(rung, what.why)
+                if isinstance(late, Standing):
+                    return late
+                rung, what = late, Move("start")
+            if what.act == "start":
+                made = self._start(rung)
+                if made is not None:
+                    return self._at(rung, "waiting", made=made)
+            elif what.act == "leave":
+                if not self._leave(rung, what.why, job):
+                    return self._at(rung, "waiting", "a second job of this try is on its way out")
+            elif what.act in ("give-up", "cancel"):
+                self._cancel(rung, what)
+                return self._at(rung, "waiting", "its job has waited for too long and is being cancelled", job)
+            elif what.act == "end":
+                return self._ended(rung, what.why, job)
+            else:
+                began = job is not None and begun(job)
+                return self._at(rung, "training" if began else "waiting", job=job)
+
+    def tries(self) -> list[Try]:
+        """Return what became of every try so far, the first one first."""
+        found = []
+        for rung in self._rungs():
+            claim = rung.claim or Claim("", "", "", "", "")
+            ended = claim.ended
+            found.append(
+                Try(
+                    rung.way.number,
+                    rung.way.changes,
+                    claim.job.name,
+                    ended.get("reason", ""),
+                    ended.get("text", ""),
+                    _number(ended.get("waited_s")),
+                    _number(ended.get("usd")),
+                )
+            )
+        return found
+
+    def _rungs(self) -> Iterator[Rung]:
+        rung = Rung(self.ways[0], 0, claim=self._held(0, 0))
+        while rung.claim is not None:
+            yield rung
+            again = self._held(rung.place, rung.again + 1) if rung.claim.job.name else None
+            rung = self._rung(rung.place, rung.again + 1, again) if again else self._rung(rung.place + 1, 0)
+
+    def _rung(self, place: int, again: int, claim: Claim | None = None) -> Rung:
+        return Rung(self.ways[place % len(self.ways)], place, again, claim or self._held(place, again))
+
+    def _key(self, place: int, again: int) -> Key:
+        return Key("step", f"{self._first.id} candidate {place}.{again}")
+
+    @property
+    def _first(self) -> Claim:
+        """The claim of the first rung, whose id is the ladder's."""
+        found = self._held(0, 0)
+        if found is None:
+            raise UsageError("the request has no claim yet")
+        return found
+
+    def _held(self, place: int, again: int) -> Claim | None:
+        if (place, again) != (0, 0):
+            return self._claims.held(self._key(place, again))
+        found = self._claims.of(self.first) if self.first else self._claims.held(self.key) if self.key else None
+        if found is not None and not self.first:
+            self.first = found.id
+        if found is not None and found.id != self.first:
+            # its window is over, and another request has the claim: what is left of ours is its job
+            job = replace(found.job, name=found.before.get(self.first, ""))
+            state = "created" if job.name else "claimed"
+            return replace(found, id=self.first, job=job, state=state, ended={}, run_id="", path="")
+        return found
+
+    def _top(self) -> Rung:
+        """Return the last rung that has a claim. A rung has one only after all below it are over, so the place is found by halving."""
+        claim = self._held(0, 0)
+        if claim is None:
+            return Rung(self.ways[0], 0)
+        low, high = 0, 1
+        while (found := self._held(high, 0)) is not None:
+            low, claim, high = high, found, high * 2
+        while high - low > 1:
+            middle = (low + high) // 2
+            found = self._held(middle, 0)
+            low, claim, high = (middle, found, high) if found is not None else (low, claim, middle)
+        again = 0
+        while again + 1 < self._settings.preemptions and (found := self._held(low, again + 1)) is not None:
+            again, claim = again + 1, found
+        return self._rung(low, again, claim)
+
+    def _job(self, rung: Rung) -> RemoteJob | None:
+        claim = rung.claim
+        if claim is None or claim.state != "created" or SEEN in claim.ended:
+            return None
+        return rung.way.submitter.vertex.get(claim.job.name)
+
+    def _after(self, rung: Rung, why: str) -> Rung | Standing:
+        """Return the rung after one that is over; a standing if it is not to be started now, or never."""
+        if why == Scarcity.PREEMPTED.value and rung.again + 1 < self._settings.preemptions:
+            return self._rung(rung.place, rung.again + 1)
+        place = rung.place + 1
+        if place % len(self.ways) == 0:
+            limit = times.meant_seconds(self._settings.retry_for or "0s") or 0.0
+            if not limit or (self.now() - _started(self._first.run_id, self.now())).total_seconds() > limit:
+                return self._ended(rung, "exhausted", None)
+            pause = self.round_s - (rung.claim.age_s if rung.claim else 0.0)
+            if pause > 0:
+                text = f"all {len(self.ways)} candidates were tried; the first is tried again in {pause:.0f} s"
+                return replace(self._at(rung, "waiting", text), retry_s=pause)
+        return self._rung(place, 0)
+
+    def _start(self, rung: Rung) -> Submitted | None:
+        """Make the job of a rung; None if that is over now, so that the next one comes."""
+        way, of = rung.way, str(rung.way.number)
+        name, first = way.prepared.view.name, rung.place == rung.again == 0
+        if first and self.key is None:
+            raise UsageError(f"the job of {name} was not made; submit it again with the same request id")
+        key = self.key if first and self.key else self._key(rung.place, rung.again)
+        body = self.body
+        if not first or way.number != 1:
+            # so that nobody looks for a rung's job where another project file puts it
+            body = digest({"body": self.body, "candidate": list(way.prepared.workspace.loaded.overrides)})
+
+        def ends(error: Exception) -> Mapping[str, str] | None:
+            why = outcome(error) if isinstance(error, RestError) else Scarcity.OTHER
+            if why is not Scarcity.OTHER:
+                return {"reason": why.value, "text": _line(str(error)), "candidate": of}
+            return self.terms.ends(error)
+
+        labels = {**self.terms.labels, CANDIDATE_LABEL: of}
+        if not first:
+            labels[FIRST_LABEL] = self.first
+        skip = self.cannot(way)
+        why = Scarcity.QUOTA.value
+        if not skip:
+            try:
+                priced(way.prepared, way.submitter.limits)
+            except OverBudgetError as error:
+                skip, why = str(error), OVER_BUDGET
+        if skip:
+            claim = way.submitter.end(key, body, name, {"reason": why, "text": _line(skip), "candidate": of})
+            if not claim.job.name:
+                return None
+        self.publish(way)
+        # a sweep's trials have other values than those whose checkpoints are in the folder of the study before
+        run_id = self.run_id if first else "" if way.prepared.view.sweep is not None else self._first.run_id
+        terms = replace(self.terms, labels=labels, ends=ends, most=self._dearest)
+        try:
+            return way.submitter.submit(way.prepared, key, body, run_id, terms=terms)
+        except EndedError as error:
+            if error.claim.ended.get("reason") in GOES_ON:
+                return None
+            raise
+        except RestError as error:
+            if outcome(error) is Scarcity.OTHER:
+                raise
+            return None
+
+    @cached_property
+    def _dearest(self) -> Estimate | None:
+        """The dearest of the candidates that the limits for one run let through: it counts until there is a job."""
+        allowed = []
+        for way in self.ways:
+            try:
+                allowed.append(priced(way.prepared, way.submitter.limits))
+            except OverBudgetError:
+                pass
+        return max(allowed, key=lambda price: price.usd_at_most, default=None)
+
+    def _cancel(self, rung: Rung, what: Move) -> None:
+        """Decide that a job has waited for too long, and cancel it; it is looked at again until it has ended."""
+        claim = rung.claim
+        if claim is None:
+            return
+        if what.act == "give-up":
+            text = f"its job waited more than {times.length(round(rung.way.wait_s or 0))} for machines"
+            # the decision first: a job that is found cancelled without it was cancelled by a person
+            if self._claims.give_up(claim, {"reason": what.why, "text": text}) is None:
+                return
+        try:
+            rung.way.submitter.vertex.cancel(claim.job.name)
+        except RestError as error:
+            if error.status not in (400, 404, 409):  # it has ended, or is gone: the next look tells
+                raise
+
+    def _leave(self, rung: Rung, why: str, job: RemoteJob | None) -> bool:
+        """Say in its claim that a rung's job is over; False if a second job of it has yet to end."""
+        claim, submitter = rung.claim, rung.way.submitter
+        if claim is None or job is None:
+            return False
+        others = [one for one in submitter.reconciler.with_label(claim.id, rung.way.collection) if one.name != job.name]
+        submitter.reconciler.keep_recorded(claim, others)
+        if not all(one.ended for one in others):
+            return False
+        text = claim.ended.get("text") or _line(job.error) or f"its job ended {short(job.state)}"
+        made = {"reason": why, "text": text, SEEN: times.rfc3339(self.now(), 0), "candidate": str(rung.way.number)}
+        # if another delivery was faster, the next look finds what that wrote
+        kept = self._claims.give_up(claim, {**made, **_course(job, claim)})
+        if kept is not None and not begun(job):
+            # nothing was paid for it: it gives its room in the day's budget back
+            submitter.ledger.take_out(submitter.ledger.rows(claim.id, self.terms.shares))
+        return True
+
+    def _ended(self, rung: Rung, why: str, job: RemoteJob | None) -> Standing:
+        words: dict[str, tuple[State, str]] = {
+            "succeeded": ("succeeded", "its job has succeeded"),
+            "failed": ("failed", _line(job.cause) if job is not None else ""),
+            "cancelled": ("cancelled", "its job was cancelled"),
+            "gone": ("failed", "its job is gone"),
+            "exhausted": ("exhausted", f"none of the {len(self.ways)} candidates got machines"),
+        }
+        if why not in words and rung.claim is not None:
+            raise EndedError(rung.claim)
+        state, text = words[why]
+        return self._at(rung, state, text, job)
+
+    def _at(
+        self, rung: Rung, state: State, text: str = "", job: RemoteJob | None = None, *, made: Submitted | None = None
+    ) -> Standing:
+        claim = rung.claim
+        if made is None and claim is not None and claim.state == "created":
+            made = rung.way.submitter.known(claim, rung.way.collection, job)
+        return Standing(state, rung.way.number, len(self.ways), text, made, job)
+
+
+def _course(job: RemoteJob, claim: Claim) -> dict[str, str]:
+    """Return how long a job waited, and what it cost, as far as its times and its estimate tell."""
+    created, started, ended = (_time(job.data.get(key)) for key in ("createTime", "startTime", "endTime"))
+    found = {}
+    got = started or ended
+    if created is not None and got is not None:
+        found["waited_s"] = f"{(got - created).total_seconds():.0f}"
+    per_hour = claim.job.estimate.get("usd_per_hour")
+    if started is None:
+        found["usd"] = "0"
+    elif ended is not None and isinstance(per_hour, (int, float)) and claim.job.estimate.get("trials") is None:
+        found["usd"] = f"{per_hour * (ended - started).total_seconds() / 3600:.4f}"
+    return found
+
+
+def _time(value: Any) -> datetime | None:
+    try:
+        return times.parse(str(value)) if value else None
+    except ValueError:
+        return None
+
+
+def _started(run_id: str, otherwise: datetime) -> datetime:
+    """Return when a run was first asked for, as its name says."""
+    if not runs.RUN.fullmatch(run_id):
+        return otherwise
+    return datetime.strptime(run_id[:15], "%Y%m%d-%H%M%S").replace(tzinfo=timezone.utc)
+
+
+def _number(text: str | None) -> float | None:
+    try:
+        return None if text is None else float(text)
+    except ValueError:
+        return None
+
+
+def _line(text: str) -> str:
+    return " ".join(text.partition("\n")[0].split())[:500]

@@ -1,0 +1,169 @@
+"""Rungs: one try of a candidate each, and the table of what to do about one (`vertexrig.submit.ladder` does it)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+from vertexrig import times
+from vertexrig.cloud.vertex import COLLECTIONS, RemoteJob
+from vertexrig.project import candidates
+from vertexrig.spec.estimate import Estimate, elsewhere, estimate
+from vertexrig.spec.states import CANCELLING, EXPIRED, FAILED, PARTIALLY_SUCCEEDED, SUCCEEDED
+from vertexrig.submit.claims import LABEL, Claim
+from vertexrig.submit.scarcity import Scarcity, outcome
+from vertexrig.submit.submission import Submitter
+from vertexrig.workspace import Prepared
+
+CANDIDATE_LABEL, FIRST_LABEL = "vertexrig_candidate", "vertexrig_first"
+"""Labels of a job: the number of its candidate, 1 for the job as it stands; and the id of the first rung's claim, which the first
+rung's job has in the label of its own claim."""
+SEEN = "seen"
+"""Key of `Claim.ended`: when the job that is given up was seen ended, RFC 3339."""
+WAITED, OVER_BUDGET = "waited", "over-budget"
+GOES_ON = (WAITED, OVER_BUDGET, Scarcity.QUOTA.value, Scarcity.STOCKOUT.value, Scarcity.PREEMPTED.value)
+"""Why a rung is left for the next one."""
+
+
+@dataclass(frozen=True)
+class Way:
+    """A candidate, ready to be started.
+
+    Args:
+        prepared: It, rendered and checked.
+        submitter: Makes its job, where it is to run.
+    """
+
+    prepared: Prepared
+    submitter: Submitter
+
+    @property
+    def number(self) -> int:
+        """Its number; 1 is the job as it stands."""
+        return self.prepared.candidate
+
+    @property
+    def changes(self) -> str:
+        """What it changes, "" for the job as it stands."""
+        own = (self.prepared.first or self.prepared).workspace.loaded.runnable(self.prepared.view.name)
+        return candidates.told(own.candidates[self.number - 2]) if self.number > 1 else ""
+
+    @property
+    def collection(self) -> str:
+        return COLLECTIONS[self.prepared.document.kind]
+
+    @property
+    def wait_s(self) -> float | None:
+        """Seconds that its job may wait for machines, None for as long as the service lets it."""
+        loaded = self.prepared.workspace.loaded
+        text = loaded.runnable(self.prepared.view.name).wait
+        return None if text is None else times.meant_seconds(text)
+
+    @cached_property
+    def price(self) -> Estimate:
+        """What a run of it may cost."""
+        workspace = self.prepared.workspace
+        price = estimate(self.prepared.document, workspace.catalog)
+        return elsewhere(price, workspace.loaded.project.region, self.submitter.limits.price_factor)
+
+
+@dataclass(frozen=True)
+class Rung:
+    """One try of a candidate.
+
+    Args:
+        way: The candidate.
+        place: Its place among all tries, from 0 on; another round of the candidates goes on counting.
+        again: How many jobs of this try were preempted before.
+        claim: What has become of it, None before its first delivery.
+    """
+
+    way: Way
+    place: int
+    again: int = 0
+    claim: Claim | None = None
+
+
+@dataclass(frozen=True)
+class Move:
+    """What to do about a rung.
+
+    Args:
+        act: `start` its job, `wait`, `give-up` (say that the job waited too long, and cancel it), `cancel` it once more, `leave` (say
+            that the job is over), go on to the `next` rung, or `end` the ladder.
+        why: Why: of GOES_ON, or what the end is called.
+    """
+
+    act: Literal["start", "wait", "give-up", "cancel", "leave", "next", "end"]
+    why: str = ""
+
+
+def move(claim: Claim | None, job: RemoteJob | None, wait_s: float | None = None) -> Move:
+    """Return what to do about a rung; the one table of outcomes.
+
+    Args:
+        claim: The rung's claim.
+        job: Its recorded job, None if there is none or it is gone.
+        wait_s: Seconds that the job may wait for machines.
+    """
+    if claim is None or claim.state in ("claimed", "released"):
+        return Move("start")
+    why = claim.ended.get("reason", "")
+    if claim.state == "ended":
+        return Move("next" if why in GOES_ON else "end", why)
+    if SEEN in claim.ended:
+        return Move("next", why)
+    if job is None:
+        return Move("end", "gone")
+    if job.state in (SUCCEEDED, PARTIALLY_SUCCEEDED):
+        return Move("end", "succeeded")
+    if job.state == FAILED:
+        found = outcome(job)
+        return Move("end", "failed") if found is Scarcity.OTHER else Move("leave", found.value)
+    if job.ended:
+        # a job that has not begun and expires has waited as long as the service lets it
+        ours = why or (WAITED if job.state == EXPIRED and not begun(job) else "")
+        return Move("leave", ours) if ours else Move("end", "cancelled")
+    if begun(job) or job.state == CANCELLING:
+        return Move("wait")
+    if why:
+        return Move("cancel", why)
+    # the claim was written when the job was made, and its age is by the service's clock
+    return Move("give-up", WAITED) if wait_s is not None and claim.age_s > wait_s else Move("wait")
+
+
+def ways(prepared: Sequence[Prepared], submitter: Submitter) -> list[Way]:
+    """Return candidates ready to be started.
+
+    Args:
+        prepared: The job as it stands, and the others (`Workspace.prepare_all`).
+        submitter: Of the job as it stands, whose bucket has the claims and the budget of all.
+    """
+    found = []
+    for one in prepared:
+        region, vertex = one.workspace.loaded.project.region, submitter.vertex
+        own = Submitter(
+            one.workspace,
+            vertex if region == vertex.region else vertex.there(region),
+            submitter.storage,
+            claims=submitter.claims,
+            limits=submitter.limits,
+            fence=True,  # several deliveries go on with one ladder
+        )
+        own.ledger = submitter.ledger
+        found.append(Way(one, own))
+    return found
+
+
+def first_of(job: RemoteJob) -> str:
+    """Return the id of the ladder that a job is of, "" if it is of none."""
+    labels = job.labels
+    return (labels.get(FIRST_LABEL) or labels.get(LABEL, "")) if CANDIDATE_LABEL in labels else ""
+
+
+def begun(job: RemoteJob) -> bool:
+    """Tell whether a job has begun to train, now or before."""
+    # startTime is "when the job for the first time entered the JOB_STATE_RUNNING state" (CustomJob, v1)
+    return bool(job.data.get("startTime"))
