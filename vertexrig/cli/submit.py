@@ -5,22 +5,22 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from vertexrig.cli import forecast, options, remote, show, steps, streams
+from vertexrig.cli import climbing, forecast, options, remote, show, steps, streams
 from vertexrig.cli.arguments import NameArgument
 from vertexrig.cli.output import result
-from vertexrig.cloud.vertex import job_body
+from vertexrig.cli.watch import lines
 from vertexrig.errors import FindingsError, UsageError
 from vertexrig.project.runs import new_run_id
 from vertexrig.project.triggered import Budget
 from vertexrig.submit import publish
 from vertexrig.submit import submission as submit
-from vertexrig.submit.claims import digest
 
 if TYPE_CHECKING:
+    from vertexrig.submit.ladder import Ladder
     from vertexrig.submit.submission import Submitted, Submitter
     from vertexrig.workspace import Prepared
 
@@ -35,6 +35,12 @@ if TYPE_CHECKING:
     help="Submitting again with the same id finds the first job instead of making another.",
 )
 @options.resume_option
+@click.option(
+    "--watch",
+    is_flag=True,
+    help="Follow it to its end, and go on to the next of its candidates where machines are scarce.",
+)
+@options.poll_option
 @click.option("--dry-run", is_flag=True, help="Print what would be sent, and send nothing.")
 @click.option("--no-budget", is_flag=True, help="Do not hold the run against the project file's budget.")
 @forecast.forecast_options
@@ -45,6 +51,8 @@ def command(
     info: bool,
     request_id: str | None,
     resume: str,
+    watch: bool,
+    poll: float,
     dry_run: bool,
     no_budget: bool,
     asked: forecast.ForecastOptions,
@@ -54,14 +62,16 @@ def command(
 
     With VERTEXRIG_AIPLATFORM and STORAGE_EMULATOR_HOST set, as `vertexrig local env` prints them, it goes to the local
     Vertex instead. Findings and progress go to stderr; the job's resource name to stdout. Each run writes into its own
-    output folder, BUCKET/runs/NAME/RUN; the same --request-id means the same run.
+    output folder, BUCKET/runs/NAME/RUN; the same --request-id means the same run. Of a job with candidates the first one is
+    created that is not refused for lack of machines; --watch, or `vertexrig watch`, goes on to the others.
     """
     _check_request(request_id)
     workspace = project.workspace(name)
-    prepared = workspace.prepare(name)
-    show.findings(prepared.findings, sources=workspace.loaded.sources, info=info)
-    if not prepared.ok:
-        result(format_, {"findings": show.rows(prepared.findings)}, "")
+    every = workspace.prepare_all(name)
+    prepared, found = every[0], [finding for one in every for finding in one.findings]
+    show.findings(found, sources=workspace.loaded.sources, info=info)
+    if not all(one.ok for one in every):
+        result(format_, {"findings": show.rows(found)}, "")
         raise FindingsError(f"{name} would fail: see above")
     vertex = remote.service(workspace.loaded)
     storage = remote.bucket(workspace.loaded, "claims and packages")
@@ -73,17 +83,35 @@ def command(
     if dry_run:
         shown = prepared.in_run(resume or new_run_id())
         streams.note(f"estimate: {submitter.dry_run(shown).estimate['arithmetic']}")
-        result(format_, _body(shown), lambda: json.dumps(_body(shown), indent=2))
+        result(format_, climbing.body_of(shown), lambda: json.dumps(climbing.body_of(shown), indent=2))
+        return
+    # Without an id of the person's the key is fresh: two calls without one are two jobs.
+    key = submit.fresh_key() if request_id is None else submit.request_key(request_id)
+    if len(every) > 1:
+        _climb(name, climbing.ladder(every, submitter, key, resume), watch, poll, format_, project.file)
         return
     for uri in publish.publish(workspace, [name], storage):
         streams.note(f"{'package' if uri.startswith('gs://') else 'image'}: {uri}")
-    # Without an id of the person's the key is fresh: two calls without one are two jobs.
-    key = submit.fresh_key() if request_id is None else submit.request_key(request_id)
-    made = submitter.submit(prepared, key, _digest(prepared, resume), resume)
+    made = submitter.submit(prepared, key, climbing.digest_of(prepared, resume), resume)
     _notes(name, made, project.file)
-    if others := len(workspace.loaded.runnable(name).candidates):
-        streams.note(f"{name} was started as it stands: none of its {others} candidates is tried by itself")
     result(format_, asdict(made), made.name)
+    if watch and (last := vertex.get(made.name)) is not None:
+        last = lines(vertex, last, poll, format_)
+        result(format_, {"state": last.state}, "")
+        remote.must_have_succeeded(last)
+
+
+def _climb(name: str, climbed: Ladder, watch: bool, poll: float, format_: str, file: Path | None) -> None:
+    """Start a job with candidates, and with `watch` go on with them to the end."""
+    at = climbed.advance()
+    if at.made is not None:
+        streams.note(f"{name}: {at.said}")
+        _notes(name, at.made, file)
+    if watch:
+        at = climbing.follow(climbed, poll, format_)
+    made = {} if at.made is None else asdict(at.made)
+    result(format_, {**made, "candidate": at.candidate, "tries": climbing.data(climbed)}, made.get("name", ""))
+    climbing.must_have_succeeded(at, climbed)
 
 
 def _check_request(id: str | None) -> None:
@@ -93,30 +121,12 @@ def _check_request(id: str | None) -> None:
         )
 
 
-def _digest(prepared: Prepared, resume: str) -> str:
-    """Of what is asked for. The same id with another run to go on from is another request, and is refused."""
-    body = _body(prepared)
-    return digest({"body": body, "run": resume} if resume else body)
-
-
 def _ahead(submitter: Submitter, prepared: Prepared, asked: forecast.ForecastOptions, file: Path | None) -> None:
     """Print the estimate of time and money that the options ask for."""
     catalog = submitter.workspace.catalog
     ahead = forecast.forecast(submitter.estimate(prepared), prepared.document, catalog, asked, file) if asked else None
     if ahead is not None:
         streams.note(forecast.text(ahead))
-
-
-def _body(of: Prepared) -> dict[str, Any]:
-    """Return what is sent to create the job."""
-    view, document = of.view, of.document
-    return job_body(
-        document.kind,
-        document.data,
-        display_name=view.display_name,
-        labels=view.labels,
-        kms_key_name=view.kms_key_name,
-    )
 
 
 def _notes(name: str, made: Submitted, file: Path | None) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from vertexrig import times
-from vertexrig.cli import options, remote, steps, streams
+from vertexrig.cli import climbing, options, remote, steps, streams
 from vertexrig.cli.arguments import NameArgument
 from vertexrig.cli.output import progress, result
 from vertexrig.cloud.logs import JobLogs
@@ -47,26 +47,35 @@ def command(job: str, file: Path | None, poll: float, log_lines: int, plain: boo
     """Follow JOB (number, resource name, or display name) until it has ended; the exit code is 0 only if it succeeded.
 
     On a terminal a live table shows the state, the best trial so far, the trials that run with their last metric, time and
-    money so far and at the end (an estimate), and the last lines of each replica; into a pipe, a line for each change. A
-    service that fails for a while is asked again. Ctrl-C ends this and not the job, which `vertexrig cancel` does.
+    money so far and at the end (an estimate), and the last lines of each replica; into a pipe, a line for each change. Of a job
+    with candidates it goes on to the next one where machines are scarce. A service that fails for a while is asked again. Ctrl-C ends this and not the job, which `vertexrig cancel` does.
     """
     workspace = options.workspace(file)
     vertex = remote.service(workspace.loaded)
     last = vertex.lookup(job)
     streams.note(vertex.console(last.name))
+    climbed = climbing.of_job(workspace, last)
     back = steps.line("watch", last.id, *steps.named(file))
     try:
+        if climbed is not None:
+            at = climbing.follow(climbed, poll, format_)
+            if not at.ended:
+                return
+            last = at.job or last
         # A table that is redrawn is control codes in a file.
-        if format_ == "text" and not plain and sys.stdout.isatty():
+        elif format_ == "text" and not plain and sys.stdout.isatty():
             last = _live(vertex, last, _cost(workspace), poll, log_lines)
         else:
-            last = _lines(vertex, last, poll, format_)
+            last = lines(vertex, last, poll, format_)
     except KeyboardInterrupt:
         streams.note(f"\n{last.display_name} goes on; come back to it:\n{back}")
         raise
     if not last.ended:  # the reader of the lines has gone
         return
-    result(format_, {"job": dict(last.data)}, "")
+    tries = {"tries": climbing.data(climbed)} if climbed is not None else {}
+    result(format_, {"job": dict(last.data), **tries}, "")
+    if climbed is not None:
+        climbing.must_have_succeeded(at, climbed)
     remote.must_have_succeeded(last)
     if last.collection == TUNING:
         streams.note(f"a job with the best trial's parameters:\n{steps.line('promote', last.id, *steps.named(file))}")
@@ -74,7 +83,7 @@ def command(job: str, file: Path | None, poll: float, log_lines: int, plain: boo
         streams.note(f"its model to the Model Registry:\n{steps.line('register', last.id, *steps.named(file))}")
 
 
-def _lines(vertex: Vertex, last: RemoteJob, poll: float, format_: str) -> RemoteJob:
+def lines(vertex: Vertex, last: RemoteJob, poll: float, format_: str) -> RemoteJob:
     """Return a line for each change, until the job has ended or the reader has closed the pipe."""
     failing = False
 

@@ -1,0 +1,128 @@
+"""A job's candidates from the command line, against a local Vertex on which machines are scarce."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support import clouds
+from tests.support.packages import small
+from tests.support.tools import vertexrig
+from vertexrig import times
+from vertexrig.cloud.vertex import Vertex
+from vertexrig.local import server
+from vertexrig.local.runner import RunOptions
+from vertexrig.local.state import AIPLATFORM
+from vertexrig.spec.states import CANCELLED, SUCCEEDED
+
+PROJECT = """\
+project: my-project
+bucket: gs://my-bucket
+trainer: {path: trainer_pkg, module: trainer.task, image: tf-2.17}
+jobs:
+  train:
+    machine_type: n1-standard-8
+    timeout: 600s
+    wait: 1s
+    candidates:
+      - {machine_type: n1-standard-4, wait: 1m}
+      - {region: europe-west4, bucket: gs://my-bucket-eu}
+"""
+TASK = """
+import os, pathlib
+out = pathlib.Path(os.environ["AIP_MODEL_DIR"])
+out.mkdir(parents=True, exist_ok=True)
+(out / "model").write_text("made")
+"""
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Iterator[server.RunningServer]:
+    """A local Vertex that has no n1-standard-8 in us-central1, and no quota for n1-standard-4 there."""
+    with clouds.cloud(tmp_path / "cloud", run=RunOptions(grace=0.5)) as running:
+        (tmp_path / "cloud/vertex/gs/my-bucket-eu").mkdir()
+        server.add_fault(running, "stockout:us-central1:n1-standard-8:600s:wait")
+        server.add_fault(running, "quota:us-central1:n1-standard-4")
+        yield running
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    folder = tmp_path / "project"
+    small(folder / "trainer_pkg", TASK)
+    (folder / "vertexrig.yaml").write_text(PROJECT)
+    return folder
+
+
+def typed(here: server.RunningServer, project: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """Type a command in the project."""
+    return vertexrig(*words, cwd=project, env=clouds.variables(here))
+
+
+def test_submit_goes_on_to_what_there_is(here: server.RunningServer, project: Path) -> None:
+    """The first waits too long and is cancelled, the second is refused for quota, the third trains: `submit --watch` says so, and
+    its JSON has each try; one job after the other.
+    """
+    done = typed(here, project, "submit", "train", "--watch", "--poll", "0.2", "--format", "json")
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert [(one["candidate"], one["reason"]) for one in told["tries"]] == [(1, "waited"), (2, "quota"), (3, "")]
+    assert told["candidate"] == 3 and told["state"] == SUCCEEDED and "/europe-west4/" in told["name"]
+    assert "candidate 3 writes into another bucket, and begins anew there" in done.stderr
+    assert "candidate 2 (machine_type: n1-standard-4, wait: 1m): quota: " in done.stderr
+    first = clouds.vertex(here).get(told["tries"][0]["job"])
+    last = Vertex("my-project", "europe-west4", url=f"{here.url}{AIPLATFORM}").get(told["name"])
+    assert first is not None and last is not None and first.state == CANCELLED
+    assert times.parse(first.data["endTime"]) <= times.parse(last.data["createTime"])
+
+
+def test_watch_goes_on_where_submit_left_it(here: server.RunningServer, project: Path) -> None:
+    """`submit` returns with the first job; `watch` of that job goes on to the others, and a project that renders another job does not."""
+    made = typed(here, project, "submit", "train")
+    assert made.returncode == 0, made.stderr
+    number = made.stdout.strip().rpartition("/")[2]
+    file = project / "vertexrig.yaml"
+    file.write_text(PROJECT.replace("600s", "601s"))
+    environment = {**os.environ, **clouds.variables(here)}
+    other = subprocess.Popen(
+        [sys.executable, "-m", "vertexrig", "watch", number, "--poll", "0.2"],
+        cwd=project,
+        env=environment,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert other.stderr is not None
+    assert "otherwise than it was submitted" in other.stderr.readline() + other.stderr.readline()
+    other.kill()
+    other.communicate()
+    file.write_text(PROJECT)
+    done = typed(here, project, "watch", number, "--poll", "0.2")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1].endswith("SUCCEEDED  candidate 3 of 3: its job has succeeded")
+
+
+def test_a_missing_bucket_is_found_before_anything_starts(here: server.RunningServer, project: Path) -> None:
+    """The bucket of the last candidate is not there: no job is made, and the line that makes it is shown."""
+    file = project / "vertexrig.yaml"
+    file.write_text(PROJECT.replace("my-bucket-eu", "my-bucket-xx"))
+    done = typed(here, project, "submit", "train")
+    assert (
+        done.returncode == 3
+        and "gcloud storage buckets create gs://my-bucket-xx --location=europe-west4" in done.stderr
+    )
+    assert not clouds.jobs(here)
+
+
+def test_none_is_left(here: server.RunningServer, project: Path) -> None:
+    """With no machines anywhere the command ends with 1, and says of each try what became of it."""
+    server.add_fault(here, "quota:europe-west4")
+    done = typed(here, project, "submit", "train", "--watch", "--poll", "0.2")
+    assert done.returncode == 1
+    assert "none of the 3 candidates got machines" in done.stderr
+    assert "candidate 3 (region: europe-west4, bucket: gs://my-bucket-eu): quota: " in done.stdout

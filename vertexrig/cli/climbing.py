@@ -1,0 +1,161 @@
+"""Going on with a job's candidates from the command line, for `submit` and `watch`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from vertexrig.cli import remote, streams
+from vertexrig.cli.output import progress
+from vertexrig.cloud.rest import RestError
+from vertexrig.cloud.vertex import RemoteJob, job_body
+from vertexrig.errors import JobFailedError
+from vertexrig.spec.labels import RUN_LABEL
+from vertexrig.studies import report
+from vertexrig.submit import publish
+from vertexrig.submit.claims import InProgressError, Key, digest
+from vertexrig.submit.ladder import Ladder, Standing, Try
+from vertexrig.submit.rungs import Way, first_of, ways
+from vertexrig.submit.submission import Submitter
+from vertexrig.times import length
+from vertexrig.workspace import Prepared, Workspace
+
+PATIENCE_S = 600.0
+"""Seconds that a service may fail for before this gives up; the ladder stays where it is."""
+
+
+def body_of(prepared: Prepared) -> dict[str, Any]:
+    """Return what is sent to create a job."""
+    view, document = prepared.view, prepared.document
+    return job_body(
+        document.kind,
+        document.data,
+        display_name=view.display_name,
+        labels=view.labels,
+        kms_key_name=view.kms_key_name,
+    )
+
+
+def digest_of(prepared: Prepared, resume: str) -> str:
+    """Of what is asked for. The same id with another run to go on from is another request, and is refused."""
+    body = body_of(prepared)
+    return digest({"body": body, "run": resume} if resume else body)
+
+
+def ladder(prepared: Sequence[Prepared], submitter: Submitter, key: Key, resume: str) -> Ladder:
+    """Return the ladder of a new request; each package is uploaded when its candidate's turn has come."""
+    _say_what_begins_anew(prepared)
+    body = digest_of(prepared[0], resume)
+    return Ladder(ways(prepared, submitter), body, key, run_id=resume, publish=_publish)
+
+
+def of_job(workspace: Workspace, job: RemoteJob) -> Ladder | None:
+    """Return the ladder that a job is a try of, if this project can go on with it; stderr says why not, where it cannot."""
+    first, name = first_of(job), job.labels.get(RUN_LABEL, "")
+    project = workspace.loaded.project
+    if not first or name not in {*project.jobs, *project.sweeps}:
+        return None
+    prepared = workspace.prepare_all(name)
+    submitter = Submitter(workspace, remote.service(workspace.loaded), remote.bucket(workspace.loaded, "claims"))
+    claim = submitter.claims.of(first)
+    if claim is None or len(prepared) < 2:
+        return None
+    for resume in ("", claim.run_id):
+        if digest_of(prepared[0], resume) == claim.body:
+            return Ladder(ways(prepared, submitter), claim.body, first=first, run_id=resume, publish=_publish)
+    streams.note(
+        f"this project renders {name} otherwise than it was submitted, or the trigger has submitted it: this follows the job, and does not "
+        "go on to its candidates"
+    )
+    return None
+
+
+def follow(climbed: Ladder, poll: float, format_: str) -> Standing:
+    """Go on with a ladder until it has ended or the reader of its lines has gone; a line for each change."""
+    shown, failing_since, left, name = "", 0.0, 0, ""
+    while True:
+        pause = poll
+        try:
+            at = climbed.advance()
+            failing_since = 0.0
+        except InProgressError as error:
+            pause = min(error.retry_after, poll)
+        except RestError as error:
+            failing_since = failing_since or time.monotonic()
+            if not error.retryable or time.monotonic() - failing_since > PATIENCE_S:
+                raise
+            streams.note(f"lost the connection, trying again: {error}")
+        else:
+            if name != (name := at.made.name if at.made is not None else "") or at.ended:
+                over = [one for one in climbed.tries() if one.reason]
+                for line in tried(over[left:]):
+                    progress(format_, line)
+                left = len(over)
+            now = _line(at)
+            if now and now != shown and not progress(format_, now):
+                return at
+            shown = now
+            if at.ended:
+                return at
+        time.sleep(pause)
+
+
+def must_have_succeeded(at: Standing, climbed: Ladder) -> None:
+    """Raise JobFailedError if a ladder that has ended has no job that has succeeded."""
+    if at.ended and at.state != "succeeded":
+        raise JobFailedError(f"{climbed.ways[0].prepared.view.name} ended: {at.text or at.state}")
+
+
+def tried(tries: Sequence[Try]) -> list[str]:
+    """Return what became of each try, a line each."""
+    lines = []
+    for one in tries:
+        parts = [f"waited {length(round(one.waited_s))}" if one.waited_s is not None else ""]
+        parts += [f"about ${one.usd:.2f}" if one.usd else "", one.text]
+        told = "; ".join(part for part in parts if part)
+        lines.append(
+            f"candidate {one.candidate} ({one.changes or 'as it stands'}): {one.reason or 'goes on'}: {told}".rstrip(
+                ": "
+            )
+        )
+    return lines
+
+
+def data(climbed: Ladder) -> list[dict[str, Any]]:
+    """Return the tries as JSON."""
+    return [asdict(one) for one in climbed.tries()]
+
+
+def _line(at: Standing) -> str:
+    """Return where a ladder is, in one line; "" for a job that was made just now."""
+    if at.job is None:
+        return f"{at.said}: {at.text}" if at.text else ""
+    return f"{at.job.id}  {report.line(at.job)}  {at.said}{f': {at.text}' if at.ended else ''}"
+
+
+def _publish(way: Way) -> None:
+    workspace = way.prepared.workspace
+    bucket = remote.bucket(workspace.loaded, "packages")
+    for uri in publish.publish(workspace, [way.prepared.view.name], bucket):
+        streams.note(f"{'package' if uri.startswith('gs://') else 'image'}: {uri}")
+
+
+def _say_what_begins_anew(prepared: Sequence[Prepared]) -> None:
+    """Say, before anything starts, which candidates cannot go on from a checkpoint of those before."""
+    first = prepared[0]
+    if first.view.sweep is not None:
+        streams.note("each candidate of a sweep begins a study of its own: finished trials are not carried over")
+        return
+    anew = [
+        str(one.candidate)
+        for one in prepared
+        if one.workspace.loaded.project.bucket != first.workspace.loaded.project.bucket
+    ]
+    for one in prepared:  # a bucket that is missing is found now, not when its candidate's turn has come
+        next(remote.bucket(one.workspace.loaded, "packages").list("packages/none"), None)
+    if anew:
+        streams.note(
+            f"candidate {', '.join(anew)} writes into another bucket, and begins anew there instead of from a checkpoint"
+        )
