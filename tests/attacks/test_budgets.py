@@ -20,8 +20,8 @@ from vertexrig.project.triggered import Budget
 from vertexrig.spec.estimate import estimate
 from vertexrig.spec.states import SUCCEEDED
 from vertexrig.submit.budget import OverBudgetError
-from vertexrig.submit.claims import Claims, InProgressError
-from vertexrig.submit.submission import Submitter, fresh_key
+from vertexrig.submit.claims import Claims, InProgressError, fresh_key
+from vertexrig.submit.submission import Submitter
 
 BEGAN = time.monotonic()
 RUNS, RUSHES = 50, 40 * (10 if os.environ.get("ATTACK") == "long" else 1)

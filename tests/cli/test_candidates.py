@@ -32,7 +32,7 @@ jobs:
     wait: 1s
     candidates:
       - {machine_type: n1-standard-4, wait: 1m}
-      - {region: europe-west4, bucket: gs://my-bucket-eu}
+      - {region: europe-west4, bucket: gs://my-bucket-eu, wait: 2m}
 """
 TASK = """
 import os, pathlib
@@ -125,4 +125,4 @@ def test_none_is_left(here: server.RunningServer, project: Path) -> None:
     done = typed(here, project, "submit", "train", "--watch", "--poll", "0.2")
     assert done.returncode == 1
     assert "none of the 3 candidates got machines" in done.stderr
-    assert "candidate 3 (region: europe-west4, bucket: gs://my-bucket-eu): quota: " in done.stdout
+    assert "candidate 3 (region: europe-west4, bucket: gs://my-bucket-eu, wait: 2m): quota: " in done.stdout

@@ -21,10 +21,10 @@ from vertexrig.spec.states import CANCELLED, CANCELLING, EXPIRED, FAILED, PENDIN
 from vertexrig.submit import ladder as ladders
 from vertexrig.submit import rungs
 from vertexrig.submit.budget import OverBudgetError
-from vertexrig.submit.claims import Claim, Claims, OtherBodyError, Recorded
+from vertexrig.submit.claims import Claim, Claims, OtherBodyError, Recorded, fresh_key
 from vertexrig.submit.ladder import Ladder
 from vertexrig.submit.rungs import Move, Rung, move, ways
-from vertexrig.submit.submission import Submitter, fresh_key
+from vertexrig.submit.submission import Submitter
 from vertexrig.workspace import Workspace
 
 LONG = os.environ.get("ATTACK") == "long"
@@ -51,8 +51,8 @@ def test_one_job_trains_in_every_schedule(part: int) -> None:
 class GoesOnUnseen(Ladder):
     """The next candidate is started once the one before it was asked to end."""
 
-    def _cancel(self, rung: Rung, what: Move) -> None:
-        super()._cancel(rung, what)
+    def cancel(self, rung: Rung, what: Move) -> None:
+        super().cancel(rung, what)
         held = self._claims.held(self._key(rung.place, rung.again)) if rung.place or rung.again else self._held(0, 0)
         if held is not None:
             self._claims.give_up(held, {"reason": what.why, "text": "", rungs.SEEN: "now"})
@@ -61,15 +61,15 @@ class GoesOnUnseen(Ladder):
 class CancelsUndecided(Ladder):
     """A job that waits too long is cancelled, and nobody writes down why."""
 
-    def _cancel(self, rung: Rung, what: Move) -> None:
-        super()._cancel(rung, replace(what, act="cancel"))
+    def cancel(self, rung: Rung, what: Move) -> None:
+        super().cancel(rung, replace(what, act="cancel"))
 
 
 class RefusalsAreReleased(Ladder):
     """Whoever was refused for machines goes on without an end in the claim, so that one who was frozen may make the job later."""
 
-    def _start(self, rung: Rung) -> Any:
-        made = super()._start(rung)
+    def start(self, rung: Rung) -> Any:
+        made = super().start(rung)
         claim = self._held(rung.place, rung.again)
         if made is None and claim is not None and claim.state == "ended":
             freed = replace(claim, state="created", job=Recorded("projects/p/locations/r/customJobs/1"), winners={},
@@ -187,7 +187,7 @@ def test_a_refused_candidate_gives_way_at_once(world: LadderWorld) -> None:
     assert at.said == "candidate 3 of 3" and at.state == "waiting" and at.made is not None
     (made,) = world.vertex.jobs.values()
     assert made.data["labels"]["vertexrig_candidate"] == "3"
-    assert rungs.first_of(RemoteJob(made.data)) == world.made(None)._first.id
+    assert rungs.first_of(RemoteJob(made.data)) == world.made(None).first_claim.id
     assert numbers(world) == [(1, "quota"), (2, "quota"), (3, "")]
 
 
@@ -303,7 +303,7 @@ def test_the_dearest_counts_until_there_is_a_job() -> None:
     again = world.advance()
     assert again.made is not None and again.candidate == 2
     (row,) = world.ladder.ways[0].submitter.ledger.entries(world.world.clock.now().date().isoformat())
-    assert abs(row.usd - again.made.estimate["usd_at_most"]) <= 0.01 and row.usd > at.made.estimate["usd_at_most"]
+    assert abs(row.usd - again.made.estimate["usd_at_most"]) < 0.02 and row.usd > at.made.estimate["usd_at_most"]
 
 
 def test_a_candidate_over_the_budget_of_one_run_is_passed_over() -> None:

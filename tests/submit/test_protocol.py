@@ -359,7 +359,8 @@ def test_jobs_in_memory_are_as_the_local_ones(here: server.RunningServer, tmp_pa
 
 def clouds_job(here: server.RunningServer, folder: Path) -> str:
     """A job to take the spec of."""
-    from vertexrig.submit.submission import Request, request_key
+    from vertexrig.submit.claims import request_key
+    from vertexrig.submit.submission import Request
 
     submitter = clouds.submitter(here, folder)
     return submitter.submit(submitter.prepare(Request("cpu")), request_key("contract"), "x").name

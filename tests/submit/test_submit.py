@@ -18,9 +18,8 @@ from vertexrig.cloud.storage import Storage
 from vertexrig.errors import ConfigError, FindingsError, VertexrigError
 from vertexrig.submit import claims
 from vertexrig.submit.budget import OverBudgetError
-from vertexrig.submit.claims import Claims, InProgressError, Key, OtherBodyError
-from vertexrig.submit.submission import Request, Submitted, request_key
-from vertexrig.submit.uploads import NoPackageError
+from vertexrig.submit.claims import Claims, InProgressError, Key, OtherBodyError, request_key
+from vertexrig.submit.submission import NoPackageError, Request, Submitted
 
 
 def test_a_repeat_finds_the_first_job(here: clouds.MemoryCloud, make: Make) -> None:

@@ -15,8 +15,8 @@ from tests.support.services import Fault
 from tests.support.submitting import Make, run, with_claim
 from vertexrig.cloud.rest import Rest, RestError, retry_after, takes_credentials
 from vertexrig.cloud.storage import Storage
-from vertexrig.submit.claims import InProgressError
-from vertexrig.submit.submission import Request, UnsureError, request_key
+from vertexrig.submit.claims import InProgressError, request_key
+from vertexrig.submit.submission import Request, UnsureError
 
 
 @pytest.fixture

@@ -30,8 +30,7 @@ from vertexrig import times
 from vertexrig.cloud.models import ModelsClient, plain
 from vertexrig.cloud.rest import RestError
 from vertexrig.cloud.storage import Item, Storage, StoredObject
-from vertexrig.project.then import EvaluateStep, StepOptions
-from vertexrig.project.triggered import Schedule
+from vertexrig.project.triggered import EvaluateStep, Schedule, StepOptions
 from vertexrig.spec.states import QUEUED, RUNNING, SUCCEEDED
 from vertexrig.studies.register import Trained
 from vertexrig.submit.budget import Terms

@@ -19,8 +19,7 @@ from vertexrig.cloud.storage import Storage
 from vertexrig.cloud.vertex import KINDS, RemoteJob, Vertex
 from vertexrig.local.state import AIPLATFORM, RunningServer
 from vertexrig.project import config
-from vertexrig.submit.submission import Submitter
-from vertexrig.submit.uploads import UploadedArtifacts
+from vertexrig.submit.submission import Submitter, UploadedArtifacts
 from vertexrig.workspace import Workspace
 
 BUCKET = "gs://my-bucket"

@@ -35,8 +35,8 @@ from vertexrig.spec.estimate import Estimate
 from vertexrig.spec.states import CANCELLED, CANCELLING, ENDED, FAILED, QUEUED, RUNNING, SUCCEEDED
 from vertexrig.submit.budget import Terms
 from vertexrig.submit.claims import LABEL, LEASE_S, EndedError, InProgressError
-from vertexrig.submit.ladder import Ladder, Standing
-from vertexrig.submit.rungs import CANDIDATE_LABEL, Way, ways
+from vertexrig.submit.ladder import Ladder, LadderState
+from vertexrig.submit.rungs import CANDIDATE_LABEL, CandidateRun, ways
 from vertexrig.workspace import Prepared, Workspace
 
 WAIT_S, ROUND_S = 1200.0, 600.0
@@ -193,7 +193,7 @@ class LadderWorld(World):
             raise Broken(f"the ladder does not end: {standing}")
         self.check(standing)
 
-    def through(self) -> Standing:
+    def through(self) -> LadderState:
         """Go on with healthy services until there is an answer."""
         for _ in range(8):
             try:
@@ -204,7 +204,7 @@ class LadderWorld(World):
                 raise Broken(f"the request ended: {error}") from None
         raise Broken("no answer after eight tries")
 
-    def check(self, standing: Standing) -> None:
+    def check(self, standing: LadderState) -> None:
         """What must hold when a ladder has ended.
 
         Raises:
@@ -231,7 +231,7 @@ class LadderWorld(World):
                 raise Broken(f"the order of the candidates is {places}")
 
 
-class _Priced(Way):
+class _Priced(CandidateRun):
     """A way whose price is not computed anew each time."""
 
     @property

@@ -10,8 +10,8 @@ from typing import Any
 from tests.support import clouds
 from vertexrig.cloud.rest import Rest
 from vertexrig.cloud.vertex import Vertex
-from vertexrig.submit.claims import Claims
-from vertexrig.submit.submission import Request, Submitted, Submitter, request_key
+from vertexrig.submit.claims import Claims, request_key
+from vertexrig.submit.submission import Request, Submitted, Submitter
 
 Make = Callable[..., Submitter]
 

@@ -13,7 +13,7 @@ from tests.support.chain_world import MODEL, WorldRegistrar, WorldTicker, explor
 from tests.support.protocol import Broken
 from tests.support.tools import brief
 from vertexrig.cloud.rest import RestError
-from vertexrig.project.then import RegisterStep
+from vertexrig.project.triggered import RegisterStep
 from vertexrig.studies import register
 from vertexrig.submit.chains import Chain
 from vertexrig.submit.claims import Claim

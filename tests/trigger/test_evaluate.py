@@ -15,7 +15,7 @@ from tests.support.chain_world import MemoryFolder
 from tests.support.tools import REPOSITORY
 from vertexrig.errors import ConfigError
 from vertexrig.project import config
-from vertexrig.project.then import ORDER, name_of
+from vertexrig.project.triggered import ORDER, name_of
 from vertexrig.spec.states import FAILED
 from vertexrig.trigger import policy, promotion
 from vertexrig.trigger.app import Call

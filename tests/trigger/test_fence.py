@@ -18,10 +18,9 @@ from vertexrig.errors import VertexrigError
 from vertexrig.local import server
 from vertexrig.local.runner import RunOptions
 from vertexrig.submit.budget import Terms
-from vertexrig.submit.claims import LABEL, Claims, Existing, Recorded, Taken
+from vertexrig.submit.claims import LABEL, Claims, Existing, Recorded, Taken, request_key
 from vertexrig.submit.reconcile import ATTEMPT_VARIABLE, CLAIM_VARIABLE, attempt_of, fenced
-from vertexrig.submit.submission import Request, Submitter, request_key
-from vertexrig.submit.uploads import UploadedArtifacts
+from vertexrig.submit.submission import Request, Submitter, UploadedArtifacts
 from vertexrig.trigger.app import Call, Trigger
 from vertexrig.workspace import Workspace
 

@@ -25,7 +25,7 @@ from vertexrig import times
 from vertexrig.cloud.rest import RestError
 from vertexrig.errors import ConfigError
 from vertexrig.project import overrides
-from vertexrig.project.then import Notify
+from vertexrig.project.triggered import Notify
 from vertexrig.spec.states import FAILED
 from vertexrig.trigger import notify
 from vertexrig.trigger.app import Call

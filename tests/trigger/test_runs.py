@@ -20,8 +20,8 @@ from vertexrig import cli
 from vertexrig.errors import UsageError
 from vertexrig.local import server
 from vertexrig.project import runs
-from vertexrig.submit.claims import Claims
-from vertexrig.submit.submission import Request, Submitted, Submitter, request_key
+from vertexrig.submit.claims import Claims, request_key
+from vertexrig.submit.submission import Request, Submitted, Submitter
 
 PROJECT: dict[str, Any] = {**clouds.PROJECT, "trainer": {"package_uris": ["gs://my-bucket/packages/trainer.tar.gz"]}}
 

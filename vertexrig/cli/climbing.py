@@ -7,17 +7,19 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from vertexrig.cli import remote, streams
+from vertexrig.cli import quota, remote, streams
 from vertexrig.cli.output import progress
+from vertexrig.cloud.quotas import QuotaService
 from vertexrig.cloud.rest import RestError
 from vertexrig.cloud.vertex import RemoteJob, job_body
 from vertexrig.errors import JobFailedError
+from vertexrig.explain import headroom
 from vertexrig.spec.labels import RUN_LABEL
 from vertexrig.studies import report
 from vertexrig.submit import publish
 from vertexrig.submit.claims import InProgressError, Key, digest
-from vertexrig.submit.ladder import Ladder, Standing, Try
-from vertexrig.submit.rungs import Way, first_of, ways
+from vertexrig.submit.ladder import Ladder, LadderState, Try
+from vertexrig.submit.rungs import CandidateRun, first_of, ways
 from vertexrig.submit.submission import Submitter
 from vertexrig.times import length
 from vertexrig.workspace import Prepared, Workspace
@@ -47,8 +49,18 @@ def digest_of(prepared: Prepared, resume: str) -> str:
 def ladder(prepared: Sequence[Prepared], submitter: Submitter, key: Key, resume: str) -> Ladder:
     """Return the ladder of a new request; each package is uploaded when its candidate's turn has come."""
     _say_what_begins_anew(prepared)
-    body = digest_of(prepared[0], resume)
-    return Ladder(ways(prepared, submitter), body, key, run_id=resume, publish=_publish)
+    made = _ladder(prepared, submitter, digest_of(prepared[0], resume), resume)
+    made.key = key
+    return made
+
+
+def _ladder(prepared: Sequence[Prepared], submitter: Submitter, body: str, resume: str) -> Ladder:
+    known = quota.known_of(QuotaService(prepared[0].workspace.loaded.project.project))
+
+    def cannot(way: CandidateRun) -> str:
+        return headroom.cannot_fit(way.prepared, known(way.prepared.workspace.loaded.project.region)[0])
+
+    return Ladder(ways(prepared, submitter), body, run_id=resume, publish=_publish, cannot=cannot)
 
 
 def of_job(workspace: Workspace, job: RemoteJob) -> Ladder | None:
@@ -64,7 +76,9 @@ def of_job(workspace: Workspace, job: RemoteJob) -> Ladder | None:
         return None
     for resume in ("", claim.run_id):
         if digest_of(prepared[0], resume) == claim.body:
-            return Ladder(ways(prepared, submitter), claim.body, first=first, run_id=resume, publish=_publish)
+            made = _ladder(prepared, submitter, claim.body, resume)
+            made.first = first
+            return made
     streams.note(
         f"this project renders {name} otherwise than it was submitted, or the trigger has submitted it: this follows the job, and does not "
         "go on to its candidates"
@@ -72,7 +86,7 @@ def of_job(workspace: Workspace, job: RemoteJob) -> Ladder | None:
     return None
 
 
-def follow(climbed: Ladder, poll: float, format_: str) -> Standing:
+def follow(climbed: Ladder, poll: float, format_: str) -> LadderState:
     """Go on with a ladder until it has ended or the reader of its lines has gone; a line for each change."""
     shown, failing_since, left, name = "", 0.0, 0, ""
     while True:
@@ -102,7 +116,7 @@ def follow(climbed: Ladder, poll: float, format_: str) -> Standing:
         time.sleep(pause)
 
 
-def must_have_succeeded(at: Standing, climbed: Ladder) -> None:
+def must_have_succeeded(at: LadderState, climbed: Ladder) -> None:
     """Raise JobFailedError if a ladder that has ended has no job that has succeeded."""
     if at.ended and at.state != "succeeded":
         raise JobFailedError(f"{climbed.ways[0].prepared.view.name} ended: {at.text or at.state}")
@@ -128,14 +142,14 @@ def data(climbed: Ladder) -> list[dict[str, Any]]:
     return [asdict(one) for one in climbed.tries()]
 
 
-def _line(at: Standing) -> str:
+def _line(at: LadderState) -> str:
     """Return where a ladder is, in one line; "" for a job that was made just now."""
     if at.job is None:
         return f"{at.said}: {at.text}" if at.text else ""
     return f"{at.job.id}  {report.line(at.job)}  {at.said}{f': {at.text}' if at.ended else ''}"
 
 
-def _publish(way: Way) -> None:
+def _publish(way: CandidateRun) -> None:
     workspace = way.prepared.workspace
     bucket = remote.bucket(workspace.loaded, "packages")
     for uri in publish.publish(workspace, [way.prepared.view.name], bucket):

@@ -38,7 +38,7 @@ def command(name: str | None, project: options.ProjectOptions, region: str | Non
     """
     workspace = targets.workspace(project, name, needed=True)
     service = QuotaService(workspace.loaded.project.project)
-    known = _known(service)
+    known = known_of(service)
     if not service.reachable():
         streams.note(
             "jobs are on another server, which has no quotas: the limits are those of a new project, by the catalog"
@@ -104,7 +104,7 @@ def _text(ways: list[_Headroom]) -> str:
     return "\n".join([*shown, *asks]).rstrip()
 
 
-def _known(service: QuotaService) -> Callable[[str], tuple[dict[str, QuotaLimit] | None, dict[str, int] | None]]:
+def known_of(service: QuotaService) -> Callable[[str], tuple[dict[str, QuotaLimit] | None, dict[str, int] | None]]:
     """Return what gives limits and use of a region; each region is asked once, and what is missing noted once."""
     asked, noted = service.reachable(), set[str]()
 

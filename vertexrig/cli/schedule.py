@@ -19,7 +19,7 @@ from vertexrig.cli.tables import table
 from vertexrig.cloud import cron
 from vertexrig.errors import FindingsError, ServiceError, UsageError, did_you_mean
 from vertexrig.project import config
-from vertexrig.project.then import name_of
+from vertexrig.project.triggered import name_of
 from vertexrig.workspace import Workspace
 
 if TYPE_CHECKING:

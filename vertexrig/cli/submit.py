@@ -18,6 +18,7 @@ from vertexrig.project.runs import new_run_id
 from vertexrig.project.triggered import Budget
 from vertexrig.submit import publish
 from vertexrig.submit import submission as submit
+from vertexrig.submit.claims import fresh_key, request_key
 
 if TYPE_CHECKING:
     from vertexrig.submit.ladder import Ladder
@@ -86,7 +87,7 @@ def command(
         result(format_, climbing.body_of(shown), lambda: json.dumps(climbing.body_of(shown), indent=2))
         return
     # Without an id of the person's the key is fresh: two calls without one are two jobs.
-    key = submit.fresh_key() if request_id is None else submit.request_key(request_id)
+    key = fresh_key() if request_id is None else request_key(request_id)
     if len(every) > 1:
         _climb(name, climbing.ladder(every, submitter, key, resume), watch, poll, format_, project.file)
         return

@@ -15,7 +15,7 @@ from typing import Any
 
 from vertexrig import files, yamltext
 from vertexrig.errors import ConfigError, Errors, UsageError, did_you_mean
-from vertexrig.project import then
+from vertexrig.project import triggered
 from vertexrig.project.model import NAME, Job, Project, Sweep
 from vertexrig.schema import typed as schema
 from vertexrig.text import kind_of, quoted
@@ -450,7 +450,7 @@ def _wrong_names(loaded: Loaded) -> Iterator[ConfigError]:
             message = f"there is no job or sweep {schedule.run!r}. {did_you_mean(schedule.run, runnable)}"
             yield loaded.error(message, "schedules", name, "run")
             continue  # what its steps follow is not known
-        bad = then.wrong(schedule.then, schedule.run, project.jobs, project.sweeps)
+        bad = triggered.wrong(schedule.then, schedule.run, project.jobs, project.sweeps)
         if bad is not None:
             yield loaded.error(bad[1], "schedules", name, "then", bad[0])
         if (schedule.then or schedule.waits) and name == TICK:

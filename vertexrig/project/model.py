@@ -215,7 +215,7 @@ class Job(MachineSettings):
     prefer: Literal["order", "price"] = option(
         "Which candidate is tried first: the first one, or the cheapest.", "order"
     )
-    preemptions: int = option("Jobs of one candidate that may be preempted before the next is tried.", 1)
+    preemptions: int = option("Jobs of one candidate that may be preempted before the next is tried.", 1, least=1)
     silence: Mapping[str, str] = option("Findings to leave out for this job: id and the reason why.", factory=dict)
     spec: Mapping[str, Any] = option(
         "Any field of the API's CustomJobSpec, merged into the rendered YAML.", factory=dict
@@ -252,7 +252,7 @@ class Sweep:
     prefer: Literal["order", "price"] = option(
         "Which candidate is tried first: the first one, or the cheapest.", "order"
     )
-    preemptions: int = option("Jobs of one candidate that may be preempted before the next is tried.", 1)
+    preemptions: int = option("Jobs of one candidate that may be preempted before the next is tried.", 1, least=1)
     silence: Mapping[str, str] = option("Findings to leave out for this sweep: id and the reason why.", factory=dict)
     spec: Mapping[str, Any] = option(
         "Any field of the API's HyperparameterTuningJob, merged into the YAML.", factory=dict

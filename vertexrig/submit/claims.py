@@ -461,6 +461,16 @@ def _recorded(data: Any) -> Recorded | None:
     return Recorded(**parts) if all(isinstance(part, _RECORDED[name]) for name, part in parts.items()) else None
 
 
+def fresh_key() -> Key:
+    """Return a key for a request that is meant to be new, such as one typed at a terminal."""
+    return Key("request", f"cli-{uuid.uuid4().hex}")
+
+
+def request_key(request_id: str) -> Key:
+    """Return the key of a request with an id."""
+    return Key("request", request_id)
+
+
 def digest(value: Any) -> str:
     """SHA-256 of a plain value, the same for any order of keys."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True)

@@ -28,9 +28,9 @@ from vertexrig.submit.rungs import (
     GOES_ON,
     OVER_BUDGET,
     SEEN,
+    CandidateRun,
     Move,
     Rung,
-    Way,
     begun,
     move,
 )
@@ -66,7 +66,7 @@ class Try:
 
 
 @dataclass(frozen=True)
-class Standing:
+class LadderState:
     """Where a ladder is.
 
     Args:
@@ -114,14 +114,14 @@ class Ladder:
         now: The time.
     """
 
-    ways: Sequence[Way]
+    ways: Sequence[CandidateRun]
     body: str
     key: Key | None = None
     first: str = ""
     run_id: str = ""
     terms: Terms = field(default_factory=Terms)
-    cannot: Callable[[Way], str] = lambda _: ""
-    publish: Callable[[Way], None] = lambda _: None
+    cannot: Callable[[CandidateRun], str] = lambda _: ""
+    publish: Callable[[CandidateRun], None] = lambda _: None
     round_s: float = ROUND_S
     now: Callable[[], datetime] = times.now
 
@@ -133,7 +133,7 @@ class Ladder:
             # without a price it may be any: those come last
             self.ways = sorted(self.ways, key=lambda way: (not way.price.complete, way.price.usd_at_most))
 
-    def advance(self) -> Standing:
+    def advance(self) -> LadderState:
         """Take the ladder as far as it goes now.
 
         Raises:
@@ -153,18 +153,18 @@ class Ladder:
                 what = replace(what, act="next")
             if what.act == "next":
                 late = self._after(rung, what.why)
-                if isinstance(late, Standing):
+                if isinstance(late, LadderState):
                     return late
                 rung, what = late, Move("start")
             if what.act == "start":
-                made = self._start(rung)
+                made = self.start(rung)
                 if made is not None:
                     return self._at(rung, "waiting", made=made)
             elif what.act == "leave":
-                if not self._leave(rung, what.why, job):
+                if not self.leave(rung, what.why, job):
                     return self._at(rung, "waiting", "a second job of this try is on its way out")
             elif what.act in ("give-up", "cancel"):
-                self._cancel(rung, what)
+                self.cancel(rung, what)
                 return self._at(rung, "waiting", "its job has waited for too long and is being cancelled", job)
             elif what.act == "end":
                 return self._ended(rung, what.why, job)
@@ -202,10 +202,10 @@ class Ladder:
         return Rung(self.ways[place % len(self.ways)], place, again, claim or self._held(place, again))
 
     def _key(self, place: int, again: int) -> Key:
-        return Key("step", f"{self._first.id} candidate {place}.{again}")
+        return Key("step", f"{self.first_claim.id} candidate {place}.{again}")
 
     @property
-    def _first(self) -> Claim:
+    def first_claim(self) -> Claim:
         """The claim of the first rung, whose id is the ladder's."""
         found = self._held(0, 0)
         if found is None:
@@ -248,14 +248,14 @@ class Ladder:
             return None
         return rung.way.submitter.vertex.get(claim.job.name)
 
-    def _after(self, rung: Rung, why: str) -> Rung | Standing:
+    def _after(self, rung: Rung, why: str) -> Rung | LadderState:
         """Return the rung after one that is over; a standing if it is not to be started now, or never."""
         if why == Scarcity.PREEMPTED.value and rung.again + 1 < self._settings.preemptions:
             return self._rung(rung.place, rung.again + 1)
         place = rung.place + 1
         if place % len(self.ways) == 0:
             limit = times.meant_seconds(self._settings.retry_for or "0s") or 0.0
-            if not limit or (self.now() - _started(self._first.run_id, self.now())).total_seconds() > limit:
+            if not limit or (self.now() - _started(self.first_claim.run_id, self.now())).total_seconds() > limit:
                 return self._ended(rung, "exhausted", None)
             pause = self.round_s - (rung.claim.age_s if rung.claim else 0.0)
             if pause > 0:
@@ -263,7 +263,7 @@ class Ladder:
                 return replace(self._at(rung, "waiting", text), retry_s=pause)
         return self._rung(place, 0)
 
-    def _start(self, rung: Rung) -> Submitted | None:
+    def start(self, rung: Rung) -> Submitted | None:
         """Make the job of a rung; None if that is over now, so that the next one comes."""
         way, of = rung.way, str(rung.way.number)
         name, first = way.prepared.view.name, rung.place == rung.again == 0
@@ -297,7 +297,7 @@ class Ladder:
                 return None
         self.publish(way)
         # a sweep's trials have other values than those whose checkpoints are in the folder of the study before
-        run_id = self.run_id if first else "" if way.prepared.view.sweep is not None else self._first.run_id
+        run_id = self.run_id if first else "" if way.prepared.view.sweep is not None else self.first_claim.run_id
         terms = replace(self.terms, labels=labels, ends=ends, most=self._dearest)
         try:
             return way.submitter.submit(way.prepared, key, body, run_id, terms=terms)
@@ -321,7 +321,7 @@ class Ladder:
                 pass
         return max(allowed, key=lambda price: price.usd_at_most, default=None)
 
-    def _cancel(self, rung: Rung, what: Move) -> None:
+    def cancel(self, rung: Rung, what: Move) -> None:
         """Decide that a job has waited for too long, and cancel it; it is looked at again until it has ended."""
         claim = rung.claim
         if claim is None:
@@ -337,7 +337,7 @@ class Ladder:
             if error.status not in (400, 404, 409):  # it has ended, or is gone: the next look tells
                 raise
 
-    def _leave(self, rung: Rung, why: str, job: RemoteJob | None) -> bool:
+    def leave(self, rung: Rung, why: str, job: RemoteJob | None) -> bool:
         """Say in its claim that a rung's job is over; False if a second job of it has yet to end."""
         claim, submitter = rung.claim, rung.way.submitter
         if claim is None or job is None:
@@ -355,7 +355,7 @@ class Ladder:
             submitter.ledger.take_out(submitter.ledger.rows(claim.id, self.terms.shares))
         return True
 
-    def _ended(self, rung: Rung, why: str, job: RemoteJob | None) -> Standing:
+    def _ended(self, rung: Rung, why: str, job: RemoteJob | None) -> LadderState:
         words: dict[str, tuple[State, str]] = {
             "succeeded": ("succeeded", "its job has succeeded"),
             "failed": ("failed", _line(job.cause) if job is not None else ""),
@@ -370,11 +370,11 @@ class Ladder:
 
     def _at(
         self, rung: Rung, state: State, text: str = "", job: RemoteJob | None = None, *, made: Submitted | None = None
-    ) -> Standing:
+    ) -> LadderState:
         claim = rung.claim
         if made is None and claim is not None and claim.state == "created":
             made = rung.way.submitter.known(claim, rung.way.collection, job)
-        return Standing(state, rung.way.number, len(self.ways), text, made, job)
+        return LadderState(state, rung.way.number, len(self.ways), text, made, job)
 
 
 def _course(job: RemoteJob, claim: Claim) -> dict[str, str]:

@@ -28,7 +28,7 @@ GOES_ON = (WAITED, OVER_BUDGET, Scarcity.QUOTA.value, Scarcity.STOCKOUT.value, S
 
 
 @dataclass(frozen=True)
-class Way:
+class CandidateRun:
     """A candidate, ready to be started.
 
     Args:
@@ -80,7 +80,7 @@ class Rung:
         claim: What has become of it, None before its first delivery.
     """
 
-    way: Way
+    way: CandidateRun
     place: int
     again: int = 0
     claim: Claim | None = None
@@ -134,7 +134,7 @@ def move(claim: Claim | None, job: RemoteJob | None, wait_s: float | None = None
     return Move("give-up", WAITED) if wait_s is not None and claim.age_s > wait_s else Move("wait")
 
 
-def ways(prepared: Sequence[Prepared], submitter: Submitter) -> list[Way]:
+def ways(prepared: Sequence[Prepared], submitter: Submitter) -> list[CandidateRun]:
     """Return candidates ready to be started.
 
     Args:
@@ -153,7 +153,7 @@ def ways(prepared: Sequence[Prepared], submitter: Submitter) -> list[Way]:
             fence=True,  # several deliveries go on with one ladder
         )
         own.ledger = submitter.ledger
-        found.append(Way(one, own))
+        found.append(CandidateRun(one, own))
     return found
 
 

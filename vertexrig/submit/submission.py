@@ -7,7 +7,8 @@ Of a job a claim keeps a `Recorded`: `recorded` makes one, `Claims.record` write
 
 from __future__ import annotations
 
-import uuid
+import hashlib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -17,6 +18,7 @@ from vertexrig.cloud.storage import Storage
 from vertexrig.cloud.vertex import COLLECTIONS, CUSTOM, KINDS, TUNING, RemoteJob, Vertex, job_body
 from vertexrig.errors import FindingsError, UsageError
 from vertexrig.project import overrides, runs
+from vertexrig.project.config import Loaded
 from vertexrig.project.triggered import Budget
 from vertexrig.schema.typed import Scalar
 from vertexrig.spec.estimate import Estimate, elsewhere, estimate
@@ -37,6 +39,14 @@ from vertexrig.submit.claims import (
 )
 from vertexrig.submit.reconcile import Reconciler, fenced, recorded
 from vertexrig.workspace import Prepared, Workspace
+
+PACKAGES, LATEST = "packages/", "packages/latest"
+# the pointer lies in the bucket: what it names must be an object of packages/, and no path out of it
+_PACKAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,200}")
+
+
+class NoPackageError(UsageError):
+    """No trainer package was uploaded for the image of a triggered run."""
 
 
 class UnsureError(RestError):
@@ -95,6 +105,65 @@ class Submitted:
     claim: str
     output: str = ""
     duplicate: bool = False
+
+
+class UploadedArtifacts:
+    """The trainer's packages and images that triggered runs use, as the bucket says, if they are intact.
+
+    Args:
+        loaded: The project.
+        storage: The bucket of the packages.
+    """
+
+    def __init__(self, loaded: Loaded, storage: Storage) -> None:
+        self.loaded, self.storage = loaded, storage
+
+    def package(self, tf_version: str | None) -> str:
+        """Return the last uploaded package for a TensorFlow version, if it is intact."""
+        loaded, storage = self.loaded, self.storage
+        found = storage.read_json(pointer(loaded, tf_version)) or {}
+        uri = str(found.get("uri", ""))
+        version = f"TensorFlow {tf_version}" if tf_version else "its image"
+        if not uri:
+            raise NoPackageError(
+                f"no trainer package for {version} was uploaded: `vertexrig function package` uploads it"
+            )
+        name = uri.removeprefix(storage.uri(PACKAGES))
+        if name == uri or not _PACKAGE.fullmatch(name) or not self._intact(PACKAGES + name, found):
+            raise NoPackageError(
+                f"the trainer package for {version} is not the one that was uploaded to {storage.uri(PACKAGES)}: "
+                "`vertexrig function package` uploads it again"
+            )
+        return uri
+
+    def _intact(self, name: str, uploaded: Mapping[str, Any]) -> bool:
+        """Tell whether an object is the one that was uploaded: whoever may write objects could put other code there.
+
+        A generation never gets other bytes, so the one that the upload noted needs no look at them. Any other one is read: the same
+        package may have been uploaded twice at one time, or copied, or noted by an earlier release, which kept the SHA-256 only.
+        """
+        if uploaded.get("generation") is not None and self.storage.generation(name) == uploaded["generation"]:
+            return True
+        package = self.storage.read(name)
+        return package is not None and hashlib.sha256(package.data).hexdigest() == uploaded.get("sha256")
+
+    def image(self, kind: str) -> str:
+        """Return the last image that was pushed for cpu, gpu or tpu."""
+        from vertexrig.submit import images  # with the package's modules 40 ms, for a project that makes its images
+
+        found = self.storage.read_json(images.pointer(self.loaded, kind)) or {}
+        uri = str(found.get("uri", ""))
+        if not images.is_ours(self.loaded, kind, uri):
+            makes = "`vertexrig image NAME --push` makes it"
+            if images.is_local():
+                makes = 'in a shell with eval "$(vertexrig local env)", `vertexrig function package` takes it from the sources'
+            raise NoPackageError(f"no {kind.upper()} image of the trainer was pushed: {makes}")
+        return uri
+
+
+def pointer(loaded: Loaded, tf_version: str | None) -> str:
+    """Return the object that names the last package uploaded for images of a TensorFlow version."""
+    return f"{LATEST}/{loaded.project.trainer.module}-tf-{tf_version or 'any'}.json"
 
 
 class Submitter:
@@ -418,16 +487,6 @@ def resumable(vertex: Vertex, storage: Storage, prepared: Prepared, run_id: str)
     written = any(job.output == uri for job in known) or next(storage.list(f"{runs.FOLDER}/{name}/{run_id}/"), None)
     if not written:
         raise runs.no_such_run(name, run_id, (runs.run_id_of(job.output) for job in known))
-
-
-def fresh_key() -> Key:
-    """Return a key for a request that is meant to be new, such as one typed at a terminal."""
-    return Key("request", f"cli-{uuid.uuid4().hex}")
-
-
-def request_key(request_id: str) -> Key:
-    """Return the key of a request with an id."""
-    return Key("request", request_id)
 
 
 def _of_request(job: Recorded, prepared: Prepared, price: Estimate) -> Recorded:

@@ -28,13 +28,12 @@ from vertexrig.errors import ConfigError, UsageError, VertexrigError
 from vertexrig.project import config, overrides
 from vertexrig.project.config import TICK_PATH
 from vertexrig.project.runs import new_run_id
-from vertexrig.project.then import name_of
+from vertexrig.project.triggered import name_of
 from vertexrig.spec import descriptors
 from vertexrig.spec.labels import CALLER_LABEL, label_value
 from vertexrig.submit.budget import Terms
 from vertexrig.submit.claims import Claim, Claims, EndedError, Key
-from vertexrig.submit.submission import Submitted, Submitter
-from vertexrig.submit.uploads import NoPackageError, UploadedArtifacts
+from vertexrig.submit.submission import NoPackageError, Submitted, Submitter, UploadedArtifacts
 from vertexrig.trigger import answers, request
 from vertexrig.trigger.answers import Reply
 from vertexrig.trigger.deliveries import Delivery, NotStartedError

@@ -17,7 +17,7 @@ from pathlib import Path
 from vertexrig.errors import UsageError
 from vertexrig.project.config import Loaded
 from vertexrig.project.model import BUILD, Project
-from vertexrig.project.then import EvaluateStep, RegisterStep
+from vertexrig.project.triggered import EvaluateStep, RegisterStep
 from vertexrig.spec.masking import secret_in
 from vertexrig.trigger.request import EVENT_ARG, EVENT_OBJECTS, EVENT_RUN, FINALIZED
 

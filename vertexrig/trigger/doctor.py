@@ -28,8 +28,7 @@ from vertexrig.spec.states import LIVE
 from vertexrig.submit import images
 from vertexrig.submit.claims import LABEL, Claims
 from vertexrig.submit.reconcile import Reconciler, seen_twice
-from vertexrig.submit.submission import Request, Submitter
-from vertexrig.submit.uploads import NoPackageError, UploadedArtifacts
+from vertexrig.submit.submission import NoPackageError, Request, Submitter, UploadedArtifacts
 from vertexrig.trigger import deploy, standing
 from vertexrig.workspace import Workspace
 

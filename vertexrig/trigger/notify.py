@@ -20,7 +20,7 @@ from vertexrig import times
 from vertexrig.cloud.rest import Rest, RestError
 from vertexrig.cloud.storage import Storage
 from vertexrig.errors import VertexrigError
-from vertexrig.project.then import Notify
+from vertexrig.project.triggered import Notify
 from vertexrig.spec.states import SUCCEEDED, short
 from vertexrig.submit.chains import GOOD
 from vertexrig.trigger.ticks import Looked

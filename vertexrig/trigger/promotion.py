@@ -16,7 +16,7 @@ from vertexrig.errors import ConfigError, UsageError, VertexrigError
 from vertexrig.finding import Severity
 from vertexrig.project import config
 from vertexrig.project.config import Loaded
-from vertexrig.project.then import CHAIN_LABEL, EvaluateStep, PromoteStep, RegisterStep, name_of
+from vertexrig.project.triggered import CHAIN_LABEL, EvaluateStep, PromoteStep, RegisterStep, name_of
 from vertexrig.studies import promote
 from vertexrig.studies.outcome import chosen, outcome, trial_folder
 from vertexrig.submit.chains import Chain

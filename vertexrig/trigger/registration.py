@@ -20,7 +20,7 @@ from vertexrig.cloud.storage import Storage
 from vertexrig.cloud.vertex import TUNING, RemoteJob
 from vertexrig.errors import UsageError
 from vertexrig.project.config import Loaded
-from vertexrig.project.then import CHAIN_LABEL, RegisterStep
+from vertexrig.project.triggered import CHAIN_LABEL, RegisterStep
 from vertexrig.studies import register, trained
 from vertexrig.studies.register import Trained
 from vertexrig.submit.chains import Chain, Chains, Outcome

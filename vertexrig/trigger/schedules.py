@@ -17,12 +17,10 @@ from vertexrig.finding import Severity
 from vertexrig.package.image import patterns
 from vertexrig.project import overrides
 from vertexrig.project.config import TICK, TICK_PATH, Loaded
-from vertexrig.project.then import name_of
-from vertexrig.project.triggered import Schedule
+from vertexrig.project.triggered import Schedule, name_of
 from vertexrig.submit.budget import OverBudgetError, arithmetic, trials_of
 from vertexrig.submit.claims import FREE_AFTER_S, LEASE_S
-from vertexrig.submit.submission import priced
-from vertexrig.submit.uploads import PACKAGES
+from vertexrig.submit.submission import PACKAGES, priced
 from vertexrig.times import duration_seconds
 from vertexrig.trigger import deploy, promotion
 from vertexrig.workspace import Workspace

@@ -20,15 +20,14 @@ from vertexrig.cloud.storage import Storage
 from vertexrig.cloud.vertex import CUSTOM, TUNING, RemoteJob
 from vertexrig.errors import ConfigError, UsageError, VertexrigError
 from vertexrig.project import overrides
-from vertexrig.project.then import EvaluateStep, NextStep, PromoteStep, RegisterStep, name_of
+from vertexrig.project.triggered import EvaluateStep, NextStep, PromoteStep, RegisterStep, name_of
 from vertexrig.spec import from_data
 from vertexrig.spec.states import SUCCEEDED, short
 from vertexrig.studies.register import MODEL_DIR, SUMMARY
 from vertexrig.submit.budget import OverBudgetError
 from vertexrig.submit.chains import GOOD, Chain, ChainEnd, Chains, Outcome, ended
 from vertexrig.submit.claims import LABEL, Claims, InProgressError, digest
-from vertexrig.submit.submission import Submitter
-from vertexrig.submit.uploads import NoPackageError
+from vertexrig.submit.submission import NoPackageError, Submitter
 from vertexrig.trigger import callers, promotion
 from vertexrig.trigger.policy import EVERY, Hold, Holds
 from vertexrig.trigger.registration import Evaluation, Registrar, display_name
