@@ -157,7 +157,7 @@ class PolicyWorld(World):
     def _mine(self, skew: float, delivery: Delivery | None) -> Submitter:
         submitter = self._submitter(delivery)
         submitter.ledger = self._ledger(
-            self.storage, self.vertex, Budget(), clock=self.clock, sleep=submitter.claims.sleep,
+            self.storage, [self.vertex], Budget(), clock=self.clock, sleep=submitter.claims.sleep,
             now=lambda: self.clock.now() + timedelta(seconds=skew),
         )  # fmt: skip
         return submitter
