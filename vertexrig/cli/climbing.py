@@ -9,6 +9,7 @@ from typing import Any
 
 from vertexrig.cli import quota, remote, streams
 from vertexrig.cli.output import progress
+from vertexrig.cli.remote import FoundJob
 from vertexrig.cloud.quotas import QuotaService
 from vertexrig.cloud.rest import RestError
 from vertexrig.cloud.vertex import RemoteJob, job_body
@@ -17,7 +18,7 @@ from vertexrig.explain import headroom
 from vertexrig.spec.labels import RUN_LABEL
 from vertexrig.studies import report
 from vertexrig.submit import publish
-from vertexrig.submit.claims import InProgressError, Key, digest
+from vertexrig.submit.claims import Claim, InProgressError, Key, digest
 from vertexrig.submit.ladder import Ladder, LadderState, Try
 from vertexrig.submit.rungs import CandidateRun, first_of, ways
 from vertexrig.submit.submission import Submitter
@@ -65,25 +66,48 @@ def _ladder(prepared: Sequence[Prepared], submitter: Submitter, body: str, resum
 
 def of_job(workspace: Workspace, job: RemoteJob) -> Ladder | None:
     """Return the ladder that a job is a try of, if this project can go on with it; stderr says why not, where it cannot."""
-    first, name = first_of(job), job.labels.get(RUN_LABEL, "")
-    project = workspace.loaded.project
-    if not first or name not in {*project.jobs, *project.sweeps}:
+    name = job.labels.get(RUN_LABEL, "")
+    known = _known(workspace, job)
+    if known is None:
         return None
-    prepared = workspace.prepare_all(name)
-    submitter = Submitter(workspace, remote.service(workspace.loaded), remote.bucket(workspace.loaded, "claims"))
-    claim = submitter.claims.of(first)
-    if claim is None or len(prepared) < 2:
-        return None
+    prepared, submitter, claim = known
     for resume in ("", claim.run_id):
         if digest_of(prepared[0], resume) == claim.body:
             made = _ladder(prepared, submitter, claim.body, resume)
-            made.first = first
+            made.first = claim.id
             return made
     streams.note(
         f"this project renders {name} otherwise than it was submitted, or the trigger has submitted it: this follows the job, and does not "
         "go on to its candidates"
     )
     return None
+
+
+def tries_of(workspace: Workspace, found: FoundJob) -> list[dict[str, Any]]:
+    """Return what became of each try of the request that a job is of, as its claims or its rehearsal's record say; none if it has no
+    candidates.
+    """
+    if found.record is not None:
+        return list(map(dict, found.record.tries))
+    known = _known(workspace, found.job, check=False)
+    if known is None:
+        return []
+    prepared, submitter, claim = known
+    return data(Ladder(ways(prepared, submitter), claim.body, first=claim.id))
+
+
+def _known(
+    workspace: Workspace, job: RemoteJob, *, check: bool = True
+) -> tuple[list[Prepared], Submitter, Claim] | None:
+    """Return the candidates of a job as the project has them, what makes their jobs, and the claim of the request; None if it has none."""
+    first, name = first_of(job), job.labels.get(RUN_LABEL, "")
+    project = workspace.loaded.project
+    if not first or name not in {*project.jobs, *project.sweeps}:
+        return None
+    prepared = workspace.prepare_all(name, check=check)
+    submitter = Submitter(workspace, remote.service(workspace.loaded), remote.bucket(workspace.loaded, "claims"))
+    claim = submitter.claims.of(first)
+    return (prepared, submitter, claim) if claim is not None and len(prepared) > 1 else None
 
 
 def follow(climbed: Ladder, poll: float, format_: str) -> LadderState:

@@ -83,11 +83,14 @@ class FaultOptions:
         "`stockout:30m:wait` lets jobs wait so long. May be given several times.",
     )
 
-    def applied(self, settings: Settings) -> Settings:
-        """Return a server's settings with these faults."""
+    def applied(self, settings: Settings, speed: float = 1.0) -> Settings:
+        """Return a server's settings with these faults, which last a `speed`th of their time."""
         from vertexrig.local.jobs.settings import Fault  # 65 ms
 
-        return replace(settings, faults=[Fault.parse(text) for text in self.texts])
+        faults = [Fault.parse(text) for text in self.texts]
+        for one in faults:
+            one.lasts = None if one.lasts is None else one.lasts / speed
+        return replace(settings, faults=faults)
 
 
 def claim(folder: Path, *, adopt: bool = False) -> None:

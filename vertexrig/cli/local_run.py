@@ -81,8 +81,8 @@ def command(
 
     given = {"--record": record, "--cold": trainers.cold, "--discrete": trainers.discrete, "--fault": faults.texts}
     with (
-        _unwinding(),
-        _server(loaded, folder, settings, record, [name for name, value in given.items() if value]) as here,
+        unwinding(),
+        server(loaded, folder, settings, record, [name for name, value in given.items() if value]) as here,
     ):
         change = difference(here, loaded)
         mention(change)
@@ -117,7 +117,7 @@ def mention(change: Environment) -> None:
 
 
 @contextmanager
-def _unwinding() -> Iterator[None]:
+def unwinding() -> Iterator[None]:
     """SIGTERM and SIGHUP end this process by an exception, as SIGINT does: a server that it started ends, too."""
 
     def end(number: int, frame: FrameType | None) -> None:
@@ -133,7 +133,7 @@ def _unwinding() -> Iterator[None]:
 
 
 @contextmanager
-def _server(
+def server(
     loaded: Loaded | None, folder: Path, settings: Callable[[], Settings], record: Path | None, given: list[str]
 ) -> Iterator[RunningServer]:
     """Provide the server of a folder; one that a command like this started is stopped when the last such command ends.

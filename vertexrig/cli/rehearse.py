@@ -7,6 +7,7 @@ import signal
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ from vertexrig.cli.tables import table
 from vertexrig.errors import JobFailedError, VertexrigError
 from vertexrig.files import typed, write_text
 from vertexrig.project.config import STATE_FOLDER
+from vertexrig.results import tries
 from vertexrig.results.trials import columns
 from vertexrig.spec.states import short
 from vertexrig.studies.outcome import PROMOTED_FROM
@@ -40,6 +42,7 @@ DIGITS = 4  # of a parameter or metric
 @click.option("--seed", type=int, default=0, show_default=True, help="For a sweep: what its search starts from.")
 @options.resume_option
 @options.pace_options
+@local_place.fault_options
 @options.format_option("text", "json")
 @click.option("--quiet", "-q", is_flag=True, help="Do not show what the replicas print.")
 def command(
@@ -49,6 +52,7 @@ def command(
     seed: int,
     resume: str,
     pace: options.PaceOptions,
+    faults: local_place.FaultOptions,
     format_: str,
     quiet: bool,
 ) -> None:
@@ -56,14 +60,29 @@ def command(
     own environment, every replica a process with the service's environment, gs:// mapped to .vertexrig/gs/.
 
     What the replicas print goes to stderr, a summary to stdout; the exit code is 0 only if the job succeeded. Each run has its own
-    output folder, and `vertexrig jobs --local` lists what was rehearsed.
+    output folder, and `vertexrig jobs --local` lists what was rehearsed. With `--fault` it runs on a local Vertex, and goes on to its
+    candidates as `submit --watch` does; what is waited for and a fault's length are divided by 600, or by the speed of a pace.
     """
     extras.need("optuna", "requests")
     from vertexrig.local.rehearsal import rehearse  # 140 ms, and an extra
     from vertexrig.local.runner import Control
 
+    if faults.texts:
+        more = () if trials is None else (f"max_trial_count={trials}",)
+        project = replace(project, overrides=(*project.overrides, *more))
     workspace = project.workspace(name)
     local_place.claim(workspace.loaded.output(STATE_FOLDER))
+    if faults.texts:
+        from vertexrig.cli import faulted
+
+        done = faulted.rehearse(workspace, name, faults, pace, seed=seed, resume=resume, quiet=quiet)
+        result(format_, _plain(done), lambda: _text(done))
+        if not done.succeeded:
+            raise JobFailedError(f"{name} failed: {_first_line(done.error) or done.state}")
+        streams.note(
+            f"on Vertex AI, with its candidates:\n{steps.line('submit', name, '--watch', *steps.named(project.file))}"
+        )
+        return
     control = Control()
     with _cancelling(control) as interrupted:
         done = rehearse(
@@ -176,6 +195,7 @@ def _plain(done: Rehearsal) -> dict[str, object]:
         "stand_ins": list(done.stand_ins),
         "hint": done.hint or None,
         "trials": list(done.trials),
+        "tries": list(done.tries),
     }
 
 
@@ -193,6 +213,9 @@ def _text(done: Rehearsal) -> str:
     rows += [("stand-in", sentence) for sentence in done.stand_ins]
     width = max(len(name) for name, _ in rows)
     text = "\n".join(f"{name.ljust(width)}  {value}" for name, value in rows)
+    if done.tries:
+        headings, cells = columns(tries.table(done.tries))
+        text += "\n\n" + table(headings, cells)
     if done.trials:
         headings, cells = columns(done.trials)
         text += "\n\n" + table(headings, [[_first_line(shown(cell, DIGITS)) for cell in row] for row in cells])

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from vertexrig.cli import extras, options, remote, streams, studied
+from vertexrig.cli import climbing, extras, options, remote, streams, studied
 from vertexrig.cli.arguments import NameArgument
 from vertexrig.cli.output import result
 from vertexrig.cli.remote import FoundJob
@@ -55,10 +55,11 @@ def command(
     whole = _chain(where, job) if chain else None
     found = remote.find(where, job) if whole is None else whole[0]
     links = whole[1] if whole is not None else None
+    tried = climbing.tries_of(options.workspace(where.file), found)
     seen = _insight(found, links) if html or figures is not None else None
     drawn = _drawn(seen) if figures is not None else []  # before anything is written
-    text = _html(found, seen, where.file, links) if html else _markdown(found, links)
-    data = _data(found, links)
+    text = _html(found, seen, where.file, links, tried) if html else _markdown(found, links, tried)
+    data = {**_data(found, links), **({"tries": tried} if tried else {})}
     if output is not None:
         write_text(output, text)
         streams.note(f"wrote {output}")
@@ -105,8 +106,8 @@ def _insight(found: FoundJob, chain: StudyChain | None) -> Insight | None:
     return insight(found.job, chain) if chain is not None or found.job.collection == TUNING else None
 
 
-def _markdown(found: FoundJob, chain: StudyChain | None) -> str:
-    return report.page(found.job, found.console, found.record) if chain is None else chains.page(chain)
+def _markdown(found: FoundJob, chain: StudyChain | None, tried: list[dict[str, Any]]) -> str:
+    return report.page(found.job, found.console, found.record, tried) if chain is None else chains.page(chain)
 
 
 def _data(found: FoundJob, chain: StudyChain | None) -> dict[str, Any]:
@@ -117,7 +118,13 @@ def _data(found: FoundJob, chain: StudyChain | None) -> dict[str, Any]:
     return data if chain is None else {**data, "chain": chain.data()}
 
 
-def _html(found: FoundJob, seen: Insight | None, file: Path | None, chain: StudyChain | None) -> str:
+def _html(
+    found: FoundJob,
+    seen: Insight | None,
+    file: Path | None,
+    chain: StudyChain | None,
+    tried: list[dict[str, Any]],
+) -> str:
     loaded = options.workspace(file).loaded
     text = page(
         found.job,
@@ -127,6 +134,7 @@ def _html(found: FoundJob, seen: Insight | None, file: Path | None, chain: Study
         console=found.console,
         record=found.record,
         chain=chain,
+        tried=tried,
     )
     # a rehearsal's messages name files of this machine; a page may be sent to others
     folder = loaded.folder.resolve()

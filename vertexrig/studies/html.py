@@ -21,7 +21,7 @@ from markupsafe import Markup
 import vertexrig
 from vertexrig import times
 from vertexrig.cloud.vertex import TUNING, RemoteJob
-from vertexrig.results import trials
+from vertexrig.results import trials, tries
 from vertexrig.results.history import Record
 from vertexrig.results.study import StudyRecord, course, read
 from vertexrig.results.trials import TrialResult
@@ -40,7 +40,7 @@ from vertexrig.text import clean, shown
 from vertexrig.times import length
 
 SECTIONS = (
-    ("studies", "Studies"), ("best", "Best"), ("history", "History"), ("pareto", "Trade-off"), ("parallel", "All parameters"),
+    ("candidates", "Candidates"), ("studies", "Studies"), ("best", "Best"), ("history", "History"), ("pareto", "Trade-off"), ("parallel", "All parameters"),
     ("importance", "Importance"), ("slices", "Slices"), ("pairs", "Pairs"), ("curves", "Learning curves"),
     ("timeline", "Timeline"), ("failed", "Failed"), ("trials", "Trials"), ("cost", "Cost"), ("again", "Run it again"),
 )  # fmt: skip
@@ -83,6 +83,7 @@ def page(
     console: str = "",
     record: Record | None = None,
     chain: StudyChain | None = None,
+    tried: Sequence[Mapping[str, Any]] = (),
 ) -> str:
     """Return the page of a job.
 
@@ -94,6 +95,7 @@ def page(
         console: Its page in the console, "" for a rehearsal.
         record: The rehearsal, if it is one.
         chain: The chain of studies that the page is about, None for a job alone.
+        tried: What became of each try of a job with candidates.
     """
     drawn = found.charts if found else Charts({})
     local = record is not None or bool(local_server(console))
@@ -110,6 +112,7 @@ def page(
         "reproductions": reproduction,
         "again_text": _again_text(job),
         "studies": _studies(chain) if chain else None,
+        "candidates": _candidates(tried) if tried else None,
         "study": found is not None,
         "tiles": [
             *(_study_tiles(found) if found else _job_tiles(job, record)),
@@ -353,6 +356,13 @@ def _studies(chain: StudyChain) -> dict[str, Any]:
     return {"head": head, "rows": cells}
 
 
+def _candidates(tried: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return a row per try of a job with candidates, for a table."""
+    rows = tries.table(tried)
+    head = [(name, name in ("candidate", "USD")) for name in rows[0]]
+    return {"head": head, "rows": [_row([clean(str(cell)) for cell in row.values()]) for row in rows]}
+
+
 def _price_row(line: Any) -> list[str]:
     usd = "no sourced price" if line.usd_per_hour is None else f"{line.usd_per_hour:.4f}"
     return [clean(line.item), f"{line.quantity:,g}", usd, line.basis, line.date]
@@ -367,7 +377,7 @@ def _again_text(job: RemoteJob) -> str:
 def _sections(values: Mapping[str, Any]) -> list[tuple[str, str]]:
     there = {*values["charts"].sections, *_ALWAYS, *(["studies"] if values["studies"] else [])}
     there |= {*_OF_A_STUDY} if values["study"] else set()
-    there |= {name for name in ("best", "trials") if values[name]}
+    there |= {name for name in ("best", "trials", "candidates") if values[name]}
     return [(id, title) for id, title in SECTIONS if id in there]
 
 

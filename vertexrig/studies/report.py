@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from vertexrig.cloud.rest import RestError, is_loopback
 from vertexrig.cloud.vertex import TUNING, RemoteJob, Vertex
-from vertexrig.results import trials
+from vertexrig.results import trials, tries
 from vertexrig.results.history import Record
 from vertexrig.spec.states import short
 from vertexrig.text import clean, shown
@@ -99,13 +99,14 @@ def line(job: RemoteJob) -> str:
     return f"{short(job.state)}{f'  ({more})' if more else ''}"
 
 
-def page(job: RemoteJob, console: str, record: Record | None = None) -> str:
+def page(job: RemoteJob, console: str, record: Record | None = None, tried: Sequence[Mapping[str, Any]] = ()) -> str:
     """Return a job as a Markdown page: how it went, and for a sweep its best trials and a table of all.
 
     Args:
         job: The job.
         console: Its page in the console, "" for a rehearsal.
         record: The rehearsal, if it is one.
+        tried: What became of each try of a job with candidates.
     """
     server = local_server(console)
     rows = [("name", f"`{job.name}`"), ("state", short(job.state))]
@@ -124,6 +125,8 @@ def page(job: RemoteJob, console: str, record: Record | None = None) -> str:
         lines += [f"- stand-in: {sentence}" for sentence in record.stand_ins]
     if job.error:
         lines += ["", "```", job.error.strip(), "```"]
+    if tried:
+        lines += ["", "## Candidates", "", *markdown(tries.table(tried))]
     if job.collection == TUNING:
         lines += ["", "## Trials", "", *markdown(trials.table(job.data))]
     return "\n".join(lines) + "\n"

@@ -111,6 +111,7 @@ class Ladder:
         cannot: Says why a candidate cannot fit, with the sum; "" if it can or that is not known.
         publish: Uploads what a candidate's job runs, before that is made.
         round_s: See ROUND_S.
+        speed: Divides every wait, for rehearsals.
         now: The time.
     """
 
@@ -123,6 +124,7 @@ class Ladder:
     cannot: Callable[[CandidateRun], str] = lambda _: ""
     publish: Callable[[CandidateRun], None] = lambda _: None
     round_s: float = ROUND_S
+    speed: float = 1.0
     now: Callable[[], datetime] = times.now
 
     def __post_init__(self) -> None:
@@ -148,7 +150,7 @@ class Ladder:
             job = self._job(rung)
             # a first rung whose claim another request has by now can say nothing of its job: that is let wait
             kept = rung.claim is not None and bool(rung.claim.path)
-            what = move(rung.claim, job, rung.way.wait_s if kept else None)
+            what = move(rung.claim, job, self._wait(rung) if kept else None)
             if what.act == "leave" and not kept:
                 what = replace(what, act="next")
             if what.act == "next":
@@ -242,6 +244,10 @@ class Ladder:
             again, claim = again + 1, found
         return self._rung(low, again, claim)
 
+    def _wait(self, rung: Rung) -> float | None:
+        wait = rung.way.wait_s
+        return None if wait is None else wait / self.speed
+
     def _job(self, rung: Rung) -> RemoteJob | None:
         claim = rung.claim
         if claim is None or claim.state != "created" or SEEN in claim.ended:
@@ -254,10 +260,10 @@ class Ladder:
             return self._rung(rung.place, rung.again + 1)
         place = rung.place + 1
         if place % len(self.ways) == 0:
-            limit = times.meant_seconds(self._settings.retry_for or "0s") or 0.0
+            limit = (times.meant_seconds(self._settings.retry_for or "0s") or 0.0) / self.speed
             if not limit or (self.now() - _started(self.first_claim.run_id, self.now())).total_seconds() > limit:
                 return self._ended(rung, "exhausted", None)
-            pause = self.round_s - (rung.claim.age_s if rung.claim else 0.0)
+            pause = self.round_s / self.speed - (rung.claim.age_s if rung.claim else 0.0)
             if pause > 0:
                 text = f"all {len(self.ways)} candidates were tried; the first is tried again in {pause:.0f} s"
                 return replace(self._at(rung, "waiting", text), retry_s=pause)
