@@ -80,6 +80,8 @@ def test_submit_goes_on_to_what_there_is(here: server.RunningServer, project: Pa
     last = Vertex("my-project", "europe-west4", url=f"{here.url}{AIPLATFORM}").get(told["name"])
     assert first is not None and last is not None and first.state == CANCELLED
     assert times.parse(first.data["endTime"]) <= times.parse(last.data["createTime"])
+    report = typed(here, project, "report", told["name"], "--format", "json")
+    assert [one["reason"] for one in json.loads(report.stdout)["tries"]] == ["waited", "quota", ""], report.stderr
 
 
 def test_watch_goes_on_where_submit_left_it(here: server.RunningServer, project: Path) -> None:
@@ -117,6 +119,30 @@ def test_a_missing_bucket_is_found_before_anything_starts(here: server.RunningSe
         and "gcloud storage buckets create gs://my-bucket-xx --location=europe-west4" in done.stderr
     )
     assert not clouds.jobs(here)
+
+
+def test_a_rehearsal_with_faults_goes_on_to_the_candidates(project: Path) -> None:
+    """`rehearse --fault` waits for seconds in place of 20 minutes, goes on by the same steps as `submit --watch`, and its record and
+    report have each try.
+    """
+    file = project / "vertexrig.yaml"
+    file.write_text(PROJECT.replace("wait: 1s", "wait: 20m"))
+    faults = ("--fault", "stockout:us-central1:n1-standard-8:10h:wait", "--fault", "quota:us-central1:n1-standard-4")
+    done = vertexrig("rehearse", "train", *faults, "--format", "json", cwd=project)
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    tries = [(one["candidate"], one["reason"], one["text"]) for one in told["tries"]]
+    assert [one[:2] for one in tries] == [(1, "waited"), (2, "quota"), (3, "")] and tries[2][2] == "SUCCEEDED"
+    assert 4 <= told["tries"][0]["waited_s"] <= 60 and told["tries"][0]["usd"] == 0
+    assert (project / told["model"] / "model").read_text() == "made" and "my-bucket-eu" in told["model"]
+    assert "workerpool0-0 | Installing the package" in done.stderr
+    assert vertexrig("local", "status", cwd=project).returncode == 1
+    report = vertexrig("report", "train", "--local", cwd=project)
+    assert f"| 2 | machine_type: n1-standard-4, wait: 1m | none |  |  | quota: {tries[1][2]} |" in report.stdout
+    assert report.stdout.rstrip().endswith("| SUCCEEDED |")
+    assert vertexrig("report", "train", "--local", "-o", "train.html", cwd=project).returncode == 0
+    page = (project / "train.html").read_text()
+    assert 'id="candidates"' in page and "its job waited more than 20 min for machines" in page
 
 
 def test_none_is_left(here: server.RunningServer, project: Path) -> None:

@@ -33,8 +33,9 @@ sweeps:
 """
 
 
-def loaded(candidate: str = "strategy: SPOT", *overrides: str) -> config.Loaded:
-    return config.loads(BASE % candidate, file=Path("vertexrig.yaml"), overrides=overrides, environment={})
+def loaded(candidate: str = "strategy: SPOT", *overrides: str, target: str | None = None) -> config.Loaded:
+    file = Path("vertexrig.yaml")
+    return config.loads(BASE % candidate, file=file, overrides=overrides, target=target, environment={})
 
 
 def test_a_candidate_is_the_job_with_its_overrides() -> None:
@@ -49,6 +50,12 @@ def test_a_candidate_is_the_job_with_its_overrides() -> None:
     assert job.worker is not None and job.worker.replica_count == 2 and job.timeout is None
     assert job.args == {"epochs": "3", "batch": "8"} and job.machine_type == "g2-standard-8"
     assert job.package_uris == ("gs://my-project-eu/trainer.tar.gz",)
+
+
+def test_overrides_by_a_short_key_hold_for_candidates() -> None:
+    """What `--set KEY=VALUE` changes of the job that a command names is changed in its candidates, too."""
+    (found,) = candidates.others(loaded("strategy: SPOT", "args.epochs=7", target="train"), "train")
+    assert found.project.jobs["train"].args == {"epochs": "7"} and found.project.jobs["train"].strategy == "SPOT"
 
 
 def test_a_sweeps_candidate_changes_sweep_and_job() -> None:

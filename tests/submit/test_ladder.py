@@ -17,6 +17,7 @@ from tests.support.protocol import Broken, Uploads
 from tests.support.tools import brief
 from vertexrig.cloud.vertex import RemoteJob
 from vertexrig.project.triggered import Budget
+from vertexrig.spec.labels import first_of
 from vertexrig.spec.states import CANCELLED, CANCELLING, EXPIRED, FAILED, PENDING, QUEUED, RUNNING, SUCCEEDED
 from vertexrig.submit import ladder as ladders
 from vertexrig.submit import rungs
@@ -187,7 +188,7 @@ def test_a_refused_candidate_gives_way_at_once(world: LadderWorld) -> None:
     assert at.said == "candidate 3 of 3" and at.state == "waiting" and at.made is not None
     (made,) = world.vertex.jobs.values()
     assert made.data["labels"]["vertexrig_candidate"] == "3"
-    assert rungs.first_of(RemoteJob(made.data)) == world.made(None).first_claim.id
+    assert first_of(made.data["labels"]) == world.made(None).first_claim.id
     assert numbers(world) == [(1, "quota"), (2, "quota"), (3, "")]
 
 

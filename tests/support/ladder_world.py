@@ -32,11 +32,12 @@ from vertexrig import times
 from vertexrig.cloud.rest import RestError
 from vertexrig.cloud.vertex import RemoteJob
 from vertexrig.spec.estimate import Estimate
+from vertexrig.spec.labels import CANDIDATE_LABEL
 from vertexrig.spec.states import CANCELLED, CANCELLING, ENDED, FAILED, QUEUED, RUNNING, SUCCEEDED
 from vertexrig.submit.budget import Terms
 from vertexrig.submit.claims import LABEL, LEASE_S, EndedError, InProgressError
 from vertexrig.submit.ladder import Ladder, LadderState
-from vertexrig.submit.rungs import CANDIDATE_LABEL, CandidateRun, ways
+from vertexrig.submit.rungs import CandidateRun, ways
 from vertexrig.workspace import Prepared, Workspace
 
 WAIT_S, ROUND_S = 1200.0, 600.0

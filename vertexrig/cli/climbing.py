@@ -15,12 +15,12 @@ from vertexrig.cloud.rest import RestError
 from vertexrig.cloud.vertex import RemoteJob, job_body
 from vertexrig.errors import JobFailedError
 from vertexrig.explain import headroom
-from vertexrig.spec.labels import RUN_LABEL
+from vertexrig.spec.labels import RUN_LABEL, first_of
 from vertexrig.studies import report
 from vertexrig.submit import publish
 from vertexrig.submit.claims import Claim, InProgressError, Key, digest
 from vertexrig.submit.ladder import Ladder, LadderState, Try
-from vertexrig.submit.rungs import CandidateRun, first_of, ways
+from vertexrig.submit.rungs import CandidateRun, ways
 from vertexrig.submit.submission import Submitter
 from vertexrig.times import length
 from vertexrig.workspace import Prepared, Workspace
@@ -93,14 +93,14 @@ def tries_of(workspace: Workspace, found: FoundJob) -> list[dict[str, Any]]:
     if known is None:
         return []
     prepared, submitter, claim = known
-    return data(Ladder(ways(prepared, submitter), claim.body, first=claim.id))
+    return data(Ladder(ways(prepared, submitter), claim.body, first=claim.id), found.job)
 
 
 def _known(
     workspace: Workspace, job: RemoteJob, *, check: bool = True
 ) -> tuple[list[Prepared], Submitter, Claim] | None:
     """Return the candidates of a job as the project has them, what makes their jobs, and the claim of the request; None if it has none."""
-    first, name = first_of(job), job.labels.get(RUN_LABEL, "")
+    first, name = first_of(job.labels), job.labels.get(RUN_LABEL, "")
     project = workspace.loaded.project
     if not first or name not in {*project.jobs, *project.sweeps}:
         return None
@@ -161,9 +161,9 @@ def tried(tries: Sequence[Try]) -> list[str]:
     return lines
 
 
-def data(climbed: Ladder) -> list[dict[str, Any]]:
-    """Return the tries as JSON."""
-    return [asdict(one) for one in climbed.tries()]
+def data(climbed: Ladder, job: RemoteJob | None = None) -> list[dict[str, Any]]:
+    """Return the tries as JSON; `job` is the one that the last is at."""
+    return [asdict(one) for one in climbed.tries(job)]
 
 
 def _line(at: LadderState) -> str:

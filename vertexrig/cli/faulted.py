@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from vertexrig.cli import climbing, local_place, local_run, options, remote, streams
 from vertexrig.cloud.vertex import CUSTOM, TUNING, RemoteJob
 from vertexrig.errors import FindingsError
-from vertexrig.local.control import env
+from vertexrig.local.control import add_fault, call, env
 from vertexrig.local.jobs.metrics import last_values
 from vertexrig.local.rehearsal import Rehearsal
 from vertexrig.local.runner.environment import local_path
@@ -35,8 +35,8 @@ from vertexrig.workspace import Workspace
 if TYPE_CHECKING:
     from vertexrig.local.jobs.settings import Settings
 
-SPEED = 600.0
-"""What a wait for machines and a fault's length are divided by without a pace: 20 minutes take 2 s."""
+SPEED = 300.0
+"""What a wait for machines and a fault's length are divided by without a pace: 20 minutes take 4 s."""
 _LOOK_EVERY_S = 0.1
 
 
@@ -69,9 +69,11 @@ def rehearse(
     speed = SPEED if pace.pace == "none" else pace.speed or 1.0
 
     def settings() -> Settings:
-        made = local_place.settings(loaded, root, local_place.TrainerOptions(cold=False, discrete=None))
-        return replace(faults.applied(made, speed), run=pace.paced(made.run), seed=seed)
+        trainers, gs = local_place.TrainerOptions(cold=False, discrete=None), loaded.project.local.gs_paths
+        made = local_place.settings(loaded, root, trainers, gs_paths=gs or "mapped")
+        return replace(made, run=pace.paced(made.run), seed=seed)
 
+    faults.parsed()  # before anything starts
     with local_run.unwinding(), local_run.server(loaded, root, settings, None, ["--fault"]) as here:
         for one in every:
             local_place.make_bucket(here, one.workspace.loaded)
@@ -84,14 +86,20 @@ def rehearse(
             submitter = submission.Submitter(workspace, vertex, storage, limits=Budget())
             climbed = climbing.ladder(every, submitter, fresh_key(), resume)
             climbed.speed = speed
+            # until a package is installed a job is PENDING, too: that takes seconds here whatever the speed is
+            climbed.waits = lambda job: job.name in call(here, "GET", "/v1/status")["held"]
+            climbed.publish(climbed.ways[0])  # which takes its time at any speed, and a fault's begins now
+            for text in faults.texts:
+                add_fault(here, text, speed)
             try:
                 at = climbing.follow(climbed, _LOOK_EVERY_S, "json")
             except BaseException:
                 _cancel(climbed)
                 raise
-            tries = tuple(climbing.data(climbed))
-    job = at.job or RemoteJob({"state": FAILED})
-    error = "" if at.state == "succeeded" else job.error or at.text
+            tries = tuple(climbing.data(climbed, at.job))
+            made = next((one["job"] for one in reversed(tries) if one["job"]), "")
+            job = at.job or (vertex.get(made) if made else None) or RemoteJob({"state": FAILED})
+    error = "" if at.state == "succeeded" else at.text or job.error
     output = local_path(job.output.rstrip("/"), root) if job.output else None
     run = runs.run_id_of(job.output)
     metrics = last_values(metric_file(root, job.id)) if job.name and job.collection == CUSTOM else {}

@@ -94,10 +94,11 @@ def up(place: PlaceOptions, asked: UpOptions, format_: str) -> None:
         loaded, folder, asked.trainers, gs_paths=asked.gs_paths, slots=asked.slots, credentials=asked.pass_credentials
     )
     settings = replace(
-        asked.faults.applied(settings),
+        settings,
         run=replace(asked.pace.paced(settings.run), slow_start=asked.slow_start),
         checks=not asked.no_checks,
         seed=asked.seed,
+        faults=asked.faults.parsed(),
         at_least_twice=asked.at_least_twice,
     )
     if not guard.KNOWS_USERS:

@@ -18,7 +18,7 @@ from vertexrig.project.model import LocalSettings
 
 if TYPE_CHECKING:
     # 130 ms, which `local status` and its like save
-    from vertexrig.local.jobs.settings import Settings
+    from vertexrig.local.jobs.settings import Fault, Settings
     from vertexrig.local.state import RunningServer
     from vertexrig.project.config import Loaded
 
@@ -83,14 +83,11 @@ class FaultOptions:
         "`stockout:30m:wait` lets jobs wait so long. May be given several times.",
     )
 
-    def applied(self, settings: Settings, speed: float = 1.0) -> Settings:
-        """Return a server's settings with these faults, which last a `speed`th of their time."""
+    def parsed(self) -> list[Fault]:
+        """Return them; UsageError for a text that is none."""
         from vertexrig.local.jobs.settings import Fault  # 65 ms
 
-        faults = [Fault.parse(text) for text in self.texts]
-        for one in faults:
-            one.lasts = None if one.lasts is None else one.lasts / speed
-        return replace(settings, faults=faults)
+        return [Fault.parse(text) for text in self.texts]
 
 
 def claim(folder: Path, *, adopt: bool = False) -> None:

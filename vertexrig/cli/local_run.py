@@ -10,6 +10,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -77,7 +78,7 @@ def command(
     local_place.claim(folder)
 
     def settings() -> Settings:
-        return faults.applied(local_place.settings(loaded, folder, trainers, transparent=True))
+        return replace(local_place.settings(loaded, folder, trainers, transparent=True), faults=faults.parsed())
 
     given = {"--record": record, "--cold": trainers.cold, "--discrete": trainers.discrete, "--fault": faults.texts}
     with (

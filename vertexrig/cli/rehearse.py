@@ -61,7 +61,7 @@ def command(
 
     What the replicas print goes to stderr, a summary to stdout; the exit code is 0 only if the job succeeded. Each run has its own
     output folder, and `vertexrig jobs --local` lists what was rehearsed. With `--fault` it runs on a local Vertex, and goes on to its
-    candidates as `submit --watch` does; what is waited for and a fault's length are divided by 600, or by the speed of a pace.
+    candidates as `submit --watch` does; what is waited for and a fault's length are divided by 300, or by the speed of a pace.
     """
     extras.need("optuna", "requests")
     from vertexrig.local.rehearsal import rehearse  # 140 ms, and an extra

@@ -64,7 +64,8 @@ class Admin:
                 {"kind": f.kind, "patterns": f.patterns, "times": f.times} for f in self.jobs.settings.faults if f.on
             ]
             counts = {kind: store.count(kind) for kind in (CUSTOM_JOBS, TUNING_JOBS)}
-            return {**self.about, "queue": self.jobs.queue.state(), "faults": faults, **counts}
+            held = sorted(self.jobs.held)
+            return {**self.about, "queue": self.jobs.queue.state(), "faults": faults, "held": held, **counts}
 
         return JSONResponse(await in_thread(work))
 
@@ -105,12 +106,17 @@ class Admin:
         return JSONResponse({})
 
     async def faults(self, request: Request, path: Mapping[str, str]) -> Response:
-        """POST /v1/faults with `{"fault": "quota:NVIDIA_L4:1"}`."""
+        """POST /v1/faults with `{"fault": "quota:NVIDIA_L4:1"}`; `speed` divides how long it lasts."""
         body = await http.read_json(request)
+        speed = body.get("speed", 1)
+        if not isinstance(speed, (int, float)) or not speed > 0:
+            raise invalid(f"speed is {speed!r}; it is a number above 0.")
         try:
-            self.jobs.settings.faults.append(Fault.parse(str(body.get("fault", ""))))
+            fault = Fault.parse(str(body.get("fault", "")))
         except UsageError as error:
             raise invalid(str(error)) from None
+        fault.lasts = None if fault.lasts is None else fault.lasts / speed
+        self.jobs.settings.faults.append(fault)
         return JSONResponse({})
 
     async def no_faults(self, request: Request, path: Mapping[str, str]) -> Response:

@@ -224,9 +224,9 @@ def preempt(here: RunningServer, job: str, grace: float = 0.0) -> None:
     call(here, "POST", f"/v1/jobs/{quote(job, safe='')}:preempt", {"grace": grace})
 
 
-def add_fault(here: RunningServer, fault: str) -> None:
-    """Add a rule such as `stockout:NVIDIA_L4` or `quota:a2-*:2`; see `Fault.parse`."""
-    call(here, "POST", "/v1/faults", {"fault": fault})
+def add_fault(here: RunningServer, fault: str, speed: float = 1.0) -> None:
+    """Add a rule such as `stockout:NVIDIA_L4` or `quota:a2-*:2`, which lasts a `speed`th of its time; see `Fault.parse`."""
+    call(here, "POST", "/v1/faults", {"fault": fault, "speed": speed})
 
 
 def make_bucket(here: RunningServer, name: str) -> bool:

@@ -51,7 +51,7 @@ def _with(loaded: Loaded, sets: list[str], place: RawPath) -> Loaded:
     """Return the project with further overrides; what is wrong with one is an error of the candidate."""
     given = (*loaded.overrides, *sets)
     try:
-        made = config.loads(loaded.text, file=loaded.file, overrides=given)
+        made = config.loads(loaded.text, file=loaded.file, overrides=given, target=str(place[1]))
     except ConfigError as error:
         ours = [one for one in error.errors if (one.file or "").removeprefix("--set ") in sets]
         if not ours:

@@ -20,7 +20,7 @@ def table(tries: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
             "job": str(one["job"]).rpartition("/")[2] or "none",
             "waited": "" if one["waited_s"] is None else length(round(one["waited_s"])),
             "USD": "" if one["usd"] is None else f"{one['usd']:.2f}",
-            "left for": ": ".join(filter(None, (one["reason"], one["text"]))),
+            "outcome": ": ".join(filter(None, (one["reason"], one["text"]))),
         }
         for one in tries
     ]

@@ -13,6 +13,11 @@ RUN_LABEL = "vertexrig_run"
 """Has the name of the job or sweep of the project file."""
 CALLER_LABEL = "vertexrig_caller"
 """Has the e-mail of the caller of the trigger, as `label_value` writes it."""
+CLAIM_LABEL = "vertexrig_claim"
+"""Has the id of the claim that a job was made for (`vertexrig.submit.claims`)."""
+CANDIDATE_LABEL, FIRST_LABEL = "vertexrig_candidate", "vertexrig_first"
+"""Labels of a job of several candidates: the number of its own, 1 for the job as it stands; and the id of the first try's claim, which
+the first try's job has in the label of its own claim."""
 _OURS = "vertexrig_"
 """How the labels begin that `submit` and the trigger make, such as that of a claim."""
 
@@ -20,6 +25,11 @@ _OURS = "vertexrig_"
 def label_value(text: str) -> str:
     """Return a text as the value of a label: in lower case, at most 63 characters, `_` for what a label cannot have."""
     return re.sub(r"[^a-z0-9_-]", "_", text.lower())[:63]
+
+
+def first_of(labels: Mapping[str, str]) -> str:
+    """Return the id of the claim of a job's first try, "" for a job that has no candidates."""
+    return (labels.get(FIRST_LABEL) or labels.get(CLAIM_LABEL, "")) if CANDIDATE_LABEL in labels else ""
 
 
 def users(labels: Mapping[Any, Any]) -> dict[str, str]:

@@ -24,8 +24,9 @@ from vertexrig.cloud.storage import Storage, as_json
 from vertexrig.cloud.vertex import NAME, VERSION
 from vertexrig.errors import VertexrigError
 from vertexrig.project.runs import RUN, new_run_id
+from vertexrig.spec.labels import CLAIM_LABEL
 
-LABEL = "vertexrig_claim"
+LABEL = CLAIM_LABEL
 FOLDER = "vertexrig/claims"
 CREATE_WITHIN_S = 20.0
 """Seconds after claiming in which the holder may still start to create the job."""

@@ -19,12 +19,11 @@ from vertexrig.cloud.vertex import RemoteJob
 from vertexrig.errors import UsageError
 from vertexrig.project import runs
 from vertexrig.spec.estimate import Estimate
+from vertexrig.spec.labels import CANDIDATE_LABEL, FIRST_LABEL
 from vertexrig.spec.states import short
 from vertexrig.submit.budget import OverBudgetError, Terms
 from vertexrig.submit.claims import Claim, EndedError, Key, digest
 from vertexrig.submit.rungs import (
-    CANDIDATE_LABEL,
-    FIRST_LABEL,
     GOES_ON,
     OVER_BUDGET,
     SEEN,
@@ -112,6 +111,7 @@ class Ladder:
         publish: Uploads what a candidate's job runs, before that is made.
         round_s: See ROUND_S.
         speed: Divides every wait, for rehearsals.
+        waits: Tells whether a job that has not begun waits for machines; on a local Vertex it may also be on its way to start.
         now: The time.
     """
 
@@ -125,6 +125,7 @@ class Ladder:
     publish: Callable[[CandidateRun], None] = lambda _: None
     round_s: float = ROUND_S
     speed: float = 1.0
+    waits: Callable[[RemoteJob], bool] = lambda _: True
     now: Callable[[], datetime] = times.now
 
     def __post_init__(self) -> None:
@@ -150,7 +151,7 @@ class Ladder:
             job = self._job(rung)
             # a first rung whose claim another request has by now can say nothing of its job: that is let wait
             kept = rung.claim is not None and bool(rung.claim.path)
-            what = move(rung.claim, job, self._wait(rung) if kept else None)
+            what = move(rung.claim, job, self._wait(rung, job) if kept else None)
             if what.act == "leave" and not kept:
                 what = replace(what, act="next")
             if what.act == "next":
@@ -174,12 +175,18 @@ class Ladder:
                 began = job is not None and begun(job)
                 return self._at(rung, "training" if began else "waiting", job=job)
 
-    def tries(self) -> list[Try]:
-        """Return what became of every try so far, the first one first."""
+    def tries(self, job: RemoteJob | None = None) -> list[Try]:
+        """Return what became of every try so far, the first one first.
+
+        Args:
+            job: The job that the last one is at, which tells how long that waited and what it cost.
+        """
         found = []
         for rung in self._rungs():
             claim = rung.claim or Claim("", "", "", "", "")
             ended = claim.ended
+            if job is not None and job.name == claim.job.name and SEEN not in ended:
+                ended = {"text": short(job.state), **ended, **_course(job, claim)}
             found.append(
                 Try(
                     rung.way.number,
@@ -244,9 +251,9 @@ class Ladder:
             again, claim = again + 1, found
         return self._rung(low, again, claim)
 
-    def _wait(self, rung: Rung) -> float | None:
+    def _wait(self, rung: Rung, job: RemoteJob | None) -> float | None:
         wait = rung.way.wait_s
-        return None if wait is None else wait / self.speed
+        return None if wait is None or job is None or not self.waits(job) else wait / self.speed
 
     def _job(self, rung: Rung) -> RemoteJob | None:
         claim = rung.claim

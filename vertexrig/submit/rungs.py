@@ -12,14 +12,11 @@ from vertexrig.cloud.vertex import COLLECTIONS, RemoteJob
 from vertexrig.project import candidates
 from vertexrig.spec.estimate import Estimate, elsewhere, estimate
 from vertexrig.spec.states import CANCELLING, EXPIRED, FAILED, PARTIALLY_SUCCEEDED, SUCCEEDED
-from vertexrig.submit.claims import LABEL, Claim
+from vertexrig.submit.claims import Claim
 from vertexrig.submit.scarcity import Scarcity, outcome
 from vertexrig.submit.submission import Submitter
 from vertexrig.workspace import Prepared
 
-CANDIDATE_LABEL, FIRST_LABEL = "vertexrig_candidate", "vertexrig_first"
-"""Labels of a job: the number of its candidate, 1 for the job as it stands; and the id of the first rung's claim, which the first
-rung's job has in the label of its own claim."""
 SEEN = "seen"
 """Key of `Claim.ended`: when the job that is given up was seen ended, RFC 3339."""
 WAITED, OVER_BUDGET = "waited", "over-budget"
@@ -155,12 +152,6 @@ def ways(prepared: Sequence[Prepared], submitter: Submitter) -> list[CandidateRu
         own.ledger = submitter.ledger
         found.append(CandidateRun(one, own))
     return found
-
-
-def first_of(job: RemoteJob) -> str:
-    """Return the id of the ladder that a job is of, "" if it is of none."""
-    labels = job.labels
-    return (labels.get(FIRST_LABEL) or labels.get(LABEL, "")) if CANDIDATE_LABEL in labels else ""
 
 
 def begun(job: RemoteJob) -> bool:

@@ -76,6 +76,7 @@ class Console:
             endpoint("GET", "/v1/places", self.places),
             endpoint("GET", "/v1/calls", self.called),
             endpoint("GET", "/v1/{name*}/replicas", self.replicas),
+            endpoint("GET", "/v1/{name*}/candidates", self.candidates),
             endpoint("GET", "/v1/{name*}/plots", self.plots),
             endpoint("GET", "/{file}", self.file),
         ]
@@ -137,6 +138,10 @@ class Console:
     async def replicas(self, request: Request, path: Mapping[str, str]) -> Response:
         """GET /console/v1/JOB/replicas: the replicas of a custom job, with what is known of each on this machine."""
         return JSONResponse(await in_thread(job_views.replicas, self.store, self.root, path["name"]))
+
+    async def candidates(self, request: Request, path: Mapping[str, str]) -> Response:
+        """GET /console/v1/JOB/candidates: the jobs of the same request as a job that has candidates."""
+        return JSONResponse(await in_thread(job_views.candidates, self.store, path["name"]))
 
     async def plots(self, request: Request, path: Mapping[str, str]) -> Response:
         """GET /console/v1/STUDY/plots: the rows that the plots of a tuning job or of a study of Vizier are drawn from."""

@@ -14,6 +14,7 @@ from vertexrig.local.jobs.store import ResourceStore, StoredResource
 from vertexrig.local.runner.job_files import job_folder
 from vertexrig.spec import cluster
 from vertexrig.spec.document import Document
+from vertexrig.spec.labels import CANDIDATE_LABEL, first_of
 
 MOST_LISTED = 100
 """Jobs of each kind, models and schedules that the page lists."""
@@ -71,6 +72,20 @@ def _log(path: Path) -> Json:
     except OSError:
         return {"bytes": 0, "written": None}
     return {"bytes": facts.st_size, "written": facts.st_mtime}
+
+
+def candidates(store: ResourceStore, name: str) -> Json:
+    """Return the jobs of the same request as a job, in the order in which they were made, if it has candidates."""
+    labels = stored(store, name).body.get("labels", {})
+    first = first_of(labels)
+    rows = []
+    for kind in (CUSTOM_JOBS, TUNING_JOBS) if first else ():
+        for one in store.newest(kind, MOST_LISTED)[1]:
+            if first_of(one.body.get("labels", {})) == first:
+                row = {key: one.body.get(key, "") for key in _LISTED}
+                error = str((one.body.get("error") or {}).get("message", "")).partition("\n")[0]
+                rows.append({**row, "candidate": one.body["labels"][CANDIDATE_LABEL], "error": error})
+    return {"candidates": sorted(rows, key=lambda row: str(row["createTime"]))}
 
 
 def stored(store: ResourceStore, name: str) -> StoredResource:

@@ -47,6 +47,9 @@ class Jobs:
         check: The checks that a new job has to pass; None leaves them out.
         admit: Raises `ApiError` for a job that names, under a parent, what does not exist there.
         begin_run: Makes a run of an experiment and returns its name, "" where there is no such experiment.
+
+    Attributes:
+        held: Names of jobs that a stock-out on demand lets wait.
     """
 
     def __init__(
@@ -68,6 +71,7 @@ class Jobs:
         self._lock = threading.Lock()
         self._listeners: list[Callable[[str, str], None]] = []
         self._closing = False
+        self.held: set[str] = set()
 
     def listen(self, listener: Callable[[str, str], None]) -> None:
         """Have `listener(name, state)` called at every change of a job's state, in the job's thread."""
@@ -304,12 +308,14 @@ class Jobs:
         if found is None or not found[0].waits:
             return found is None
         said = 0.0
+        self.held.add(name)
         while found[0].on and found[0] in self.settings.faults and not (control.cancelled or control.suspended):
             # The log of a job that waits was seen to repeat the line; how often is not on record.
             if time.monotonic() >= said + 60:
                 said = time.monotonic()
                 self.log(name, rules.stockout_message(region), "ERROR")
             select.select([control], [], [], 0.1)
+        self.held.discard(name)
         return True
 
     def _at(self, name: str, state: str, job: Mapping[str, Any], region: str, control: Control) -> None:

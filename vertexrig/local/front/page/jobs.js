@@ -62,17 +62,30 @@ async function detail(name, about, width) {
   const job = await get(`/vertex/v1/${name}`);
   const head = { key: `head ${name}`, sign: job, make: () => heading(job, about) };
   if (kindOf(name) !== "customJobs") return [head, backing(job)];
+  const tries = await candidates(job);
   const own = await get(`/console/v1/${name}/replicas`);
   await log.follow(last(name));
   const several = own.replicas.some((one) => one.accelerators);
   const heads = ["replica", "role", "machine", ...(several ? ["accelerators"] : []), "log", "last line"];
   const cells = own.replicas.map((one) => [one.name, one.role, one.machine, ...(several ? [one.accelerators] : []), size(one.bytes), moment(one.written && one.written * 1000)]);
   return [
-    head,
+    head, ...tries,
     { key: `replicas ${name}`, sign: cells, make: () => h("div", {}, h("h3", {}, `Replicas (${cells.length})`), table("replicas", heads, cells, "Replicas")) },
     { key: `log ${name}`, sign: [own.replicas.map((one) => one.name), own.folder], make: () => log.panel(own) },
     specification(job.jobSpec, name),
   ];
+}
+
+// The jobs of a request that has candidates, one after the other; one that was refused has no job.
+async function candidates(job) {
+  if (!job.labels?.vertexrig_candidate) return [];
+  const { candidates: tried } = await get(`/console/v1/${job.name}/candidates`);
+  const heads = ["candidate", "job", "region", "state", "created", "waited", "ran for", "ended with"];
+  const make = () => h("div", {}, h("h3", {}, `Candidates (${tried.length} with a job)`), table("candidates", heads, tried.map((one) => [
+    one.candidate, one.name === job.name ? last(one.name) : link("jobs", one.name, last(one.name)), region(one.name), state(one.state), moment(one.createTime),
+    span(one.createTime, one.startTime || one.endTime), one.startTime ? span(one.startTime, one.endTime) : "", one.error,
+  ]), "Candidates"));
+  return [{ key: `candidates ${job.name}`, sign: tried, make }];
 }
 
 const specification = (spec, name) => ({
@@ -111,11 +124,12 @@ function lines(job, about) {
 async function study(name, about, width) {
   const [job, data] = await Promise.all([get(`/vertex/v1/${name}`), get(`/console/v1/${name}/plots`).catch((error) => ({ error: error.message, trials: [] }))]);
   const { trials: _, ...plain } = job;
+  const tries = await candidates(plain);
   const best = data.trials.filter((trial) => trial.best);
   const metrics = (data.goals ?? []).map((goal) => goal.id);
   const more = [...new Set(data.trials.flatMap((trial) => Object.keys(trial.metrics)))].filter((one) => !metrics.includes(one));
   return [
-    { key: `head ${name}`, sign: plain, make: () => heading(plain, about) },
+    { key: `head ${name}`, sign: plain, make: () => heading(plain, about) }, ...tries,
     { key: `best ${name}`, sign: [best, data.asked, data.trials.map((trial) => trial.state)], make: () => tiles(data, best, metrics) },
     { key: `plots ${name}`, sign: [data.rows, data.error, width], make: () => h("div", {}, h("h3", {}, "Plots"), data.error ? h("p", { class: "soft" }, data.error) : plots(data, width)) },
     { key: `trials ${name}`, sign: data.trials, make: () => trials(data, [...metrics, ...more]) },
