@@ -450,27 +450,6 @@ def test_tables_sort_by_click_and_by_keyboard(browser: Any, here: server.Running
         assert len(lasted) == 4 and lasted == sorted(lasted)
 
 
-def test_candidates_are_shown_beside_each_other(
-    browser: Any, here: server.RunningServer, api: Api, trainer: None
-) -> None:
-    """The page of a job with candidates lists the jobs of its request in order, with how long each waited and why it ended; no others."""
-    labels = [{"vertexrig_claim": "a-1", "vertexrig_candidate": "1"}]
-    labels += [
-        {"vertexrig_claim": f"{first}-2", "vertexrig_first": f"{first}-1", "vertexrig_candidate": "3"} for first in "ab"
-    ]
-    made = [api.create(job(pool("pass")), name="climbs", labels=own) for own in labels]
-    for one in made:
-        api.wait(one["name"])
-    with shown(browser, here, f"#/jobs/{made[1]['name']}") as page:
-        page.get_by_text("Candidates (2 with a job)").wait_for()
-        rows = page.locator("[data-part^=candidates] tbody tr").all_inner_texts()
-    numbers = [one["name"].rpartition("/")[2] for one in made]
-    assert [row.split("\t")[:4] for row in rows] == [
-        ["1", numbers[0], "us-central1", "succeeded"],
-        ["3", numbers[1], "us-central1", "succeeded"],
-    ]
-
-
 def test_a_shortened_list_says_so(browser: Any, here: server.RunningServer, api: Api) -> None:
     """Of more than 100 studies the newest 100 are in the list, and a sentence names both numbers."""
     spec = {"metrics": [{"metricId": "loss", "goal": "MINIMIZE"}], "parameters": SPACE[:1]}

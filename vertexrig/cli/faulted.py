@@ -74,7 +74,7 @@ def rehearse(
         return replace(made, run=pace.paced(made.run), seed=seed)
 
     faults.parsed()  # before anything starts
-    with local_run.unwinding(), local_run.server(loaded, root, settings, None, ["--fault"]) as here:
+    with local_run.unwinding(), local_run.server(loaded, root, settings, None, ["--fault"], 0) as here:
         for one in every:
             local_place.make_bucket(here, one.workspace.loaded)
         place = env(here, project=loaded.project.project, region=loaded.project.region)

@@ -135,7 +135,12 @@ def unwinding() -> Iterator[None]:
 
 @contextmanager
 def server(
-    loaded: Loaded | None, folder: Path, settings: Callable[[], Settings], record: Path | None, given: list[str]
+    loaded: Loaded | None,
+    folder: Path,
+    settings: Callable[[], Settings],
+    record: Path | None,
+    given: list[str],
+    port: int | None = None,
 ) -> Iterator[RunningServer]:
     """Provide the server of a folder; one that a command like this started is stopped when the last such command ends.
 
@@ -145,6 +150,7 @@ def server(
         settings: Gives those of a server that has to be started; they import what runs jobs.
         record: Where it records calls.
         given: Options that only a server takes that is started now.
+        port: As for `control.up`.
     """
     here = state.find(folder)
     # One that was killed holds the folder for a while as it dies; then another is started.
@@ -160,7 +166,7 @@ def server(
     started = here is None
     if here is None:
         extras.need("uvicorn", "starlette", "optuna", "google_crc32c", "cryptography")
-        here = control.up(settings(), record=record)
+        here = control.up(settings(), port, record=record)
         streams.note(f"the local Vertex answers at {here.url}")
     with state.in_use(folder, begun=here.pid if started else None) as last:
         try:
