@@ -17,7 +17,7 @@ from tests.support.tools import REPOSITORY
 from tests.support.web import http
 from tools import fidelity_page
 from tools.fidelity import manifest, mutation, prices, score
-from tools.fidelity.breakages import ASKED, BREAKAGES
+from tools.fidelity.breakages import ASKED, BREAKAGES, CONTROL
 from tools.fidelity.command import command, starting
 from tools.fidelity.judge import DIFFERS, SAME, Verdict, judge
 from tools.fidelity.manifest import (
@@ -265,16 +265,17 @@ def test_the_page_is_what_the_result_says() -> None:
 
 @pytest.mark.whole
 def test_rows_notice_breakages_of_the_local_vertex() -> None:
-    """Of a sample of the deliberate breakages each is noticed that was noticed when all were tried."""
+    """Of a sample of the deliberate breakages each is noticed that was noticed when all were tried; the control is not."""
     chosen = [one for one in BREAKAGES if one.name not in OURS.mutation["missed"]][::15]
     with starting() as target:
         found = mutation.noticed(OURS, chosen, target)
+    assert found.pop(CONTROL.name) == []
     assert [name for name, rows in found.items() if not rows] == []
 
 
 def test_the_breakages_are_those_of_the_accepted_result() -> None:
     """Every breakage names something that is there and scripts of the manifest; the accepted result is of all of them."""
-    for one in BREAKAGES:
+    for one in (*BREAKAGES, CONTROL):
         with mutation.broken(one):
             assert set(one.scripts) <= {*OURS.scripts, ASKED}, one.name
     names = [one.name for one in BREAKAGES]

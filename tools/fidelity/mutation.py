@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from importlib import import_module
 from multiprocessing import get_context
 from operator import attrgetter
@@ -15,7 +16,7 @@ from unittest.mock import patch
 
 import click
 
-from tools.fidelity.breakages import BREAKAGES, Breakage
+from tools.fidelity.breakages import BREAKAGES, CONTROL, Breakage
 from tools.fidelity.command import starting
 from tools.fidelity.judge import SAME
 from tools.fidelity.manifest import Manifest, ManifestRow, load
@@ -54,17 +55,17 @@ def same(held: Manifest, rows: Sequence[ManifestRow], target: Target) -> set[str
 
 
 def noticed(held: Manifest, breakages: Sequence[Breakage], target: Target) -> dict[str, list[str]]:
-    """Return by breakage the rows that notice it: the same twice without it, and not the same with it."""
+    """Return by breakage, and by the control, the rows that notice it: the same twice without it, and not the same with it."""
     scripts = sorted({name for one in breakages for name in one.scripts})
     whole = rows_of(held, scripts)
     still = same(held, whole, target) & same(held, whole, target)
     found = {}
-    for one in breakages:
+    for one in (*breakages, replace(CONTROL, scripts=tuple(scripts))):
         rows = [row for row in rows_of(held, one.scripts) if row.id in still]
         with broken(one):
             now = same(held, rows, target)
         found[one.name] = [row.id for row in rows if row.id not in now]
-        streams.note(f"{one.name}: {', '.join(found[one.name][:3]) or 'NOT NOTICED'}")
+        streams.note(f"{one.name}: {', '.join(found[one.name][:3]) or 'not noticed'}")
     return found
 
 
@@ -79,11 +80,16 @@ def _part(start: int, every: int) -> dict[str, list[str]]:
 @click.option("--accept", is_flag=True, help="Write the result into fidelity/mutation.json, for the page.")
 def command(jobs: int, accept: bool) -> None:
     """Break the local Vertex on purpose, one way after the other, and count what the rows notice."""
-    held, found = load(), dict[str, list[str]]()
+    held, found, false = load(), dict[str, list[str]](), set[str]()
     # Processes, since a breakage is of a whole one; spawned, since a server has threads.
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
         for part in pool.map(_part, range(jobs), [jobs] * jobs):
+            false |= set(part.pop(CONTROL.name))
             found |= part
+    if false:
+        raise FindingsError(
+            f"rows notice what breaks nothing: {', '.join(sorted(false))}; make their scripts repeatable"
+        )
     missed = [name for name, rows in found.items() if not rows]
     percent = 100 * (len(found) - len(missed)) / len(found)
     streams.note(f"{len(found) - len(missed)} of {len(found)} breakages noticed ({percent:.1f} %)")
