@@ -30,7 +30,7 @@ BASE := $(firstword $(wildcard $(READY)) $(wildcard $(VENV)/.local) $(wildcard $
 TIER_OF_RUN = $(if $(filter local,$(RUN)),$(LOCAL),$(if $(filter cloud,$(RUN)),$(CLOUD),$(BASE)))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-trigger demo-day-two function serve-function sweep grid test test-all test-old test-clients test-image attack check lint types bench fidelity reference docs lock wheel release clean FORCE
+.PHONY: help setup demo demo-trigger demo-day-two demo-candidates function serve-function sweep grid test test-all test-old test-clients test-image attack check lint types bench fidelity reference docs lock wheel release clean FORCE
 
 help: ## Print these verbs
 	@echo "make VERB   (SET=\"key=value ...\" overrides keys; RUN=local also rehearses, RUN=cloud also submits)"
@@ -75,6 +75,9 @@ demo-trigger: $(LOCAL) ## Run a scheduled sweep, promoted, measured and register
 
 demo-day-two: $(LOCAL) ## Stage seven nights on which a scheduled run did not happen, and ask why, on this machine
 	@$(VENV)/bin/python bench/demo_day_two.py
+
+demo-candidates: $(LOCAL) ## Run a job whose machines are scarce through its candidates, one at a time, on this machine
+	@$(VENV)/bin/python bench/demo_candidates.py
 
 function: $(BASE) ## Stage the Cloud Function into build/function/
 	@$(RIG) function build

@@ -220,6 +220,7 @@ def test_candidates(example: str, name: str) -> None:
         made = (pool.machine_type, pool.accelerator_type, pool.accelerator_count)
         found.append((place.region, str(place.bucket), strategy, *made))
     assert found == CANDIDATES.get((example, name), [])
+    assert workspace(example).loaded.runnable(name).wait == ("20m" if found else None)
 
 
 def space(spec: Mapping[str, Any]) -> tuple[Any, ...]:

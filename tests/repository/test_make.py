@@ -151,6 +151,7 @@ CASES: dict[str, list[Case]] = {
         for verb, says in {
             "demo-trigger": r"schedule apply.*'duplicate': True.*vertexrig best sweep.*registered vertexrig-\S+@1 at register",
             "demo-day-two": r"night 1: wrong-image.*night 7: paused.*vertexrig schedule resume paused.*over-budget",
+            "demo-candidates": r"candidate 2 .*: quota: .*JOB_STATE_CANCELLED.*JOB_STATE_FAILED.*40 epochs, none twice: \d+ by candidate 3",
         }.items()
     },
     # the tests, lint and types of the whole are the other tests and .ci/run; here each verb runs on something small

@@ -1,0 +1,137 @@
+"""A job whose machines are scarce, on this machine: stock-out, Spot refused for quota, another region, and trained from its checkpoint.
+
+`python bench/demo_candidates.py` works in a temporary folder with the local Vertex. `submit --watch` goes from candidate to candidate; that one
+job was there at every instant is held against the times that the local Vertex itself gives its jobs.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import requests
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(REPOSITORY))
+
+from vertexrig.local import server  # noqa: E402
+from vertexrig.local.jobs.settings import Settings  # noqa: E402
+from vertexrig.local.runner.options import RunOptions  # noqa: E402
+from vertexrig.project.model import LocalImage  # noqa: E402
+
+IMAGE = "us-docker.pkg.dev/demo-project/trainers/counts:1"
+EPOCHS = 40
+PROJECT: dict[str, Any] = {
+    "project": "demo-project",
+    "region": "us-central1",
+    "bucket": "gs://demo-bucket",
+    "jobs": {
+        "train": {
+            "topology": "gpu",
+            "machine_type": "g2-standard-8",
+            "accelerator_type": "NVIDIA_L4",
+            "accelerator_count": 1,
+            "timeout": "600s",
+            "container": {"image_uri": IMAGE},
+            "wait": "2s",
+            "candidates": [
+                {"strategy": "SPOT", "machine_type": "g2-standard-12"},
+                {"strategy": "SPOT", "region": "us-east4"},
+                {"region": "us-east4"},
+            ],
+        }
+    },
+}
+FAULTS = (
+    "stockout:us-central1:g2-standard-8:1h:wait",
+    "quota:us-central1:g2-standard-12",
+    "preempt:us-east4:after=1s",
+)
+"""The first has no machines; the second no quota; the Spot machines of the other region are taken away each time it trains."""
+TRAINER = f"""
+import os, pathlib, time
+
+folder = pathlib.Path(os.environ["AIP_CHECKPOINT_DIR"])
+folder.mkdir(parents=True, exist_ok=True)
+checkpoint = folder / "epochs"
+done = checkpoint.read_text().splitlines() if checkpoint.exists() else []
+print("begins at epoch", len(done), flush=True)
+for epoch in range(len(done), {EPOCHS}):
+    time.sleep(0.2)
+    done.append(os.environ["CLOUD_ML_JOB_ID"])
+    new = folder / "new"
+    new.write_text("\\n".join(done))
+    new.replace(checkpoint)
+print("trained", flush=True)
+"""
+
+
+def rig(folder: Path, env: dict[str, str], *words: str, shown: bool = True) -> str:
+    """Type a command, show it with what it prints, and return its stdout."""
+    if shown:
+        print(f"\n$ vertexrig {' '.join(words)}", flush=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "vertexrig", *words], cwd=folder, env=env, text=True, stdout=subprocess.PIPE, timeout=300, check=True
+    )  # fmt: skip
+    if shown:
+        print(done.stdout, end="", flush=True)
+    return done.stdout
+
+
+def alone(here: server.RunningServer) -> list[dict[str, Any]]:
+    """Return the jobs that the local Vertex has, in order; assert that each was made after the one before it had its last state."""
+    found: list[dict[str, Any]] = []
+    for region in ("us-central1", "us-east4"):
+        url = f"{here.url}/vertex/v1/projects/demo-project/locations/{region}/customJobs"
+        found += requests.get(url, timeout=30).json().get("customJobs", [])
+    found.sort(key=lambda job: str(job["createTime"]))
+    for job in found:
+        region, _, number = job["name"].split("/")[3:]
+        print(f"  {job['createTime']} to {job['updateTime']}  {region:11}  {number}  {job['state']}")
+    for before, after in pairwise(found):
+        assert before["updateTime"] < after["createTime"], "two jobs were there at once"
+    return found
+
+
+def main() -> None:
+    """Let a job go through its candidates, and hold what came of it against what was staged."""
+    with tempfile.TemporaryDirectory(prefix="vertexrig-candidates-") as name:
+        folder = Path(name)
+        (folder / "vertexrig.yaml").write_text(json.dumps(PROJECT, indent=1))
+        (folder / "counts").mkdir()
+        (folder / "counts/main.py").write_text(TRAINER)
+        images = {IMAGE: LocalImage(path=str(folder / "counts"), command=("python", "main.py"))}
+        run = RunOptions(images=images, docker=False, grace=0.2, warm=False)
+        with server.running(Settings(folder / ".vertexrig", run=run)) as here:
+            server.make_bucket(here, "demo-bucket")
+            for fault in FAULTS:
+                server.add_fault(here, fault)
+            env = {**os.environ, **server.env(here, project="demo-project"), "PYTHONPATH": str(REPOSITORY)}
+            rig(folder, env, "explain", "train")
+            rig(folder, env, "submit", "train", "--watch", "--poll=0.2")
+            print("\n# what the local Vertex says of its jobs", flush=True)
+            jobs = alone(here)
+            last = str(jobs[-1]["name"])
+            rig(folder, env, "report", last)
+            told = json.loads(rig(folder, env, "report", last, "--format=json", shown=False))["tries"]
+        (checkpoint,) = (folder / ".vertexrig/gs/demo-bucket").glob("runs/train/*/checkpoints/epochs")
+        by = checkpoint.read_text().splitlines()
+    tried = [(one["candidate"], one["reason"]) for one in told]
+    assert tried == [(1, "waited"), (2, "quota"), (3, "preempted"), (4, "")], tried
+    assert [job["state"] for job in jobs] == ["JOB_STATE_CANCELLED", "JOB_STATE_FAILED", "JOB_STATE_SUCCEEDED"]
+    numbers = [str(job["name"]).rpartition("/")[2] for job in jobs]
+    own = by.count(numbers[2])
+    assert len(by) == EPOCHS and by.count(numbers[1]) == EPOCHS - own and 0 < own < EPOCHS, by
+    print(
+        f"\n{EPOCHS} epochs, none twice: {EPOCHS - own} by candidate 3 before it was preempted, {own} by candidate 4 from its checkpoint"
+    )
+
+
+if __name__ == "__main__":
+    main()
