@@ -170,7 +170,11 @@ class PolicyWorld(World):
         submitter, key = self._mine(skew, delivery), key_of(due)
         here = self._due(NIGHTLY, self.schedule, due, submitter.claims, self.vertex, "customJobs")
         try:
-            deferred.start(submitter, prepared()[1], key, ASKED, self.terms, here)
+            deferred.start(
+                self.storage,
+                lambda terms: submitter.submit(prepared()[1], key, ASKED.digest, terms=terms),
+                key, ASKED, self.terms, here,
+            )  # fmt: skip
         except EndedError:
             said = "skipped"
         except NotStartedError as error:

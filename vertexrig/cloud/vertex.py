@@ -150,9 +150,9 @@ class Vertex:
         return job
 
     def get(self, name: str) -> RemoteJob | None:
-        """Return a job by its resource name; None if there is none."""
-        answer = self.rest.find(f"/{name}")
+        """Return a job by its resource name, in whatever region that is; None if there is none."""
         match = NAME.fullmatch(name)
+        answer = self._of(name).rest.find(f"/{name}")
         return None if answer is None else _job(match[3] if match else CUSTOM, answer.data)
 
     def list(self, collection: str, *, filter: str = "", limit: int | None = None) -> Iterator[RemoteJob]:
@@ -172,7 +172,11 @@ class Vertex:
 
     def cancel(self, name: str) -> None:
         """Ask for a job to be cancelled; it ends some time later. Repeating it does no harm."""
-        self.rest.call("POST", f"/{name}:cancel", json={}, repeat=True)
+        self._of(name).rest.call("POST", f"/{name}:cancel", json={}, repeat=True)
+
+    def _of(self, name: str) -> Vertex:
+        match = NAME.fullmatch(name)
+        return self if match is None or match[2] == self.region else self.there(match[2])
 
     def lookup(self, text: str) -> RemoteJob:
         """Return the job a person means: a resource name, a number, or a display name (the newest job of that name).

@@ -71,7 +71,6 @@ class Request:
 
     @property
     def digest(self) -> str:
-        """The same for requests that ask for the same."""
         then = {"then": self.then} if self.then else {}
         return digest({"run": self.run, "set": dict(self.set), "args": dict(self.args), **then})
 
@@ -200,16 +199,18 @@ class Submitter:
         )
 
     def prepare(self, request: Request) -> Prepared:
-        """Return the request rendered and checked, with its overrides; with `UploadedArtifacts` the bucket says which package it runs.
-
-        Whether the overrides are allowed is checked elsewhere.
+        """Return the request rendered and checked, with its overrides; whether those are allowed is checked elsewhere.
 
         Raises:
             ConfigError: An override does not fit its key.
             NoPackageError: No package was uploaded.
         """
+        return self.prepare_all(request)[0]
+
+    def prepare_all(self, request: Request) -> list[Prepared]:
+        """Return the same, and after it each candidate."""
         loaded = overrides.apply(self.workspace.loaded, request.run, request.set, request.args)
-        return self.workspace.overridden(loaded).prepare(request.run)
+        return self.workspace.overridden(loaded).prepare_all(request.run)
 
     def estimate(self, prepared: Prepared, terms: Terms = Terms()) -> Estimate:
         """Return the price of a run.

@@ -231,6 +231,7 @@ SUBMITTED = (
     AnswerField("claim", TEXT),
     AnswerField("output", TEXT),
     AnswerField("duplicate", TRUTH),
+    AnswerField("candidate", TEXT, always=False),
     AnswerField("then", TEXTS, always=False),
     AnswerField("request", {"type": "object"}, always=False),
 )

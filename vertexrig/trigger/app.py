@@ -43,7 +43,6 @@ from vertexrig.workspace import Prepared, Workspace
 if TYPE_CHECKING:
     from vertexrig.submit.chains import Chains
     from vertexrig.trigger.callers import CheckedTokens
-    from vertexrig.trigger.deferred import DeferredRun, Retrier
     from vertexrig.trigger.history import Deliveries
     from vertexrig.trigger.jobs import JobPages
     from vertexrig.trigger.policy import Due
@@ -149,7 +148,7 @@ class Trigger:
             if body is None:
                 row["ignored"] = True
                 return Reply(204, {})
-            asked = self._read(body, delivery, row)
+            asked = self.read(body, delivery, row)
             # CloudEvents promise that source and id together name one event
             key = Key("request", asked.request_id) if asked.request_id else Key("event", f"{source} {id}")
             return self._start(asked, key, delivery)
@@ -197,7 +196,7 @@ class Trigger:
             severity = "WARNING" if reply.status >= 400 else "INFO"
             entry = {"severity": severity, "message": f"{message} {reply.status}", **row, **more}
         else:
-            entry = {**row, **delivery.entry, **self._keep(delivery, reply)}
+            entry = {**row, **delivery.entry, **self.keep(delivery, reply)}
         if reply.status >= 500:
             entry["severity"] = "ERROR"
         if trace:
@@ -205,7 +204,7 @@ class Trigger:
         self.log({**entry, "status": reply.status, "ms": round((time.monotonic() - started) * 1000, 1)})
         return reply
 
-    def _keep(self, delivery: Delivery, reply: Reply) -> dict[str, Any]:
+    def keep(self, delivery: Delivery, reply: Reply) -> dict[str, Any]:
         """Write a delivery into the history; the entry in the log says if that failed, and the answer is the same."""
         try:
             # a service that cannot be reached may be this one: once is enough then
@@ -273,10 +272,10 @@ class Trigger:
         if length.isascii() and length.isdigit() and (len(length) > 9 or int(length) > LIMIT):
             raise RequestProblem(413, "too-large", f"the body has more than {LIMIT} bytes")
         delivery.caller = self._caller(call.headers)
-        asked = self._read(request.parse(call.read(LIMIT + 1)), delivery, row)
+        asked = self.read(request.parse(call.read(LIMIT + 1)), delivery, row)
         return self._start(asked, request.key(asked, call.headers), delivery)
 
-    def _read(self, body: Any, delivery: Delivery, row: dict[str, Any]) -> Asked:
+    def read(self, body: Any, delivery: Delivery, row: dict[str, Any]) -> Asked:
         if isinstance(body, Mapping):
             row |= {"dry_run": True} if body.get("dry_run") is True else {}
             delivery.run = str(body.get("run", ""))[:63]
@@ -287,52 +286,70 @@ class Trigger:
 
     def _start(self, asked: Asked, key: Key, delivery: Delivery) -> Reply:
         delivery.key, delivery.request, delivery.request_id = key.kind, key.digest, asked.request_id
-        due = self._due(delivery.schedule, delivery.schedule_time) if key.kind == "schedule" else None
+        due = self.due(delivery.schedule, delivery.schedule_time) if key.kind == "schedule" else None
         if due is not None:
             due.check_times()
-        prepared = self._prepared(asked)
+        prepared = self.prepared(asked)
         if asked.dry_run:
-            return self._dry_run(prepared, asked, delivery.caller)
+            return self._dry_run(prepared[0], asked, delivery.caller)
         steps = self._steps(asked)
         delivery.detail |= {"then": steps} if steps else {}
-        terms = self._terms(asked, delivery.caller)
+        terms = self.terms(asked, delivery.caller)
         try:
-            made = self._submitted(prepared, key, asked, terms, due)
+            made = self._submitted(prepared, key, asked, terms, due, delivery)
         except EndedError as error:
             raise NotStartedError("skipped", error.claim.ended.get("reason", ""), str(error)) from None
         delivery.decision = "joined" if made.duplicate else "created"
         delivery.job, delivery.claim, delivery.estimate = made.name, made.claim, made.estimate
-        body = answers.answer(answers.SUBMITTED, made, dry_run=None, then=steps, request=None)
+        more = {"dry_run": None, "then": steps, "request": None, "candidate": delivery.detail.get("candidate")}
+        body = answers.answer(answers.SUBMITTED, made, **more)
         return Reply(200 if made.duplicate else 201, body, {"Location": f"/jobs/{made.name.rsplit('/', 1)[-1]}"})
 
-    def _submitted(self, prepared: Prepared, key: Key, asked: Asked, terms: Terms, due: Due | None) -> Submitted:
+    def _submitted(
+        self, prepared: list[Prepared], key: Key, asked: Asked, terms: Terms, due: Due | None, delivery: Delivery
+    ) -> Submitted:
+        def submit(terms: Terms) -> Submitted:
+            made, delivery.detail["candidate"] = self.made(self.submitter, prepared, key, asked, terms, delivery)
+            return made
+
         if due is None:
-            return self.submitter.submit(prepared, key, asked.request.digest, terms=terms)
+            return submit(terms)
         from vertexrig.trigger import deferred
 
-        return deferred.start(self.submitter, prepared, key, asked.request, terms, due)
+        return deferred.start(self.submitter.storage, submit, key, asked.request, terms, due)
 
-    def _prepared(self, asked: Asked) -> Prepared:
-        """Return a request's job, rendered and checked.
+    @staticmethod
+    def made(
+        submitter: Submitter, prepared: list[Prepared], key: Key, asked: Asked, terms: Terms, delivery: Delivery
+    ) -> tuple[Submitted, str | None]:
+        """Return the job that was made, and of a run with candidates which one that is, such as `candidate 2 of 4`."""
+        if len(prepared) == 1:
+            return submitter.submit(prepared[0], key, asked.request.digest, terms=terms), None
+        from vertexrig.trigger import ladders
+
+        about = ladders.about(key, asked.request, delivery)
+        return ladders.start(submitter, prepared, key, asked.request, terms, about)
+
+    def prepared(self, asked: Asked) -> list[Prepared]:
+        """Return a request's job and its candidates, rendered and checked.
 
         Raises:
             RequestProblem: It cannot be rendered, or would fail.
         """
         try:
-            prepared = self.submitter.prepare(asked.request)
+            prepared = self.submitter.prepare_all(asked.request)
         except NoPackageError as error:
             raise RequestProblem(409, "no-package", str(error)) from None
         except ConfigError as error:
             raise RequestProblem(400, "value", error.message) from None
         except UsageError as error:
             raise RequestProblem(400, "value", str(error)) from None
-        if not prepared.ok:
-            raise RequestProblem(
-                400, "findings", f"{asked.request.run} would fail with these values", answers.findings(prepared)
-            )
+        wrong = [row for one in prepared if not one.ok for row in answers.findings(one)]
+        if wrong:
+            raise RequestProblem(400, "findings", f"{asked.request.run} would fail with these values", tuple(wrong))
         return prepared
 
-    def _due(self, schedule: str, time: str) -> Due | None:
+    def due(self, schedule: str, time: str) -> Due | None:
         """Return what a schedule of the project file has to say about its run, None if it is none of those."""
         found = self.loaded.project.schedules.get(schedule)
         if found is None or not time:
@@ -342,18 +359,12 @@ class Trigger:
         collection = TUNING if found.run in self.loaded.project.sweeps else CUSTOM
         return Due(schedule, found, time, self.submitter.claims, self.vertex, collection)
 
-    def _terms(self, asked: Asked, caller: str) -> Terms:
+    def terms(self, asked: Asked, caller: str) -> Terms:
         """Return on what terms a request is started."""
         terms = Terms(labels={CALLER_LABEL: label_value(caller)} if caller else {})
         if self.loaded.project.trigger.callers:
             terms = self._callers.terms(self.loaded, caller)
         return replace(terms, before=lambda claim: self._begin(asked, claim, caller))
-
-    def _again(self, one: DeferredRun, due: Due) -> Submitted:
-        """Start a deferred run. What the bucket says of it is allowed as far as the project file allows it to its callers."""
-        asked = request.read(dict(one.body), self.loaded)
-        terms = due.terms(self._terms(asked, self.loaded.project.invoker))
-        return self.ticker.submitter.submit(self._prepared(asked), one.claim_key, asked.request.digest, terms=terms)
 
     def _steps(self, asked: Asked) -> list[str] | None:
         """Return the names of the steps that follow, None if none do."""
@@ -364,7 +375,7 @@ class Trigger:
     def _begin(self, asked: Asked, claim: Claim, caller: str) -> None:
         """Keep the chain of a run with steps, before its job is made."""
         want, steps = asked.request, self._steps(asked)
-        if steps is not None:
+        if steps is not None and claim.kind != "step":  # once, with the first of a run's candidates
             from vertexrig.submit.chains import Chain
 
             begun = times.rfc3339(times.now(), 0)
@@ -373,37 +384,9 @@ class Trigger:
             )
 
     def _tick(self, row: dict[str, Any]) -> Reply:
-        """Take the next step of every chain whose job has ended, and try deferred runs again; what moved has a log entry."""
-        from vertexrig.trigger import history, notify
+        from vertexrig.trigger import ticking
 
-        decided = self.retrier.tick(
-            lambda error: self.log({"severity": "ERROR", "message": "a deferred run failed", **answers.failure(error)})
-        )
-        for delivery in decided:
-            self.log({**delivery.entry, **self._keep(delivery, Reply(200, {}))})
-        looked = self.ticker.tick(
-            lambda error: self.log({"severity": "ERROR", "message": "a chain failed", **answers.failure(error)})
-        )
-        for one in (one for one in looked if one.severity):
-            message = f"chain {one.schedule} {one.step} {one.state}: {one.detail}"
-            self.log({"severity": one.severity, "message": message, **one.data})
-        states = [one.state for one in looked]
-        row |= {state: states.count(state) for state in sorted(set(states))}
-        try:
-            rows = self.deliveries.rows(times.now() - history.RECENT)
-            for ended in self.deliveries.settle(rows, self.loaded, self.vertex, self.submitter.workspace.catalog):
-                self.log(history.end_entry(ended))
-            if wanted := self.loaded.project.trigger.notify:
-                for told in notify.Notifier(self.submitter.storage, wanted).tell(rows, looked):
-                    self.log(told)
-        except VertexrigError as error:  # the next tick comes
-            row["ends"] = f"not looked at: {error}"[:300]
-        except Exception as error:
-            self.log({"severity": "ERROR", "message": "an end failed", **answers.failure(error)})
-        names = ("schedule", "schedule_time", "run", "decision", "reason", "job")
-        more = {"deferred": [{name: getattr(one, name) for name in names} for one in decided]} if decided else {}
-        row |= {name: len(rows) for name, rows in more.items()}
-        return Reply(200, {"chains": [one.answer for one in looked], **more})
+        return ticking.tick(self, row)
 
     # Imported when they are asked for: a request that starts a job needs none of them, and the first `tick` 36 ms.
     @property
@@ -447,16 +430,10 @@ class Trigger:
         submitter = Submitter(own.workspace, self.vertex, own.storage, claims=claims, limits=own.limits, fence=True)
         return Ticker(submitter, ModelsClient(self.vertex), folder=lambda uri: Storage(uri, url=url))
 
-    @cached_property
-    def retrier(self) -> Retrier:
-        from vertexrig.trigger.deferred import Retrier
-
-        return Retrier(self.loaded, self.ticker.submitter, self._again)
-
     def _dry_run(self, prepared: Prepared, asked: Asked, caller: str) -> Reply:
         prepared = prepared.in_run(new_run_id())
         view, document = prepared.rendered.view, prepared.document
-        would = self.submitter.dry_run(prepared, self._terms(asked, caller))
+        would = self.submitter.dry_run(prepared, self.terms(asked, caller))
         body = job_body(
             document.kind,
             document.data,

@@ -26,7 +26,6 @@ from vertexrig.trigger.answers import explained
 from vertexrig.trigger.deliveries import Decision, Delivery, NotStartedError
 from vertexrig.trigger.policy import EVERY, Due, Holds
 from vertexrig.trigger.request import RequestProblem
-from vertexrig.workspace import Prepared
 
 FOLDER = "vertexrig/deferred/"
 WAITS = ("held", "overlap")
@@ -76,7 +75,9 @@ def deferred(due: Due, key: Key, request: Request, why: NotStartedError) -> Defe
     return DeferredRun(due.name, due.time, key.text, body, why.reason, why.text)
 
 
-def start(submitter: Submitter, prepared: Prepared, key: Key, request: Request, terms: Terms, due: Due) -> Submitted:
+def start(
+    storage: Storage, submit: Callable[[Terms], Submitted], key: Key, request: Request, terms: Terms, due: Due
+) -> Submitted:
     """Make the job of a run that is due, by the schedule's policy.
 
     Raises:
@@ -84,13 +85,13 @@ def start(submitter: Submitter, prepared: Prepared, key: Key, request: Request, 
         VertexrigError: As of `Submitter.submit`.
     """
     try:
-        return submitter.submit(prepared, key, request.digest, terms=due.terms(terms))
+        return submit(due.terms(terms))
     except Exception as error:
         why = due.not_started(error)
         if why is None:
             raise
         if why.decision == "deferred":
-            Deferrals(submitter.storage).keep(deferred(due, key, request, why))
+            Deferrals(storage).keep(deferred(due, key, request, why))
         raise why from None
 
 

@@ -7,9 +7,9 @@ one object, `vertexrig/history/YYYY-MM.jsonl`; nothing else takes anything away.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -26,7 +26,9 @@ from vertexrig.studies import trained
 from vertexrig.studies.cost import spent
 from vertexrig.submit.chains import GOOD, Chains
 from vertexrig.submit.claims import LABEL
+from vertexrig.submit.rungs import first_of
 from vertexrig.trigger.deliveries import FOLDER, ROW, keep
+from vertexrig.trigger.ladders import Ladders
 
 _END = ".end.json"
 _FOLDED = ".jsonl"
@@ -47,6 +49,7 @@ class DeliveryEnd:
         metric: The name of what it reported.
         value: What it reported.
         model: The version that was registered.
+        tries: Of a run with candidates, what became of each try (`vertexrig.submit.ladder.Try`).
     """
 
     outcome: str
@@ -57,6 +60,7 @@ class DeliveryEnd:
     metric: str = ""
     value: float | None = None
     model: str = ""
+    tries: Sequence[Mapping[str, Any]] = ()
 
 
 class Deliveries:
@@ -156,12 +160,13 @@ class Deliveries:
         jobs = _jobs(vertex, waiting)
         ended = []
         for row in waiting:
-            job = jobs.get(str(row["job"]))
+            job, tries = _followed(jobs.get(str(row["job"])), self.storage, vertex)
             row["state"] = short(job.state) if job is not None else "gone"
-            end = _end(row, job, self.storage, loaded, catalog)
+            end = _end(row, job, self.storage, loaded, catalog) if tries is not None else None
             if end is None:
                 continue
-            row["end"] = {name: value for name, value in asdict(end).items() if value not in ("", None)}
+            end = replace(end, tries=tries or ())
+            row["end"] = {name: value for name, value in asdict(end).items() if value not in ("", None, ())}
             # a person who may only read sees it all the same
             with suppress(VertexrigError):
                 keep(self.storage, str(row["object"]).removesuffix(".json") + _END, row["end"])
@@ -203,6 +208,19 @@ def _jobs(vertex: Vertex, rows: list[dict[str, Any]]) -> dict[str, RemoteJob]:
     first = times.parse(min(str(row["time"]) for row in rows)) - timedelta(minutes=15)
     filter = f'labels.{LABEL}:* AND create_time>"{times.rfc3339(first, 0)}"'
     return {job.name: job for kind in KINDS for job in vertex.list(kind, filter=filter) if job.name in names}
+
+
+def _followed(
+    job: RemoteJob | None, storage: Storage, vertex: Vertex
+) -> tuple[RemoteJob | None, Sequence[Mapping[str, Any]] | None]:
+    """Return the job that counts in place of one that was made, and what became of each try: None while that is not over."""
+    first = first_of(job) if job is not None and job.ended and job.state != SUCCEEDED else ""
+    if not first or job is None:
+        return job, ()
+    end = Ladders(storage).end(first)
+    if end is None:
+        return job, None if Ladders(storage).is_open(first) else ()
+    return vertex.get(end.job) if end.job else job, end.tries
 
 
 def _end(

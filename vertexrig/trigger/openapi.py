@@ -275,6 +275,13 @@ _LOOKED = object_schema(
 )
 _DECIDED = ("schedule", "schedule_time", "run", "decision", "reason", "job")
 _RETRIED = object_schema(*_DECIDED, **dict.fromkeys(_DECIDED, TEXT))
+_CLIMBED = object_schema(
+    *("claim", "run", "state"),
+    **dict.fromkeys(("claim", "schedule", "run", "state", "candidate", "text", "job"), TEXT),
+)
 _TICK = object_schema(
-    "chains", chains={"type": "array", "items": _LOOKED}, deferred={"type": "array", "items": _RETRIED}
+    "chains",
+    chains={"type": "array", "items": _LOOKED},
+    deferred={"type": "array", "items": _RETRIED},
+    candidates={"type": "array", "items": _CLIMBED},
 )

@@ -29,6 +29,7 @@ from vertexrig.submit.chains import GOOD, Chain, ChainEnd, Chains, Outcome, ende
 from vertexrig.submit.claims import LABEL, Claims, InProgressError, digest
 from vertexrig.submit.submission import NoPackageError, Submitter
 from vertexrig.trigger import callers, promotion
+from vertexrig.trigger.ladders import Ladders
 from vertexrig.trigger.policy import EVERY, Hold, Holds
 from vertexrig.trigger.registration import Evaluation, Registrar, display_name
 from vertexrig.workspace import Prepared
@@ -234,7 +235,15 @@ class Ticker:
             raise _OverError(
                 "changed", f"the project file does not allow the run's values any more: {refused[0].message}"
             )
-        walk.job = self._first(chain)
+        tried = self.loaded.runnable(chain.run).candidates
+        ladders, over = Ladders(self.submitter.storage), None
+        if tried:
+            over = ladders.end(chain.id)
+            if over is None and ladders.is_open(chain.id):
+                return walk.looked("waits", f"{chain.run} has not ended: its candidates are tried")
+        walk.job = over.job if over is not None else self._first(chain)
+        if over is not None and not walk.job:
+            raise _OverError("failed", f"{chain.run}: {over.text}")
         if not walk.job:
             return self._wait(walk, "the run's job is not made yet", problem=False)
         name, evaluation = chain.run, None

@@ -1,0 +1,207 @@
+"""Runs with candidates through the trigger, over services in memory: one request, one answer, and ticks that go on."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.chain_place import DATA, Place
+from tests.support.ladder_world import QUOTA, STOCKOUT
+from vertexrig import times
+from vertexrig.cloud.rest import RestError
+from vertexrig.cloud.vertex import RemoteJob
+from vertexrig.spec.states import CANCELLED, FAILED, SUCCEEDED
+from vertexrig.trigger.answers import Reply
+from vertexrig.trigger.app import Call
+from vertexrig.trigger.ladders import OPEN, Ladders
+
+MON = "2026-11-16T03:00:00Z"
+
+
+class Scarce(Place):
+    """A place where some candidates are refused for quota."""
+
+    def __init__(self, folder: Path, *, then: Any = (), budget: Any = None, **keys: Any) -> None:
+        data = copy.deepcopy(DATA)
+        data["jobs"]["cpu"] |= {
+            "wait": "20m",
+            "candidates": [{"strategy": "SPOT"}, {"machine_type": "n1-standard-8"}],
+            **keys,
+        }
+        data["sweeps"]["sweep"] |= {"wait": "20m", "candidates": [{"strategy": "SPOT"}], **keys}
+        data["schedules"]["nightly"] |= {"then": list(then)}
+        if not then:
+            del data["schedules"]["nightly"]["then"]
+        data["trigger"] = {**data["trigger"], **({"budget": budget} if budget else {})}
+        super().__init__(folder, data)
+        self.refused: set[str] = set()
+        made = self.vertex.create
+
+        def create(collection: str, body: Mapping[str, Any]) -> RemoteJob:
+            if body["labels"].get("vertexrig_candidate") in self.refused:
+                raise RestError(QUOTA, status=429)
+            return made(collection, body)
+
+        self.vertex.create = create  # type: ignore[method-assign]
+
+    def fire(self, run: str = "sweep") -> Reply:
+        """What the function answers Cloud Scheduler."""
+        headers = {"x-cloudscheduler-jobname": "vertexrig-nightly", "x-cloudscheduler-scheduletime": MON}
+        body = {"run": run, "args": {"epochs": 3}, **({"then": "nightly"} if self.steps else {})}
+        return self.trigger.handle(Call("POST", "/", headers, lambda most: json.dumps(body).encode()))
+
+    @property
+    def steps(self) -> bool:
+        return bool(self.trigger.loaded.project.schedules["nightly"].then)
+
+    def ticked(self, seconds: float = 600.0) -> list[tuple[str, str]]:
+        """State and candidate of each run that a tick went on with."""
+        self.clock.at += seconds
+        reply = self.post({}, "/tick")
+        assert reply.status == 200, reply.body
+        return [(row["state"], row.get("candidate", "")) for row in reply.body.get("candidates", ())]
+
+    @property
+    def newest(self) -> str:
+        return list(self.vertex.jobs)[-1]
+
+    @property
+    def open_ones(self) -> int:
+        return sum(name.startswith(OPEN) for name in self.storage.objects)
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Scarce:
+    return Scarce(tmp_path)
+
+
+def test_a_request_gets_the_first_that_is_not_refused(here: Scarce) -> None:
+    """The job as it stands is refused for quota: the answer is one job, `candidate 2 of 3`; a repeat gets the same."""
+    here.refused = {"1"}
+    body = {"run": "cpu", "request_id": "once"}
+    first = here.post(body)
+    assert (first.status, first.body["candidate"]) == (201, "candidate 2 of 3")
+    again = here.post(body)
+    assert (again.status, again.body["name"], again.body["candidate"]) == (200, first.body["name"], "candidate 2 of 3")
+    assert len(here.vertex.jobs) == 1 and here.open_ones == 1
+
+
+def test_ticks_go_on_where_a_job_waits_too_long(here: Scarce) -> None:
+    """After `wait` a tick cancels the job; the next candidate comes only once that is seen, and when it has succeeded the run is over."""
+    assert here.post({"run": "cpu"}).body["candidate"] == "candidate 1 of 3"
+    assert here.ticked() == [("waiting", "candidate 1 of 3")] and len(here.vertex.jobs) == 1
+    first = here.newest
+    here.vertex.cancel = lambda name: here.vertex.jobs[name].data.update(state="JOB_STATE_CANCELLING")  # type: ignore[method-assign]
+    here.ticked(900)
+    assert here.ticked() == [("waiting", "candidate 1 of 3")] and len(here.vertex.jobs) == 1
+    here.ends(first, CANCELLED)
+    assert here.ticked() == [("waiting", "candidate 2 of 3")] and len(here.vertex.jobs) == 2
+    here.vertex.jobs[here.newest].data["startTime"] = times.rfc3339(here.clock.now())
+    assert here.ticked(9000) == [("training", "candidate 2 of 3")]
+    here.ends(here.newest)
+    assert here.ticked() == [("succeeded", "candidate 2 of 3")] and here.open_ones == 0
+    assert here.ticked() == []
+    said = [str(row["message"]) for row in here.logs if "candidate 2 of 3" in str(row.get("message"))]
+    assert said == ["cpu candidate 2 of 3 waiting", "cpu candidate 2 of 3 succeeded: its job has succeeded"]
+
+
+def test_the_history_has_every_try(here: Scarce) -> None:
+    """The end of the delivery is that of the job that trained, with what became of each try and how long it waited."""
+    here.fire("cpu")
+    here.clock.at += 60
+    here.ends(here.newest, FAILED, error={"code": 8, "message": STOCKOUT})
+    here.ticked()
+    here.ends(here.newest)
+    here.ticked()
+    (row,) = (row for row in here.trigger.deliveries.rows(times.parse("2026-11-01T00:00:00Z")) if "end" in row)
+    assert row["end"]["outcome"] == "SUCCEEDED"
+    assert [(one["candidate"], one["reason"], one["waited_s"]) for one in row["end"]["tries"]] == [
+        (1, "stockout", 60.0),
+        (2, "", None),
+    ]
+
+
+def test_a_run_that_no_candidate_can_take_is_refused(here: Scarce) -> None:
+    """All are refused and there is no `retry_for`: 409 with a row for each try, an ERROR for the schedule, and nothing is left open."""
+    here.refused = {"1", "2", "3"}
+    reply = here.fire("cpu")
+    assert (reply.status, reply.body["type"]) == (409, "urn:vertexrig:problem:no-machines")
+    assert [(one["id"], one["path"]) for one in reply.body["findings"]] == [
+        (("quota"), f"candidate {n}") for n in (1, 2, 3)
+    ]
+    (entry,) = (row for row in here.logs if row.get("decision") == "refused")
+    assert entry["severity"] == "ERROR" and entry["reason"] == "no-machines"
+    assert here.open_ones == 0 and not here.vertex.jobs
+
+
+@pytest.mark.parametrize("scheduled", [True, False])
+def test_another_round_comes_by_ticks(tmp_path: Path, scheduled: bool) -> None:
+    """With `retry_for` the request is deferred, and the tick after ten minutes begins with the first candidate again, once."""
+    here = Scarce(tmp_path, retry_for="6h")
+    here.refused = {"1", "2", "3"}
+    reply = here.fire("cpu") if scheduled else here.post({"run": "cpu", "request_id": "once"})
+    assert (reply.status, reply.body["decision"], reply.body["reason"]) == (202, "deferred", "no-machines")
+    here.refused = {"1"}
+    assert here.ticked(60) == [("waiting", "candidate 3 of 3")] and not here.vertex.jobs
+    assert here.ticked(601) == [("waiting", "candidate 2 of 3")] and len(here.vertex.jobs) == 1
+    assert here.ticked(60) == [("waiting", "candidate 2 of 3")] and len(here.vertex.jobs) == 1
+    created = [row for row in here.logs if row.get("decision") == "created"]
+    assert len(created) == 1 and created[0]["candidate"] == "candidate 2 of 3" and created[0]["job"] == here.newest
+
+
+def test_the_steps_follow_the_job_that_trained(tmp_path: Path) -> None:
+    """A chain waits while candidates are tried, and promotes the study of the one that has succeeded."""
+    here = Scarce(tmp_path, then=[{"promote": {"epochs": 30}}])
+    assert here.fire().status == 201
+    first = here.newest
+    here.ends(first, FAILED, error={"code": 8, "message": STOCKOUT})
+    assert here.ticked() == [("waiting", "candidate 2 of 2")]
+    second = here.newest
+    assert second != first and here.open
+    here.sweep_ends(second, 0.5, 0.7)
+    assert here.ticked() == [("succeeded", "candidate 2 of 2")]
+    promoted = here.vertex.jobs[here.newest].data
+    assert promoted["labels"]["vertexrig_run"] == "sweep-best" and len(here.vertex.jobs) == 3
+
+
+def test_a_chain_ends_with_its_run(tmp_path: Path) -> None:
+    """When no candidate is left the chain has failed, and says so."""
+    here = Scarce(tmp_path, then=[{"promote": {"epochs": 30}}])
+    here.fire()
+    for _ in range(2):
+        here.ends(here.newest, FAILED, error={"code": 8, "message": STOCKOUT})
+        here.ticked()
+    (end,) = here.trigger.chains.ends()
+    assert (end.outcome, end.reason) == ("failed", "sweep ended FAILED: " + STOCKOUT)
+    assert not here.open and len(here.vertex.jobs) == 2
+
+
+def test_the_dearest_candidate_counts_until_there_is_a_job(tmp_path: Path) -> None:
+    """A day's budget with room for the first candidate only refuses the request; with more, it counts what was started."""
+    poor = Scarce(tmp_path, candidates=[{"machine_type": "n1-standard-32"}], budget={"usd_per_day": 0.6})
+    assert poor.post({"run": "cpu"}).status == 422
+    rich = Scarce(tmp_path, candidates=[{"machine_type": "n1-standard-32"}], budget={"usd_per_day": 2.2})
+    assert [rich.post({"run": "cpu", "request_id": str(n)}).status for n in range(3)] == [201, 201, 422]
+
+
+def test_what_is_not_allowed_any_more_ends(here: Scarce) -> None:
+    """A deployment that closes the run ends it with a reason, and an object that is no run is named."""
+    here.post({"run": "cpu", "args": {"epochs": 3}})
+    data = copy.deepcopy(DATA)
+    data["trigger"] = {**data["trigger"], "runs": ["sweep"]}
+    here.load(data)
+    here.storage.write(f"{OPEN}odd.json", b"{}")
+    assert here.ticked() == [("changed", "")]
+    (end,) = (
+        Ladders(here.storage).end(name.rpartition("/")[2].removesuffix(".json"))
+        for name in here.storage.objects
+        if "ladders/ended" in name
+    )
+    assert end is not None and "does not allow it any more" in end.text
+    assert any("odd.json is no run with candidates" in str(row) for row in here.logs)
+    assert SUCCEEDED not in str(here.logs)

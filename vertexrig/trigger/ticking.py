@@ -1,0 +1,86 @@
+"""One tick of the trigger: what was deferred is tried again, runs with candidates go on, chains take their next step, ends are written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from vertexrig import times
+from vertexrig.errors import VertexrigError
+from vertexrig.submit.ladder import Ladder
+from vertexrig.submit.rungs import ways
+from vertexrig.submit.submission import Submitted
+from vertexrig.trigger import answers, history, notify, request
+from vertexrig.trigger.answers import Reply
+from vertexrig.trigger.deferred import DeferredRun, Retrier
+from vertexrig.trigger.deliveries import Delivery
+from vertexrig.trigger.ladders import Climber, OpenLadder
+from vertexrig.trigger.policy import Due
+
+if TYPE_CHECKING:
+    from vertexrig.trigger.app import Trigger
+
+
+def tick(trigger: Trigger, row: dict[str, Any]) -> Reply:
+    """Take each run as far as it goes now; what moved has a log entry.
+
+    Args:
+        trigger: The trigger.
+        row: The tick's own log entry; counts are added.
+    """
+
+    def failed(what: str) -> Callable[[Exception], None]:
+        return lambda error: trigger.log({"severity": "ERROR", "message": f"{what} failed", **answers.failure(error)})
+
+    submitter = trigger.ticker.submitter
+    decided = Retrier(trigger.loaded, submitter, lambda one, due: _again(trigger, one, due)).tick(
+        failed("a deferred run")
+    )
+    climbed = Climber(submitter, lambda one: _climbed(trigger, one)).tick(failed("a run with candidates"))
+    decided += [one.delivery for one in climbed if one.delivery is not None]
+    for delivery in decided:
+        trigger.log({**delivery.entry, **trigger.keep(delivery, Reply(200, {}))})
+    for climb in (one for one in climbed if one.severity):
+        trigger.log({"severity": climb.severity, "message": climb.message, **climb.data})
+    looked = trigger.ticker.tick(failed("a chain"))
+    for one in (one for one in looked if one.severity):
+        message = f"chain {one.schedule} {one.step} {one.state}: {one.detail}"
+        trigger.log({"severity": one.severity, "message": message, **one.data})
+    states = [one.state for one in looked]
+    row |= {state: states.count(state) for state in sorted(set(states))}
+    try:
+        rows = trigger.deliveries.rows(times.now() - history.RECENT)
+        for ended in trigger.deliveries.settle(
+            rows, trigger.loaded, trigger.vertex, trigger.submitter.workspace.catalog
+        ):
+            trigger.log(history.end_entry(ended))
+        if wanted := trigger.loaded.project.trigger.notify:
+            for told in notify.Notifier(trigger.submitter.storage, wanted).tell(rows, looked):
+                trigger.log(told)
+    except VertexrigError as error:  # the next tick comes
+        row["ends"] = f"not looked at: {error}"[:300]
+    except Exception as error:
+        failed("an end")(error)
+    names = ("schedule", "schedule_time", "run", "decision", "reason", "job")
+    more: dict[str, list[dict[str, Any]]] = (
+        {"deferred": [{name: getattr(one, name) for name in names} for one in decided]} if decided else {}
+    )
+    more |= {"candidates": [one.data for one in climbed]} if climbed else {}
+    row |= {name: len(rows) for name, rows in more.items()}
+    return Reply(200, {"chains": [one.answer for one in looked], **more})
+
+
+def _again(trigger: Trigger, one: DeferredRun, due: Due) -> Submitted:
+    """Start a deferred run. What the bucket says of it is allowed as far as the project file allows it to its callers."""
+    asked, caller = request.read(dict(one.body), trigger.loaded), trigger.loaded.project.invoker
+    terms = due.terms(trigger.terms(asked, caller))
+    delivery = Delivery(schedule=one.schedule, schedule_time=one.time, caller=caller)
+    return trigger.made(trigger.ticker.submitter, trigger.prepared(asked), one.claim_key, asked, terms, delivery)[0]
+
+
+def _climbed(trigger: Trigger, one: OpenLadder) -> Ladder:
+    """Return the ladder of a run with candidates. What the bucket says of it is allowed as far as its caller may ask for it."""
+    asked = trigger.read(dict(one.body), Delivery(caller=one.caller), {})
+    terms, due = trigger.terms(asked, one.caller), trigger.due(one.schedule, one.time)
+    found = ways(trigger.prepared(asked), trigger.ticker.submitter)
+    return Ladder(found, asked.request.digest, one.claim_key, first=one.id, terms=due.terms(terms) if due else terms)
