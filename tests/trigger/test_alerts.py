@@ -56,7 +56,7 @@ def test_the_filters_find_what_was_logged(tmp_path: Path, monkeypatch: pytest.Mo
         def broken(*_: Any, error: Exception = error, **__: Any) -> Any:
             raise error
 
-        monkeypatch.setattr(place.trigger.submitter, "prepare", broken)
+        monkeypatch.setattr(place.trigger.submitter, "prepare_all", broken)
         noted(name, lambda: place.post({"run": "cpu"}))
     found: dict[str, set[str]] = {}
     for policy, (_, filter, _) in alerts.CONDITIONS.items():

@@ -58,7 +58,7 @@ def test_the_staged_folder(tmp_path: Path) -> None:
     assert not [
         name for name in names if name.startswith(("vertexrig/cli", "vertexrig/local")) or name.endswith(".pyc")
     ]
-    assert staged.files == len(names) and staged.size < 2_200_000
+    assert staged.files == len(names) and staged.size < 2_250_000
     text = (staged.folder / "requirements.txt").read_text()
     lines = [line.removesuffix(" \\") for line in text.splitlines() if line and line[0] not in "# "]
     assert all("==" in line for line in lines) and len(lines) == staged.requirements

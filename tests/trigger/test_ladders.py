@@ -10,12 +10,14 @@ from typing import Any
 
 import pytest
 
+from tests.support import clouds
 from tests.support.chain_place import DATA, Place
 from tests.support.ladder_world import QUOTA, STOCKOUT
 from vertexrig import times
 from vertexrig.cloud.rest import RestError
 from vertexrig.cloud.vertex import RemoteJob
 from vertexrig.spec.states import CANCELLED, FAILED, SUCCEEDED
+from vertexrig.trigger import schedules
 from vertexrig.trigger.answers import Reply
 from vertexrig.trigger.app import Call
 from vertexrig.trigger.ladders import OPEN, Ladders
@@ -205,3 +207,15 @@ def test_what_is_not_allowed_any_more_ends(here: Scarce) -> None:
     assert end is not None and "does not allow it any more" in end.text
     assert any("odd.json is no run with candidates" in str(row) for row in here.logs)
     assert SUCCEEDED not in str(here.logs)
+
+
+def test_candidates_need_a_tick(tmp_path: Path) -> None:
+    """A project whose run has candidates gets a tick with its schedules; one without has none, nor one whose trigger may not start it."""
+    data = copy.deepcopy(DATA)
+    del data["schedules"]["nightly"]["then"]
+    data["trigger"]["uri"] = "https://example.a.run.app"
+    assert not schedules.ticks(clouds.loaded(tmp_path, data))
+    data["jobs"]["cpu"]["candidates"] = [{"strategy": "SPOT"}]
+    assert schedules.ticks(clouds.loaded(tmp_path, data))
+    data["trigger"]["runs"] = ["sweep"]
+    assert not schedules.ticks(clouds.loaded(tmp_path, data))

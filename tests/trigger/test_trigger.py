@@ -174,7 +174,7 @@ def test_a_fault_of_ours_shows_no_exception(trigger: Trigger, logs: list[dict[st
     def broken(*_: Any) -> None:
         raise ZeroDivisionError("the secret text")
 
-    monkeypatch.setattr(trigger.submitter, "prepare", broken)
+    monkeypatch.setattr(trigger.submitter, "prepare_all", broken)
     reply = post(trigger, {"run": "cpu", "request_id": "broken"})
     assert reply.status == 500 and "secret" not in json.dumps(reply.body)
     assert logs[-1]["error"] == "ZeroDivisionError" and "secret" not in json.dumps(logs[-1])

@@ -334,9 +334,9 @@ class Project:
     local: LocalSettings = option("Rehearsals on this machine.", factory=LocalSettings)
 
     @property
-    def runs(self) -> tuple[Job | Sweep, ...]:
-        """All jobs and sweeps."""
-        return (*self.jobs.values(), *self.sweeps.values())
+    def runs(self) -> Mapping[str, Job | Sweep]:
+        """All jobs and sweeps by name."""
+        return {**self.jobs, **self.sweeps}
 
     @property
     def images(self) -> frozenset[str | None]:

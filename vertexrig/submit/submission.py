@@ -192,7 +192,9 @@ class Submitter:
         self.limits = limits if limits is not None else workspace.loaded.project.trigger.budget
         self.reconciler = Reconciler(vertex, self.claims)
         own = workspace.loaded.project
-        others = {str(one["region"]) for run in own.runs for one in run.candidates if "region" in one} - {own.region}
+        others = {str(one["region"]) for run in own.runs.values() for one in run.candidates if "region" in one} - {
+            own.region
+        }
         apis = (vertex, *(vertex.there(region) for region in sorted(others)))
         self.ledger = budget.Ledger(
             storage, apis, self.limits, lease_s=self.claims.lease_s, clock=self.claims.clock, sleep=self.claims.sleep

@@ -441,7 +441,12 @@ class Trigger:
             labels=would.labels,
             kms_key_name=view.kms_key_name,
         )
-        return Reply(200, answers.answer(answers.SUBMITTED, would, dry_run=True, then=self._steps(asked), request=body))
+        return Reply(
+            200,
+            answers.answer(
+                answers.SUBMITTED, would, dry_run=True, then=self._steps(asked), request=body, candidate=None
+            ),
+        )
 
     def _jobs(self, call: Call) -> JobPages:
         """Return the pages about jobs, of the runs that are open to the caller."""
@@ -450,7 +455,8 @@ class Trigger:
         project = self.loaded.project
         if project.trigger.callers and (caller := self._caller(call.headers)) != project.invoker:
             project = self._callers.narrowed(self.loaded, caller).project
-        return JobPages(self.vertex, self.submitter.reconciler, project.trigger.may_start, project.sweeps)
+        own = self.submitter
+        return JobPages(self.vertex, own.ledger.vertices, own.reconciler, project.trigger.may_start, project.sweeps)
 
 
 def application(folder: Path) -> Trigger:

@@ -7,8 +7,9 @@ import binascii
 import heapq
 import json
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import product
 from typing import Any
 
 from vertexrig import times
@@ -40,12 +41,14 @@ class JobPages:
 
     Args:
         vertex: The jobs.
+        vertices: The same in each region that runs may be in.
         reconciler: Cancels a second job of one request.
         may: Whether the caller may see and end the jobs of a run.
         sweeps: The sweeps of the project; their trials are custom jobs with the same labels, and no jobs of ours.
     """
 
     vertex: Vertex
+    vertices: Sequence[Vertex]
     reconciler: Reconciler
     may: Callable[[str], bool]
     sweeps: Collection[str]
@@ -63,7 +66,7 @@ class JobPages:
         terms += [f"create_time>={in_filter(asked['since'])}" if "since" in asked else ""]
         terms += [f"create_time<={in_filter(before)}" if before else ""]
         wanted = " AND ".join(term for term in terms if term)
-        lists = (self.vertex.list(kind, filter=wanted) for kind in KINDS)
+        lists = (vertex.list(kind, filter=wanted) for vertex, kind in product(self.vertices, KINDS))
         rows: list[RemoteJob] = []
         for job in heapq.merge(*lists, key=_age):
             if job.name in shown or not self._is_open(job):
@@ -101,7 +104,8 @@ class JobPages:
         return Reply(202, self._row(self.vertex.get(job.name) or job))
 
     def _own(self, number: str) -> RemoteJob:
-        job = self.vertex.by_id(number) if re.fullmatch(r"[0-9]{1,30}", number) else None
+        asked = self.vertices if re.fullmatch(r"[0-9]{1,30}", number) else ()
+        job = next((job for vertex in asked if (job := vertex.by_id(number)) is not None), None)
         # other jobs of the project are not the callers' business
         if job is None or not self._is_open(job):
             raise RequestProblem(404, "no-such-job", "the trigger started no job with this number")

@@ -69,10 +69,13 @@ def wanted(loaded: Loaded) -> dict[str, dict[str, Any]]:
 
 
 def ticks(loaded: Loaded) -> bool:
-    """Tell whether a schedule has steps or runs that wait, or somebody is told of runs, so that a tick has to look for them."""
-    return bool(loaded.project.trigger.notify) or any(
-        one.then or one.waits for one in loaded.project.schedules.values()
-    )
+    """Tell whether a schedule has steps or runs that wait, a run that the trigger may start has candidates, or somebody is told of
+    runs, so that a tick has to look for them.
+    """
+    project = loaded.project
+    tried = any(run.candidates and project.trigger.may_start(name) for name, run in project.runs.items())
+    needed = project.trigger.notify or any(one.then or one.waits for one in project.schedules.values())
+    return bool(needed or (tried and project.trigger.uri))
 
 
 class _AsUploaded:
