@@ -21,12 +21,12 @@ from vertexrig.cloud.vertex import KINDS, NAME, TUNING, RemoteJob, Vertex
 from vertexrig.errors import VertexrigError
 from vertexrig.project.config import Loaded
 from vertexrig.results.study import course
+from vertexrig.spec.labels import first_of
 from vertexrig.spec.states import SUCCEEDED, short
 from vertexrig.studies import trained
 from vertexrig.studies.cost import spent
 from vertexrig.submit.chains import GOOD, Chains
 from vertexrig.submit.claims import LABEL
-from vertexrig.submit.rungs import first_of
 from vertexrig.trigger.deliveries import FOLDER, ROW, keep
 from vertexrig.trigger.ladders import Ladders
 
@@ -214,7 +214,7 @@ def _followed(
     job: RemoteJob | None, storage: Storage, vertex: Vertex
 ) -> tuple[RemoteJob | None, Sequence[Mapping[str, Any]] | None]:
     """Return the job that counts in place of one that was made, and what became of each try: None while that is not over."""
-    first = first_of(job) if job is not None and job.ended and job.state != SUCCEEDED else ""
+    first = first_of(job.labels) if job is not None and job.ended and job.state != SUCCEEDED else ""
     if not first or job is None:
         return job, ()
     end = Ladders(storage).end(first)
