@@ -12,9 +12,11 @@ from vertexrig.cli.output import progress
 from vertexrig.cli.remote import FoundJob
 from vertexrig.cloud.quotas import QuotaService
 from vertexrig.cloud.rest import RestError
-from vertexrig.cloud.vertex import RemoteJob, job_body
-from vertexrig.errors import JobFailedError
+from vertexrig.cloud.storage import Storage
+from vertexrig.cloud.vertex import COLLECTIONS, RemoteJob, Vertex, job_body
+from vertexrig.errors import JobFailedError, UsageError
 from vertexrig.explain import headroom
+from vertexrig.project import runs
 from vertexrig.spec.labels import RUN_LABEL, first_of
 from vertexrig.studies import report
 from vertexrig.submit import publish
@@ -197,3 +199,22 @@ def _say_what_begins_anew(prepared: Sequence[Prepared]) -> None:
         streams.note(
             f"candidate {', '.join(anew)} writes into another bucket, and begins anew there instead of from a checkpoint"
         )
+
+
+def resumable(vertex: Vertex, storage: Storage, prepared: Prepared, run_id: str) -> None:
+    """Refuse to resume a run that cannot be.
+
+    Raises:
+        UsageError: The job's runs share one folder, there is no such run, or a job still writes into its folder.
+    """
+    runs.must_be_resumable(prepared.rendered.view, run_id)
+    name = prepared.rendered.view.name
+    uri = runs.folder(storage.uri(""), name, run_id)
+    collection = COLLECTIONS[prepared.document.kind]
+    known = [job for job in vertex.list(collection, filter=f"labels.{RUN_LABEL}={name}", limit=50) if job.output]
+    live = next((job for job in known if job.output == uri and not job.ended), None)
+    if live is not None:
+        raise UsageError(f"job {live.id} still writes into {uri}; wait for its end, or `vertexrig cancel {live.id}`")
+    written = any(job.output == uri for job in known) or next(storage.list(f"{runs.FOLDER}/{name}/{run_id}/"), None)
+    if not written:
+        raise runs.no_such_run(name, run_id, (runs.run_id_of(job.output) for job in known))

@@ -81,7 +81,7 @@ def rehearse(
         with _environment(place), nullcontext() if quiet else _printing(root / "jobs"):
             vertex, storage = remote.service(loaded), remote.bucket(loaded, "claims and packages")
             if resume:
-                submission.resumable(vertex, storage, every[0], resume)
+                climbing.resumable(vertex, storage, every[0], resume)
             # the budget is for what is paid
             submitter = submission.Submitter(workspace, vertex, storage, limits=Budget())
             climbed = climbing.ladder(every, submitter, fresh_key(), resume)

@@ -79,7 +79,7 @@ def command(
     submitter = submit.Submitter(workspace, vertex, storage, limits=Budget() if no_budget else None)
     # Before anything is uploaded: a run that cannot be resumed is bad usage.
     if resume:
-        submit.resumable(vertex, storage, prepared, resume)
+        climbing.resumable(vertex, storage, prepared, resume)
     _ahead(submitter, prepared, asked, project.file)
     if dry_run:
         shown = prepared.in_run(resume or new_run_id())

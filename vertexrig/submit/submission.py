@@ -17,7 +17,7 @@ from vertexrig.cloud.rest import RestError
 from vertexrig.cloud.storage import Storage
 from vertexrig.cloud.vertex import COLLECTIONS, CUSTOM, KINDS, TUNING, RemoteJob, Vertex, job_body
 from vertexrig.errors import FindingsError, UsageError
-from vertexrig.project import overrides, runs
+from vertexrig.project import overrides
 from vertexrig.project.config import Loaded
 from vertexrig.project.triggered import Budget
 from vertexrig.schema.typed import Scalar
@@ -471,25 +471,6 @@ def priced(prepared: Prepared, limits: Budget) -> Estimate:
     price = elsewhere(price, workspace.loaded.project.region, limits.price_factor)
     budget.check_run(limits, price)
     return price
-
-
-def resumable(vertex: Vertex, storage: Storage, prepared: Prepared, run_id: str) -> None:
-    """Refuse to resume a run that cannot be.
-
-    Raises:
-        UsageError: The job's runs share one folder, there is no such run, or a job still writes into its folder.
-    """
-    runs.must_be_resumable(prepared.rendered.view, run_id)
-    name = prepared.rendered.view.name
-    uri = runs.folder(storage.uri(""), name, run_id)
-    collection = COLLECTIONS[prepared.document.kind]
-    known = [job for job in vertex.list(collection, filter=f"labels.{RUN_LABEL}={name}", limit=50) if job.output]
-    live = next((job for job in known if job.output == uri and not job.ended), None)
-    if live is not None:
-        raise UsageError(f"job {live.id} still writes into {uri}; wait for its end, or `vertexrig cancel {live.id}`")
-    written = any(job.output == uri for job in known) or next(storage.list(f"{runs.FOLDER}/{name}/{run_id}/"), None)
-    if not written:
-        raise runs.no_such_run(name, run_id, (runs.run_id_of(job.output) for job in known))
 
 
 def _of_request(job: Recorded, prepared: Prepared, price: Estimate) -> Recorded:

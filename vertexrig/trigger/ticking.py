@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Protocol
 
 from vertexrig import times
 from vertexrig.errors import VertexrigError
@@ -18,10 +18,40 @@ from vertexrig.trigger.ladders import Climber, OpenLadder
 from vertexrig.trigger.policy import Due
 
 if TYPE_CHECKING:
-    from vertexrig.trigger.app import Trigger
+    from vertexrig.cloud.vertex import Vertex
+    from vertexrig.project.config import Loaded
+    from vertexrig.submit.budget import Terms
+    from vertexrig.submit.claims import Key
+    from vertexrig.submit.submission import Submitter
+    from vertexrig.trigger.history import Deliveries
+    from vertexrig.trigger.request import Asked
+    from vertexrig.trigger.ticks import Ticker
+    from vertexrig.workspace import Prepared
 
 
-def tick(trigger: Trigger, row: dict[str, Any]) -> Reply:
+class Ticked(Protocol):
+    """What a tick needs of the trigger."""
+
+    loaded: Loaded
+    vertex: Vertex
+    submitter: Submitter
+    log: Callable[[Mapping[str, Any]], None]
+
+    @property
+    def ticker(self) -> Ticker: ...
+    @property
+    def deliveries(self) -> Deliveries: ...
+    def keep(self, delivery: Delivery, reply: Reply) -> dict[str, Any]: ...
+    def read(self, body: Any, delivery: Delivery, row: dict[str, Any]) -> Asked: ...
+    def prepared(self, asked: Asked) -> list[Prepared]: ...
+    def terms(self, asked: Asked, caller: str) -> Terms: ...
+    def due(self, schedule: str, time: str) -> Due | None: ...
+    def made(
+        self, submitter: Submitter, prepared: list[Prepared], key: Key, asked: Asked, terms: Terms, delivery: Delivery
+    ) -> tuple[Submitted, str | None]: ...
+
+
+def tick(trigger: Ticked, row: dict[str, Any]) -> Reply:
     """Take each run as far as it goes now; what moved has a log entry.
 
     Args:
@@ -70,7 +100,7 @@ def tick(trigger: Trigger, row: dict[str, Any]) -> Reply:
     return Reply(200, {"chains": [one.answer for one in looked], **more})
 
 
-def _again(trigger: Trigger, one: DeferredRun, due: Due) -> Submitted:
+def _again(trigger: Ticked, one: DeferredRun, due: Due) -> Submitted:
     """Start a deferred run. What the bucket says of it is allowed as far as the project file allows it to its callers."""
     asked, caller = request.read(dict(one.body), trigger.loaded), trigger.loaded.project.invoker
     terms = due.terms(trigger.terms(asked, caller))
@@ -78,7 +108,7 @@ def _again(trigger: Trigger, one: DeferredRun, due: Due) -> Submitted:
     return trigger.made(trigger.ticker.submitter, trigger.prepared(asked), one.claim_key, asked, terms, delivery)[0]
 
 
-def _climbed(trigger: Trigger, one: OpenLadder) -> Ladder:
+def _climbed(trigger: Ticked, one: OpenLadder) -> Ladder:
     """Return the ladder of a run with candidates. What the bucket says of it is allowed as far as its caller may ask for it."""
     asked = trigger.read(dict(one.body), Delivery(caller=one.caller), {})
     terms, due = trigger.terms(asked, one.caller), trigger.due(one.schedule, one.time)
