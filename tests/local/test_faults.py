@@ -18,6 +18,11 @@ from vertexrig.local.runner import RunOptions
 from vertexrig.submit.scarcity import Scarcity, outcome
 
 L4 = {"machineSpec": {"machineType": "g2-standard-4", "acceleratorType": "NVIDIA_L4", "acceleratorCount": 1}}
+STUDY = {
+    "metrics": [{"metricId": "accuracy", "goal": "MAXIMIZE"}],
+    "parameters": [{"parameterId": "rate", "discreteValueSpec": {"values": [1]}}],
+}
+TASK = "gs://google-cloud-aiplatform/schema/trainingjob/definition/custom_task_1.0.0.yaml"
 WAIT = "import time; time.sleep(600)"
 
 
@@ -124,6 +129,26 @@ def test_a_quota_of_a_machine_in_a_region_names_its_metrics(here: server.Running
         vertex.create("customJobs", {"displayName": "x", "jobSpec": l4()})
     assert str(refused.value).endswith("limits: aiplatform.googleapis.com/custom_model_training_nvidia_l4_gpus")
     assert outcome(refused.value) is Scarcity.QUOTA
+
+
+def test_a_denied_creation_names_permission_and_place(here: server.RunningServer, api: Api) -> None:
+    """Jobs, studies and pipelines are refused with 403 by a rule for their machine, each with its own permission; others run."""
+    trial = {"displayName": "x", "maxTrialCount": 1, "parallelTrialCount": 1, "studySpec": STUDY, "trialJobSpec": l4()}
+    inputs = {"displayName": "x", "trainingTaskDefinition": TASK, "trainingTaskInputs": l4()}
+    server.add_fault(here, "denied:g2-*:3")
+    asked = {
+        "customJobs": {"displayName": "x", "jobSpec": l4()},
+        "hyperparameterTuningJobs": trial,
+        "trainingPipelines": inputs,
+    }
+    for kind, body in asked.items():
+        answer = api.call("POST", kind, json=body)
+        assert answer.status_code == 403
+        assert answer.json()["error"]["message"] == (
+            f"Permission 'aiplatform.{kind}.create' denied on resource "
+            "'//aiplatform.googleapis.com/projects/my-project/locations/us-central1' (or it may not exist)."
+        )
+    assert api.wait(api.create(l4())["name"])["state"] == "JOB_STATE_SUCCEEDED"
 
 
 def test_a_spot_job_is_preempted_until_it_gets_no_machines(here: server.RunningServer, api: Api) -> None:

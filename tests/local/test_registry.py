@@ -94,6 +94,16 @@ def test_the_lineage_of_an_artifact(services: Services) -> None:
         seen(maxHops=-1)
 
 
+def test_a_model_with_wrong_labels_is_refused(services: Services) -> None:
+    """The refusal names the model's labels in the service's words, and leaves no model."""
+    with pytest.raises(ApiError) as refused:
+        services("UploadModel", parent=PARENT, model={"displayName": "x", "labels": {"Wrong": "x"}})
+    assert refused.value.message.startswith(
+        "List of found errors:\t1.Field: model.labels; Message: There can be no more than 64 "
+    )
+    assert services("ListModels", parent=PARENT) == {}
+
+
 @pytest.mark.parametrize("name", ["ListTrials", "ExportTensorboardTimeSeriesData", "ListModels"])
 def test_a_negative_page_size_is_refused(services: Services, name: str) -> None:
     """A page of less than no resources is a 400, whatever is listed."""

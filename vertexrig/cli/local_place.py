@@ -78,7 +78,7 @@ class FaultOptions:
         "--fault",
         multiple=True,
         metavar="KIND[:PATTERN]...",
-        help="Fail jobs whose machine, accelerator or region fits every PATTERN; KIND is stockout, quota or preempt. By default "
+        help="Fail jobs whose machine, accelerator or region fits every PATTERN; KIND is stockout, quota, denied or preempt. By default "
         "every job, every time; `:2` twice, `:30m` for half an hour, `preempt:after=20s` a Spot job that has run for 20 s, "
         "`stockout:30m:wait` lets jobs wait so long. May be given several times.",
     )

@@ -80,15 +80,27 @@ class Jobs:
     # what clients ask for
 
     def create(self, parent: str, body: Mapping[str, Any]) -> Json:
-        """Accept a CustomJob, or raise the service's 400 (or 429, by a fault on demand)."""
+        """Accept a CustomJob, or raise the service's 400 (or 403 and 429, by a fault on demand)."""
         region = parent.rpartition("/")[2]
         outer, job = validation.custom_job(body, region, self.check)
+        self.refuse_denied(parent, CUSTOM_JOBS, job)
         self.admit(parent, job)
         self.refuse_for_quota(job, region)
         if job.get("experiment") and not job.get("experimentRun"):
             run = self.begin_run(str(job["experiment"]))
             job = {**job, "experimentRun": run} if run else job
         return self.add(parent, outer, job)
+
+    def refuse_denied(self, parent: str, collection: str, job: Mapping[str, Any]) -> None:
+        """Raise the service's 403 if a fault on demand denies the creation of what runs a job (t5x-on-vertex-ai issue 5)."""
+        _, project, _, region = parent.split("/")
+        if self.settings.fault("denied", job, region):
+            permission = f"aiplatform.{collection}.create"
+            place = f"projects/{resources.project_id(project)}/locations/{region}"
+            message = f"Permission '{permission}' denied on resource '//aiplatform.googleapis.com/{place}' (or it may not exist)."
+            of = {"domain": "aiplatform.googleapis.com", "metadata": {"permission": permission, "resource": place}}
+            info = {"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": "IAM_PERMISSION_DENIED", **of}
+            raise ApiError(403, message, details=[info])
 
     def refuse_for_quota(self, job: Mapping[str, Any], region: str) -> None:
         """Raise the service's 429 if a fault on demand leaves no quota for a job."""

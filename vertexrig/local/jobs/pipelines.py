@@ -73,6 +73,7 @@ class Pipelines:
         fields.update(self._target(parent, fields))
         region = parent.rpartition("/")[2]
         job = validation.training_inputs(fields.get("trainingTaskInputs"), region, self.jobs.check)
+        self.jobs.refuse_denied(parent, PIPELINES, job)
         self.jobs.admit(parent, job)
         # Exported last: a request that is refused leaves no files.
         if data:

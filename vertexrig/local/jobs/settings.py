@@ -17,7 +17,7 @@ from vertexrig.spec.document import Document
 from vertexrig.spec.pools import scheduling_strategy
 from vertexrig.times import duration_seconds, meant_seconds
 
-FAULT_KINDS = ("stockout", "quota", "preempt")
+FAULT_KINDS = ("stockout", "quota", "denied", "preempt")
 FAULT_FORM = "KIND[:PATTERN]...[:TIMES][:DURATION][:after=DURATION][:wait]"
 _OF = {"preempt": "after", "stockout": "waits"}
 _LENGTH = re.compile(r"[0-9]+m|[0-9]+h|[0-9]+(\.[0-9]+)?s")
@@ -28,8 +28,8 @@ class Fault:
     """A rule that makes jobs fail as the cloud does.
 
     Args:
-        kind: `stockout` (the job is accepted, waits and fails), `quota` (creating it is refused, or its pipeline fails) or `preempt`
-            (the machines of a running Spot job are taken away).
+        kind: `stockout` (the job is accepted, waits and fails), `quota` (creating it is refused, or its pipeline fails),
+            `denied` (the caller may not create it) or `preempt` (the machines of a running Spot job are taken away).
         patterns: Of accelerators, machine types and regions, such as `NVIDIA_L4`, `a2-*`, `europe-*`; each has to fit.
         times: How often it does so, -1 for always.
         lasts: Seconds from `since` until it is over, None for no end.
@@ -122,7 +122,7 @@ class Settings:
         slots: Replicas that run at a time; a job that needs more runs alone.
         checks: Refuse jobs with findings of severity error, as the service would.
         run: How jobs run; job id, project, region and trial are filled in.
-        faults: Rules for stock-outs, quota errors and preemptions; changed at run time.
+        faults: Rules for stock-outs, refusals and preemptions; changed at run time.
         seed: Seed of studies.
         at_least_twice: Schedules deliver duplicates on purpose.
         discrete: How discrete values reach a trainer: `retry`, `decimal` or `whole`; see `StudyRun`.

@@ -129,6 +129,7 @@ class Studies:
         )
         # Before it is kept: what cannot be searched is refused, and leaves nothing.
         engine = self._searchable(data, made)
+        self.jobs.refuse_denied(parent, TUNING_JOBS, data["trialJobSpec"])
         self.jobs.admit(parent, data["trialJobSpec"])
         self.jobs.refuse_for_quota(data["trialJobSpec"], region)
         self.store.add(TUNING_JOBS, parent, name, made, {"spec": dict(data)})

@@ -183,8 +183,13 @@ def _outer_problems(outer: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
         yield "display_name", "Display name is required."
     elif len(name) > most:
         yield "display_name", f"Display name must be at most {most} characters long."
-    if any(labels.problems(outer.get("labels") or {}, limits)):
-        yield "labels", _LABELS
+    yield from label_problems(outer)
+
+
+def label_problems(outer: Mapping[str, Any], path: str = "labels") -> Iterable[tuple[str, str]]:
+    """Return what is wrong with a resource's labels, in the service's words."""
+    if any(labels.problems(outer.get("labels") or {}, load().limits)):
+        yield path, _LABELS
 
 
 def _recorded(document: spec.Document, finding: Finding, prefix: str) -> tuple[str, str]:

@@ -18,7 +18,7 @@ from vertexrig.local.http import Json, invalid
 from vertexrig.local.jobs.store import ResourceStore
 from vertexrig.local.runner.environment import local_path
 from vertexrig.local.services.collection import Collection
-from vertexrig.local.services.router import PACKAGE, Done, Method
+from vertexrig.local.services.router import PACKAGE, Done, Method, precondition
 
 SERVICE = f"{PACKAGE}.DatasetService"
 _TABULAR = "/dataset/metadata/tabular_"
@@ -26,6 +26,11 @@ _UPDATED = frozenset({"displayName", "description", "labels", "metadata"})
 _PARTS = ("training", "validation", "test")
 _FRACTIONS = (0.8, 0.1, 0.1)
 """Where the request names none (types/training_pipeline.py, FractionSplit)."""
+_UNANNOTATED = (
+    "'annotation_schema_uri' should be set in the TrainingPipeline.input_data_config for custom training or hyperparameter "
+    "tuning with managed dataset."
+)
+"""Said of what is not tabular (python-aiplatform issue 944 and pull 199)."""
 _UNSPLIT = ("filterSplit", "timestampSplit", "stratifiedSplit", "bigqueryDestination", "savedQueryId")
 _ORDER_SEED = 0
 
@@ -68,8 +73,11 @@ class Datasets:
         """
         name = f"{parent}/datasets/{config.get('datasetId', '')}"
         dataset = self.collection.stored(name).body
+        tabular = _TABULAR in str(dataset.get("metadataSchemaUri", ""))
+        if not tabular and not config.get("annotationSchemaUri"):
+            raise precondition(_UNANNOTATED)
         unserved = [key for key in _UNSPLIT if config.get(key)]
-        if unserved or _TABULAR not in str(dataset.get("metadataSchemaUri", "")):
+        if unserved or not tabular:
             what = f"input_data_config.{unserved[0]}" if unserved else str(dataset.get("metadataSchemaUri"))
             raise invalid(
                 "The local Vertex exports tabular datasets with a source in Cloud Storage, by fraction_split or "

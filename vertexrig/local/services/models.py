@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from vertexrig.local.http import ApiError, Json, invalid, not_found
-from vertexrig.local.jobs import resources
+from vertexrig.local.jobs import resources, validation
 from vertexrig.local.jobs.resources import MODELS
 from vertexrig.local.jobs.store import ResourceStore, StoredResource
 from vertexrig.local.services.collection import Collection, apply_mask, predicate
@@ -57,6 +57,8 @@ class Models:
         parent, model = request["parent"], request.get("model") or {}
         if not model.get("displayName"):
             raise invalid("Model display_name is required.")
+        if problems := [*validation.label_problems(model, "model.labels")]:
+            raise validation.found_errors(problems)
         made = self.add(parent, model, parent_model=request.get("parentModel", ""), id_=request.get("modelId", ""))
         response = {"model": made["name"], "modelVersionId": made["versionId"]}
         return Done(parent, "UploadModelOperationMetadata", "UploadModelResponse", response, made["name"])
