@@ -58,7 +58,9 @@ def made(api: Api, uri: Any = ("gs://data/all.csv",), schema: str = SCHEMA) -> s
     }
     answer = api.call("POST", "datasets", json=body)
     assert answer.status_code == 200, answer.text
-    return str(answer.json()["response"]["name"]).rpartition("/")[2]
+    begun = answer.json()
+    assert "done" not in begun
+    return str(api.get(begun["name"])["response"]["name"]).rpartition("/")[2]
 
 
 def train(api: Api, config: dict[str, Any], seen: str = "gs://data/seen.json") -> Any:

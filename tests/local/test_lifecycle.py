@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import sqlite3
 import tempfile
@@ -28,12 +29,13 @@ from hypothesis.stateful import (
 from tests.support.jobkit import job, pool
 from vertexrig.errors import UsageError
 from vertexrig.local.http import ApiError
-from vertexrig.local.jobs import lifecycle
+from vertexrig.local.jobs import lifecycle, resources
 from vertexrig.local.jobs.manager import Jobs
 from vertexrig.local.jobs.settings import Fault, Settings
 from vertexrig.local.jobs.store import ResourceStore
 from vertexrig.local.pace import paced
-from vertexrig.local.runner import RunOptions
+from vertexrig.local.runner import RunOptions, policy
+from vertexrig.local.runner.children import Exit
 from vertexrig.local.runner.lines import Line
 from vertexrig.local.sqlite import Database
 from vertexrig.spec import states
@@ -257,3 +259,64 @@ def test_a_full_disk_is_the_reason_that_is_given(tmp_path: Path) -> None:
         assert len(database.rows("SELECT * FROM rows")) == 1
     finally:
         database.close()
+
+
+@pytest.mark.parametrize(
+    ("ways", "start", "end"),
+    [
+        ([states.QUEUED, states.CANCELLING, states.CANCELLED], r"\.\d{6}Z", r"\.\d{6}Z"),
+        ([states.QUEUED, states.PENDING, states.FAILED], "", r"\.\d{6}Z"),
+        ([states.QUEUED, states.PENDING, states.RUNNING, states.PENDING, states.RUNNING, states.SUCCEEDED], r":\d\dZ", r":\d\dZ"),
+    ],
+)  # fmt: skip
+def test_times_say_whether_a_job_has_run(ways: list[str], start: str, end: str) -> None:
+    """What waits has a start in microseconds; what ran has start and end in whole seconds; a failure before it ran leaves no start."""
+    body = resources.new_body("projects/1/locations/us-central1/customJobs/1", states.PENDING, {"displayName": "a"})
+    for state in ways:
+        resources.move(body, state)
+    assert re.search(f"{start}$", body.get("startTime", "")) and bool(start) == ("startTime" in body)
+    assert re.search(f"{end}$", body["endTime"])
+    assert resources.has_run(body) or body["endTime"] == body["updateTime"]
+    order = ["name", "displayName", "state", "createTime", "startTime", "endTime", "updateTime"]
+    assert list(body) == [key for key in order if key in body]
+
+
+FRAMES = "".join(f'  File "a.py", line {number}, in f{number}\n    f{number + 1}()\n' for number in range(300))
+
+
+@pytest.mark.parametrize(
+    ("stderr", "code", "package", "said"),
+    [
+        ("Traceback (most recent call last):\nValueError: a", 1, True, r"1\. Termination reason: Error\. \nTraceback \(most recent call last\):\nValueError: a\n\nTo find"),
+        (f"Traceback (most recent call last):\n{FRAMES}ValueError: b", 1, False, r"1\. Termination reason: Error\. \nTraceback \(most recent call last\):\n  \[\.\.\.\]\n  File (.|\n){,4000}ValueError: b\n\nTo find"),
+        (f"{FRAMES}ValueError: c", 1, True, r"1\. Termination reason: Error\. \nTraceback \(most recent call last\):\n  \[\.\.\.\]\n  File "),
+        ("usage: a", 2, True, r"2\. Termination reason: Error\. \nusage: a\n\nTo find"),
+        ("usage: a", 2, False, r"2\. To find"),
+        ("cannot start x: no", 128, False, r"128\. Termination reason: StartError\. \nTermination log message: failed to create containerd task: .+cannot start x: no\n\nTo find"),
+    ],
+)  # fmt: skip
+def test_the_error_of_an_exit(stderr: str, code: int, package: bool, said: str) -> None:
+    """It has the end of a traceback, why nothing started, a package's last lines, and nothing of a container without a traceback."""
+    words = policy.last_words(stderr.split("\n"), Exit(code), package=package)
+    message = policy.exit_message("workerpool0-0", Exit(code), words, "1", "2")
+    assert re.match(rf"The replica workerpool0-0 exited with a non-zero status of {said}", message), message
+
+
+def test_a_job_of_a_client_stays_queued_for_a_moment(tmp_path: Path) -> None:
+    """It is QUEUED as long as the settings say, and a cancellation in that time ends it before it has run."""
+    store, seen, over = ResourceStore(tmp_path), [], threading.Event()
+    jobs = Jobs(Settings(tmp_path, checks=False, queued=60), store, ignored)
+
+    def changed(name: str, state: str) -> None:
+        seen.append(state)
+        if state in states.ENDED:
+            over.set()
+
+    jobs.listen(changed)
+    name = jobs.create("projects/1/locations/us-central1", {"displayName": "short", "jobSpec": WORK["short"]})["name"]
+    assert jobs.get(name)["state"] == states.QUEUED
+    jobs.cancel(name)
+    assert over.wait(30)
+    jobs.close()
+    store.close()
+    assert seen[-1] == states.CANCELLED and states.RUNNING not in seen

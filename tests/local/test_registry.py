@@ -72,7 +72,7 @@ def test_trials_stay_in_their_order_when_some_are_deleted(services: Services) ->
     for number in "12":
         services.methods["DeleteTrial"]({"name": f"{study}/trials/{number}"})
     services("SuggestTrials", parent=study, suggestionCount=2, clientId="d")
-    assert [trial["id"] for trial in services("ListTrials", parent=study)["trials"]] == ["3", "4", "5"]
+    assert [trial["name"][-1] for trial in services("ListTrials", parent=study)["trials"]] == ["3", "4", "5"]
 
 
 def test_the_lineage_of_an_artifact(services: Services) -> None:

@@ -65,7 +65,7 @@ def test_a_study_is_searched(channel: grpc.Channel) -> None:
     assert [one.name for one in given] == [wanted.name]
     assert vizier.stop_trial(request={"name": wanted.name}).state.name == "STOPPING"
     vizier.delete_trial(name=wanted.name)
-    assert [one.id for one in vizier.list_trials(parent=study.name)] == ["1", "2", "3"]
+    assert [one.name[-1] for one in vizier.list_trials(parent=study.name)] == ["1", "2", "3"]
     with pytest.raises(exceptions.InvalidArgument, match="study_spec"):
         vizier.create_study(parent=PARENT, study={"display_name": "empty", "study_spec": {"metrics": STUDY["metrics"]}})
     vizier.delete_study(name=study.name)
@@ -142,6 +142,7 @@ def test_blobs_of_a_tensorboard_are_read(channel: grpc.Channel, here: server.Run
 
     boards = client(channel, "tensorboard_service")
     board = boards.create_tensorboard(parent=PARENT, tensorboard={"display_name": "b"}).result(timeout=60)
+    board = boards.get_tensorboard(name=board.name)
     tree = {"tensorboard_experiment": "exp", "tensorboard_run": "run", "tensorboard_time_series": "pictures"}
     name = board.name
     for level, id_ in tree.items():
@@ -186,6 +187,7 @@ def test_persistent_resources(channel: grpc.Channel) -> None:
     made = machines.create_persistent_resource(
         parent=PARENT, persistent_resource={"resource_pools": pools}, persistent_resource_id="warm"
     ).result(timeout=60)
+    made = machines.get_persistent_resource(name=made.name)
     assert made.state.name == "RUNNING" and made.resource_pools[0].replica_count == 1
     assert [one.name for one in machines.list_persistent_resources(parent=PARENT)] == [made.name]
     assert machines.reboot_persistent_resource(name=made.name).result(timeout=60).start_time >= made.start_time

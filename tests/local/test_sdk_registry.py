@@ -174,7 +174,7 @@ def test_a_parent_model_that_is_not_there(sdk: Any) -> None:
         display_name="training", python_package_gcs_uri="gs://packages/trainer.tar.gz", python_module_name="trainer.task",
         container_uri=IMAGE, model_serving_container_image_uri=IMAGE,
     )  # fmt: skip
-    with pytest.raises(exceptions.NotFound, match="models/7"):
+    with pytest.raises(exceptions.NotFound, match="The Model does not exist"):
         training.run(model_display_name="m", parent_model="7", args=[SAVES], base_output_dir="gs://staging/none")
 
 

@@ -53,8 +53,28 @@ def wait_for_text(path: Path, text: str, times: int) -> None:
 
 
 def message(answer: httpx.Response) -> str:
-    assert answer.headers["content-type"] == "application/json"
+    assert answer.headers["content-type"] == "application/json; charset=UTF-8"
     return str(answer.json()["error"]["message"])
+
+
+def test_what_is_made_is_asked_for_as_the_sdk_does(api: Api) -> None:
+    """An upload's first answer is of an operation that has begun, which is done where the SDK looks, at its model and below /ui/; and enums
+    are numbers where a client wants them so.
+    """
+    begun = api.call("POST", "models:upload", json={"model": {"displayName": "m"}}).json()
+    assert list(begun) == ["name", "metadata"] and "/models/" in begun["name"]
+    ended = api.call("GET", f"/vertex/ui/{begun['name']}").json()
+    assert (
+        ended["done"]
+        and ended["metadata"]["genericMetadata"]["updateTime"] > ended["metadata"]["genericMetadata"]["createTime"]
+    )
+    model = ended["response"]["model"]
+    sources = [
+        api.get(f"{model}{tail}")["modelSourceInfo"]["sourceType"] for tail in ("", "?$alt=json;enum-encoding=int")
+    ]
+    assert sources == ["CUSTOM", 2]
+    assert api.get(f"{model}@default")["name"] == f"{model}@1"
+    assert api.call("DELETE", f"/vertex/v1/{model}").json()["done"]
 
 
 def test_a_job_goes_from_queued_to_succeeded(api: Api) -> None:

@@ -64,9 +64,9 @@ def test_a_job_that_fails(root: Path) -> None:
     result = run_job(job(pool("1/0")), root=root, on_line=lines.append, options=options)
     after = texts(lines, "service")[len(servicelog.BEFORE) + 1 :]
     assert after[-2:] == ["Finished tearing down training program.", "Job failed."]
-    assert result.error is not None and after[1:-2] == result.error.message.split("\n")
-    assert after[1] == "The replica workerpool0-0 exited with a non-zero status of 1. Termination reason: Error. "
-    assert after[2] == "Traceback (most recent call last):" and after[-4] == ""
+    assert result.error is not None and after[:-2] == result.error.message.split("\n")
+    assert after[0] == "The replica workerpool0-0 exited with a non-zero status of 1. Termination reason: Error. "
+    assert after[1] == "Traceback (most recent call last):" and after[-4] == ""
     assert after[-3] == (
         "To find out more about why your job exited please check the logs: https://console.cloud.google.com/logs/viewer"
         "?project=12&resource=ml_job%2Fjob_id%2F34&advancedFilter=resource.type%3D%22ml_job%22%0A"

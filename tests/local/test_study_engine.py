@@ -378,14 +378,14 @@ def test_vizier_keeps_the_engine_of_a_study(tmp_path: Path, monkeypatch: pytest.
             trial = served["SuggestTrials"]({"parent": name, "suggestionCount": 1, "clientId": "c"}).response["trials"][
                 0
             ]
-            found.append([trial["id"], trial["parameters"]])
+            found.append([trial["name"][-1], trial["parameters"]])
             if turn == 1:
                 served["DeleteTrial"]({"name": trial["name"]})
                 continue
             measured = {"metrics": [{"metricId": "y", "value": float(turn)}]}
             ended = served["CompleteTrial"]({"name": trial["name"], "finalMeasurement": measured})
             found.append(ended["state"])
-        found.append([one["id"] for one in served["ListOptimalTrials"]({"parent": name})["optimalTrials"]])
+        found.append([one["name"][-1] for one in served["ListOptimalTrials"]({"parent": name})["optimalTrials"]])
         store.close()
         return found
 

@@ -109,7 +109,7 @@ def test_a_job_that_another_one_replaced_ends_at_once(trains: tuple[server.Runni
     assert late.labels[LABEL] == made.claim and late.name != made.name
     assert late.state == "JOB_STATE_FAILED"
     logs = [path.parent for path in here.root.glob("jobs/*/logs/workerpool0-0.log") if made.name in path.read_text()]
-    assert len(logs) == 1 and "ended with exit code 4: the job fails" in (logs[0] / "service.log").read_text()
+    assert len(logs) == 1 and "exited with a non-zero status of 4" in (logs[0] / "service.log").read_text()
     assert "it trains" not in (logs[0] / "workerpool0-0.log").read_text()
 
 

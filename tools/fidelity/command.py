@@ -240,6 +240,7 @@ def starting() -> Iterator[Target]:
     from tools.fidelity import target
     from vertexrig.local import control, server
     from vertexrig.local.jobs.settings import Settings
+    from vertexrig.local.pace import QUEUED_S
     from vertexrig.local.runner import RunOptions
     from vertexrig.project.model import LocalImage
 
@@ -249,7 +250,7 @@ def starting() -> Iterator[Target]:
         run = RunOptions(
             grace=0.5, images={"*/vertex-ai/training/tf-*": LocalImage(str(image), ())}, memory_limit=_MEMORY
         )
-        with server.running(Settings(Path(folder) / "state", slots=8, run=run)) as started:
+        with server.running(Settings(Path(folder) / "state", slots=8, run=run, queued=QUEUED_S)) as started:
             control.make_bucket(started, _BUCKET)
             yield target.local(started, _BUCKET)
 

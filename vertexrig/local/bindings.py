@@ -60,8 +60,9 @@ class Binding:
             parts += [_literal(self.template[end : found.start()]), f"(?P<v{number}>{_segments(found[2] or '*', _ID)})"]
             end = found.end()
         text = "".join(parts) + _literal(self.template[end:])
-        # The table has v1's templates; v1beta1 differs in nothing else that is served.
-        return re.compile(text.replace("/v1/", "/(?P<version>v1|v1beta1)/", 1))
+        # The table has v1's templates; v1beta1 differs in nothing else that is served. The SDK's REST transport looks for
+        # some operations below /ui/ (google-cloud-aiplatform 2.7.0, transports/rest.py of each service).
+        return re.compile(text.replace("/v1/", "/(?P<version>v1|v1beta1|ui)/", 1))
 
     def request(self, found: Mapping[str, str]) -> Json:
         """Return the request's fields that are in a path, by the decoded groups of `pattern`."""

@@ -9,6 +9,9 @@ from vertexrig.catalog import load
 from vertexrig.errors import UsageError
 from vertexrig.local.runner.options import RunOptions
 
+QUEUED_S = 0.25
+"""For how long a job stays QUEUED, so that a client that looks right after its creation sees that, as on the service."""
+
 
 def paced(run: RunOptions, pace: str = "none", speed: float | None = None) -> RunOptions:
     """Options of a run with the times of a pace.

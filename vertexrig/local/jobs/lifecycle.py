@@ -14,6 +14,7 @@ from vertexrig.errors import VertexrigError
 from vertexrig.local.http import ApiError, Json, not_found
 from vertexrig.local.jobs import resources
 from vertexrig.local.jobs.store import ResourceStore, StoredResource
+from vertexrig.local.jobs.validation import found_errors
 from vertexrig.spec.states import CANCELLED, CANCELLING, ENDED, FAILED, PENDING, QUEUED, RUNNING, SUCCEEDED, of_pipeline
 
 CREATED = PENDING
@@ -42,7 +43,10 @@ def stored(store: ResourceStore, name: str, collection: str) -> StoredResource:
     """Return a resource of a collection, or 404."""
     found = store.get(name)
     if found is None or f"/{collection}/" not in name:
-        raise not_found(f"The {resources.MESSAGES[collection]} does not exist: {name}")
+        kind = resources.MESSAGES[collection]
+        if not resources.last_part(name).isdigit():
+            raise found_errors([("name", f"Invalid {kind} resource name.")])
+        raise not_found(f"The {kind} does not exist.")
     return found
 
 

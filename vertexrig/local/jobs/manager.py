@@ -239,15 +239,13 @@ class Jobs:
         return lifecycle.stored(self.store, name, CUSTOM_JOBS)
 
     def _line_up(self, name: str, job: Mapping[str, Any]) -> None:
-        self.queue.submit(name, len(_replicas(job)))
-
         def edit(body: Json, _: Json) -> None:
-            # a job that starts meanwhile has left the line before it writes its first state
-            if body["state"] == PENDING and self.queue.waits(name):
+            if body["state"] == PENDING:
                 resources.move(body, QUEUED)
 
         with suppress(sqlite3.Error, OSError):  # a full disk: the job is kept and in the line, which is what counts
             self.store.change(name, edit)
+        self.queue.submit(name, len(_replicas(job)))
 
     def _run(self, name: str) -> None:
         """Run a job to its end; whatever happens, it gets a last state."""
@@ -279,6 +277,8 @@ class Jobs:
             control.cancel()
         # The hidden spec is canonical; the body has the form of REST, with int64 as text.
         region, job = resources.location_of(name), stored.hidden["spec"]
+        if not {"trial", "pipeline"} & stored.hidden.keys():
+            select.select([control], [], [], self.settings.queued)
         self._to(name, PENDING)
         missing = stored.hidden.get("quota", "")
         if missing:

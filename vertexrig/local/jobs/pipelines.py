@@ -92,7 +92,8 @@ class Pipelines:
                 own["trainingTaskMetadata"] = {"backingCustomJob": child}
                 hidden["job"] = child
 
-            return self.store.change(pipeline, note) or made
+            self.store.change(pipeline, note)
+            return made
 
     def _target(self, parent: str, fields: Mapping[str, Any]) -> Json:
         """Return the parent model by its full name; 400 where its id and a new model's id are both given, 404 without the model."""

@@ -40,11 +40,6 @@ class Queue:
                 self._pump()
             return found is not None
 
-    def waits(self, name: str) -> bool:
-        """Tell whether a job is in the line."""
-        with self._lock:
-            return any(waiting == name for waiting, _ in self._waiting)
-
     def state(self) -> dict[str, int]:
         """Numbers for the status page."""
         with self._lock:

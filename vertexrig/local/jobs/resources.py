@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import secrets
 import zlib
 from collections.abc import Mapping
+from datetime import timedelta
 from typing import Any
 
 from vertexrig import times
@@ -12,7 +14,7 @@ from vertexrig.catalog import load
 from vertexrig.local.http import Json, invalid
 from vertexrig.local.runner.result import new_job_id
 from vertexrig.spec import messages
-from vertexrig.spec.states import ENDED, RUNNING, of_pipeline
+from vertexrig.spec.states import ENDED, FAILED, QUEUED, RUNNING, of_pipeline
 
 CUSTOM_JOBS, TUNING_JOBS = "customJobs", "hyperparameterTuningJobs"
 SCHEDULES = "jobs"
@@ -32,9 +34,15 @@ _PROJECT = re.compile(r"[a-z0-9][a-z0-9:.-]{0,62}")
 _LOCATION = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 
 
-def now() -> str:
-    """Return the present time in RFC 3339, in microseconds."""
-    return times.rfc3339(times.now())
+def now(after: str = "") -> str:
+    """Return the present time in RFC 3339, in microseconds; later than another one."""
+    time = times.rfc3339(times.now())
+    return time if time > after else times.rfc3339(times.parse(after) + timedelta(microseconds=1))
+
+
+def etag() -> str:
+    """Return a new etag, of the form of recordings."""
+    return f"AMEw9y{secrets.token_urlsafe(32)}="
 
 
 _MOST_IDS = 10_000  # a fuzzer that names a new project with each request must not fill the memory
@@ -109,20 +117,35 @@ def has_ended(body: Mapping[str, Any]) -> bool:
 def move(body: Json, state: str, error: Mapping[str, Any] | None = None) -> bool:
     """Set a resource's state with its times; returns whether it has ended, for `ResourceStore.change`.
 
-    Times have the form of public recordings (2021, 2022): microseconds for creation and update, whole seconds for start and end.
+    Times have the form of public recordings: microseconds for creation and update; of what has run whole seconds for start and end
+    (2021, 2022), of what waits, or was cancelled while it did, microseconds for these, too (2026).
     """
     moment, ended = times.now(), state in _ENDED
     body["state"], body["updateTime"] = state, times.rfc3339(moment)
-    if state in _RUNNING:
-        # A job that starts again keeps its first start.
-        body.setdefault("startTime", times.whole_second(moment, body["createTime"]))
-    if ended:
+    if state == QUEUED:
+        body["startTime"] = now(body["createTime"])
+        body["updateTime"] = now(body["startTime"])
+    if state in _RUNNING and not has_run(body):  # one that starts again keeps its first start
+        body["startTime"] = times.whole_second(moment, body["createTime"])
+    if ended and not has_run(body):
+        body["endTime"] = body["updateTime"]
+        if state == FAILED:
+            body.pop("startTime", None)  # as one was seen that failed without machines
+    elif ended:
         body["endTime"] = times.whole_second(moment, str(body.get("startTime", body["createTime"])))
         # of a job shorter than a second
         body["updateTime"] = max(body["updateTime"], times.rfc3339(times.parse(body["endTime"])))
     if error:
         body["error"] = dict(error)
+    for key in ("createTime", "startTime", "endTime", "updateTime", "error"):  # the order of answers
+        if key in body:
+            body[key] = body.pop(key)
     return ended
+
+
+def has_run(body: Mapping[str, Any]) -> bool:
+    """Tell whether a job, study or pipeline has been running: its start has whole seconds then."""
+    return "." not in str(body.get("startTime", "."))
 
 
 _PROGRAMS = ("containerSpec", "pythonPackageSpec")

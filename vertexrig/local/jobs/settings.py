@@ -127,6 +127,7 @@ class Settings:
         at_least_twice: Schedules deliver duplicates on purpose.
         discrete: How discrete values reach a trainer: `retry`, `decimal` or `whole`; see `StudyRun`.
         allow_hosts: Patterns of hosts that the front passes on, besides package registries.
+        queued: Seconds for which what a client made stays QUEUED at least.
     """
 
     root: Path
@@ -138,6 +139,7 @@ class Settings:
     at_least_twice: bool = False
     discrete: str = "retry"
     allow_hosts: tuple[str, ...] = ()
+    queued: float = 0.0
 
     def fault(self, kind: str, job: Mapping[str, Any], region: str) -> tuple[Fault, tuple[str, ...]] | None:
         """Return a fault of a kind that a job has now, and what of the job it fits; None if there is none."""

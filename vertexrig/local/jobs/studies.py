@@ -18,7 +18,7 @@ from vertexrig.local.jobs.study_engine import StudyEngine
 from vertexrig.local.jobs.study_run import Handle, StudyRun, TrialOutcome
 from vertexrig.local.runner import policy as rules
 from vertexrig.local.runner.job_files import metric_file
-from vertexrig.spec.states import CANCELLED, CANCELLING, ENDED, FAILED, PENDING, RUNNING, SUCCEEDED
+from vertexrig.spec.states import CANCELLED, CANCELLING, ENDED, FAILED, PENDING, QUEUED, RUNNING, SUCCEEDED
 from vertexrig.spec.trial import Trial
 from vertexrig.times import seconds_since_1970
 
@@ -132,7 +132,9 @@ class Studies:
         self.jobs.refuse_denied(parent, TUNING_JOBS, data["trialJobSpec"])
         self.jobs.admit(parent, data["trialJobSpec"])
         self.jobs.refuse_for_quota(data["trialJobSpec"], region)
-        self.store.add(TUNING_JOBS, parent, name, made, {"spec": dict(data)})
+        queued = dict(made)
+        resources.move(queued, QUEUED)
+        self.store.add(TUNING_JOBS, parent, name, queued, {"spec": dict(data)})
         self._start(name, engine)
         return made
 
@@ -267,6 +269,8 @@ class Studies:
             max_failed_trial_count=int(data.get("maxFailedTrialCount", 0)),
             discrete=self.jobs.settings.discrete,
         )
+        if stored.body["state"] == QUEUED:
+            time.sleep(self.jobs.settings.queued)
         # Read again, after the run is in the table: `cancel` may have come between.
         if self._stored(name).body["state"] == CANCELLING:
             run.cancel()

@@ -66,7 +66,7 @@ class Exit:
     """How a process ended.
 
     Args:
-        code: Exit code; 128 + N when signal N killed it.
+        code: Exit code; 128 + N when signal N killed it, 128 when it could not be started.
         signal: The signal that killed it, None if it exited by itself.
         out_of_memory: It was killed for its memory: by the limit or by the kernel.
         asked: The runner had asked it to end.

@@ -25,6 +25,9 @@ SPOT_RESTARTS = 6
 RETRIED_CODES = frozenset({6, 134, 11, 139})
 """SIGABRT and SIGSEGV, as a shell and as a program report them."""
 
+_UNSTARTED = 128
+"""The exit code of what could not be started."""
+
 LOST_SIGNALS = frozenset({1, 2, 9, 15})
 """Signals a program does not send itself: its machine went, or somebody else ended it."""
 
@@ -90,7 +93,7 @@ def exit_message(replica: str, exit_: Exit, stderr: str, project: str, job_id: s
     Args:
         replica: Its name.
         exit_: How it ended.
-        stderr: The last of what it wrote to stderr.
+        stderr: `last_words` of what it wrote there.
         project: Number of the project.
         job_id: Number of the job.
     """
@@ -98,9 +101,11 @@ def exit_message(replica: str, exit_: Exit, stderr: str, project: str, job_id: s
         return (
             f"Replicas low on memory: {replica.rpartition('-')[0]}. Specify a machine with larger memory and try again."
         )
-    end = f" \n{stderr}\n" if stderr else ""
+    reason = f" Termination reason: Error. \n{stderr}\n\n" if stderr else " "
+    if exit_.code == _UNSTARTED:
+        reason = f" Termination reason: StartError. \nTermination log message: failed to create containerd task: failed to create shim task: {stderr}\n\n"
     return (
-        f"The replica {replica} exited with a non-zero status of {exit_.code}. Termination reason: Error.{end}\n"
+        f"The replica {replica} exited with a non-zero status of {exit_.code}.{reason}"
         f"To find out more about why your job exited please check the logs: https://console.cloud.google.com/logs/viewer"
         f"?project={project}&resource=ml_job%2Fjob_id%2F{job_id}&advancedFilter=resource.type%3D%22ml_job%22%0A"
         f"resource.labels.job_id%3D%22{job_id}%22"
@@ -118,17 +123,28 @@ def stockout_message(region: str) -> str:
 
 
 _TRACEBACK = re.compile(r"^Traceback \(most recent call last\):", re.MULTILINE)
+_FRAME = re.compile(r'^  File "', re.MULTILINE)
 # The error of a job is part of every answer of a listing.
 _MOST_WORDS = 4000
 
 
-def last_words(stderr: list[str]) -> str:
-    """Return what of a replica's stderr belongs into the error: its last traceback, else its last ten lines."""
+def last_words(stderr: list[str], exit_: Exit, *, package: bool) -> str:
+    """Return what of a replica's stderr belongs into the error: its last traceback, cut as the service cuts a long one.
+
+    Without a traceback it is the reason for which nothing started, else the last ten lines of a package, and nothing of a container
+    (tensorflow/models issue 10735).
+    """
+    if exit_.code == _UNSTARTED:
+        return "\n".join(stderr[-1:])
     text = "\n".join(stderr)
     starts = [match.start() for match in _TRACEBACK.finditer(text)]
     # Of chained exceptions the last traceback is the one that ended the program.
-    text = text[starts[-1] :] if starts else "\n".join(stderr[-10:])
-    return text if len(text) <= _MOST_WORDS else "…" + text[-_MOST_WORDS:]
+    whole = text[starts[-1] :] if starts else text
+    frame = _FRAME.search(whole, max(0, len(whole) - _MOST_WORDS))
+    if frame and (len(whole) > _MOST_WORDS or not starts):
+        return f"Traceback (most recent call last):\n  [...]\n{whole[frame.start() :]}"
+    words = whole if starts else "\n".join(stderr[-10:]) if package else ""
+    return words if len(words) <= _MOST_WORDS else "…" + words[-_MOST_WORDS:]
 
 
 def scheduling_of(job: Mapping[str, Any]) -> Scheduling:

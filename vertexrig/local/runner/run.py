@@ -464,7 +464,7 @@ class _JobRun:
         action = policy.decide(exit_, name, self.scheduling, self.counts)
         if exit_.code == 0:
             self._say(servicelog.ended(self._pool(member.replica)), name)
-        else:
+        elif action is not Action.FAIL:
             self.log(f"Task {name} ended with exit code {exit_.code}: {action.value}.", "ERROR")
         began = time.time() - (time.monotonic() - self.begun)  # files have the clock's time, which may have been set
         # One that failed has its own error; one that succeeded would lose its output on the service without a
@@ -476,7 +476,8 @@ class _JobRun:
         if action is Action.SUCCEED:
             raise _Ended(SUCCEEDED)
         if action is Action.FAIL:
-            self.failed, self.words = name, policy.last_words(list(member.stderr))
+            package = "pythonPackageSpec" in self._pool(member.replica).data
+            self.failed, self.words = name, policy.last_words(list(member.stderr), exit_, package=package)
             everyone, again = [other.replica for other in self.members.values()], not self.scheduling.disable_retries
             pool, one = self._pool(member.replica), member.replica
             for severity, text in servicelog.failed(pool, one, everyone, exit_, again=again):

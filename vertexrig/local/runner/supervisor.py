@@ -311,6 +311,8 @@ def supervise(control: socket.socket, options: dict[str, Any], name: str, begin:
     _signal(child, signal.SIGKILL)
     _kill_all()
     _clean_up(options)
+    if trouble:
+        status = 128 << 8  # as of a container that cannot start (vertex-ai-samples issue 1898)
     if status is not None:
         killed = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
         _report(control, status, over or (killed and _oom_kills() > before >= 0))

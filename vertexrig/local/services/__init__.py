@@ -42,8 +42,8 @@ class Registry:
         resources.project_number(project)
         self.store = store
         self.models = models.Models(store)
-        self.datasets = datasets.Datasets(store, root)
         self.metadata = metadata.MetadataStores(store)
+        self.datasets = datasets.Datasets(store, make_bucket, root, self.metadata)
         self.machines = persistent.PersistentResources(store)
         boards = tensorboards.Tensorboards(store, make_bucket, root)
         self.services = [

@@ -12,9 +12,10 @@ from vertexrig.local.http import Json, invalid, not_found
 from vertexrig.local.jobs import resources
 from vertexrig.local.jobs.listing import LANGUAGE, answer, page, page_size
 from vertexrig.local.jobs.store import ResourceStore, StoredResource
+from vertexrig.local.jobs.validation import found_errors
 from vertexrig.local.services.router import Done, exists, place_of
 from vertexrig.spec import messages
-from vertexrig.spec.api_names import camel
+from vertexrig.spec.api_names import camel, snake
 
 # The filter language here has no functions; this one becomes a comparison.
 _FUNCTION = re.compile(r"\bin_context\(\s*(\"[^\"]*\"|'[^']*')\s*\)")
@@ -29,6 +30,10 @@ class Collection:
         message: Their message: `Tensorboard`.
         listed: The field of a listing; `kind` unless it is given.
         id_pattern: What an id given by the client has to be.
+        numbered: Ids are numbers of ours.
+        missing: What is said of one that is not there, with `{}` for its name.
+        taken: What is said of one that is there already.
+        allowed: What is said of an id that is not one, "" for our own words.
     """
 
     def __init__(
@@ -38,7 +43,14 @@ class Collection:
         message: str,
         listed: str = "",
         id_pattern: str = r"[a-z0-9][a-z0-9_-]{0,127}",
+        *,
+        numbered: bool = False,
+        missing: str = "",
+        taken: str = "Requested entity already exists: {}",
+        allowed: str = "",
     ) -> None:
+        self.numbered, self.taken, self.allowed = numbered, taken, allowed
+        self.missing = missing or f"The {message} does not exist."
         self.store, self.kind, self.message, self.id_pattern = store, kind, message, re.compile(id_pattern)
         self.listed = listed or kind
         self.field = message[0].lower() + message[1:]
@@ -49,16 +61,19 @@ class Collection:
     ) -> Json:
         """Return a new resource; 409 if there is one of that id, 400 for an id that is not one."""
         if id_ and not self.id_pattern.fullmatch(id_):
+            if self.allowed:
+                raise found_errors([(f"{snake(self.field)}_id", self.allowed)])
             raise invalid(f"Invalid id {id_[:150]!r} of a {self.message}: it must match {self.id_pattern.pattern}.")
         name = f"{parent}/{self.kind}/{id_}" if id_ else resources.new_name(parent, self.kind)
         time = resources.now()
-        body = {**fields, "name": name, "createTime": time, "updateTime": time}
+        made = {"createTime": time, "updateTime": resources.now(time), "etag": resources.etag()}
+        body = {**fields, "name": name, **made}
         known = self.known
         # Messages differ in what they have: some have no updateTime.
         body = {key: value for key, value in body.items() if key in known}
         with self.store.database.transaction():
             if self.store.get(name) is not None:
-                raise exists(name)
+                raise exists(name, self.taken)
             self.store.add(self.kind, parent, name, body, hidden)
         return body
 
@@ -71,7 +86,9 @@ class Collection:
         """Return a resource as kept, or 404."""
         found = self.store.get(name)
         if found is None or name.split("/")[-2:-1] != [self.kind]:
-            raise not_found(f"The {self.message} does not exist: {name}")
+            if self.numbered and not resources.last_part(name).isdigit():
+                raise found_errors([("name", f"Invalid {self.message} resource name.")])
+            raise not_found(self.missing.format(name))
         return found
 
     def get(self, request: Mapping[str, Any]) -> Json:
@@ -85,18 +102,18 @@ class Collection:
 
         def edit(body: Json, _: Json) -> None:
             apply_mask(body, fields, str(request.get("updateMask", "")), allowed)
-            body["updateTime"] = resources.now()
+            body.update({key: value for key, value in _changed().items() if key in self.known})
 
         return self.store.change(name, edit) or {}
 
-    def delete(self, request: Mapping[str, Any]) -> Done:
-        """Forget a resource and what is below it, or 404."""
+    def delete(self, request: Mapping[str, Any], above: str = "") -> Done:
+        """Forget a resource and what is below it, or 404; the operation is below `above`, "" for the location."""
         name = self.stored(request["name"]).name
         with self.store.database.transaction() as connection:
             self.store.remove(name)
             # substr, because LIKE would take `_` in a name for any character.
             connection.execute("DELETE FROM resources WHERE substr(name, 1, ?) = ?", (len(name) + 1, f"{name}/"))
-        return Done(place_of(name), "DeleteOperationMetadata")
+        return Done(place_of(name), "DeleteOperationMetadata", above=above)
 
     def list(self, request: Mapping[str, Any], parse: Callable[[str], Predicate] | None = None) -> Json:
         """Return a page of the resources below `parent`, under the collection's name."""
@@ -106,6 +123,10 @@ class Collection:
             self.store, self.kind, parent, text, order, page_size(request), token, parse or predicate
         )
         return answer(self.listed, [one.body for one in found], following)
+
+
+def _changed() -> Json:
+    return {"updateTime": resources.now(), "etag": resources.etag()}
 
 
 def masked(mask: str) -> list[list[str]]:

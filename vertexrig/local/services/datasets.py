@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import csv
 import random
-from collections.abc import Iterator, Mapping
+import re
+import uuid
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +20,17 @@ from vertexrig.local.http import Json, invalid
 from vertexrig.local.jobs.store import ResourceStore
 from vertexrig.local.runner.environment import local_path
 from vertexrig.local.services.collection import Collection
+from vertexrig.local.services.metadata import MetadataStores
 from vertexrig.local.services.router import PACKAGE, Done, Method, precondition
 
 SERVICE = f"{PACKAGE}.DatasetService"
 _TABULAR = "/dataset/metadata/tabular_"
+_SCHEMAS = "gs://google-cloud-aiplatform/schema/dataset"
+_SCHEMA = re.compile(rf"{_SCHEMAS}/metadata/([a-z_]+?)_[0-9.]+\.yaml")
+_LABELS = {"image": "IMAGE", "tabular": "TABLE", "text": "TEXT"}
+"""What the service labels a dataset with, by its schema (answers in vertex-ai-samples, notebooks UJ1, UJ4 and UJ6)."""
+_ITEMS = ("image", "text")
+"""Kinds of datasets that have items, each with a schema."""
 _UPDATED = frozenset({"displayName", "description", "labels", "metadata"})
 _PARTS = ("training", "validation", "test")
 _FRACTIONS = (0.8, 0.1, 0.1)
@@ -40,9 +49,11 @@ Row = list[str]
 class Datasets:
     """The managed datasets of a local Vertex."""
 
-    def __init__(self, store: ResourceStore, root: Path) -> None:
+    def __init__(
+        self, store: ResourceStore, make_bucket: Callable[[str], object], root: Path, metadata: MetadataStores
+    ) -> None:
         self.collection = Collection(store, "datasets", "Dataset")
-        self.root = root
+        self.root, self.make_bucket, self.metadata = root, make_bucket, metadata
 
     def table(self) -> dict[str, Method]:
         """Return the methods served."""
@@ -59,8 +70,24 @@ class Datasets:
         fields = request.get("dataset") or {}
         if not fields.get("displayName") or not fields.get("metadataSchemaUri"):
             raise invalid("A Dataset needs display_name and metadata_schema_uri.")
-        made = self.collection.create(request["parent"], fields)
-        return Done(request["parent"], "CreateDatasetOperationMetadata", "Dataset", made, made["name"])
+        bucket = f"cloud-ai-platform-{uuid.uuid4()}"  # as the service names it
+        self.make_bucket(bucket)
+        schema = _SCHEMA.search(str(fields["metadataSchemaUri"]))
+        kind, label = (schema[1], _LABELS.get(schema[1])) if schema else ("", None)
+        metadata = {"gcsBucket": bucket, **(fields.get("metadata") or {})}
+        if kind in _ITEMS:
+            metadata = {"dataItemSchemaUri": f"{_SCHEMAS}/dataitem/{kind}_1.0.0.yaml", **metadata}
+        filled = {**fields, "metadata": metadata}
+        if label:
+            filled["labels"] = {
+                **(fields.get("labels") or {}),
+                "aiplatform.googleapis.com/dataset_metadata_schema": label,
+            }
+        filled["metadataArtifact"] = self.metadata.note_dataset(request["parent"], str(fields["displayName"]))
+        made = self.collection.create(request["parent"], filled)
+        shown = {key: made[key] for key in made if key not in ("createTime", "updateTime", "etag", "metadataArtifact")}
+        operation = "CreateDatasetOperationMetadata"
+        return Done(request["parent"], operation, "Dataset", shown, made["name"], made["createTime"])
 
     def export(self, parent: str, config: Mapping[str, Any]) -> dict[str, str]:
         """Write the files that a pipeline trains on.

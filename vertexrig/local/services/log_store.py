@@ -48,7 +48,8 @@ def _payload(line: Line, text: str) -> Json:
         return {"textPayload": text}
     if line.payload is not None:
         return {"jsonPayload": line.payload}
-    return {"jsonPayload": {"attrs": {"tag": line.task}, "levelname": line.severity, "message": text}}
+    level = ("ERROR" if line.stderr else "INFO") if line.severity == "DEFAULT" else line.severity
+    return {"jsonPayload": {"attrs": {"tag": line.task}, "levelname": level, "message": text}}
 
 
 class LogStore:

@@ -30,10 +30,12 @@ class MetadataStores:
         self.stores = Collection(store, "metadataStores", "MetadataStore")
         self.contexts, self.executions, self.artifacts, self.schemas = (
             Collection(
-                store, f"{message[0].lower()}{message[1:]}s", message, id_pattern=r"[a-zA-Z0-9][a-zA-Z0-9_.-]{0,127}"
+                store, f"{message[0].lower()}{message[1:]}s", message, id_pattern=r"[a-zA-Z0-9][a-zA-Z0-9_.-]{0,127}",
+                missing=f"Resource not found.; Get{message} is unable to find {message.lower()} resource with name: {{}}",
+                taken=f"{message} with name {{}} already exists",
             )
             for message in ("Context", "Execution", "Artifact", "MetadataSchema")
-        )
+        )  # fmt: skip
 
     def table(self) -> dict[str, Method]:
         """Return the methods served."""
@@ -102,9 +104,14 @@ class MetadataStores:
         if collection is self.contexts and not request.get("force") and self._targets(CHILD, name):
             raise ApiError(400, f"{name} has children; delete them first, or set force.", status="FAILED_PRECONDITION")
         with self.store.database.transaction():
-            done = collection.delete(request)
+            done = collection.delete(request, name)
             self._unlink(name)
         return done
+
+    def note_dataset(self, parent: str, display_name: str) -> str:
+        """Make the artifact of a dataset in the default store, and return its name."""
+        fields = {"displayName": display_name, "schemaTitle": "google.VertexDataset", "schemaVersion": "0.0.1"}
+        return str(self.artifacts.create(f"{parent}/metadataStores/default", fields)["name"])
 
     def begin_run(self, experiment: str) -> str:
         """Make a run of an experiment, for a job that names the experiment alone.

@@ -22,6 +22,14 @@ _UPDATED = frozenset(
 )
 _SHARED = ("displayName", "description", "labels", "createTime", "trainingPipeline", "encryptionSpec")
 """Fields that a version shows as its model has them, of those that an update of the model changes."""
+_CUSTOM: Json = {
+    "supportedExportFormats": [{"id": "custom-trained"}],
+    "supportedDeploymentResourcesTypes": ["DEDICATED_RESOURCES"],
+    "supportedInputStorageFormats": ["jsonl", "bigquery", "csv", "tf-record", "tf-record-gzip", "file-list"],
+    "supportedOutputStorageFormats": ["jsonl", "bigquery"],
+    "modelSourceInfo": {"sourceType": "CUSTOM"},
+}
+"""What the service says of every model of one's own (cloud-custodian, flights of 2026-08-11)."""
 _ID = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 _ALIAS = re.compile(r"[a-z][a-zA-Z0-9-]{0,126}[a-z0-9]")
 
@@ -61,7 +69,8 @@ class Models:
             raise validation.found_errors(problems)
         made = self.add(parent, model, parent_model=request.get("parentModel", ""), id_=request.get("modelId", ""))
         response = {"model": made["name"], "modelVersionId": made["versionId"]}
-        return Done(parent, "UploadModelOperationMetadata", "UploadModelResponse", response, made["name"])
+        time = made["versionCreateTime"]
+        return Done(parent, "UploadModelOperationMetadata", "UploadModelResponse", response, made["name"], time)
 
     def add(self, parent: str, fields: Mapping[str, Any], *, parent_model: str = "", id_: str = "") -> Json:
         """Keep a new model, or a new version of an existing one.
@@ -114,7 +123,8 @@ class Models:
         wanted = name.partition("@")[2]
         if not wanted:
             return stored.body
-        return _found(_versions(stored.body, stored.hidden), wanted, name)
+        found = _found(_versions(stored.body, stored.hidden), wanted, name)
+        return {**found, "name": f"{found['name']}@{found['versionId']}"}
 
     def list(self, request: Json) -> Json:
         """ListModels: the default version of each."""
@@ -135,7 +145,7 @@ class Models:
             apply_mask(own, given, str(request.get("updateMask", "")), _UPDATED)
             if not own.get("displayName"):
                 raise invalid("Model display_name is required.")
-            own["updateTime"] = own["versionUpdateTime"] = resources.now()
+            own.update(etag=resources.etag(), updateTime=(time := resources.now()), versionUpdateTime=time)
             for one in versions.values():
                 one.update({key: own[key] for key in _SHARED if key in own})
 
@@ -145,7 +155,7 @@ class Models:
         """DeleteModel, with all versions."""
         name = self._stored(request["name"]).name
         self.store.remove(name)
-        return Done(place_of(name), "DeleteOperationMetadata")
+        return Done(place_of(name), "DeleteOperationMetadata", above=name)
 
     def delete_version(self, request: Json) -> Done:
         """DeleteModelVersion: never the default one."""
@@ -174,7 +184,7 @@ class Models:
         def edit(own: Json, versions: dict[str, Json]) -> None:
             _give(versions, own["versionId"], added)
             own["versionAliases"] = sorted(set(own["versionAliases"]) - removed)
-            own["versionUpdateTime"] = resources.now()
+            own.update(etag=resources.etag(), versionUpdateTime=resources.now())
 
         return self._change(str(request["name"]), edit)
 
@@ -211,8 +221,10 @@ def _versions(body: Json, hidden: Mapping[str, Any]) -> dict[str, Json]:
 def _version(name: str, number: str, aliases: set[str], fields: Mapping[str, Any]) -> Json:
     time = resources.now()
     own = {key: value for key, value in fields.items() if key not in ("name", "versionAliases", "etag")}
-    times = {"createTime": time, **own, "updateTime": time, "versionCreateTime": time, "versionUpdateTime": time}
-    return {**times, "name": name, "versionId": number, "versionAliases": sorted(aliases)}
+    updated = resources.now(time)
+    times = {"createTime": time, **own, "updateTime": updated, "versionCreateTime": time, "versionUpdateTime": updated}
+    fixed = {**_CUSTOM, "etag": resources.etag(), "versionId": number, "versionAliases": sorted(aliases)}
+    return {**times, **fixed, "name": name}
 
 
 def _give(versions: dict[str, Json], number: str, aliases: set[str]) -> None:
@@ -233,7 +245,7 @@ def _found(versions: Mapping[str, Json], wanted: str, name: str) -> Json:
     # By number first: an alias begins with a letter.
     own = versions.get(wanted) or next((one for one in versions.values() if wanted in one["versionAliases"]), None)
     if own is None:
-        raise not_found(f"The Model does not exist: {name}")
+        raise not_found("The Model does not exist.")
     return own
 
 

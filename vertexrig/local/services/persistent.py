@@ -15,6 +15,12 @@ SERVICE = f"{PACKAGE}.PersistentResourceService"
 _UPDATED = frozenset({"displayName", "labels", "resourcePools"})
 
 
+_PROGRESS = (
+    "Create PersistentResource request received. Checking project configuration and quota...",
+    "Your persistent resource is ready.",
+)
+
+
 class PersistentResources:
     """The persistent resources of a local Vertex."""
 
@@ -40,8 +46,9 @@ class PersistentResources:
         if not id_ or not fields.get("resourcePools"):
             raise invalid("A PersistentResource needs persistent_resource_id and resource_pools.")
         running = {"resourcePools": _filled(fields["resourcePools"]), "state": "RUNNING", "startTime": resources.now()}
-        made = self.collection.create(request["parent"], {**fields, **running}, id_)
-        return Done(request["parent"], "CreatePersistentResourceOperationMetadata", "PersistentResource", made)
+        made = self.collection.create(request["parent"], {"displayName": id_, **fields, **running}, id_)
+        kind, name = "CreatePersistentResourceOperationMetadata", {"name": made["name"]}
+        return Done(request["parent"], kind, "PersistentResource", name, made["name"], made["createTime"], _PROGRESS)
 
     def update(self, request: Json) -> Done:
         """UpdatePersistentResource."""
@@ -61,14 +68,16 @@ class PersistentResources:
         """Refuse a job that names a persistent resource which does not exist."""
         id_ = str(job.get("persistentResourceId", ""))
         if id_ and self.collection.store.get(f"{parent}/persistentResources/{id_}") is None:
-            raise not_found(f"The PersistentResource does not exist: {parent}/persistentResources/{id_}")
+            raise not_found(self.collection.missing)
 
 
 def _filled(pools: Any) -> list[Json]:
     """Resource pools with an id and as many used replicas as asked for."""
-    made = []
-    for number, pool in enumerate(pools):
+    made: list[Json] = []
+    for pool in resources.filled({"workerPoolSpecs": list(pools)})["workerPoolSpecs"]:
         count = pool.get("replicaCount") or (pool.get("autoscalingSpec") or {}).get("minReplicaCount", "1")
         # Text, as REST writes an int64; an id that the client gave wins.
-        made.append({"id": f"pool-{number}", **pool, "replicaCount": str(count)})
+        machine = str((pool.get("machineSpec") or {}).get("machineType", "pool"))
+        taken = sum(str(other["id"]).startswith(machine) for other in made)
+        made.append({"id": f"{machine}-{taken}" if taken else machine, **pool, "replicaCount": str(count)})
     return made

@@ -44,6 +44,8 @@ class Done:
         kind: Message of the response, "" for google.protobuf.Empty.
         response: The response.
         above: The resource below which the operation is named, "" for the location. It is found by either name.
+        created: When what it makes was made; the operation began then.
+        progress: Its first message and its last.
     """
 
     parent: str
@@ -51,6 +53,13 @@ class Done:
     kind: str = ""
     response: Json | None = None
     above: str = ""
+    created: str = ""
+    progress: tuple[str, str] | tuple[()] = ()
+
+    @property
+    def begins(self) -> bool:
+        """Tell whether the first answer is of an operation that has only begun: recorded where something is made."""
+        return self.metadata.startswith(("Create", "Upload"))
 
 
 Method = Callable[[Json], "Json | list[Json] | Done"]
@@ -106,7 +115,13 @@ class Service:
 
         async def handle(request: Request, path: Mapping[str, str]) -> Response:
             given = path, request.query_params.multi_items(), await http.read_json(request)
-            return JSONResponse(call(*given) if self.on_loop else await in_thread(call, *given))
+            made = call(*given) if self.on_loop else await in_thread(call, *given)
+            # The SDK's REST transport asks so. An operation holds messages of any kind, and is answered as it is kept.
+            if made and isinstance(made, dict) and "enum-encoding=int" in request.query_params.get("$alt", ""):
+                answer = _messages(binding)[1]
+                if answer.startswith(PACKAGE):
+                    made = messages.from_message(messages.to_message(answer, made), numbers=True)
+            return JSONResponse(made)
 
         return handle
 
@@ -230,17 +245,28 @@ def numbered(value: Any) -> Any:
 def operation(store: ResourceStore, done: Done, version: str) -> Json:
     """Keep an operation that is done, and return it as the clients of that version read it."""
     prefix = f"type.googleapis.com/{PACKAGE.removesuffix('v1')}{version}."
-    time = resources.now()
     kind = f"{prefix}{done.kind}" if done.kind else "type.googleapis.com/google.protobuf.Empty"
     name = resources.new_name(done.parent, OPERATIONS)
+    begun = done.created or resources.now()
+    first, last = (
+        {
+            "@type": prefix + done.metadata,
+            "genericMetadata": {"createTime": begun, "updateTime": time},
+            **({"progressMessage": said} if said else {}),
+        }
+        for time, said in zip(
+            (begun, resources.now(begun) if done.begins else begun), done.progress or ("", ""), strict=True
+        )
+    )
+    shown: Json = {"name": f"{done.above or done.parent}/{OPERATIONS}/{resources.last_part(name)}", "metadata": first}
     body: Json = {
-        "name": f"{done.above or done.parent}/{OPERATIONS}/{resources.last_part(name)}",
-        "metadata": {"@type": prefix + done.metadata, "genericMetadata": {"createTime": time, "updateTime": time}},
+        **shown,
+        "metadata": last,
         "done": True,
         "response": {"@type": kind, **(canonical(done.kind, done.response or {}) if done.kind else {})},
     }
     store.add(OPERATIONS, done.parent, name, body)
-    return body
+    return shown if done.begins else body
 
 
 def place_of(name: str) -> str:
@@ -248,9 +274,9 @@ def place_of(name: str) -> str:
     return "/".join(name.split("/")[:4])
 
 
-def exists(name: str) -> ApiError:
+def exists(name: str, words: str = "Requested entity already exists: {}") -> ApiError:
     """Return a 409."""
-    return ApiError(409, f"Requested entity already exists: {name}")
+    return ApiError(409, words.format(name))
 
 
 def precondition(message: str) -> ApiError:

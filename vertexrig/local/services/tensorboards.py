@@ -47,10 +47,14 @@ class Tensorboards:
         self, store: ResourceStore, make_bucket: Callable[[str], object] = lambda name: None, root: Path = Path()
     ) -> None:
         self.store, self.make_bucket, self.root = store, make_bucket, root
-        self.boards = Collection(store, "tensorboards", "Tensorboard")
+        self.boards = Collection(store, "tensorboards", "Tensorboard", numbered=True)
         self.experiments, self.runs, self.series = (
-            Collection(store, kind, message, listed, pattern) for message, kind, listed, pattern in _LEVELS
-        )
+            Collection(
+                store, kind, message, listed, pattern, missing=f"{message} {{}} is not found.",
+                allowed=f"Valid characters are {pattern}.",
+            )
+            for message, kind, listed, pattern in _LEVELS
+        )  # fmt: skip
 
     def table(self) -> dict[str, Method]:
         """Return the methods served."""
@@ -89,8 +93,10 @@ class Tensorboards:
             raise invalid("Tensorboard display_name is required.")
         bucket = f"cloud-ai-platform-{uuid.uuid4()}"  # as the service names it
         self.make_bucket(bucket)
-        made = self.boards.create(request["parent"], {**fields, "blobStoragePathPrefix": f"{bucket}/tensorboard"})
-        return Done(request["parent"], "CreateTensorboardOperationMetadata", "Tensorboard", made, made["name"])
+        made = self.boards.create(request["parent"], {**fields, "blobStoragePathPrefix": bucket})
+        shown: Json = {key: made[key] for key in ("name", "displayName", "description") if key in made}
+        kind = "CreateTensorboardOperationMetadata"
+        return Done(request["parent"], kind, "Tensorboard", shown, made["name"], made["createTime"])
 
     def update(self, request: Json) -> Done:
         """UpdateTensorboard."""
@@ -113,7 +119,8 @@ class Tensorboards:
     def _delete(self, collection: Collection, request: Json) -> Done:
         name = request["name"]
         with self.store.database.transaction() as connection:
-            done = collection.delete(request)
+            # recorded of a TensorBoard, an experiment and a run
+            done = collection.delete(request, "" if collection is self.boards else "/".join(name.split("/")[:-2]))
             below = (name, len(name) + 1, f"{name}/")
             connection.execute("DELETE FROM points WHERE series = ? OR substr(series, 1, ?) = ?", below)
         return done

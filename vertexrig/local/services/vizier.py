@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import secrets
 import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -22,7 +23,7 @@ from vertexrig.local.services.router import PACKAGE, Done, Method, exists, place
 from vertexrig.spec.api_names import snake
 from vertexrig.spec.objective import dominates
 from vertexrig.spec.trial import Measurement, Trial, TrialState
-from vertexrig.times import seconds_since_1970
+from vertexrig.times import parse, rfc3339, seconds_since_1970
 
 SERVICE = f"{PACKAGE}.VizierService"
 MOST_SUGGESTIONS = 1000
@@ -70,7 +71,8 @@ class Vizier:
             if self._named(parent, name) is not None:
                 raise exists(f"{parent}/{STUDIES} with the display name {name!r}")
             fields = {"displayName": name, "studySpec": study.get("studySpec") or {}, "state": "ACTIVE"}
-            return self.studies.create(parent, fields, hidden={"spec": canonical, "last": 0})
+            id_ = str(secrets.randbelow(9 * 10**12) + 10**12)  # 13 digits, as recorded
+            return self.studies.create(parent, fields, id_, {"spec": canonical, "last": 0})
 
     def delete(self, request: Json) -> Json:
         """DeleteStudy."""
@@ -82,7 +84,7 @@ class Vizier:
         """LookupStudy: by display name."""
         found = self._named(request["parent"], str(request.get("displayName", "")))
         if found is None:
-            raise not_found(f"The Study does not exist: display_name {request.get('displayName', '')!r}")
+            raise not_found("The Study does not exist.")
         return found
 
     def _named(self, parent: str, name: str) -> Json | None:
@@ -246,7 +248,7 @@ class Vizier:
         self.studies.stored(study)
         found = next((one for one in self.store.trials(study) if str(one["id"]) == number), None)
         if found is None:
-            raise not_found(f"The Trial does not exist: {name}")
+            raise not_found("The Trial does not exist.")
         return found
 
     def _running(self, name: str) -> tuple[Trial, Json]:
@@ -300,7 +302,19 @@ class Vizier:
 
 
 def _shown(record: Mapping[str, Any]) -> Json:
-    return {key: value for key, value in record.items() if key != "failed"}
+    """Return a trial as Vizier was seen to show it: without an id, times in whole seconds, no elapsed time where none was sent."""
+    shown = {key: _sent(value) for key, value in record.items() if key not in ("failed", "id")}
+    times_ = {key: rfc3339(parse(shown[key]), 0) for key in ("startTime", "endTime") if shown.get(key)}
+    return {**shown, **times_}
+
+
+def _sent(value: Any) -> Any:
+    """Return measurements, or another field of a trial, without an elapsed time of zero."""
+    if isinstance(value, list):
+        return [_sent(one) for one in value]
+    if isinstance(value, dict) and value.get("elapsedDuration") == "0s":
+        return {key: one for key, one in value.items() if key != "elapsedDuration"}
+    return value
 
 
 def _study_of(trial: str) -> str:

@@ -25,6 +25,8 @@ _INNERMOST = re.compile(r"\([^()]*\)")
 class JsonApi(Api):
     """An API whose answers have the form of Cloud Storage's JSON API; the arguments are those of `Api`."""
 
+    headers: Mapping[str, str] = {}
+
     async def answer(self, request: Request) -> Response:
         """Return the response to one request, cut to the fields that it asks for."""
         response = await super().answer(request)
