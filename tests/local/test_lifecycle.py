@@ -276,7 +276,7 @@ def test_times_say_whether_a_job_has_run(ways: list[str], start: str, end: str) 
         resources.move(body, state)
     assert re.search(f"{start}$", body.get("startTime", "")) and bool(start) == ("startTime" in body)
     assert re.search(f"{end}$", body["endTime"])
-    assert resources.has_run(body) or body["endTime"] == body["updateTime"]
+    assert states.has_run(body) or body["endTime"] == body["updateTime"]
     order = ["name", "displayName", "state", "createTime", "startTime", "endTime", "updateTime"]
     assert list(body) == [key for key in order if key in body]
 

@@ -11,6 +11,7 @@ import pytest
 from vertexrig.cloud.rest import RestError
 from vertexrig.cloud.vertex import RemoteJob
 from vertexrig.spec import states
+from vertexrig.submit.rungs import begun
 from vertexrig.submit.scarcity import Scarcity, outcome
 
 RECORDED = [json.loads(line) for line in Path(__file__).with_name("scarcity.jsonl").read_text().splitlines()]
@@ -45,3 +46,24 @@ def test_what_was_recorded_is_told_apart(row: dict[str, Any]) -> None:
 def test_nothing_else_is_scarcity(other: RestError | RemoteJob) -> None:
     """A limit of calls, another refusal, a lost answer and a job that has not failed are no scarcity."""
     assert outcome(other) is Scarcity.OTHER
+
+
+@pytest.mark.parametrize(
+    ("state", "start", "ran"),
+    [
+        (states.PENDING, "", False),
+        (states.QUEUED, "2026-07-08T10:00:00.123456Z", False),
+        (states.FAILED, "2026-07-08T10:00:00.123456Z", False),
+        (states.RUNNING, "2026-07-08T10:00:00.123456Z", True),
+        (states.PENDING, "2026-07-08T10:00:01Z", True),
+    ],
+)
+def test_a_start_alone_does_not_say_that_a_job_has_begun(state: str, start: str, *, ran: bool) -> None:
+    """A job that waits has a startTime, too, with a fraction; then it has not begun, and what ends it is no preemption."""
+    data = {
+        "state": state,
+        "startTime": start,
+        "error": {"code": 8, "message": "Resources are insufficient in region: x."},
+    }
+    assert begun(RemoteJob(data)) is ran
+    assert state != states.FAILED or outcome(RemoteJob(data)) is Scarcity.STOCKOUT

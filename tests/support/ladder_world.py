@@ -149,7 +149,7 @@ class LadderWorld(World):
         if job is not None:
             self.train(job)
             if job["state"] == RUNNING:
-                job["startTime"] = times.rfc3339(self.clock.now())
+                job["startTime"] = times.rfc3339(self.clock.now(), 0)
             self.one_trains()
 
     def ends(self, chance: random.Random, state: str, text: str = "", *, was: str) -> None:

@@ -5,6 +5,9 @@ Source: JobState and PipelineState in google-cloud-aiplatform 2.7.0, read 2026-1
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 QUEUED = "JOB_STATE_QUEUED"
 PENDING = "JOB_STATE_PENDING"
 RUNNING = "JOB_STATE_RUNNING"
@@ -24,6 +27,16 @@ ENDED = (SUCCEEDED, FAILED, CANCELLED, EXPIRED, PARTIALLY_SUCCEEDED)
 def short(state: str) -> str:
     """Return `SUCCEEDED` for `JOB_STATE_SUCCEEDED`: how tables and messages show it."""
     return state.removeprefix("JOB_STATE_")
+
+
+def has_run(body: Mapping[str, Any]) -> bool:
+    """Tell whether a job or study is running or has been.
+
+    The API says that startTime is when it first ran. One that is QUEUED was seen to have a startTime, too, in microseconds
+    (cloud-custodian, recordings of 2026-07-08), where that of one that ran has whole seconds (recordings of 2021 and 2022).
+    """
+    start = str(body.get("startTime") or "")
+    return bool(start) and (body.get("state") in (RUNNING, of_pipeline(RUNNING)) or "." not in start)
 
 
 def of_pipeline(state: str) -> str:

@@ -393,6 +393,7 @@ class Ladder:
 def _course(job: RemoteJob, claim: Claim) -> dict[str, str]:
     """Return how long a job waited, and what it cost, as far as its times and its estimate tell."""
     created, started, ended = (_time(job.data.get(key)) for key in ("createTime", "startTime", "endTime"))
+    started = started if begun(job) else None
     found = {}
     got = started or ended
     if created is not None and got is not None:

@@ -11,7 +11,7 @@ from vertexrig import times
 from vertexrig.cloud.vertex import COLLECTIONS, RemoteJob
 from vertexrig.project import candidates
 from vertexrig.spec.estimate import Estimate, elsewhere, estimate
-from vertexrig.spec.states import CANCELLING, EXPIRED, FAILED, PARTIALLY_SUCCEEDED, SUCCEEDED
+from vertexrig.spec.states import CANCELLING, EXPIRED, FAILED, PARTIALLY_SUCCEEDED, SUCCEEDED, has_run
 from vertexrig.submit.claims import Claim
 from vertexrig.submit.scarcity import Scarcity, outcome
 from vertexrig.submit.submission import Submitter
@@ -156,5 +156,4 @@ def ways(prepared: Sequence[Prepared], submitter: Submitter) -> list[CandidateRu
 
 def begun(job: RemoteJob) -> bool:
     """Tell whether a job has begun to train, now or before."""
-    # startTime is "when the job for the first time entered the JOB_STATE_RUNNING state" (CustomJob, v1)
-    return bool(job.data.get("startTime"))
+    return has_run(job.data)

@@ -12,7 +12,7 @@ from enum import Enum
 
 from vertexrig.cloud.rest import RestError
 from vertexrig.cloud.vertex import RemoteJob
-from vertexrig.spec.states import FAILED
+from vertexrig.spec.states import FAILED, has_run
 
 
 class Scarcity(Enum):
@@ -97,8 +97,7 @@ def outcome(end: RestError | RemoteJob) -> Scarcity:
         return Scarcity.OTHER
     error = end.data.get("error")
     found = _read(error.get("code") if isinstance(error, Mapping) else None, end.error)
-    # startTime is "when the job for the first time entered the JOB_STATE_RUNNING state" (CustomJob, v1)
-    return Scarcity.PREEMPTED if found is Scarcity.STOCKOUT and end.data.get("startTime") else found
+    return Scarcity.PREEMPTED if found is Scarcity.STOCKOUT and has_run(end.data) else found
 
 
 def _read(code: object, text: str) -> Scarcity:

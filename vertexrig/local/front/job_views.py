@@ -15,6 +15,7 @@ from vertexrig.local.runner.job_files import job_folder
 from vertexrig.spec import cluster
 from vertexrig.spec.document import Document
 from vertexrig.spec.labels import CANDIDATE_LABEL, first_of
+from vertexrig.spec.states import has_run
 
 MOST_LISTED = 100
 """Jobs of each kind, models and schedules that the page lists."""
@@ -27,10 +28,16 @@ def jobs(store: ResourceStore) -> Json:
     for kind in (CUSTOM_JOBS, TUNING_JOBS, PIPELINES, STUDIES):
         counts[kind], found = store.newest(kind, MOST_LISTED)
         for one in found:
-            row = {key: one.body.get(key, "") for key in _LISTED}
+            row = _row(one.body)
             rows.append({**row, "trials": _counted(store, one)} if kind == TUNING_JOBS else row)
     rows.sort(key=lambda row: str(row["createTime"]), reverse=True)
     return {"jobs": rows, "counts": counts, "most": MOST_LISTED}
+
+
+def _row(body: Json) -> Json:
+    """Return a job as it is listed, with a start only if it has run."""
+    row = {key: body.get(key, "") for key in _LISTED}
+    return row if has_run(body) else {**row, "startTime": ""}
 
 
 def _counted(store: ResourceStore, study: StoredResource) -> Json:
@@ -82,7 +89,7 @@ def candidates(store: ResourceStore, name: str) -> Json:
     for kind in (CUSTOM_JOBS, TUNING_JOBS) if first else ():
         for one in store.newest(kind, MOST_LISTED)[1]:
             if first_of(one.body.get("labels", {})) == first:
-                row = {key: one.body.get(key, "") for key in _LISTED}
+                row = _row(one.body)
                 error = str((one.body.get("error") or {}).get("message", "")).partition("\n")[0]
                 rows.append({**row, "candidate": one.body["labels"][CANDIDATE_LABEL], "error": error})
     return {"candidates": sorted(rows, key=lambda row: str(row["createTime"]))}

@@ -14,7 +14,7 @@ from vertexrig.catalog import load
 from vertexrig.local.http import Json, invalid
 from vertexrig.local.runner.result import new_job_id
 from vertexrig.spec import messages
-from vertexrig.spec.states import ENDED, FAILED, QUEUED, RUNNING, of_pipeline
+from vertexrig.spec.states import ENDED, FAILED, QUEUED, RUNNING, has_run, of_pipeline
 
 CUSTOM_JOBS, TUNING_JOBS = "customJobs", "hyperparameterTuningJobs"
 SCHEDULES = "jobs"
@@ -120,14 +120,14 @@ def move(body: Json, state: str, error: Mapping[str, Any] | None = None) -> bool
     Times have the form of public recordings: microseconds for creation and update; of what has run whole seconds for start and end
     (2021, 2022), of what waits, or was cancelled while it did, microseconds for these, too (2026).
     """
-    moment, ended = times.now(), state in _ENDED
+    moment, ended, ran = times.now(), state in _ENDED, has_run(body)
     body["state"], body["updateTime"] = state, times.rfc3339(moment)
     if state == QUEUED:
         body["startTime"] = now(body["createTime"])
         body["updateTime"] = now(body["startTime"])
-    if state in _RUNNING and not has_run(body):  # one that starts again keeps its first start
+    if state in _RUNNING and not ran:  # one that starts again keeps its first start
         body["startTime"] = times.whole_second(moment, body["createTime"])
-    if ended and not has_run(body):
+    if ended and not ran:
         body["endTime"] = body["updateTime"]
         if state == FAILED:
             body.pop("startTime", None)  # as one was seen that failed without machines
@@ -141,11 +141,6 @@ def move(body: Json, state: str, error: Mapping[str, Any] | None = None) -> bool
         if key in body:
             body[key] = body.pop(key)
     return ended
-
-
-def has_run(body: Mapping[str, Any]) -> bool:
-    """Tell whether a job, study or pipeline has been running: its start has whole seconds then."""
-    return "." not in str(body.get("startTime", "."))
 
 
 _PROGRAMS = ("containerSpec", "pythonPackageSpec")

@@ -467,8 +467,7 @@ class _JobRun:
         elif action is not Action.FAIL:
             self.log(f"Task {name} ended with exit code {exit_.code}: {action.value}.", "ERROR")
         began = time.time() - (time.monotonic() - self.begun)  # files have the clock's time, which may have been set
-        # One that failed has its own error; one that succeeded would lose its output on the service without a
-        # word.
+        # One that failed has its own error; one that succeeded would lose its output on the service silently.
         astray = environment.written_astray(member.command.cwd, began) if exit_.code == 0 else ""
         if astray:
             self.failed = name
@@ -476,10 +475,10 @@ class _JobRun:
         if action is Action.SUCCEED:
             raise _Ended(SUCCEEDED)
         if action is Action.FAIL:
-            package = "pythonPackageSpec" in self._pool(member.replica).data
+            pool, one = self._pool(member.replica), member.replica
+            package = "pythonPackageSpec" in pool.data
             self.failed, self.words = name, policy.last_words(list(member.stderr), exit_, package=package)
             everyone, again = [other.replica for other in self.members.values()], not self.scheduling.disable_retries
-            pool, one = self._pool(member.replica), member.replica
             for severity, text in servicelog.failed(pool, one, everyone, exit_, again=again):
                 self._say([text], name, severity=severity)
             raise _Ended(FAILED, self._exit_error(exit_))
