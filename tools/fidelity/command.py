@@ -250,7 +250,8 @@ def starting() -> Iterator[Target]:
         run = RunOptions(
             grace=0.5, images={"*/vertex-ai/training/tf-*": LocalImage(str(image), ())}, memory_limit=_MEMORY
         )
-        with server.running(Settings(Path(folder) / "state", slots=8, run=run, queued=QUEUED_S)) as started:
+        # Longer than `local up` has it: what looks at a job that is QUEUED shares the machine with the jobs of other rows.
+        with server.running(Settings(Path(folder) / "state", slots=8, run=run, queued=4 * QUEUED_S)) as started:
             control.make_bucket(started, _BUCKET)
             yield target.local(started, _BUCKET)
 
