@@ -25,7 +25,7 @@ BIN = Path(sys.prefix) / "bin"
 PORTS = {"8642": "local up", "8080": "function serve"}
 """The default ports that pages name, and the verbs that take them. Pages run side by side, so each gets free ports in their place."""
 _MARK = "VERTEXRIG_TEST_PAGE"
-_KEPT = ("PATH", "LANG", "LC_ALL", "TMPDIR", "PYTHONDONTWRITEBYTECODE", "CI")
+_KEPT = ("PATH", "LANG", "LC_ALL", "TMPDIR", "PYTHONDONTWRITEBYTECODE", "CI", "OMP_NUM_THREADS")
 _KEPT_BEGINNINGS = ("PIP_", "UV_", "SSL_", "CURL_", "REQUESTS_", "HTTP_", "HTTPS_", "NO_PROXY", "http", "no_proxy")
 
 
