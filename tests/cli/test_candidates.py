@@ -109,6 +109,16 @@ def test_watch_goes_on_where_submit_left_it(here: server.RunningServer, project:
     assert done.stdout.splitlines()[-1].endswith("SUCCEEDED  candidate 3 of 3: its job has succeeded")
 
 
+def test_a_job_of_another_region_is_followed_by_what_submit_shows(here: server.RunningServer, project: Path) -> None:
+    """Where the first job is one of another region, the line that follows it names that by its resource name, and works."""
+    server.add_fault(here, "quota:us-central1")
+    made = typed(here, project, "submit", "train")
+    line = next(line for line in made.stderr.splitlines() if line.startswith("vertexrig watch "))
+    assert "/locations/europe-west4/" in line and made.stdout.strip() in line, made.stderr
+    done = typed(here, project, *line.split()[1:], "--poll", "0.2")
+    assert done.returncode == 0 and done.stdout.splitlines()[-1].endswith("its job has succeeded"), done.stderr
+
+
 def test_a_missing_bucket_is_found_before_anything_starts(here: server.RunningServer, project: Path) -> None:
     """The bucket of the last candidate is not there: no job is made, and the line that makes it is shown."""
     file = project / "vertexrig.yaml"

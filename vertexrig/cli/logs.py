@@ -13,7 +13,7 @@ import click
 from vertexrig.cli import options, remote, streams
 from vertexrig.cli.arguments import NameArgument
 from vertexrig.cli.output import result, say
-from vertexrig.cloud.vertex import CUSTOM, RemoteJob, Vertex
+from vertexrig.cloud.vertex import CUSTOM, RemoteJob, Vertex, region_of
 from vertexrig.errors import ServiceError, UsageError
 from vertexrig.project import config
 from vertexrig.results import trials
@@ -56,7 +56,7 @@ def command(job: str, file: Path | None, trial: str | None, poll: float, print_c
         # A sweep has no log: each trial is a custom job, which has one.
         name = jobs[trial]
     # gcloud takes whole seconds for its polling interval, from 1.
-    place = [f"--project={vertex.project}", f"--region={vertex.region}", f"--polling-interval={max(1, round(poll))}"]
+    place = [f"--project={vertex.project}", f"--region={region_of(name)}", f"--polling-interval={max(1, round(poll))}"]
     words = ["gcloud", "ai", "custom-jobs", "stream-logs", name.rsplit("/", 1)[-1], *place]
     if print_command:
         result(format_, {"job": name, "command": shlex.join(words)}, shlex.join(words))

@@ -21,6 +21,7 @@ from vertexrig.submit import submission as submit
 from vertexrig.submit.claims import fresh_key, request_key
 
 if TYPE_CHECKING:
+    from vertexrig.cloud.vertex import Vertex
     from vertexrig.submit.ladder import Ladder
     from vertexrig.submit.submission import Submitted, Submitter
     from vertexrig.workspace import Prepared
@@ -89,12 +90,12 @@ def command(
     # Without an id of the person's the key is fresh: two calls without one are two jobs.
     key = fresh_key() if request_id is None else request_key(request_id)
     if len(every) > 1:
-        _climb(name, climbing.ladder(every, submitter, key, resume), watch, poll, format_, project.file)
+        _climb(vertex, climbing.ladder(every, submitter, key, resume), watch, poll, format_, project.file)
         return
     for uri in publish.publish(workspace, [name], storage):
         streams.note(f"{'package' if uri.startswith('gs://') else 'image'}: {uri}")
     made = submitter.submit(prepared, key, climbing.digest_of(prepared, resume), resume)
-    _notes(name, made, project.file)
+    _notes(name, made, vertex.handle(made.name), project.file)
     result(format_, asdict(made), made.name)
     if watch and (last := vertex.get(made.name)) is not None:
         last = lines(vertex, last, poll, format_)
@@ -102,12 +103,13 @@ def command(
         remote.must_have_succeeded(last)
 
 
-def _climb(name: str, climbed: Ladder, watch: bool, poll: float, format_: str, file: Path | None) -> None:
+def _climb(vertex: Vertex, climbed: Ladder, watch: bool, poll: float, format_: str, file: Path | None) -> None:
     """Start a job with candidates, and with `watch` go on with them to the end."""
     at = climbed.advance()
     if at.made is not None:
+        name = at.made.run
         streams.note(f"{name}: {at.said}")
-        _notes(name, at.made, file)
+        _notes(name, at.made, vertex.handle(at.made.name), file)
     if watch:
         at = climbing.follow(climbed, poll, format_)
     made = {} if at.made is None else asdict(at.made)
@@ -130,12 +132,12 @@ def _ahead(submitter: Submitter, prepared: Prepared, asked: forecast.ForecastOpt
         streams.note(forecast.text(ahead))
 
 
-def _notes(name: str, made: Submitted, file: Path | None) -> None:
+def _notes(name: str, made: Submitted, handle: str, file: Path | None) -> None:
     """Say what a person wants to know of the new job, and what to type next."""
     streams.note(f"estimate: {made.estimate.get('arithmetic', '')}")
     streams.note(f"output: {made.output or 'none'}")
     streams.note(f"console: {made.console}")
     if made.duplicate:
         streams.note(f"{name} was submitted before with this request id; this is the first job")
-    streams.note(f"follow it to its end:\n{steps.line('watch', made.name.rpartition('/')[2], *steps.named(file))}")
+    streams.note(f"follow it to its end:\n{steps.line('watch', handle, *steps.named(file))}")
     streams.note(f"start it over HTTP or by schedule:\n{steps.line('function', 'build', *steps.named(file))}")

@@ -55,7 +55,7 @@ def command(job: str, file: Path | None, poll: float, log_lines: int, plain: boo
     last = vertex.lookup(job)
     streams.note(vertex.console(last.name))
     climbed = climbing.of_job(workspace, last)
-    back = steps.line("watch", last.id, *steps.named(file))
+    back = steps.line("watch", vertex.handle(last.name), *steps.named(file))
     try:
         if climbed is not None:
             at = climbing.follow(climbed, poll, format_)
@@ -78,9 +78,13 @@ def command(job: str, file: Path | None, poll: float, log_lines: int, plain: boo
         climbing.must_have_succeeded(at, climbed)
     remote.must_have_succeeded(last)
     if last.collection == TUNING:
-        streams.note(f"a job with the best trial's parameters:\n{steps.line('promote', last.id, *steps.named(file))}")
+        streams.note(
+            f"a job with the best trial's parameters:\n{steps.line('promote', vertex.handle(last.name), *steps.named(file))}"
+        )
     elif PROMOTED_FROM in last.labels:
-        streams.note(f"its model to the Model Registry:\n{steps.line('register', last.id, *steps.named(file))}")
+        streams.note(
+            f"its model to the Model Registry:\n{steps.line('register', vertex.handle(last.name), *steps.named(file))}"
+        )
 
 
 def lines(vertex: Vertex, last: RemoteJob, poll: float, format_: str) -> RemoteJob:

@@ -137,6 +137,10 @@ class Vertex:
         """Return the API of another region of the same project."""
         return Vertex(self.project, region, url=self._url)
 
+    def handle(self, name: str) -> str:
+        """Return what `lookup` finds a job by: its number, or its resource name if it is in another region."""
+        return name.rpartition("/")[2] if region_of(name) == self.region else name
+
     def create(self, collection: str, body: Mapping[str, Any]) -> RemoteJob:
         """Create a job. It is tried once: the API has no request id, so a second try may make a second job.
 
@@ -175,8 +179,8 @@ class Vertex:
         self._of(name).rest.call("POST", f"/{name}:cancel", json={}, repeat=True)
 
     def _of(self, name: str) -> Vertex:
-        match = NAME.fullmatch(name)
-        return self if match is None or match[2] == self.region else self.there(match[2])
+        region = region_of(name) or self.region
+        return self if region == self.region else self.there(region)
 
     def lookup(self, text: str) -> RemoteJob:
         """Return the job a person means: a resource name, a number, or a display name (the newest job of that name).
@@ -193,7 +197,10 @@ class Vertex:
             newest = [job for c in KINDS for job in self.list(c, filter=f"display_name={in_filter(text)}", limit=1)]
             found = max(newest, key=lambda job: str(job.data.get("createTime", "")), default=None)
         if found is None:
-            raise UsageError(f"there is no job {text!r} in {self.parent}; `vertexrig jobs` lists what there is")
+            raise UsageError(
+                f"there is no job {text!r} in {self.parent}; `vertexrig jobs` lists what there is; a job of another region goes by its "
+                "resource name"
+            )
         return found
 
     def by_id(self, number: str) -> RemoteJob | None:
@@ -213,7 +220,13 @@ class Vertex:
         if server != self.rest.url and is_loopback(server):
             return f"{server}/#/jobs/{name}"
         # as google-cloud-aiplatform 2.7.0 makes it for both kinds
-        return f"https://console.cloud.google.com/agent-platform/locations/{self.region}/training/{match[4]}?project={self.project}"
+        return f"https://console.cloud.google.com/agent-platform/locations/{region_of(name)}/training/{match[4]}?project={self.project}"
+
+
+def region_of(name: str) -> str:
+    """Return the region in the resource name of a job, "" if it is none."""
+    match = NAME.fullmatch(name)
+    return match[2] if match else ""
 
 
 def _job(collection: str, data: Any) -> RemoteJob:
