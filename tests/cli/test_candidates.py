@@ -113,9 +113,10 @@ def test_a_job_of_another_region_is_followed_by_what_submit_shows(here: server.R
     """Where the first job is one of another region, the line that follows it names that by its resource name, and works."""
     server.add_fault(here, "quota:us-central1")
     made = typed(here, project, "submit", "train")
-    line = next(line for line in made.stderr.splitlines() if line.startswith("vertexrig watch "))
-    assert "/locations/europe-west4/" in line and made.stdout.strip() in line, made.stderr
-    done = typed(here, project, *line.split()[1:], "--poll", "0.2")
+    shown = made.stderr.splitlines()
+    words = shown[shown.index("follow it to its end:") + 1].partition("vertexrig ")[2].split()
+    assert words == ["watch", made.stdout.strip()] and "/locations/europe-west4/" in made.stdout, made.stderr
+    done = typed(here, project, *words, "--poll", "0.2")
     assert done.returncode == 0 and done.stdout.splitlines()[-1].endswith("its job has succeeded"), done.stderr
 
 
