@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import json
 import re
 import shutil
@@ -130,6 +131,15 @@ def test_what_a_row_is_known_from_is_what_a_reader_can_open(sources: list[tuple[
     """A recording counts where its source can be opened; a row none of whose sources can be is unlinked."""
     known = tuple(FactSource("s", kind, "where", "2026-11-23", linked) for kind, linked in sources)
     assert ManifestRow("r", "log", "h", known, "REST", "s", None, "a", False).evidence == evidence
+
+
+def test_what_nobody_knows_can_be_recorded() -> None:
+    """There are 15 such facts, and each row that their commands name is there."""
+    assert len(OURS.unknown) == 15
+    ids = [row.id for row in OURS.rows]
+    for one in OURS.unknown:
+        for pattern in re.findall(r"--row '?([a-z*-]+)", one["command"]):
+            assert fnmatch.filter(ids, pattern), one["fact"]
 
 
 def test_an_index_id_is_no_link() -> None:
