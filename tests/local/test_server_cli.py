@@ -15,7 +15,7 @@ from tests.support.jobkit import Api, job, pool, with_trainer
 from tests.support.tools import vertexrig
 from vertexrig.cli.local import command
 from vertexrig.errors import ServiceError, UsageError
-from vertexrig.local import server
+from vertexrig.local import control, server
 
 
 @pytest.fixture
@@ -110,3 +110,10 @@ def test_a_second_server_takes_a_free_port(tmp_path: Path) -> None:
             vertexrig("local", "down", cwd=tmp_path)
         done = vertexrig("local", "up", "--detach", "--port", str(server.DEFAULT_PORT), cwd=tmp_path)
         assert done.returncode == 2 and "cannot be used" in done.stderr
+
+
+def test_a_port_is_taken_before_its_server_answers() -> None:
+    """Of two servers that start at once the later one is told that the port is taken, and does not die of it at `listen`."""
+    with control.bound(0) as first, pytest.raises(UsageError, match="choose another"):
+        with control.bound(first.getsockname()[1]):
+            pass

@@ -295,7 +295,7 @@ def usual_port(port: int | None) -> int:
 
 @contextmanager
 def bound(port: int) -> Iterator[socket.socket]:
-    """Provide a socket bound to a port of this machine.
+    """Provide a socket that listens on a port of this machine.
 
     Raises:
         UsageError: It is taken.
@@ -306,6 +306,7 @@ def bound(port: int) -> Iterator[socket.socket]:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind((HOST, port))
+            listener.listen()  # by then it is taken: two that only bind it with SO_REUSEADDR both succeed
         except (OSError, OverflowError) as error:
             raise UsageError(
                 f"port {port} cannot be used ({error}); choose another with --port, or 0 for a free one"
