@@ -1,6 +1,7 @@
 """Runs the published code of the walk-throughs S1 to S5 through `vertexrig local run`, and prints a table.
 
     python -m tests.published CHECKOUTS [--only S2] [--all-trials] [--work FOLDER]
+    python -m tests.published SNAPSHOTS --all [--only NAME] [--accept] [--work FOLDER]
 
 CHECKOUTS is a folder with checkouts of GoogleCloudPlatform/practical-ml-vision-book, ageron/handson-ml3,
 GoogleCloudPlatform/training-data-analyst, GoogleCloudPlatform/vertex-ai-samples and magn3141/adv-mlops under the names of
@@ -9,6 +10,9 @@ the repositories; those that are missing are left out, and said so. Nothing is f
 No line of their code is changed: a few texts are replaced (`changes` in rows.py) that name the project, the bucket and
 hardware past its support, and those under `fewer` unless --all-trials is given. Data sets are generated (data.py). Shell
 lines of notebooks (`docker build`, `pip install`) are left out; images are the folders that they would be built from.
+
+With --all, the programs of programs.yaml run instead, whole, from SNAPSHOTS: git directories `owner+name/repo`. One that is
+not there is skipped with the line that brings it. --accept keeps what came of them, and writes docs/published.md.
 """
 
 from __future__ import annotations
@@ -26,7 +30,7 @@ from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
 
-from tests.published import data
+from tests.published import data, programs
 from tests.published.rows import BUCKET, ENDS, PROJECT, ROWS, Row
 from vertexrig.local import control, state
 
@@ -180,9 +184,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.published", description=__doc__)
     parser.add_argument("checkouts", type=Path)
     parser.add_argument("--only", action="append", default=[], metavar="ROW", help="rows whose name begins so")
+    parser.add_argument("--all", action="store_true", help="the programs of programs.yaml, from snapshots")
+    parser.add_argument("--accept", action="store_true", help="with --all: keep what came of them, write the page")
     parser.add_argument("--all-trials", action="store_true", help="as many trials as published")
     parser.add_argument("--work", type=Path, default=Path("build/published"), help="folder of what is written")
     given = parser.parse_args()
+    if given.all:
+        sys.exit(programs.run_all(given.checkouts.absolute(), given.work.absolute(), tuple(given.only), given.accept))
     bench = Bench(given.work.absolute(), given.checkouts.absolute(), given.all_trials)
     outcomes = []
     for row in ROWS:

@@ -1,0 +1,93 @@
+"""Published programs that run whole: their table, their page, and what the runner does with one."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.published import programs
+from tests.published.programs import FAILS, MISSING, TRAINED, WHOLE, Program
+
+NOTEBOOK = {"cells": [{"cell_type": "code", "source": ['PROJECT = "[your-project]"\n', "!echo $PROJECT"]}]}
+MADE = "\nmade: custom job 1  iris  {}\n"
+REFUSAL = "MethodNotImplemented: 501 The local Vertex does not serve google.cloud.aiplatform.v1.EndpointService/CreateEndpoint."
+
+
+@pytest.fixture
+def snapshots(tmp_path: Path) -> Path:
+    """Snapshots of one repository with a notebook and a folder."""
+    work = tmp_path / "work"
+    (work / "job").mkdir(parents=True)
+    (work / "lab.ipynb").write_text(json.dumps(NOTEBOOK))
+    (work / "job/submit.py").write_text("print('[your-project]')\n")
+    name = ["-c", "user.name=me", "-c", "user.email=me@example.com"]
+    for words in (["init", "--quiet"], ["add", "."], [*name, "commit", "--quiet", "-m", "lab"]):
+        subprocess.run(["git", *words], cwd=work, check=True)
+    subprocess.run(["git", "clone", "--quiet", "--bare", work, tmp_path / "snapshots/me+lab/repo"], check=True)
+    return tmp_path / "snapshots"
+
+
+@pytest.fixture
+def program(snapshots: Path) -> Program:
+    """The notebook of the snapshots, at their commit, with a change."""
+    head = ["git", "--git-dir", snapshots / "me+lab/repo", "rev-parse", "HEAD"]
+    commit = subprocess.run(head, stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
+    return Program("lab", "me/lab", commit, "lab.ipynb", "none", "SDK", changes={'"[your-project]"': '"p"'})
+
+
+def test_a_program_is_taken_with_its_changes_alone(program: Program, snapshots: Path, tmp_path: Path) -> None:
+    """A notebook comes out with the text of its cells replaced, and nothing else."""
+    assert programs.take(program, snapshots, tmp_path / "lab")
+    assert [path.name for path in (tmp_path / "lab/program").iterdir()] == ["lab.ipynb"]
+    text = json.dumps(NOTEBOOK).replace(r"\"[your-project]\"", r"\"p\"")
+    assert (tmp_path / "lab/program/lab.ipynb").read_text() == text
+
+
+def test_a_folder_is_taken_whole(program: Program, snapshots: Path, tmp_path: Path) -> None:
+    """Of a folder the program is what lies in it."""
+    folder = replace(program, source="job", changes={"[your-project]": "p"})
+    assert programs.take(folder, snapshots, tmp_path / "lab")
+    assert (tmp_path / "lab/program/submit.py").read_text() == "print('p')\n"
+
+
+def test_a_change_that_fits_nothing_is_noticed(program: Program, snapshots: Path, tmp_path: Path) -> None:
+    """A text that the program has not ends the runner with the text."""
+    with pytest.raises(SystemExit, match="has 'K80'"):
+        programs.take(replace(program, changes={"K80": "T4"}), snapshots, tmp_path / "lab")
+
+
+def test_a_program_without_a_snapshot_says_how_to_bring_it(program: Program, tmp_path: Path) -> None:
+    """Without its snapshot nothing is run, and the line that brings it is given."""
+    ended = programs.run(program, tmp_path / "none", tmp_path)
+    line = f"git clone --bare https://github.com/me/lab {tmp_path}/none/me+lab/repo"
+    assert (ended.came, ended.words) == (MISSING, line)
+
+
+@pytest.mark.parametrize(
+    ("code", "output", "came"),
+    [
+        (0, MADE.format("SUCCEEDED"), WHOLE),
+        (1, REFUSAL + MADE.format("SUCCEEDED"), TRAINED),
+        (1, "ValueError: no\nrefused: example.com:443 is not served" + MADE.format("SUCCEEDED"), FAILS),
+        (0, "STUDY_ID: projects/1/locations/us-central1/studies/7", WHOLE),
+        (0, MADE.format("FAILED"), FAILS),
+        (0, "nothing was made", FAILS),
+        (1, REFUSAL, FAILS),
+    ],
+)
+def test_what_came_of_a_program(code: int, output: str, came: str) -> None:
+    """It is whole with code 0 and jobs that succeeded, trained where these are followed by a refusal, else it failed."""
+    assert programs.judged(code, output, 3).came == came
+
+
+def test_the_page_shows_the_table_and_its_outcomes() -> None:
+    """docs/published.md is what --accept writes, and every program has an outcome."""
+    outcomes = yaml.safe_load(programs.OUTCOMES.read_text(encoding="utf-8"))
+    every = programs.table()
+    assert programs.PAGE.read_text(encoding="utf-8") == programs.page(every, outcomes)
+    assert {one.name for one in every} == set(outcomes)
