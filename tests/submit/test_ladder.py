@@ -85,20 +85,22 @@ def _patient_with_none(claim: Any, job: RemoteJob | None, wait_s: float | None =
     return told
 
 
-BROKEN: Mapping[str, Mapping[str, Any]] = {
-    "the end of a job is not waited for": {"ladder": GoesOnUnseen},
-    "the decision to cancel is not kept": {"ladder": CancelsUndecided},
-    "a trainer does not look at its claim": {"look": lambda *_: None},
-    "a refused try may be made later": {"ladder": RefusalsAreReleased},
+BROKEN: Mapping[str, tuple[int, Mapping[str, Any]]] = {
+    "the end of a job is not waited for": (70, {"ladder": GoesOnUnseen}),
+    "the decision to cancel is not kept": (0, {"ladder": CancelsUndecided}),
+    "a trainer does not look at its claim": (285, {"look": lambda *_: None}),
+    "a refused try may be made later": (1220, {"ladder": RefusalsAreReleased}),
 }
+"""What is broken, and a schedule from which on one breaks soon."""
 
 
 @pytest.mark.parametrize("name", brief(list(BROKEN), 2))
 def test_each_part_is_needed(name: str) -> None:
     """Without it a schedule is found that breaks."""
-    for seed in range(1500):
+    first, parts = BROKEN[name]
+    for seed in range(first, first + 1500):
         try:
-            explore(seed, **BROKEN[name])
+            explore(seed, **parts)
         except Broken:
             return
     raise AssertionError("1,500 schedules, and none breaks")
