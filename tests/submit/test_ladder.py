@@ -79,6 +79,13 @@ class RefusalsAreReleased(Ladder):
         return made
 
 
+class StraysAreLeft(Ladder):
+    """Jobs of earlier tries whose maker died are not looked for."""
+
+    def cancel_strays(self, rung: Rung) -> None:
+        pass
+
+
 def _patient_with_none(claim: Any, job: RemoteJob | None, wait_s: float | None = None) -> Move:
     """What a job that trains is cancelled for, too: its time in the queue."""
     told = move(claim, job and RemoteJob({k: v for k, v in job.data.items() if k != "startTime" or job.ended}), wait_s)
@@ -89,6 +96,7 @@ BROKEN: Mapping[str, tuple[int, Mapping[str, Any]]] = {
     "the end of a job is not waited for": (70, {"ladder": GoesOnUnseen}),
     "the decision to cancel is not kept": (0, {"ladder": CancelsUndecided}),
     "a trainer does not look at its claim": (285, {"look": lambda *_: None}),
+    "a job that lists show late is left alone": (6320, {"ladder": StraysAreLeft}),
     "a refused try may be made later": (1220, {"ladder": RefusalsAreReleased}),
 }
 """What is broken, and a schedule from which on one breaks soon."""

@@ -161,16 +161,15 @@ class LadderWorld(World):
                 job["error"] = {"code": 8, "message": text}
 
     def one_trains(self) -> None:
-        """Jobs of two tries never train at one time, and none trains when one of another try has succeeded. Of one try a second job
-        may, until it is seen (`vertexrig.submit.reconcile`).
+        """Recorded jobs of two tries never train at one time, and none trains when that of another try has succeeded. One that is not
+        recorded, as its maker died and lists show it late, may until it is seen (`vertexrig.submit.reconcile`).
 
         Raises:
             Broken: They do.
         """
         trained = [job.data for job in self.vertex.jobs.values() if "startTime" in job.data]
-        active = {
-            job["labels"][LABEL]: job["name"] for job in trained if job["state"] in (RUNNING, CANCELLING, SUCCEEDED)
-        }
+        busy = [job for job in trained if job["state"] in (RUNNING, CANCELLING, SUCCEEDED)]
+        active = [job["name"] for job in busy if self._recorded(job["labels"][LABEL]) == job["name"]]
         if len(active) > 1:
             raise Broken(f"these train at one time: {active}")
 
@@ -215,11 +214,10 @@ class LadderWorld(World):
         tries = ladder.tries()
         if any(not one.reason for one in tries[:-1]):
             raise Broken(f"a try was left without a reason: {tries}")
-        recorded = {one.job for one in tries}
-        alive = [name for name, job in self.vertex.jobs.items() if job.data["state"] not in ENDED]
-        if any(name in recorded for name in alive):
+        alive = [name for name, job in self.vertex.jobs.items() if job.data["state"] not in (*ENDED, CANCELLING)]
+        if alive:
             raise Broken(f"the ladder is over, and {alive} live")
-        won = [name for name, job in self.vertex.jobs.items() if job.data["state"] == SUCCEEDED]
+        won = [one.job for one in tries if one.job and self.vertex.jobs[one.job].data["state"] == SUCCEEDED]
         if (standing.state == "succeeded") != bool(won):
             raise Broken(f"the ladder is {standing.state}, and these jobs have succeeded: {won}")
         if self.vertex.wronged:

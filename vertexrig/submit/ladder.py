@@ -20,9 +20,9 @@ from vertexrig.errors import UsageError
 from vertexrig.project import runs
 from vertexrig.spec.estimate import Estimate
 from vertexrig.spec.labels import CANDIDATE_LABEL, FIRST_LABEL
-from vertexrig.spec.states import short
+from vertexrig.spec.states import CANCELLING, short
 from vertexrig.submit.budget import OverBudgetError, Terms
-from vertexrig.submit.claims import Claim, EndedError, Key, digest
+from vertexrig.submit.claims import LABEL, Claim, EndedError, Key, digest
 from vertexrig.submit.rungs import (
     GOES_ON,
     OVER_BUDGET,
@@ -34,7 +34,7 @@ from vertexrig.submit.rungs import (
     move,
 )
 from vertexrig.submit.scarcity import Scarcity, outcome
-from vertexrig.submit.submission import Submitted, priced
+from vertexrig.submit.submission import Submitted, Submitter, priced
 
 ROUND_S = 600.0
 """Seconds between the last candidate's end and the first one's next try."""
@@ -152,6 +152,8 @@ class Ladder:
             # a first rung whose claim another request has by now can say nothing of its job: that is let wait
             kept = rung.claim is not None and bool(rung.claim.path)
             what = move(rung.claim, job, self._wait(rung, job) if kept else None)
+            if what.act in ("wait", "end"):
+                self.cancel_strays(rung)
             if what.act == "leave" and not kept:
                 what = replace(what, act="next")
             if what.act == "next":
@@ -344,11 +346,7 @@ class Ladder:
             # the decision first: a job that is found cancelled without it was cancelled by a person
             if self._claims.give_up(claim, {"reason": what.why, "text": text}) is None:
                 return
-        try:
-            rung.way.submitter.vertex.cancel(claim.job.name)
-        except RestError as error:
-            if error.status not in (400, 404, 409):  # it has ended, or is gone: the next look tells
-                raise
+        self._call_off(rung.way.submitter, claim.job.name)
 
     def leave(self, rung: Rung, why: str, job: RemoteJob | None) -> bool:
         """Say in its claim that a rung's job is over; False if a second job of it has yet to end."""
@@ -367,6 +365,28 @@ class Ladder:
             # nothing was paid for it: it gives its room in the day's budget back
             submitter.ledger.take_out(submitter.ledger.rows(claim.id, self.terms.shares))
         return True
+
+    def cancel_strays(self, rung: Rung) -> None:
+        """Cancel jobs of earlier tries that live: whoever made one died before it was recorded, and lists showed it late."""
+        rounds = range(self._settings.preemptions)
+        earlier = {self._key(place, again).digest[:32] for place in range(rung.place) for again in rounds}
+        earlier |= {self._key(rung.place, again).digest[:32] for again in range(rung.again)} | {self.first[:32]}
+        if (rung.place, rung.again) == (0, 0):
+            return
+        for vertex in {way.submitter.vertex.region: way.submitter.vertex for way in self.ways}.values():
+            for label in (LABEL, FIRST_LABEL):
+                for job in vertex.list(rung.way.collection, filter=f'labels.{label}="{self.first}"'):
+                    mine = job.labels.get(LABEL, "")[:32] in earlier
+                    if mine and not job.ended and job.state != CANCELLING:
+                        self._call_off(rung.way.submitter, job.name)
+
+    @staticmethod
+    def _call_off(submitter: Submitter, name: str) -> None:
+        try:
+            submitter.vertex.cancel(name)
+        except RestError as error:
+            if error.status not in (400, 404, 409):  # it has ended, or is gone: the next look tells
+                raise
 
     def _ended(self, rung: Rung, why: str, job: RemoteJob | None) -> LadderState:
         words: dict[str, tuple[State, str]] = {
