@@ -22,7 +22,7 @@ from vertexrig.spec.states import CANCELLED, CANCELLING, EXPIRED, FAILED, PENDIN
 from vertexrig.submit import ladder as ladders
 from vertexrig.submit import rungs
 from vertexrig.submit.budget import OverBudgetError
-from vertexrig.submit.claims import Claim, Claims, OtherBodyError, Recorded, fresh_key
+from vertexrig.submit.claims import Claim, Claims, OtherBodyError, fresh_key
 from vertexrig.submit.ladder import Ladder
 from vertexrig.submit.rungs import Move, Rung, move, ways
 from vertexrig.submit.submission import Submitter
@@ -66,26 +66,6 @@ class CancelsUndecided(Ladder):
         super().cancel(rung, replace(what, act="cancel"))
 
 
-class RefusalsAreReleased(Ladder):
-    """Whoever was refused for machines goes on without an end in the claim, so that one who was frozen may make the job later."""
-
-    def start(self, rung: Rung) -> Any:
-        made = super().start(rung)
-        claim = self._held(rung.place, rung.again)
-        if made is None and claim is not None and claim.state == "ended":
-            freed = replace(claim, state="created", job=Recorded("projects/p/locations/r/customJobs/1"), winners={},
-                            ended={**claim.ended, rungs.SEEN: "now"})  # fmt: skip
-            self._claims.storage.write(claim.path, freed.to_bytes(), generation=claim.generation)
-        return made
-
-
-class StraysAreLeft(Ladder):
-    """Jobs of earlier tries whose maker died are not looked for."""
-
-    def cancel_strays(self, rung: Rung) -> None:
-        pass
-
-
 def _patient_with_none(claim: Any, job: RemoteJob | None, wait_s: float | None = None) -> Move:
     """What a job that trains is cancelled for, too: its time in the queue."""
     told = move(claim, job and RemoteJob({k: v for k, v in job.data.items() if k != "startTime" or job.ended}), wait_s)
@@ -96,8 +76,6 @@ BROKEN: Mapping[str, tuple[int, Mapping[str, Any]]] = {
     "the end of a job is not waited for": (70, {"ladder": GoesOnUnseen}),
     "the decision to cancel is not kept": (0, {"ladder": CancelsUndecided}),
     "a trainer does not look at its claim": (285, {"look": lambda *_: None}),
-    "a job that lists show late is left alone": (6320, {"ladder": StraysAreLeft}),
-    "a refused try may be made later": (1220, {"ladder": RefusalsAreReleased}),
 }
 """What is broken, and a schedule from which on one breaks soon."""
 
@@ -200,6 +178,24 @@ def test_a_refused_candidate_gives_way_at_once(world: LadderWorld) -> None:
     assert made.data["labels"]["vertexrig_candidate"] == "3"
     assert first_of(made.data["labels"]) == world.made(None).first_claim.id
     assert numbers(world) == [(1, "quota"), (2, "quota"), (3, "")]
+
+
+def test_a_job_that_lists_show_late_is_called_off(world: LadderWorld) -> None:
+    """One whose maker died before it was recorded trains while another delivery is refused for quota and goes on: it is cancelled as
+    soon as lists show it.
+    """
+    world.vertex.lag = 150.0
+    dead = world.drive()
+    dead.step(until="after create")
+    world.close()
+    (stray,) = world.vertex.jobs.values()
+    world.train(stray.data)
+    assert stray.data["state"] == RUNNING
+    world.clock.at += 70
+    world.vertex.refused = frozenset("1")
+    assert world.through().said == "candidate 2 of 3" and stray.data["state"] == RUNNING
+    world.clock.at += 100
+    assert world.through().said == "candidate 2 of 3" and stray.data["state"] == CANCELLING
 
 
 def test_all_tries_write_into_one_run() -> None:
