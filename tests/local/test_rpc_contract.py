@@ -195,7 +195,8 @@ def test_the_contract_reached_answers() -> None:
 
 
 def new(text: str) -> str:
-    """A text without the ids and times that differ between two calls."""
+    """A text without the ids, times and etags that differ between two calls."""
+    text = re.sub(r"AMEw9y[\w-]+=", "ETAG", text)
     text = re.sub(r"\d{4}-\d\d-\d\dT[\d:.]+Z", "TIME", text)
     return re.sub(r"(?<=/)\d{10,}", "ID", text)
 

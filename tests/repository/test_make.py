@@ -171,7 +171,7 @@ CASES: dict[str, list[Case]] = {
     "attack": [
         Case(
             "attack --dry-run",
-            says=r"ATTACK=long .*pytest.* tests/attacks tests/submit/test_protocol\.py tests/submit/test_budget\.py",
+            says=r"ATTACK=long .*pytest.* tests/attacks tests/submit/test_protocol\.py tests/submit/test_ladder\.py",
         ),
         Case(
             "attack WORKERS=0 TESTS='tests/attacks/test_trigger.py --collect-only -q'",

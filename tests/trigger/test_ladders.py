@@ -16,7 +16,7 @@ from tests.support.ladder_world import QUOTA, STOCKOUT
 from vertexrig import times
 from vertexrig.cloud.rest import RestError
 from vertexrig.cloud.vertex import RemoteJob
-from vertexrig.spec.states import CANCELLED, FAILED, SUCCEEDED
+from vertexrig.spec.states import CANCELLED, FAILED, RUNNING, SUCCEEDED
 from vertexrig.trigger import schedules
 from vertexrig.trigger.answers import Reply
 from vertexrig.trigger.app import Call
@@ -103,7 +103,7 @@ def test_ticks_go_on_where_a_job_waits_too_long(here: Scarce) -> None:
     assert here.ticked() == [("waiting", "candidate 1 of 3")] and len(here.vertex.jobs) == 1
     here.ends(first, CANCELLED)
     assert here.ticked() == [("waiting", "candidate 2 of 3")] and len(here.vertex.jobs) == 2
-    here.vertex.jobs[here.newest].data["startTime"] = times.rfc3339(here.clock.now())
+    here.vertex.jobs[here.newest].data.update(state=RUNNING, startTime=times.rfc3339(here.clock.now(), 0))
     assert here.ticked(9000) == [("training", "candidate 2 of 3")]
     here.ends(here.newest)
     assert here.ticked() == [("succeeded", "candidate 2 of 3")] and here.open_ones == 0
