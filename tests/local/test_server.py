@@ -25,6 +25,7 @@ from vertexrig.errors import ServiceError, UsageError
 from vertexrig.local import server, state
 from vertexrig.local.jobs.settings import Settings
 from vertexrig.local.runner import RunOptions
+from vertexrig.local.runner.lines import Line, LogFiles
 
 WAIT = "print('up', flush=True)\nimport time; time.sleep(600)"
 QUICK = RunOptions(grace=0.5)
@@ -338,10 +339,20 @@ def test_a_server_whose_folder_is_removed_ends(tmp_path: Path) -> None:
         every = [process, *process.children(recursive=True)]
         while root.exists():  # a log may be written meanwhile
             shutil.rmtree(root, ignore_errors=True)
-        assert psutil.wait_procs(every, timeout=20)[1] == [] and not root.exists()
+        assert psutil.wait_procs(every, timeout=20)[1] == []
+        assert list(root.rglob("*")) == [] and not root.exists()
     finally:
         if process.is_running():
             process.kill()
+
+
+def test_a_line_after_the_folder_is_gone_makes_no_folder(tmp_path: Path) -> None:
+    """The last line of a job whose folder was removed with all others is dropped, and its trouble is known."""
+    root = tmp_path / "state"
+    files = LogFiles(root / "jobs/1/logs", root)
+    root.rmdir()
+    files.write(Line(1.0, "service", "INFO", "Job cancelled."))
+    assert not root.exists() and isinstance(files.trouble, FileNotFoundError)
 
 
 def test_port_and_folder_are_taken(tmp_path: Path) -> None:

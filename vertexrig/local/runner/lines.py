@@ -105,14 +105,16 @@ class LogFiles:
     """One text file per task: `workerpool0-0.log`, each line with its time and severity.
 
     Args:
-        folder: Made when the first line comes.
+        folder: Made when the first line comes, below the root: not after `rm -rf` of that.
+        root: The local Vertex's folder.
 
     Attributes:
         trouble: Why lines could not be written (a full disk), None while they can; after that they are dropped.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, root: Path) -> None:
+        self.folder, self.root = folder, root
+        root.mkdir(parents=True, exist_ok=True)  # now or not at all
         self.trouble: OSError | None = None
         self._files: dict[str, TextIO] = {}
 
@@ -123,7 +125,7 @@ class LogFiles:
         try:
             file = self._files.get(line.task)
             if file is None:
-                self.folder.mkdir(parents=True, exist_ok=True)
+                self.folder.mkdir(parents=self.root.exists(), exist_ok=True)
                 path = self.folder / f"{line.task}.log"
                 file = self._files[line.task] = path.open("a", encoding="utf-8", errors="replace")
             file.write(f"{line.timestamp} {line.severity} {line.text}\n")

@@ -119,7 +119,7 @@ class _JobRun:
         self.job, self.root, self.options, self.control = dict(job), root, options, control
         self.pools = [p for p in spec.Document("CustomJobSpec", self.job).pools if not p.empty]
         self.folder = job_files.job_folder(root, options.job_id)
-        self.files = LogFiles(self.folder / "logs")
+        self.files = LogFiles(self.folder / "logs", root)
         self.children, self.warmth = Children(self._line, control.fileno(), self._started), warmth
         self.scheduling = policy.scheduling_of(self.job)
         self.counts = policy.Counts()

@@ -14,6 +14,7 @@ lines `signal NUMBER` and writes `start PID`, `exit STATUS OOM`.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import json
 import os
@@ -196,7 +197,8 @@ def show_buckets(folder: str) -> None:
 
 def _enter_copy(root: str, folder: str, mount: Callable[[str, str, str, int], None]) -> None:
     """Make a root with all that is at the present one, and the folder as /gcs, and go there."""
-    os.makedirs(root, exist_ok=True)
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(root)  # alone, for a state folder that was removed is not made again
     mount("tmpfs", root, "tmpfs", 0)
     for entry in os.scandir("/"):
         target = os.path.join(root, entry.name)
