@@ -25,8 +25,9 @@ PAGE = HERE.parents[1] / "docs/published.md"
 WHOLE, TRAINED, FAILS, MISSING = "whole", "trained", "fails", "no snapshot"
 """What a program ends with: whole; trained, and what follows is refused; neither; nothing of it is at hand."""
 TIMEOUT_S = 1800
-USERS = ("ipython", "pandas", "matplotlib", "lightgbm", "docker", "gcsfs")
-"""Packages of the user's machine beside those of this environment: what Workbench's kernel has."""
+USERS = ("ipython", "pandas<3", "matplotlib", "lightgbm", "docker", "gcsfs")
+"""Packages of the user's machine beside those of this environment, with a pandas that numpy 1.26 suffices, which
+notebooks' older TensorFlow brings: what Workbench's kernel has."""
 _RAISED = re.compile(r"^(?:[\w.]+(?:Error|Exception)|[A-Z]\w+): .*$", re.MULTILINE)
 _REFUSED = re.compile(r"The local Vertex does not serve (?:[\w.]+\.)?(\w+/\w+|\S+)")
 
@@ -49,6 +50,7 @@ class Program:
         data: Files below the buckets' folder -> Python expression of their bytes' text, with pandas and scikit-learn.
         buckets: Buckets that its user has.
         images: Container images: pattern -> folder and command that stand in.
+        packages: What its image installs beside what every one has.
     """
 
     name: str
@@ -64,6 +66,7 @@ class Program:
     data: dict[str, str] = field(default_factory=dict)
     buckets: tuple[str, ...] = ()
     images: dict[str, dict[str, Any]] = field(default_factory=dict)
+    packages: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -125,7 +128,7 @@ def _replaced(path: Path, old: str, new: str) -> bool:
 
 
 def user(folder: Path, *below: Path) -> Path:
-    """Return the Python of a program's user: an environment of its own, which the program may change, over others."""
+    """Return the Python of a program's user, or of its images: an environment that it may change, over others."""
     python = folder / "bin/python"
     subprocess.run([sys.executable, "-m", "venv", "--clear", folder], check=True)
     site = next(folder.glob("lib/python*/site-packages"))
@@ -156,7 +159,9 @@ def run(program: Program, snapshots: Path, work: Path) -> Ended:
     folder = work / program.name
     if not take(program, snapshots, folder):
         return Ended(MISSING, words=fetched_by(program, snapshots))
-    python = user(folder / "user", users(work / "packages"))
+    python, image = (user(folder / name, users(work / "packages")) for name in ("user", "image"))
+    if program.packages:
+        subprocess.run([image, "-m", "pip", "install", "--quiet", *program.packages], check=True)
     here = folder / "program"
     for name, text in program.data.items():
         path = folder / ".vertexrig/gs" / name
@@ -165,7 +170,7 @@ def run(program: Program, snapshots: Path, work: Path) -> Ended:
         path.write_bytes(subprocess.run(made, stdout=subprocess.PIPE, check=True).stdout)
     for name in program.buckets:
         (folder / ".vertexrig/gs" / name).mkdir(parents=True, exist_ok=True)
-    local = {"images": program.images, "interpreters": {"*": str(python)}}
+    local = {"images": program.images, "interpreters": {"*": str(image)}}
     project = {"project": "my-project", "region": "us-central1", "bucket": "gs://my-project-published", "local": local}
     (folder / "vertexrig.yaml").write_text(yaml.safe_dump(project), encoding="utf-8")
     env = {
@@ -207,19 +212,17 @@ def run_all(snapshots: Path, work: Path, only: tuple[str, ...] = (), accept: boo
     """Run the programs whose names begin so, or all, with their progress; return 1 if one fails, else 0."""
     every = table()
     chosen = [one for one in every if one.name.startswith(only or "")]
-    outcomes = yaml.safe_load(OUTCOMES.read_text(encoding="utf-8"))
-    failed = 0
+    outcomes = {}
     for number, one in enumerate(chosen, 1):
         print(f"{number} of {len(chosen)}: {one.name} …", end=" ", flush=True)
-        ended = run(one, snapshots, work)
+        ended = outcomes[one.name] = run(one, snapshots, work)
         print(f"{ended.came} ({ended.seconds} s) {ended.words}".strip(), flush=True)
-        failed += ended.came == FAILS
-        if ended.came != MISSING:
-            outcomes[one.name] = asdict(ended)
     if accept:
-        OUTCOMES.write_text(yaml.safe_dump(outcomes, width=200, allow_unicode=True), encoding="utf-8")
-        PAGE.write_text(page(every, outcomes), encoding="utf-8")
-    return int(failed > 0)
+        kept = yaml.safe_load(OUTCOMES.read_text(encoding="utf-8"))
+        kept |= {name: asdict(ended) for name, ended in outcomes.items() if ended.came != MISSING}
+        OUTCOMES.write_text(yaml.safe_dump(kept, width=200, allow_unicode=True), encoding="utf-8")
+        PAGE.write_text(page(every, kept), encoding="utf-8")
+    return int(any(ended.came == FAILS for ended in outcomes.values()))
 
 
 def page(programs: list[Program], outcomes: dict[str, Any]) -> str:

@@ -85,6 +85,23 @@ def test_what_came_of_a_program(code: int, output: str, came: str) -> None:
     assert programs.judged(code, output, 3).came == came
 
 
+def test_what_two_runners_accept_is_kept(program: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What another runner accepted in the meantime stays beside what this one accepts."""
+    kept, page = tmp_path / "outcomes.yaml", tmp_path / "page.md"
+    other = {"other": {"came": WHOLE, "seconds": 1, "words": ""}}
+
+    def run(*_: object) -> programs.Ended:
+        kept.write_text(yaml.safe_dump(other))
+        return programs.Ended(TRAINED, 2, "EndpointService/CreateEndpoint")
+
+    kept.write_text("{}")
+    for name, value in {"OUTCOMES": kept, "PAGE": page, "run": run, "table": lambda: [program]}.items():
+        monkeypatch.setattr(programs, name, value)
+    assert programs.run_all(tmp_path, tmp_path, accept=True) == 0
+    assert yaml.safe_load(kept.read_text()).keys() == {"other", "lab"}
+    assert "trained: EndpointService/CreateEndpoint" in page.read_text()
+
+
 def test_the_page_shows_the_table_and_its_outcomes() -> None:
     """docs/published.md is what --accept writes, and every program has an outcome."""
     outcomes = yaml.safe_load(programs.OUTCOMES.read_text(encoding="utf-8"))

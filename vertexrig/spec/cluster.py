@@ -198,8 +198,9 @@ def rank_variables(all_replicas: Sequence[Replica], one: Replica) -> dict[str, s
     return {"MASTER_ADDR": host, "MASTER_PORT": port, "RANK": str(ranked[one.name]), "WORLD_SIZE": str(len(ranked))}
 
 
-# Fields of a CustomJobSpec whose resource the replicas know by name. The two of experiments are what
-# google-cloud-aiplatform 2.7.0 reads (metadata/constants.py, 2026-11-22), which takes full resource names.
+# Fields of a CustomJobSpec whose resource the replicas know by full name. The two of experiments are what
+# google-cloud-aiplatform reads since 2024-05 (python-aiplatform f041f1af0 and 555ead7c4, read 2026-11-23); until 1.51
+# it set them itself in the `env` of its jobs, by short names.
 _RESOURCES = {
     "tensorboard": "AIP_TENSORBOARD_RESOURCE_NAME",
     "experiment": "AIP_EXPERIMENT_NAME",
