@@ -77,6 +77,18 @@ def test_a_command_passes_its_exit_code_and_its_jobs_are_named(here: server.Runn
     assert server.find(here.root) is not None
 
 
+DELETES = LAUNCH.replace(
+    "sys.exit(7)", 'requests.delete(jobs.partition("projects/")[0] + made["name"]).raise_for_status()'
+)
+
+
+def test_a_job_that_the_command_deleted_is_named(here: server.RunningServer, tmp_path: Path) -> None:
+    """A program that trains and cleans up after itself has its job listed, with its end."""
+    (tmp_path / "launch.py").write_text(DELETES.format(image=IMAGE))
+    done = run(here.root, sys.executable, "launch.py", cwd=tmp_path)
+    assert "  launched  SUCCEEDED, deleted\n" in done.stderr, done.stderr
+
+
 FAILS = """
 import requests
 jobs = "https://us-central1-aiplatform.googleapis.com/v1/projects/my-project/locations/us-central1/customJobs"

@@ -28,6 +28,9 @@ TIMEOUT_S = 1800
 USERS = ("ipython", "pandas<3", "matplotlib", "lightgbm", "docker", "gcsfs")
 """Packages of the user's machine beside those of this environment, with a pandas that numpy 1.26 suffices, which
 notebooks' older TensorFlow brings: what Workbench's kernel has."""
+_MADE = """import io, sys, zipfile, numpy as np, pandas as pd, sklearn.datasets as datasets
+made = {}
+sys.stdout.buffer.write(made if isinstance(made, bytes) else made.encode())"""
 _RAISED = re.compile(r"^(?:[\w.]+(?:Error|Exception)|[A-Z]\w+): .*$", re.MULTILINE)
 _REFUSED = re.compile(r"The local Vertex does not serve (?:[\w.]+\.)?(\w+/\w+|\S+)")
 
@@ -47,7 +50,7 @@ class Program:
         changes: Texts of its files and what takes their place.
         why: Why they are changed, or what is given beside the program.
         environment: Variables that it is given.
-        data: Files below the buckets' folder -> Python expression of their bytes' text, with pandas and scikit-learn.
+        data: Files below the buckets' folder -> Python expression of their text or bytes, with pandas and scikit-learn.
         buckets: Buckets that its user has.
         images: Container images: pattern -> folder and command that stand in.
         packages: What its image installs beside what every one has.
@@ -166,7 +169,7 @@ def run(program: Program, snapshots: Path, work: Path) -> Ended:
     for name, text in program.data.items():
         path = folder / ".vertexrig/gs" / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        made = [python, "-c", f"import numpy as np, pandas as pd, sklearn.datasets as datasets; print({text}, end='')"]
+        made = [python, "-c", _MADE.format(text)]
         path.write_bytes(subprocess.run(made, stdout=subprocess.PIPE, check=True).stdout)
     for name in program.buckets:
         (folder / ".vertexrig/gs" / name).mkdir(parents=True, exist_ok=True)

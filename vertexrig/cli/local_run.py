@@ -261,7 +261,7 @@ def _in_foreground() -> bool:
 def _report(after: Mapping[str, Any], before: Mapping[str, Any], root: Path, resume: str) -> None:
     """List the jobs that the command made, the calls that the local Vertex does not serve, and the buckets that are missing."""
     for one in after["made"]:
-        streams.note(f"made: {_titled(one)}")
+        streams.note(f"made: {_titled(one)}{', deleted' if one['deleted'] else ''}")
         if one.get("error"):
             streams.note(f"  {one['error']}")
         if one.get("output"):

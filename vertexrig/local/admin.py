@@ -83,6 +83,7 @@ class Admin:
                     "displayName": one.body.get("displayName", ""),
                     "state": one.body.get("state", ""),
                     "ended": ended,
+                    "deleted": bool(one.hidden),
                     "error": (one.body.get("error") or {}).get("message", ""),
                     # Of a tuning job: how many have ended, and how many it may make.
                     "output": _output(one.body, self.jobs.settings.root),

@@ -56,7 +56,7 @@ def remove_ended(store: ResourceStore, name: str, collection: str) -> None:
     if not resources.has_ended(body):
         message = f"{resources.MESSAGES[collection]} {name} is in state {body['state']} and cannot be deleted. Cancel it first."
         raise ApiError(400, message, status="FAILED_PRECONDITION")
-    store.remove(name)
+    store.retire(name)
 
 
 def advance(

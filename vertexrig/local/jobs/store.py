@@ -6,6 +6,7 @@ A call returns when its change is committed, so what a client was answered survi
 from __future__ import annotations
 
 import json
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -39,6 +40,7 @@ CREATE INDEX IF NOT EXISTS links_back ON links (kind, target);
 
 _OF_NO_TRIAL = "json_extract(hidden, '$.trial') IS NULL"
 """`children` has the last job of each trial; one that was run again has had another before."""
+_RETIRED = 1000
 
 
 class StoredResource(NamedTuple):
@@ -62,6 +64,7 @@ class ResourceStore:
 
     def __init__(self, root: Path) -> None:
         self.database = Database(root / "vertex.sqlite3", _SCHEMA)
+        self._retired: deque[tuple[str, StoredResource]] = deque(maxlen=_RETIRED)
 
     def close(self) -> None:
         """Close the file."""
@@ -126,6 +129,14 @@ class ResourceStore:
             connection.execute("DELETE FROM children WHERE study = ?", (name,))
             return connection.execute("DELETE FROM resources WHERE name = ?", (name,)).rowcount > 0
 
+    def retire(self, name: str) -> None:
+        """Forget a resource, but for `since`: a program may delete what it made."""
+        with self.database.transaction():
+            kind = self.database.row(f"SELECT kind FROM resources WHERE name = ? AND {_OF_NO_TRIAL}", name)
+            one = self.get(name)
+            if self.remove(name) and kind and one:
+                self._retired.append((kind[0], one._replace(hidden={"deleted": True})))
+
     def listed(self, kind: str, parent: str, *, before: int | None = None, most: int = 200) -> Iterator[StoredResource]:
         """Resources of a kind under a parent without what is hidden, the newest first, read in portions of `most`.
 
@@ -167,14 +178,19 @@ class ResourceStore:
         return int(row[0]) if row else 0
 
     def since(self, number: int, kinds: Sequence[str]) -> list[tuple[str, bool, StoredResource]]:
-        """Kind, whether it has ended, and resource, for those made after a number; the jobs of trials are left out."""
+        """Kind, whether it has ended, and resource, for those made after a number; the jobs of trials are left out.
+
+        Of those that clients deleted since this was opened, the newest are there with what they were last, marked as such.
+        """
         rows = self.database.rows(
             f"SELECT kind, ended, name, number, body FROM resources WHERE number > ? "
-            f"AND kind IN ({', '.join('?' * len(kinds))}) AND {_OF_NO_TRIAL} ORDER BY number",
+            f"AND kind IN ({', '.join('?' * len(kinds))}) AND {_OF_NO_TRIAL}",
             number,
             *kinds,
         )
-        return [(row[0], bool(row[1]), StoredResource(row[2], row[3], json.loads(row[4]), {})) for row in rows]
+        there = [(row[0], bool(row[1]), StoredResource(row[2], row[3], json.loads(row[4]), {})) for row in rows]
+        gone = [(kind, True, one) for kind, one in list(self._retired) if one.number > number and kind in kinds]
+        return sorted(there + gone, key=lambda one: one[2].number)
 
     def unfinished(self, kind: str) -> list[StoredResource]:
         """Resources whose work is not over, in the order of creation."""
