@@ -46,7 +46,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 )
 # The same inside the local Vertex: a room there imports from its own line or from one above it in this list.
 LOCAL_LAYERS: tuple[tuple[str, ...], ...] = (
-    ("guard", "state", "http", "filters", "sqlite", "hints", "bindings"),
+    ("guard", "state", "http", "filters", "sqlite", "hints", "bindings", "object_places"),
     ("storage", "runner"),
     ("jobs",),
     ("services",),

@@ -63,13 +63,15 @@ def made(api: Api, uri: Any = ("gs://data/all.csv",), schema: str = SCHEMA) -> s
     return str(api.get(begun["name"])["response"]["name"]).rpartition("/")[2]
 
 
-def train(api: Api, config: dict[str, Any], seen: str = "gs://data/seen.json") -> Any:
+def train(
+    api: Api, config: dict[str, Any], seen: str = "gs://data/seen.json", package: str = "gs://packages/trainer.tar.gz"
+) -> Any:
     """The answer to a pipeline that trains on a dataset; what it read is in a file."""
     destination = {"gcsDestination": {"outputUriPrefix": "gs://data/exported"}}
     body = {
         "displayName": "trained",
         "trainingTaskDefinition": TASK,
-        "trainingTaskInputs": job(pool(TELL, seen)),
+        "trainingTaskInputs": job(pool(TELL, seen, package=package)),
         "inputDataConfig": {**destination, **config},
     }
     return api.call("POST", "trainingPipelines", json=body)
@@ -87,6 +89,23 @@ def test_a_pipeline_reads_its_dataset(api: Api, here: server.RunningServer) -> N
     assert sorted(int(row["number"]) for rows in seen["parts"].values() for row in rows) == list(range(ROWS))
     folders = [path.name for path in (here.root / "gs/data/exported").iterdir()]
     assert folders[0].startswith("dataset-") and "-tables-" in folders[0]
+
+
+def test_a_source_and_a_package_with_two_slashes_are_found(api: Api, here: server.RunningServer) -> None:
+    """Objects whose names cannot be paths, as `gs://bucket/` + `/name` makes them, are read like others."""
+    for bucket, file in (("data", "all.csv"), ("packages", "trainer.tar.gz")):
+        content = (here.root / "gs" / bucket / file).read_bytes()
+        upload = f"/upload/storage/v1/b/{bucket}/o?uploadType=media&name=twice%2F%2F{file}"
+        assert api.call("POST", upload, content=content).status_code == 200
+    answer = train(
+        api,
+        {"datasetId": made(api, "gs://data/twice//all.csv")},
+        "gs://data/twice.json",
+        "gs://packages/twice//trainer.tar.gz",
+    )
+    assert answer.status_code == 200, answer.text
+    assert api.wait(answer.json()["name"])["state"] == "PIPELINE_STATE_SUCCEEDED"
+    assert len(json.loads((here.root / "gs/data/twice.json").read_text())["parts"]["training"]) == ROWS * 0.8
 
 
 def test_a_blank_line_is_not_a_row(api: Api) -> None:

@@ -97,13 +97,14 @@ def take(program: Program, snapshots: Path, folder: Path) -> bool:
     known = [*git, "cat-file", "-e", program.commit]
     if subprocess.run(known, capture_output=True, check=False).returncode:
         return False
+    parent, _, name = program.source.rpartition("/")  # of a snapshot, other folders' files may be absent
     archive = subprocess.run(
-        [*git, "archive", program.commit, program.source], stdout=subprocess.PIPE, check=True
+        [*git, "archive", f"{program.commit}:{parent}", name], stdout=subprocess.PIPE, check=True
     ).stdout
     shutil.rmtree(folder, ignore_errors=True)
     with tarfile.open(fileobj=io.BytesIO(archive)) as files:
         files.extractall(folder / "snapshot", filter="data")
-    source = folder / "snapshot" / program.source
+    source = folder / "snapshot" / name
     if source.is_file():
         (folder / "program").mkdir()
     shutil.move(source, folder / "program")

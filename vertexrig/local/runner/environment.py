@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from vertexrig.errors import JobFailedError
+from vertexrig.local.object_places import odd_path, plain_parts
 from vertexrig.spec.document import Pool
 
 # The one list of what passes from the user's environment to replicas, to pip and so to a package's setup.py; all else
@@ -53,6 +54,16 @@ def bucket_folder(root: Path) -> Path:
 def local_path(uri: str, root: Path) -> Path:
     """Return the file of a gs:// URI or a /gcs/ path; any other text is a local path."""
     return Path(map_paths(uri, bucket_folder(root)))
+
+
+def object_file(uri: str, root: Path) -> Path:
+    """Return the file of an object to read, wherever the storage keeps it: `a//b` is a name of objects but not of files."""
+    path = local_path(uri, root)
+    bucket, _, name = uri.removeprefix("gs://").partition("/")
+    if not uri.startswith("gs://") or (path.is_file() and plain_parts(name)):
+        return path
+    odd = odd_path(root / "storage", bucket, name)
+    return odd if odd.is_file() else path
 
 
 def map_paths(text: str, buckets: Path | str, *, keep_gs: bool = False) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -11,7 +12,7 @@ from vertexrig.catalog import load
 from vertexrig.errors import JobFailedError, PackageError, UsageError
 from vertexrig.local.runner import keras2, packages, pythons
 from vertexrig.local.runner.command_line import ReplicaProgram, docker
-from vertexrig.local.runner.environment import local_path
+from vertexrig.local.runner.environment import object_file
 from vertexrig.local.runner.options import RunOptions, TrainerSources, first_match
 from vertexrig.package import builder
 from vertexrig.package.recipes import DISTRIBUTIONS
@@ -154,7 +155,7 @@ def _nowhere(image: str) -> JobFailedError:
 
 
 def _package(uri: str, root: Path) -> Path:
-    path = local_path(uri, root)
+    path = object_file(uri, root)
     if not path.is_file():
         hint = (
             f"; copy it there with `gcloud storage cp` while pointed at the local Vertex (it is looked for at {path})"
@@ -163,7 +164,13 @@ def _package(uri: str, root: Path) -> Path:
         )
         # gsutil's own words, which the executor runs.
         raise PackageError(f"CommandException: No URLs matched: {uri}{hint}")
-    return path
+    name = uri.rpartition("/")[2]
+    if path.name == name:
+        return path
+    # pip reads what a package is from its file's name
+    named = root / "storage/named" / path.name / name
+    named.parent.mkdir(parents=True, exist_ok=True)
+    return Path(shutil.copyfile(path, named))
 
 
 def _mapped(

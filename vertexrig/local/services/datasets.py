@@ -18,7 +18,7 @@ from vertexrig import times
 from vertexrig.errors import VertexrigError
 from vertexrig.local.http import Json, invalid
 from vertexrig.local.jobs.store import ResourceStore
-from vertexrig.local.runner.environment import local_path
+from vertexrig.local.runner.environment import local_path, object_file
 from vertexrig.local.services.collection import Collection
 from vertexrig.local.services.metadata import MetadataStores
 from vertexrig.local.services.router import PACKAGE, Done, Method, precondition
@@ -139,7 +139,7 @@ class Datasets:
 
     def _files(self, uri: str) -> list[Path]:
         """Return the files of a source, which may end in a wildcard."""
-        path = self._path(uri)
+        path = self._path(uri, object_file)
         found = sorted(path.parent.glob(path.name)) if "*" in path.name else [path]
         missing = next((one for one in found if not one.is_file()), None)
         if missing is not None or not found:
@@ -156,11 +156,11 @@ class Datasets:
             with (place / f"{part}-00000-of-00001.csv").open("w", newline="", encoding="utf-8") as file:
                 csv.writer(file, lineterminator="\n").writerows([header, *rows])
 
-    def _path(self, uri: str) -> Path:
+    def _path(self, uri: str, place: Callable[[str, Path], Path] = local_path) -> Path:
         try:
             if not uri.startswith("gs://"):
                 raise invalid(f"{uri[:200]!r} is not a gs:// URI.")
-            return local_path(uri, self.root)
+            return place(uri, self.root)
         except VertexrigError as error:
             raise invalid(str(error)) from None
 

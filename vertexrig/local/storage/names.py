@@ -41,16 +41,6 @@ def check_object(name: str) -> None:
         raise invalid(f"Invalid object name: '{name[:300]}'")
 
 
-def plain_parts(name: str) -> tuple[str, ...] | None:
-    """Return the path of an object below its bucket's folder, or None when the name cannot be a path.
-
-    `a//b`, `a/`, `../a`, NUL bytes and parts over 255 bytes are valid names of objects but not of files.
-    """
-    parts = tuple(name.split("/"))
-    fine = all(part not in ("", ".", "..") and "\0" not in part and len(part.encode()) <= 255 for part in parts)
-    return parts if fine else None
-
-
 class ObjectPlace(NamedTuple):
     """A bucket and an object name from a path, both checked."""
 

@@ -20,7 +20,8 @@ from pathlib import Path
 
 import google_crc32c
 
-from vertexrig.local.storage.names import NAME_LIMIT, is_bucket, plain_parts
+from vertexrig.local.object_places import odd_path, plain_parts
+from vertexrig.local.storage.names import NAME_LIMIT, is_bucket
 from vertexrig.local.storage.stored import Stamp
 
 
@@ -68,10 +69,6 @@ class Files:
         """Return every folder that is a bucket, sorted."""
         return sorted(entry.name for entry in os.scandir(self.buckets) if self.has_bucket(entry.name))
 
-    def odd_path(self, bucket: str, name: str) -> Path:
-        """Return where an object lies whose name cannot be a path."""
-        return self.odd / bucket / hashlib.sha256(name.encode()).hexdigest()
-
     def plain_path(self, bucket: str, name: str, *, make: bool = False) -> Path | None:
         """Return where an object lies as a file, or None if its name cannot be a path or a symbolic link is on the way.
 
@@ -99,7 +96,7 @@ class Files:
 
     def path(self, bucket: str, name: str, odd: bool) -> Path | None:
         """Return where an object's bytes lie, given how it was stored."""
-        return self.odd_path(bucket, name) if odd else self.plain_path(bucket, name)
+        return odd_path(self.state, bucket, name) if odd else self.plain_path(bucket, name)
 
     def look(self, bucket: str, name: str, *, odd: bool) -> Stamp | None:
         """Return the stamp of the file an object is stored in, or None when there is no such regular file."""
@@ -123,7 +120,7 @@ class Files:
                     raise
                 odd = True
         if odd:
-            target = self.odd_path(bucket, name)
+            target = odd_path(self.state, bucket, name)
             target.parent.mkdir(parents=True, exist_ok=True)
             source.replace(target)
         return odd
