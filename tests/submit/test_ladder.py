@@ -75,7 +75,7 @@ def _patient_with_none(claim: Any, job: RemoteJob | None, wait_s: float | None =
 BROKEN: Mapping[str, tuple[int, Mapping[str, Any]]] = {
     "the end of a job is not waited for": (480, {"ladder": GoesOnUnseen}),
     "the decision to cancel is not kept": (0, {"ladder": CancelsUndecided}),
-    "a trainer does not look at its claim": (155, {"look": lambda *_: None}),
+    "a trainer does not look at its claim": (150, {"look": lambda *_: None}),
 }
 """What is broken, and a schedule from which on one breaks soon."""
 

@@ -147,7 +147,7 @@ class LadderWorld(World):
         """Let a job that waits get its machines: its trainer looks at the claim, and trains or ends."""
         job = self.some(chance, QUEUED)
         if job is not None:
-            self.train(job)
+            self.train_or_end(job)
             if job["state"] == RUNNING:
                 job["startTime"] = times.rfc3339(self.clock.now(), 0)
             self.one_trains()
@@ -212,6 +212,9 @@ class LadderWorld(World):
         """
         ladder = self.made(None)
         tries = ladder.tries()
+        # a second job that lists show only now looks at its claim when it gets its machines
+        for job in [one.data for one in self.vertex.jobs.values() if one.data["state"] == QUEUED]:
+            self.train_or_end(job)
         if any(not one.reason for one in tries[:-1]):
             raise Broken(f"a try was left without a reason: {tries}")
         alive = [name for name, job in self.vertex.jobs.items() if job.data["state"] not in (*ENDED, CANCELLING)]

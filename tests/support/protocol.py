@@ -158,7 +158,14 @@ class World:
         waiting = [job.data for job in self.vertex.jobs.values() if job.data["state"] == QUEUED]
         if not waiting:
             return
-        job = waiting[number % len(waiting)]
+        self.train_or_end(waiting[number % len(waiting)])
+
+    def train_or_end(self, job: dict[str, Any]) -> None:
+        """Let a job start: it trains if it is the recorded one, or none is recorded.
+
+        Raises:
+            Broken: It does otherwise.
+        """
         self.train(job)
         other = self._recorded(job["labels"][LABEL]) not in (None, "", job["name"])
         if other != (job["state"] == FAILED):

@@ -172,6 +172,8 @@ class Ladder:
                 self.cancel(rung, what)
                 return self._at(rung, "waiting", "its job has waited for too long and is being cancelled", job)
             elif what.act == "end":
+                if rung.claim is not None:  # nobody looks after this
+                    rung.way.submitter.reconciler.look(rung.claim.id, rung.way.collection)
                 return self._ended(rung, what.why, job)
             else:
                 began = job is not None and begun(job)
