@@ -25,6 +25,9 @@ HERE = Path(__file__).parent
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False  # nor does each worker of each run rewrite the assertions of all test modules
 
+# As most people have it: with it, what is left in a buffer at the end never fails a test.
+os.environ.pop("PYTHONUNBUFFERED", None)
+
 # Threads of OpenMP wait by spinning: on cores that others use, a short training with PyTorch took 13.6 s of processor with
 # two threads, and 2.9 with one; with XGBoost 7.3 and 1.2 (measured 2026-11-23).
 os.environ.setdefault("OMP_NUM_THREADS", "1")

@@ -110,5 +110,6 @@ def say(text: str | bytes, *, nl: bool = True) -> bool:
         streams.drop_broken()
         return False
     except OSError as error:
+        streams.drop_broken()  # or what is left in its buffer fails once more when Python exits
         raise UsageError(f"the result cannot be written to stdout: {error.strerror or error}") from None
     return True
