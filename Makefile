@@ -106,7 +106,7 @@ test-clients: $(READY) ## Run programs that nobody changed (Node, Java, gsutil, 
 	@TEST_CLIENTS=$(CURDIR)/build/clients $(VENV)/bin/python -m pytest $(RERUN) $(or $(TESTS),tests/clients)
 
 # What `make test` attacks briefly, at length. TESTS names other tests.
-ATTACKS := tests/attacks tests/submit/test_protocol.py tests/submit/test_ladder.py tests/submit/test_budget.py tests/trigger/test_chains_explored.py tests/trigger/test_policy_explored.py tests/trigger/test_trigger_generated.py
+ATTACKS := tests/attacks tests/submit/test_protocol.py tests/submit/test_ladder.py tests/submit/test_budget.py tests/trigger/test_chains_explored.py tests/trigger/test_policy_explored.py tests/trigger/test_trigger_generated.py tests/repository/test_newcomer.py
 attack: $(READY) ## Attack at length: ten times the schedules and rushes, more requests and kills
 	@ATTACK=long $(PYTEST) $(or $(TESTS),$(ATTACKS))
 

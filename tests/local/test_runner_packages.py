@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.jobkit import IMAGE, job, output, pool, sdist
+from tests.support.tools import brief
 from vertexrig.local.runner import Line, RunOptions, packages, pythons, run_job
 from vertexrig.project.model import LocalImage
 
@@ -87,7 +88,7 @@ def test_the_same_package_is_installed_once(root: Path) -> None:
     assert run_job(spec, root=root, on_line=lines.append, options=FAST).succeeded and output(lines)[-1] == "two"
 
 
-@pytest.mark.parametrize("mapped", [False, True], ids=["prebuilt image", "mapped image"])
+@pytest.mark.parametrize("mapped", brief([False, True], 1), ids=["prebuilt image", "mapped image"])
 def test_a_command_that_installs_changes_its_replica_alone(root: Path, tmp_path: Path, mapped: bool) -> None:
     """What `sh -c "pip install …"` brings, with --user or without, is there for that replica's Python and programs, and gone after it."""
     sdist(root / "gs/packages/extra.tar.gz", name="extra", task="print('extra ran')")

@@ -405,6 +405,7 @@ with open(os.environ["CLOUD_ML_HP_METRIC_FILE"], "a") as out:
 """
 
 
+@pytest.mark.whole
 def test_a_tensorflow_study(tmp_path: Path) -> None:
     """A foreign trainer on two GPUs, of an image with TensorFlow 2.11, that reads `--units` with `type=int`: each trial has two
     logical devices and Keras 2; trials that die of "8.0" are run with "8"; and a warm trial's loss is a cold one's.

@@ -54,6 +54,10 @@ def main():
 if __name__ == "__main__":
     main()
 '''
+KINDS = ("keras", "ddp", "typer", "notebook")
+MORE_KINDS = ("click", "absl", "hf", "lightning")
+"""What differs in these is how flags are read, which tests/trainer_source holds; `make attack` goes their way, too."""
+LONG = os.environ.get("ATTACK") == "long"
 COMMAND = re.compile(r'^(?:vertexrig |gcloud |eval ")', re.MULTILINE)
 
 
@@ -199,7 +203,7 @@ def beside(tmp_path_factory: pytest.TempPathFactory) -> wheels.Installed:
 
 
 @pytest.mark.whole
-@pytest.mark.parametrize("kind", ["keras", "ddp", "click", "typer", "absl", "hf", "lightning", "notebook"])
+@pytest.mark.parametrize("kind", [*KINDS, *MORE_KINDS] if LONG else KINDS)
 def test_the_way_to_the_registry_is_printed(tmp_path: Path, kind: str, request: pytest.FixtureRequest) -> None:
     """Eight kinds of trainers go from init to a version in the registry, through a sweep where the trainer has something to search
     over, two of whose trials run, and each line typed is one that was printed: six where uvloop, JAX and an old TensorFlow are, the others beside uvloop.

@@ -100,6 +100,7 @@ def ended(processes: list[subprocess.Popen[str]]) -> list[int]:
     return [process.returncode for process in processes]
 
 
+@pytest.mark.whole
 def test_three_processes_compute_the_gradients_of_one(tmp_path: Path) -> None:
     """The gradients of a step are those of one process with the same batch, also where it cannot be divided evenly."""
     for size in (1, 3):
@@ -157,6 +158,7 @@ def test_a_contradiction_ends_the_process(environ: Mapping[str, str], says: str)
         from_environment(environ)
 
 
+@pytest.mark.whole
 def test_a_cluster_that_loses_a_process_goes_on(tmp_path: Path) -> None:
     """After kill -9 of the worker the chief saves and ends; started again, both end as if nothing had been. A process that
     ends has left its process group: one that the end of the interpreter removes may abort it.
@@ -176,6 +178,7 @@ def test_a_cluster_that_loses_a_process_goes_on(tmp_path: Path) -> None:
     assert sorted(os.listdir(broken / "model")) == ["model.pt2", "summary.json"]
 
 
+@pytest.mark.whole
 def test_sigterm_saves(tmp_path: Path) -> None:
     """A process that is asked to end saves first, says so and ends with 143; other flags do not go on from there."""
     words = ["-m", "digits.task", "--epochs=100000", "--save_steps=1000000", f"--output={tmp_path}"]
@@ -209,6 +212,7 @@ def test_three_replicas_train_one_model(tmp_path: Path) -> None:
     assert float(loaded.stdout) == pytest.approx(summary["accuracy"], abs=1e-6), loaded.stderr
 
 
+@pytest.mark.whole
 def test_torchrun_starts_two_processes_in_each_replica(tmp_path: Path) -> None:
     """Topology torchrun: an agent per replica, a process per accelerator, four ranks that train one model."""
     project = tmp_path / "project"

@@ -98,6 +98,7 @@ def test_a_deploy_loses_no_request(here: server.RunningServer, staged: Path, oth
     assert [with_note(here, f'deploy{n}"') for n in range(40)] == [1] * 40
 
 
+@pytest.mark.whole
 def test_two_hundred_different_requests(here: server.RunningServer, staged: Path) -> None:
     """Two hundred concurrent different requests: each starts a job of its own, none fails."""
     with functions.serving(staged, clouds.variables(here)) as url, ThreadPoolExecutor(50) as pool:
