@@ -161,13 +161,16 @@ class World:
         self.train_or_end(waiting[number % len(waiting)])
 
     def train_or_end(self, job: dict[str, Any]) -> None:
-        """Let a job start: it trains if it is the recorded one, or none is recorded.
+        """Let a job start: it trains if it is the recorded one, or none is recorded and one may yet be.
 
         Raises:
             Broken: It does otherwise.
         """
         self.train(job)
-        other = self._recorded(job["labels"][LABEL]) not in (None, "", job["name"])
+        id = job["labels"][LABEL]
+        held, recorded = self._parts(None)[0].of(id), self._recorded(id)
+        over = held is not None and held.id == id and held.state == "ended" and not recorded
+        other = over or recorded not in (None, "", job["name"])
         if other != (job["state"] == FAILED):
             raise Broken(f"{job['name']} {'trains beside' if other else 'ends without'} another job that is recorded")
 
