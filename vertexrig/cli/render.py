@@ -62,9 +62,10 @@ def command(
         raise UsageError(f"--output takes one job; {len(names)} were named")
     workspace = project.workspace(names[0] if len(names) == 1 else None)
     run = runs.new_run_id() if run == "new" else run
-    # a file that was named has room for the job as it stands
-    ways = workspace.prepare_all if output is None else lambda *given, **more: [workspace.prepare(*given, **more)]
-    prepared = [one for name in names for one in ways(name, check=check, run_id=run)]
+    if output is not None:  # which has room for the job as it stands
+        prepared = [workspace.prepare(name, check=check, run_id=run) for name in names]
+    else:
+        prepared = [one for name in names for one in workspace.prepare_all(name, check=check, run_id=run)]
     # Before a file is written for a run that cannot have its own folder.
     for one in prepared if run else ():
         runs.must_be_own(one.view, run)
