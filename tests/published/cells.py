@@ -24,6 +24,7 @@ def main() -> None:
         do_shutdown=print
     )  # what a notebook restarts, with nothing to lose yet
     shell = InteractiveShell.instance()
+    shell.enable_gui = lambda gui=None: None  # `%matplotlib inline` needs none
     shell.run_line_magic("colors", "NoColor")
     for number, text in enumerate(cells, 1):
         print(f"[cell {number} of {len(cells)}]", flush=True)

@@ -98,9 +98,9 @@ def take(program: Program, snapshots: Path, folder: Path) -> bool:
     if subprocess.run(known, capture_output=True, check=False).returncode:
         return False
     parent, _, name = program.source.rpartition("/")  # of a snapshot, other folders' files may be absent
-    archive = subprocess.run(
-        [*git, "archive", f"{program.commit}:{parent}", name], stdout=subprocess.PIPE, check=True
-    ).stdout
+    tree = f"{program.commit}:{parent}"
+    paths = [name, *(f":(exclude,literal){path}" for path in _absent(git, tree, name))]
+    archive = subprocess.run([*git, "archive", tree, *paths], stdout=subprocess.PIPE, check=True).stdout
     shutil.rmtree(folder, ignore_errors=True)
     with tarfile.open(fileobj=io.BytesIO(archive)) as files:
         files.extractall(folder / "snapshot", filter="data")
@@ -112,6 +112,18 @@ def take(program: Program, snapshots: Path, folder: Path) -> bool:
         if not sum(_replaced(path, old, new) for path in _texts(folder / "program")):
             raise SystemExit(f"{program.name}: no file of {program.source} at {program.commit[:10]} has {old!r}")
     return True
+
+
+def _absent(git: list[str], tree: str, name: str) -> list[str]:
+    """Return the files of a tree's entry that its snapshot lists and has not: the largest may be left out."""
+    listed = subprocess.run(
+        [*git, "ls-tree", "-r", "-z", tree, name], stdout=subprocess.PIPE, check=True
+    ).stdout.decode()
+    names = dict(reversed(line.split(" ")[2].split("\t", 1)) for line in listed.split("\0") if line)
+    wanted = "\n".join(names.values()).encode()
+    checked = subprocess.run([*git, "cat-file", "--batch-check"], input=wanted, stdout=subprocess.PIPE, check=True)
+    lacking = {line.split()[0] for line in checked.stdout.decode().splitlines() if line.endswith(" missing")}
+    return [path for path, blob in names.items() if blob in lacking]
 
 
 def _snapshot(program: Program, snapshots: Path) -> Path:
@@ -234,7 +246,8 @@ def page(programs: list[Program], outcomes: dict[str, Any]) -> str:
     rows = []
     for one in programs:
         ended = outcomes.get(one.name, {"came": "not run", "seconds": 0})
-        link = f"[{one.repository}](https://github.com/{one.repository}/blob/{one.commit}/{one.source.replace(' ', '%20')})"
+        place = f"{one.commit}/{one.source.replace(' ', '%20')}".removesuffix("/.")
+        link = f"[{one.repository}](https://github.com/{one.repository}/tree/{place})"
         came = ended["came"] + (f": {ended['words']}" if ended.get("words") else "")
         rows.append(
             f"| {one.name} | {link} | {one.framework} | {one.submits} | {one.why or 'nothing'} | {came} | {ended['seconds']} s |"
