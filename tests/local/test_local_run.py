@@ -6,22 +6,25 @@ import asyncio
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tracemalloc
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
-from tests.support.jobkit import IMAGE, Api, sdist, with_trainer
+from tests.support.jobkit import IMAGE, Api, job, pool, sdist, with_trainer
 from tests.support.tools import INSTALLED, vertexrig
 from vertexrig.cli.local import command
-from vertexrig.errors import UsageError
+from vertexrig.errors import ServiceError, UsageError
 from vertexrig.local import recording as record
 from vertexrig.local import server
+from vertexrig.local.front import runs
 from vertexrig.local.jobs.settings import Settings
 
 LAUNCH = """
@@ -139,6 +142,72 @@ def test_jobs_that_the_command_leaves_are_waited_for(tmp_path: Path) -> None:
         server.down(root)
 
 
+BY_EVERY_WAY = """
+import http.client, json, os, sys
+from google.cloud.aiplatform_v1 import JobServiceClient
+from google.cloud.aiplatform_v1.types import CustomJob
+
+host, parent = "us-central1-aiplatform.googleapis.com", "projects/my-project/locations/us-central1"
+body = json.load(open("job.json"))
+for way in ("grpc", "rest"):
+    jobs = JobServiceClient(transport=way, client_options={"api_endpoint": host})
+    jobs.create_custom_job(parent=parent, custom_job=CustomJob.from_json(json.dumps({**body, "displayName": way})))
+for way, link, prefix in (
+    ("name", http.client.HTTPSConnection(host), ""),
+    ("own", http.client.HTTPConnection(os.environ["VERTEXRIG_LOCAL"].partition("//")[2]), "/vertex"),
+):
+    link.request("POST", f"{prefix}/v1/{parent}/customJobs", json.dumps({**body, "displayName": way}))
+    assert link.getresponse().status == 200
+print("made", flush=True)
+"""
+
+
+def test_a_command_waits_for_its_own_jobs_alone(tmp_path: Path) -> None:
+    """Of two commands on one server each lists and waits for the jobs that it made, over gRPC, REST, by name and by gcloud."""
+    root, go = with_trainer(tmp_path / "state"), tmp_path / "go"
+    waits = f"import os, time\nwhile not os.path.exists({str(go)!r}): time.sleep(0.1)"
+    (tmp_path / "job.json").write_text(json.dumps({"jobSpec": job(pool(waits))}))
+    (tmp_path / "short.json").write_text(json.dumps(job(pool("pass"))))
+    (tmp_path / "make.py").write_text(BY_EVERY_WAY)
+    create = "gcloud ai custom-jobs create --region us-central1 --display-name gcloud --config short.json"
+    own = [sys.executable, "-m", "vertexrig", "local", "run", "--root", str(root), "--"]
+    env = {**os.environ, "PYTHONPATH": str(INSTALLED), "HOME": str(tmp_path)}
+    pipes: dict[str, Any] = {"stdin": -1, "stdout": -1, "stderr": -1, "text": True, "cwd": tmp_path, "env": env}
+    with server.running(Settings(root, slots=8), grpc=True), ExitStack() as ends:
+        first = ends.enter_context(subprocess.Popen([*own, "sh", "-c", f"echo up; read line; {create}"], **pipes))
+        ends.callback(first.kill)
+        assert first.stdout.readline() == "up\n"
+        second = ends.enter_context(subprocess.Popen([*own, sys.executable, "make.py"], **pipes))
+        ends.callback(second.kill)
+        ends.callback(go.touch)
+        assert second.stdout.readline() == "made\n", second.stderr.read()
+        told = first.communicate("go\n", timeout=60)[1]
+        assert [line.split()[-2:] for line in told.splitlines() if line.startswith("made: ")] == [
+            ["gcloud", "SUCCEEDED"]
+        ]
+        assert second.poll() is None
+        go.touch()
+        told = second.communicate(timeout=60)[1]
+    made = [line.split()[-2:] for line in told.splitlines() if line.startswith("made: ")]
+    assert made == [[way, "SUCCEEDED"] for way in ("grpc", "rest", "name", "own")], told
+
+
+def test_ports_of_commands_that_have_ended_are_closed(here: server.RunningServer) -> None:
+    """The ports of a command stay while its process lives, and for a while after; a process that is none is refused."""
+    with subprocess.Popen(["true"]) as ended:
+        pass
+    own = server.call(here, "POST", "/v1/runs", {"process": os.getpid()})["ports"]
+    old = [server.call(here, "POST", "/v1/runs", {"process": ended.pid})["ports"] for _ in range(runs.KEPT + 2)]
+    for port in (*own, *old[1]):
+        socket.create_connection(("127.0.0.1", port), 5).close()
+    for port in old[0]:
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", port), 5)
+    for wrong in (0, 2**31, "1", None, True):
+        with pytest.raises(ServiceError, match="It is the id of a process"):
+            server.call(here, "POST", "/v1/runs", {"process": wrong})
+
+
 def test_words_of_the_command_are_its_own(here: server.RunningServer, tmp_path: Path) -> None:
     """Options after the command belong to it, with and without `--`; one that a signal ended gives 128 and its number."""
     assert run(here.root, "echo", "--file", "x", cwd=tmp_path).stdout == "--file x\n"
@@ -191,7 +260,7 @@ def test_a_signal_that_is_ignored_stays_so(here: server.RunningServer, tmp_path:
 def test_without_a_server_one_is_started_and_stopped_by_the_last_command(tmp_path: Path) -> None:
     """A command starts the server; another one that still runs when it ends keeps it, and stops it."""
     root = tmp_path / "state"
-    waiting = "echo up; read line; echo $VERTEXRIG_LOCAL"
+    waiting = "echo up; read line; curl -s $VERTEXRIG_LOCAL/local/v1/status"
     argv = [sys.executable, "-m", "vertexrig", "local", "run", "--root", str(root), "--", "sh", "-c", waiting]
     env = {**os.environ, "PYTHONPATH": str(INSTALLED)}
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "cwd": tmp_path, "env": env}
@@ -202,7 +271,8 @@ def test_without_a_server_one_is_started_and_stopped_by_the_last_command(tmp_pat
             here = server.find(root)
             assert here is not None
             for process, left in ((first, True), (second, False)):
-                assert process.communicate("go\n", timeout=60)[0] == f"{here.url}\n" and process.returncode == 0
+                status = json.loads(process.communicate("go\n", timeout=60)[0])
+                assert status["url"] == here.url and process.returncode == 0
                 assert (server.find(root) is not None) is left
     finally:
         server.down(root)

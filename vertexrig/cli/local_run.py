@@ -85,14 +85,16 @@ def command(
         unwinding(),
         server(loaded, folder, settings, record, [name for name, value in given.items() if value]) as here,
     ):
-        change = difference(here, loaded)
+        # Ports of this command alone tell what it makes from what others make on the same server.
+        own = control.call(here, "POST", "/v1/runs", {"process": os.getpid()})
+        port, front, tls = own["ports"]
+        change = difference(replace(here, port=port, front_port=front, tls_port=tls), loaded)
         mention(change)
         before = control.call(here, "GET", "/v1/made")
-        # The calls before and after tell apart what this command made from what others made on the same server.
         code, signalled = _run([program, *words[1:]], words[0], change.over(os.environ))
-        made = f"/v1/made?after={before['last']}"
-        own = ["--cold"] * trainers.cold + (["--discrete", trainers.discrete] if trainers.discrete else [])
-        resume = steps.line("local", "up", *steps.named(place.file), *own, "--root", folder)
+        made = f"/v1/made?after={before['last']}&run={own['run']}"
+        options = ["--cold"] * trainers.cold + (["--discrete", trainers.discrete] if trainers.discrete else [])
+        resume = steps.line("local", "up", *steps.named(place.file), *options, "--root", folder)
         try:
             # Who ends the command by a signal wants an end.
             if not no_wait and not signalled:

@@ -10,7 +10,8 @@ from starlette.responses import JSONResponse, Response
 
 from vertexrig.errors import UsageError
 from vertexrig.local import http
-from vertexrig.local.http import VERB, Endpoint, Json, endpoint, in_thread, invalid, not_found, query_int
+from vertexrig.local.front.runs import Commands
+from vertexrig.local.http import VERB, ApiError, Endpoint, Json, endpoint, in_thread, invalid, not_found, query_int
 from vertexrig.local.jobs import ended_jobs
 from vertexrig.local.jobs.manager import Jobs
 from vertexrig.local.jobs.resources import CUSTOM_JOBS, PIPELINES, TUNING_JOBS
@@ -30,6 +31,7 @@ class Admin:
         stop: Ends the server.
         noted: What the front refused or did not serve, and how often.
         absent: Buckets that were asked for and are not here.
+        runs: Commands of `local run`.
     """
 
     def __init__(
@@ -39,14 +41,17 @@ class Admin:
         stop: Callable[[], None],
         noted: Callable[[], Mapping[str, int]],
         absent: Callable[[], Sequence[str]],
+        runs: Commands,
     ) -> None:
         self.jobs, self.about, self.stop, self.noted, self.absent = jobs, about, stop, noted, absent
+        self.runs = runs
 
     def table(self) -> list[Endpoint]:
         """Return the routes, below the mount."""
         return [
             endpoint("GET", "/v1/status", self.status),
             endpoint("GET", "/v1/made", self.made),
+            endpoint("POST", "/v1/runs", self.begin),
             endpoint("POST", "/v1/resources", self.keep),
             endpoint("POST", "/v1/stop", self.end),
             endpoint("POST", "/v1/faults", self.faults),
@@ -70,9 +75,9 @@ class Admin:
         return JSONResponse(await in_thread(work))
 
     async def made(self, request: Request, path: Mapping[str, str]) -> Response:
-        """GET /v1/made?after=NUMBER: jobs made after the one of that number, and what was refused, not served or not there."""
+        """GET /v1/made?after=NUMBER&run=ID: jobs made after the one of that number, by one command or all, and what was refused, not served or not there."""
         # Beyond every number: without `after` nothing is listed, and `last` tells where to begin.
-        after = query_int(request, "after", default=2**62)
+        after, run = query_int(request, "after", default=2**62), request.query_params.get("run", "")
 
         def work() -> Json:
             store = self.jobs.store
@@ -83,17 +88,29 @@ class Admin:
                     "displayName": one.body.get("displayName", ""),
                     "state": one.body.get("state", ""),
                     "ended": ended,
-                    "deleted": bool(one.hidden),
+                    "deleted": bool(one.hidden.get("deleted")),
                     "error": (one.body.get("error") or {}).get("message", ""),
                     # Of a tuning job: how many have ended, and how many it may make.
                     "output": _output(one.body, self.jobs.settings.root),
                     "trials": kind == TUNING_JOBS and [store.ended_trials(one.name), int(one.body["maxTrialCount"])],
                 }
-                for kind, ended, one in store.since(after, (CUSTOM_JOBS, TUNING_JOBS, PIPELINES))
+                for kind, ended, one in store.since(after, (CUSTOM_JOBS, TUNING_JOBS, PIPELINES), run)
             ]
             return {"last": store.last(), "made": rows, "noted": self.noted(), "absent": list(self.absent())}
 
         return JSONResponse(await in_thread(work))
+
+    async def begin(self, request: Request, path: Mapping[str, str]) -> Response:
+        """POST /v1/runs with `{"process": ID}` of a command of `local run`: its name, and its ports."""
+        process = (await http.read_json(request)).get("process")
+        # In Python a bool is an int.
+        if isinstance(process, bool) or not isinstance(process, int) or not 0 < process < 2**31:
+            raise invalid(f"Invalid process: {str(process)[:80]!r}. It is the id of a process.")
+        try:
+            made = await self.runs.begin(process)
+        except OSError as error:
+            raise ApiError(503, f"No further port can be opened: {error}") from None
+        return JSONResponse({"run": made.id, "ports": made.ports})
 
     async def keep(self, request: Request, path: Mapping[str, str]) -> Response:
         """POST /v1/resources with a job that has ended, under its own name."""

@@ -10,6 +10,7 @@ import logging
 import re
 import sqlite3
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
@@ -27,6 +28,9 @@ HOST_STATE = "front_host"
 """Key of a request's ASGI state: the host of Google's APIs that a client asked the front for."""
 STAND_IN = "stand_in"
 """Key in the state of a request that a stand-in answers."""
+
+MAKER: ContextVar[str] = ContextVar("maker", default="")
+"""The command of `local run` that a request is of, "" if it is of none."""
 
 JSON_LIMIT = 4 * 1024 * 1024
 """Most bytes of a JSON body that are read."""

@@ -55,6 +55,7 @@ from vertexrig.local.front.call_names import client as client_of
 from vertexrig.local.front.calls import GRPC, Calls
 from vertexrig.local.front.console import Console, sandboxed
 from vertexrig.local.front.proxy import Journal
+from vertexrig.local.front.runs import Commands
 from vertexrig.local.front.serving import protocol, server_with
 from vertexrig.local.front.study_views import plots
 from vertexrig.local.front.variables import of_replica
@@ -149,6 +150,7 @@ class Local:
         about: Facts for the status page.
         stop: Called when a client asks the server to stop.
         journal: What the front refused or did not serve.
+        runs: Commands of `local run`.
         grpc: Answer gRPC too, if grpcio is installed.
         record: Where calls are recorded, None for nowhere.
     """
@@ -159,6 +161,7 @@ class Local:
         about: Mapping[str, object],
         stop: Callable[[], None],
         journal: Journal,
+        runs: Commands,
         *,
         grpc: bool,
         record: Path | None,
@@ -185,12 +188,14 @@ class Local:
         self.studies = Studies(self.jobs)
         self.pipelines = Pipelines(self.jobs, self.registry.models, self.registry.datasets)
         self.calls = Calls(note=journal.note)
-        self.apis = self._apis(self._routes(about, stop, journal), record)
+        self.apis = runs.around(self._apis(self._routes(about, stop, journal, runs), record), journal.piped)
         self.app = sandboxed(LoopbackGuard(self.apis))
         self.xml = storage.XmlApi(self.objects)
         self.rpc = rpc_server(self.apis, self.calls, self.logs, journal) if grpc else None
 
-    def _routes(self, about: Mapping[str, object], stop: Callable[[], None], journal: Journal) -> list[BaseRoute]:
+    def _routes(
+        self, about: Mapping[str, object], stop: Callable[[], None], journal: Journal, runs: Commands
+    ) -> list[BaseRoute]:
         """Return every route of the server's own port."""
         owners: dict[str, Owner] = {CUSTOM_JOBS: self.jobs, TUNING_JOBS: self.studies, PIPELINES: self.pipelines}
         jobs = JobMethods(self.store, owners, {TUNING_JOBS: self.studies.shown})
@@ -208,7 +213,7 @@ class Local:
         return [
             http.mount(AIPLATFORM, [*vertex, *unserved_routes()]),
             http.mount(RESOURCE_MANAGER, projects.table()),
-            http.mount(ADMIN, Admin(self.jobs, about, stop, journal.noted, self.objects.absent).table()),
+            http.mount(ADMIN, Admin(self.jobs, about, stop, journal.noted, self.objects.absent, runs).table()),
             http.mount(LOGGING, LoggingApi(self.logs).service.routes()),
             http.mount(SCHEDULER, SchedulerApi(self.scheduler).table()),
             *storage.routes(self.objects),
@@ -271,7 +276,7 @@ def _http_server(front: Front, local: Local, proxy: socket.socket, tls: socket.s
         loop="asyncio",
         http=protocol(front.journal.note),
     )
-    return server_with(config, proxy, tls, front.connections(proxy.getsockname()[1]))
+    return server_with(config, proxy, tls, front.connections(proxy.getsockname()[1]), front.runs)
 
 
 @contextmanager
@@ -347,7 +352,7 @@ def _parts(
         front = Front(here.root, settings.run.project, settings.run.project_number, settings.allow_hosts)
         run = replace(settings.run, extra_env={**_job_env(here, settings.run), **settings.run.extra_env})
         own = replace(settings, root=here.root, run=run)
-        return front, Local(own, about, on_stop, front.journal, grpc=grpc, record=record)
+        return front, Local(own, about, on_stop, front.journal, front.runs, grpc=grpc, record=record)
     except OSError as error:
         raise UsageError(
             f"the state folder {here.root} cannot be used: {error}; move away what is in the way"

@@ -17,6 +17,7 @@ from vertexrig.local.front.identity import Account
 from vertexrig.local.front.pipes import Upstream
 from vertexrig.local.front.proxy import Connections, Journal, NewHttp, most_connections
 from vertexrig.local.front.routing import FrontApp, HostedApi
+from vertexrig.local.front.runs import Commands
 from vertexrig.local.front.variables import FOLDER, GCLOUD, TOKEN
 from vertexrig.local.http import VERB, Api
 from vertexrig.local.services.housekeeping import Housekeeping
@@ -50,6 +51,7 @@ class Front:
         self.identity = Account(self.folder, project, project_number)
         self.hosts = Hosts([*allowed, *registries(os.environ)])
         self.journal = Journal()
+        self.runs = Commands()
         self.token = self._token()
 
     def _token(self) -> str:

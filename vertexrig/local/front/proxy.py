@@ -52,13 +52,14 @@ class Journal:
     """What was refused or not served: each kind is logged once, and counted.
 
     Attributes:
-        piped: Ports of the front's own ends of the connections that it hands to the gRPC server.
+        piped: Ports of the front's own ends of the connections that it hands to the gRPC server, with the ports that
+            their clients came to.
     """
 
     def __init__(self) -> None:
         self.counts: dict[str, int] = {}
         self._refusals: set[str] = set()
-        self.piped: set[int] = set()
+        self.piped: dict[int, int] = {}
 
     def refused(self) -> dict[str, int]:
         """Return each kind of refusal, and how often it came."""
@@ -338,12 +339,17 @@ class Gate(asyncio.Protocol):
             # The gRPC server has ended since the handshake began.
             if grpc is None:
                 return made.abort()
-            piped, own = self.shared.journal.piped, set[int]()
-            way, end = await loop.create_connection(lambda: PipeEnd(lambda: piped.difference_update(own)), HOST, grpc)
-            own.add(way.get_extra_info("sockname")[1])
+            piped, own = self.shared.journal.piped, list[int]()
+
+            def forget() -> None:
+                for one in own:
+                    piped.pop(one, None)
+
+            way, end = await loop.create_connection(lambda: PipeEnd(forget), HOST, grpc)
+            own.append(way.get_extra_info("sockname")[1])
             # The gRPC server sees a client at this port; the journal shows by it that the call came through the
             # front.
-            piped |= own
+            piped[own[0]] = made.get_extra_info("sockname")[1]
             return self._join(end)
         return self._speak_http(host(), made, bytes(self._rest))
 

@@ -16,8 +16,10 @@ import uvicorn
 
 from vertexrig.local.front.pipes import HEAD_LIMIT, PipeEnd
 from vertexrig.local.front.proxy import Connections, Gate, NamedGate, most_connections
+from vertexrig.local.front.runs import Commands
 from vertexrig.local.guard import serving_protocol
 from vertexrig.local.http import HOST_STATE
+from vertexrig.local.state import HOST
 
 HEAD_PATIENCE = 30.0
 """Seconds for the head of a request to be complete, and for the first one to begin."""
@@ -95,6 +97,7 @@ def server_with(
     listener: socket.socket,
     tls: socket.socket,
     shared: Callable[[Callable[..., asyncio.Protocol]], Connections],
+    runs: Commands,
 ) -> uvicorn.Server:
     """Return a uvicorn server that opens the front's ports with its own and closes them with its own.
 
@@ -103,6 +106,7 @@ def server_with(
         listener: The front's socket, bound.
         tls: The one where TLS begins at once, bound.
         shared: Given what makes HTTP protocols, makes what the front's connections share.
+        runs: Asks for further ports while the server runs.
     """
 
     class FrontedServer(uvicorn.Server):
@@ -111,12 +115,18 @@ def server_with(
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
             loop = asyncio.get_running_loop()
 
-            def new_http(host: str, on_lost: Callable[[], None]) -> asyncio.Protocol:
-                state = {**self.lifespan.state, HOST_STATE: host}
+            def new_http(host: str | None = None, on_lost: Callable[[], None] = lambda: None) -> asyncio.Protocol:
+                state = {**self.lifespan.state, **({} if host is None else {HOST_STATE: host})}
                 made: Any = self.config.http_protocol_class
                 http = made(config=self.config, server_state=self.server_state, app_state=state, _loop=loop)
                 http.on_lost = on_lost
                 return http  # type: ignore[no-any-return]
+
+            async def listen() -> list[asyncio.Server]:
+                kinds = (new_http, lambda: Gate(connections), lambda: NamedGate(connections))
+                opened = [await loop.create_server(kind, HOST, 0, backlog=1024) for kind in kinds]
+                self.servers += opened
+                return opened
 
             self.connections = connections = shared(new_http)
             # Before uvicorn's own port, so that `started` is true of both.
@@ -125,6 +135,7 @@ def server_with(
             await super().startup(sockets)
             # uvicorn closes what is in this list when it stops.
             self.servers += [front, direct]
+            runs.listen = listen
 
         async def main_loop(self) -> None:
             await super().main_loop()

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from vertexrig.local.http import Json
+from vertexrig.local.http import MAKER, Json
 from vertexrig.local.sqlite import Database
 
 _SCHEMA = """
@@ -41,6 +41,8 @@ CREATE INDEX IF NOT EXISTS links_back ON links (kind, target);
 _OF_NO_TRIAL = "json_extract(hidden, '$.trial') IS NULL"
 """`children` has the last job of each trial; one that was run again has had another before."""
 _RETIRED = 1000
+_MAKER = "maker"
+"""Key of a resource's hidden part: the command of `local run` that made it."""
 
 
 class StoredResource(NamedTuple):
@@ -74,6 +76,7 @@ class ResourceStore:
         self, kind: str, parent: str, name: str, body: Mapping[str, Any], hidden: Mapping[str, Any] | None = None
     ) -> None:
         """Keep a new resource."""
+        maker = {_MAKER: MAKER.get()} if MAKER.get() else {}
         # its number comes from a counter, not from MAX(number): a number must not come again after a removal
         with self.database.transaction() as connection:
             connection.execute(
@@ -81,7 +84,7 @@ class ResourceStore:
             )
             connection.execute(
                 "INSERT INTO resources SELECT ?, ?, ?, value, 0, ?, ? FROM counters WHERE name = 'resources'",
-                (name, kind, parent, json.dumps(body), json.dumps(hidden or {})),
+                (name, kind, parent, json.dumps(body), json.dumps({**(hidden or {}), **maker})),
             )
 
     def add_ended(
@@ -135,7 +138,7 @@ class ResourceStore:
             kind = self.database.row(f"SELECT kind FROM resources WHERE name = ? AND {_OF_NO_TRIAL}", name)
             one = self.get(name)
             if self.remove(name) and kind and one:
-                self._retired.append((kind[0], one._replace(hidden={"deleted": True})))
+                self._retired.append((kind[0], one._replace(hidden={**one.hidden, "deleted": True})))
 
     def listed(self, kind: str, parent: str, *, before: int | None = None, most: int = 200) -> Iterator[StoredResource]:
         """Resources of a kind under a parent without what is hidden, the newest first, read in portions of `most`.
@@ -177,20 +180,26 @@ class ResourceStore:
         row = self.database.row("SELECT value FROM counters WHERE name = 'resources'")
         return int(row[0]) if row else 0
 
-    def since(self, number: int, kinds: Sequence[str]) -> list[tuple[str, bool, StoredResource]]:
+    def since(self, number: int, kinds: Sequence[str], maker: str = "") -> list[tuple[str, bool, StoredResource]]:
         """Kind, whether it has ended, and resource, for those made after a number; the jobs of trials are left out.
 
         Of those that clients deleted since this was opened, the newest are there with what they were last, marked as such.
+
+        Args:
+            number: Of the last one that is not wanted.
+            kinds: Such as `customJobs`.
+            maker: The command of `local run` that made them, "" for all.
         """
         rows = self.database.rows(
-            f"SELECT kind, ended, name, number, body FROM resources WHERE number > ? "
+            f"SELECT kind, ended, name, number, body, hidden FROM resources WHERE number > ? "
             f"AND kind IN ({', '.join('?' * len(kinds))}) AND {_OF_NO_TRIAL}",
             number,
             *kinds,
         )
-        there = [(row[0], bool(row[1]), StoredResource(row[2], row[3], json.loads(row[4]), {})) for row in rows]
+        there = [(row[0], bool(row[1]), StoredResource(*row[2:4], *map(json.loads, row[4:]))) for row in rows]
         gone = [(kind, True, one) for kind, one in list(self._retired) if one.number > number and kind in kinds]
-        return sorted(there + gone, key=lambda one: one[2].number)
+        own = [row for row in there + gone if maker in ("", row[2].hidden.get(_MAKER))]
+        return sorted(own, key=lambda one: one[2].number)
 
     def unfinished(self, kind: str) -> list[StoredResource]:
         """Resources whose work is not over, in the order of creation."""
