@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import http.server
 import json
+import os
 import shutil
 import socket
 import ssl
@@ -122,6 +123,23 @@ def test_the_account_is_made_up_and_works(front_client: requests.Session, front_
     assert account["email"] == found.service_account_email
     assert front_client.get(f"{metadata}/project/project-id").status_code == 403
     assert front_client.get(f"{metadata}/nothing", headers=flavored).status_code == 404
+
+
+EMPTIED = """
+import google.auth, google.auth.compute_engine
+from google.auth.transport.requests import Request
+for found in (google.auth.default(["https://www.googleapis.com/auth/cloud-platform"])[0], google.auth.compute_engine.Credentials()):
+    found.refresh(Request())
+    print(found.service_account_email, found.token)
+"""
+
+
+def test_a_program_that_empties_its_credentials_has_the_account(front_variables: dict[str, str]) -> None:
+    """What notebooks do with GOOGLE_APPLICATION_CREDENTIALS, and a machine's own account, lead to the made-up one."""
+    env = {**front_variables, "PATH": os.environ["PATH"], "GOOGLE_APPLICATION_CREDENTIALS": ""}
+    done = subprocess.run([sys.executable, "-c", EMPTIED], env=env, capture_output=True, text=True, check=False)
+    lines = done.stdout.split()
+    assert lines[:2] == lines[2:] and lines[0].startswith("local-vertex@"), done.stderr
 
 
 def test_what_is_secret_is_the_owners_alone(here: RunningServer) -> None:

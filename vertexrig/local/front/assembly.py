@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from vertexrig.local import state
 from vertexrig.local.front.authority import Authority, write_private
@@ -19,6 +19,7 @@ from vertexrig.local.front.proxy import Connections, Journal, NewHttp, most_conn
 from vertexrig.local.front.routing import FrontApp, HostedApi
 from vertexrig.local.front.runs import Commands
 from vertexrig.local.front.variables import FOLDER, GCLOUD, TOKEN
+from vertexrig.local.guard import LoopbackGuard
 from vertexrig.local.http import VERB, Api
 from vertexrig.local.services.housekeeping import Housekeeping
 from vertexrig.local.state import make_private
@@ -77,6 +78,7 @@ class Front:
             prefixes: Path prefix in `apis` by the first part of a host name.
         """
         who, stand_ins = self.identity, Housekeeping()
+        metadata = Api(who.metadata_table())
         table = [
             HostedApi(f"{name}.{DOMAIN}", rf"(?:[a-z0-9-]+-)?{name}\.{_DOMAIN}", Api(routes), path=path, stand_in=True)
             for name, routes, path in (
@@ -97,9 +99,9 @@ class Front:
             HostedApi(f"storage.{DOMAIN}", rf"([a-z0-9][a-z0-9._-]+)\.storage\.{_DOMAIN}", xml, r"/\1"),
             HostedApi(f"oauth2.{DOMAIN}", rf"(?:oauth2|www)\.{_DOMAIN}", Api(who.oauth_table()), path=_TOKEN_PATHS),
             HostedApi(f"iamcredentials.{DOMAIN}", rf"iamcredentials\.{_DOMAIN}", Api(who.accounts_table())),
-            HostedApi("metadata.google.internal", f"(?:{_METADATA})", Api(who.metadata_table())),
+            HostedApi("metadata.google.internal", f"(?:{_METADATA})", metadata),
         ]
-        return FrontApp(plain, tuple(table), self.journal)
+        return FrontApp(_beside(plain, LoopbackGuard(metadata)), tuple(table), self.journal)
 
     def connections(self, port: int) -> Callable[[NewHttp], Connections]:
         """Return what makes the state that the connections of the front at a port share."""
@@ -122,3 +124,13 @@ class Front:
             )
 
         return made
+
+
+def _beside(plain: ASGIApp, metadata: ASGIApp) -> ASGIApp:
+    """Return the server's own port with the metadata server, to which GCE_METADATA_HOST leads."""
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        asked = scope["type"] == "http" and scope["path"].startswith("/computeMetadata/")
+        await (metadata if asked else plain)(scope, receive, send)
+
+    return app
