@@ -32,7 +32,10 @@ _LABELS = {"image": "IMAGE", "tabular": "TABLE", "text": "TEXT"}
 _ITEMS = ("image", "text")
 """Kinds of datasets that have items, each with a schema."""
 _UPDATED = frozenset({"displayName", "description", "labels", "metadata"})
-_PARTS = ("training", "validation", "test")
+_PARTS = {"training": ("training", "train"), "validation": ("validation", "validate"), "test": ("test",)}
+"""The parts and what a split column calls them: the API's words (types/training_pipeline.py, PredefinedSplit), and those of
+the page on tabular splits (cloud.google.com/vertex-ai/docs/tabular-data/data-splits), which programs write
+(data-science-on-gcp, 09_vertexai/flights_model_tf2.ipynb, read 2026-11-23)."""
 _FRACTIONS = (0.8, 0.1, 0.1)
 """Where the request names none (types/training_pipeline.py, FractionSplit)."""
 _UNANNOTATED = (
@@ -187,7 +190,7 @@ def split_rows(header: Row, rows: list[Row], config: Mapping[str, Any]) -> dict[
         short = next((row for row in rows if len(row) <= column), None)
         if short is not None:
             raise invalid(f"A source of the dataset is not complete: the row {short[:20]} has no {key!r}.")
-        return {part: [row for row in rows if row[column].lower() == part] for part in _PARTS}
+        return {part: [row for row in rows if row[column].lower() in words] for part, words in _PARTS.items()}
     given = config.get("fractionSplit") or {}
     fractions = [float(given.get(f"{part}Fraction", 0.0)) for part in _PARTS]
     if not any(fractions):
