@@ -160,6 +160,12 @@ def test_another_user_cannot_use_the_proxy(here: RunningServer) -> None:
         assert answer.startswith(b"HTTP/1.1 403 ") and b"not the user with id 65534" in answer
 
 
+def test_tls_to_the_metadata_server_is_refused_as_such(here: RunningServer) -> None:
+    """A client that tries TLS there reads what the metadata server speaks."""
+    answer = spoken(here, b"CONNECT metadata.google.internal:443 HTTP/1.1\r\n{login}\r\n")
+    assert answer.startswith(b"HTTP/1.1 403 ") and b"the metadata server speaks HTTP, at port 80" in answer
+
+
 def test_a_refusal_is_logged_once(here: RunningServer, caplog: pytest.LogCaptureFixture) -> None:
     """The same refusal again, by whatever client, is counted and not logged again."""
     for _ in range(3):

@@ -298,9 +298,9 @@ class Gate(asyncio.Protocol):
             raise _TurnedAway(400, "bytes came before the answer to CONNECT")
         if self._way(host, port, 443) is Way.PASSED:
             await self._pass(host, port, _CONNECTED, b"")
-        # The metadata server speaks no TLS, so nothing asks for it by CONNECT.
         elif port != 443 or host in METADATA:
-            raise _TurnedAway(403, f"{host}:{port} is not served: Google's APIs have port 443")
+            served = "the metadata server speaks HTTP, at port 80" if host in METADATA else "Google's APIs have port 443"
+            raise _TurnedAway(403, f"{host}:{port} is not served: {served}")
         else:
             await self._serve(host.rstrip("."))
 
