@@ -299,7 +299,9 @@ class Gate(asyncio.Protocol):
         if self._way(host, port, 443) is Way.PASSED:
             await self._pass(host, port, _CONNECTED, b"")
         elif port != 443 or host in METADATA:
-            served = "the metadata server speaks HTTP, at port 80" if host in METADATA else "Google's APIs have port 443"
+            served = (
+                "the metadata server speaks HTTP, at port 80" if host in METADATA else "Google's APIs have port 443"
+            )
             raise _TurnedAway(403, f"{host}:{port} is not served: {served}")
         else:
             await self._serve(host.rstrip("."))
