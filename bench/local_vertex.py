@@ -48,6 +48,7 @@ STUDY = {
 }
 TRIALS, PARALLEL, LENGTH = 16, 4, 2.0
 FINISHED = 1000
+MADE = 100_000
 PARENT = "/vertex/v1/projects/my-project/locations/us-central1"
 ENDED = ("JOB_STATE_SUCCEEDED", "JOB_STATE_FAILED", "JOB_STATE_CANCELLED")
 
@@ -166,6 +167,40 @@ def fill(root: Path) -> None:
     store.close()
 
 
+def suggestions(root: Path) -> list[str]:
+    """A suggestion of Vizier for a grid of which 100,000 trials are made, against the first ones of such a grid."""
+    rate = {"parameterId": "steps", "integerValueSpec": {"minValue": "1", "maxValue": str(2 * MADE)}}
+    grid = {**STUDY, "parameters": [rate], "algorithm": "GRID_SEARCH"}
+    with up(root) as here:
+        empty, full = (call(here, "POST", "studies", {"displayName": name, "studySpec": grid})["name"] for name in "ab")
+    store = ResourceStore(root)
+    with store.database.transaction():
+        for number in range(1, MADE + 1):
+            made = {"id": str(number), "name": f"{full}/trials/{number}", "state": "SUCCEEDED"}
+            store.save_trial(full, {**made, "parameters": [{"parameterId": "steps", "value": number}]})
+        store.change(full, lambda _, hidden: hidden.update(last=MADE))
+    store.close()
+
+    def taken(study: str, count: int) -> float:
+        """Median milliseconds of a suggestion, after one that reads the study."""
+        seconds = []
+        for client in range(21):
+            body = {"suggestionCount": count, "clientId": f"{count}-{client}"}
+            begun = time.perf_counter()
+            call(here, "POST", f"/vertex/v1/{study}/trials:suggest", body)
+            seconds.append(time.perf_counter() - begun)
+        return 1000 * statistics.median(seconds[1:]) / count
+
+    with up(root) as here:
+        first, alone, many = taken(empty, 1), taken(full, 1), taken(full, 100)
+    what = f"a suggestion of a grid of which {MADE} trials are made"
+    ratio = alone / first
+    return [
+        row(f"{what}, against the first ones", f"{alone:.2f} ms", f"{first:.2f} ms", ratio, "<= 1.2", ratio <= 1.2),
+        row(f"{what}, 100 a call", f"{many:.2f} ms", "", None, "<= 1 ms", many <= 1),
+    ]
+
+
 def listing(here: server.RunningServer) -> list[str]:
     """List and describe with a full store: the slowest of 50."""
     newest = call(here, "GET", "customJobs?pageSize=1")["customJobs"][0]["name"]
@@ -252,6 +287,7 @@ def rows() -> list[str]:
         fill(root)
         with up(root) as here:
             found += [*rest(here), *listing(here)]
+        found += suggestions(root)
     with tempfile.TemporaryDirectory() as folder:
         return [*found, *command_line(Path(folder))]
 

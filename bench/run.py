@@ -10,12 +10,14 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-NOT_BENCHMARKS = {"run", "common", "demo_trigger"}
+NOT_BENCHMARKS = {"run", "common"}
 
 
 def main() -> None:
     every = sorted(
-        file.stem for file in HERE.glob("*.py") if file.stem not in NOT_BENCHMARKS and not file.stem.startswith("_")
+        file.stem
+        for file in HERE.glob("*.py")
+        if file.stem not in NOT_BENCHMARKS and not file.stem.startswith(("_", "demo_"))
     )
     wanted = [name for name in every if not sys.argv[1:] or any(name.startswith(word) for word in sys.argv[1:])]
     if not wanted:

@@ -110,3 +110,41 @@ def test_a_negative_page_size_is_refused(services: Services, name: str) -> None:
     with pytest.raises(ApiError) as refused:
         services(name, parent=PARENT, tensorboardTimeSeries=PARENT, pageSize=-1)
     assert refused.value.code == 400 and "page_size" in refused.value.message
+
+
+GRID = {
+    "metrics": [{"metricId": "a", "goal": "MAXIMIZE"}],
+    "parameters": [{"parameterId": "x", "integerValueSpec": {"minValue": "1", "maxValue": "9"}}],
+    "algorithm": "GRID_SEARCH",
+}
+
+
+def test_trials_of_a_study_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Calls read the trials of a study from the disk at the first one, and again only after a change that was not kept."""
+    services, reads, read = Services(tmp_path), list[str](), ResourceStore.trials
+    monkeypatch.setattr(ResourceStore, "trials", lambda store, study: reads.append(study) or read(store, study))
+    study = services("CreateStudy", parent=PARENT, study={"displayName": "s", "studySpec": GRID})["name"]
+
+    def suggested(client: str) -> list[tuple[str, Any]]:
+        given = services("SuggestTrials", parent=study, suggestionCount=2, clientId=client).response["trials"]
+        return [(one["name"].rpartition("/")[2], one["parameters"][0]["value"]) for one in given]
+
+    assert suggested("a") == suggested("a") == [("1", 1), ("2", 2)]
+    metric = {"metrics": [{"metricId": "a", "value": 0.5}]}
+    services("AddTrialMeasurement", trialName=f"{study}/trials/1", measurement=metric)
+    services.methods["CompleteTrial"]({"name": f"{study}/trials/1"})
+    assert services.methods["GetTrial"]({"name": f"{study}/trials/1"})["state"] == "SUCCEEDED"
+    assert suggested("a") == [("2", 2), ("3", 3)] and len(services("ListTrials", parent=study)["trials"]) == 3
+    assert reads == [study]
+
+    save = ResourceStore.save_trial
+
+    def full(store: ResourceStore, name: str, record: dict[str, Any]) -> None:
+        save(store, name, record)
+        if record["id"] == "5":
+            raise OSError("no space left on device")
+
+    with monkeypatch.context() as patched, pytest.raises(OSError, match="no space"):
+        patched.setattr(ResourceStore, "save_trial", full)
+        suggested("b")
+    assert suggested("b") == [("4", 4), ("5", 5)] and reads == [study, study]

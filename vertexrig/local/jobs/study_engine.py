@@ -52,6 +52,7 @@ class StudyEngine:
         self.algorithm = str(spec.get("algorithm", "ALGORITHM_UNSPECIFIED"))
         self.created = clock() if created is None else created
         self.trials: dict[str, Trial] = {}
+        self.open: dict[str, None] = {}  # ids of trials that have not ended, in their order
         self._made: set[tuple[tuple[str, Any], ...]] = set()
         self._walked = 0  # combinations at the start of a grid that are all made
         for data in trials:
@@ -90,6 +91,10 @@ class StudyEngine:
     def add(self, trial: Trial) -> None:
         """Take a trial that was made, in place of the one of the same id."""
         self.trials[trial.id] = trial
+        if not trial.state.ended:
+            self.open[trial.id] = None
+        else:
+            self.open.pop(trial.id, None)
         self._made.add(_combination(trial.parameters))
 
     def should_stop(self, trial_id: str) -> bool:
@@ -117,6 +122,7 @@ class StudyEngine:
         else:
             trial.final_measurement = final
             trial.move(TrialState.SUCCEEDED, at=self.clock())
+        self.open.pop(trial_id, None)
         return trial
 
     def done(self) -> str | None:

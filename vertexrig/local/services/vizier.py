@@ -38,7 +38,8 @@ class Vizier:
     def __init__(self, store: ResourceStore, seed: int = 0) -> None:
         self.store, self.seed = store, seed
         self.studies = Collection(store, STUDIES, "Study")
-        self._engines: dict[str, tuple[StudyEngine, dict[str, Json]]] = {}  # with the records that each has read
+        # What is kept, too: no other writes trials of these studies.
+        self._engines: dict[str, tuple[StudyEngine, dict[str, Json]]] = {}
         self._lock = threading.RLock()  # suggestions depend on the trials made, so calls of one server take turns
 
     def table(self) -> dict[str, Method]:
@@ -103,10 +104,18 @@ class Vizier:
         with self._lock:
             stored = self.studies.stored(name)
             started = resources.now()
-            records = self.store.trials(name)
-            own = [one for one in records if one["state"] == "ACTIVE" and one.get("clientId", "") == client][:count]
-            own += self._taken(stored, records, client, count - len(own))
-            exhausted = self._fill(stored, records, own, client, count)
+            engine, records = self._engine(stored)
+            # Of 100,000 trials hardly one is open.
+            waiting = [records[one] for one in engine.open]
+            own = [one for one in waiting if one["state"] == "ACTIVE" and one.get("clientId", "") == client][:count]
+            try:
+                # Together: each transaction waits for the disk.
+                with self.store.database.transaction():
+                    own += self._taken(stored, waiting, client, count - len(own))
+                    exhausted = self._fill(stored, engine, own, client, count)
+            except BaseException:
+                self._engines.pop(name, None)  # it is ahead of what is kept
+                raise
             response = {
                 "trials": [_shown(one) for one in own],
                 "startTime": started,
@@ -118,14 +127,11 @@ class Vizier:
     def _taken(self, stored: StoredResource, records: Sequence[Json], client: str, count: int) -> list[Json]:
         """Return trials that a client requested itself, given to this one."""
         waiting = [one for one in records if one["state"] == "REQUESTED"][: max(count, 0)]
-        for record in waiting:
-            record.update(state="ACTIVE", clientId=client, startTime=resources.now())
-            self._save(stored.name, record)
-        return waiting
+        fields = {"state": "ACTIVE", "clientId": client, "startTime": resources.now()}
+        return [self._save(stored.name, {**record, **fields}) for record in waiting]
 
-    def _fill(self, stored: StoredResource, records: Sequence[Json], own: list[Json], client: str, count: int) -> bool:
+    def _fill(self, stored: StoredResource, engine: StudyEngine, own: list[Json], client: str, count: int) -> bool:
         """Make new trials until there are `count`; True if the space has no more."""
-        engine = self._engine(stored, records)
         while len(own) < count:
             number = self._next(stored.name)
             try:
@@ -147,7 +153,7 @@ class Vizier:
             stored = self.studies.stored(name)
             parameters = [dict(row) for row in given.get("parameters", ())]
             unnamed = any("parameterId" not in row for row in parameters)
-            if unnamed or self._engine(stored).space.read(parameters) is None:
+            if unnamed or self._engine(stored)[0].space.read(parameters) is None:
                 raise invalid("The trial's parameters are not a point of the study's search space.")
             number = self._next(name)
             trial = Trial(number, parameters=whole_numbers(parameters), name=f"{name}/trials/{number}")
@@ -168,8 +174,8 @@ class Vizier:
         name = request["parent"]
         size = page_size(request, _LARGEST_PAGE, _LARGEST_PAGE)
         start = offset_of(str(request.get("pageToken", "")))
-        self.studies.stored(name)
-        records = self.store.trials(name)
+        with self._lock:
+            records = list(self._engine(self.studies.stored(name))[1].values())
         following = token_of(str(start + size)) if start + size < len(records) else ""
         return answer("trials", [_shown(one) for one in records[start : start + size]], following)
 
@@ -186,7 +192,7 @@ class Vizier:
         with self._lock:
             trial, record = self._running(request["name"])
             stored = self.studies.stored(_study_of(trial.name))
-            engine = self._engine(stored)
+            engine, _ = self._engine(stored)
             final = _measurement(request["finalMeasurement"]) if request.get("finalMeasurement") else None
             infeasible = str(request.get("infeasibleReason", "")) or "The client gave no reason."
             if request.get("trialInfeasible"):
@@ -204,6 +210,7 @@ class Vizier:
         with self._lock:
             record = self._record(request["name"])
             self.store.remove_trial(_study_of(request["name"]), str(record["id"]))
+            self._engines.pop(_study_of(request["name"]), None)
         return {}
 
     def stop(self, request: Json) -> Json:
@@ -219,7 +226,7 @@ class Vizier:
         name = str(request["trialName"])
         with self._lock:
             record = self._record(name)
-            engine = self._engine(self.studies.stored(_study_of(name)))
+            engine, _ = self._engine(self.studies.stored(_study_of(name)))
             trial = engine.trials[str(record["id"])]
             stopped = not trial.state.ended and (engine.should_stop(trial.id) or engine.interrupted() is not None)
             if stopped and trial.state is TrialState.ACTIVE:
@@ -231,10 +238,12 @@ class Vizier:
     def optimal(self, request: Json) -> Json:
         """ListOptimalTrials: those that no other trial is better than in every objective."""
         stored = self.studies.stored(request["parent"])
-        engine = self._engine(stored)
+        with self._lock:
+            engine, records = self._engine(stored)
+            every = list(records.values())
         signs = [goal.sign for goal in engine.objective.goals]
         scored: list[tuple[Json, list[float]]] = []
-        for record in self.store.trials(stored.name):
+        for record in every:
             values = engine.objective.values(engine.trials[str(record["id"])].final_measurement)
             if record["state"] == "SUCCEEDED" and values is not None:
                 scored.append((record, [sign * value for sign, value in zip(signs, values, strict=True)]))
@@ -245,8 +254,8 @@ class Vizier:
 
     def _record(self, name: str) -> Json:
         study, _, number = name.rpartition("/trials/")
-        self.studies.stored(study)
-        found = next((one for one in self.store.trials(study) if str(one["id"]) == number), None)
+        with self._lock:
+            found = self._engine(self.studies.stored(study))[1].get(number)
         if found is None:
             raise not_found("The Trial does not exist.")
         return found
@@ -264,6 +273,9 @@ class Vizier:
         except BaseException:
             self._engines.pop(study, None)  # it is ahead of what is kept
             raise
+        engine, records = self._engines[study]
+        engine.add(Trial.from_dict(record))
+        records[str(record["id"])] = record
         return record
 
     def _next(self, study: str) -> str:
@@ -277,28 +289,18 @@ class Vizier:
         self.store.change(study, edit)
         return str(made[0])
 
-    def _engine(self, stored: StoredResource, trials: Sequence[Json] | None = None) -> StudyEngine:
-        """Return the study's engine: the one of the last call, with what has changed since, or a new one.
-
-        Args:
-            stored: The study.
-            trials: The records of its trials as they are kept, where they have been read.
-        """
-        trials = self.store.trials(stored.name) if trials is None else trials
-        records = {str(one["id"]): one for one in trials}
-        with self._lock:
-            engine, seen = self._engines.pop(stored.name, (None, {}))
-            # A trial may have been removed, or never kept.
-            if engine is None or not engine.trials.keys() <= records.keys():
-                created = seconds_since_1970(stored.body["createTime"])
-                engine, seen = StudyEngine(stored.hidden["spec"], seed=self.seed, created=created), {}
-            for number, record in records.items():
-                if seen.get(number) != record:
-                    engine.add(Trial.from_dict(record))
-            self._engines[stored.name] = (engine, records)
-            while len(self._engines) > _ENGINES:
-                del self._engines[next(iter(self._engines))]
-        return engine
+    def _engine(self, stored: StoredResource) -> tuple[StudyEngine, dict[str, Json]]:
+        """Return the study's engine and the records of its trials by id: those of the last call, or read anew."""
+        engine, records = self._engines.pop(stored.name, (None, {}))
+        if engine is None:
+            created = seconds_since_1970(stored.body["createTime"])
+            trials = self.store.trials(stored.name)
+            engine = StudyEngine(stored.hidden["spec"], seed=self.seed, trials=trials, created=created)
+            records = {str(one["id"]): one for one in trials}
+        self._engines[stored.name] = engine, records
+        while len(self._engines) > _ENGINES:
+            del self._engines[next(iter(self._engines))]
+        return engine, records
 
 
 def _shown(record: Mapping[str, Any]) -> Json:
