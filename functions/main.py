@@ -12,15 +12,15 @@ sys.path.insert(0, str(FOLDER))  # functions-framework puts it last, behind any 
 
 import functions_framework  # noqa: E402
 
-from vertexrig.trigger import app as rig  # noqa: E402
+from vertexrig.trigger.app import application  # noqa: E402
 
-APPLICATION = rig.application(FOLDER)
+APPLICATION = application(FOLDER)
 
 
 @functions_framework.http
 def trigger(request: Any) -> Any:
     """Answer an HTTP request: POST / starts a job, GET / lists, GET /jobs/ID tells, POST /tick goes on."""
-    return rig.http(APPLICATION, request)
+    return APPLICATION.http(request)
 
 
 @functions_framework.cloud_event

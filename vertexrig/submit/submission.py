@@ -335,7 +335,7 @@ class Submitter:
         data = prepared.document.data
         if self.fence:
             data = fenced(data, self.storage.uri(claim.path), claim.id, claim.token)
-        body = job_body(
+        sent = job_body(
             prepared.document.kind,
             data,
             display_name=view.display_name,
@@ -343,7 +343,7 @@ class Submitter:
             kms_key_name=view.kms_key_name,
         )
         try:
-            job = self.vertex.create(collection, body)
+            job = self.vertex.create(collection, sent)
         except RestError as error:
             # refused, or never sent: there is certainly no job
             if not error.outcome_unknown:

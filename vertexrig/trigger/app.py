@@ -124,10 +124,25 @@ class Trigger:
         for name in renderer.topologies():
             renderer.environment.get_template(f"{name}.yaml.j2")
 
+    def http(self, flask_request: Any) -> tuple[bytes, int, dict[str, str]]:
+        """Answer a Flask request."""
+        headers = {name.lower(): value for name, value in flask_request.headers.items()}
+
+        def read(most: int) -> bytes:
+            try:
+                data: bytes = flask_request.stream.read(most)
+            except Exception:  # the client went away, or sent less than it said
+                raise RequestProblem(400, "malformed", "the body ended early") from None
+            return data
+
+        query = flask_request.args.to_dict()
+        return self.handle(Call(flask_request.method, flask_request.path, headers, read, query)).flask
+
     def handle(self, call: Call) -> Reply:
         """Answer an HTTP request; whatever goes wrong, the answer holds no exception's text."""
         row: dict[str, Any] = {"path": call.path[:200], "method": call.method[:10]}
         delivery = self._delivery(call.headers) if (call.method, call.path) == ("POST", "/") else None
+        # `_route` and what it calls add to `row` and `delivery` what they learn, for the log entry that `_answer` leaves
         reply = self._answer(lambda: self._route(call, delivery, row), row, delivery, request.trace(call.headers))
         if call.method in ("GET", "HEAD") and reply.status == 200:
             return reply.unless(call.headers.get("if-none-match", ""))
@@ -228,7 +243,7 @@ class Trigger:
     def _route(self, call: Call, delivery: Delivery | None, row: dict[str, Any]) -> Reply:
         jobs = re.fullmatch(r"/jobs/([^/]{1,64})", call.path)
         routes: dict[str, Callable[[], Reply]] = {}
-        if call.path == "/":
+        if call.path == "/":  # `handle` makes a delivery of every POST here
             routes = {"GET": lambda: self._listing(call), "POST": lambda: self._post(call, delivery or Delivery(), row)}
         elif call.path == "/openapi.json":
             routes = {"GET": lambda: Reply(200, self._openapi.document(self.loaded))}
@@ -295,8 +310,17 @@ class Trigger:
         steps = self._steps(asked)
         delivery.detail |= {"then": steps} if steps else {}
         terms = self.terms(asked, delivery.caller)
+
+        def submit(terms: Terms) -> Submitted:
+            return self.submit(self.submitter, prepared, key, asked, terms, delivery)
+
         try:
-            made = self._submitted(prepared, key, asked, terms, due, delivery)
+            if due is None:
+                made = submit(terms)
+            else:
+                from vertexrig.trigger import deferred
+
+                made = deferred.start(self.submitter.storage, submit, key, asked.request, terms, due)
         except EndedError as error:
             raise NotStartedError("skipped", error.claim.ended.get("reason", ""), str(error)) from None
         delivery.decision = "joined" if made.duplicate else "created"
@@ -305,30 +329,18 @@ class Trigger:
         body = answers.answer(answers.SUBMITTED, made, **more)
         return Reply(200 if made.duplicate else 201, body, {"Location": f"/jobs/{made.name.rsplit('/', 1)[-1]}"})
 
-    def _submitted(
-        self, prepared: list[Prepared], key: Key, asked: Asked, terms: Terms, due: Due | None, delivery: Delivery
-    ) -> Submitted:
-        def submit(terms: Terms) -> Submitted:
-            made, delivery.detail["candidate"] = self.made(self.submitter, prepared, key, asked, terms, delivery)
-            return made
-
-        if due is None:
-            return submit(terms)
-        from vertexrig.trigger import deferred
-
-        return deferred.start(self.submitter.storage, submit, key, asked.request, terms, due)
-
     @staticmethod
-    def made(
+    def submit(
         submitter: Submitter, prepared: list[Prepared], key: Key, asked: Asked, terms: Terms, delivery: Delivery
-    ) -> tuple[Submitted, str | None]:
-        """Return the job that was made, and of a run with candidates which one that is, such as `candidate 2 of 4`."""
+    ) -> Submitted:
+        """Make the job of a request, or find it; of a run with candidates the delivery says which one, such as `candidate 2 of 4`."""
         if len(prepared) == 1:
-            return submitter.submit(prepared[0], key, asked.request.digest, terms=terms), None
+            return submitter.submit(prepared[0], key, asked.request.digest, terms=terms)
         from vertexrig.trigger import ladders
 
         about = ladders.about(key, asked.request, delivery)
-        return ladders.start(submitter, prepared, key, asked.request, terms, about)
+        made, delivery.detail["candidate"] = ladders.start(submitter, prepared, key, asked.request, terms, about)
+        return made
 
     def prepared(self, asked: Asked) -> list[Prepared]:
         """Return a request's job and its candidates, rendered and checked.
@@ -465,18 +477,3 @@ def application(folder: Path) -> Trigger:
     trigger = Trigger(config.load(Path(file) if file else folder / config.DEFAULT_NAME))
     trigger.warm_up()
     return trigger
-
-
-def http(trigger: Trigger, flask_request: Any) -> tuple[bytes, int, dict[str, str]]:
-    """Answer a Flask request."""
-    headers = {name.lower(): value for name, value in flask_request.headers.items()}
-
-    def read(most: int) -> bytes:
-        try:
-            data: bytes = flask_request.stream.read(most)
-        except Exception:  # the client went away, or sent less than it said
-            raise RequestProblem(400, "malformed", "the body ended early") from None
-        return data
-
-    query = flask_request.args.to_dict()
-    return trigger.handle(Call(flask_request.method, flask_request.path, headers, read, query)).flask

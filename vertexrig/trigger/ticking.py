@@ -46,9 +46,9 @@ class Ticked(Protocol):
     def prepared(self, asked: Asked) -> list[Prepared]: ...
     def terms(self, asked: Asked, caller: str) -> Terms: ...
     def due(self, schedule: str, time: str) -> Due | None: ...
-    def made(
+    def submit(
         self, submitter: Submitter, prepared: list[Prepared], key: Key, asked: Asked, terms: Terms, delivery: Delivery
-    ) -> tuple[Submitted, str | None]: ...
+    ) -> Submitted: ...
 
 
 def tick(trigger: Ticked, row: dict[str, Any]) -> Reply:
@@ -105,7 +105,7 @@ def _again(trigger: Ticked, one: DeferredRun, due: Due) -> Submitted:
     asked, caller = request.read(dict(one.body), trigger.loaded), trigger.loaded.project.invoker
     terms = due.terms(trigger.terms(asked, caller))
     delivery = Delivery(schedule=one.schedule, schedule_time=one.time, caller=caller)
-    return trigger.made(trigger.ticker.submitter, trigger.prepared(asked), one.claim_key, asked, terms, delivery)[0]
+    return trigger.submit(trigger.ticker.submitter, trigger.prepared(asked), one.claim_key, asked, terms, delivery)
 
 
 def _climbed(trigger: Ticked, one: OpenLadder) -> Ladder:
