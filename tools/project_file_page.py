@@ -10,7 +10,7 @@ import sys
 
 from vertexrig.project.keys import default_text, meaning, places, type_text
 from vertexrig.project.model import MachineSettings, Project, Role
-from vertexrig.schema import typed as schema
+from vertexrig.schema import typed
 
 _INTRODUCTION = """\
 # The project file
@@ -128,7 +128,7 @@ def _section(cls: type, where: list[str]) -> str:
         lines += ["", f"As in a [Job](#job): {names}."]
         items = items[len(dataclasses.fields(MachineSettings)) :]
     lines += ["", "| key | type | default | meaning |", "| --- | --- | --- | --- |"]
-    hints = schema.hints(cls)
+    hints = typed.hints(cls)
     for item in items:
         row = (f"`{item.name}`", type_text(hints[item.name]), default_text(item), meaning(item))
         lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |")

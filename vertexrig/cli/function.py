@@ -97,7 +97,7 @@ def package(names: tuple[str, ...], file: Path | None, format_: str) -> None:
     """
     from vertexrig.submit import publish  # 50 ms
 
-    workspace = options.workspace(file)
+    workspace = options.workspace_of(file)
     storage = remote.bucket(workspace.loaded, "packages")
     uris = publish.publish(workspace, names or workspace.loaded.project.jobs, storage)
     result(format_, {"packages": uris}, "\n".join(uris))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from functools import partial, wraps
 from pathlib import Path
@@ -143,7 +143,8 @@ class ProjectOptions:
 
     def workspace(self, target: str | None = None) -> Workspace:
         """Return the project; `target` is the job or sweep that the overrides are for."""
-        return workspace(self.file, self.overrides, target, self.templates)
+        loaded = config.load(self.file, overrides=self.overrides, target=target)
+        return Workspace(loaded, templates=self.templates, program=steps.program())
 
 
 @dataclass(frozen=True)
@@ -182,12 +183,9 @@ class PaceOptions:
         return paced(run, self.pace, self.speed)
 
 
-def workspace(
-    file: Path | None, overrides: Sequence[str] = (), target: str | None = None, templates: Path | None = None
-) -> Workspace:
-    """Return the project that a command's options name."""
-    loaded = config.load(file, overrides=overrides, target=target)
-    return Workspace(loaded, templates=templates, program=steps.program())
+def workspace_of(file: Path | None) -> Workspace:
+    """Return the project of a file as it stands, for a verb without `--set`."""
+    return Workspace(config.load(file), program=steps.program())
 
 
 def is_file(target: str) -> bool:

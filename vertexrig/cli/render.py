@@ -84,7 +84,7 @@ def command(
         streams.note(
             f"image: {past} is past its end of availability, and Vertex AI may refuse it; {build} takes one of your own"
         )
-    written = [(one, Path(row["path"])) for one, row in zip(prepared, rows, strict=True) if row["command"]]
+    written = [(one, Path(row["path"])) for one, row in zip(prepared, rows, strict=True) if one.ok and row["path"]]
     lines = creation.commands(workspace, [pair for pair in written if pair[0].candidate == 1])
     for one, path in written:
         if one.candidate > 1:

@@ -55,7 +55,7 @@ def command(
     whole = _chain(where, job) if chain else None
     found = remote.find(where, job) if whole is None else whole[0]
     links = whole[1] if whole is not None else None
-    tried = climbing.tries_of(options.workspace(where.file), found)
+    tried = climbing.tries_of(options.workspace_of(where.file), found)
     seen = _insight(found, links) if html or figures is not None else None
     drawn = _drawn(seen) if figures is not None else []  # before anything is written
     text = _html(found, seen, where.file, links, tried) if html else _markdown(found, links, tried)
@@ -98,7 +98,7 @@ def _chain(where: options.WhereOptions, name: str) -> tuple[FoundJob, StudyChain
 
 
 def _spent(job: RemoteJob, file: Path | None) -> Spent:
-    workspace = options.workspace(file)
+    workspace = options.workspace_of(file)
     return spent(job, workspace.catalog, factor=workspace.loaded.project.trigger.budget.price_factor)
 
 
@@ -125,7 +125,7 @@ def _html(
     chain: StudyChain | None,
     tried: list[dict[str, Any]],
 ) -> str:
-    loaded = options.workspace(file).loaded
+    loaded = options.workspace_of(file).loaded
     text = page(
         found.job,
         seen,

@@ -50,7 +50,7 @@ def command(job: str, file: Path | None, poll: float, log_lines: int, plain: boo
     money so far and at the end (an estimate), and the last lines of each replica; into a pipe, a line for each change. Of a job
     with candidates it goes on to the next one where machines are scarce. A service that fails for a while is asked again. Ctrl-C ends this and not the job, which `vertexrig cancel` does.
     """
-    workspace = options.workspace(file)
+    workspace = options.workspace_of(file)
     vertex = remote.service(workspace.loaded)
     last = vertex.lookup(job)
     streams.note(vertex.console(last.name))

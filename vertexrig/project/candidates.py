@@ -12,7 +12,7 @@ from vertexrig.project import config
 from vertexrig.project.config import Loaded
 from vertexrig.project.model import Job, Sweep
 from vertexrig.project.resolve import scalar_text
-from vertexrig.schema import typed as schema
+from vertexrig.schema import typed
 from vertexrig.yamltext import RawPath
 
 PLACE = ("region", "bucket")
@@ -78,9 +78,9 @@ def _where(loaded: Loaded, name: str, target: Job | Sweep, path: tuple[str, ...]
     if key in PLACE:
         return path
     rows = [("sweeps", name, Sweep), ("jobs", target.job, Job)] if isinstance(target, Sweep) else [("jobs", name, Job)]
-    found = next(((group, own) for group, own, cls in rows if key in schema.hints(cls) and key not in _OWN), None)
+    found = next(((group, own) for group, own, cls in rows if key in typed.hints(cls) and key not in _OWN), None)
     if found is None:
-        keys = {*PLACE, *(one for _, _, cls in rows for one in schema.hints(cls))} - {*_OWN}
+        keys = {*PLACE, *(one for _, _, cls in rows for one in typed.hints(cls))} - {*_OWN}
         raise loaded.error(f"a candidate cannot change {key!r}. {did_you_mean(key, keys, most=50)}", *place, key)
     return (*found, *path)
 

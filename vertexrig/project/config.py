@@ -17,7 +17,7 @@ from vertexrig import files, yamltext
 from vertexrig.errors import ConfigError, Errors, UsageError, did_you_mean
 from vertexrig.project import triggered
 from vertexrig.project.model import NAME, Job, Project, Sweep
-from vertexrig.schema import typed as schema
+from vertexrig.schema import typed
 from vertexrig.text import kind_of, quoted
 
 DEFAULT_NAME = "vertexrig.yaml"
@@ -79,7 +79,7 @@ class Loaded:
         if not files.is_inside(path, self.folder) and not _below(key, self.given):
             raise self.error(
                 f"{quoted(name)} is outside the project's folder, at {os.path.realpath(path)}, and is not read: move it there, "
-                f"or name it yourself with --set {shlex.quote(f'{schema.dotted(key)}={name}')}",
+                f"or name it yourself with --set {shlex.quote(f'{typed.dotted(key)}={name}')}",
                 *key,
             )
         if path.exists() and not (path.is_file() or path.is_dir()) and not _below(key, self.given):
@@ -93,7 +93,7 @@ class Loaded:
     def error(self, message: str, *path: str | int) -> ConfigError:
         """Return a ConfigError that points at the line of `path`, or of the nearest key around it."""
         file, line = _locate(path, str(self.file), self.lines, self.given)
-        return ConfigError(f"{schema.dotted(path)}: {message}" if path else message, file=file, line=line)
+        return ConfigError(f"{typed.dotted(path)}: {message}" if path else message, file=file, line=line)
 
     def source(self, path: yamltext.RawPath) -> int | str | None:
         """Return the line of the file, or the override, that gives the value at `path`, or the nearest key around it."""
@@ -227,13 +227,13 @@ def loads(
     without: Collection[yamltext.RawPath] = (),
 ) -> Loaded:
     """Like `load`, for the text of a project file."""
-    reading = schema.read(text, str(file))
+    reading = typed.read(text, str(file))
     given: dict[yamltext.RawPath, str] = {}
 
     def locate(path: yamltext.RawPath) -> tuple[str | None, int | None]:
         return _locate(path, str(file), reading.lines, given)
 
-    root = schema.Place((), locate)
+    root = typed.Place((), locate)
     if not isinstance(reading.data, (dict, type(None))):
         raise root.error(f"the project file is {kind_of(reading.data)}; it must be a mapping")
     if not reading.data:
@@ -254,7 +254,7 @@ def loads(
     for override in overrides:
         _override(data, override, target, given)
     with errors:
-        project = schema.build(Project, data, root)
+        project = typed.build(Project, data, root)
     errors.end()
     # a line of a value that an override has replaced would lead a reader to the wrong place
     lines = {path: line for path, line in reading.lines.items() if not _below(path, given)}
@@ -283,7 +283,7 @@ def _below(path: yamltext.RawPath, given: Mapping[yamltext.RawPath, str]) -> boo
     return any(path[:n] in given for n in range(1, len(path) + 1))
 
 
-def _expand(value: Any, place: schema.Place, environment: Mapping[str, str], errors: Errors) -> Any:
+def _expand(value: Any, place: typed.Place, environment: Mapping[str, str], errors: Errors) -> Any:
     """`value` with `${NAME}` and `${NAME:-default}` filled in, in its texts but not its keys; `WRONG` for a text that cannot be."""
     if isinstance(value, dict):
         return {key: _expand(item, place.at(key), environment, errors) for key, item in value.items()}
@@ -310,8 +310,8 @@ def _expand(value: Any, place: schema.Place, environment: Mapping[str, str], err
 
     # a variable is text: what it becomes is decided by the type of the field, as for --set
     with errors:
-        return schema.Untyped(_VARIABLE.sub(fill, value))
-    return schema.WRONG
+        return typed.Untyped(_VARIABLE.sub(fill, value))
+    return typed.WRONG
 
 
 def _override(data: dict[str, Any], text: str, target: str | None, given: dict[yamltext.RawPath, str]) -> None:
@@ -344,7 +344,7 @@ def _override(data: dict[str, Any], text: str, target: str | None, given: dict[y
             raise UsageError(f"--set {text}: {spot} is {kind_of(following)}, so it has no key {path[index + 1]!r}")
         here = following
     # Untyped: what the text becomes is decided by the type of its field.
-    here[_index(here, path[-1], text)] = schema.Untyped(value) if equals else None
+    here[_index(here, path[-1], text)] = typed.Untyped(value) if equals else None
     # under both spellings: a number in a path is an index in a list, and text in a mapping
     given[_typed(path)] = text
     given[tuple(path)] = text
@@ -397,17 +397,17 @@ def _where(data: Mapping[str, Any], parts: list[str], target: str | None) -> lis
     if target is not None:
         for group, cls in (("jobs", Job), ("sweeps", Sweep)):
             if target in _entries(data, group):
-                keys = schema.hints(cls)
+                keys = typed.hints(cls)
                 if parts[0] in keys:
                     return [group, target, *parts]
                 # Refused here, where the keys of both places can be suggested; from the top only those of the project
                 # would be.
-                if parts[0] not in schema.hints(Project):
-                    choices = did_you_mean(parts[0], {*keys, *schema.hints(Project)}, most=40)
+                if parts[0] not in typed.hints(Project):
+                    choices = did_you_mean(parts[0], {*keys, *typed.hints(Project)}, most=40)
                     if parts[0] == target and len(parts) > 1:
                         choices = f"Leave the name out: --set {'.'.join(parts[1:])}=VALUE"
                     raise UsageError(f"--set {'.'.join(parts)}: {target} has no key {parts[0]!r}. {choices}")
-    if parts[0] not in schema.hints(Project) and parts[0] in {**schema.hints(Job), **schema.hints(Sweep)}:
+    if parts[0] not in typed.hints(Project) and parts[0] in {**typed.hints(Job), **typed.hints(Sweep)}:
         names = [*_entries(data, "jobs"), *_entries(data, "sweeps")]
         if target is not None and target not in names:
             raise UsageError(f"the project file has no job or sweep {quoted(target)}{_instead(target, names)}")

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Literal, Union
 
 from vertexrig.project.model import Project
-from vertexrig.schema import typed as schema
+from vertexrig.schema import typed
 from vertexrig.schema.typed import Scalar
 
 _NAMES = {str: "text", int: "whole number", float: "number", bool: "boolean", Any: "anything", type(None): "null"}
@@ -22,7 +22,7 @@ def rows() -> list[tuple[str, str, str, str]]:
     """Return every key as (name, type, default, meaning), from the top of the file downwards; `Job.worker` is a key of a Job."""
     found = []
     for cls in places():
-        hints, prefix = schema.hints(cls), "" if cls is Project else f"{cls.__name__}."
+        hints, prefix = typed.hints(cls), "" if cls is Project else f"{cls.__name__}."
         for item in dataclasses.fields(cls):
             kind = re.sub(r"\[(\w+)\]\(#\w+\)", r"\1", type_text(hints[item.name])).replace("`", "")
             name, default = f"{prefix}{item.name}", default_text(item).strip("`")
@@ -36,7 +36,7 @@ def places() -> dict[type, list[str]]:
     pending: list[tuple[type, str]] = [(Project, "")]
     while pending:
         cls, prefix = pending.pop(0)
-        for name, hint in schema.hints(cls).items():
+        for name, hint in typed.hints(cls).items():
             for part, suffix in _dataclasses(hint):
                 # A mapping may be at several places, and its keys are listed once.
                 if part not in found:

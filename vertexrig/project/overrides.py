@@ -20,7 +20,7 @@ from vertexrig.errors import ConfigError, Errors, did_you_mean
 from vertexrig.project.config import Loaded
 from vertexrig.project.model import NAME, Job, Project, Sweep
 from vertexrig.project.triggered import Bound, Schedule, TriggerSettings
-from vertexrig.schema import typed as schema
+from vertexrig.schema import typed
 from vertexrig.schema.typed import Scalar
 from vertexrig.text import kind_of, quoted
 from vertexrig.times import duration_seconds, meant_seconds, nanoseconds
@@ -298,7 +298,7 @@ def _put(here: Any, path: list[str], value: Scalar, key: str, hint: Any = None) 
         if rest and known is _UNSET:
             raise ConfigError(f"set.{key}: there is no {name!r}. {did_you_mean(name, here)}")
         return {**here, name: _put(known, rest, value, key, inner) if rest else _converted(inner, value, key)}
-    hints = schema.hints(type(here))
+    hints = typed.hints(type(here))
     if name not in hints:
         raise ConfigError(f"set.{key}: there is no key {name!r} here. {did_you_mean(name, hints, most=40)}")
     inner, known = plain_hint(hints[name]), getattr(here, name)
@@ -313,8 +313,8 @@ def _put(here: Any, path: list[str], value: Scalar, key: str, hint: Any = None) 
 
 
 def _converted(hint: Any, value: Scalar, key: str) -> Any:
-    place = schema.Place(("set", key), lambda _: (None, None))
-    return schema.convert(hint, value, place)
+    place = typed.Place(("set", key), lambda _: (None, None))
+    return typed.convert(hint, value, place)
 
 
 def plain_hint(hint: Any) -> Any:

@@ -161,6 +161,7 @@ class Renderer:
             ConfigError: The project file asks for what cannot be.
             TemplateError: The template is wrong.
         """
+        # the last three are asked only where a pool needs them: they read the trainer's sources, or the bucket
         view = resolve.resolve(
             self.loaded, name, self.catalog, self.package_uri, self.built_image, lambda: self.framework
         )

@@ -13,7 +13,7 @@ from vertexrig.project import overrides
 from vertexrig.project.config import Loaded
 from vertexrig.project.model import Job, Project, Sweep
 from vertexrig.project.triggered import Bound
-from vertexrig.schema import typed as schema
+from vertexrig.schema import typed
 from vertexrig.trigger import answers, jobs
 from vertexrig.trigger.answers import NUMBER, TEXT, object_schema
 from vertexrig.trigger.request import REQUEST_ID, with_steps
@@ -199,7 +199,7 @@ def _hint(key: str) -> Any:
 def _walk(cls: Any, path: tuple[str, ...]) -> Any:
     for index, name in enumerate(path):
         hint = (
-            overrides.plain_hint(schema.hints(cls).get(name))
+            overrides.plain_hint(typed.hints(cls).get(name))
             if isinstance(cls, type) and dataclasses.is_dataclass(cls)
             else None
         )

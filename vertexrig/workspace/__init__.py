@@ -145,6 +145,58 @@ class Workspace:
         other.loaded, other.catalog, other.renderer = loaded, self.catalog, self.renderer.overridden(loaded)
         return other
 
+    def prepare_all(self, name: str, *, check: bool = True, run_id: str = "") -> list[Prepared]:
+        """Return a job or sweep as `prepare` does, and after it each of its candidates."""
+        first = self.prepare(name, check=check, run_id=run_id)
+        if not self.loaded.runnable(name).candidates:
+            return [first]
+        from vertexrig.project import candidates  # few jobs have them
+
+        others = [self.overridden(one) for one in candidates.others(self.loaded, name)]
+        ways = [one.prepare(name, check=check, run_id=run_id) for one in others]
+        return [first, *(replace(one, candidate=n, first=first) for n, one in enumerate(ways, 2))]
+
+    def prepare(self, name: str, *, check: bool = True, run_id: str = "") -> Prepared:
+        """Return a job or sweep of the project, rendered and, unless `check` is false, checked.
+
+        Args:
+            name: A job or sweep.
+            check: Check it.
+            run_id: Render it with the output folder of this run.
+        """
+        rendered = self.renderer.render(name, run_id)
+        document = self.read(rendered)
+        if not check:
+            return Prepared(rendered, document, [], self)
+        ignored = self.silences(name)
+        found = checks.check(document, self.context(document), ignored)
+        region = self._region or self.loaded.project.region
+        outside = {  # what the API takes beside the spec, so that the document does not have it
+            "display-name": naming.check_display_name(rendered.view.display_name, self.catalog),
+            "labels": naming.check_labels(rendered.view.labels, self.catalog),
+        }
+        if rendered.view.kms_key_name:
+            from vertexrig.checks import identity  # few jobs have a key
+
+            outside["kms-key"] = identity.check_kms_key(rendered.view.kms_key_name, region)
+        for rule, problems in outside.items():
+            if rule not in ignored:
+                found += [replace(one, file=str(self.loaded.file)) for one in checks.findings(rule, problems)]
+        submit = self.verb("submit", name)
+        found = [_through_the_api(finding, submit) if finding.id == GCLOUD_REFUSES else finding for finding in found]
+        if MARK in self.loaded.text:
+            from vertexrig.checks import comments  # few files have such a comment
+
+            hidden = comments.left_out(self.placed(found, rendered, document), self.loaded.text)
+            gone = {(one.id, one.path, one.message) for one in hidden}
+            found = [one for one in found if (one.id, one.path, one.message) not in gone]
+        return Prepared(rendered, document, found, self)
+
+    def read(self, rendered: Rendered) -> spec.Document:
+        """Return rendered YAML, read strictly."""
+        # template=False: what was rendered has no placeholders, so `${X}` in it is meant
+        return spec.parse(rendered.text, file=str(self.loaded.file), kind=rendered.kind, template=False)
+
     def trainer(self, module: str) -> TrainerSource | None:
         """Return the project's trainer as read, with `module` as its entry; None if its folder is not there."""
         if module not in self._trainers:
@@ -227,58 +279,6 @@ class Workspace:
         path = os.path.relpath(found.folder.resolve(), home)
         name, command = scalar(pool.image), scalar(found.command)
         return f"local:\n  images:\n    {name}:\n      path: {scalar(path)}\n      command: {command}\n"
-
-    def prepare_all(self, name: str, *, check: bool = True, run_id: str = "") -> list[Prepared]:
-        """Return a job or sweep as `prepare` does, and after it each of its candidates."""
-        first = self.prepare(name, check=check, run_id=run_id)
-        if not self.loaded.runnable(name).candidates:
-            return [first]
-        from vertexrig.project import candidates  # few jobs have them
-
-        others = [self.overridden(one) for one in candidates.others(self.loaded, name)]
-        ways = [one.prepare(name, check=check, run_id=run_id) for one in others]
-        return [first, *(replace(one, candidate=n, first=first) for n, one in enumerate(ways, 2))]
-
-    def prepare(self, name: str, *, check: bool = True, run_id: str = "") -> Prepared:
-        """Return a job or sweep of the project, rendered and, unless `check` is false, checked.
-
-        Args:
-            name: A job or sweep.
-            check: Check it.
-            run_id: Render it with the output folder of this run.
-        """
-        rendered = self.renderer.render(name, run_id)
-        document = self.read(rendered)
-        if not check:
-            return Prepared(rendered, document, [], self)
-        ignored = self.silences(name)
-        found = checks.check(document, self.context(document), ignored)
-        region = self._region or self.loaded.project.region
-        outside = {  # what the API takes beside the spec, so that the document does not have it
-            "display-name": naming.check_display_name(rendered.view.display_name, self.catalog),
-            "labels": naming.check_labels(rendered.view.labels, self.catalog),
-        }
-        if rendered.view.kms_key_name:
-            from vertexrig.checks import identity  # few jobs have a key
-
-            outside["kms-key"] = identity.check_kms_key(rendered.view.kms_key_name, region)
-        for rule, problems in outside.items():
-            if rule not in ignored:
-                found += [replace(one, file=str(self.loaded.file)) for one in checks.findings(rule, problems)]
-        submit = self.verb("submit", name)
-        found = [_through_the_api(finding, submit) if finding.id == GCLOUD_REFUSES else finding for finding in found]
-        if MARK in self.loaded.text:
-            from vertexrig.checks import comments  # few files have such a comment
-
-            hidden = comments.left_out(self.placed(found, rendered, document), self.loaded.text)
-            gone = {(one.id, one.path, one.message) for one in hidden}
-            found = [one for one in found if (one.id, one.path, one.message) not in gone]
-        return Prepared(rendered, document, found, self)
-
-    def read(self, rendered: Rendered) -> spec.Document:
-        """Return rendered YAML, read strictly."""
-        # template=False: what was rendered has no placeholders, so `${X}` in it is meant
-        return spec.parse(rendered.text, file=str(self.loaded.file), kind=rendered.kind, template=False)
 
     def verb(self, *words: object) -> str:
         """Return a command line about this project, with the options that it came from: `--file`, `--set`, `--templates`.
