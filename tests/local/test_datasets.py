@@ -126,7 +126,7 @@ def test_a_split_loses_no_row(count: int, weights: list[int]) -> None:
 
 
 def test_a_column_may_say_the_part() -> None:
-    """A predefined split takes each row's part from its column, in the API's words or those of the tabular pages."""
+    """A predefined split takes each row's part from its column, in the API's words or those of published programs."""
     rows = [["1", "test"], ["2", "training"], ["3", "VALIDATION"], ["4", "other"], ["5", "TRAIN"], ["6", "VALIDATE"]]
     parts = split_rows(["x", "use"], rows, {"predefinedSplit": {"key": "use"}})
     assert {part: [row[0] for row in own] for part, own in parts.items()} == {

@@ -33,9 +33,8 @@ _ITEMS = ("image", "text")
 """Kinds of datasets that have items, each with a schema."""
 _UPDATED = frozenset({"displayName", "description", "labels", "metadata"})
 _PARTS = {"training": ("training", "train"), "validation": ("validation", "validate"), "test": ("test",)}
-"""The parts and what a split column calls them: the API's words (types/training_pipeline.py, PredefinedSplit), and those of
-the page on tabular splits (cloud.google.com/vertex-ai/docs/tabular-data/data-splits), which programs write
-(data-science-on-gcp, 09_vertexai/flights_model_tf2.ipynb, read 2026-11-23)."""
+"""The parts and what a split column calls them: the API's words (types/training_pipeline.py, PredefinedSplit), and those that a
+published program writes and trains on (data-science-on-gcp, 09_vertexai/flights_model_tf2.ipynb, read 2026-11-23)."""
 _FRACTIONS = (0.8, 0.1, 0.1)
 """Where the request names none (types/training_pipeline.py, FractionSplit)."""
 _UNANNOTATED = (
