@@ -119,10 +119,10 @@ MOST = 200
 """Findings of one rule in a file, and of a file as text, at most: a file from elsewhere may have any number of mistakes."""
 
 
-def limited(found: Sequence[Finding], most: int = MOST) -> list[Finding]:
+def limited(found: Sequence[Finding]) -> list[Finding]:
     """Return the first of these findings, and one that counts those left out, as severe as the worst of them."""
-    rest = found[most:]
-    return [*found[:most], *([left_out(rest, len(rest))] if rest else [])]
+    rest = found[MOST:]
+    return [*found[:MOST], *([left_out(rest, len(rest))] if rest else [])]
 
 
 def left_out(rest: Iterable[Finding], count: int) -> Finding:
