@@ -58,6 +58,8 @@ def test_operators_train_tune_and_list(run: Run, here: RunningServer, tmp_path: 
     variables = {
         "AIRFLOW_HOME": str(tmp_path / "airflow"),
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+        # Seconds; by default 30, which the imports of the DAG take on a busy machine.
+        "AIRFLOW__CORE__DAGBAG_IMPORT_TIMEOUT": "300",
         "AIRFLOW_CONN_GOOGLE_CLOUD_DEFAULT": "google-cloud-platform://",
     }
     run(own, "-m", "airflow", "db", "migrate", **variables)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.clients.conftest import Run
-from tests.clients.kit import missing, program, python
+from tests.clients.kit import program, python
 
 PROGRAMS = Path(__file__).with_name("programs")
 URL = "https://storage.googleapis.com/storage/v1/b/staging-bucket"
@@ -123,7 +123,7 @@ def test_a_stack_reaches_the_local_vertex(stack: Stack, run: Run) -> None:
         if stack.name == "Perl":
             _modules_of_perl(run)
         if not shutil.which(stack.words[0]):
-            missing(stack.words[0], stack.words[0])
+            pytest.skip(f"{stack.words[0]} is not on this machine, and make test-clients does not install it")
         done = run(program(stack.words[0], stack.client), *stack.words[1:])
     assert stack.fails in done.stderr if stack.fails else "staging-bucket" in done.stdout
 
