@@ -90,11 +90,13 @@ serve-function: $(LOCAL) ## Serve the staged function on this machine against th
 # A test marked `whole` (pyproject.toml) runs something from end to end and takes seconds of processor: `make test` leaves
 # those out. TESTS names exactly what runs, marked or not.
 PYTEST = $(VENV)/bin/python -m pytest -n $(WORKERS) --dist worksteal $(RERUN)
+# With AGAIN what failed, and that alone (1 of pytest's exit codes), runs a last time when all others have ended.
+QUIET = $(if $(AGAIN),|| { [ $$? -eq 1 ] && echo "once more what failed:" && $(VENV)/bin/python -m pytest --last-failed --last-failed-no-failures none; })
 test: $(READY) ## Run the tests that end soon; TESTS="tests/render/test_render.py -k tpu" runs exactly those, WORKERS=2 at a time
 	@$(PYTEST) $(or $(TESTS),-m "not whole")
 
 test-all: $(READY) ## Run every test, the whole clusters, sweeps, pages and set-ups too
-	@$(PYTEST) $(TESTS)
+	@$(PYTEST) $(TESTS) $(QUIET)
 
 test-old: $(READY) ## Run the trainer's tests on Python 3.10 with TensorFlow 2.17, as in the newest prebuilt container
 	@test -e build/venv-tf2.17/.ready || sh tests/trainer/old_python.sh build/venv-tf2.17
