@@ -27,7 +27,7 @@ from tests.support.tools import REPOSITORY, installed, need
 
 MAKEFILE = (REPOSITORY / "Makefile").read_text(encoding="utf-8")
 JOBS = re.search(r"^JOBS := (.+)", MAKEFILE, re.MULTILINE)[1].split()  # type: ignore[index]
-LEGACY = ("MAKEFLAGS", "MAKELEVEL", "MFLAGS", "RUN", "SET", "TESTS", "PORT", "CI")
+LEGACY = ("MAKEFLAGS", "MAKELEVEL", "MFLAGS", "RUN", "SET", "TESTS", "PORT", "CI", "AGAIN")
 
 
 @dataclass(frozen=True)
