@@ -130,10 +130,11 @@ class Stage:
         self.process.wait(30)
 
     def until(self, true: Callable[[], Any], what: str, seconds: float = 90) -> Any:
-        end = time.monotonic() + seconds
+        end, pause = time.monotonic() + seconds, 0.1
         while not (found := true()):
             assert time.monotonic() < end, f"not in {seconds:g} s: {what}\n{self.log.read_text()[-3000:]}"
-            time.sleep(0.1)
+            time.sleep(pause)
+            pause = min(2 * pause, 3.0)  # a question can be a command, which takes a core for half a second
         return found
 
     def rig(self, *words: str, codes: tuple[int, ...] = (0,)) -> str:

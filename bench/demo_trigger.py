@@ -111,7 +111,7 @@ def registered(folder: Path, env: dict[str, str], url: str) -> None:
     until = time.monotonic() + 240
     while not (ends := json.loads(vertexrig(folder, env, "schedule", "chains", "--format=json", quiet=True))["ended"]):
         assert time.monotonic() < until, "the steps of the nightly sweep did not end"
-        time.sleep(1)
+        time.sleep(4)
     vertexrig(folder, env, "schedule", "chains")
     model = requests.get(f"{url}{server.AIPLATFORM}/v1/{ends[0]['model']}", timeout=60).json()
     keys = ("displayName", "versionId", "versionAliases", "versionDescription", "artifactUri", "labels")

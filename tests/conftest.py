@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import gc
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -24,6 +25,10 @@ HERE = Path(__file__).parent
 # everything that it imports (google-cloud-aiplatform: 11 s of CPU instead of 4, measured 2026-11-21).
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False  # nor does each worker of each run rewrite the assertions of all test modules
+
+# A shell starts what it runs in the background with Ctrl-C ignored, and every program that a test starts would inherit that.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # As most people have it: with it, what is left in a buffer at the end never fails a test.
 os.environ.pop("PYTHONUNBUFFERED", None)
