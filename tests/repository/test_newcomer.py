@@ -54,9 +54,9 @@ def main():
 if __name__ == "__main__":
     main()
 '''
-KINDS = ("keras", "ddp", "typer", "notebook")
-MORE_KINDS = ("click", "absl", "hf", "lightning")
-"""What differs in these is how flags are read, which tests/trainer_source holds; `make attack` goes their way, too."""
+KINDS = ("keras", "notebook")
+MORE_KINDS = ("ddp", "typer", "click", "absl", "hf", "lightning")
+"""How their flags are read and how torchrun starts them, other tests hold; `make attack` goes their way, too."""
 LONG = os.environ.get("ATTACK") == "long"
 COMMAND = re.compile(r'^(?:vertexrig |gcloud |eval ")', re.MULTILINE)
 
