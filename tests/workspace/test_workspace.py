@@ -37,6 +37,19 @@ def test_a_custom_image_is_held_against_the_trainer_it_runs() -> None:
     assert "argument-unknown" in ids["ours"] and "argument-unknown" not in ids["theirs"]
 
 
+def test_a_program_is_read_once_for_all_that_run_it() -> None:
+    """Jobs of one custom image, and their candidates, are held against one reading of its program."""
+    container = "container: {image_uri: us-docker.pkg.dev/p/r/i:1, command: [python, -m, trainer.task]}"
+    ours = (
+        f"machine_type: n1-standard-4, candidates: [{{machine_type: n1-standard-8}}], {container}, args: {{epochs: 1}}"
+    )
+    work = workspace(f"jobs:\n  one: {{{ours}}}\n  two: {{{ours.replace('epochs: 1', 'epochs: 2')}}}\n")
+    ways = [way for name in ("one", "two") for way in work.prepare_all(name)]
+    sources = [way.workspace.context(way.document).trainer for way in ways]
+    assert len(sources) == 4 and sources[0] is not None and sources[0].flags
+    assert all(source is not None and source.flags is sources[0].flags for source in sources)
+
+
 def test_without_a_trainer_at_hand_nothing_that_reads_one_is_loaded() -> None:
     """A custom image is checked where its folder is not, as in the Cloud Function, which does not have pyflakes."""
     program = (

@@ -89,17 +89,24 @@ class ImageTree(Tree):
         return None
 
 
-def read_container(folder: Path, command: Sequence[str], args: Sequence[str]) -> ImageProgram:
+def read_container(
+    folder: Path,
+    command: Sequence[str],
+    args: Sequence[str],
+    known: dict[tuple[Path, str], TrainerSource] | None = None,
+) -> ImageProgram:
     """Read the program that a container runs.
 
     Args:
         folder: Its build context, or the Dockerfile itself.
         command: The spec's `command`, which replaces ENTRYPOINT and CMD.
         args: The spec's `args`, which replace CMD.
+        known: Programs that were read, by Dockerfile or folder and by module or file: several jobs may run one.
     """
+    known = {} if known is None else known
     file = folder if folder.is_file() else dockerfile.find(folder)
     if file is None:
-        return _without_dockerfile(folder, command, args)
+        return _without_dockerfile(folder, command, args, known)
     try:
         image = dockerfile.parse(file.read_text(encoding="utf-8", errors="replace"))
     except OSError as error:
@@ -122,7 +129,7 @@ def read_container(folder: Path, command: Sequence[str], args: Sequence[str]) ->
     if found is None:
         shown = " ".join(words) or "no ENTRYPOINT and no CMD"
         return ImageProgram(None, f"{name} starts no Python program that can be recognised: {shown}")
-    source = _read(found, image, context)
+    source = _read(found, image, context, known, file)
     leading = tuple(head[found.end :]) if found.end and not alone and found.end <= len(head) else ()
     place = SourcePlace(name, image.entrypoint_line, "ENTRYPOINT")
     source = replace(
@@ -146,7 +153,9 @@ def _plain(base: str) -> bool:
     return base.partition(":")[0].rpartition("/")[2] in _PLAIN_BASES and base.count("/") <= 1
 
 
-def _without_dockerfile(folder: Path, command: Sequence[str], args: Sequence[str]) -> ImageProgram:
+def _without_dockerfile(
+    folder: Path, command: Sequence[str], args: Sequence[str], known: dict[tuple[Path, str], TrainerSource]
+) -> ImageProgram:
     """Return a folder whose program the spec names by itself."""
     found = started_program.find([*command, *args])
     if found is None:
@@ -154,7 +163,7 @@ def _without_dockerfile(folder: Path, command: Sequence[str], args: Sequence[str
     if folder.is_file():
         return ImageProgram(None, f"{folder} is neither a Dockerfile nor a folder")
     image = DockerImage(copies=[dockerfile.Copy((".",), "/")])
-    read = _read(found, image, folder)
+    read = _read(found, image, folder, known, folder)
     if not found.end and any(problem.code == "module" for problem in read.problems):
         return ImageProgram(
             None, f"{found.name}, which a shell line of the spec starts, is not among the files of {folder}"
@@ -195,7 +204,16 @@ def _script(words: Sequence[str], tree: ImageTree, workdir: str) -> SourceProgra
     return found if found is not None and not found.drops else None
 
 
-def _read(found: SourceProgram, image: DockerImage, context: Path) -> TrainerSource:
+def _read(
+    found: SourceProgram, image: DockerImage, context: Path, known: dict[tuple[Path, str], TrainerSource], place: Path
+) -> TrainerSource:
+    key = place, f"-m {found.name}" if found.is_module else found.name
+    if key not in known:
+        known[key] = _read_anew(found, image, context)
+    return known[key]
+
+
+def _read_anew(found: SourceProgram, image: DockerImage, context: Path) -> TrainerSource:
     if found.is_module:
         return read_tree(ImageTree(context, image, None), None, found.name, [])
     path = posixpath.normpath(posixpath.join(image.workdir, found.name))

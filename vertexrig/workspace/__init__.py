@@ -123,6 +123,7 @@ class Workspace:
         self.loaded, self._templates, self._region, self._trainer = loaded, templates, region, trainer
         self._program, self._uploaded = program, uploaded
         self._trainers: dict[str, TrainerSource | None] = {}
+        self._programs: dict[tuple[Path, str], TrainerSource] = {}
 
     @cached_property
     def catalog(self) -> Catalog:
@@ -140,7 +141,7 @@ class Workspace:
 
     def overridden(self, loaded: Loaded) -> Workspace:
         """Return the same project after overrides, with the catalog and the compiled templates that are here already."""
-        # `_trainers` is shared: overrides change no source
+        # `_trainers` and `_programs` are shared: overrides change no source
         other = copy.copy(self)
         other.loaded, other.catalog, other.renderer = loaded, self.catalog, self.renderer.overridden(loaded)
         return other
@@ -261,7 +262,7 @@ class Workspace:
         # in the Cloud Function no trainer is there, nor what reads one
         from vertexrig.package.containers import read_container
 
-        return read_container(folder, command, args)
+        return read_container(folder, command, args, self._programs)
 
     def proposed_image(self, document: spec.Document) -> str:
         """Return the lines of a project file that let a container of the document run on this machine without its image, as its
