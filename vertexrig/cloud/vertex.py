@@ -133,7 +133,7 @@ class Vertex:
         self.rest = Rest(f"{base.rstrip('/')}/v1", "Vertex AI")
         self._url = url
 
-    def there(self, region: str) -> Vertex:
+    def in_region(self, region: str) -> Vertex:
         """Return the API of another region of the same project."""
         return Vertex(self.project, region, url=self._url)
 
@@ -180,7 +180,7 @@ class Vertex:
 
     def _of(self, name: str) -> Vertex:
         region = region_of(name) or self.region
-        return self if region == self.region else self.there(region)
+        return self if region == self.region else self.in_region(region)
 
     def lookup(self, text: str) -> RemoteJob:
         """Return the job a person means: a resource name, a number, or a display name (the newest job of that name).

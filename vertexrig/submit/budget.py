@@ -148,8 +148,8 @@ class BudgetEntry:
         return self.name.rpartition("/")[0].rpartition("/")[2]
 
     @property
-    def place(self) -> tuple[str, int, str]:
-        """Orders the rows of a day."""
+    def order(self) -> tuple[str, int, str]:
+        """By which the rows of a day are sorted."""
         return self.created, self.generation, self.claim
 
 
@@ -287,7 +287,7 @@ class Ledger:
                 if mine is None:
                     continue
                 # rows written later count this one
-                before = [row for row in rows if row.claim != claim and (row.granted or row.place < mine.place)]
+                before = [row for row in rows if row.claim != claim and (row.granted or row.order < mine.order)]
                 self._check(claim, before, estimate, day, bounds)
                 return
             if mine is not None and written is None and self._ahead is None:
@@ -297,7 +297,7 @@ class Ledger:
             # also a row of ours from before midnight is ours
             others = [row for row in rows if row.claim != claim]
             # Rows written after ours and not granted yet give way: without them we may fit, so wait for their end.
-            later = [row for row in others if mine is not None and not row.granted and row.place > mine.place]
+            later = [row for row in others if mine is not None and not row.granted and row.order > mine.order]
             # Others that still ask are counted first: with room for all of them there is nothing to settle.
             try:
                 self._check(claim, others, estimate, day, bounds)

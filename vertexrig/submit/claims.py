@@ -239,27 +239,27 @@ class Claims:
         """Tell whether it is too late to start the job: another delivery may take the claim over before it is there."""
         return self.clock() - taken.started > CREATE_WITHIN_S
 
-    def over(self, taken: Taken) -> bool:
+    def lease_over(self, taken: Taken) -> bool:
         """Tell whether another delivery may have taken the claim over."""
         return self.clock() - taken.started > self.lease_s
 
     def take(
         self,
         key: Key,
-        body: str,
+        body_digest: str,
         run: str,
         find: Callable[[str], T | None],
-        record: Callable[[T], Recorded],
+        to_record: Callable[[T], Recorded],
         run_id: str = "",
     ) -> Taken | Existing[T]:
         """Claim a request, or find out what became of it.
 
         Args:
             key: What makes two deliveries the same request.
-            body: Digest of its body.
+            body_digest: Of its body.
             run: The job or sweep asked for.
             find: Looks for the job with a claim id.
-            record: What to record about a job found so.
+            to_record: Makes what is recorded about a job found so.
             run_id: The run whose output folder a new job gets; a new one by default.
 
         Raises:
@@ -269,7 +269,9 @@ class Claims:
             RestError: Cloud Storage or Vertex AI failed.
         """
         until, pause = self.clock() + self.wait_s, 0.05
-        mine = Claim(_new_id(key), uuid.uuid4().hex, body, run, key.kind, run_id=run_id or new_run_id(), path=key.path)
+        mine = Claim(
+            _new_id(key), uuid.uuid4().hex, body_digest, run, key.kind, run_id=run_id or new_run_id(), path=key.path
+        )
         held: Claim | None = None
         while True:
             if held is None:  # nobody's, or deleted in between
@@ -282,7 +284,7 @@ class Claims:
             if held is not None and mine.id in (held.id, *held.before):
                 # our first write took effect, its answer was lost, and by now another delivery may have used our id
                 mine = replace(mine, id=_new_id(key), run_id=run_id or new_run_id())
-            outcome = self._other(key, held, mine, find, record) if held else None
+            outcome = self._other(key, held, mine, find, to_record) if held else None
             if outcome is not None:
                 return outcome
             if self.clock() + pause > until:
@@ -296,7 +298,7 @@ class Claims:
         held: Claim,
         mine: Claim,
         find: Callable[[str], T | None],
-        record: Callable[[T], Recorded],
+        to_record: Callable[[T], Recorded],
     ) -> Taken | Existing[T] | None:
         """Return what a claim that is there already means for us; None: wait."""
         # whatever its state and body: the same key is a new request now
@@ -309,7 +311,7 @@ class Claims:
             # whoever released it made none; a holder from before that was frozen may have, also after that
             job = find(held.id) if held.body == mine.body else None
             if job is not None:
-                return Existing(self.record(held, record(job)), job)
+                return Existing(self.record(held, to_record(job)), job)
             # under the same id: so who looks finds both
             again = replace(mine, id=held.id, before=held.before, winners=held.winners)
             return self._take_over(replace(again, generation=held.generation))
@@ -325,7 +327,7 @@ class Claims:
             return None
         job = find(held.id)
         if job is not None:
-            return Existing(self.record(held, record(job)), job)
+            return Existing(self.record(held, to_record(job)), job)
         if own:  # the answer to our own write was lost
             # the age is in whole seconds: the start is put a second earlier, never later than it was
             return Taken(held, self.clock() - held.age_s - 1.0)
@@ -336,7 +338,7 @@ class Claims:
         job = None if taken is None else find(held.id)
         if taken is None or job is None:
             return taken
-        return Existing(self.record(taken.claim, record(job)), job)
+        return Existing(self.record(taken.claim, to_record(job)), job)
 
     def record(self, claim: Claim, job: Recorded, held: Claim | None = None) -> Claim:
         """Write a job into its claim, unless another one is recorded there.
@@ -432,8 +434,8 @@ def _parsed(path: str, content: bytes) -> Claim | None:
     texts = {name: data.get(name) for name in ("id", "token", "body", "run", "kind", "state")}
     job = _recorded(data.get("job"))
     run_id, before = data.get("output") or "", data.get("before") or {}
-    winners, over = data.get("winners") or {}, data.get("ended") or {}
-    if not isinstance(over, dict) or not all(isinstance(value, str) for value in over.values()):
+    winners, ended = data.get("winners") or {}, data.get("ended") or {}
+    if not isinstance(ended, dict) or not all(isinstance(value, str) for value in ended.values()):
         return None
     if not all(isinstance(value, str) for value in (*texts.values(), run_id)):
         return None
@@ -451,7 +453,7 @@ def _parsed(path: str, content: bytes) -> Claim | None:
     if not all(isinstance(token, str) and _TOKEN.fullmatch(token) for token in winners.values()):
         return None
     id, token, body, run, kind, state = map(str, texts.values())
-    return Claim(id, token, body, run, kind, state, job, run_id, before, winners, over)
+    return Claim(id, token, body, run, kind, state, job, run_id, before, winners, ended)
 
 
 def _recorded(data: Any) -> Recorded | None:

@@ -34,7 +34,7 @@ from vertexrig.submit.rungs import (
     move,
 )
 from vertexrig.submit.scarcity import Scarcity, outcome
-from vertexrig.submit.submission import Submitted, Submitter, priced
+from vertexrig.submit.submission import Submitted, Submitter, price_within
 
 ROUND_S = 600.0
 """Seconds between the last candidate's end and the first one's next try."""
@@ -305,7 +305,7 @@ class Ladder:
         why = Scarcity.QUOTA.value
         if not skip:
             try:
-                priced(way.prepared, way.submitter.limits)
+                price_within(way.prepared, way.submitter.limits)
             except OverBudgetError as error:
                 skip, why = str(error), OVER_BUDGET
         if skip:
@@ -333,7 +333,7 @@ class Ladder:
         allowed = []
         for way in self.ways:
             try:
-                allowed.append(priced(way.prepared, way.submitter.limits))
+                allowed.append(price_within(way.prepared, way.submitter.limits))
             except OverBudgetError:
                 pass
         return max(allowed, key=lambda price: price.usd_at_most, default=None)

@@ -143,7 +143,7 @@ def ways(prepared: Sequence[Prepared], submitter: Submitter) -> list[CandidateRu
         region, vertex = one.workspace.loaded.project.region, submitter.vertex
         own = Submitter(
             one.workspace,
-            vertex if region == vertex.region else vertex.there(region),
+            vertex if region == vertex.region else vertex.in_region(region),
             submitter.storage,
             claims=submitter.claims,
             limits=submitter.limits,

@@ -195,7 +195,7 @@ class Submitter:
         others = {str(one["region"]) for run in own.runs.values() for one in run.candidates if "region" in one} - {
             own.region
         }
-        apis = (vertex, *(vertex.there(region) for region in sorted(others)))
+        apis = (vertex, *(vertex.in_region(region) for region in sorted(others)))
         self.ledger = budget.Ledger(
             storage, apis, self.limits, lease_s=self.claims.lease_s, clock=self.claims.clock, sleep=self.claims.sleep
         )
@@ -214,13 +214,13 @@ class Submitter:
         loaded = overrides.apply(self.workspace.loaded, request.run, request.set, request.args)
         return self.workspace.overridden(loaded).prepare_all(request.run)
 
-    def estimate(self, prepared: Prepared, terms: Terms = Terms()) -> Estimate:
-        """Return the price of a run.
+    def price_within(self, prepared: Prepared, terms: Terms = Terms()) -> Estimate:
+        """Return the price of a run, which is within every limit for one run.
 
         Raises:
             OverBudgetError: It is over a limit for one run.
         """
-        price = priced(prepared, self.limits)
+        price = price_within(prepared, self.limits)
         for share in terms.shares:
             budget.check_run(share.limits, price, share.place)
         return price
@@ -239,14 +239,14 @@ class Submitter:
         _must_be_ok(prepared)
         view, document = prepared.rendered.view, prepared.document
         would = Recorded(output=document.output, labels={**view.labels, **terms.own_labels})
-        would = _of_request(would, prepared, self.estimate(prepared, terms))
+        would = _of_request(would, prepared, self.price_within(prepared, terms))
         return self._submitted(view.name, COLLECTIONS[document.kind], would, "")
 
     def submit(
         self,
         prepared: Prepared,
         key: Key,
-        body: str,
+        body_digest: str,
         run_id: str = "",
         *,
         terms: Terms = Terms(),
@@ -256,7 +256,7 @@ class Submitter:
         Args:
             prepared: The rendered request.
             key: What makes two deliveries the same request.
-            body: Digest of what is asked for.
+            body_digest: Of what is asked for.
             run_id: An earlier run that is resumed: its output folder is used. Otherwise the job gets a new one, the same
                 however often the request is delivered.
             terms: On what terms.
@@ -271,17 +271,17 @@ class Submitter:
             RestError: Cloud Storage or Vertex AI failed; no job was made.
         """
         _must_be_ok(prepared)
-        price = self.estimate(prepared, terms)
+        price = self.price_within(prepared, terms)
         collection = COLLECTIONS[prepared.document.kind]
 
         def find(claim: str) -> RemoteJob | None:
             return self.reconciler.find(claim, collection)
 
-        def record(job: RemoteJob) -> Recorded:
+        def to_record(job: RemoteJob) -> Recorded:
             return _of_request(recorded(job, job.labels.get(LABEL, "")), prepared, price)
 
         try:
-            outcome = self.claims.take(key, body, prepared.rendered.view.name, find, record, run_id)
+            outcome = self.claims.take(key, body_digest, prepared.rendered.view.name, find, to_record, run_id)
         except EndedError as error:
             self._none_may_live(error.claim, collection, None)
             raise
@@ -290,7 +290,7 @@ class Submitter:
         in_run = prepared.in_run(outcome.claim.run_id) if outcome.claim.run_id else prepared
         return self._make(in_run, price, outcome, collection, terms)
 
-    def end(self, key: Key, body: str, run: str, ended: Mapping[str, str]) -> Claim:
+    def end(self, key: Key, body_digest: str, run: str, ended: Mapping[str, str]) -> Claim:
         """Decide that no job is made for a request any more, unless there is one.
 
         Returns:
@@ -304,7 +304,7 @@ class Submitter:
         try:
             outcome = self.claims.take(
                 key,
-                body,
+                body_digest,
                 run,
                 lambda claim: self.reconciler.find(claim, collection),
                 lambda job: recorded(job, job.labels.get(LABEL, "")),
@@ -353,17 +353,17 @@ class Submitter:
         own = _of_request(recorded(job, claim.id), prepared, price)
         made = self._submitted(view.name, collection, own, claim.id)
         try:
-            now = self.claims.record(claim, own)
+            held = self.claims.record(claim, own)
         except RestError:
-            if self.claims.over(taken):
+            if self.claims.lease_over(taken):
                 raise  # another delivery may hold the claim by now, and its word counts
             return made  # the job carries the label: the next delivery finds it and records it
         if terms.most is not None:
             self.ledger.settle(claim.id, price, terms.shares)
-        if taken.first and now.token == claim.token and now.job.name == made.name:
+        if taken.first and held.token == claim.token and held.job.name == made.name:
             return made  # no other delivery ever held this id, so there is no other job with it
-        existing = self._existing(now, collection, job)
-        return made if now.job.name == made.name else existing
+        existing = self._existing(held, collection, job)  # whichever is recorded: it cancels every other one
+        return made if held.job.name == made.name else existing
 
     def _after_failure(self, taken: Taken, collection: str, error: RestError) -> RemoteJob:
         """Return the job that a failed create call made all the same; if none is seen, the claim is kept, and it raises."""
@@ -460,8 +460,8 @@ class Submitter:
         )
 
 
-def priced(prepared: Prepared, limits: Budget) -> Estimate:
-    """Return the price of a run.
+def price_within(prepared: Prepared, limits: Budget) -> Estimate:
+    """Return the price of a run, which is within the limits for one run.
 
     Raises:
         OverBudgetError: It is over a limit for one run.

@@ -20,7 +20,7 @@ from vertexrig.project.config import TICK, TICK_PATH, Loaded
 from vertexrig.project.triggered import Schedule, name_of
 from vertexrig.submit.budget import OverBudgetError, arithmetic, trials_of
 from vertexrig.submit.claims import FREE_AFTER_S, LEASE_S
-from vertexrig.submit.submission import PACKAGES, priced
+from vertexrig.submit.submission import PACKAGES, price_within
 from vertexrig.times import duration_seconds
 from vertexrig.trigger import deploy, promotion
 from vertexrig.workspace import Workspace
@@ -134,7 +134,7 @@ def _refusal(workspace: Workspace, schedule: Schedule) -> str:
         wrong = [one for one in prepared.findings if one.severity is Severity.ERROR]
         if wrong:
             return "; ".join(f"{f'line {one.line}: ' if one.line else ''}{one.path}: {one.message}" for one in wrong)
-        price = priced(prepared, limits)
+        price = price_within(prepared, limits)
         # a day that begins with it has no room for it either
         for key, value in (("usd_per_day", price.usd_at_most), ("trials_per_day", trials_of(price))):
             most = getattr(limits, key)
