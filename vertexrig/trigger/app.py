@@ -17,7 +17,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from vertexrig import spec, times
@@ -163,7 +162,7 @@ class Trigger:
             if body is None:
                 row["ignored"] = True
                 return Reply(204, {})
-            asked = self.read(body, delivery, row)
+            asked = self.asked(body, delivery, row)
             # CloudEvents promise that source and id together name one event
             key = Key("request", asked.request_id) if asked.request_id else Key("event", f"{source} {id}")
             return self._start(asked, key, delivery)
@@ -246,7 +245,7 @@ class Trigger:
         if call.path == "/":  # `handle` makes a delivery of every POST here
             routes = {"GET": lambda: self._listing(call), "POST": lambda: self._post(call, delivery or Delivery(), row)}
         elif call.path == "/openapi.json":
-            routes = {"GET": lambda: Reply(200, self._openapi.document(self.loaded))}
+            routes = {"GET": self._description}
         elif call.path == "/jobs":
             routes = {"GET": lambda: self._jobs(call).listing(call.query)}
         elif jobs:
@@ -265,21 +264,42 @@ class Trigger:
             return Reply(405, problem.body, {"Allow": allowed})
         return handler()
 
+    def _description(self) -> Reply:
+        from vertexrig.trigger import openapi
+
+        return Reply(200, openapi.document(self.loaded))
+
     def _listing(self, call: Call) -> Reply:
+        from vertexrig.trigger import openapi
+
         project = self.loaded.project
         if project.trigger.callers:
-            project = self._callers.narrowed(self.loaded, self._caller(call.headers)).project
+            from vertexrig.trigger import callers
+
+            project = callers.narrowed(self.loaded, self._caller(call.headers)).project
         runs = [
             *({"name": name, "kind": "job", "topology": job.topology} for name, job in project.jobs.items()),
             *({"name": name, "kind": "sweep", "topology": one.topology} for name, one in project.sweeps.items()),
         ]
         runs = [one for one in runs if project.trigger.may_start(one["name"])]
         opened = {
-            name: {key: self._openapi.bound_data(bound) for key, bound in rules.items()}
+            name: {key: openapi.bound_data(bound) for key, bound in rules.items()}
             for name, rules in (("set", project.trigger.allow), ("args", project.trigger.allow_args))
         }
         about = {"project": project.project, "region": project.region, "runs": runs}
         return Reply(200, {**about, **opened, "digest": self.loaded.digest})
+
+    def _jobs(self, call: Call) -> JobPages:
+        """Return the pages about jobs, of the runs that are open to the caller."""
+        from vertexrig.trigger.jobs import JobPages
+
+        project = self.loaded.project
+        if project.trigger.callers and (caller := self._caller(call.headers)) != project.invoker:
+            from vertexrig.trigger import callers
+
+            project = callers.narrowed(self.loaded, caller).project
+        own = self.submitter
+        return JobPages(self.vertex, own.ledger.vertices, own.reconciler, project.trigger.may_start, project.sweeps)
 
     def _post(self, call: Call, delivery: Delivery, row: dict[str, Any]) -> Reply:
         length = call.headers.get("content-length", "")
@@ -287,16 +307,17 @@ class Trigger:
         if length.isascii() and length.isdigit() and (len(length) > 9 or int(length) > LIMIT):
             raise RequestProblem(413, "too-large", f"the body has more than {LIMIT} bytes")
         delivery.caller = self._caller(call.headers)
-        asked = self.read(request.parse(call.read(LIMIT + 1)), delivery, row)
+        asked = self.asked(request.parse(call.read(LIMIT + 1)), delivery, row)
         return self._start(asked, request.key(asked, call.headers), delivery)
 
-    def read(self, body: Any, delivery: Delivery, row: dict[str, Any]) -> Asked:
+    def asked(self, body: Any, delivery: Delivery, row: dict[str, Any]) -> Asked:
         if isinstance(body, Mapping):
             row |= {"dry_run": True} if body.get("dry_run") is True else {}
             delivery.run = str(body.get("run", ""))[:63]
         if self.loaded.project.trigger.callers:
-            asked: Asked = self._callers.read(body, self.loaded, delivery.caller)
-            return asked
+            from vertexrig.trigger import callers
+
+            return callers.read(body, self.loaded, delivery.caller)
         return request.read(body, self.loaded)
 
     def _start(self, asked: Asked, key: Key, delivery: Delivery) -> Reply:
@@ -311,16 +332,16 @@ class Trigger:
         delivery.detail |= {"then": steps} if steps else {}
         terms = self.terms(asked, delivery.caller)
 
-        def submit(terms: Terms) -> Submitted:
-            return self.submit(self.submitter, prepared, key, asked, terms, delivery)
+        def make(terms: Terms) -> Submitted:
+            return self.make_job(self.submitter, prepared, key, asked, terms, delivery)
 
         try:
             if due is None:
-                made = submit(terms)
+                made = make(terms)
             else:
                 from vertexrig.trigger import deferred
 
-                made = deferred.start(self.submitter.storage, submit, key, asked.request, terms, due)
+                made = deferred.start(self.submitter.storage, make, key, asked.request, terms, due)
         except EndedError as error:
             raise NotStartedError("skipped", error.claim.ended.get("reason", ""), str(error)) from None
         delivery.decision = "joined" if made.duplicate else "created"
@@ -329,8 +350,26 @@ class Trigger:
         body = answers.answer(answers.SUBMITTED, made, **more)
         return Reply(200 if made.duplicate else 201, body, {"Location": f"/jobs/{made.name.rsplit('/', 1)[-1]}"})
 
+    def _dry_run(self, prepared: Prepared, asked: Asked, caller: str) -> Reply:
+        prepared = prepared.in_run(new_run_id())
+        view, document = prepared.rendered.view, prepared.document
+        would = self.submitter.dry_run(prepared, self.terms(asked, caller))
+        body = job_body(
+            document.kind,
+            document.data,
+            display_name=view.display_name,
+            labels=would.labels,
+            kms_key_name=view.kms_key_name,
+        )
+        return Reply(
+            200,
+            answers.answer(
+                answers.SUBMITTED, would, dry_run=True, then=self._steps(asked), request=body, candidate=None
+            ),
+        )
+
     @staticmethod
-    def submit(
+    def make_job(
         submitter: Submitter, prepared: list[Prepared], key: Key, asked: Asked, terms: Terms, delivery: Delivery
     ) -> Submitted:
         """Make the job of a request, or find it; of a run with candidates the delivery says which one, such as `candidate 2 of 4`."""
@@ -375,7 +414,9 @@ class Trigger:
         """Return on what terms a request is started."""
         terms = Terms(labels={CALLER_LABEL: label_value(caller)} if caller else {})
         if self.loaded.project.trigger.callers:
-            terms = self._callers.terms(self.loaded, caller)
+            from vertexrig.trigger import callers
+
+            terms = callers.terms(self.loaded, caller)
         return replace(terms, before=lambda claim: self._begin(asked, claim, caller))
 
     def _steps(self, asked: Asked) -> list[str] | None:
@@ -400,23 +441,12 @@ class Trigger:
 
         return ticking.tick(self, row)
 
-    # Imported when they are asked for: a request that starts a job needs none of them, and the first `tick` 36 ms.
-    @property
-    def _openapi(self) -> ModuleType:
-        from vertexrig.trigger import openapi
-
-        return openapi
-
-    @property
-    def _callers(self) -> ModuleType:
-        from vertexrig.trigger import callers
-
-        return callers
-
+    # Made, and their modules imported, when they are asked for: a request that starts a job needs none of them.
     @cached_property
     def _checked(self) -> CheckedTokens:
-        checked: CheckedTokens = self._callers.CheckedTokens(self.loaded)
-        return checked
+        from vertexrig.trigger.callers import CheckedTokens
+
+        return CheckedTokens(self.loaded)
 
     @cached_property
     def deliveries(self) -> Deliveries:
@@ -441,34 +471,6 @@ class Trigger:
         )
         submitter = Submitter(own.workspace, self.vertex, own.storage, claims=claims, limits=own.limits, fence=True)
         return Ticker(submitter, ModelsClient(self.vertex), folder=lambda uri: Storage(uri, url=url))
-
-    def _dry_run(self, prepared: Prepared, asked: Asked, caller: str) -> Reply:
-        prepared = prepared.in_run(new_run_id())
-        view, document = prepared.rendered.view, prepared.document
-        would = self.submitter.dry_run(prepared, self.terms(asked, caller))
-        body = job_body(
-            document.kind,
-            document.data,
-            display_name=view.display_name,
-            labels=would.labels,
-            kms_key_name=view.kms_key_name,
-        )
-        return Reply(
-            200,
-            answers.answer(
-                answers.SUBMITTED, would, dry_run=True, then=self._steps(asked), request=body, candidate=None
-            ),
-        )
-
-    def _jobs(self, call: Call) -> JobPages:
-        """Return the pages about jobs, of the runs that are open to the caller."""
-        from vertexrig.trigger.jobs import JobPages
-
-        project = self.loaded.project
-        if project.trigger.callers and (caller := self._caller(call.headers)) != project.invoker:
-            project = self._callers.narrowed(self.loaded, caller).project
-        own = self.submitter
-        return JobPages(self.vertex, own.ledger.vertices, own.reconciler, project.trigger.may_start, project.sweeps)
 
 
 def application(folder: Path) -> Trigger:

@@ -76,7 +76,7 @@ def deferred(due: Due, key: Key, request: Request, why: NotStartedError) -> Defe
 
 
 def start(
-    storage: Storage, submit: Callable[[Terms], Submitted], key: Key, request: Request, terms: Terms, due: Due
+    storage: Storage, make: Callable[[Terms], Submitted], key: Key, request: Request, terms: Terms, due: Due
 ) -> Submitted:
     """Make the job of a run that is due, by the schedule's policy.
 
@@ -85,7 +85,7 @@ def start(
         VertexrigError: As of `Submitter.submit`.
     """
     try:
-        return submit(due.terms(terms))
+        return make(due.terms(terms))
     except Exception as error:
         why = due.not_started(error)
         if why is None:

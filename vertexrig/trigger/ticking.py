@@ -42,11 +42,11 @@ class Ticked(Protocol):
     @property
     def deliveries(self) -> Deliveries: ...
     def keep(self, delivery: Delivery, reply: Reply) -> dict[str, Any]: ...
-    def read(self, body: Any, delivery: Delivery, row: dict[str, Any]) -> Asked: ...
+    def asked(self, body: Any, delivery: Delivery, row: dict[str, Any]) -> Asked: ...
     def prepared(self, asked: Asked) -> list[Prepared]: ...
     def terms(self, asked: Asked, caller: str) -> Terms: ...
     def due(self, schedule: str, time: str) -> Due | None: ...
-    def submit(
+    def make_job(
         self, submitter: Submitter, prepared: list[Prepared], key: Key, asked: Asked, terms: Terms, delivery: Delivery
     ) -> Submitted: ...
 
@@ -105,12 +105,12 @@ def _again(trigger: Ticked, one: DeferredRun, due: Due) -> Submitted:
     asked, caller = request.read(dict(one.body), trigger.loaded), trigger.loaded.project.invoker
     terms = due.terms(trigger.terms(asked, caller))
     delivery = Delivery(schedule=one.schedule, schedule_time=one.time, caller=caller)
-    return trigger.submit(trigger.ticker.submitter, trigger.prepared(asked), one.claim_key, asked, terms, delivery)
+    return trigger.make_job(trigger.ticker.submitter, trigger.prepared(asked), one.claim_key, asked, terms, delivery)
 
 
 def _climbed(trigger: Ticked, one: OpenLadder) -> Ladder:
     """Return the ladder of a run with candidates. What the bucket says of it is allowed as far as its caller may ask for it."""
-    asked = trigger.read(dict(one.body), Delivery(caller=one.caller), {})
+    asked = trigger.asked(dict(one.body), Delivery(caller=one.caller), {})
     terms, due = trigger.terms(asked, one.caller), trigger.due(one.schedule, one.time)
     found = ways(trigger.prepared(asked), trigger.ticker.submitter)
     return Ladder(found, asked.request.digest, one.claim_key, first=one.id, terms=due.terms(terms) if due else terms)
