@@ -61,14 +61,14 @@ def command(
     if output is not None and len(names) > 1:
         raise UsageError(f"--output takes one job; {len(names)} were named")
     workspace = project.workspace(names[0] if len(names) == 1 else None)
-    run = runs.new_run_id() if run == "new" else run
-    if output is not None:  # which has room for the job as it stands
-        prepared = [workspace.prepare(name, check=check, run_id=run) for name in names]
+    run_id = runs.new_run_id() if run == "new" else run
+    if output is not None:  # one file: without the candidates
+        prepared = [workspace.prepare(name, check=check, run_id=run_id) for name in names]
     else:
-        prepared = [one for name in names for one in workspace.prepare_all(name, check=check, run_id=run)]
+        prepared = [one for name in names for one in workspace.prepare_all(name, check=check, run_id=run_id)]
     # Before a file is written for a run that cannot have its own folder.
-    for one in prepared if run else ():
-        runs.must_be_own(one.view, run)
+    for one in prepared if run_id else ():
+        runs.must_be_own(one.view, run_id)
     rows = [_write(workspace, one, output) for one in prepared]
     if format_ == "text":
         for row in rows:

@@ -76,13 +76,13 @@ class Loaded:
             ConfigError: It is outside of the folder's checkout, or a pipe, and only the file says so.
         """
         path = self.folder / name
-        if not files.is_inside(path, self.folder) and not _below(key, self.given):
+        if not files.is_inside(path, self.folder) and not _is_overridden(key, self.given):
             raise self.error(
                 f"{quoted(name)} is outside the project's folder, at {os.path.realpath(path)}, and is not read: move it there, "
                 f"or name it yourself with --set {shlex.quote(f'{typed.dotted(key)}={name}')}",
                 *key,
             )
-        if path.exists() and not (path.is_file() or path.is_dir()) and not _below(key, self.given):
+        if path.exists() and not (path.is_file() or path.is_dir()) and not _is_overridden(key, self.given):
             raise self.error(f"{quoted(name)} is neither a file nor a folder, and is not read", *key)
         return path
 
@@ -257,7 +257,7 @@ def loads(
         project = typed.build(Project, data, root)
     errors.end()
     # a line of a value that an override has replaced would lead a reader to the wrong place
-    lines = {path: line for path, line in reading.lines.items() if not _below(path, given)}
+    lines = {path: line for path, line in reading.lines.items() if not _is_overridden(path, given)}
     loaded = Loaded(project, file, lines, given, tuple(overrides), text=text)
     for error in _wrong_names(loaded):
         with errors:
@@ -278,7 +278,7 @@ def _locate(
     return file, None
 
 
-def _below(path: yamltext.RawPath, given: Mapping[yamltext.RawPath, str]) -> bool:
+def _is_overridden(path: yamltext.RawPath, given: Mapping[yamltext.RawPath, str]) -> bool:
     """Tell whether an override has replaced what the file says at `path`."""
     return any(path[:n] in given for n in range(1, len(path) + 1))
 
@@ -324,7 +324,7 @@ def _override(data: dict[str, Any], text: str, target: str | None, given: dict[y
             f"--set {text}: write KEY=VALUE, with dots between keys, such as jobs.cpu.machine_type=n1-standard-8; "
             "KEY- removes a key, and args.NAME alone is a flag without a value"
         )
-    path = _where(data, parts, target)
+    path = _full_path(data, parts, target)
     if removing:
         _remove(data, path, text)
         given[_typed(path)] = text
@@ -392,7 +392,7 @@ def _entries(data: Mapping[str, Any], group: str) -> Mapping[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _where(data: Mapping[str, Any], parts: list[str], target: str | None) -> list[str]:
+def _full_path(data: Mapping[str, Any], parts: list[str], target: str | None) -> list[str]:
     """Return the full path of an override's key: in the job or sweep it is about, or from the top of the file."""
     if target is not None:
         for group, cls in (("jobs", Job), ("sweeps", Sweep)):

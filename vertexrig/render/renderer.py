@@ -110,7 +110,7 @@ class Renderer:
         self.folders = [str(folder) for folder in (own, shipped_templates()) if folder is not None]
         self.packages: dict[str | None, str] = {}  # TensorFlow version -> URI of the package for it
         self.images: dict[str, str] = {}  # cpu, gpu or tpu -> URI of the trainer's own image
-        self._used: dict[str, set[str]] = {}
+        self._used: dict[str, set[str]] = {}  # template -> names that it looks at
         self._found: set[str] = set()  # topologies that have a template
 
     @cached_property
@@ -172,7 +172,7 @@ class Renderer:
         return self._rendered(self._view_in_run(view, run_id) if run_id and view.own_runs else view)
 
     def in_run(self, rendered: Rendered, run_id: str) -> tuple[Rendered, bool]:
-        """Return what was rendered with the output folder of one run, and whether that is all that differs, as one value.
+        """Return what was rendered with the output folder of one run, and whether nothing else differs (then nothing is read anew).
 
         The view must have `own_runs`. Our own templates have the folder in one line; one from elsewhere may put it anywhere or
         compare it, and `spec:` may replace it, so that these are rendered again.
@@ -181,6 +181,7 @@ class Renderer:
         lines = rendered.text.split("\n")
         value = f"outputUriPrefix: {scalar(rendered.view.job.base_output_directory)}"
         places = [number for number, line in enumerate(lines) if line.lstrip(" ") == value]
+        # a `spec:` may name the folder under either spelling
         laid = any("baseOutputDirectory" in camel(str(spec_)) for spec_, _, _ in laid_over(view))
         if len(self.folders) > 1 or laid or len(places) != 1:
             return self._rendered(view), False

@@ -30,7 +30,8 @@ def parse(text: str, *, file: str = "", kind: Kind | None = None, template: bool
         text: One YAML document, as `gcloud ai custom-jobs|hp-tuning-jobs create --config` takes it.
         file: Its name, for the findings.
         kind: What to take it for; by default its keys decide.
-        template: Whether the text may be a template: False for what has been rendered, whose `${X}` is meant.
+        template: Whether the text is from elsewhere, and so may be a template or no job at all; False for what was rendered
+            here, whose `${X}` is meant.
     """
     try:
         return _from_reading(yamltext.read(text), file, kind, template=template)
@@ -96,8 +97,8 @@ def _from_reading(reading: yamltext.Reading, file: str, kind: Kind | None, *, te
         )
         data, prefix = data[inner], (inner,)
     canonical = walk.message(data, root, prefix, "")
-    walk.notes()
-    document = Document(taken, canonical, tuple(walk.findings), file, walk.lines, walk.placeholders, walk.canonical)
+    walk.finish()
+    document = Document(taken, canonical, tuple(walk.findings), file, walk.lines, walk.placeholders, walk.paths)
     return _with_placeholders(document)
 
 

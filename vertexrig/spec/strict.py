@@ -197,14 +197,17 @@ def _listed(names: list[str]) -> str:
 
 
 class Walk:
-    """One pass over data beside its message descriptor: canonical values, findings, lines."""
+    """One pass over data beside its message descriptor: canonical values, findings, lines.
+
+    In every method `raw` is the place of a value by its keys as the file has them, `path` the same in the API's words.
+    """
 
     def __init__(self, reading: yamltext.Reading, file: str, root: Any = None, *, template: bool = False) -> None:
         self.reading, self.file, self.root, self.template = reading, file, root, template
         self.findings: list[Finding] = []
         self.placeholders: dict[str, list[str]] = {}
         self.lines: dict[str, int] = {}
-        self.canonical: dict[yamltext.RawPath, str] = {}
+        self.paths: dict[yamltext.RawPath, str] = {}  # `path` by `raw`
         self.depth = 0
         self.snakes: list[tuple[str, str, str]] = []  # keys in snake_case: as written, as the API has them, their paths
         self.first_snake = 0  # the place of their finding
@@ -233,10 +236,11 @@ class Walk:
         self.placeholders[path] = found
         return str(value) if is_text else found[0]
 
-    def notes(self) -> None:
+    def finish(self) -> None:
+        """Add what is found of the file as a whole, and what the YAML reader noted."""
         self.spelling()
         for note in self.reading.notes:
-            path = self.canonical.get(note.path, ".".join(str(part) for part in note.path))
+            path = self.paths.get(note.path, ".".join(str(part) for part in note.path))
             fix = note.fix or (
                 "keep one of them"
                 if note.kind == "duplicate-key"
@@ -302,7 +306,7 @@ class Walk:
         places, from_top = belongs(key, schema, self.root or schema)
         edits: tuple[Edit, ...] = ()
         text, fix = f"{schema.name} has no field {quoted(key)}.", ""
-        self.canonical[raw] = path
+        self.paths[raw] = path
         flag = _FLAGS.get(key) if schema.name == "CustomJobSpec" else None
         if flag:
             text, fix = (
@@ -354,7 +358,7 @@ class Walk:
         line = self.reading.lines.get(raw)
         if line is not None:
             self.lines[path] = line
-        self.canonical[raw] = path
+        self.paths[raw] = path
         if field_.message is not None and field_.message.map_entry:
             return self.map(value, field_.message.by_name["value"], raw, path)
         if not field_.repeated:
@@ -386,7 +390,7 @@ class Walk:
         line = self.reading.lines.get(raw)
         if line is not None:
             self.lines[path] = line
-        self.canonical[raw] = path
+        self.paths[raw] = path
         if field_.message is not None:
             name = field_.message.full_name
             if name.startswith("google.protobuf."):

@@ -89,8 +89,8 @@ class Prepared:
         """Return the same with the output folder of one run; itself if all runs share the folder that the project file names."""
         if not self.view.own_runs:
             return self
-        rendered, one_value = self.workspace.renderer.in_run(self.rendered, run_id)
-        if not one_value:
+        rendered, folder_alone = self.workspace.renderer.in_run(self.rendered, run_id)
+        if not folder_alone:
             return replace(self, rendered=rendered, document=self.workspace.read(rendered))
         output = {"outputUriPrefix": rendered.view.job.base_output_directory}
         job = {**self.document.job, "baseOutputDirectory": output}
@@ -188,9 +188,9 @@ class Workspace:
         if MARK in self.loaded.text:
             from vertexrig.checks import comments  # few files have such a comment
 
-            hidden = comments.left_out(self.placed(found, rendered, document), self.loaded.text)
-            gone = {(one.id, one.path, one.message) for one in hidden}
-            found = [one for one in found if (one.id, one.path, one.message) not in gone]
+            placed = self.placed(found, rendered, document)  # comments are in the project file
+            hidden = comments.left_out(placed, self.loaded.text)
+            found = [one for one, shown in zip(found, placed, strict=True) if shown not in hidden]
         return Prepared(rendered, document, found, self)
 
     def read(self, rendered: Rendered) -> spec.Document:
