@@ -127,7 +127,9 @@ def _check_request(id: str | None) -> None:
 def _ahead(submitter: Submitter, prepared: Prepared, asked: forecast.ForecastOptions, file: Path | None) -> None:
     """Print the estimate of time and money that the options ask for."""
     catalog = submitter.workspace.catalog
-    ahead = forecast.forecast(submitter.price_within(prepared), prepared.document, catalog, asked, file) if asked else None
+    ahead = (
+        forecast.forecast(submitter.price_within(prepared), prepared.document, catalog, asked, file) if asked else None
+    )
     if ahead is not None:
         streams.note(forecast.text(ahead))
 
