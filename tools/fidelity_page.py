@@ -56,7 +56,7 @@ were the same: {first_kinds}. What differed was mended afterwards, or is below; 
 
 `make fidelity MUTATE=1` breaks the local Vertex on purpose, in {breakages} ways one after the other: a field dropped or added, an order, a
 time, a code, a label, a skipped state, a variable, a line of the log. Rows noticed **{noticed} %** of them, and none noticed a change
-that breaks nothing. Not noticed: {missed}. CI tries every 20th, and the control; all of them take four minutes on two cores (2026-11-23).
+that breaks nothing. Not noticed: {missed}. CI tries every 40th, and the control; all of them take four minutes on two cores (2026-11-23).
 
 ## What nobody outside Google can know
 

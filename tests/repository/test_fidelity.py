@@ -276,7 +276,7 @@ def test_the_page_is_what_the_result_says() -> None:
 @pytest.mark.whole
 def test_rows_notice_breakages_of_the_local_vertex() -> None:
     """Of a sample of the deliberate breakages each is noticed that was noticed when all were tried; the control is not."""
-    chosen = [one for one in BREAKAGES if one.name not in OURS.mutation["missed"]][::20]
+    chosen = [one for one in BREAKAGES if one.name not in OURS.mutation["missed"]][::40]
     with starting() as target:
         found = mutation.noticed(OURS, chosen, target)
     assert found.pop(CONTROL.name) == []
