@@ -283,7 +283,7 @@ def test_a_signal_is_not_lost_at_the_start(
     here: server.RunningServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, started: bool
 ) -> None:
     """SIGTERM as the command is being started reaches it; one just before leaves it unstarted. Either way the code is 143."""
-    start = subprocess.Popen
+    start, set_handler = subprocess.Popen, signal.signal
 
     def interrupted(argv: list[str], **options: Any) -> subprocess.Popen[bytes]:
         process = start(argv, **options)
@@ -303,7 +303,11 @@ def test_a_signal_is_not_lost_at_the_start(
         monkeypatch.setattr(signal, "signal", handled)
     words = ["run", "--root", str(here.root), "--", "sh", "-c", "sleep 20 & wait; touch ended"]
     monkeypatch.chdir(tmp_path)
-    done = CliRunner().invoke(command, words, catch_exceptions=False)
+    given = set_handler(signal.SIGHUP, signal.SIG_DFL)  # a run of tests under nohup ignores it
+    try:
+        done = CliRunner().invoke(command, words, catch_exceptions=False)
+    finally:
+        set_handler(signal.SIGHUP, given)
     assert done.exit_code == 143 and not (tmp_path / "ended").exists(), done.stderr
 
 
