@@ -463,13 +463,9 @@ def merge(base: Any, over: Any) -> Any:
     if isinstance(base, list) and isinstance(over, list) and all(isinstance(item, Mapping) for item in [*base, *over]):
         longest = max(len(base), len(over))
         return [merge(base[i] if i < len(base) else {}, over[i]) if i < len(over) else base[i] for i in range(longest)]
-    return (
-        merge({}, over)
-        if isinstance(over, Mapping)
-        else [merge(None, item) for item in over]
-        if isinstance(over, list)
-        else over
-    )
+    if isinstance(over, Mapping):
+        return merge({}, over)
+    return [merge(None, item) for item in over] if isinstance(over, list) else over
 
 
 def block(data: Any, indent: int = 0) -> list[str]:

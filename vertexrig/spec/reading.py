@@ -20,6 +20,8 @@ from vertexrig.spec import descriptors, placeholders, strict
 from vertexrig.spec.document import KINDS, Document, Kind
 from vertexrig.text import kind_of
 
+_RENDER_FIRST = "render this first: fill the values in, then check the result"
+_WRAPPERS = ("jobSpec", "job_spec")
 _LEGACY_KEYS = {"trainingInput", "training_input", "scaleTier", "masterType", "hyperparameters"}
 
 
@@ -102,7 +104,6 @@ def _from_reading(reading: yamltext.Reading, file: str, kind: Kind | None, *, te
     return _with_placeholders(document)
 
 
-_RENDER_FIRST = "render this first: fill the values in, then check the result"
 _SHELL = re.compile(r"(?:^|/)(?:ba|da|z|k)?sh$")
 
 
@@ -149,7 +150,6 @@ def _not_a_mapping(data: Any, file: str, kind: Kind | None) -> Document:
     return Document(kind or "CustomJobSpec", {}, (finding,), file)
 
 
-_WRAPPERS = ("jobSpec", "job_spec")
 _POOL_KEYS = {"machineSpec", "machine_spec", "containerSpec", "container_spec", "pythonPackageSpec"}
 
 

@@ -214,7 +214,10 @@ def event_body(type: str, data: Any, storage: Storage) -> Any:
 
 
 def fired(headers: Mapping[str, str], function: str) -> tuple[str, str]:
-    """Return the schedule and the time that Cloud Scheduler says it fired, "" for what it does not say; they only describe a request."""
+    """Return the schedule and the time that Cloud Scheduler says it fired, "" for what it does not say.
+
+    They never choose what runs: a schedule's policy, which they name, can only hold a run back or try it again.
+    """
     job, text = headers.get("x-cloudscheduler-jobname", ""), headers.get("x-cloudscheduler-scheduletime", "")
     if not _SCHEDULER_JOB.fullmatch(job):
         return "", ""
