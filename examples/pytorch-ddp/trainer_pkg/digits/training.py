@@ -11,6 +11,7 @@ import random
 import signal
 import time
 from dataclasses import asdict, dataclass, field
+from functools import cache
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -282,10 +283,16 @@ def job_id() -> str:
     return f"{job}/{environ.get('CLOUD_ML_TRIAL_ID', '')}" if job else f"process {os.getpid()} {random.random()}"
 
 
-def report(value: float, step: int) -> None:
-    """Report the metric to a study; outside a trial nobody reads it."""
+@cache
+def metrics() -> Any:
+    """One for all reports: each new one empties the file that they are in."""
     from hypertune import HyperTune
 
-    HyperTune().report_hyperparameter_tuning_metric(
+    return HyperTune()
+
+
+def report(value: float, step: int) -> None:
+    """Report the metric to a study; outside a trial nobody reads it."""
+    metrics().report_hyperparameter_tuning_metric(
         hyperparameter_metric_tag=METRIC, metric_value=value, global_step=step
     )
