@@ -104,11 +104,15 @@ class Errors:
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
         if not isinstance(error, ConfigError):
             return False
+        self.keep(error)
+        return True
+
+    def keep(self, error: ConfigError) -> None:
+        """Keep an error, or the several that it stands for; with too many of them, end."""
         # two pools without an image of their own have the same error: it is said once
         self.kept += [one for one in error.errors if str(one) not in map(str, self.kept)]
         if len(self.kept) >= MOST_ERRORS:
             self.end()
-        return True
 
     def end(self) -> None:
         """Raise the one error that was kept, or all as one; nothing if there is none."""

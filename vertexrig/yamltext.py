@@ -378,6 +378,7 @@ def scalar(value: Any) -> str:
 
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*(\.[A-Za-z0-9_-]+)*")
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 _WORDS = {"y", "n", "yes", "no", "on", "off", "true", "false", "null"}  # booleans and null in YAML 1.1
 
 
@@ -389,3 +390,25 @@ def flow(value: Any) -> str:
         return "[" + ", ".join(map(flow, value)) + "]"
     bare = isinstance(value, str) and _PLAIN.fullmatch(value) and value.lower() not in _WORDS
     return str(value) if bare else scalar(value)
+
+
+def block(data: Any, indent: int = 0) -> list[str]:
+    """Return plain data as block YAML, one JSON scalar a line."""
+    margin = " " * indent
+    lines: list[str] = []
+    if isinstance(data, Mapping) and data:
+        for key, value in data.items():
+            name = key if _NAME.fullmatch(key) and key.lower() not in _WORDS else scalar(key)
+            if isinstance(value, (Mapping, list)) and value:
+                lines.append(f"{margin}{name}:")
+                # a list's dashes are at the indentation of its key
+                lines += block(value, indent + (0 if isinstance(value, list) else 2))
+            else:
+                lines.append(f"{margin}{name}: {scalar(value)}")
+    elif isinstance(data, list) and data:
+        for item in data:
+            inner = block(item, indent + 2)
+            lines += [f"{margin}- {inner[0].lstrip(' ')}", *inner[1:]]
+    else:
+        lines.append(f"{margin}{scalar(data)}")
+    return lines

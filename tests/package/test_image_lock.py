@@ -127,7 +127,7 @@ def test_this_repository_s_locks_are_current_and_its_jobs_without_complaint() ->
     loaded = config.load(REPOSITORY / "vertexrig.yaml", environment={"IMAGE": "build"})
     workspace = Workspace(loaded)
     kinds = set()
-    for name in [*loaded.project.jobs, *loaded.project.sweeps]:
+    for name in [*loaded.project.entries]:
         found = workspace.prepare(name).findings
         assert [finding.id for finding in found if finding.id.startswith("image")] == [], name
         found += prebuilt.prepare(name).findings

@@ -28,7 +28,7 @@ from vertexrig.local.runner.project_options import of_project
 from vertexrig.local.server import settings_of
 from vertexrig.package import image
 from vertexrig.project import config
-from vertexrig.submit import images, publish, submission
+from vertexrig.submit import images, publish, uploaded
 from vertexrig.trigger import doctor
 from vertexrig.workspace import Workspace
 
@@ -87,9 +87,7 @@ def test_nothing_is_called_for_the_local_vertex(tmp_path: Path, mode: str, there
     for name in there:
         stub(tmp_path / "bin", name, 7)
     with clouds.cloud(tmp_path) as here:
-        triggered = Workspace(
-            loaded, uploaded=submission.UploadedArtifacts(loaded, Storage(clouds.BUCKET, url=here.url))
-        )
+        triggered = Workspace(loaded, uploaded=uploaded.UploadedArtifacts(loaded, Storage(clouds.BUCKET, url=here.url)))
         environment = {**clouds.variables(here), "PATH": str(tmp_path / "bin")}
         done = vertexrig("image", "cpu", mode, cwd=tmp_path, env=environment)
         assert done.returncode == 0 and "nothing is built or pushed" in done.stderr, done.stderr
@@ -153,8 +151,8 @@ def test_submit_the_trigger_and_the_doctor_use_the_image_of_the_sources(
         uri = image.identify_image(loaded, "cpu").uri
         tag = f"{REPOSITORY_PATH}/packages/trainer-cpu/tags/{uri.rpartition(':')[2]}"
         storage = Storage(clouds.BUCKET, url=here.url)
-        triggered = Workspace(loaded, uploaded=submission.UploadedArtifacts(loaded, storage))
-        with pytest.raises(submission.NoPackageError, match="no CPU image of the trainer was pushed"):
+        triggered = Workspace(loaded, uploaded=uploaded.UploadedArtifacts(loaded, storage))
+        with pytest.raises(uploaded.NoPackageError, match="no CPU image of the trainer was pushed"):
             triggered.prepare("cpu")
         with artifact_registry(set()) as (url, asked):
             monkeypatch.setenv(registry.ENDPOINT_VARIABLE, url)
@@ -195,8 +193,8 @@ def test_an_image_from_elsewhere_is_not_run(tmp_path: Path) -> None:
     """What the bucket names must be an image of this project."""
     loaded, storage = project(tmp_path), clouds.MemoryCloud().storage
     images.remember(loaded, "cpu", "docker.io/someone/else:1", storage)
-    with pytest.raises(submission.NoPackageError):
-        submission.UploadedArtifacts(loaded, storage).image("cpu")
+    with pytest.raises(uploaded.NoPackageError):
+        uploaded.UploadedArtifacts(loaded, storage).image("cpu")
 
 
 def test_the_function_s_commands_make_the_repository(tmp_path: Path) -> None:

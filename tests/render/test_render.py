@@ -405,7 +405,7 @@ PLAIN = st.recursive(
 @given(st.dictionaries(st.text(st.characters(exclude_categories=["Cs"]), max_size=8), PLAIN, min_size=1, max_size=4))
 def test_block_yaml_reads_back_exactly(data: dict[str, Any]) -> None:
     """Plain data written as block YAML reads back as the same data."""
-    assert yaml.safe_load("\n".join(render.block(data))) == data
+    assert yaml.safe_load("\n".join(yamltext.block(data))) == data
 
 
 @settings(max_examples=100, deadline=None)

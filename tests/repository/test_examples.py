@@ -166,7 +166,7 @@ def prepared(example: str, name: str) -> Prepared:
 
 def names(example: str) -> list[str]:
     project = workspace(example).loaded.project
-    return [*project.jobs, *project.sweeps]
+    return [*project.entries]
 
 
 EVERYTHING = sorted({*POOLS, *STUDIES})

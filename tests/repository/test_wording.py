@@ -33,7 +33,7 @@ ALLOWED = {
     # sqlite3 of Python 3.10 has no error code for a full disk.
     ("local/http.py", "'disk is full' in str(error)"),
     # The place that begins the message is a field of its own in the answer.
-    ("project/overrides.py", "error.message.removeprefix(f'set.{key}: ')"),
+    ("project/caller_overrides.py", "error.message.removeprefix(f'set.{key}: ')"),
 }
 
 

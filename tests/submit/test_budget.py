@@ -15,7 +15,7 @@ from tests.support import clouds
 from tests.support.clouds_in_memory import Clock, Delivery, MemoryStorage, MemoryVertex
 from tests.support.protocol import prepared
 from vertexrig.cloud.rest import RestError
-from vertexrig.project import overrides
+from vertexrig.project import caller_overrides
 from vertexrig.project.triggered import Budget
 from vertexrig.spec.estimate import Estimate, elsewhere, estimate
 from vertexrig.spec.states import LIVE, SUCCEEDED
@@ -153,7 +153,7 @@ def test_midnight_gives_no_second_room(before: bool) -> None:
         early.step(until="never")
         late.step(until="never")
     assert sorted(one.error is None for one in (early, late)) == [False, True]
-    assert {row.day for row in bench.ledger().counted()} <= {"2026-11-21", "2026-11-22"}
+    assert {row.day for row in bench.ledger().tidy()} <= {"2026-11-21", "2026-11-22"}
     sums = Bench(trials_per_day=1)
     sums.clock.at = 12 * 3600 - 1
     sums.ledger().reserve("a", price())
@@ -308,7 +308,7 @@ def test_a_region_without_prices() -> None:
 )  # fmt: skip
 def test_bounds_of_arguments_take_numbers_of_the_flag_s_type(tmp_path: Path, value: Any, said: str) -> None:
     """A bounded argument takes a number, and a whole one where the project file's own is whole; a duration is text."""
-    found = overrides.check(clouds.loaded(tmp_path), "cpu", {}, {"epochs": value})
+    found = caller_overrides.check(clouds.loaded(tmp_path), "cpu", {}, {"epochs": value})
     assert (not said and not found) or said in found[0].message
 
 

@@ -140,8 +140,8 @@ class TakenWithoutCondition(Claims):
 class WindowOnlyAfterARecord(Claims):
     """A claim without a record is the same request for ever."""
 
-    def _other(self, key: Key, held: Claim, *rest: Any) -> Taken | Existing | None:
-        return super()._other(replace(key, window_s=key.window_s if held.state == "created" else None), held, *rest)
+    def _outcome(self, key: Key, held: Claim, *rest: Any) -> Taken | Existing | None:
+        return super()._outcome(replace(key, window_s=key.window_s if held.state == "created" else None), held, *rest)
 
 
 class ReleasedByDeleting(Claims):
@@ -154,12 +154,12 @@ class ReleasedByDeleting(Claims):
 class AnotherIdAfterTheLease(Claims):
     """Whoever takes a claim over gives it a new id, so that an earlier holder's job is not found."""
 
-    def _other(self, key: Key, held: Claim, mine: Claim, find: Any, record: Any) -> Taken | Existing | None:
+    def _outcome(self, key: Key, held: Claim, mine: Claim, find: Any, record: Any) -> Taken | Existing | None:
         if held.state == "claimed" and held.age_s > self.lease_s:
             return self._take_over(
                 replace(mine, id=mine.id, before=held.before, generation=held.generation), first=True
             )
-        return super()._other(key, held, mine, find, record)
+        return super()._outcome(key, held, mine, find, record)
 
 
 def whoever_holds_it(environ: Mapping[str, str], read: Callable[[str], bytes]) -> None:
@@ -363,4 +363,4 @@ def clouds_job(here: server.RunningServer, folder: Path) -> str:
     from vertexrig.submit.submission import Request
 
     submitter = clouds.submitter(here, folder)
-    return submitter.submit(submitter.prepare(Request("cpu")), request_key("contract"), "x").name
+    return submitter.submit(submitter.prepare_all(Request("cpu"))[0], request_key("contract"), "x").name

@@ -69,7 +69,7 @@ def test_a_repeat_is_answered_as_before(row: Row, tmp_path: Path) -> None:
     """A repeat of a request that an earlier release recorded gets the same answer, also after the claim is written anew."""
     place = Place(tmp_path)
     submitter, key = place.trigger.submitter, Key(row["stored"]["kind"], row["text"])
-    prepared = submitter.prepare(Request("sweep" if TUNING in row["answer"]["name"] else "cpu"))
+    prepared = submitter.prepare_all(Request("sweep" if TUNING in row["answer"]["name"] else "cpu"))[0]
     for _ in range(2):
         claim = read(row, place.storage)
         answer = asdict(submitter.submit(prepared, key, claim.body))

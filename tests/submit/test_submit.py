@@ -19,7 +19,8 @@ from vertexrig.errors import ConfigError, FindingsError, VertexrigError
 from vertexrig.submit import claims
 from vertexrig.submit.budget import OverBudgetError
 from vertexrig.submit.claims import Claims, InProgressError, Key, OtherBodyError, request_key
-from vertexrig.submit.submission import NoPackageError, Request, Submitted
+from vertexrig.submit.submission import Request, Submitted
+from vertexrig.submit.uploaded import NoPackageError
 
 
 def test_a_repeat_finds_the_first_job(here: clouds.MemoryCloud, make: Make) -> None:
@@ -52,7 +53,7 @@ def test_overrides_reach_the_job(here: clouds.MemoryCloud, make: Make) -> None:
 def test_an_override_of_the_wrong_type(make: Make, set_: dict[str, Any]) -> None:
     """A value that does not fit its key's type is refused, with its path."""
     with pytest.raises(ConfigError, match=r"set\.max_trial_count"):
-        make().prepare(Request("sweep", set_))
+        make().prepare_all(Request("sweep", set_))[0]
 
 
 def test_concurrent_submissions_make_one_job(here: clouds.MemoryCloud, make: Make) -> None:
@@ -130,7 +131,7 @@ def test_a_holder_out_of_time_starts_nothing(
 def test_the_same_body_is_one_request_for_a_while(here: clouds.MemoryCloud, make: Make) -> None:
     """Without an id, the same body within the window is a repeat; after it, it is a new request with a job of its own."""
     submitter, request = make(claims=Claims(clouds.storage(here))), Request("cpu", {}, {"note": "window"})
-    prepared = submitter.prepare(request)
+    prepared = submitter.prepare_all(request)[0]
     made = [
         submitter.submit(prepared, Key("body", request.digest, window_s=60), request.digest),
         submitter.submit(prepared, Key("body", request.digest, window_s=60), request.digest),
@@ -157,7 +158,7 @@ def test_no_package(here: clouds.MemoryCloud, tmp_path: Path) -> None:
     """A run whose trainer package was never uploaded is refused with the command that uploads it."""
     submitter = clouds.submitter(here, tmp_path, {**clouds.PROJECT, "trainer": {"image": "tf-2.16"}})
     with pytest.raises(NoPackageError, match="vertexrig function package"):
-        submitter.prepare(Request("cpu"))
+        submitter.prepare_all(Request("cpu"))[0]
 
 
 def test_a_job_that_would_fail_is_not_claimed(here: clouds.MemoryCloud, tmp_path: Path) -> None:
@@ -264,12 +265,12 @@ def test_a_package_from_elsewhere_is_not_run(here: clouds.MemoryCloud, make: Mak
     for uri in FOREIGN:
         clouds.point_at(here, uri)
         with pytest.raises(NoPackageError, match="not the one that was uploaded"):
-            submitter.prepare(Request("cpu"))
+            submitter.prepare_all(Request("cpu"))[0]
     clouds.point_at(here)
-    submitter.prepare(Request("cpu"))
+    submitter.prepare_all(Request("cpu"))[0]
     here.storage.write("packages/trainer.tar.gz", b"another one")
     with pytest.raises(NoPackageError, match="vertexrig function package"):
-        submitter.prepare(Request("cpu"))
+        submitter.prepare_all(Request("cpu"))[0]
 
 
 def test_a_package_is_read_only_if_it_was_written_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -283,12 +284,12 @@ def test_a_package_is_read_only_if_it_was_written_again(tmp_path: Path, monkeypa
             return read(self, name, **options)
 
         monkeypatch.setattr(Storage, "read", counted)
-        submitter.prepare(Request("cpu"))
+        submitter.prepare_all(Request("cpu"))[0]
         assert name not in reads
         package, pointer = read(storage, name), storage.read_json("packages/latest/trainer.task-tf-2.17.json")
         assert package is not None and pointer is not None
         storage.write(name, package.data)  # the same bytes
-        submitter.prepare(Request("cpu"))
+        submitter.prepare_all(Request("cpu"))[0]
         assert reads.count(name) == 1
         for changed in (
             package.data[:-1],
@@ -296,11 +297,11 @@ def test_a_package_is_read_only_if_it_was_written_again(tmp_path: Path, monkeypa
         ):  # cut short; as long as it was
             storage.write(name, changed)
             with pytest.raises(NoPackageError, match="not the one that was uploaded"):
-                submitter.prepare(Request("cpu"))
+                submitter.prepare_all(Request("cpu"))[0]
         storage.write(name, package.data)
         del pointer["generation"]  # as earlier releases wrote it
         storage.write("packages/latest/trainer.task-tf-2.17.json", json.dumps(pointer).encode())
-        submitter.prepare(Request("cpu"))
+        submitter.prepare_all(Request("cpu"))[0]
         assert reads.count(name) == 4
 
 

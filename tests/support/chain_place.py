@@ -15,7 +15,8 @@ from vertexrig import times
 from vertexrig.spec.states import SUCCEEDED
 from vertexrig.submit.chains import OPEN
 from vertexrig.submit.claims import Claims
-from vertexrig.submit.submission import Submitter, UploadedArtifacts
+from vertexrig.submit.submission import Submitter
+from vertexrig.submit.uploaded import UploadedArtifacts
 from vertexrig.trigger.answers import Reply
 from vertexrig.trigger.app import Call, Trigger
 from vertexrig.trigger.ticks import Ticker

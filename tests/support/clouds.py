@@ -16,10 +16,11 @@ import yaml
 
 from tests.support.clouds_in_memory import Clock, MemoryStorage, MemoryVertex, WallClock
 from vertexrig.cloud.storage import Storage
-from vertexrig.cloud.vertex import KINDS, RemoteJob, Vertex
+from vertexrig.cloud.vertex import RESOURCES, RemoteJob, Vertex
 from vertexrig.local.state import AIPLATFORM, RunningServer
 from vertexrig.project import config
-from vertexrig.submit.submission import Submitter, UploadedArtifacts
+from vertexrig.submit.submission import Submitter
+from vertexrig.submit.uploaded import UploadedArtifacts
 from vertexrig.workspace import Workspace
 
 BUCKET = "gs://my-bucket"
@@ -116,7 +117,7 @@ def vertex(here: Cloud) -> Vertex:
 
 def jobs(here: Cloud) -> list[RemoteJob]:
     """Every job and sweep there is; not the jobs of a sweep's trials."""
-    found = [job for kind in KINDS for job in vertex(here).list(kind)]
+    found = [job for kind in RESOURCES for job in vertex(here).list(kind)]
     return [job for job in found if "vertexrig_claim" in job.labels]
 
 

@@ -19,7 +19,7 @@ from tests.support import clouds
 from tests.support.clouds_in_memory import Clock, Delivery, MemoryStorage, MemoryVertex
 from tests.support.tools import REPOSITORY
 from vertexrig.cloud.rest import RestError
-from vertexrig.cloud.vertex import KINDS
+from vertexrig.cloud.vertex import RESOURCES
 from vertexrig.project.triggered import Budget
 from vertexrig.spec.estimate import Estimate, estimate
 from vertexrig.spec.states import FAILED, QUEUED, RUNNING
@@ -140,7 +140,7 @@ class World:
         return self._begun(lambda delivery: self._look(self._parts(delivery)[1]))
 
     def _look(self, reconciler: Reconciler) -> None:
-        for claim, collection in seen_twice([job for kind in KINDS for job in self.vertex.list(kind)]):
+        for claim, collection in seen_twice([job for kind in RESOURCES for job in self.vertex.list(kind)]):
             reconciler.look(claim, collection)
 
     def train(self, job: dict[str, Any]) -> None:

@@ -21,7 +21,7 @@ from tests.support.chain_place import DATA, Place
 from vertexrig.cloud import identity
 from vertexrig.cloud.rest import RestError
 from vertexrig.errors import ConfigError
-from vertexrig.project import overrides
+from vertexrig.project import caller_overrides
 from vertexrig.trigger.answers import Reply
 from vertexrig.trigger.app import Call
 from vertexrig.trigger.callers import CheckedTokens
@@ -241,7 +241,7 @@ def test_rules_that_mean_nothing_are_refused(tmp_path: Path, trigger: dict[str, 
     """A key that is not open, a label of ours, and a schedule whose run may not be started are refused with their line."""
     data = {**DATA, "trigger": {**DATA["trigger"], **trigger}}
     with pytest.raises(ConfigError, match=said):
-        overrides.check_rules(clouds.loaded(tmp_path, data))
+        caller_overrides.check_rules(clouds.loaded(tmp_path, data))
 
 
 def test_only_the_runs_of_the_trigger(tmp_path: Path) -> None:

@@ -207,7 +207,7 @@ def test_the_verbs(here: server.RunningServer, tmp_path: Path) -> None:
         assert done.returncode == code, (words, done.stdout, done.stderr)
         return done.stdout
 
-    sweep = submitter.submit(submitter.prepare(submit.Request("sweep")), request_key("verbs"), "x")
+    sweep = submitter.submit(submitter.prepare_all(submit.Request("sweep"))[0], request_key("verbs"), "x")
     watched = run("watch", "sweep", "--poll=0.1")
     assert "SUCCEEDED  (3 succeeded of 3)" in watched.splitlines()[-1]
     rows = json.loads(run("trials", sweep.name, "--format=json"))["trials"]
@@ -231,7 +231,7 @@ def test_the_verbs(here: server.RunningServer, tmp_path: Path) -> None:
     assert [job["name"] for job in every if job.get("labels", {}).get("vertexrig_claim") == sweep.claim] == [sweep.name]
 
     bad = submit.Request("cpu", {}, {"note": "x"})
-    failing = submitter.submit(submitter.prepare(bad), request_key("fails"), "x")
+    failing = submitter.submit(submitter.prepare_all(bad)[0], request_key("fails"), "x")
     run("watch", failing.name.rsplit("/", 1)[-1], "--poll=0.1")
     run("cancel", "nothing-of-the-kind", code=2)
     run("trials", "cpu", code=2)
@@ -242,7 +242,7 @@ def test_the_verbs(here: server.RunningServer, tmp_path: Path) -> None:
 def test_logs_of_a_trial(here: server.RunningServer, tmp_path: Path, gcloud: str) -> None:
     """Logs shows, through the real gcloud, what a trial's trainer printed, and ends with the job."""
     submitter = clouds.submitter(here, tmp_path)
-    sweep = submitter.submit(submitter.prepare(submit.Request("sweep")), request_key("logs"), "x")
+    sweep = submitter.submit(submitter.prepare_all(submit.Request("sweep"))[0], request_key("logs"), "x")
     env = {**server.env(here, project="my-project"), "CLOUDSDK_CONFIG": str(tmp_path / "gcloud")}
     assert tools.vertexrig("watch", sweep.name, "--poll=0.1", cwd=tmp_path, env=env).returncode == 0
     shown = tools.vertexrig("logs", sweep.name, "--trial=2", "--poll=1", cwd=tmp_path, env=env)
@@ -257,7 +257,7 @@ def test_cancel_waits(tmp_path: Path) -> None:
     """Cancel comes back when the job has ended, and watch fails for a job that did not succeed."""
     with clouds.cloud(tmp_path) as slow:
         submitter = clouds.submitter(slow, tmp_path)
-        made = submitter.submit(submitter.prepare(submit.Request("cpu")), request_key("c"), "x")
+        made = submitter.submit(submitter.prepare_all(submit.Request("cpu"))[0], request_key("c"), "x")
         env = clouds.variables(slow)
         until = time.monotonic() + 30
         while tools.vertexrig("cancel", made.name, "--poll=0.1", cwd=tmp_path, env=env).returncode:
@@ -272,7 +272,7 @@ def test_a_second_job_of_one_request_is_cancelled(tmp_path: Path) -> None:
     """The doctor cancels a second job that carries the claim of a recorded one, and says which; then all is well."""
     here = clouds.MemoryCloud()
     submitter, vertex = clouds.submitter(here, tmp_path), clouds.vertex(here)
-    first = submitter.submit(submitter.prepare(submit.Request("cpu")), request_key("twice"), "x")
+    first = submitter.submit(submitter.prepare_all(submit.Request("cpu"))[0], request_key("twice"), "x")
     made = vertex.get(first.name)
     assert made is not None
     second = vertex.create(made.collection, {key: made.data[key] for key in ("displayName", "labels", "jobSpec")})

@@ -20,7 +20,8 @@ from vertexrig.local.runner import RunOptions
 from vertexrig.submit.budget import Terms
 from vertexrig.submit.claims import LABEL, Claims, Existing, Recorded, Taken, request_key
 from vertexrig.submit.reconcile import ATTEMPT_VARIABLE, CLAIM_VARIABLE, attempt_of, fenced
-from vertexrig.submit.submission import Request, Submitter, UploadedArtifacts
+from vertexrig.submit.submission import Request, Submitter
+from vertexrig.submit.uploaded import UploadedArtifacts
 from vertexrig.trigger.app import Call, Trigger
 from vertexrig.workspace import Workspace
 

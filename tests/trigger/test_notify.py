@@ -24,7 +24,7 @@ from tests.support.protocol import LIVING, STOPS, Broken, Move, World, begun, pa
 from vertexrig import times
 from vertexrig.cloud.rest import RestError
 from vertexrig.errors import ConfigError
-from vertexrig.project import overrides
+from vertexrig.project import caller_overrides
 from vertexrig.project.triggered import Notify
 from vertexrig.spec.states import FAILED
 from vertexrig.trigger import notify
@@ -122,7 +122,9 @@ def test_a_topic_and_a_webhook_are_told(tmp_path: Path, monkeypatch: pytest.Monk
 def test_a_wrong_entry(tmp_path: Path, wanted: dict[str, Any], said: str) -> None:
     """A webhook's address in the file, no place or two, and an occasion that is none are refused with their line."""
     with pytest.raises(ConfigError, match=said):
-        overrides.check_rules(clouds.loaded(tmp_path, {**DATA, "trigger": {**DATA["trigger"], "notify": [wanted]}}))
+        caller_overrides.check_rules(
+            clouds.loaded(tmp_path, {**DATA, "trigger": {**DATA["trigger"], "notify": [wanted]}})
+        )
 
 
 class ToldWorld(World):

@@ -14,7 +14,7 @@ from tests.support.chain_place import DATA, Place
 from vertexrig.cloud.rest import RestError
 from vertexrig.errors import ConfigError, UsageError
 from vertexrig.local import server
-from vertexrig.project import overrides
+from vertexrig.project import caller_overrides
 from vertexrig.trigger import policy, schedules
 from vertexrig.trigger.answers import Reply
 from vertexrig.trigger.app import Call
@@ -221,7 +221,7 @@ def test_a_policy_that_says_nothing_is_refused(tmp_path: Path, keys: dict[str, A
     data = copy.deepcopy(DATA)
     data["schedules"]["nightly"] |= keys
     with pytest.raises(ConfigError, match=said):
-        overrides.check_rules(clouds.loaded(tmp_path, data))
+        caller_overrides.check_rules(clouds.loaded(tmp_path, data))
 
 
 def test_a_schedule_that_waits_needs_the_tick(tmp_path: Path) -> None:

@@ -81,7 +81,7 @@ def test_a_healed_claim_keeps_its_folder(tmp_path: Path) -> None:
     assert stored is not None and runs.RUN.fullmatch(stored["output"])
     here.clock.at += 2
     submitter = clouds.submitter(here, tmp_path, claims=claims)
-    made = submitter.submit(submitter.prepare(Request("cpu")), key, body)
+    made = submitter.submit(submitter.prepare_all(Request("cpu"))[0], key, body)
     assert not made.duplicate and made.output == f"gs://my-bucket/runs/cpu/{stored['output']}"
     assert output(here, made.name) == made.output
 
@@ -113,7 +113,7 @@ def test_a_folder_in_the_project_file_stays(tmp_path: Path) -> None:
     here = clouds.MemoryCloud()
     submitter: Submitter = clouds.submitter(here, tmp_path, {**clouds.PROJECT, "jobs": jobs})
     request = Request("fixed")
-    made: Submitted = submitter.submit(submitter.prepare(request), request_key("fixed-folder"), request.digest)
+    made: Submitted = submitter.submit(submitter.prepare_all(request)[0], request_key("fixed-folder"), request.digest)
     assert made.output == "gs://my-bucket/f" == output(here, made.name)
 
 

@@ -15,7 +15,7 @@ from tests.support import clouds
 from vertexrig.cloud.rest import Rest
 from vertexrig.cloud.vertex import Vertex
 from vertexrig.errors import ConfigError
-from vertexrig.project import overrides
+from vertexrig.project import caller_overrides
 from vertexrig.submit.claims import Claims
 from vertexrig.trigger import request
 from vertexrig.trigger.answers import Reply
@@ -205,7 +205,7 @@ def test_pages(trigger: Trigger, method: str, path: str, status: int) -> None:
 
 def test_jobs_of_others_are_not_shown(here: clouds.MemoryCloud, trigger: Trigger) -> None:
     """A job of the project that the trigger did not start is no job to a caller."""
-    prepared = trigger.submitter.prepare(request.Request("cpu"))
+    prepared = trigger.submitter.prepare_all(request.Request("cpu"))[0]
     body = {"displayName": "theirs", "jobSpec": prepared.document.data}
     job = clouds.vertex(here).create("customJobs", body)
     assert trigger.handle(Call("GET", f"/jobs/{job.id}")).status == 404
@@ -228,7 +228,7 @@ CLOSED = [
 def test_what_must_stay_closed(tmp_path: Path, trigger: dict[str, Any], said: str) -> None:
     """A project file that opens an image, an identity or the like, or whose bounds mean nothing, is refused with its line."""
     with pytest.raises(ConfigError, match=said) as refused:
-        overrides.check_rules(clouds.loaded(tmp_path, {**clouds.PROJECT, "trigger": trigger}))
+        caller_overrides.check_rules(clouds.loaded(tmp_path, {**clouds.PROJECT, "trigger": trigger}))
     assert refused.value.line
 
 
@@ -236,7 +236,7 @@ def test_all_that_must_stay_closed_is_told_at_once(tmp_path: Path) -> None:
     """Keys and bounds of `trigger:` are looked at to the end: each wrong one is an error with its line."""
     wrong = {"allow": {"image": {}, "max_trial_count": {"min": 5, "max": 1}}, "allow_args": {"a=b": {}}}
     with pytest.raises(ConfigError) as refused:
-        overrides.check_rules(clouds.loaded(tmp_path, {**clouds.PROJECT, "trigger": wrong}))
+        caller_overrides.check_rules(clouds.loaded(tmp_path, {**clouds.PROJECT, "trigger": wrong}))
     told = "can never set 'image'", "min 5 is above max 1", "'a=b' cannot name an argument"
     assert all(said in one.message and one.line for said, one in zip(told, refused.value.errors, strict=True))
 

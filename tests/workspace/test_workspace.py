@@ -227,7 +227,7 @@ FILES = (
 def test_every_value_has_a_key_or_is_of_the_template(file: Path) -> None:
     """Each value of every job and sweep there is leads to a key that its project has, but for the few that templates write."""
     loaded = config.load(file, environment=ENVIRONMENT)
-    for name in (*loaded.project.jobs, *loaded.project.sweeps):
+    for name in loaded.project.entries:
         found = keys(loaded, name)
         given, rest = set(), set()
         for path in leaves(found.document.data):
@@ -319,7 +319,7 @@ def in_run_equals_a_render_with_it(loaded: config.Loaded, name: str, templates: 
 def test_a_run_is_set_as_it_would_be_rendered(file: Path) -> None:
     """The output folder of a run, set in what was rendered, gives the very job that rendering with the run gives."""
     loaded = config.load(file, environment=ENVIRONMENT)
-    for name in (*loaded.project.jobs, *loaded.project.sweeps):
+    for name in loaded.project.entries:
         in_run_equals_a_render_with_it(loaded, name)
 
 

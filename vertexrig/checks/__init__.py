@@ -14,9 +14,8 @@ from importlib import import_module
 from vertexrig.checks import secrets
 from vertexrig.checks.model import Context, Problem, Rule
 from vertexrig.finding import Finding, limited, said
-from vertexrig.spec.document import Document
+from vertexrig.spec.document import Document, tpu_name
 from vertexrig.spec.masking import masked
-from vertexrig.spec.pools import tpu_name
 from vertexrig.spec.strict import READING_RULES, ReadingRule
 
 __all__ = ["Context", "Problem", "Rule", "all_rules", "check", "findings", "rule_ids", "rules", "rules_for"]

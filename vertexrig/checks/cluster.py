@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 from vertexrig.checks.model import DISTRIBUTED, GCLOUD, REST, SERVER, Context, Problem, Rule, join
 from vertexrig.finding import Severity, write
-from vertexrig.spec.document import Document, Pool
-from vertexrig.spec.pools import has_gpu
+from vertexrig.spec.document import Document, Pool, has_gpu
 
 
 def pools_missing(document: Document, context: Context) -> Iterator[Problem]:

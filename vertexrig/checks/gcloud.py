@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 from vertexrig.checks.model import GCLOUD, Context, Problem, Rule
 from vertexrig.finding import Severity
-from vertexrig.spec.document import Document
-from vertexrig.spec.pools import machine_path
+from vertexrig.spec.document import Document, machine_path
 
 _FIX = "submit it through the API, or leave the field out"
 

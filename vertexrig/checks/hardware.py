@@ -23,8 +23,7 @@ from vertexrig.checks.model import (
 )
 from vertexrig.errors import meant
 from vertexrig.finding import REMOVE, Edit, Severity, write
-from vertexrig.spec.document import Document, Pool
-from vertexrig.spec.pools import has_gpu, machine_path, scheduling_strategy
+from vertexrig.spec.document import Document, Pool, has_gpu, machine_path, scheduling_strategy
 
 _SIZED = r"([a-z0-9]+)-([a-z]+)-(\d+)"
 _OF_SERIES = r"([a-z0-9-]+)-[0-9]+([a-z]?)"

@@ -19,8 +19,7 @@ from vertexrig.checks.model import (
     join,
 )
 from vertexrig.finding import Severity, write
-from vertexrig.spec.document import Document
-from vertexrig.spec.pools import machine_path, tpu_name
+from vertexrig.spec.document import Document, machine_path, tpu_name
 
 _LONGEST = 320  # characters of an e-mail address
 _EMAIL = r"[^@\s/{}<>$]+@[^@\s/{}<>$]+\.[^@\s/{}<>$]+"

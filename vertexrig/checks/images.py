@@ -24,8 +24,7 @@ from vertexrig.checks.model import (
 )
 from vertexrig.errors import did_you_mean, meant
 from vertexrig.finding import Edit, Severity, write
-from vertexrig.spec.document import Document, Pool
-from vertexrig.spec.pools import has_gpu, tpu_name
+from vertexrig.spec.document import Document, Pool, has_gpu, tpu_name
 
 AVAILABILITY = "image-availability"
 _LEGACY = re.compile(r"(?:[a-z]+\.)?gcr\.io/cloud-aiplatform/training/")

@@ -9,8 +9,7 @@ from typing import Any
 
 from vertexrig.checks.model import NFS_DOC, REST, SDK, Context, Problem, Rule, join
 from vertexrig.finding import Severity, write
-from vertexrig.spec.document import Document
-from vertexrig.spec.pools import job_part
+from vertexrig.spec.document import Document, job_part
 
 _BY_ID = r"projects/([^/]+)/global/networks/[^/]+"
 _ATTACHMENT = r"(?:projects/[^/]+/regions/([^/]+)/networkAttachments/)?[a-z](?:[a-z0-9-]*[a-z0-9])?"

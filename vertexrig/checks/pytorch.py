@@ -11,8 +11,7 @@ from functools import wraps
 from vertexrig.checks._arguments import trainer_pools
 from vertexrig.checks.model import DISTRIBUTED, PRACTICE, Context, Problem, Rule, join
 from vertexrig.finding import Severity
-from vertexrig.spec.document import Document, Pool
-from vertexrig.spec.pools import has_gpu
+from vertexrig.spec.document import Document, Pool, has_gpu
 from vertexrig.trainer_source import started_program
 from vertexrig.trainer_source.trainer_model import SourcePlace, TorchUse
 

@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from vertexrig.checks.model import COMPUTE_ENGINE, GCLOUD, LOCATIONS, SDK, SERVER, Context, Problem, Rule, join
 from vertexrig.errors import did_you_mean, meant
 from vertexrig.finding import REMOVE, Severity, write
-from vertexrig.spec.document import Document
-from vertexrig.spec.pools import machine_path
+from vertexrig.spec.document import Document, machine_path
 
 
 def region_unknown(document: Document, context: Context) -> Iterator[Problem]:

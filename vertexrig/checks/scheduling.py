@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from vertexrig.checks.model import FLEX_DOC, PRACTICE, RESERVATION_DOC, REST, SPOT_DOC, Context, Problem, Rule, join
 from vertexrig.checks.storage import OUTPUT_KEYS
 from vertexrig.finding import Severity, write
-from vertexrig.spec.document import Document
-from vertexrig.spec.pools import has_gpu, job_part, machine_path, scheduling_strategy, tpu_name
+from vertexrig.spec.document import Document, has_gpu, job_part, machine_path, scheduling_strategy, tpu_name
 from vertexrig.times import duration_seconds
 
 

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 
 from vertexrig.checks.model import GCSFUSE, PACKAGE_DOC, PRACTICE, REST, WALKTHROUGH, Context, Problem, Rule, join
 from vertexrig.finding import Severity, write
-from vertexrig.spec.document import Document, Pool
-from vertexrig.spec.pools import job_part
+from vertexrig.spec.document import Document, Pool, job_part
 
 OUTPUT = "baseOutputDirectory: {outputUriPrefix: gs://BUCKET/PATH}"
 """How an output folder is written in a fix, as the API has it."""

@@ -8,8 +8,7 @@ from vertexrig.catalog import Machine
 from vertexrig.checks.model import FLEX_DOC, SPOT_DOC, TPU_DOC, TRAIN_COMPUTE, TUNING_DOC, Context, Problem, Rule
 from vertexrig.errors import meant
 from vertexrig.finding import REMOVE, Act, Edit, Severity, write
-from vertexrig.spec.document import Document, Pool
-from vertexrig.spec.pools import machine_path, scheduling_strategy, tpu_name
+from vertexrig.spec.document import Document, Pool, machine_path, scheduling_strategy, tpu_name
 
 
 def _tpus(document: Document, context: Context) -> Iterator[tuple[Pool, str, Machine | None]]:

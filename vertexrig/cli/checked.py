@@ -21,8 +21,8 @@ from vertexrig.cli import options, steps, streams, targets
 from vertexrig.errors import ConfigError, UsageError, did_you_mean
 from vertexrig.finding import Finding, Severity, folded
 from vertexrig.project import config
+from vertexrig.project.caller_overrides import check_rules
 from vertexrig.project.model import CheckSettings
-from vertexrig.project.overrides import check_rules
 from vertexrig.spec.reading import unreadable
 from vertexrig.spec.strict import finding
 from vertexrig.text import quoted
@@ -281,4 +281,4 @@ def _mistake(one: ConfigError) -> Finding:
 
 def all_names(workspace: Workspace) -> list[str]:
     """Return the jobs and sweeps of a project."""
-    return [*workspace.loaded.project.jobs, *workspace.loaded.project.sweeps]
+    return [*workspace.loaded.project.entries]

@@ -13,7 +13,7 @@ from vertexrig.cli.remote import FoundJob
 from vertexrig.cloud.quotas import QuotaService
 from vertexrig.cloud.rest import RestError
 from vertexrig.cloud.storage import Storage
-from vertexrig.cloud.vertex import COLLECTIONS, RemoteJob, Vertex, job_body
+from vertexrig.cloud.vertex import COLLECTIONS, RemoteJob, Vertex
 from vertexrig.errors import JobFailedError, UsageError
 from vertexrig.explain import headroom
 from vertexrig.project import runs
@@ -23,7 +23,7 @@ from vertexrig.submit import publish
 from vertexrig.submit.claims import Claim, InProgressError, Key, digest
 from vertexrig.submit.ladder import Ladder, LadderState, Try
 from vertexrig.submit.rungs import CandidateRun, ways
-from vertexrig.submit.submission import Submitter
+from vertexrig.submit.submission import Submitter, body_of
 from vertexrig.times import length
 from vertexrig.workspace import Prepared, Workspace
 
@@ -31,21 +31,9 @@ PATIENCE_S = 600.0
 """Seconds that a service may fail for before this gives up; the ladder stays where it is."""
 
 
-def body_of(prepared: Prepared) -> dict[str, Any]:
-    """Return what is sent to create a job."""
-    view, document = prepared.view, prepared.document
-    return job_body(
-        document.kind,
-        document.data,
-        display_name=view.display_name,
-        labels=view.labels,
-        kms_key_name=view.kms_key_name,
-    )
-
-
 def digest_of(prepared: Prepared, resume: str) -> str:
     """Of what is asked for. The same id with another run to go on from is another request, and is refused."""
-    body = body_of(prepared)
+    body = body_of(prepared, prepared.view.labels)
     return digest({"body": body, "run": resume} if resume else body)
 
 
@@ -104,7 +92,7 @@ def _known(
     """Return the candidates of a job as the project has them, what makes their jobs, and the claim of the request; None if it has none."""
     first, name = first_of(job.labels), job.labels.get(RUN_LABEL, "")
     project = workspace.loaded.project
-    if not first or name not in {*project.jobs, *project.sweeps}:
+    if not first or name not in {*project.entries}:
         return None
     prepared = workspace.prepare_all(name, check=check)
     submitter = Submitter(workspace, remote.service(workspace.loaded), remote.bucket(workspace.loaded, "claims"))
@@ -207,8 +195,8 @@ def resumable(vertex: Vertex, storage: Storage, prepared: Prepared, run_id: str)
     Raises:
         UsageError: The job's runs share one folder, there is no such run, or a job still writes into its folder.
     """
-    runs.must_be_resumable(prepared.rendered.view, run_id)
-    name = prepared.rendered.view.name
+    runs.must_be_resumable(prepared.view, run_id)
+    name = prepared.view.name
     uri = runs.folder(storage.uri(""), name, run_id)
     collection = COLLECTIONS[prepared.document.kind]
     known = [job for job in vertex.list(collection, filter=f"labels.{RUN_LABEL}={name}", limit=50) if job.output]

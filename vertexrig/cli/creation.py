@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from vertexrig.workspace import GCLOUD_REFUSES, Prepared, Workspace
+from vertexrig.workspace import GCLOUD_REFUSES, Prepared
 
 
-def commands(workspace: Workspace, prepared: Sequence[tuple[Prepared, Path]]) -> list[str]:
+def commands(prepared: Sequence[tuple[Prepared, Path]]) -> list[str]:
     """Return the commands that bring rendered jobs to Vertex AI: the trainer's package or image, then creation.
 
     Args:
-        workspace: The project.
         prepared: Each job or sweep, and the file its YAML was written to.
 
     Returns:
@@ -21,7 +20,7 @@ def commands(workspace: Workspace, prepared: Sequence[tuple[Prepared, Path]]) ->
     lines: list[str] = []
     uploaded: set[str] = set()
     for one, path in prepared:
-        name = one.view.name
+        name, workspace = one.view.name, one.workspace
         if any(finding.id == GCLOUD_REFUSES for finding in one.findings):
             # gcloud cannot create such a job from the file, but the API can.
             lines.append(workspace.verb("submit", name))  # it also uploads the package

@@ -145,11 +145,11 @@ def _on_vertex(workspace: Workspace, name: str, file: Path | None, *, model: boo
     if prepared.document.study is not None:
         streams.note(f"its best trial:\n{steps.line('best', name, *given)}")
         streams.note(f"a job with its parameters:\n{steps.line('promote', name, '--local', *given)}")
-    elif model or PROMOTED_FROM in prepared.rendered.view.labels:
+    elif model or PROMOTED_FROM in prepared.view.labels:
         streams.note(f"its model to the Model Registry:\n{steps.line('register', name, *given)}")
     streams.note(f"through the API, on this machine:\n{steps.line('local', 'up', '--detach', *given)}")
     streams.note(f"wrote {path}; on Vertex AI:")
-    for line in creation.commands(workspace, [(prepared, path)]):
+    for line in creation.commands([(prepared, path)]):
         streams.note(line)
 
 

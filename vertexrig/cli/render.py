@@ -85,10 +85,10 @@ def command(
             f"image: {past} is past its end of availability, and Vertex AI may refuse it; {build} takes one of your own"
         )
     written = [(one, Path(row["path"])) for one, row in zip(prepared, rows, strict=True) if one.ok and row["path"]]
-    lines = creation.commands(workspace, [pair for pair in written if pair[0].candidate == 1])
+    lines = creation.commands([pair for pair in written if pair[0].candidate == 1])
     for one, path in written:
         if one.candidate > 1:
-            own = "\n".join(creation.commands(one.workspace, [(one, path)]))
+            own = "\n".join(creation.commands([(one, path)]))
             streams.note(f"{one.title}, in place of {one.view.name} once that has ended:\n{own}")
     data = {"jobs": rows, "commands": lines, "checked": check, "findings": show.rows(found)}
     result(format_, data, "\n".join(lines))
@@ -109,7 +109,7 @@ def _write(workspace: Workspace, one: Prepared, output: Path | None) -> dict[str
     write_text(path, one.rendered.text, below=None if output else folder)
     streams.note(f"wrote {path}")
     streams.note(f"output: {_output(one)}")
-    return row | {"path": str(path), "command": creation.commands(one.workspace, [(one, path)])[-1] if one.ok else None}
+    return row | {"path": str(path), "command": creation.commands([(one, path)])[-1] if one.ok else None}
 
 
 def _past_availability(workspace: Workspace, prepared: Sequence[Prepared]) -> str:

@@ -84,8 +84,10 @@ def command(
     _ahead(submitter, prepared, asked, project.file)
     if dry_run:
         shown = prepared.in_run(resume or new_run_id())
-        streams.note(f"estimate: {submitter.dry_run(shown).estimate['arithmetic']}")
-        result(format_, climbing.body_of(shown), lambda: json.dumps(climbing.body_of(shown), indent=2))
+        would = submitter.dry_run(shown)
+        streams.note(f"estimate: {would.estimate['arithmetic']}")
+        body = submit.body_of(shown, would.labels)
+        result(format_, body, lambda: json.dumps(body, indent=2))
         return
     # Without an id of the person's the key is fresh: two calls without one are two jobs.
     key = fresh_key() if request_id is None else request_key(request_id)

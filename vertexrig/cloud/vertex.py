@@ -27,7 +27,7 @@ UNIVERSE_VARIABLE = "GOOGLE_CLOUD_UNIVERSE_DOMAIN"
 
 CUSTOM, TUNING = "customJobs", "hyperparameterTuningJobs"
 COLLECTIONS = {"CustomJobSpec": CUSTOM, "HyperparameterTuningJob": TUNING}
-KINDS = {CUSTOM: "CustomJob", TUNING: "HyperparameterTuningJob"}
+RESOURCES = {CUSTOM: "CustomJob", TUNING: "HyperparameterTuningJob"}
 _LOCAL_API = "/vertex/v1"
 """Path of this API on a local Vertex, whose console is at `/`."""
 PAGE = 100
@@ -75,7 +75,7 @@ class RemoteJob:
     @property
     def kind(self) -> str:
         """`CustomJob` or `HyperparameterTuningJob`."""
-        return KINDS.get(self.collection, "")
+        return RESOURCES.get(self.collection, "")
 
     @property
     def display_name(self) -> str:
@@ -194,7 +194,9 @@ class Vertex:
             found = self.by_id(text)
         else:
             # One of each kind: lists are sorted by time, the newest first.
-            newest = [job for c in KINDS for job in self.list(c, filter=f"display_name={in_filter(text)}", limit=1)]
+            newest = [
+                job for one in RESOURCES for job in self.list(one, filter=f"display_name={in_filter(text)}", limit=1)
+            ]
             found = max(newest, key=lambda job: str(job.data.get("createTime", "")), default=None)
         if found is None:
             raise UsageError(
@@ -205,7 +207,7 @@ class Vertex:
 
     def by_id(self, number: str) -> RemoteJob | None:
         """Return a custom job or tuning job by its number, None if there is none."""
-        for collection in KINDS:
+        for collection in RESOURCES:
             found = self.get(f"{self.parent}/{collection}/{number}")
             if found is not None:
                 return found
@@ -235,7 +237,7 @@ def _job(collection: str, data: Any) -> RemoteJob:
     Raises:
         RestError: The answer has not the shape of one; it may have been made all the same.
     """
-    wrong = misshapen(KINDS[collection], data)
+    wrong = misshapen(RESOURCES[collection], data)
     if wrong is not None:
         name = data.get("name") if isinstance(data, Mapping) else None
         text = f"Vertex AI described {f'job {name}' if isinstance(name, str) else 'a job'} in a form that it cannot have: {wrong}"

@@ -85,7 +85,7 @@ def _without(side: Side | None, other: Side | None) -> list[Finding]:
 
 def changes(before: Workspace, after: Workspace) -> Iterator[Change]:
     """Yield what a change does to each job and sweep of two projects, in the order of the newer one."""
-    old, new = ([*one.loaded.project.jobs, *one.loaded.project.sweeps] for one in (before, after))
+    old, new = ([*one.loaded.project.entries] for one in (before, after))
     for name in dict.fromkeys((*new, *old)):
         yield Change(name, _side(before, name) if name in old else None, _side(after, name) if name in new else None)
 

@@ -15,9 +15,8 @@ from vertexrig.errors import FindingsError, UsageError, did_you_mean
 from vertexrig.finding import Severity
 from vertexrig.spec import cluster, quota
 from vertexrig.spec.cluster import Replica
-from vertexrig.spec.document import Document, Pool
+from vertexrig.spec.document import Document, Pool, most_trials, parallel_trials, scheduling_strategy
 from vertexrig.spec.estimate import Estimate, estimate
-from vertexrig.spec.pools import most_trials, parallel_trials, scheduling_strategy
 
 MOST_REPLICAS = 10_000
 """More replicas than this are not listed one by one."""

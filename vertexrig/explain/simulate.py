@@ -15,9 +15,8 @@ from typing import Any
 
 from vertexrig.catalog import Catalog
 from vertexrig.errors import UsageError
-from vertexrig.spec.document import Document
+from vertexrig.spec.document import Document, scheduling_strategy
 from vertexrig.spec.estimate import Estimate
-from vertexrig.spec.pools import scheduling_strategy
 from vertexrig.times import length
 
 SIMULATIONS = 10_000

@@ -99,7 +99,7 @@ def check(job: str | Path | Mapping[str, Any], *, project: str | Path | None = N
         text, file = files.read_text(job), str(job)
         if is_project(_data(text)):
             workspace = Workspace(config.loads(text, file=Path(file)))
-            names = (*workspace.loaded.project.jobs, *workspace.loaded.project.sweeps)
+            names = workspace.loaded.project.entries
             found = [one for name in names for one in workspace.prepare(name).findings]
             return Findings(found, workspace.loaded.sources)
     return Findings(Workspace(loaded).check_text(text, file=file)[1], {file: text})

@@ -130,7 +130,7 @@ class Loaded:
         """Return the job or sweep called `name`; UsageError with the nearest one if there is none."""
         found = self.project.jobs.get(name) or self.project.sweeps.get(name)
         if found is None:
-            names = [*self.project.jobs, *self.project.sweeps]
+            names = [*self.project.entries]
             raise UsageError(f"{self.file} has no job or sweep {quoted(name)}{_instead(name, names)}")
         return found
 
@@ -259,9 +259,8 @@ def loads(
     # a line of a value that an override has replaced would lead a reader to the wrong place
     lines = {path: line for path, line in reading.lines.items() if not _is_overridden(path, given)}
     loaded = Loaded(project, file, lines, given, tuple(overrides), text=text)
-    for error in _wrong_names(loaded):
-        with errors:
-            raise error
+    for error in _inconsistencies(loaded):
+        errors.keep(error)
     errors.end()
     return loaded
 
@@ -428,7 +427,7 @@ def _index(here: Any, part: str, text: str) -> Any:
     raise UsageError(f"--set {text}: {part!r} is not a place in a list of {len(here)}; count from 0")
 
 
-def _wrong_names(loaded: Loaded) -> Iterator[ConfigError]:
+def _inconsistencies(loaded: Loaded) -> Iterator[ConfigError]:
     """Yield an error for each name that is not well formed or not unique, or refers to what is not there."""
     project = loaded.project
     for group, names in (("jobs", project.jobs), ("sweeps", project.sweeps), ("schedules", project.schedules)):
@@ -444,7 +443,7 @@ def _wrong_names(loaded: Loaded) -> Iterator[ConfigError]:
                 f"there is no job {sweep.job!r}. {did_you_mean(sweep.job, project.jobs)}", "sweeps", name, "job"
             )
     yield from _dashed_args(loaded)
-    runnable = [*project.jobs, *project.sweeps]
+    runnable = [*project.entries]
     for name, schedule in project.schedules.items():
         if schedule.run not in runnable:
             message = f"there is no job or sweep {schedule.run!r}. {did_you_mean(schedule.run, runnable)}"

@@ -334,7 +334,7 @@ class Project:
     local: LocalSettings = option("Rehearsals on this machine.", factory=LocalSettings)
 
     @property
-    def runs(self) -> Mapping[str, Job | Sweep]:
+    def entries(self) -> Mapping[str, Job | Sweep]:
         """All jobs and sweeps by name."""
         return {**self.jobs, **self.sweeps}
 

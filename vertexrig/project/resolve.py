@@ -71,7 +71,8 @@ class View:
     Args:
         name: The job's or sweep's name.
         template: The template of this resource; of the trial's job in `job.topology`.
-        job: The job with the project's defaults filled in.
+        job: The job of the project file; of the project's defaults its `args`, output folder and service account are filled in.
+            Labels, display name and KMS key stand here, machines and images in `pools`.
         pools: Pools by role; a role the project file does not name is None.
         sweep: The sweep, None for a job.
         study: The sweep's study, None for a job and for a sweep whose template makes it.

@@ -108,6 +108,8 @@ class Renderer:
         if own is not None and not own.is_dir():
             raise loaded.error(f"there is no folder {own}", "templates")
         self.folders = [str(folder) for folder in (own, shipped_templates()) if folder is not None]
+        # What renders have used so far, filled by `package_uri` and `built_image`. Whoever uploads what a rendered job needs,
+        # or prints the commands for it, looks here: what the user names by URI is not among them.
         self.packages: dict[str | None, str] = {}  # TensorFlow version -> URI of the package for it
         self.images: dict[str, str] = {}  # cpu, gpu or tpu -> URI of the trainer's own image
         self._used: dict[str, set[str]] = {}  # template -> names that it looks at
@@ -227,10 +229,10 @@ class Renderer:
         trainer = self.loaded.project.trainer
         if trainer.build.framework:
             return trainer.build.framework.partition("-")[0]
-        from vertexrig.package.cache import read_trainer
+        from vertexrig.package.cache import read_own_trainer
         from vertexrig.package.recipes import framework_of
 
-        source = read_trainer(self.loaded.path(trainer.path), trainer.module, self.loaded.path("build/cache"))
+        source = read_own_trainer(self.loaded, trainer.module)
         return (framework_of(source) if source is not None else None) or ""
 
     def package_uri(self, tf_version: str | None) -> str:
@@ -443,7 +445,7 @@ def _merged(text: str, view: resolve.View) -> str:
         data = merge(data, {path[0]: spec_} if path else spec_)
     # the first line is a comment, which reading the YAML loses
     heading, _, _ = text.partition("\n")
-    return f"{heading}\n" + "\n".join(block(data)) + "\n"
+    return f"{heading}\n" + "\n".join(yamltext.block(data)) + "\n"
 
 
 def merge(base: Any, over: Any) -> Any:
@@ -466,28 +468,3 @@ def merge(base: Any, over: Any) -> Any:
     if isinstance(over, Mapping):
         return merge({}, over)
     return [merge(None, item) for item in over] if isinstance(over, list) else over
-
-
-def block(data: Any, indent: int = 0) -> list[str]:
-    """Return plain data as block YAML, one JSON scalar a line."""
-    margin = " " * indent
-    lines: list[str] = []
-    if isinstance(data, Mapping) and data:
-        for key, value in data.items():
-            name = key if re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", key) and key.lower() not in _KEYWORDS else scalar(key)
-            if isinstance(value, (Mapping, list)) and value:
-                lines.append(f"{margin}{name}:")
-                # a list's dashes are at the indentation of its key
-                lines += block(value, indent + (0 if isinstance(value, list) else 2))
-            else:
-                lines.append(f"{margin}{name}: {scalar(value)}")
-    elif isinstance(data, list) and data:
-        for item in data:
-            inner = block(item, indent + 2)
-            lines += [f"{margin}- {inner[0].lstrip(' ')}", *inner[1:]]
-    else:
-        lines.append(f"{margin}{scalar(data)}")
-    return lines
-
-
-_KEYWORDS = {"y", "n", "yes", "no", "on", "off", "true", "false", "null"}

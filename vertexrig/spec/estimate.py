@@ -11,8 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from vertexrig.catalog import Catalog, LineItem, Machine, Price
-from vertexrig.spec.document import Document, Pool
-from vertexrig.spec.pools import job_part, most_trials, parallel_trials, scheduling_strategy
+from vertexrig.spec.document import Document, Pool, job_part, most_trials, parallel_trials, scheduling_strategy
 from vertexrig.times import duration_seconds
 
 NO_PRICE = "no sourced price"

@@ -9,8 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from vertexrig.catalog import Catalog, Machine
-from vertexrig.spec.document import Document, Pool
-from vertexrig.spec.pools import machine_path, parallel_trials, scheduling_strategy
+from vertexrig.spec.document import Document, Pool, machine_path, parallel_trials, scheduling_strategy
 
 
 @dataclass(frozen=True)

@@ -148,7 +148,7 @@ def free_name(loaded: Loaded, after: str) -> str:
     start, stem = (
         (int(number) + 1, base) if base and number.isascii() and number.isdigit() and len(number) < 6 else (2, after)
     )
-    taken = {*loaded.project.jobs, *loaded.project.sweeps}
+    taken = {*loaded.project.entries}
     # the name becomes the value of a label, which has 63 characters at most
     while f"{stem[:55]}-{start}" in taken:
         start += 1

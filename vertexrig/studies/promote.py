@@ -92,7 +92,7 @@ def warm_start_flag(found: Sequence[Flag], given: str | None, program: str) -> s
 
 def free_name(loaded: Loaded, after: str) -> str:
     """Return a name for the promoted job: `NAME-best`, or `NAME-best-2` and so on where it is taken."""
-    taken = {*loaded.project.jobs, *loaded.project.sweeps}
+    taken = {*loaded.project.entries}
     stem = f"{after[:50]}-best"
     return next(name for n in range(1, len(taken) + 2) if (name := stem if n == 1 else f"{stem}-{n}") not in taken)
 

@@ -19,7 +19,7 @@ from typing import Any
 from vertexrig import times
 from vertexrig.cloud.rest import RestError
 from vertexrig.cloud.storage import Item, Storage
-from vertexrig.cloud.vertex import KINDS, Vertex
+from vertexrig.cloud.vertex import RESOURCES, Vertex
 from vertexrig.errors import VertexrigError
 from vertexrig.project.triggered import Budget, RunLimits
 from vertexrig.spec.estimate import Estimate
@@ -31,9 +31,10 @@ GRANTED = b"granted"
 """What the row of a run holds that was let through; before that it is empty, as a listing shows."""
 SETTLE_S = 10.0
 """Seconds a run waits for others that ask for the same room."""
-# The numbers are in the object's name, so that one listing gives the sums without reading an object.
+# The numbers are in the object's name (`_row`), so that one listing gives the sums without reading an object.
 _ENTRY = re.compile(
-    r"(?P<claim>[a-z0-9-]{1,63})\.(?P<cents>[0-9]{1,12})\.(?P<trials>[0-9]{1,9})(?P<shares>(?:\.[a-z]+-[a-z0-9_-]{1,63})*)"
+    rf"{FOLDER}/(?P<day>[0-9-]{{10}})/(?P<claim>[a-z0-9-]{{1,63}})\.(?P<cents>[0-9]{{1,12}})\.(?P<trials>[0-9]{{1,9}})"
+    r"(?P<shares>(?:\.[a-z]+-[a-z0-9_-]{1,63})*)"
 )
 _LIVE_FILTER = " OR ".join(f'state="{state}"' for state in LIVE)
 
@@ -98,14 +99,14 @@ class Terms:
     Args:
         shares: What it is held against beside the budget of all runs.
         labels: Labels of its job, over those of the project file.
-        before: Called with the claim just before the job is made, again with each try; what it raises leaves the job unmade.
+        before_create: Called with the claim just before the job is made, again with each try; what it raises leaves the job unmade.
         most: What counts in the day's budget until the job is there, if that may cost more than the job itself.
         ends: Tells of an error that left the job unmade why it is over for this request (`Claim.ended`); None if it may be tried again.
     """
 
     shares: Sequence[Share] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
-    before: Callable[[Claim], None] = lambda _: None
+    before_create: Callable[[Claim], None] = lambda _: None
     most: Estimate | None = None
     ends: Callable[[Exception], Mapping[str, str] | None] = lambda _: None
 
@@ -267,12 +268,12 @@ class Ledger:
             return
         day = self.now().date().isoformat()
         tags = "".join(f".{share.tag}" for share in shares)
-        name = f"{FOLDER}/{day}/{claim}.{_cents(estimate)}.{trials_of(estimate)}{tags}"
+        name = _row(day, claim, _cents(estimate), trials_of(estimate), tags)
         until, pause = self.clock() + SETTLE_S, 0.05
         while True:
             # again with each turn: another run may have deleted the row as too old; if it is there, nothing is written
             written = self.storage.write(name, b"", generation=0)
-            rows = self.counted(written)
+            rows = self.tidy(written)
             mine = next((row for row in rows if row.name == name), None)
             if mine is not None and mine.granted:  # by an earlier delivery of the same request, which died or gave up
                 # Written again: it counts as young, and who gave it up does not take it out. It is never asked for anew by an
@@ -282,7 +283,7 @@ class Ledger:
                     continue
                 if all(share.limits.live_jobs is None for share in bounds):
                     return
-                rows = self.counted(written)
+                rows = self.tidy(written)
                 mine = next((row for row in rows if row.name == name), None)
                 if mine is None:
                     continue
@@ -292,7 +293,7 @@ class Ledger:
                 return
             if mine is not None and written is None and self._ahead is None:
                 # by an earlier delivery: written again, since only a row of ours tells the service's time
-                self.counted(self.storage.write(name, b"", generation=mine.generation))
+                self.tidy(self.storage.write(name, b"", generation=mine.generation))
                 continue
             # also a row of ours from before midnight is ours
             others = [row for row in rows if row.claim != claim]
@@ -315,14 +316,11 @@ class Ledger:
     def settle(self, claim: str, estimate: Estimate, shares: Sequence[Share] = ()) -> None:
         """Let a run count for what its job costs, in place of what was kept free for it; if that fails, the more stays."""
         with suppress(RestError):
-            there = self.rows(claim, shares)
-            own = [_cents(estimate) == int(row.name.rpartition("/")[2].split(".")[1]) for row in there]
-            if there and not any(own):
-                day, _, name = there[0].name.rpartition("/")
-                parts = name.split(".")
-                self.storage.write(
-                    f"{day}/{'.'.join((parts[0], str(_cents(estimate)), *parts[2:]))}", GRANTED, generation=0
-                )
+            there, cents = self.rows(claim, shares), _cents(estimate)
+            read = [_ENTRY.fullmatch(row.name) for row in there]
+            if read and read[0] and not any(row and int(row["cents"]) == cents for row in read):
+                name = _row(read[0]["day"], claim, cents, int(read[0]["trials"]), read[0]["shares"])
+                self.storage.write(name, GRANTED, generation=0)
                 self.take_out(there)
 
     def rows(self, claim: str, shares: Sequence[Share] = ()) -> list[Item]:
@@ -352,11 +350,11 @@ class Ledger:
                 frozenset(match["shares"].split(".")[1:]),
             )
             for item in self.storage.list(f"{FOLDER}/{day}/")
-            if (match := _ENTRY.fullmatch(item.name.rpartition("/")[2]))
+            if (match := _ENTRY.fullmatch(item.name))
         ]
 
-    def counted(self, written: int | None = None) -> list[BudgetEntry]:
-        """Return the rows that count; those of runs that died before they were granted are deleted.
+    def tidy(self, written: int | None = None) -> list[BudgetEntry]:
+        """Delete the rows of runs that died before they were granted, and return the rest, which count; learn the service's time.
 
         They are the day's, and for the time of the lease around midnight those of both days, so that of two runs that
         ask on either side of it one sees the other.
@@ -429,10 +427,15 @@ class Ledger:
         """Return the states of our jobs, by claim, so that the jobs of a sweep's trials count as the one run they are."""
         found: dict[str, set[str]] = {}
         own = "".join(f' AND labels.{key}="{value}"' for key, value in share.labels.items())
-        for vertex, kind in product(self.vertices, KINDS):
-            for job in vertex.list(kind, filter=f"labels.{LABEL}:*{own} AND {filter}"):
+        for vertex, collection in product(self.vertices, RESOURCES):
+            for job in vertex.list(collection, filter=f"labels.{LABEL}:*{own} AND {filter}"):
                 found.setdefault(str(job.labels.get(LABEL)), set()).add(job.state)
         return found
+
+
+def _row(day: str, claim: str, cents: int, trials: int, tags: str) -> str:
+    """Return the object of a run in a day's ledger, which `_ENTRY` reads."""
+    return f"{FOLDER}/{day}/{claim}.{cents}.{trials}{tags}"
 
 
 def _cents(estimate: Estimate) -> int:

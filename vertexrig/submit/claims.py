@@ -5,6 +5,10 @@ which carries the claim's id as a label. The others wait for the job that the fi
 first one dies, the next delivery looks for a job with the label; if there is none when the claim's lease has run out,
 it takes the claim over, again by a write that only one can win. A recorded job is never replaced by another one, so
 whoever sees a second job with the label may cancel it (`vertexrig.submit.reconcile`).
+
+From `claimed` a claim goes on to `created` (its job is recorded), `released` (the service refused the job: the next delivery takes it
+over under the same id, with another body too, since no job was made) or `ended` (none is made any more). Once a key's window is over, the
+next delivery begins again, under a new id.
 """
 
 from __future__ import annotations
@@ -95,7 +99,7 @@ class Recorded:
 
     Args:
         name: Resource name of a job, a version, or the operation that makes one; "" while nothing is recorded.
-        attempt: The delivery that made it, "" if it does not say.
+        attempt: The `Claim.token` under which it was made, "" if it does not say.
         state: Its JobState by name at that time.
         output: gs:// URI of its output folder, "" without one.
         labels: Its labels.
@@ -118,15 +122,15 @@ class Claim:
 
     Args:
         id: Value of the job's label.
-        token: Who holds it.
-        body: Digest of the request's body.
+        token: Who holds it: one try to make its job; another thing than `vertexrig.trigger.deliveries.Delivery.id`.
+        body: Digest of what is asked for (`Submitter.submit`); the name is older than its meaning.
         run: The job or sweep asked for.
         kind: The key's kind.
         state: `claimed`; `created` once the job is recorded; `released` if the service refused the job; `ended` if none may be made.
         job: What is recorded of its job.
         run_id: The run whose output folder the job gets, such as 20261121-171500-ab12; written as `output`; it stays when another delivery takes the claim over.
         before: Earlier ids of the key, whose windows are over -> the resource name of their job, "" if none is recorded.
-        winners: Ids whose job is recorded -> the delivery that made it; for the fence in the job, which reads nothing else.
+        winners: Ids whose job is recorded -> its `Recorded.attempt`; for the fence in the job, which reads nothing else.
         ended: Why none may be made, or why the recorded job is given up: `reason`, a word for programs, and `text`, for people.
         path: The object.
         generation: Its generation.
@@ -246,7 +250,7 @@ class Claims:
     def take(
         self,
         key: Key,
-        body_digest: str,
+        asked_digest: str,
         run: str,
         find: Callable[[str], T | None],
         to_record: Callable[[T], Recorded],
@@ -256,7 +260,7 @@ class Claims:
 
         Args:
             key: What makes two deliveries the same request.
-            body_digest: Of its body.
+            asked_digest: Of what is asked for (`Submitter.submit`).
             run: The job or sweep asked for.
             find: Looks for the job with a claim id.
             to_record: Makes what is recorded about a job found so.
@@ -270,7 +274,7 @@ class Claims:
         """
         until, pause = self.clock() + self.wait_s, 0.05
         mine = Claim(
-            _new_id(key), uuid.uuid4().hex, body_digest, run, key.kind, run_id=run_id or new_run_id(), path=key.path
+            _new_id(key), uuid.uuid4().hex, asked_digest, run, key.kind, run_id=run_id or new_run_id(), path=key.path
         )
         held: Claim | None = None
         while True:
@@ -284,7 +288,7 @@ class Claims:
             if held is not None and mine.id in (held.id, *held.before):
                 # our first write took effect, its answer was lost, and by now another delivery may have used our id
                 mine = replace(mine, id=_new_id(key), run_id=run_id or new_run_id())
-            outcome = self._other(key, held, mine, find, to_record) if held else None
+            outcome = self._outcome(key, held, mine, find, to_record) if held else None
             if outcome is not None:
                 return outcome
             if self.clock() + pause > until:
@@ -292,7 +296,7 @@ class Claims:
             self.sleep(pause)
             pause = min(pause * 1.6, 1.0)
 
-    def _other(
+    def _outcome(
         self,
         key: Key,
         held: Claim,

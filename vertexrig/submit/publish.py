@@ -11,7 +11,7 @@ from vertexrig.cloud.storage import Storage
 from vertexrig.package import builder
 from vertexrig.project.config import PACKAGES_FOLDER
 from vertexrig.submit import images
-from vertexrig.submit.submission import PACKAGES, pointer
+from vertexrig.submit.uploaded import PACKAGES, pointer
 from vertexrig.workspace import Workspace
 
 

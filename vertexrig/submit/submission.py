@@ -7,18 +7,15 @@ Of a job a claim keeps a `Recorded`: `recorded` makes one, `Claims.record` write
 
 from __future__ import annotations
 
-import hashlib
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from vertexrig.cloud.rest import RestError
 from vertexrig.cloud.storage import Storage
-from vertexrig.cloud.vertex import COLLECTIONS, CUSTOM, KINDS, TUNING, RemoteJob, Vertex, job_body
-from vertexrig.errors import FindingsError, UsageError
-from vertexrig.project import overrides
-from vertexrig.project.config import Loaded
+from vertexrig.cloud.vertex import COLLECTIONS, CUSTOM, RESOURCES, TUNING, RemoteJob, Vertex, job_body
+from vertexrig.errors import FindingsError
+from vertexrig.project import caller_overrides
 from vertexrig.project.triggered import Budget
 from vertexrig.schema.typed import Scalar
 from vertexrig.spec.estimate import Estimate, elsewhere, estimate
@@ -39,14 +36,6 @@ from vertexrig.submit.claims import (
 )
 from vertexrig.submit.reconcile import Reconciler, fenced, recorded
 from vertexrig.workspace import Prepared, Workspace
-
-PACKAGES, LATEST = "packages/", "packages/latest"
-# the pointer lies in the bucket: what it names must be an object of packages/, and no path out of it
-_PACKAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,200}")
-
-
-class NoPackageError(UsageError):
-    """No trainer package was uploaded for the image of a triggered run."""
 
 
 class UnsureError(RestError):
@@ -106,70 +95,11 @@ class Submitted:
     duplicate: bool = False
 
 
-class UploadedArtifacts:
-    """The trainer's packages and images that triggered runs use, as the bucket says, if they are intact.
-
-    Args:
-        loaded: The project.
-        storage: The bucket of the packages.
-    """
-
-    def __init__(self, loaded: Loaded, storage: Storage) -> None:
-        self.loaded, self.storage = loaded, storage
-
-    def package(self, tf_version: str | None) -> str:
-        """Return the last uploaded package for a TensorFlow version, if it is intact."""
-        loaded, storage = self.loaded, self.storage
-        found = storage.read_json(pointer(loaded, tf_version)) or {}
-        uri = str(found.get("uri", ""))
-        version = f"TensorFlow {tf_version}" if tf_version else "its image"
-        if not uri:
-            raise NoPackageError(
-                f"no trainer package for {version} was uploaded: `vertexrig function package` uploads it"
-            )
-        name = uri.removeprefix(storage.uri(PACKAGES))
-        if name == uri or not _PACKAGE.fullmatch(name) or not self._intact(PACKAGES + name, found):
-            raise NoPackageError(
-                f"the trainer package for {version} is not the one that was uploaded to {storage.uri(PACKAGES)}: "
-                "`vertexrig function package` uploads it again"
-            )
-        return uri
-
-    def _intact(self, name: str, uploaded: Mapping[str, Any]) -> bool:
-        """Tell whether an object is the one that was uploaded: whoever may write objects could put other code there.
-
-        A generation never gets other bytes, so the one that the upload noted needs no look at them. Any other one is read: the same
-        package may have been uploaded twice at one time, or copied, or noted by an earlier release, which kept the SHA-256 only.
-        """
-        if uploaded.get("generation") is not None and self.storage.generation(name) == uploaded["generation"]:
-            return True
-        package = self.storage.read(name)
-        return package is not None and hashlib.sha256(package.data).hexdigest() == uploaded.get("sha256")
-
-    def image(self, kind: str) -> str:
-        """Return the last image that was pushed for cpu, gpu or tpu."""
-        from vertexrig.submit import images  # with the package's modules 40 ms, for a project that makes its images
-
-        found = self.storage.read_json(images.pointer(self.loaded, kind)) or {}
-        uri = str(found.get("uri", ""))
-        if not images.is_ours(self.loaded, kind, uri):
-            makes = "`vertexrig image NAME --push` makes it"
-            if images.is_local():
-                makes = 'in a shell with eval "$(vertexrig local env)", `vertexrig function package` takes it from the sources'
-            raise NoPackageError(f"no {kind.upper()} image of the trainer was pushed: {makes}")
-        return uri
-
-
-def pointer(loaded: Loaded, tf_version: str | None) -> str:
-    """Return the object that names the last package uploaded for images of a TensorFlow version."""
-    return f"{LATEST}/{loaded.project.trainer.module}-tf-{tf_version or 'any'}.json"
-
-
 class Submitter:
     """Makes jobs of one project.
 
     Args:
-        workspace: The project; `prepare` renders requests on it.
+        workspace: The project; `prepare_all` renders requests on it.
         vertex: Where jobs are made.
         storage: The bucket of claims, ledger and packages.
         claims: By default, those of `storage`.
@@ -192,7 +122,7 @@ class Submitter:
         self.limits = limits if limits is not None else workspace.loaded.project.trigger.budget
         self.reconciler = Reconciler(vertex, self.claims)
         own = workspace.loaded.project
-        others = {str(one["region"]) for run in own.runs.values() for one in run.candidates if "region" in one} - {
+        others = {str(one["region"]) for run in own.entries.values() for one in run.candidates if "region" in one} - {
             own.region
         }
         apis = (vertex, *(vertex.in_region(region) for region in sorted(others)))
@@ -200,18 +130,14 @@ class Submitter:
             storage, apis, self.limits, lease_s=self.claims.lease_s, clock=self.claims.clock, sleep=self.claims.sleep
         )
 
-    def prepare(self, request: Request) -> Prepared:
-        """Return the request rendered and checked, with its overrides; whether those are allowed is checked elsewhere.
+    def prepare_all(self, request: Request) -> list[Prepared]:
+        """Return the request rendered and checked, and after it each candidate; whether its overrides are allowed is checked elsewhere.
 
         Raises:
             ConfigError: An override does not fit its key.
             NoPackageError: No package was uploaded.
         """
-        return self.prepare_all(request)[0]
-
-    def prepare_all(self, request: Request) -> list[Prepared]:
-        """Return the same, and after it each candidate."""
-        loaded = overrides.apply(self.workspace.loaded, request.run, request.set, request.args)
+        loaded = caller_overrides.apply(self.workspace.loaded, request.run, request.set, request.args)
         return self.workspace.overridden(loaded).prepare_all(request.run)
 
     def price_within(self, prepared: Prepared, terms: Terms = Terms()) -> Estimate:
@@ -237,8 +163,8 @@ class Submitter:
             OverBudgetError: It is over a limit for one run.
         """
         _must_be_ok(prepared)
-        view, document = prepared.rendered.view, prepared.document
-        would = Recorded(output=document.output, labels={**view.labels, **terms.own_labels})
+        view, document = prepared.view, prepared.document
+        would = Recorded(output=document.output, labels={**view.labels, **terms.own_labels, RUN_LABEL: view.name})
         would = _of_request(would, prepared, self.price_within(prepared, terms))
         return self._submitted(view.name, COLLECTIONS[document.kind], would, "")
 
@@ -246,7 +172,7 @@ class Submitter:
         self,
         prepared: Prepared,
         key: Key,
-        body_digest: str,
+        asked_digest: str,
         run_id: str = "",
         *,
         terms: Terms = Terms(),
@@ -256,7 +182,7 @@ class Submitter:
         Args:
             prepared: The rendered request.
             key: What makes two deliveries the same request.
-            body_digest: Of what is asked for.
+            asked_digest: Of what is asked for: of the trigger's `Request.digest`, of the command line `climbing.digest_of`.
             run_id: An earlier run that is resumed: its output folder is used. Otherwise the job gets a new one, the same
                 however often the request is delivered.
             terms: On what terms.
@@ -278,10 +204,10 @@ class Submitter:
             return self.reconciler.find(claim, collection)
 
         def to_record(job: RemoteJob) -> Recorded:
-            return _of_request(recorded(job, job.labels.get(LABEL, "")), prepared, price)
+            return _of_request(_as_labelled(job), prepared, price)
 
         try:
-            outcome = self.claims.take(key, body_digest, prepared.rendered.view.name, find, to_record, run_id)
+            outcome = self.claims.take(key, asked_digest, prepared.view.name, find, to_record, run_id)
         except EndedError as error:
             self._none_may_live(error.claim, collection, None)
             raise
@@ -290,7 +216,7 @@ class Submitter:
         in_run = prepared.in_run(outcome.claim.run_id) if outcome.claim.run_id else prepared
         return self._make(in_run, price, outcome, collection, terms)
 
-    def end(self, key: Key, body_digest: str, run: str, ended: Mapping[str, str]) -> Claim:
+    def end(self, key: Key, asked_digest: str, run: str, ended: Mapping[str, str]) -> Claim:
         """Decide that no job is made for a request any more, unless there is one.
 
         Returns:
@@ -304,10 +230,10 @@ class Submitter:
         try:
             outcome = self.claims.take(
                 key,
-                body_digest,
+                asked_digest,
                 run,
                 lambda claim: self.reconciler.find(claim, collection),
-                lambda job: recorded(job, job.labels.get(LABEL, "")),
+                _as_labelled,
             )
         except EndedError as error:
             return error.claim
@@ -323,27 +249,20 @@ class Submitter:
             # Budget before chain before job: what a crash leaves behind is then a row that grows old, never a job
             # without its steps.
             self.ledger.reserve(claim.id, terms.most or price, terms.shares)
-            terms.before(claim)
+            terms.before_create(claim)
             # the last look before the create call: after this much time another delivery may hold the claim
             if self.claims.late(taken):
                 raise RestError("claiming took too long; nothing was started", retry_after=5.0)
         except Exception as error:
             self._release(taken, terms, error)
             raise
-        view = prepared.rendered.view
+        view = prepared.view
         labels = {**view.labels, **terms.own_labels, LABEL: claim.id, RUN_LABEL: view.name}
         data = prepared.document.data
         if self.fence:
             data = fenced(data, self.storage.uri(claim.path), claim.id, claim.token)
-        sent = job_body(
-            prepared.document.kind,
-            data,
-            display_name=view.display_name,
-            labels=labels,
-            kms_key_name=view.kms_key_name,
-        )
         try:
-            job = self.vertex.create(collection, sent)
+            job = self.vertex.create(collection, body_of(prepared, labels, data))
         except RestError as error:
             # refused, or never sent: there is certainly no job
             if not error.outcome_unknown:
@@ -448,7 +367,7 @@ class Submitter:
         return Submitted(
             run=run,
             name=job.name,
-            kind=KINDS[collection],
+            kind=RESOURCES[collection],
             state=job.state,
             console=self.vertex.console(job.name),
             labels=job.labels,
@@ -473,6 +392,29 @@ def price_within(prepared: Prepared, limits: Budget) -> Estimate:
     return price
 
 
+def body_of(prepared: Prepared, labels: Mapping[str, str], data: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return what is sent to create a job.
+
+    Args:
+        prepared: The job.
+        labels: All that it gets, those of the project file too.
+        data: In place of the document's own.
+    """
+    view, document = prepared.view, prepared.document
+    return job_body(
+        document.kind,
+        document.data if data is None else data,
+        display_name=view.display_name,
+        labels=labels,
+        kms_key_name=view.kms_key_name,
+    )
+
+
+def _as_labelled(job: RemoteJob) -> Recorded:
+    """Return what is recorded of a job that was found by its claim's label."""
+    return recorded(job, job.labels.get(LABEL, ""))
+
+
 def _of_request(job: Recorded, prepared: Prepared, price: Estimate) -> Recorded:
     """Return what is recorded of a job, with what the request says of it."""
     packages = dict.fromkeys(uri for pool in prepared.document.pools for uri in pool.package_uris)
@@ -481,4 +423,4 @@ def _of_request(job: Recorded, prepared: Prepared, price: Estimate) -> Recorded:
 
 def _must_be_ok(prepared: Prepared) -> None:
     if not prepared.ok:
-        raise FindingsError(f"{prepared.rendered.view.name} would fail: `vertexrig check` says why")
+        raise FindingsError(f"{prepared.view.name} would fail: `vertexrig check` says why")

@@ -14,13 +14,12 @@ import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 from vertexrig import times
 from vertexrig.cloud.rest import RestError
-from vertexrig.cloud.vertex import KINDS, RemoteJob
+from vertexrig.cloud.vertex import RESOURCES, RemoteJob
 from vertexrig.errors import TemplateError, VertexrigError
 from vertexrig.finding import Severity
 from vertexrig.spec.labels import RUN_LABEL
@@ -33,7 +32,7 @@ TEXT, TRUTH = {"type": "string"}, {"type": "boolean"}
 TEXTS: Mapping[str, Any] = {"type": "array", "items": TEXT}
 NUMBER = {"type": "number"}
 _LABELS = {"type": "object", "additionalProperties": TEXT}
-_KIND = {"type": "string", "enum": list(KINDS.values())}
+_KIND = {"type": "string", "enum": list(RESOURCES.values())}
 
 
 _RETRY_S = 30.0
@@ -73,7 +72,7 @@ class AnswerField:
     Args:
         name: Its key.
         schema: Its JSON Schema.
-        value: Takes it from what is answered about; by default the attribute of its name. Where it gives None, the field is left out.
+        value: Takes it from what is answered about; by default the attribute of its name. Where that is None, the field is left out.
         always: It is never left out.
     """
 
@@ -85,9 +84,15 @@ class AnswerField:
 
 def answer(fields: tuple[AnswerField, ...], about: Any, **more: Any) -> dict[str, Any]:
     """Return the answer about something; `more` has the fields that it has no attribute for."""
-    found = {
-        one.name: more[one.name] if one.name in more else (one.value or attrgetter(one.name))(about) for one in fields
-    }
+
+    def value(one: AnswerField) -> Any:
+        if one.name in more:
+            return more[one.name]
+        if one.value is not None:
+            return one.value(about)
+        return getattr(about, one.name) if one.always else getattr(about, one.name, None)
+
+    found = {one.name: value(one) for one in fields}
     return {name: value for name, value in found.items() if value is not None}
 
 

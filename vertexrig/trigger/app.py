@@ -1,7 +1,7 @@
 """The trigger: starts jobs and sweeps of the project file over HTTP and for events, and answers in problem+json.
 
-IAM decides who may call. A caller chooses a job or sweep by name and may set the keys that `trigger.allow` and
-`trigger.allow_args` open; the rest is the project file's.
+IAM decides who may call. A caller chooses a job or sweep by name, `{"run": "cpu"}`, and may set the keys that `trigger.allow` and
+`trigger.allow_args` open (`vertexrig.trigger.request`); the rest is the project file's.
 """
 
 from __future__ import annotations
@@ -22,17 +22,18 @@ from typing import TYPE_CHECKING, Any
 from vertexrig import spec, times
 from vertexrig.cloud import rest
 from vertexrig.cloud.storage import Storage
-from vertexrig.cloud.vertex import CUSTOM, TUNING, Vertex, job_body
+from vertexrig.cloud.vertex import CUSTOM, TUNING, Vertex
 from vertexrig.errors import ConfigError, UsageError, VertexrigError
-from vertexrig.project import config, overrides
-from vertexrig.project.config import TICK_PATH
+from vertexrig.project import caller_overrides, config
+from vertexrig.project.config import TEMPLATE_SUFFIX, TICK_PATH
 from vertexrig.project.runs import new_run_id
 from vertexrig.project.triggered import name_of
 from vertexrig.spec import descriptors
 from vertexrig.spec.labels import CALLER_LABEL, label_value
 from vertexrig.submit.budget import Terms
 from vertexrig.submit.claims import Claim, Claims, EndedError, Key
-from vertexrig.submit.submission import NoPackageError, Submitted, Submitter, UploadedArtifacts
+from vertexrig.submit.submission import Submitted, Submitter, body_of
+from vertexrig.submit.uploaded import NoPackageError, UploadedArtifacts
 from vertexrig.trigger import answers, request
 from vertexrig.trigger.answers import Reply
 from vertexrig.trigger.deliveries import Delivery, NotStartedError
@@ -103,7 +104,7 @@ class Trigger:
         claims: Claims | None = None,
         log: Callable[[Mapping[str, Any]], None] = print_log,
     ) -> None:
-        overrides.check_rules(loaded)
+        caller_overrides.check_rules(loaded)
         project = loaded.project
         if not project.bucket:
             raise loaded.error("bucket is needed: claims and packages are kept there")
@@ -121,7 +122,7 @@ class Trigger:
             descriptors.message(kind)
         renderer = self.submitter.workspace.renderer
         for name in renderer.topologies():
-            renderer.environment.get_template(f"{name}.yaml.j2")
+            renderer.environment.get_template(f"{name}{TEMPLATE_SUFFIX}")
 
     def http(self, flask_request: Any) -> tuple[bytes, int, dict[str, str]]:
         """Answer a Flask request."""
@@ -173,9 +174,9 @@ class Trigger:
             raise RetryEventError(f"status {status}")
 
     def _delivery(self, headers: Mapping[str, str]) -> Delivery:
-        schedule, time = request.fired(headers, self.loaded.project.trigger.function)
+        job, time = request.fired(headers)
         return Delivery(
-            schedule=schedule,
+            schedule=job.removeprefix(f"{self.loaded.project.trigger.function}-"),
             schedule_time=time,
             digest=self.loaded.digest,
             trace=request.trace(headers),
@@ -311,6 +312,7 @@ class Trigger:
         return self._start(asked, request.key(asked, call.headers), delivery)
 
     def asked(self, body: Any, delivery: Delivery, row: dict[str, Any]) -> Asked:
+        """Read a body; note its run in `delivery`, and a dry run in `row`: such a delivery gets no place in the history."""
         if isinstance(body, Mapping):
             row |= {"dry_run": True} if body.get("dry_run") is True else {}
             delivery.run = str(body.get("run", ""))[:63]
@@ -332,8 +334,8 @@ class Trigger:
         delivery.detail |= {"then": steps} if steps else {}
         terms = self.terms(asked, delivery.caller)
 
-        def make(terms: Terms) -> Submitted:
-            return self.make_job(self.submitter, prepared, key, asked, terms, delivery)
+        def make(held_to: Terms) -> Submitted:
+            return self.make_job(self.submitter, prepared, key, asked, held_to, delivery)
 
         try:
             if due is None:
@@ -346,27 +348,14 @@ class Trigger:
             raise NotStartedError("skipped", error.claim.ended.get("reason", ""), str(error)) from None
         delivery.decision = "joined" if made.duplicate else "created"
         delivery.job, delivery.claim, delivery.estimate = made.name, made.claim, made.estimate
-        more = {"dry_run": None, "then": steps, "request": None, "candidate": delivery.detail.get("candidate")}
-        body = answers.answer(answers.SUBMITTED, made, **more)
+        body = answers.answer(answers.SUBMITTED, made, then=steps, candidate=delivery.detail.get("candidate"))
         return Reply(200 if made.duplicate else 201, body, {"Location": f"/jobs/{made.name.rsplit('/', 1)[-1]}"})
 
     def _dry_run(self, prepared: Prepared, asked: Asked, caller: str) -> Reply:
         prepared = prepared.in_run(new_run_id())
-        view, document = prepared.rendered.view, prepared.document
         would = self.submitter.dry_run(prepared, self.terms(asked, caller))
-        body = job_body(
-            document.kind,
-            document.data,
-            display_name=view.display_name,
-            labels=would.labels,
-            kms_key_name=view.kms_key_name,
-        )
-        return Reply(
-            200,
-            answers.answer(
-                answers.SUBMITTED, would, dry_run=True, then=self._steps(asked), request=body, candidate=None
-            ),
-        )
+        sent = body_of(prepared, would.labels)
+        return Reply(200, answers.answer(answers.SUBMITTED, would, dry_run=True, then=self._steps(asked), request=sent))
 
     @staticmethod
     def make_job(
@@ -417,7 +406,7 @@ class Trigger:
             from vertexrig.trigger import callers
 
             terms = callers.terms(self.loaded, caller)
-        return replace(terms, before=lambda claim: self._begin(asked, claim, caller))
+        return replace(terms, before_create=lambda claim: self._begin(asked, claim, caller))
 
     def _steps(self, asked: Asked) -> list[str] | None:
         """Return the names of the steps that follow, None if none do."""

@@ -19,16 +19,17 @@ from typing import Any, Literal
 from vertexrig.cloud.registry import ArtifactRegistry
 from vertexrig.cloud.rest import Rest, is_loopback
 from vertexrig.cloud.storage import Storage
-from vertexrig.cloud.vertex import CUSTOM, KINDS, Vertex
+from vertexrig.cloud.vertex import CUSTOM, RESOURCES, Vertex
 from vertexrig.errors import ServiceError, VertexrigError
-from vertexrig.project import overrides
+from vertexrig.project import caller_overrides
 from vertexrig.project.config import Loaded
 from vertexrig.project.model import BUILD
 from vertexrig.spec.states import LIVE
 from vertexrig.submit import images
 from vertexrig.submit.claims import LABEL, Claims
 from vertexrig.submit.reconcile import Reconciler, seen_twice
-from vertexrig.submit.submission import NoPackageError, Request, Submitter, UploadedArtifacts
+from vertexrig.submit.submission import Request, Submitter
+from vertexrig.submit.uploaded import NoPackageError, UploadedArtifacts
 from vertexrig.trigger import deploy, standing
 from vertexrig.workspace import Workspace
 
@@ -116,7 +117,7 @@ def check_gcloud(subject: Subject) -> Iterator[Result]:
 
 
 def check_trigger(subject: Subject) -> Iterator[Result]:
-    overrides.check_rules(subject.loaded)
+    caller_overrides.check_rules(subject.loaded)
     trigger = subject.loaded.project.trigger
     end = RUNTIMES.get(trigger.runtime)
     if end is None or end <= subject.today:
@@ -211,7 +212,11 @@ def check_twice(subject: Subject) -> Iterator[Result]:
     if subject.storage is None:
         return
     live = " OR ".join(f'state="{state}"' for state in LIVE)
-    jobs = [job for kind in KINDS for job in subject.vertex.list(kind, filter=f"labels.{LABEL}:* AND ({live})")]
+    jobs = [
+        job
+        for collection in RESOURCES
+        for job in subject.vertex.list(collection, filter=f"labels.{LABEL}:* AND ({live})")
+    ]
     reconciler = Reconciler(subject.vertex, Claims(subject.storage))
     cancelled = [name for claim, kind in seen_twice(jobs) for name in reconciler.look(claim, kind)]
     if cancelled:
@@ -312,7 +317,7 @@ def check_schedules(subject: Subject) -> Iterator[Result]:
     submitter = Submitter(Workspace(loaded, uploaded=UploadedArtifacts(loaded, storage)), subject.vertex, storage)
     for name, one in loaded.project.schedules.items():
         try:
-            submitter.prepare(Request(one.run, one.set, one.args))
+            submitter.prepare_all(Request(one.run, one.set, one.args))
         except NoPackageError as error:
             yield Result(f"schedule {name}", "error", str(error), "vertexrig function package")
         except VertexrigError:

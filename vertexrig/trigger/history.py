@@ -17,7 +17,7 @@ from vertexrig import times
 from vertexrig.catalog import Catalog
 from vertexrig.cloud.rest import RestError
 from vertexrig.cloud.storage import Item, Storage, as_json
-from vertexrig.cloud.vertex import KINDS, NAME, TUNING, RemoteJob, Vertex
+from vertexrig.cloud.vertex import NAME, RESOURCES, TUNING, RemoteJob, Vertex
 from vertexrig.errors import VertexrigError
 from vertexrig.project.config import Loaded
 from vertexrig.results.study import course
@@ -207,7 +207,9 @@ def _jobs(vertex: Vertex, rows: list[dict[str, Any]]) -> dict[str, RemoteJob]:
     # the clocks of the function and of Vertex AI may differ
     first = times.parse(min(str(row["time"]) for row in rows)) - timedelta(minutes=15)
     filter = f'labels.{LABEL}:* AND create_time>"{times.rfc3339(first, 0)}"'
-    return {job.name: job for kind in KINDS for job in vertex.list(kind, filter=filter) if job.name in names}
+    return {
+        job.name: job for collection in RESOURCES for job in vertex.list(collection, filter=filter) if job.name in names
+    }
 
 
 def _followed(

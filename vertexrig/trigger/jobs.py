@@ -13,7 +13,7 @@ from itertools import product
 from typing import Any
 
 from vertexrig import times
-from vertexrig.cloud.vertex import CUSTOM, KINDS, TUNING, RemoteJob, Vertex, in_filter
+from vertexrig.cloud.vertex import CUSTOM, RESOURCES, TUNING, RemoteJob, Vertex, in_filter
 from vertexrig.errors import VertexrigError, did_you_mean
 from vertexrig.results import trials
 from vertexrig.spec import states
@@ -66,7 +66,7 @@ class JobPages:
         terms += [f"create_time>={in_filter(asked['since'])}" if "since" in asked else ""]
         terms += [f"create_time<={in_filter(before)}" if before else ""]
         wanted = " AND ".join(term for term in terms if term)
-        lists = (vertex.list(kind, filter=wanted) for vertex, kind in product(self.vertices, KINDS))
+        lists = (vertex.list(collection, filter=wanted) for vertex, collection in product(self.vertices, RESOURCES))
         rows: list[RemoteJob] = []
         for job in heapq.merge(*lists, key=_age):
             if job.name in shown or not self._is_open(job):

@@ -19,7 +19,8 @@ from vertexrig.submit.budget import OverBudgetError, Terms
 from vertexrig.submit.claims import Claim, EndedError, InProgressError, Key
 from vertexrig.submit.ladder import Ladder, LadderState
 from vertexrig.submit.rungs import ways
-from vertexrig.submit.submission import NoPackageError, Request, Submitted, Submitter
+from vertexrig.submit.submission import Request, Submitted, Submitter
+from vertexrig.submit.uploaded import NoPackageError
 from vertexrig.trigger.deliveries import Delivery, NotStartedError
 from vertexrig.trigger.request import RequestProblem
 from vertexrig.workspace import Prepared
@@ -198,9 +199,9 @@ def start(
     def before(claim: Claim) -> None:
         if claim.kind != "step":
             ladders.keep(replace(about, id=claim.id))
-        terms.before(claim)
+        terms.before_create(claim)
 
-    ladder = Ladder(ways(prepared, submitter), request.digest, key, terms=replace(terms, before=before))
+    ladder = Ladder(ways(prepared, submitter), request.digest, key, terms=replace(terms, before_create=before))
     at = ladder.advance()
     if at.ended:
         ladders.close(_end_of(ladder, at))

@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any, Literal
 
 from vertexrig import __version__
-from vertexrig.project import overrides
+from vertexrig.project import caller_overrides
 from vertexrig.project.config import Loaded
 from vertexrig.project.model import Job, Project, Sweep
 from vertexrig.project.triggered import Bound
@@ -18,7 +18,7 @@ from vertexrig.trigger import answers, jobs
 from vertexrig.trigger.answers import NUMBER, TEXT, object_schema
 from vertexrig.trigger.request import REQUEST_ID, with_steps
 
-_TEXT = {"type": "string", "maxLength": overrides.LONGEST_TEXT, "pattern": r"^[^\u0000-\u001f\u007f]*$"}
+_TEXT = {"type": "string", "maxLength": caller_overrides.LONGEST_TEXT, "pattern": r"^[^\u0000-\u001f\u007f]*$"}
 _TYPES: dict[Any, dict[str, Any]] = {
     int: {"type": "integer"},
     float: {"type": "number"},
@@ -131,7 +131,7 @@ def request_schema(loaded: Loaded) -> dict[str, Any]:
         "properties": {
             "run": {
                 "type": "string",
-                "enum": [*project.jobs, *project.sweeps],
+                "enum": [*project.entries],
                 "description": "The job or sweep.",
             },
             **{
@@ -199,7 +199,7 @@ def _hint(key: str) -> Any:
 def _walk(cls: Any, path: tuple[str, ...]) -> Any:
     for index, name in enumerate(path):
         hint = (
-            overrides.plain_hint(typed.hints(cls).get(name))
+            caller_overrides.plain_hint(typed.hints(cls).get(name))
             if isinstance(cls, type) and dataclasses.is_dataclass(cls)
             else None
         )

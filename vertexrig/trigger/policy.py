@@ -244,10 +244,10 @@ class Due:
             # with the claim held, so that the look is no older than a create call may be
             self.check_hold()
             self.check_data(data)
-            terms.before(claim)
+            terms.before_create(claim)
 
         labels = {**terms.labels, DATA_LABEL: data} if data else terms.labels
-        return replace(terms, labels=labels, shares=(*terms.shares, self.share), before=before, ends=self.ends)
+        return replace(terms, labels=labels, shares=(*terms.shares, self.share), before_create=before, ends=self.ends)
 
     @staticmethod
     def _left_out(reason: str, text: str) -> NotStartedError:

@@ -1,6 +1,6 @@
 """The trigger's request: a small JSON body, read with limits and held against the rules of the project file.
 
-Nothing of a body reaches a job but values for keys that the project file opens (see `vertexrig.project.overrides`).
+Nothing of a body reaches a job but values for keys that the project file opens (see `vertexrig.project.caller_overrides`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 from vertexrig import times
 from vertexrig.cloud.storage import Storage
 from vertexrig.errors import did_you_mean
-from vertexrig.project import overrides
+from vertexrig.project import caller_overrides
 from vertexrig.project.config import Loaded
 from vertexrig.submit.claims import WINDOW_S, Key
 from vertexrig.submit.submission import Request
@@ -124,7 +124,7 @@ def read(body: Any, loaded: Loaded) -> Asked:
     if found:
         raise RequestProblem(400, "malformed", "the request is not as /openapi.json says", tuple(found))
     run, set_, args = body["run"], body.get("set") or {}, body.get("args") or {}
-    names = [*loaded.project.jobs, *loaded.project.sweeps]
+    names = [*loaded.project.entries]
     if run not in names:
         nearest = did_you_mean(run[:200], names, most=30)
         raise RequestProblem(404, "no-such-run", f"there is no job or sweep {run[:63]!r}. {nearest}")
@@ -132,7 +132,7 @@ def read(body: Any, loaded: Loaded) -> Asked:
         message = f"callers may not start {run!r}. {did_you_mean(run, startable(loaded), most=30)}"
         wrong = (_finding("not-allowed", "run", message),)
         raise RequestProblem(403, "not-allowed", "the project file does not open this run to callers", wrong)
-    refused = overrides.check(loaded, run, set_, args)
+    refused = caller_overrides.check(loaded, run, set_, args)
     # what is not open at all goes first: a caller learns nothing of the bounds of a closed key
     closed = [one for one in refused if not one.allowed]
     if closed:
@@ -149,7 +149,7 @@ def read(body: Any, loaded: Loaded) -> Asked:
 def startable(loaded: Loaded) -> list[str]:
     """Return the jobs and sweeps that the trigger may start."""
     project = loaded.project
-    return [name for name in (*project.jobs, *project.sweeps) if project.trigger.may_start(name)]
+    return [name for name in project.entries if project.trigger.may_start(name)]
 
 
 def with_steps(loaded: Loaded) -> list[str]:
@@ -213,16 +213,17 @@ def event_body(type: str, data: Any, storage: Storage) -> Any:
     return {"run": run, "args": {arg: uri} if arg else {}}
 
 
-def fired(headers: Mapping[str, str], function: str) -> tuple[str, str]:
-    """Return the schedule and the time that Cloud Scheduler says it fired, "" for what it does not say.
+def fired(headers: Mapping[str, str]) -> tuple[str, str]:
+    """Return the job of Cloud Scheduler that fired, and the time it says it fired for, RFC 3339; "" for what it does not say.
 
     They never choose what runs: a schedule's policy, which they name, can only hold a run back or try it again.
     """
     job, text = headers.get("x-cloudscheduler-jobname", ""), headers.get("x-cloudscheduler-scheduletime", "")
     if not _SCHEDULER_JOB.fullmatch(job):
         return "", ""
+    # one spelling for the same instant: fractions and offsets may be written in several ways
     time = times.rfc3339(times.parse(text), 0) if _SCHEDULER_TIME.fullmatch(text) and times.nanoseconds(text) else ""
-    return job.rsplit("/", 1)[-1].removeprefix(f"{function}-"), time
+    return job.rsplit("/", 1)[-1], time
 
 
 def trace(headers: Mapping[str, str]) -> str:
@@ -259,13 +260,9 @@ def key(asked: Asked, headers: Mapping[str, str], *, now: datetime | None = None
     """
     if asked.request_id:
         return Key("request", asked.request_id)
-    job, text = headers.get("x-cloudscheduler-jobname", ""), headers.get("x-cloudscheduler-scheduletime", "")
-    if _SCHEDULER_JOB.fullmatch(job) and _SCHEDULER_TIME.fullmatch(text):
-        time = times.nanoseconds(text)
-        if time is not None and time <= times.nanoseconds_of((now or times.now()) + _EARLY):
-            # one spelling for the same instant: fractions and offsets may be written in several ways
-            when = times.rfc3339(times.parse(text), 0)
-            return Key("schedule", f"{job.rsplit('/', 1)[-1]} {when} {asked.request.digest}")
+    job, time = fired(headers)
+    if time and times.parse(time) <= (now or times.now()) + _EARLY:
+        return Key("schedule", f"{job} {time} {asked.request.digest}")
     return Key("body", asked.request.digest, WINDOW_S)
 
 

@@ -15,12 +15,13 @@ from vertexrig.cloud import cron
 from vertexrig.errors import ConfigError, Errors, UsageError, VertexrigError
 from vertexrig.finding import Severity
 from vertexrig.package.image import patterns
-from vertexrig.project import overrides
+from vertexrig.project import caller_overrides
 from vertexrig.project.config import TICK, TICK_PATH, Loaded
 from vertexrig.project.triggered import Schedule, name_of
 from vertexrig.submit.budget import OverBudgetError, arithmetic, trials_of
 from vertexrig.submit.claims import FREE_AFTER_S, LEASE_S
-from vertexrig.submit.submission import PACKAGES, price_within
+from vertexrig.submit.submission import price_within
+from vertexrig.submit.uploaded import PACKAGES
 from vertexrig.times import duration_seconds
 from vertexrig.trigger import deploy, promotion
 from vertexrig.workspace import Workspace
@@ -58,7 +59,7 @@ def wanted(loaded: Loaded) -> dict[str, dict[str, Any]]:
     Raises:
         ConfigError: A schedule asks for what the trigger does not allow, or its cron line or time zone is wrong.
     """
-    overrides.check_rules(loaded)
+    caller_overrides.check_rules(loaded)
     project = loaded.project
     if project.schedules and not project.trigger.uri:
         raise loaded.error("the trigger's URL is needed: `vertexrig function deploy` prints it", "trigger", "uri")
@@ -73,7 +74,7 @@ def ticks(loaded: Loaded) -> bool:
     runs, so that a tick has to look for them.
     """
     project = loaded.project
-    tried = any(run.candidates and project.trigger.may_start(name) for name, run in project.runs.items())
+    tried = any(run.candidates and project.trigger.may_start(name) for name, run in project.entries.items())
     needed = project.trigger.notify or any(one.then or one.waits for one in project.schedules.values())
     return bool(needed or (tried and project.trigger.uri))
 
@@ -129,7 +130,7 @@ def refusals(loaded: Loaded) -> dict[str, ConfigError]:
 def _refusal(workspace: Workspace, schedule: Schedule) -> str:
     limits = workspace.loaded.project.trigger.budget
     try:
-        loaded = overrides.apply(workspace.loaded, schedule.run, schedule.set, schedule.args)
+        loaded = caller_overrides.apply(workspace.loaded, schedule.run, schedule.set, schedule.args)
         prepared = workspace.overridden(loaded).prepare(schedule.run)
         wrong = [one for one in prepared.findings if one.severity is Severity.ERROR]
         if wrong:

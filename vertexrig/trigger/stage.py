@@ -13,7 +13,7 @@ from pathlib import Path
 
 from vertexrig.errors import UsageError
 from vertexrig.files import is_inside
-from vertexrig.project import overrides
+from vertexrig.project import caller_overrides
 from vertexrig.project.config import DEFAULT_NAME, TEMPLATE_SUFFIX, Loaded
 from vertexrig.project.model import PREBUILT
 from vertexrig.render.renderer import shipped_templates
@@ -58,7 +58,7 @@ def stage(loaded: Loaded, folder: Path) -> Staged:
         ConfigError: The project's `trigger:` opens what must stay closed.
         UsageError: The folder holds something else, or the tool's files are not complete.
     """
-    overrides.check_rules(loaded)
+    caller_overrides.check_rules(loaded)
     if PREBUILT in loaded.project.images and not loaded.project.trainer.build.framework:
         raise loaded.error(
             "an image is `prebuilt`, and the function has no trainer to tell the framework by: name it, such as "

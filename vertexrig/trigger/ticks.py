@@ -19,7 +19,7 @@ from vertexrig.cloud.rest import RestError
 from vertexrig.cloud.storage import Storage
 from vertexrig.cloud.vertex import CUSTOM, TUNING, RemoteJob
 from vertexrig.errors import ConfigError, UsageError, VertexrigError
-from vertexrig.project import overrides
+from vertexrig.project import caller_overrides
 from vertexrig.project.triggered import EvaluateStep, NextStep, PromoteStep, RegisterStep, name_of
 from vertexrig.spec import from_data
 from vertexrig.spec.states import SUCCEEDED, short
@@ -27,7 +27,8 @@ from vertexrig.studies.register import MODEL_DIR, SUMMARY
 from vertexrig.submit.budget import OverBudgetError
 from vertexrig.submit.chains import GOOD, Chain, ChainEnd, Chains, Outcome, ended
 from vertexrig.submit.claims import LABEL, Claims, InProgressError, digest
-from vertexrig.submit.submission import NoPackageError, Submitter
+from vertexrig.submit.submission import Submitter
+from vertexrig.submit.uploaded import NoPackageError
 from vertexrig.trigger import callers, promotion
 from vertexrig.trigger.ladders import Ladders
 from vertexrig.trigger.policy import EVERY, Hold, Holds
@@ -230,7 +231,7 @@ class Ticker:
                 "changed", f"the steps of {chain.schedule} in the project file are others than when the run began"
             )
         # the chain lies in the bucket, so what it holds is allowed only as far as a request's values are
-        refused = overrides.check(self.loaded, chain.run, chain.set, chain.args)
+        refused = caller_overrides.check(self.loaded, chain.run, chain.set, chain.args)
         if refused:
             raise _OverError(
                 "changed", f"the project file does not allow the run's values any more: {refused[0].message}"
@@ -310,7 +311,7 @@ class Ticker:
             walk.job = held.job.name
             return held.run, None
         prepared = self.prepared(chain, step, sweep)
-        name = prepared.rendered.view.name
+        name = prepared.view.name
         terms = callers.terms(self.loaded, chain.caller)
         made = self.submitter.submit(prepared, key, digest({"chain": chain.id}), terms=terms)
         walk.job = made.name
@@ -384,7 +385,7 @@ class Ticker:
     def _checked(found: Prepared) -> Prepared:
         wrong = promotion.errors(found)
         if wrong:
-            raise UsageError(f"{found.rendered.view.name} would fail: {wrong}")
+            raise UsageError(f"{found.view.name} would fail: {wrong}")
         return found
 
     def _register(

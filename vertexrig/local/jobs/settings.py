@@ -13,8 +13,7 @@ from typing import Any
 
 from vertexrig.errors import UsageError
 from vertexrig.local.runner.options import RunOptions
-from vertexrig.spec.document import Document
-from vertexrig.spec.pools import scheduling_strategy
+from vertexrig.spec.document import Document, scheduling_strategy
 from vertexrig.times import duration_seconds, meant_seconds
 
 FAULT_KINDS = ("stockout", "quota", "denied", "preempt")

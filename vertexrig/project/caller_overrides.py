@@ -1,4 +1,4 @@
-"""What a caller of the trigger may change about a job, and how the change is made.
+"""What a caller of the trigger may change about a job, and how the change is made; `--set` of a person is in `config`.
 
 Two gates: the keys that may be named in `trigger.allow` at all are a table here (images, commands, service accounts,
 networks, and places to write are not in it), and of those a caller may set only the ones the project file allows, within
@@ -136,7 +136,7 @@ def _wrong_policy(trigger: TriggerSettings, name: str, schedule: Schedule) -> It
 
 def _wrong_places(project: Project) -> Iterator[tuple[tuple[str | int, ...], str]]:
     """Yield what is wrong with sources of events, and with who is told, and where."""
-    trigger, runnable = project.trigger, [*project.jobs, *project.sweeps]
+    trigger, runnable = project.trigger, [*project.entries]
     for name, event in trigger.events.items():
         path = ("events", name)
         if not re.fullmatch(NAME[0], name):
