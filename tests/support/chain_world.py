@@ -291,7 +291,7 @@ class ChainWorld(World):
         def before(claim: Claim) -> None:
             Chains(self.storage).begin(Chain(claim.id, "nightly", "cpu", self.steps, begun))
 
-        terms = Terms(before=before)
+        terms = Terms(before_create=before)
         made = self._submitter(delivery).submit(prepared()[1], key, "the body", terms=terms)
         self.answers.append((key, made))
         return made
