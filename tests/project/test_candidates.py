@@ -52,6 +52,14 @@ def test_a_candidate_is_the_job_with_its_overrides() -> None:
     assert job.package_uris == ("gs://my-project-eu/trainer.tar.gz",)
 
 
+def test_an_entry_that_was_left_out_stays_out() -> None:
+    """Where a command goes on without an entry that is wrong, the candidates of the others are read without it, too."""
+    text = BASE % "strategy: SPOT" + "  wrong: {job: nothing}\n"
+    left = config.loads(text, file=Path("vertexrig.yaml"), without=[("sweeps", "wrong")], environment={})
+    (found,) = candidates.others(left, "train")
+    assert found.project.jobs["train"].strategy == "SPOT" and "wrong" not in found.project.sweeps
+
+
 def test_overrides_by_a_short_key_hold_for_candidates() -> None:
     """What `--set KEY=VALUE` changes of the job that a command names is changed in its candidates, too."""
     (found,) = candidates.others(loaded("strategy: SPOT", "args.epochs=7", target="train"), "train")

@@ -93,6 +93,31 @@ def test_a_request_gets_the_first_that_is_not_refused(here: Scarce) -> None:
     assert len(here.vertex.jobs) == 1 and here.open_ones == 1
 
 
+@pytest.mark.parametrize(
+    ("run", "candidate", "expected"),
+    [
+        ("cpu", {"strategy": "SPOT"}, ("--epochs=7", "mine", 3600)),
+        ("cpu", {"args.epochs": 9, "labels": {"team": "theirs"}, "timeout": "60s"}, ("--epochs=9", "theirs", 60)),
+        ("sweep", {"args": {"epochs": 9}, "labels.team": "theirs"}, ("--epochs=9", "theirs", 3600)),
+        ("sweep", {"strategy": "SPOT"}, ("--epochs=7", "mine", 3600)),
+    ],
+)
+def test_a_caller_asks_for_every_candidate(
+    tmp_path: Path, run: str, candidate: dict[str, Any], expected: tuple[str, str, int]
+) -> None:
+    """What the caller sets holds for a candidate, too, but for what that candidate itself changes."""
+    here = Scarce(tmp_path, candidates=[candidate])
+    here.refused = {"1"}
+    reply = here.post({"run": run, "args": {"epochs": 7}, "set": {"labels.team": "mine"}})
+    assert (reply.status, reply.body["candidate"]) == (201, "candidate 2 of 2")
+    job = here.vertex.get(reply.body["name"])
+    assert job is not None
+    spec = job.data["jobSpec" if run == "cpu" else "trialJobSpec"]
+    timeout = int(spec["scheduling"]["timeout"].removesuffix("s"))
+    arguments = spec["workerPoolSpecs"][0]["pythonPackageSpec"]["args"]
+    assert (next(one for one in arguments if "epochs" in one), job.labels["team"], timeout) == expected
+
+
 def test_ticks_go_on_where_a_job_waits_too_long(here: Scarce) -> None:
     """After `wait` a tick cancels the job; the next candidate comes only once that is seen, and when it has succeeded the run is over."""
     assert here.post({"run": "cpu"}).body["candidate"] == "candidate 1 of 3"

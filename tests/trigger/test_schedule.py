@@ -249,6 +249,10 @@ def test_what_would_be_refused_at_night_is_refused_at_the_desk(tmp_path: Path) -
         tools.vertexrig("function", "build", cwd=tmp_path),
     ):
         assert done.returncode == 2 and "trials_per_day" in done.stderr
+    other = copy.deepcopy(data)
+    other["jobs"]["cpu"]["candidates"] = [{"strategy": "SPOT"}, {"machine_type": "n1-standard-5"}]
+    with pytest.raises(ConfigError, match="candidate 3: .*n1-standard-5"):
+        schedules.check(clouds.loaded(tmp_path, {**other, "trigger": {**other["trigger"], "budget": {}}}))
 
 
 def test_the_default_retries_outlast_the_lease_twice() -> None:

@@ -63,12 +63,13 @@ def command(
     workspace = project.workspace(names[0] if len(names) == 1 else None)
     run_id = runs.new_run_id() if run == "new" else run
     if output is not None:  # one file: without the candidates
-        prepared = [workspace.prepare(name, check=check, run_id=run_id) for name in names]
+        prepared = [workspace.prepare(name, check=check) for name in names]
     else:
-        prepared = [one for name in names for one in workspace.prepare_all(name, check=check, run_id=run_id)]
-    # Before a file is written for a run that cannot have its own folder.
-    for one in prepared if run_id else ():
-        runs.must_be_own(one.view, run_id)
+        prepared = [one for name in names for one in workspace.prepare_all(name, check=check)]
+    if run_id:
+        for one in prepared:
+            runs.must_be_own(one.view, run_id)
+        prepared = [one.in_run(run_id) for one in prepared]
     rows = [_write(workspace, one, output) for one in prepared]
     if format_ == "text":
         for row in rows:

@@ -272,7 +272,7 @@ def _fixed_args(loaded: Loaded, run: str, args: Mapping[str, Any]) -> list[Refus
 
 
 def apply(loaded: Loaded, run: str, set_: Mapping[str, Scalar], args: Mapping[str, Scalar]) -> Loaded:
-    """Return the project with overrides made to job or sweep `run`. Check them first.
+    """Return the project with overrides made to job or sweep `run`, but for values that a candidate gives. Check them first.
 
     Raises:
         ConfigError: A value has the wrong type for its key, or `run` has no such key. Its message begins with the path.
@@ -283,10 +283,20 @@ def apply(loaded: Loaded, run: str, set_: Mapping[str, Scalar], args: Mapping[st
         path = key.split(".")
         if path[0] not in ("jobs", "sweeps"):
             path = [group, run, *path]
-        project = _put(project, path, value, key)
-    if args:
-        project = _put_args(project, group, run, args)
+        if not _is_decided(loaded, path):
+            project = _put(project, path, value, key)
+    left = {key: value for key, value in args.items() if not _is_decided(loaded, [group, run, "args", key])}
+    if group == "sweeps" and left:
+        job = loaded.project.sweeps[run].job
+        left = {key: value for key, value in left.items() if not _is_decided(loaded, ["jobs", job, "args", key])}
+    if left:
+        project = _put_args(project, group, run, left)
     return replace(loaded, project=project)
+
+
+def _is_decided(loaded: Loaded, path: list[str]) -> bool:
+    """Tell whether a candidate gives the value at a path, all that is around it, or a part of it."""
+    return any(all(own == other for own, other in zip(path, one, strict=False)) for one in loaded.decided)
 
 
 def _put(here: Any, path: list[str], value: Scalar, key: str, hint: Any = None) -> Any:

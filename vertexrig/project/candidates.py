@@ -30,13 +30,14 @@ def others(loaded: Loaded, name: str) -> Iterator[Loaded]:
     target = loaded.runnable(name)
     group = "sweeps" if isinstance(target, Sweep) else "jobs"
     for index, candidate in enumerate(target.candidates):
-        place, errors = (group, name, "candidates", index), Errors()
+        place, errors, paths = (group, name, "candidates", index), Errors(), list[RawPath]()
         if not candidate:
             raise loaded.error("a candidate changes nothing: name a key, such as strategy: SPOT", *place)
         sets, lines = list[str](), dict(loaded.lines)
         for path, value in _leaves(candidate):
             with errors:
                 full = _where(loaded, name, target, path, place)
+                paths.append(full)
                 key = ".".join(full)
                 sets.append(f"{key}-" if value is None else f"{key}={_text(value)}")
                 line = loaded.source((*place, *path)) or loaded.source((*place, path[0]))
@@ -44,14 +45,16 @@ def others(loaded: Loaded, name: str) -> Iterator[Loaded]:
         errors.end()
         made = _with(loaded, sets, place)
         # a finding shows the line of the candidate, not an override that nobody typed
-        yield replace(made, lines=lines, given=loaded.given)
+        yield replace(made, lines=lines, given=loaded.given, decided=frozenset(paths))
 
 
 def _with(loaded: Loaded, sets: list[str], place: RawPath) -> Loaded:
     """Return the project with further overrides; what is wrong with one is an error of the candidate."""
     given = (*loaded.overrides, *sets)
     try:
-        made = config.loads(loaded.text, file=loaded.file, overrides=given, target=str(place[1]))
+        made = config.loads(
+            loaded.text, file=loaded.file, overrides=given, target=str(place[1]), without=loaded.without
+        )
     except ConfigError as error:
         ours = [one for one in error.errors if (one.file or "").removeprefix("--set ") in sets]
         if not ours:

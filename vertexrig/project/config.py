@@ -55,6 +55,8 @@ class Loaded:
         overrides: All overrides, as they were written.
         named: True if the user named the file, False if it was searched for.
         text: What the file says.
+        without: Entries that were left out, by the paths of their keys.
+        decided: Paths of values that a candidate gives: what a caller of the trigger sets leaves them alone.
     """
 
     project: Project
@@ -64,6 +66,8 @@ class Loaded:
     overrides: tuple[str, ...] = ()
     named: bool = False
     text: str = ""
+    without: tuple[yamltext.RawPath, ...] = ()
+    decided: frozenset[yamltext.RawPath] = frozenset()
 
     @property
     def folder(self) -> Path:
@@ -258,7 +262,7 @@ def loads(
     errors.end()
     # a line of a value that an override has replaced would lead a reader to the wrong place
     lines = {path: line for path, line in reading.lines.items() if not _is_overridden(path, given)}
-    loaded = Loaded(project, file, lines, given, tuple(overrides), text=text)
+    loaded = Loaded(project, file, lines, given, tuple(overrides), text=text, without=tuple(without))
     for error in _inconsistencies(loaded):
         errors.keep(error)
     errors.end()

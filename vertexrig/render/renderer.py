@@ -155,8 +155,8 @@ class Renderer:
         found = {file.name for folder in self.folders for file in Path(folder).glob(f"*{TEMPLATE_SUFFIX}")}
         return sorted(name for name in (file.removesuffix(TEMPLATE_SUFFIX) for file in found) if name not in _SHARED)
 
-    def render(self, name: str, run_id: str = "") -> Rendered:
-        """Return the YAML of a job or sweep, with the output folder of a run if one is given.
+    def render(self, name: str) -> Rendered:
+        """Return the YAML of a job or sweep.
 
         Raises:
             UsageError: There is no such job or sweep.
@@ -171,7 +171,7 @@ class Renderer:
         if view.sweep is not None:
             # the template of a sweep includes that of its job's topology
             self._check_topology(view.job.topology, ("jobs", view.sweep.job))
-        return self._rendered(self._view_in_run(view, run_id) if run_id and view.own_runs else view)
+        return self._rendered(view)
 
     def in_run(self, rendered: Rendered, run_id: str) -> tuple[Rendered, bool]:
         """Return what was rendered with the output folder of one run, and whether nothing else differs (then nothing is read anew).
@@ -186,10 +186,14 @@ class Renderer:
         # a `spec:` may name the folder under either spelling
         laid = any("baseOutputDirectory" in camel(str(spec_)) for spec_, _, _ in laid_over(view))
         if len(self.folders) > 1 or laid or len(places) != 1:
-            return self._rendered(view), False
+            return self.again(rendered, run_id), False
         (number,) = places
         lines[number] = lines[number].replace(value, f"outputUriPrefix: {scalar(view.job.base_output_directory)}")
         return replace(rendered, view=view, text="\n".join(lines)), True
+
+    def again(self, rendered: Rendered, run_id: str) -> Rendered:
+        """Return what was rendered, rendered again with the output folder of one run."""
+        return self._rendered(self._view_in_run(rendered.view, run_id))
 
     def _view_in_run(self, view: resolve.View, run_id: str) -> resolve.View:
         folder = runs.folder(self.loaded.project.bucket, view.name, run_id)

@@ -34,7 +34,7 @@ from vertexrig.submit.rungs import (
     move,
 )
 from vertexrig.submit.scarcity import Scarcity, outcome
-from vertexrig.submit.submission import Submitted, Submitter, price_within
+from vertexrig.submit.submission import Submitted, Submitter, dearest, price_within
 
 ROUND_S = 600.0
 """Seconds between the last candidate's end and the first one's next try."""
@@ -329,14 +329,7 @@ class Ladder:
 
     @cached_property
     def _dearest(self) -> Estimate | None:
-        """The dearest of the candidates that the limits for one run let through: it counts until there is a job."""
-        allowed = []
-        for way in self.ways:
-            try:
-                allowed.append(price_within(way.prepared, way.submitter.limits))
-            except OverBudgetError:
-                pass
-        return max(allowed, key=lambda price: price.usd_at_most, default=None)
+        return dearest((way.prepared for way in self.ways), self.ways[0].submitter.limits)
 
     def cancel(self, rung: Rung, what: Move) -> None:
         """Decide that a job has waited for too long, and cancel it; it is looked at again until it has ended."""

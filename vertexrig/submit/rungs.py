@@ -10,11 +10,11 @@ from typing import Literal
 from vertexrig import times
 from vertexrig.cloud.vertex import COLLECTIONS, RemoteJob
 from vertexrig.project import candidates
-from vertexrig.spec.estimate import Estimate, elsewhere, estimate
+from vertexrig.spec.estimate import Estimate
 from vertexrig.spec.states import CANCELLING, EXPIRED, FAILED, PARTIALLY_SUCCEEDED, SUCCEEDED, has_run
 from vertexrig.submit.claims import Claim
 from vertexrig.submit.scarcity import Scarcity, outcome
-from vertexrig.submit.submission import Submitter
+from vertexrig.submit.submission import Submitter, price_of
 from vertexrig.workspace import Prepared
 
 SEEN = "seen"
@@ -61,9 +61,7 @@ class CandidateRun:
     @cached_property
     def price(self) -> Estimate:
         """What a run of it may cost."""
-        workspace = self.prepared.workspace
-        price = estimate(self.prepared.document, workspace.catalog)
-        return elsewhere(price, workspace.loaded.project.region, self.submitter.limits.price_factor)
+        return price_of(self.prepared, self.submitter.limits)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,8 @@ Of a job a claim keeps a `Recorded`: `recorded` makes one, `Claims.record` write
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -16,12 +17,13 @@ from vertexrig.cloud.storage import Storage
 from vertexrig.cloud.vertex import COLLECTIONS, CUSTOM, RESOURCES, TUNING, RemoteJob, Vertex, job_body
 from vertexrig.errors import FindingsError
 from vertexrig.project import caller_overrides
+from vertexrig.project.config import Loaded
 from vertexrig.project.triggered import Budget
 from vertexrig.schema.typed import Scalar
 from vertexrig.spec.estimate import Estimate, elsewhere, estimate
 from vertexrig.spec.labels import RUN_LABEL
 from vertexrig.submit import budget
-from vertexrig.submit.budget import Terms
+from vertexrig.submit.budget import OverBudgetError, Terms
 from vertexrig.submit.claims import (
     LABEL,
     Claim,
@@ -57,6 +59,14 @@ class Request:
     set: Mapping[str, Scalar] = field(default_factory=dict)
     args: Mapping[str, Scalar] = field(default_factory=dict)
     then: str = ""
+
+    def apply(self, loaded: Loaded) -> Loaded:
+        """Return the project with the overrides made; whether they are allowed is checked elsewhere.
+
+        Raises:
+            ConfigError: One does not fit its key.
+        """
+        return caller_overrides.apply(loaded, self.run, self.set, self.args)
 
     @property
     def digest(self) -> str:
@@ -137,8 +147,7 @@ class Submitter:
             ConfigError: An override does not fit its key.
             NoPackageError: No package was uploaded.
         """
-        loaded = caller_overrides.apply(self.workspace.loaded, request.run, request.set, request.args)
-        return self.workspace.overridden(loaded).prepare_all(request.run)
+        return self.workspace.prepare_all(request.run, changed=request.apply)
 
     def price_within(self, prepared: Prepared, terms: Terms = Terms()) -> Estimate:
         """Return the price of a run, which is within every limit for one run.
@@ -379,17 +388,31 @@ class Submitter:
         )
 
 
+def price_of(prepared: Prepared, limits: Budget) -> Estimate:
+    """Return what a run may cost, in its region."""
+    workspace = prepared.workspace
+    price = estimate(prepared.document, workspace.catalog)
+    return elsewhere(price, workspace.loaded.project.region, limits.price_factor)
+
+
 def price_within(prepared: Prepared, limits: Budget) -> Estimate:
     """Return the price of a run, which is within the limits for one run.
 
     Raises:
         OverBudgetError: It is over a limit for one run.
     """
-    workspace = prepared.workspace
-    price = estimate(prepared.document, workspace.catalog)
-    price = elsewhere(price, workspace.loaded.project.region, limits.price_factor)
+    price = price_of(prepared, limits)
     budget.check_run(limits, price)
     return price
+
+
+def dearest(ways: Iterable[Prepared], limits: Budget) -> Estimate | None:
+    """Return the price of the dearest candidate that the limits for one run let through: it counts until there is a job."""
+    allowed = list[Estimate]()
+    for one in ways:
+        with suppress(OverBudgetError):
+            allowed.append(price_within(one, limits))
+    return max(allowed, key=lambda price: price.usd_at_most, default=None)
 
 
 def body_of(prepared: Prepared, labels: Mapping[str, str], data: Mapping[str, Any] | None = None) -> dict[str, Any]:

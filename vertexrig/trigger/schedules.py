@@ -20,7 +20,7 @@ from vertexrig.project.config import TICK, TICK_PATH, Loaded
 from vertexrig.project.triggered import Schedule, name_of
 from vertexrig.submit.budget import OverBudgetError, arithmetic, trials_of
 from vertexrig.submit.claims import FREE_AFTER_S, LEASE_S
-from vertexrig.submit.submission import price_within
+from vertexrig.submit.submission import Request, dearest, price_within
 from vertexrig.submit.uploaded import PACKAGES
 from vertexrig.times import duration_seconds
 from vertexrig.trigger import deploy, promotion
@@ -130,12 +130,12 @@ def refusals(loaded: Loaded) -> dict[str, ConfigError]:
 def _refusal(workspace: Workspace, schedule: Schedule) -> str:
     limits = workspace.loaded.project.trigger.budget
     try:
-        loaded = caller_overrides.apply(workspace.loaded, schedule.run, schedule.set, schedule.args)
-        prepared = workspace.overridden(loaded).prepare(schedule.run)
-        wrong = [one for one in prepared.findings if one.severity is Severity.ERROR]
+        asked = Request(schedule.run, schedule.set, schedule.args)
+        ways = workspace.prepare_all(schedule.run, changed=asked.apply)
+        wrong = [one for way in ways for one in way.findings if one.severity is Severity.ERROR]
         if wrong:
             return "; ".join(f"{f'line {one.line}: ' if one.line else ''}{one.path}: {one.message}" for one in wrong)
-        price = price_within(prepared, limits)
+        price = dearest(ways, limits) or price_within(ways[0], limits)
         # a day that begins with it has no room for it either
         for key, value in (("usd_per_day", price.usd_at_most), ("trials_per_day", trials_of(price))):
             most = getattr(limits, key)

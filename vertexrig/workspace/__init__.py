@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import cached_property
@@ -146,26 +146,29 @@ class Workspace:
         other.loaded, other.catalog, other.renderer = loaded, self.catalog, self.renderer.overridden(loaded)
         return other
 
-    def prepare_all(self, name: str, *, check: bool = True, run_id: str = "") -> list[Prepared]:
-        """Return a job or sweep as `prepare` does, and after it each of its candidates."""
-        first = self.prepare(name, check=check, run_id=run_id)
-        if not self.loaded.runnable(name).candidates:
-            return [first]
-        from vertexrig.project import candidates  # few jobs have them
-
-        others = [self.overridden(one) for one in candidates.others(self.loaded, name)]
-        ways = [one.prepare(name, check=check, run_id=run_id) for one in others]
-        return [first, *(replace(one, candidate=n, first=first) for n, one in enumerate(ways, 2))]
-
-    def prepare(self, name: str, *, check: bool = True, run_id: str = "") -> Prepared:
-        """Return a job or sweep of the project, rendered and, unless `check` is false, checked.
+    def prepare_all(
+        self, name: str, *, check: bool = True, changed: Callable[[Loaded], Loaded] | None = None
+    ) -> list[Prepared]:
+        """Return a job or sweep as `prepare` does, and after it each of its candidates.
 
         Args:
             name: A job or sweep.
             check: Check it.
-            run_id: Render it with the output folder of this run.
+            changed: Makes a caller's overrides, to the project as it stands and as each candidate has it.
         """
-        rendered = self.renderer.render(name, run_id)
+        own = self if changed is None else self.overridden(changed(self.loaded))
+        first = own.prepare(name, check=check)
+        if not self.loaded.runnable(name).candidates:
+            return [first]
+        from vertexrig.project import candidates  # few jobs have them
+
+        others = [changed(one) if changed else one for one in candidates.others(self.loaded, name)]
+        ways = [self.overridden(one).prepare(name, check=check) for one in others]
+        return [first, *(replace(one, candidate=n, first=first) for n, one in enumerate(ways, 2))]
+
+    def prepare(self, name: str, *, check: bool = True) -> Prepared:
+        """Return a job or sweep of the project, rendered and, unless `check` is false, checked."""
+        rendered = self.renderer.render(name)
         document = self.read(rendered)
         if not check:
             return Prepared(rendered, document, [], self)
