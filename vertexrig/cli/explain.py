@@ -61,7 +61,7 @@ def command(
     else:
         rendered = workspace.renderer.render(target)
         topology = rendered.view.template
-        document = spec.parse(rendered.text, file=target, kind=targets.kind(rendered.kind))
+        document = workspace.read(rendered)
     place = region or workspace.loaded.project.region
     found = explain.explain(
         document, workspace.catalog, region=place, name="stdin" if target == "-" else target, topology=topology

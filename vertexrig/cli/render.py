@@ -35,9 +35,10 @@ STDOUT = Path("-")
 )
 @click.option(
     "--run",
-    metavar="RUN",
+    "run_id",
+    metavar="RUN_ID",
     default="",
-    help="Name of the run whose output folder the YAML gets, BUCKET/runs/NAME/RUN; `new` makes one up. By default it gets "
+    help="The run whose output folder the YAML gets, BUCKET/runs/NAME/RUN_ID; `new` makes one up. By default it gets "
     "BUCKET/runs/NAME, so that the file stays the same.",
 )
 @click.option("--check/--no-check", default=True, show_default=True, help="Check what was rendered.")
@@ -47,7 +48,7 @@ def command(
     project: options.ProjectOptions,
     info: bool,
     output: Path | None,
-    run: str,
+    run_id: str,
     check: bool,
     format_: str,
 ) -> None:
@@ -61,7 +62,7 @@ def command(
     if output is not None and len(names) > 1:
         raise UsageError(f"--output takes one job; {len(names)} were named")
     workspace = project.workspace(names[0] if len(names) == 1 else None)
-    run_id = runs.new_run_id() if run == "new" else run
+    run_id = runs.new_run_id() if run_id == "new" else run_id
     if output is not None:  # one file: without the candidates
         prepared = [workspace.prepare(name, check=check) for name in names]
     else:

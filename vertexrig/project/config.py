@@ -134,8 +134,9 @@ class Loaded:
         """Return the job or sweep called `name`; UsageError with the nearest one if there is none."""
         found = self.project.jobs.get(name) or self.project.sweeps.get(name)
         if found is None:
-            names = [*self.project.entries]
-            raise UsageError(f"{self.file} has no job or sweep {quoted(name)}{_instead(name, names)}")
+            raise UsageError(
+                f"{self.file} has no job or sweep {quoted(name)}{_instead(name, list(self.project.entries))}"
+            )
         return found
 
 
@@ -447,10 +448,9 @@ def _inconsistencies(loaded: Loaded) -> Iterator[ConfigError]:
                 f"there is no job {sweep.job!r}. {did_you_mean(sweep.job, project.jobs)}", "sweeps", name, "job"
             )
     yield from _dashed_args(loaded)
-    runnable = [*project.entries]
     for name, schedule in project.schedules.items():
-        if schedule.run not in runnable:
-            message = f"there is no job or sweep {schedule.run!r}. {did_you_mean(schedule.run, runnable)}"
+        if schedule.run not in project.entries:
+            message = f"there is no job or sweep {schedule.run!r}. {did_you_mean(schedule.run, project.entries)}"
             yield loaded.error(message, "schedules", name, "run")
             continue  # what its steps follow is not known
         bad = triggered.wrong(schedule.then, schedule.run, project.jobs, project.sweeps)

@@ -71,9 +71,9 @@ class View:
     Args:
         name: The job's or sweep's name.
         template: The template of this resource; of the trial's job in `job.topology`.
-        job: The job of the project file; of the project's defaults its `args`, output folder and service account are filled in.
-            Labels, display name and KMS key stand here, machines and images in `pools`.
-        pools: Pools by role; a role the project file does not name is None.
+        job: The job of the project file with the sweep's `args` over its own, and with the project's output folder and service account.
+            Its labels, display name and KMS key are those of this view, its machines and images those of `pools`.
+        pools: Pools by role; a role the project file does not name is None, and so is a value that a template fills in (`cloud-tpu`).
         sweep: The sweep, None for a job.
         study: The sweep's study, None for a job and for a sweep whose template makes it.
         run_id: The run whose output folder the job has, "" if none was given.

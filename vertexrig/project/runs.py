@@ -12,19 +12,19 @@ from vertexrig.errors import UsageError
 
 FOLDER = "runs"
 RUN = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{4}")
-"""A run's name: `20261121-171500-ab12`."""
+"""A run's id: `20261121-171500-ab12`."""
 _NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}"
 
 
 def new_run_id(now: datetime | None = None) -> str:
-    """Return a new run's name: the time in UTC to the second, and four random hexadecimal digits."""
+    """Return a new run's id: the time in UTC to the second, and four random hexadecimal digits."""
     when = (now or datetime.now(timezone.utc)).astimezone(timezone.utc)
-    # the time first, so that names sort by age; the random part tells two runs of one second apart
+    # the time first, so that ids sort by age; the random part tells two runs of one second apart
     return f"{when:%Y%m%d-%H%M%S}-{os.urandom(2).hex()}"
 
 
 def run_id_of(uri: str) -> str:
-    """Return the run whose folder an output URI is, "" if it is not the folder of a run."""
+    """Return the id of the run whose folder an output URI is, "" if it is not the folder of a run."""
     last = uri.rstrip("/").rpartition("/")[2]
     return last if RUN.fullmatch(last) else ""
 
@@ -49,7 +49,7 @@ class Named(Protocol):
 
 
 def must_be_own(view: Named, run_id: str) -> None:
-    """Refuse to name a run of a job whose runs share one folder, and a text that cannot be a run's name.
+    """Refuse the id of a run for a job whose runs share one folder, and a text that cannot be a run's id.
 
     Raises:
         UsageError: As above.

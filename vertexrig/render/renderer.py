@@ -155,6 +155,11 @@ class Renderer:
         found = {file.name for folder in self.folders for file in Path(folder).glob(f"*{TEMPLATE_SUFFIX}")}
         return sorted(name for name in (file.removesuffix(TEMPLATE_SUFFIX) for file in found) if name not in _SHARED)
 
+    def compile(self) -> None:
+        """Compile the templates of all topologies, and those that they share, which the first render would do otherwise."""
+        for name in (*self.topologies(), *_SHARED):
+            self.environment.get_template(f"{name}{TEMPLATE_SUFFIX}")
+
     def render(self, name: str) -> Rendered:
         """Return the YAML of a job or sweep.
 
@@ -229,7 +234,9 @@ class Renderer:
 
     @cached_property
     def framework(self) -> str:
-        """The trainer's framework: the one that the project file names, else by what the trainer imports; "" if neither tells."""
+        """The trainer's framework, for the newest prebuilt image of it: as the project file names it, without a version, which only
+        an image of its own heeds; else by what the trainer imports; "" if neither tells.
+        """
         trainer = self.loaded.project.trainer
         if trainer.build.framework:
             return trainer.build.framework.partition("-")[0]

@@ -251,11 +251,11 @@ class Ledger:
         # our clock's, of the service's, by which rows are dated; None while not known
         self._ahead: timedelta | None = None
 
-    def reserve(self, claim: str, estimate: Estimate, shares: Sequence[Share] = ()) -> None:
+    def reserve(self, claim_id: str, estimate: Estimate, shares: Sequence[Share] = ()) -> None:
         """Put a run into the day's ledger and grant it, if there is room.
 
         Args:
-            claim: The claim's id.
+            claim_id: The claim's id.
             estimate: What it costs.
             shares: What else than the budget of all runs it is held against.
 
@@ -268,7 +268,7 @@ class Ledger:
             return
         day = self.now().date().isoformat()
         tags = "".join(f".{share.tag}" for share in shares)
-        name = _row(day, claim, _cents(estimate), trials_of(estimate), tags)
+        name = _row(day, claim_id, _cents(estimate), trials_of(estimate), tags)
         until, pause = self.clock() + SETTLE_S, 0.05
         while True:
             # again with each turn: another run may have deleted the row as too old; if it is there, nothing is written
@@ -288,22 +288,22 @@ class Ledger:
                 if mine is None:
                     continue
                 # rows written later count this one
-                before = [row for row in rows if row.claim != claim and (row.granted or row.order < mine.order)]
-                self._check(claim, before, estimate, day, bounds)
+                before = [row for row in rows if row.claim != claim_id and (row.granted or row.order < mine.order)]
+                self._check(claim_id, before, estimate, day, bounds)
                 return
             if mine is not None and written is None and self._ahead is None:
                 # by an earlier delivery: written again, since only a row of ours tells the service's time
                 self.tidy(self.storage.write(name, b"", generation=mine.generation))
                 continue
             # also a row of ours from before midnight is ours
-            others = [row for row in rows if row.claim != claim]
+            others = [row for row in rows if row.claim != claim_id]
             # Rows written after ours and not granted yet give way: without them we may fit, so wait for their end.
             later = [row for row in others if mine is not None and not row.granted and row.order > mine.order]
             # Others that still ask are counted first: with room for all of them there is nothing to settle.
             try:
-                self._check(claim, others, estimate, day, bounds)
+                self._check(claim_id, others, estimate, day, bounds)
             except OverBudgetError:
-                self._check(claim, [row for row in others if row not in later], estimate, day, bounds)
+                self._check(claim_id, [row for row in others if row not in later], estimate, day, bounds)
             else:
                 if mine is not None and self.storage.write(name, GRANTED, generation=mine.generation) is not None:
                     return
@@ -313,23 +313,23 @@ class Ledger:
             self.sleep(pause)
             pause = min(pause * 1.6, 1.0)
 
-    def settle(self, claim: str, estimate: Estimate, shares: Sequence[Share] = ()) -> None:
+    def settle(self, claim_id: str, estimate: Estimate, shares: Sequence[Share] = ()) -> None:
         """Let a run count for what its job costs, in place of what was kept free for it; if that fails, the more stays."""
         with suppress(RestError):
-            there, cents = self.rows(claim, shares), _cents(estimate)
+            there, cents = self.rows(claim_id, shares), _cents(estimate)
             read = [_ENTRY.fullmatch(row.name) for row in there]
             if read and read[0] and not any(row and int(row["cents"]) == cents for row in read):
-                name = _row(read[0]["day"], claim, cents, int(read[0]["trials"]), read[0]["shares"])
+                name = _row(read[0]["day"], claim_id, cents, int(read[0]["trials"]), read[0]["shares"])
                 self.storage.write(name, GRANTED, generation=0)
                 self.take_out(there)
 
-    def rows(self, claim: str, shares: Sequence[Share] = ()) -> list[Item]:
+    def rows(self, claim_id: str, shares: Sequence[Share] = ()) -> list[Item]:
         """Return the rows of a run, for `take_out`."""
         if not any(share.needed for share in (self.all_runs, *shares)):
             return []
         day = self.now().date()
         days = (day, day - timedelta(days=1))  # it may have been midnight in between
-        return [item for one in days for item in self.storage.list(f"{FOLDER}/{one.isoformat()}/{claim}.")]
+        return [item for one in days for item in self.storage.list(f"{FOLDER}/{one.isoformat()}/{claim_id}.")]
 
     def take_out(self, rows: Sequence[Item]) -> None:
         """Delete the rows of a run whose job was certainly not made, but those that were written again since they were listed."""
@@ -387,13 +387,13 @@ class Ledger:
         return created > self._service_time() - timedelta(seconds=self.lease_s)
 
     def _check(
-        self, claim: str, rows: list[BudgetEntry], estimate: Estimate, day: str, bounds: Sequence[Share]
+        self, claim_id: str, rows: list[BudgetEntry], estimate: Estimate, day: str, bounds: Sequence[Share]
     ) -> None:
         for share in bounds:
             own = [row for row in rows if not share.kind or share.tag in row.shares]
-            self._check_share(claim, share, own, estimate, day)
+            self._check_share(claim_id, share, own, estimate, day)
 
-    def _check_share(self, claim: str, share: Share, rows: list[BudgetEntry], estimate: Estimate, day: str) -> None:
+    def _check_share(self, claim_id: str, share: Share, rows: list[BudgetEntry], estimate: Estimate, day: str) -> None:
         limits, trials, usd = share.limits, trials_of(estimate), estimate.usd_at_most
         others = [row for row in rows if row.day == day]
         spent, tried = sum(entry.usd for entry in others), sum(entry.trials for entry in others)
@@ -404,13 +404,13 @@ class Ledger:
             message = f"{tried} trials of {_runs(others)} on {day} (UTC) + {trials} = {tried + trials}: more than "
             raise OverBudgetError("trials_per_day", f"{message}{limits.trials_per_day} per day", estimate, share.place)
         if limits.live_jobs is not None:
-            live, waiting = self._live(claim, rows, share)
+            live, waiting = self._live(claim_id, rows, share)
             if live + waiting + 1 > limits.live_jobs:
                 soon = f" + {waiting} about to start" if waiting else ""
                 message = f"{live} live jobs{soon} + this one: more than {limits.live_jobs}"
                 raise OverBudgetError("live_jobs", message, estimate, share.place)
 
-    def _live(self, claim: str, others: list[BudgetEntry], share: Share) -> tuple[int, int]:
+    def _live(self, claim_id: str, others: list[BudgetEntry], share: Share) -> tuple[int, int]:
         """Our jobs that live, and runs so young that their jobs may not be listed yet."""
         since = self._service_time() - timedelta(seconds=self.lease_s)
         young = {entry.claim for entry in others if self._young(entry)}
@@ -419,7 +419,7 @@ class Ledger:
         recent = self._listed(after, share) if young else {}
         live = {claim for claim, states in self._listed(f"({_LIVE_FILTER})", share).items() if states & set(LIVE)}
         live |= {claim for claim, states in recent.items() if states & set(LIVE)}
-        live |= set(share.begun()) - {claim}  # an earlier try of this run may have begun its steps
+        live |= set(share.begun()) - {claim_id}  # an earlier try of this run may have begun its steps
         # a young run whose job has ended already is in `recent` alone: it neither lives nor is about to start
         return len(live), len(young - live - set(recent))
 
@@ -433,9 +433,9 @@ class Ledger:
         return found
 
 
-def _row(day: str, claim: str, cents: int, trials: int, tags: str) -> str:
+def _row(day: str, claim_id: str, cents: int, trials: int, tags: str) -> str:
     """Return the object of a run in a day's ledger, which `_ENTRY` reads."""
-    return f"{FOLDER}/{day}/{claim}.{cents}.{trials}{tags}"
+    return f"{FOLDER}/{day}/{claim_id}.{cents}.{trials}{tags}"
 
 
 def _cents(estimate: Estimate) -> int:

@@ -401,7 +401,7 @@ class Ladder:
     ) -> LadderState:
         claim = rung.claim
         if made is None and claim is not None and claim.state == "created":
-            made = rung.way.submitter.known(claim, rung.way.collection, job)
+            made = rung.way.submitter.answer_about(claim, rung.way.collection, job)
         return LadderState(state, rung.way.number, len(self.ways), text, made, job)
 
 

@@ -36,15 +36,15 @@ class Reconciler:
     def __init__(self, vertex: Vertex, claims: Claims) -> None:
         self.vertex, self.claims = vertex, claims
 
-    def with_label(self, claim: str, collection: str) -> list[RemoteJob]:
+    def with_label(self, claim_id: str, collection: str) -> list[RemoteJob]:
         """Return the jobs of a claim, the oldest first."""
-        found = self.vertex.list(collection, filter=f'labels.{LABEL}="{claim}"')
+        found = self.vertex.list(collection, filter=f'labels.{LABEL}="{claim_id}"')
         # the name settles equal times, so that all who look choose the same job
         return sorted(found, key=lambda job: (str(job.data.get("createTime", "")), job.name))
 
-    def find(self, claim: str, collection: str) -> RemoteJob | None:
+    def find(self, claim_id: str, collection: str) -> RemoteJob | None:
         """Return the oldest job of a claim, None if there is none."""
-        return next(iter(self.with_label(claim, collection)), None)
+        return next(iter(self.with_label(claim_id, collection)), None)
 
     def keep_recorded(self, claim: Claim, jobs: Iterable[RemoteJob]) -> list[str]:
         """Cancel those of a claim's jobs that are not the recorded one.

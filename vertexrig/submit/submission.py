@@ -174,7 +174,7 @@ class Submitter:
         _must_be_ok(prepared)
         view, document = prepared.view, prepared.document
         would = Recorded(output=document.output, labels={**view.labels, **terms.own_labels, RUN_LABEL: view.name})
-        would = _of_request(would, prepared, self.price_within(prepared, terms))
+        would = _with_price(would, prepared, self.price_within(prepared, terms))
         return self._submitted(view.name, COLLECTIONS[document.kind], would, "")
 
     def submit(
@@ -209,11 +209,11 @@ class Submitter:
         price = self.price_within(prepared, terms)
         collection = COLLECTIONS[prepared.document.kind]
 
-        def find(claim: str) -> RemoteJob | None:
-            return self.reconciler.find(claim, collection)
+        def find(claim_id: str) -> RemoteJob | None:
+            return self.reconciler.find(claim_id, collection)
 
         def to_record(job: RemoteJob) -> Recorded:
-            return _of_request(_as_labelled(job), prepared, price)
+            return _with_price(_recorded_by_label(job), prepared, price)
 
         try:
             outcome = self.claims.take(key, asked_digest, prepared.view.name, find, to_record, run_id)
@@ -221,7 +221,7 @@ class Submitter:
             self._none_may_live(error.claim, collection, None)
             raise
         if isinstance(outcome, Existing):
-            return self._existing(outcome.claim, collection, outcome.found)
+            return self._keep_recorded_alone(outcome.claim, collection, outcome.found)
         in_run = prepared.in_run(outcome.claim.run_id) if outcome.claim.run_id else prepared
         return self._make(in_run, price, outcome, collection, terms)
 
@@ -241,8 +241,8 @@ class Submitter:
                 key,
                 asked_digest,
                 run,
-                lambda claim: self.reconciler.find(claim, collection),
-                _as_labelled,
+                lambda claim_id: self.reconciler.find(claim_id, collection),
+                _recorded_by_label,
             )
         except EndedError as error:
             return error.claim
@@ -278,7 +278,7 @@ class Submitter:
                 self._release(taken, terms, error)
                 raise
             job = self._after_failure(taken, collection, error)
-        own = _of_request(recorded(job, claim.id), prepared, price)
+        own = _with_price(recorded(job, claim.id), prepared, price)
         made = self._submitted(view.name, collection, own, claim.id)
         try:
             held = self.claims.record(claim, own)
@@ -290,8 +290,8 @@ class Submitter:
             self.ledger.settle(claim.id, price, terms.shares)
         if taken.first and held.token == claim.token and held.job.name == made.name:
             return made  # no other delivery ever held this id, so there is no other job with it
-        existing = self._existing(held, collection, job)  # whichever is recorded: it cancels every other one
-        return made if held.job.name == made.name else existing
+        answer = self._keep_recorded_alone(held, collection, job)
+        return made if held.job.name == made.name else answer
 
     def _after_failure(self, taken: Taken, collection: str, error: RestError) -> RemoteJob:
         """Return the job that a failed create call made all the same; if none is seen, the claim is kept, and it raises."""
@@ -326,7 +326,7 @@ class Submitter:
                 raise
             # otherwise its lease runs out
 
-    def _existing(self, claim: Claim, collection: str, seen: RemoteJob | None) -> Submitted:
+    def _keep_recorded_alone(self, claim: Claim, collection: str, seen: RemoteJob | None) -> Submitted:
         """Return the answer about a job that is recorded; every other job of the claim is cancelled.
 
         Args:
@@ -350,9 +350,9 @@ class Submitter:
         except RestError:
             pass  # the record says enough
         self.reconciler.keep_recorded(claim, jobs.values())
-        return self.known(claim, collection, job)
+        return self.answer_about(claim, collection, job)
 
-    def known(self, claim: Claim, collection: str, job: RemoteJob | None) -> Submitted:
+    def answer_about(self, claim: Claim, collection: str, job: RemoteJob | None) -> Submitted:
         """Return the answer about a job that is recorded.
 
         Args:
@@ -433,13 +433,13 @@ def body_of(prepared: Prepared, labels: Mapping[str, str], data: Mapping[str, An
     )
 
 
-def _as_labelled(job: RemoteJob) -> Recorded:
+def _recorded_by_label(job: RemoteJob) -> Recorded:
     """Return what is recorded of a job that was found by its claim's label."""
     return recorded(job, job.labels.get(LABEL, ""))
 
 
-def _of_request(job: Recorded, prepared: Prepared, price: Estimate) -> Recorded:
-    """Return what is recorded of a job, with what the request says of it."""
+def _with_price(job: Recorded, prepared: Prepared, price: Estimate) -> Recorded:
+    """Return what is recorded of a job, with its price and its packages, which only the request knows."""
     packages = dict.fromkeys(uri for pool in prepared.document.pools for uri in pool.package_uris)
     return replace(job, estimate=budget.estimate_data(price), packages=tuple(packages))
 

@@ -122,7 +122,9 @@ def problem(about: RequestProblem) -> Reply:
 
 
 def explained(error: Exception) -> RequestProblem:
-    """Return what a caller is told about an error: no exception's text, which may hold names, paths or tokens, but in `kept`."""
+    """Return what a caller is told about an error: the text of the errors named here, which are about the request; of any other only
+    that it happened, since its text, in `kept` for the log, may hold names, paths or tokens.
+    """
     if isinstance(error, RequestProblem):
         return error
     if isinstance(error, OverBudgetError):

@@ -25,7 +25,7 @@ from vertexrig.cloud.storage import Storage
 from vertexrig.cloud.vertex import CUSTOM, TUNING, Vertex
 from vertexrig.errors import ConfigError, UsageError, VertexrigError
 from vertexrig.project import caller_overrides, config
-from vertexrig.project.config import TEMPLATE_SUFFIX, TICK_PATH
+from vertexrig.project.config import TICK_PATH
 from vertexrig.project.runs import new_run_id
 from vertexrig.project.triggered import name_of
 from vertexrig.spec import descriptors
@@ -120,9 +120,7 @@ class Trigger:
         rest.load_client()
         for kind in spec.KINDS:
             descriptors.message(kind)
-        renderer = self.submitter.workspace.renderer
-        for name in renderer.topologies():
-            renderer.environment.get_template(f"{name}{TEMPLATE_SUFFIX}")
+        self.submitter.workspace.renderer.compile()
 
     def http(self, flask_request: Any) -> tuple[bytes, int, dict[str, str]]:
         """Answer a Flask request."""
@@ -139,7 +137,7 @@ class Trigger:
         return self.handle(Call(flask_request.method, flask_request.path, headers, read, query)).flask
 
     def handle(self, call: Call) -> Reply:
-        """Answer an HTTP request; whatever goes wrong, the answer holds no exception's text."""
+        """Answer an HTTP request. Of what goes wrong the answer tells what the caller can do about it (`answers.explained`)."""
         row: dict[str, Any] = {"path": call.path[:200], "method": call.method[:10]}
         delivery = self._delivery(call.headers) if (call.method, call.path) == ("POST", "/") else None
         # `_route` and what it calls add to `row` and `delivery` what they learn, for the log entry that `_answer` leaves
@@ -262,6 +260,7 @@ class Trigger:
         if handler is None:
             allowed = ", ".join([*routes, *(["HEAD"] if "GET" in routes else [])])
             problem = answers.problem(RequestProblem(405, "method", f"this page takes {allowed}"))
+            row["problem"] = problem.body["type"]
             return Reply(405, problem.body, {"Allow": allowed})
         return handler()
 
@@ -323,6 +322,7 @@ class Trigger:
         return request.read(body, self.loaded)
 
     def _start(self, asked: Asked, key: Key, delivery: Delivery) -> Reply:
+        # the key's kind, and the key's digest, which is the name of the claim; what is asked for has a digest of its own
         delivery.key, delivery.request, delivery.request_id = key.kind, key.digest, asked.request_id
         due = self.due(delivery.schedule, delivery.schedule_time) if key.kind == "schedule" else None
         if due is not None:

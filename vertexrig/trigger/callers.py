@@ -112,7 +112,7 @@ class CheckedTokens:
         return identity.email_of(token, audience, self.certificates) if audience and signed else ""
 
     def _platform_checks(self, uri: str) -> bool:
-        """Tell whether the platform lets nobody in without a token it has checked: where it does, anybody may write a token."""
+        """Tell whether the platform lets nobody in without a token it has checked: where it lets others in, anybody may write one."""
         at, closed = self._looked
         if not at or time.monotonic() - at > LOOKED_FOR_S:
             closed = bool(uri) and identity.refuses_strangers(uri)

@@ -46,7 +46,7 @@ class Prepared:
     Args:
         rendered: The YAML and the gcloud command.
         document: The YAML as the strict reading takes it.
-        unplaced: What the checks found, with lines of the YAML; see `findings`.
+        unplaced: What the checks found, with the project file's name but lines of the YAML: only `findings` is shown.
         workspace: The project it comes from.
         candidate: Which of the ways to run it this is: 1 as it stands, from 2 on its candidates.
         first: The job or sweep as it stands, for a candidate.
@@ -107,7 +107,8 @@ class Workspace:
         region: In place of the project's, for the checks.
         trainer: A trainer's folder to hold every document against, in place of the project's.
         program: How a person types this program, for commands that a message proposes.
-        uploaded: Gives the URIs of the trainer's packages and images, in place of the folder at hand.
+        uploaded: Gives the URIs of the trainer's packages and images, in place of the folder at hand: nobody is at a desk, so that
+            the checks give no advice (`checks.Context.advice`).
     """
 
     def __init__(
@@ -386,5 +387,5 @@ def _module_of(pool: spec.Pool) -> str:
 
 
 def _through_the_api(finding: Finding, submit: str) -> Finding:
-    """Return what only gcloud refuses is a warning for a job of the project: `vertexrig submit` goes another way."""
+    """Return a finding about what only gcloud refuses as a warning: a job of the project goes through the API, with `submit`."""
     return replace(finding, severity=Severity.WARNING, fix=f"send it through the API: {submit}")
