@@ -134,9 +134,8 @@ class Loaded:
         """Return the job or sweep called `name`; UsageError with the nearest one if there is none."""
         found = self.project.jobs.get(name) or self.project.sweeps.get(name)
         if found is None:
-            raise UsageError(
-                f"{self.file} has no job or sweep {quoted(name)}{_instead(name, list(self.project.entries))}"
-            )
+            near = _instead(name, list(self.project.entries))
+            raise UsageError(f"{self.file} has no job or sweep {quoted(name)}{near}")
         return found
 
 
@@ -495,8 +494,7 @@ def _dashed(key: str) -> str:
     return f'a key becomes --KEY, so {key} goes into a list with the other arguments: args: ["{key}", "VALUE"]'
 
 
-def _silences(project: Project) -> list[tuple[tuple[str, ...], Mapping[str, str]]]:
-    found: list[tuple[tuple[str, ...], Mapping[str, str]]] = [(("silence",), project.silence)]
-    found += [(("jobs", name, "silence"), job.silence) for name, job in project.jobs.items()]
-    found += [(("sweeps", name, "silence"), sweep.silence) for name, sweep in project.sweeps.items()]
-    return found
+def _silences(project: Project) -> Iterator[tuple[tuple[str, ...], Mapping[str, str]]]:
+    yield ("silence",), project.silence
+    for name, one in project.entries.items():
+        yield ("jobs" if name in project.jobs else "sweeps", name, "silence"), one.silence
