@@ -283,7 +283,8 @@ def test_pull_gives_the_job_that_ran(fresh: Place) -> None:
     assert code == 0, said
     job = clouds.vertex(fresh.here).lookup("tune").data
     own = {key: value for key, value in job["labels"].items() if not key.startswith("vertexrig_")}
-    assert dry["studySpec"] == job["studySpec"] and dry["labels"] == own  # the others are of the request that it was
+    # the others are of the request that it was
+    assert dry["studySpec"] == job["studySpec"] and dry["labels"] == {**own, "vertexrig_run": "tune"}
     (fresh.folder / "tune.json").write_text(json.dumps(job))
     code, by_file, said = fresh.run("pull", "tune.json")
     assert code == 0 and yaml.safe_load(by_file["text"])["jobs"] == yaml.safe_load(document["text"])["jobs"]
