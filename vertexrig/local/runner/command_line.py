@@ -6,7 +6,6 @@ import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from pathlib import Path
 
 from vertexrig.local.runner.children import shows_buckets
@@ -64,22 +63,34 @@ class ReplicaProgram:
         return self.substitutes if self.image or shows_buckets() else (*self.substitutes, _UNSEEN)
 
 
-@lru_cache(maxsize=1)
+_engines: set[str] = set()
+"""Docker programs that an engine has answered; one that is started later counts as well."""
+
+
 def docker() -> str:
     """Return the docker program, "" unless an engine answers it."""
     program = shutil.which("docker")
-    if not program:
-        return ""
+    if not program or program in _engines:
+        return program or ""
     try:
         # `docker info` waits for an engine that starts or hangs.
         done = subprocess.run([program, "info", "--format", "{{.ID}}"], capture_output=True, timeout=10)
     except (OSError, subprocess.SubprocessError):
         return ""
-    return program if done.returncode == 0 else ""
+    if done.returncode != 0:
+        return ""
+    _engines.add(program)
+    return program
 
 
 def docker_argv(
-    engine: str, name: str, program: ReplicaProgram, variables: Variables, own: Sequence[str], root: Path, gpus: bool
+    engine: str,
+    name: str,
+    program: ReplicaProgram,
+    variables: Variables,
+    own: Sequence[str],
+    volumes: Mapping[Path, str],
+    gpus: bool,
 ) -> list[str]:
     """Return the `docker run` command of a replica: `command` replaces ENTRYPOINT (and drops CMD), `args` replaces CMD.
 
@@ -89,11 +100,12 @@ def docker_argv(
         program: What to run.
         variables: The replica's variables, for `$(NAME)`.
         own: Names of the variables the container gets, with the values docker finds in its own environment.
-        root: The local Vertex's folder; its buckets are mounted at /gcs.
+        volumes: Folders of this machine, and where the container has them.
         gpus: Give the container the machine's GPUs.
     """
     # The host's network, because replicas find each other at ports of 127.0.0.1.
-    argv = [engine, "run", "--rm", "--name", name, "--network", "host", "--volume", f"{bucket_folder(root)}:/gcs"]
+    argv = [engine, "run", "--rm", "--name", name, "--network", "host"]
+    argv += [word for folder, place in volumes.items() for word in ("--volume", f"{folder}:{place}")]
     argv += ["--gpus", "all"] if gpus else []
     for variable in own:
         # The name alone: a value on the command line would be seen by every user of the machine.

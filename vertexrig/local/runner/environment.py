@@ -35,6 +35,10 @@ _PROXIES = frozenset({"http_proxy", "https_proxy", "no_proxy", "all_proxy"})
 _CREDENTIALS = frozenset({
     "GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_CLOUD_PROJECT", "GOOGLE_OAUTH_ACCESS_TOKEN", "BOTO_CONFIG",
 })
+_OF_DOCKER = (
+    "DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_CONFIG", "DOCKER_TLS", "DOCKER_TLS_VERIFY", "DOCKER_CERT_PATH",
+    "DOCKER_API_VERSION", "SSH_AUTH_SOCK",
+)
 # fmt: on
 
 # Only before a bucket's first character: a bare "gs://", as in a test of a prefix, is left alone.
@@ -142,6 +146,11 @@ def machine_environment(
         # google-auth looks for a login in CLOUDSDK_CONFIG, and would then wait for a metadata server that is not here
         result |= {"CLOUDSDK_CONFIG": str(scratch), "NO_GCE_CHECK": "true", "BOTO_CONFIG": os.devnull}
     return result
+
+
+def of_docker(user: Mapping[str, str]) -> dict[str, str]:
+    """Return what tells the docker program where its engine is; the container itself does not get it."""
+    return {name: user[name] for name in _OF_DOCKER if name in user}
 
 
 def search_path(folders: Iterable[Path], user: Mapping[str, str]) -> str:

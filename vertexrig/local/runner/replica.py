@@ -57,7 +57,8 @@ def command(
     work = place / "work"
     work.mkdir(parents=True, exist_ok=True)
     seen = _service(one, pool, replicas, job, options)
-    seen["CLOUD_ML_HP_METRIC_FILE"] = str(job_files.metric_file(root, options.job_id, one.name))
+    metrics = job_files.metric_file(root, options.job_id, one.name)
+    seen["CLOUD_ML_HP_METRIC_FILE"] = str(metrics)
     seen |= cluster.own_environment(pool.env, seen)  # after the service's, to which the user's `$(NAME)` may refer
     buckets: Path | str = "/gcs" if program.image else environment.bucket_folder(root)
     keep_gs = options.keep_gs and not program.image  # the front's variables do not reach into a container
@@ -73,12 +74,15 @@ def command(
         **({"PYTHONUSERBASE": str(own), "PIP_USER": "1", **QUIET_PIP} if program.installs else {}),
         **program.settings,
         **options.extra_env,
+        **(environment.of_docker(os.environ) if program.image else {}),
     }
     cleanup: tuple[str, ...] = ()
     if program.image:
         name = f"vertexrig-{options.job_id}-{one.name}"
         gpus = bool(environment.accelerators_here())
-        argv = docker_argv(docker(), name, program, seen, sorted(contract), root, gpus)
+        # at the same path: it is in a variable, and what a container writes anywhere else goes with it
+        volumes = {environment.bucket_folder(root): "/gcs", metrics.parent: str(metrics.parent)}
+        argv = docker_argv(docker(), name, program, seen, sorted(contract), volumes, gpus)
         cleanup = (docker(), "rm", "--force", name)
     else:
         argv = program.argv(seen, buckets, keep_gs=keep_gs)
