@@ -78,6 +78,17 @@ def test_the_command(here: server.RunningServer, tmp_path: Path) -> None:
     assert done.returncode == (1 if wrong else 0) and set(wrong) <= {"bucket"}
 
 
+def test_every_check_is_made(here: server.RunningServer, tmp_path: Path) -> None:
+    """`vertexrig doctor` makes every check that there is: a schedule whose trainer was not uploaded is wrong, with what to type."""
+    checks = {value for name, value in vars(doctor).items() if name.startswith("check_")}
+    assert checks == set(doctor.CHECKS)
+    scheduled = {"nightly": {"run": "sweep", "cron": "0 3 * * *"}}
+    clouds.loaded(tmp_path, {**clouds.PROJECT, "bucket": "gs://my-bucket/elsewhere", "schedules": scheduled})
+    done = tools.vertexrig("doctor", "--format=json", cwd=tmp_path, env=clouds.variables(here))
+    found = {row["fix"]: row for row in json.loads(done.stdout)["results"] if row["name"] == "schedule nightly"}
+    assert done.returncode == 1 and found["vertexrig function package"]["outcome"] == "error"
+
+
 def test_any_limit_is_a_budget(tmp_path: Path) -> None:
     """A limit of trials is named as the budget; a factor of prices alone limits nothing."""
     for budget, outcome in (({"trials_per_day": 9}, "ok"), ({"price_factor": 1.1}, "warning")):

@@ -144,6 +144,7 @@ def test_spoofed_headers(trigger: Trigger) -> None:
     for time, kind in (
         ("2026-11-20T03:00:00Z", "schedule"), ("2026-11-21T00:05:00.5+00:00", "schedule"),
         ("2026-11-28T03:00:00Z", "body"), ("yesterday", "body"), ("2026-13-01T00:00:00Z", "body"),
+        ("0001-01-01T00:00:00+14:00", "body"), ("9999-12-31T23:59:59-14:00", "body"),
     ):  # fmt: skip
         headers = {"x-cloudscheduler-jobname": "weekly", "x-cloudscheduler-scheduletime": time}
         assert request.key(asked, headers, now=now).kind == kind

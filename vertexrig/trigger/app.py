@@ -397,7 +397,7 @@ class Trigger:
         from vertexrig.trigger.policy import Due
 
         collection = TUNING if found.run in self.loaded.project.sweeps else CUSTOM
-        return Due(schedule, found, time, self.submitter.claims, self.vertex, collection)
+        return Due(schedule, found, time, self.submitter.claims, self.submitter.ledger.vertices, collection)
 
     def terms(self, asked: Asked, caller: str) -> Terms:
         """Return on what terms a request is started."""

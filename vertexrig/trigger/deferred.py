@@ -202,7 +202,8 @@ class Retrier:
         if held:
             return None
         collection = TUNING if schedule.run in self.loaded.project.sweeps else CUSTOM
-        due = Due(one.schedule, schedule, one.time, self.submitter.claims, self.submitter.vertex, collection)
+        own = self.submitter
+        due = Due(one.schedule, schedule, one.time, own.claims, own.ledger.vertices, collection)
         try:
             made = self.start(one, due)
         except EndedError:  # by another tick, which says so

@@ -379,5 +379,7 @@ CHECKS: tuple[Callable[[Subject], Iterator[Result]], ...] = (
     check_twice,
     check_clock,
     check_roles,
+    check_deployer,
+    check_schedules,
     check_chains,
 )

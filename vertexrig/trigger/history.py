@@ -17,7 +17,7 @@ from vertexrig import times
 from vertexrig.catalog import Catalog
 from vertexrig.cloud.rest import RestError
 from vertexrig.cloud.storage import Item, Storage, as_json
-from vertexrig.cloud.vertex import NAME, RESOURCES, TUNING, RemoteJob, Vertex
+from vertexrig.cloud.vertex import NAME, RESOURCES, TUNING, RemoteJob, Vertex, region_of
 from vertexrig.errors import VertexrigError
 from vertexrig.project.config import Loaded
 from vertexrig.results.study import course
@@ -207,9 +207,11 @@ def _jobs(vertex: Vertex, rows: list[dict[str, Any]]) -> dict[str, RemoteJob]:
     # the clocks of the function and of Vertex AI may differ
     first = times.parse(min(str(row["time"]) for row in rows)) - timedelta(minutes=15)
     filter = f'labels.{LABEL}:* AND create_time>"{times.rfc3339(first, 0)}"'
-    return {
+    found = {
         job.name: job for collection in RESOURCES for job in vertex.list(collection, filter=filter) if job.name in names
     }
+    elsewhere = [name for name in names if region_of(name) != vertex.region]  # of candidates
+    return found | {name: job for name in elsewhere if (job := vertex.get(name)) is not None}
 
 
 def _followed(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -127,7 +127,7 @@ class Due:
         schedule: As the project file has it.
         time: What it is due for, RFC 3339, as Cloud Scheduler says it.
         claims: The claims.
-        vertex: The jobs.
+        vertices: The jobs, of each region that its candidates may be in.
         collection: Where the jobs of its run are; a sweep's trials have the sweep's labels.
     """
 
@@ -135,7 +135,7 @@ class Due:
     schedule: Schedule
     time: str
     claims: Claims
-    vertex: Vertex
+    vertices: Sequence[Vertex]
     collection: str
 
     def check_times(self) -> None:
@@ -191,7 +191,8 @@ class Due:
         if not data:
             return
         done = f"{LABEL}:* AND labels.vertexrig_schedule={in_filter(self.name)} AND state={in_filter(SUCCEEDED)}"
-        last = next(self.vertex.list(self.collection, filter=f"labels.{done}", limit=1), None)
+        newest = [job for one in self.vertices for job in one.list(self.collection, filter=f"labels.{done}", limit=1)]
+        last = max(newest, key=lambda job: str(job.data.get("createTime", "")), default=None)
         if last is not None and last.labels.get(DATA_LABEL) == data:
             since = str(last.data.get("createTime", ""))[:19]
             text = f"unchanged since {since}Z, when job {last.id} was started: {self.schedule.only_if_changed}"

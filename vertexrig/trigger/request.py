@@ -12,6 +12,7 @@ import math
 import os
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, NoReturn
@@ -221,8 +222,11 @@ def fired(headers: Mapping[str, str]) -> tuple[str, str]:
     job, text = headers.get("x-cloudscheduler-jobname", ""), headers.get("x-cloudscheduler-scheduletime", "")
     if not _SCHEDULER_JOB.fullmatch(job):
         return "", ""
-    # one spelling for the same instant: fractions and offsets may be written in several ways
-    time = times.rfc3339(times.parse(text), 0) if _SCHEDULER_TIME.fullmatch(text) and times.nanoseconds(text) else ""
+    time = ""
+    if _SCHEDULER_TIME.fullmatch(text):
+        with suppress(ValueError):  # a date that there is not
+            # one spelling for the same instant: fractions and offsets may be written in several ways
+            time = times.rfc3339(times.parse(text), 0)
     return job.rsplit("/", 1)[-1], time
 
 
