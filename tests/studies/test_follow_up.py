@@ -21,7 +21,7 @@ from vertexrig.spec.parameters import top
 from vertexrig.spec.space import Space
 from vertexrig.studies import follow_up, promote
 from vertexrig.studies.chain import joined
-from vertexrig.studies.decide import decide
+from vertexrig.studies.decide import decide, gridded
 from vertexrig.studies.outcome import chosen, outcome
 from vertexrig.trainer_source.trainer_model import Flag
 from vertexrig.workspace import Workspace
@@ -383,3 +383,94 @@ def test_the_flag_for_a_model_to_start_from_is_found_by_its_name() -> None:
         promote.warm_start_flag([flag("--epochs"), flag("--restart")], None, "t")
     with pytest.raises(UsageError, match="t has no flag --bse. Did you mean 'base'"):
         promote.warm_start_flag([flag("--base")], "bse", "t")
+
+
+# ---- several pools, and what is not of the study
+
+POOLS = """project: my-project
+bucket: gs://my-bucket
+trainer: {package_uris: ["gs://my-bucket/t.tar.gz"]}
+jobs:
+  base:
+    topology: multi-worker
+    machine_type: n1-standard-4
+    base_output_directory: gs://my-bucket/shared/
+    labels: {team: vision}
+    args: {epochs: 2}
+    worker: {replica_count: 2, args: {epochs: 2, prefetch: 4}}
+sweeps:
+  tune:
+    job: base
+    max_trial_count: 4
+    kms_key_name: projects/p/locations/us-central1/keyRings/r/cryptoKeys/k
+    labels: {follows: tune-0, owner: me}
+    candidates: [{machine_type: n1-standard-8}]
+    wait: 20m
+    study:
+      metrics: {accuracy: MAXIMIZE}
+      parameters: {lr: {double_value_spec: {min_value: 0.001, max_value: 1}, scale_type: UNIT_LOG_SCALE}}
+"""
+MODE = {"parameterId": "mode", "categoricalValueSpec": {"values": ["fast", "slow"]}}
+
+
+@pytest.fixture
+def pools(tmp_path: Path) -> Path:
+    file = tmp_path / "vertexrig.yaml"
+    file.write_text(POOLS)
+    return file
+
+
+def promoted(file: Path, job: dict[str, Any], **options: Any) -> dict[str, Any]:
+    text, ended = edit.read(file), outcome("tune", job, least=1)
+    entry = promote.promoted(ended, ended.best, edit.data_of(text, "f"), "tune", "best", **options)
+    return {**entry.data, "text": edit.added(text, entry, "f")}
+
+
+def test_a_promoted_job_has_the_trial_s_values_in_every_pool(pools: Path) -> None:
+    """In the sweep each pool got them, also one with arguments of its own; the sweep's key and labels stay."""
+    data = promoted(pools, study([LR], rows(0.2, 0.9, 0.1)), args={"epochs": 30})
+    document = Workspace(config.loads(data["text"], file=pools)).prepare("best", check=False).document
+    assert [list(pool.args) for pool in document.pools] == [
+        ["--epochs=30", "--lr=0.02"],
+        ["--epochs=30", "--prefetch=4", "--lr=0.02"],
+    ]
+    assert data["kms_key_name"].endswith("/k")
+    assert data["labels"] == {"team": "vision", "owner": "me", "promoted_from": "tune", "trial": "2"}
+
+
+@pytest.mark.parametrize("grid", [None, 3])
+def test_what_is_frozen_reaches_every_pool(pools: Path, grid: int | None) -> None:
+    """Where a pool has arguments of its own, a frozen parameter stays in the study with one value, and no rule complains."""
+    listed = [trial(n, 0.9 - n / 100, lr=0.01 * n, mode="slow") for n in range(1, 9)]
+    text, found = follow(study([LR, MODE], listed), pools, "tune", grid=grid)
+    assert [one.action for one in found.decisions if one.name == "mode"] == ["freeze"]
+    prepared = Workspace(config.loads(text, file=pools)).prepare("tune-2")
+    parameters = {one.id: one.values for one in top((prepared.document.study or {})["parameters"])}
+    assert parameters["mode"] == ("slow",) and "frozen: all of the 3 best trials" in text
+    assert "parameter-one-value" not in {one.id for one in prepared.findings if one.severity.value != "info"}
+    assert grid is None or prepared.document.data["maxTrialCount"] == 3
+
+
+def test_a_follow_up_runs_where_the_former_did_and_leaves_its_models_alone(pools: Path) -> None:
+    """Candidates, waiting and topology are the former's; the folder of its job gets one more below it."""
+    own = POOLS.replace("    job: base\n", "    job: base\n    topology: ours\n")
+    pools.write_text(own)
+    data = yamltext.read(follow(study([LR], rows(0.1, 0.2, 0.3, 0.4)), pools, "tune")[0]).data["sweeps"]["tune-2"]
+    assert data["base_output_directory"] == "gs://my-bucket/shared/tune-2"
+    assert (data["topology"], data["candidates"], data["wait"]) == ("ours", [{"machine_type": "n1-standard-8"}], "20m")
+    pools.write_text(own.replace("topology: ours", "topology: grid"))
+    text, _ = follow(study([LR], rows(0.1, 0.2, 0.3, 0.4)), pools, "tune")
+    assert "topology" not in yamltext.read(text).data["sweeps"]["tune-2"]
+
+
+def test_an_empty_list_of_a_sweep_replaces_the_job_s_arguments(project: Path) -> None:
+    """The trials had none of the job's, so the promoted job has none either."""
+    project.write_text(PROJECT.replace("    max_trial_count", "    args: []\n    max_trial_count"))
+    assert promoted(project, study([LR], rows(0.2, 0.9)))["args"] == ["--lr=0.02"]
+
+
+def test_a_grid_of_whole_numbers_on_a_log_scale_has_each_once() -> None:
+    """Neighbours on the scale round to one number, which discreteValueSpec takes once."""
+    found = dimension(integerValueSpec={"minValue": 1, "maxValue": 4}, scaleType="UNIT_LOG_SCALE")
+    (made,) = gridded([decide(found, 2, [2, 1, 4])], 7, {})
+    assert len(set(made.values)) == len(made.values) and list(made.values) == sorted(made.values)

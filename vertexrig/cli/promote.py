@@ -26,7 +26,7 @@ class PromoteOptions:
     name: str | None = options.option(
         "--as", metavar="NAME", help="Name of the new job; by default the sweep's with -best."
     )
-    epochs: int | None = options.option("--epochs", type=options.Integer(1), help="The same as --set args.epochs=N.")
+    epochs: int | None = options.option("--epochs", type=options.Integer(1), help="The argument epochs, of every pool.")
     topology: str | None = options.option("--topology", metavar="NAME", help="Topology in place of the sweep's job's.")
     machine_type: str | None = options.option(
         "--machine-type", metavar="TYPE", help="Machine type in place of the sweep's job's."

@@ -319,7 +319,8 @@ def _spread(decision: Decision, count: int) -> tuple[Value, ...]:
         step, first, last = _step(decision, count)
         start = max(first, min(round(best / step) - count // 2, last - count + 1))
         values = {_digits(n * step, digits=6) for n in range(start, min(start + count - 1, last) + 1)}
-    return tuple(_typed(dimension, value) for value in sorted(values))
+    # on a log scale neighbours may be one whole number
+    return tuple(sorted({_typed(dimension, value) for value in values}))
 
 
 def _limits(decision: Decision) -> tuple[float, float]:

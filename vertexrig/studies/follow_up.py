@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from vertexrig.bring.edit import Entry, Path_, literal, metrics_of, with_flags
@@ -14,7 +14,7 @@ from vertexrig.spec.api_names import camel, snake_keys
 from vertexrig.spec.estimate import Estimate
 from vertexrig.spec.space import Dimension
 from vertexrig.studies.decide import Decision, decide, frozen, gridded, shown, tidy
-from vertexrig.studies.outcome import FOLLOWS, Outcome
+from vertexrig.studies.outcome import FOLLOWS, Outcome, roles_with_args
 
 _SETTINGS = (
     "measurement_selection_type",
@@ -23,6 +23,7 @@ _SETTINGS = (
     "convex_automated_stopping_spec",
     "study_stopping_config",
 )
+_KEPT = ("candidates", "wait", "retry_for", "prefer", "preemptions", "kms_key_name", "silence")
 _DECIDED = ("parameters", "metrics", "algorithm")
 
 
@@ -93,9 +94,13 @@ def follow_up(
     combinations = math.prod(len(one.values) for one in open_)
     most = combinations if grid is not None else trials or int(outcome.job.get("maxTrialCount") or outcome.total)
     former: Mapping[str, Any] = written["sweeps"][after] or {}
+    job: Mapping[str, Any] = written["jobs"][former["job"]] or {}
     data: dict[str, Any] = {"job": former["job"]}
     comments: dict[Path_, list[str]] = {(): [_about(outcome, after)]}
-    _freeze(data, comments, written["jobs"][former["job"]] or {}, former, decisions)
+    settled = [one for one in decisions if one.action == "freeze"]
+    # arguments of the sweep do not reach a pool that has its own; the study's parameters do, so there each keeps one value
+    held = [_held(one) for one in settled] if roles_with_args(job) else []
+    _freeze(data, comments, job, former, [] if held else settled)
     data["max_trial_count"] = most
     data |= {
         key: former[key] for key in ("parallel_trial_count", "max_failed_trial_count") if former.get(key) is not None
@@ -107,15 +112,20 @@ def follow_up(
         comments[("max_trial_count",)] = [
             f"every combination once: {' x '.join(str(len(one.values)) for one in open_)} = {combinations}"
         ]
-    _study(outcome, data, comments, open_, kept, grid=grid is not None)
-    data |= _inherited(former, after, name)
+    _study(outcome, data, comments, [*open_, *held], kept, grid=grid is not None)
+    data |= _inherited(former, job, after, name)
+    if former.get("topology") not in (None, "grid") and grid is None:
+        data["topology"] = former["topology"]
+    if held and grid is None:
+        reason = "what follow-up froze: args of the sweep would not reach pools with args of their own"
+        data["silence"] = {**(data.get("silence") or {}), "parameter-one-value": reason}
     return FollowUp(name, after, tuple(decisions), kept, most, grid is not None, Entry("sweeps", name, data, comments))
 
 
-def _inherited(former: Mapping[str, Any], after: str, name: str) -> dict[str, Any]:
+def _inherited(former: Mapping[str, Any], job: Mapping[str, Any], after: str, name: str) -> dict[str, Any]:
     """Return what the new sweep has of the former apart from job, study and arguments; the former's output folder would be overwritten."""
     found: dict[str, Any] = {"labels": {**(former.get("labels") or {}), FOLLOWS: after}}
-    found |= {key: former[key] for key in ("kms_key_name", "silence") if former.get(key)}
+    found |= {key: former[key] for key in _KEPT if former.get(key)}
     spec = {camel(str(key)): value for key, value in (former.get("spec") or {}).items()}
     if isinstance(spec.get("studySpec"), Mapping):  # the former's parameters would be laid over the new ones
         spec["studySpec"] = {key: value for key, value in spec["studySpec"].items() if camel(str(key)) not in _DECIDED}
@@ -123,8 +133,9 @@ def _inherited(former: Mapping[str, Any], after: str, name: str) -> dict[str, An
     spec = {key: value for key, value in spec.items() if value != {} and key != "maxTrialCount"}
     if spec:
         found["spec"] = spec
-    if former.get("base_output_directory"):
-        found["base_output_directory"] = f"{former['base_output_directory'].rstrip('/')}/{name}"
+    output = former.get("base_output_directory") or job.get("base_output_directory")
+    if output:
+        found["base_output_directory"] = f"{str(output).rstrip('/')}/{name}"
     return found
 
 
@@ -197,10 +208,9 @@ def _freeze(
     comments: dict[Path_, list[str]],
     job: Mapping[str, Any],
     former: Mapping[str, Any],
-    decisions: list[Decision],
+    settled: list[Decision],
 ) -> None:
     """Return the arguments of the new sweep, with what is frozen and why; a list of arguments has no place for a reason at each."""
-    settled = [one for one in decisions if one.action == "freeze"]
     args = _args(job, former, settled)
     if args is not None:
         data["args"] = args
@@ -209,6 +219,12 @@ def _freeze(
             comments[("args", one.name)] = [f"frozen: {one.reason}"]
         else:
             comments[()].append(f"{one.name} frozen at {shown(one.value)}: {one.reason}")
+
+
+def _held(one: Decision) -> Decision:
+    """Return what is frozen as a parameter of one value."""
+    number = 0.0 if isinstance(one.value, str) else float(one.value)
+    return replace(one, low=number, high=number, values=(one.value,))
 
 
 def _args(job: Mapping[str, Any], former: Mapping[str, Any], settled: list[Decision]) -> Any:

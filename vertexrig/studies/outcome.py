@@ -160,3 +160,9 @@ def trial_folder(job: Mapping[str, Any], trial: str) -> str:
     spec = job.get("trialJobSpec") or {}
     base = str((spec.get("baseOutputDirectory") or {}).get("outputUriPrefix", "")).rstrip("/")
     return f"{base}/{trial}" if base else ""
+
+
+def roles_with_args(job: Mapping[str, Any]) -> list[str]:
+    """Return the pools of a job of the project file that have arguments of their own, which the job's do not reach."""
+    roles = ("worker", "ps", "evaluator")
+    return [role for role in roles if isinstance(job.get(role), Mapping) and job[role].get("args") is not None]

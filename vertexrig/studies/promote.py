@@ -13,7 +13,7 @@ from vertexrig.errors import UsageError, did_you_mean
 from vertexrig.project.config import Loaded
 from vertexrig.results.trials import TrialResult
 from vertexrig.studies.decide import tidy
-from vertexrig.studies.outcome import PROMOTED_FROM, TRIAL, Outcome
+from vertexrig.studies.outcome import FOLLOWS, PROMOTED_FROM, TRIAL, Outcome, roles_with_args
 from vertexrig.trainer_source.trainer_model import Flag
 
 _ACCELERATED = ("accelerator_type", "accelerator_count", "gpu_partition_size", "tpu_topology")
@@ -54,8 +54,12 @@ def promoted(
         data.pop(key, None)
     if data.get("base_output_directory"):
         data["base_output_directory"] = f"{str(data['base_output_directory']).rstrip('/')}/{name}"
+    if sweep.get("kms_key_name"):
+        data["kms_key_name"] = sweep["kms_key_name"]
     values = {key: literal(tidy(value)) for key, value in trial.parameters.items()} | dict(args or {})
-    data["args"] = _args(data.get("args") or {}, sweep.get("args") or {}, values)
+    data["args"] = _args(data.get("args") or {}, sweep.get("args"), values)
+    for role in roles_with_args(data):  # the study gives its parameters to every pool
+        data[role]["args"] = _args(data[role]["args"], None, values)
     if topology is not None:
         data["topology"] = topology
         if topology == "cpu":
@@ -65,7 +69,8 @@ def promoted(
         data["machine_type"] = machine_type
     for change in changes:
         _set(data, change)
-    data["labels"] = {**(data.get("labels") or {}), PROMOTED_FROM: after, TRIAL: _label(trial.id)}
+    labels = {key: value for key, value in (sweep.get("labels") or {}).items() if key != FOLLOWS}
+    data["labels"] = {**(data.get("labels") or {}), **labels, PROMOTED_FROM: after, TRIAL: _label(trial.id)}
     place = "the best" if trial.id == outcome.best.id else "one"
     about = f"trial {trial.id} of {after}, {place} of {len(outcome.counted)} that count: {outcome.reached(trial)}"
     return Entry("jobs", name, data, {(): [about]})
@@ -98,7 +103,7 @@ def free_name(loaded: Loaded, after: str) -> str:
 
 
 def _args(job: Any, sweep: Any, values: Mapping[str, Any]) -> Any:
-    own = sweep if isinstance(sweep, list) and sweep else job
+    own = sweep if isinstance(sweep, list) else job
     if isinstance(own, Mapping):
         return {**own, **(sweep if isinstance(sweep, Mapping) else {}), **values}
     return with_flags(own, values)
@@ -116,7 +121,7 @@ def _set(data: dict[str, Any], change: str) -> None:
         raise UsageError(f"--set {change}: the value is not YAML: {error}") from None
     # a list of arguments has no keys: the flag is replaced in it
     if parents == ["args"] and isinstance(data.get("args"), list):
-        data["args"] = _args(data["args"], {}, {last: value})
+        data["args"] = _args(data["args"], None, {last: value})
         return
     here: Any = data
     for part in parents:
