@@ -74,6 +74,9 @@ class Scheduled:
 
     restart = start
 
+    def known(self, trial: Trial) -> Handle | None:
+        return None
+
     def end(self, trial: str) -> None:
         self.ended.add(trial)
         if not self.args[trial].endswith(".0"):

@@ -69,6 +69,9 @@ class Processes:
             return None
         return TrialOutcome(code == 0, f"The replica workerpool0-0 exited with a non-zero status of {code}.")
 
+    def known(self, trial: Trial) -> Handle | None:
+        return self.handles.get(trial.id)
+
     def stop(self, handle: Handle) -> None:
         handle.process.terminate()
 
@@ -272,6 +275,45 @@ def test_notify_brings_the_next_look_at_once(begun: Any) -> None:
     watcher.start()
     assert run.run(interval=3600).state == "JOB_STATE_SUCCEEDED"
     watcher.join(10)
+
+
+@pytest.mark.parametrize("kept", [True, False], ids=["failing", "stopped early"])
+def test_a_crash_while_trials_are_stopped(begun: Any, kept: bool) -> None:
+    """A study that was failing is failed in its next life, and makes no trial; one stopped early keeps its last report."""
+    script = """
+    import signal
+    signal.signal(signal.SIGTERM, lambda *_: (report(0.7, 3), time.sleep(60)))
+    report(0.1 if number == 5 else 0.8, 1)
+    report(0.1 if number == 5 else 0.8, 2)
+    if number == 1 and FAIL:
+        sys.exit(3)
+    time.sleep(60 if FAIL or number == 5 else 0)
+    """.replace("FAIL", str(kept))
+    failing: list[str] = []
+    spec = {**SPEC, **({} if kept else {"medianAutomatedStoppingSpec": {}})}
+    counts = {"max_trial_count": 9 if kept else 5, "parallel_trial_count": 4 if kept else 1}
+    run = begun(script, spec, on_failing=failing.append, **counts)
+    stopping: list[str] = []
+    while not stopping:
+        run.step()
+        stopping = [own.id for own in run.engine.trials.values() if own.state.value == "STOPPING"]
+        time.sleep(0.01)
+    files = [run.executor.handles[trial].metric_file for trial in stopping]
+    while not all('"3"' in file.read_text() for file in files if file.exists() and not kept):
+        time.sleep(0.01)
+    for handle in run.executor.handles.values():
+        handle.process.kill()
+    assert bool(failing) is kept
+
+    again = begun(script, spec, failing="".join(failing), **counts)
+    again.executor.handles = run.executor.handles
+    result = again.run(interval=0.01)
+    trials = again.engine.trials
+    assert result.state == ("JOB_STATE_FAILED" if kept else "JOB_STATE_SUCCEEDED") and not again.executor.started
+    if kept:
+        assert "1 of 1 ended trials failed" in result.message and len(trials) == 4
+    else:
+        assert trials["5"].final_measurement.metrics == {"accuracy": 0.7}
 
 
 MAIN = """

@@ -38,11 +38,13 @@ class _Executor:
 
     def start(self, trial: Trial, args: list[str]) -> Handle:
         """Start a trial's job, or find the one that was started before the server was killed."""
+        return self.known(trial) or self.restart(trial, args)
+
+    def known(self, trial: Trial) -> Handle | None:
+        """Return the job that was started for a trial, None if there is none."""
         # The link is in the transaction that adds the job, so a crash leaves both or none.
         name = self.jobs.store.child(self.study.name, trial.id)
-        if name and self.jobs.store.get(name) is not None:
-            return self._handle(name)
-        return self.restart(trial, args)
+        return self._handle(name) if name and self.jobs.store.get(name) is not None else None
 
     def restart(self, trial: Trial, args: list[str]) -> Handle:
         """Start a trial's job, whatever was run for the trial before."""
@@ -257,6 +259,9 @@ class Studies:
             self.store.save_trial(name, record)
             self.on_trial(record)
 
+        def failing(message: str) -> None:
+            self.store.change(name, lambda _, hidden: hidden.update(failing=message))
+
         # The one of `create` for a study that is new; after a restart it is built from what is stored.
         engine = engine or self._engine(data, stored.body, self.store.trials(name))
         run = self._runs[name] = StudyRun(
@@ -267,6 +272,8 @@ class Studies:
             max_trial_count=int(data["maxTrialCount"]),
             parallel_trial_count=int(data["parallelTrialCount"]),
             max_failed_trial_count=int(data.get("maxFailedTrialCount", 0)),
+            failing=stored.hidden.get("failing", ""),
+            on_failing=failing,
             discrete=self.jobs.settings.discrete,
         )
         if stored.body["state"] == QUEUED:

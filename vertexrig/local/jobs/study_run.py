@@ -66,6 +66,9 @@ class Executor(Protocol):
             VertexrigError: It cannot be started; the trial is INFEASIBLE with this message and counts as failed.
         """
 
+    def known(self, trial: Trial) -> Handle | None:
+        """Return the job that was started for a trial by a process before this one, None if there is none."""
+
     def restart(self, trial: Trial, args: list[str]) -> Handle:
         """Start the trial's job again with other arguments; the one before has ended.
 
@@ -107,6 +110,8 @@ class StudyRun:
             and afterwards more than half of those ended, from the third failure on (the service decides "by an
             internal ratio"; this one is ours). A trial whose job ended well without a metric is not a failed one.
         name: Resource name of the tuning job; trials are named under it.
+        failing: Why the study is to end as failed, as `on_failing` was told before a crash; "" if it is not.
+        on_failing: Keeps why the study fails, durable on return; it is called before the trials that still run are stopped.
         discrete: How DISCRETE values that are whole numbers reach the trainer: `decimal` ("128.0"), `whole` ("128"), or `retry`:
             as "128.0", and where the trainer then ends at its start, once more as "128".
 
@@ -124,6 +129,8 @@ class StudyRun:
         parallel_trial_count: int = 1,
         max_failed_trial_count: int = 0,
         name: str = "",
+        failing: str = "",
+        on_failing: Callable[[str], None] = lambda message: None,
         discrete: str = "retry",
     ) -> None:
         self.discrete, self.whole = discrete, discrete == "whole"
@@ -131,13 +138,14 @@ class StudyRun:
         self._begun_whole: set[str] = set()
         self._tried_whole: set[str] = set()
         self.engine, self.executor, self.save, self.name = engine, executor, save, name
+        self.on_failing = on_failing
         self.max_trial_count, self.parallel = max_trial_count, max(1, parallel_trial_count)
         self.max_failed_trial_count = max_failed_trial_count
         self.result: StudyResult | None = None
         # The highest and not their number, in case a trial is missing; the service numbers trials from 1.
         self._last = max(map(int, engine.trials), default=0)
         self._running: dict[str, tuple[Handle, MetricFile]] = {}
-        self._ending: StudyResult | None = None
+        self._ending = StudyResult(states.FAILED, failing) if failing else None
         # Set by other threads; the thread of `step` alone changes trials, so these need no lock.
         self._cancel = threading.Event()
         self._wake = threading.Event()
@@ -200,10 +208,16 @@ class StudyRun:
         self._resumed = True
         for trial in list(self.engine.trials.values()):
             if trial.state is TrialState.STOPPING:  # its job was asked to end before the crash, and has ended with it
-                self._finish(trial, TrialOutcome(True))
+                handle = self.executor.known(trial)
+                file = self._metric_file(trial, handle) if handle is not None else None
+                trial.add(file.read() if file is not None else ())
+                self._finish(trial, TrialOutcome(True), file)
             elif trial.state is TrialState.ACTIVE:
                 self._start(trial)
-        self._check_failures()
+        if self._ending is None:
+            self._check_failures()
+        else:
+            self._end(self._ending, stop=True)
 
     def _start_next(self) -> None:
         trials = self.engine.trials
@@ -244,13 +258,15 @@ class StudyRun:
             self._check_failures()
             return
         trial.custom_job = handle.custom_job
+        self._running[trial.id] = (handle, self._metric_file(trial, handle))
+        self.save(trial.record())
+
+    def _metric_file(self, trial: Trial, handle: Handle) -> MetricFile:
         # After a crash the metric file still has the reports that are in the record.
         known = max((own.elapsed for own in trial.measurements), default=-1.0)
         metric_ids = [metric.id for metric in self.engine.objective.metrics]
         started = seconds_since_1970(trial.start_time)
-        file = MetricFile(handle.metric_file, metric_ids, started=started, after=known, clock=self.engine.clock)
-        self._running[trial.id] = (handle, file)
-        self.save(trial.record())
+        return MetricFile(handle.metric_file, metric_ids, started=started, after=known, clock=self.engine.clock)
 
     def _look(self, trial_id: str) -> None:
         handle, file = self._running[trial_id]
@@ -340,4 +356,5 @@ class StudyRun:
             message = (
                 f"{failed} of {len(ended)} ended trials failed ({rule}). Trial {last.id}: {last.infeasible_reason}"
             )
+            self.on_failing(message)
             self._end(StudyResult(states.FAILED, message), stop=True)
