@@ -58,7 +58,7 @@ class YamlError(Exception):
 class Note:
     """A place that two readers of YAML understand differently: `kind` is `duplicate-key` or `two-readings`.
 
-    `fix` is what to write, where hardly anybody means what is read; `value` is what gcloud reads.
+    `fix` is what to write, where hardly anybody means what is read; `value` is what gcloud reads, None for a key.
     """
 
     kind: str
@@ -254,7 +254,7 @@ class _Builder:
         for key_node, value_node in self.pairs(node):
             if not isinstance(key_node, yaml.ScalarNode):
                 raise YamlError("a key must be plain text, not a list or mapping", key_node.start_mark.line + 1)
-            key = self.scalar(key_node, path)
+            key = self.scalar(key_node, path, is_key=True)
             if not isinstance(key, str):
                 key = str(key_node.value)
             if key in result:
@@ -290,7 +290,7 @@ class _Builder:
         self.flat[id(node)] = found
         return found
 
-    def scalar(self, node: yaml.ScalarNode, path: RawPath) -> Any:
+    def scalar(self, node: yaml.ScalarNode, path: RawPath, *, is_key: bool = False) -> Any:
         text, line = node.value, node.start_mark.line + 1
         written_bare = node.end_mark.index - node.start_mark.index == len(text)  # no quotes, no tag
         if written_bare and node.tag == _STRING_TAG:
@@ -302,7 +302,7 @@ class _Builder:
             if other is not None:
                 reading = "the boolean " + str(other).lower() if isinstance(other, bool) else "a number"
                 message = f"gcloud reads {text} as {reading}, other readers of YAML as the text {text!r}"
-                self.reading.notes.append(Note("two-readings", path, line, message, "", other))
+                self.reading.notes.append(Note("two-readings", path, line, message, "", None if is_key else other))
                 return other
         if node.tag == _STRING_TAG:
             return text
@@ -313,7 +313,7 @@ class _Builder:
             if written_bare and _OCTAL.fullmatch(text) and value != int(text):
                 message = f"gcloud reads {text} as the octal number {value}, readers of YAML 1.2 as {int(text)}"
                 fix = f"write {int(text)}, or '{text}' with quotes if it is text"
-                self.reading.notes.append(Note("two-readings", path, line, message, fix, value))
+                self.reading.notes.append(Note("two-readings", path, line, message, fix, None if is_key else value))
             return value
         except ConstructorError as error:
             raise YamlError(f"not valid YAML: {error.problem}", line) from error

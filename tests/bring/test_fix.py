@@ -179,3 +179,26 @@ def test_unsafe_fixes_are_asked_for(tmp_path: Path) -> None:
     done = typed("check", "job.yaml", "--unsafe-fixes", cwd=tmp_path)
     assert done.exit_code == 0 and "1 findings are fixed in 1 file" in done.stderr, done
     assert re.search("acceleratorCount: [24]$", file.read_text(), re.MULTILINE)
+
+
+TYPED = """\
+jobSpec:
+  workerPoolSpecs:
+  - machineSpec: {machineType: n1-standard-8}
+    replicaCount: 1
+    containerSpec:
+      imageUri: us-docker.pkg.dev/p/r/i:1
+      args: [--lr, 1e-4]
+      env: [{name: AXIS, value: y}]
+  scheduling: {timeout: 60s}
+displayName: a
+labels: {n: five, team: ml}
+"""
+
+
+def test_what_gcloud_reads_as_a_number_or_boolean_gets_quotes_where_text_belongs() -> None:
+    """`1e-4` and `y` are quoted as they are written, and a mapping with the key `n` stays a mapping."""
+    look = looking(Context(load(), region="us-central1", today=TODAY))
+    done = fix.fixed(TYPED, look)
+    assert done.text == TYPED.replace("1e-4", '"1e-4"').replace("value: y", 'value: "y"')
+    assert "wrong-type" not in {one.id for one in done.left}

@@ -82,7 +82,6 @@ INTEGERS = {3: 64, 4: 64, 5: 32, 6: 64, 7: 32, 13: 32, 15: 32, 16: 64, 17: 32, 1
 _UNSIGNED = {4, 6, 7, 13}
 _WRAPPED = {"Double": _DOUBLE, "Float": _FLOAT, "Int64": 3, "UInt64": 4, "Int32": 5, "UInt32": 13, "Bool": BOOL}
 
-
 # what only the service writes: never what a misspelt key was meant to be
 OUTPUT_ONLY = frozenset(
     "name state createTime startTime endTime updateTime error trials webAccessUris satisfiesPzs satisfiesPzi".split()
@@ -208,6 +207,7 @@ class Walk:
         self.placeholders: dict[str, list[str]] = {}
         self.lines: dict[str, int] = {}
         self.paths: dict[yamltext.RawPath, str] = {}  # `path` by `raw`
+        self.mistyped: set[yamltext.RawPath] = set()  # `raw` of values of a wrong type
         self.depth = 0
         self.snakes: list[tuple[str, str, str]] = []  # keys in snake_case: as written, as the API has them, their paths
         self.first_snake = 0  # the place of their finding
@@ -246,8 +246,8 @@ class Walk:
                 if note.kind == "duplicate-key"
                 else 'quote it if it is text, or write it as "1.0e-4", true or false'
             )
-            # what gcloud reads is what the file says now; only of 012 is it hardly meant
-            edits = write(note.value, safe=not note.fix)
+            # what gcloud reads is what the file says now; only of 012 is it hardly meant, nor where text belongs
+            edits = () if note.path in self.mistyped else write(note.value, safe=not note.fix)
             noted = finding(f"yaml-{note.kind}", path, note.message, fix, file=self.file, line=note.line, edits=edits)
             self.add(noted)
         for rule, first in self.rest.items():
@@ -411,6 +411,7 @@ class Walk:
 
     def wrong(self, value: Any, wanted: str, raw: yamltext.RawPath, path: str, edits: tuple[Edit, ...] = ()) -> Any:
         if not self.unfilled(value, path):
+            self.mistyped.add(raw)
             text = f"{quoted(value)} is {kind_of(value)}; {wanted} belongs here"
             self.report("wrong-type", raw, path, text, value_type=type(value), edits=edits)
         return _DROP
@@ -429,7 +430,6 @@ class Walk:
         return self.wrong(value, "text", raw, path, (Edit(Act.QUOTE),) if bare else ())
 
     def enum(self, value: Any, schema: Enum, raw: yamltext.RawPath, path: str) -> Any:
-        names = list(schema.numbers)
         if isinstance(value, str) and value in schema.numbers:
             return value
         # protobuf's JSON takes an enum's number as well as its name
@@ -437,7 +437,7 @@ class Walk:
             return schema.names[value]
         if self.unfilled(value, path, enum=True):
             return _DROP
-        names = [name for name in names if not name.endswith("_UNSPECIFIED")]
+        names = [name for name in schema.numbers if not name.endswith("_UNSPECIFIED")]
         if self.counts["unknown-enum-value"] >= MOST:
             self.report("unknown-enum-value", raw, path, "")
             return _DROP
