@@ -58,6 +58,7 @@ PROGRAM: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({_ENV: [{"name": "WANDB_API_KEY", "value": "YOUR_API_KEY"}]}, {_ENV: [{"name": "YOUR_MODE", "value": "x"}]}),
     ({_ENV: [{"name": "BUCKET", "value": "<your-bucket>"}]}, {_ENV: [{"name": "PAD", "value": "<pad>"}]}),
     ({f"{C0}.args": ["--project=PROJECT_ID"]}, {f"{C0}.args": ["--mode=TRAIN"]}),
+    ({f"{C0}.args": ["--project=PROJECT_ID"]}, {f"{C0}.args": ["--project=$(PROJECT_ID)"]}),
     ({f"{C0}.args": ["--data", "gs://your-bucket/x"]}, {f"{C0}.args": ["--ckpt", "model-{epoch:02d}.keras"]}),
     ({f"{C0}.args": ["--epochs=${EPOCHS}"]}, {f"{C0}.args": ["--pattern=^a$"]}),
     ({f"{C0}.args": ["--token=[CLS_TOKEN]"]}, {f"{C0}.args": ["--token=[CLS]", "--range=[A-Z]+"]}),

@@ -156,6 +156,8 @@ def image_tag(document: Document, context: Context) -> Iterator[Problem]:
     wanted = context.catalog.limits.text("images.tag")
     for pool in document.pools:
         uri = pool.image
+        if "@" in uri:  # a digest names one image, whatever the tag before it
+            continue
         if _in_repository(uri, context.catalog) and uri not in (_bare(uri), f"{_bare(uri)}:{wanted}"):
             text = f"prebuilt images are used with the tag {wanted} only"
             yield Problem(_path(pool), text, edits=write(f"{_bare(uri)}:{wanted}"))

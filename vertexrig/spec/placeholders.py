@@ -38,6 +38,8 @@ _CAPITALS = r"(?<![A-Za-z0-9])[A-Z][A-Z0-9_]{2,}(?![a-z0-9])"
 _FREE = r"\.(?:args|command)\[\d+\]$|\.env\[\d+\]\.\w+$|(?:^|\.)studySpec\b|^labels\b|^displayName$"
 _PROGRAM = r"\.(?:args|command)\[\d+\]$|\.env\[\d+\]\.value$"
 _VARIABLE = r"\.env\[\d+\]\.name$"
+_EXPANDED = r"\$\([A-Za-z_]\w*\)"
+"""What the service replaces with a variable in a program's words."""
 # names of images and accounts have no capitals, so any word in them is a placeholder
 _LOWER_CASE = r"\.(?:imageUri|executorImageUri)$|(?:^|\.)serviceAccount$"
 _TOKENS = {"s", "pad", "unk", "mask", "bos", "eos", "cls", "sep", "image", "audio", "think", "br", "p", "b"}
@@ -58,6 +60,8 @@ def marks(text: str, path: str, *, enum: bool = False) -> list[str]:
         return []
     if "\n" in text and re.search(_PROGRAM, path):
         return []  # a script: its braces and dollars are its own
+    if re.search(_PROGRAM, path):
+        text = re.sub(_EXPANDED, "", text)
     found = [one for one in re.findall(_SURE, text) if one.strip("<>[]").casefold() not in _TOKENS]
     found += re.findall(_LIKELY, text)
     if re.search(_VARIABLE, path):  # a variable may well be called YOUR_NAME
