@@ -12,8 +12,8 @@ from vertexrig.spec.document import Document, Pool
 from vertexrig.trainer_source import started_program
 from vertexrig.trainer_source.trainer_model import Flag, SourceProblem, TrainerSource
 
-# argparse takes `-1` for a value, as long as no flag of the parser looks like a number
-_NEGATIVE = re.compile(r"-[0-9]+(\.[0-9]*)?([eE][-+]?[0-9]+)?")
+# argparse takes `-1` and `-.5` for values, as long as no flag of the parser looks like a number
+_NEGATIVE = re.compile(r"-([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]+)?")
 _SHELL = re.compile(r"(^|/)(ba|da|z)?sh$")
 
 
@@ -189,7 +189,9 @@ def _find(name: str, trainer: TrainerSource | None) -> Flag | None:
 
 
 def _is_flag(word: str) -> bool:
-    return word.startswith("-") and len(word) > 1 and not _NEGATIVE.fullmatch(word)
+    # argparse takes a word with a blank in its name for a value
+    named = word.startswith("-") and len(word) > 1 and " " not in word.partition("=")[0]
+    return named and not _NEGATIVE.fullmatch(word)
 
 
 def _takes_more(flag: Flag, args: list[str], index: int) -> bool:

@@ -96,7 +96,9 @@ def _is_list(value: str) -> bool:
 
 
 def arg_glued(document: Document, context: Context) -> Iterator[Problem]:
+    before = (-1, "")  # the pool and the words of the item before
     for pool, path, arg in _args(document, of_shells=False):
+        flag, before = (before[1] if before[0] == pool.index else ""), (pool.index, arg)
         several = _SEVERAL.match(arg)
         if several:
             text = f"{arg[:80]!r} is one argument: the program sees {several[1]} with the value {several[2][:60]!r}"
@@ -106,11 +108,13 @@ def arg_glued(document: Document, context: Context) -> Iterator[Problem]:
         if found:
             text = f"{arg[:80]!r} is one argument: the program sees a flag with a space in its name"
             fix = f"write {found[1]}={found[2]}, or two items"
-            # a container's program need not be Python, and may want such an argument
-            severity = None if pool.python_package is not None else Severity.WARNING
-            yield Problem(
-                path, text, fix, severity, edits=write(f"{found[1]}={found[2]}", safe=pool.python_package is not None)
-            )
+            value_of = flag if _FLAG.fullmatch(flag) else ""
+            if value_of:
+                text = f"{arg[:80]!r} is one argument: the value of {value_of[:80]}, or a flag with a space in its name"
+            # a container's program need not be Python, and may want such an argument; a flag before it may, too
+            sure = pool.python_package is not None and not value_of
+            severity = None if sure else Severity.WARNING
+            yield Problem(path, text, fix, severity, edits=write(f"{found[1]}={found[2]}", safe=sure))
 
 
 def arg_blank(document: Document, context: Context) -> Iterator[Problem]:
@@ -126,7 +130,9 @@ def arg_spellings(document: Document, context: Context) -> Iterator[Problem]:
     seen: dict[tuple[int, str], str] = {}  # pool and flag without its dashes -> as it is written first
     for pool, path, arg in _args(document):
         flag = _flag(arg)
-        first = seen.setdefault((pool.index, flag.lstrip("-").replace("-", "_").casefold()), flag)
+        plain = flag.lstrip("-").replace("-", "_")
+        # -n and -N are two flags
+        first = seen.setdefault((pool.index, plain.casefold() if len(plain) > 1 else plain), flag)
         if first != flag:
             text = f"{flag} and {first} are two spellings of one flag; a program knows one of them"
             yield Problem(path, text, "keep the spelling the program declares")
