@@ -41,6 +41,8 @@ def test_the_real_names_reach_the_local_vertex(front_client: requests.Session) -
         front_client.get("https://storage.googleapis.com/named/a/b", headers={"Range": "bytes=2-4"}).content == b"234"
     )
     assert front_client.get("https://named.storage.googleapis.com/a/b").content == b"0123456789"
+    past = front_client.get("https://storage.googleapis.com/named/a/b", headers={"Range": "bytes=10-"})
+    assert (past.status_code, past.headers["content-range"]) == (416, "bytes */10")
     missing = front_client.get("https://storage.googleapis.com/named/nothing")
     assert (missing.status_code, "<Code>NoSuchKey</Code>" in missing.text) == (404, True)
     assert (

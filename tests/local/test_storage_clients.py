@@ -90,6 +90,10 @@ def test_google_cloud_storage(store: ObjectStore, url: str, tmp_path: Path, monk
     big = bucket.blob("big", chunk_size=256 * 1024)
     big.upload_from_filename(str(tmp_path / "big"))
     assert big.download_as_bytes() == data and bucket.blob("big").download_as_bytes(start=5, end=9) == data[5:10]
+    bucket.blob("empty").upload_from_string("")
+    bucket.blob("empty", chunk_size=256 * 1024).download_to_filename(str(tmp_path / "empty"))
+    assert (tmp_path / "empty").read_bytes() == b""
+    bucket.blob("empty").delete()
     with bucket.blob("stream").open("wb") as out:
         out.write(data)
     assert (store.files.bucket("bkt") / "stream").read_bytes() == data

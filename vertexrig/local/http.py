@@ -74,6 +74,7 @@ class ApiError(Exception):
         status: google.rpc status name when it differs from the usual one of `code`.
         reason: `reason` of the older JSON APIs when it differs.
         details: Entries of `error.details`, such as a BadRequest with field violations.
+        headers: Further headers of the answer.
     """
 
     def __init__(
@@ -84,8 +85,9 @@ class ApiError(Exception):
         status: str | None = None,
         reason: str | None = None,
         details: Sequence[Json] = (),
+        headers: Mapping[str, str] | None = None,
     ) -> None:
-        self.code, self.message, self.details = code, message, list(details)
+        self.code, self.message, self.details, self.headers = code, message, list(details), dict(headers or {})
         usual = STATUSES.get(code, ("UNKNOWN", "unknown"))
         self.status, self.reason = status or usual[0], reason or usual[1]
         super().__init__(message)
@@ -108,7 +110,7 @@ class ApiError(Exception):
         """
         if self.code == 304:
             return Response(status_code=304)
-        return JSONResponse(self.older_body() if older else self.body(), status_code=self.code)
+        return JSONResponse(self.older_body() if older else self.body(), self.code, self.headers)
 
 
 def not_found(message: str) -> ApiError:

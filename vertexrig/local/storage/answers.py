@@ -72,4 +72,5 @@ class XmlApi(Api):
         """Return the error as the XML API writes it."""
         code = _CODES.get(error.code, "InternalError")
         body = f"<?xml version='1.0' encoding='UTF-8'?><Error><Code>{code}</Code><Message>{escape(error.message)}</Message></Error>"
-        return Response(None if error.code == 304 else body, error.code, media_type="application/xml; charset=UTF-8")
+        content = None if error.code == 304 else body
+        return Response(content, error.code, error.headers, media_type="application/xml; charset=UTF-8")

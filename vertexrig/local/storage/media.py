@@ -49,7 +49,9 @@ def byte_range(header: str | None, size: int) -> tuple[int, int] | None:
     if first and last and int(last) < int(first):
         return None
     if start >= size:
-        raise ApiError(416, f"The requested range cannot be satisfied: the object has {size} bytes.")
+        # google-cloud-storage reads from it that an object is empty.
+        headers = {"Content-Range": f"bytes */{size}"}
+        raise ApiError(416, f"The requested range cannot be satisfied: the object has {size} bytes.", headers=headers)
     return start, end
 
 
@@ -152,8 +154,8 @@ async def _read(descriptor: int, start: int, end: int) -> AsyncIterator[bytes]:
 # -- uploads
 
 
-async def receive(request: Request, out: BinaryIO) -> int:
-    """Write a request's body to a file as it comes, inflated if the client compressed it; returns bytes written."""
+async def receive(request: Request, out: BinaryIO, skip: int = 0) -> int:
+    """Write a request's body but its first `skip` bytes to a file as it comes, inflated if the client compressed it; returns its size."""
     coding = request.headers.get("content-encoding", "identity").lower()
     if coding not in ("identity", "gzip"):
         raise invalid(f"Unsupported Content-Encoding: {coding[:80]!r}.")
@@ -163,9 +165,10 @@ async def receive(request: Request, out: BinaryIO) -> int:
     try:
         async for chunk in request.stream():
             data = inflate.decompress(chunk) if inflate else chunk
-            if data:
-                size += len(data)
-                await in_thread(out.write, data)
+            fresh = data[max(0, skip - size) :]
+            size += len(data)
+            if fresh:
+                await in_thread(out.write, fresh)
     except zlib.error as error:
         raise invalid(f"The body is not gzip: {error}.") from None
     return size
@@ -272,7 +275,9 @@ def split_multipart(raw: Path, boundary: bytes, target: Path) -> tuple[Json, str
         tail_start = max(start, size - len(boundary) - 1024)
         source.seek(tail_start)
         tail = source.read()
-        end = re.search(rb"(?:\r?\n|\A)--" + re.escape(boundary) + rb"--[\s\S]*\Z", tail)
+        # Where lines end in a bare line feed (gcsfs), a carriage return before the last one is of the media.
+        feed = rb"\r?\n" if marks[0].group().endswith(b"\r\n") else rb"\n"
+        end = re.search(rb"(?:" + feed + rb"|\A)--" + re.escape(boundary) + rb"--[\s\S]*\Z", tail)
         if end is None:
             raise invalid("The multipart upload does not end with its boundary.")
         _copy(source, start, tail_start + end.start(), target)

@@ -39,9 +39,9 @@ Values = Mapping[str, str]
 
 
 class ContentRange(NamedTuple):
-    """A chunk's first byte, its end (None: the status is asked for) and the whole size (None: not known yet)."""
+    """A chunk's first byte (None: the status is asked for), its end (None: all the rest) and the whole size (None: not known yet)."""
 
-    start: int
+    start: int | None
     end: int | None
     total: int | None
 
@@ -60,17 +60,22 @@ def content_range(header: str | None) -> ContentRange | None:
     """Read a Content-Range header; None when there is none, which means that the body is all the rest."""
     if header is None:
         return None
-    # `bytes 0-99/200`, `bytes 0-99/*` where the size is not known yet, `bytes */200` to ask how far it is.
-    match = re.fullmatch(r"bytes\s+(?:(\d{1,19})-(\d{1,19})|\*)/(\d{1,19}|\*)", header.strip())
-    if match is None or (match.group(1) and int(match.group(2)) < int(match.group(1))):
+    # `bytes 0-99/200`, `bytes 0-99/*` where the size is not known yet, `bytes 0-*/*` for all the rest (Node's client), `bytes */200` to
+    # ask how far it is.
+    match = re.fullmatch(r"bytes\s+(?:(\d{1,19})-(\d{1,19}|\*)|\*)/(\d{1,19}|\*)", header.strip())
+    if match is None:
         raise invalid(f"Failed to parse Content-Range header: {header[:80]!r}.")
-    total = None if match.group(3) == "*" else int(match.group(3))
-    if match.group(1) is None:
-        return ContentRange(0, None, total)
-    end = int(match.group(2)) + 1
-    if total is not None and end > total:
+    first, last, size = match.groups()
+    total = None if size == "*" else int(size)
+    if first is None:
+        return ContentRange(None, None, total)
+    end = total if last == "*" else int(last) + 1
+    # Of all the rest nothing may be left.
+    if end is not None and end < int(first) + (last != "*"):
+        raise invalid(f"Failed to parse Content-Range header: {header[:80]!r}.")
+    if end is not None and total is not None and end > total:
         raise invalid(f"Content-Range {header[:80]!r} ends after the size of the object.")
-    return ContentRange(int(match.group(1)), end, total)
+    return ContentRange(int(first), end, total)
 
 
 class Uploads:
@@ -166,11 +171,14 @@ class Uploads:
             chunk = content_range(request.headers.get("content-range"))
             if chunk is None:
                 # Without a Content-Range the body is the whole object, from its first byte.
-                upload = await self._take(request, replace(upload, received=0), ContentRange(0, None, None))
-            # Without an end it only asks how much has arrived.
-            elif chunk.end is not None:
-                upload = await self._take(request, upload, chunk)
-            total = upload.received if chunk is None else chunk.total
+                upload, chunk = replace(upload, received=0), ContentRange(0, None, None)
+            total = chunk.total
+            # What does not follow on the bytes that are there changes nothing.
+            if chunk.start is not None and chunk.start <= upload.received:
+                upload = await self._take(request, upload, chunk.start, chunk)
+                # All the rest has arrived.
+                if chunk.end is None:
+                    total = upload.received
             if total is not None and upload.received > total:
                 raise invalid(f"The upload has {upload.received} bytes, more than its size of {total}.")
             if upload.received != total:
@@ -182,11 +190,11 @@ class Uploads:
         # 308 is "Resume Incomplete" here, not a redirect.
         return _capitalised(308, {**headers, "X-GUploader-UploadID": upload.id})
 
-    async def _take(self, request: Request, upload: Upload, chunk: ContentRange) -> Upload:
-        """Append a chunk's bytes, all that arrive; a chunk that does not follow on what is there changes nothing."""
-        if chunk.start != upload.received:
+    async def _take(self, request: Request, upload: Upload, start: int, chunk: ContentRange) -> Upload:
+        """Append a chunk's bytes, all that arrive, without those that are there: a client sends a chunk again that broke off."""
+        if chunk.end is not None and chunk.end <= upload.received:
             return upload
-        length = None if chunk.end is None else chunk.end - chunk.start
+        length = None if chunk.end is None else chunk.end - start
         if length is not None and length % MULTIPLE and chunk.end != chunk.total:
             raise invalid(f"A chunk of {length} bytes is not a multiple of {MULTIPLE} bytes and is not the last.")
         with self._path(upload).open("r+b") as out:
@@ -194,13 +202,13 @@ class Uploads:
             await in_thread(out.truncate, upload.received)
             out.seek(0, os.SEEK_END)
             try:
-                size = await receive(request, out)
+                size = await receive(request, out, skip=upload.received - start)
             finally:
                 await in_thread(out.flush)
                 # Also of a body that broke off: what is on disk counts, and the client goes on after it.
                 arrived = os.fstat(out.fileno()).st_size
                 # A body longer than its Content-Range is not kept: which bytes are right is unknown.
-                if length is None or arrived <= upload.received + length:
+                if chunk.end is None or arrived <= chunk.end:
                     upload = replace(upload, received=arrived)
                     await in_thread(self.store.records.save_upload, upload)
         if length is not None and size != length:
