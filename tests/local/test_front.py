@@ -73,6 +73,16 @@ def test_the_console_marks_what_a_stand_in_answered(front_client: requests.Sessi
     assert [one["transport"] for one in calls] == ["REST, proxy, stand-in", "REST, proxy"]
 
 
+def test_an_account_is_found_in_whatever_project(front_client: requests.Session) -> None:
+    """A service account that was made is found by its e-mail alone, as gcloud describes it; one that was not is a 404."""
+    accounts = "https://iam.googleapis.com/v1/projects"
+    made = front_client.post(f"{accounts}/my-project/serviceAccounts", json={"accountId": "anywhere"}).json()
+    email = "anywhere@my-project.iam.gserviceaccount.com"
+    for project in ("my-project", "-"):
+        assert front_client.get(f"{accounts}/{project}/serviceAccounts/{email}").json() == made
+        assert front_client.get(f"{accounts}/{project}/serviceAccounts/where@my-project").status_code == 404
+
+
 HOUSEKEEPING = (
     ("auth list --filter=status:ACTIVE --format=value(account)", "local-vertex@"),
     ("services enable run.googleapis.com", ""),
@@ -85,6 +95,7 @@ HOUSEKEEPING = (
     ),
     ("iam service-accounts create worker", ""),
     ("iam service-accounts list --format=value(email)", "worker@my-project.iam.gserviceaccount.com"),
+    ("iam service-accounts describe worker@my-project.iam.gserviceaccount.com --format=value(email)", "worker@"),
 )
 
 

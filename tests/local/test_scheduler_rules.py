@@ -175,6 +175,17 @@ def test_a_mask_changes_only_what_it_names() -> None:
             changed(old, {}, mask)
 
 
+@pytest.mark.parametrize("mask", ["httpTarget.oauthToken", "http_target.oauth_token.service_account_email"])
+def test_a_job_has_one_kind_of_token(mask: str) -> None:
+    """A PATCH that sets a token of the other kind takes the old one away; one that clears what is not set keeps it."""
+    email = {"serviceAccountEmail": "a@b"}
+    old = complete(read({**JOB, "httpTarget": {"uri": "http://x/", "oidcToken": email}}))
+    new = complete(changed(old, read({"httpTarget": {"oauthToken": email}}), mask))
+    assert new["httpTarget"]["oauthToken"] == email and "oidcToken" not in new["httpTarget"]
+    assert complete(read(new)) == new
+    assert changed(old, {}, mask)["httpTarget"]["oidcToken"] == old["httpTarget"]["oidcToken"]
+
+
 @pytest.mark.parametrize(
     ("host", "fine"),
     [

@@ -92,7 +92,8 @@ class Admin:
                     "error": (one.body.get("error") or {}).get("message", ""),
                     # Of a tuning job: how many have ended, and how many it may make.
                     "output": _output(one.body, self.jobs.settings.root),
-                    "trials": kind == TUNING_JOBS and [store.ended_trials(one.name), int(one.body["maxTrialCount"])],
+                    "trials": kind == TUNING_JOBS
+                    and [store.ended_trials(one.name), int(one.body.get("maxTrialCount", 0))],
                 }
                 for kind, ended, one in store.since(after, (CUSTOM_JOBS, TUNING_JOBS, PIPELINES), run)
             ]

@@ -62,7 +62,9 @@ def replicas(store: ResourceStore, root: Path, name: str) -> Json:
     kept = stored(store, name)
     if f"/{CUSTOM_JOBS}/" not in name:
         raise invalid(f"{name[:200]} is not a custom job and has no replicas.")
-    pools = Document("CustomJobSpec", dict(kept.hidden["spec"])).pools
+    # A job that was given or seeded did not run here, and has its own spec alone.
+    spec = kept.hidden.get("spec") or kept.body.get("jobSpec") or {}
+    pools = Document("CustomJobSpec", dict(spec)).pools
     folder = job_folder(root, name.rpartition("/")[2]) / "logs"
     rows = []
     for one in cluster.replicas(pools):

@@ -58,7 +58,7 @@ class Housekeeping:
         return [
             endpoint("GET", accounts, self._list_accounts),
             endpoint("POST", accounts, self._make_account),
-            endpoint("GET", f"{accounts}/{{id}}", self._get),
+            endpoint("GET", f"{accounts}/{{id}}", self._account),
         ]
 
     def policies(self) -> list[Endpoint]:
@@ -100,6 +100,12 @@ class Housekeeping:
         if found is None:
             raise not_found(f"Requested entity was not found: {_name(request)[:200]}")
         return JSONResponse(found)
+
+    async def _account(self, request: Request, path: Mapping[str, str]) -> Response:
+        name = f"/serviceAccounts/{path['id']}"
+        # gcloud asks for an account of whatever project.
+        found = next((one for key, one in self._made.items() if key.endswith(name)), None)
+        return JSONResponse(found) if found and path["project"] == "-" else await self._get(request, path)
 
     async def _make_repository(self, request: Request, path: Mapping[str, str]) -> Response:
         name = f"{_name(request)}/{request.query_params.get('repositoryId', 'repository')}"

@@ -24,6 +24,8 @@ BODY_LIMIT = 1024 * 1024
 HEADERS_LIMIT = 80 * 1024
 URI_LIMIT = 2083
 TEXT_LIMIT = 500
+TOKENS = ("oidcToken", "oauthToken")
+"""Fields of httpTarget of which a job has one at most (a oneof of the message)."""
 DEFAULT_RETRY = {"maxRetryDuration": "0s", "minBackoffDuration": "5s", "maxBackoffDuration": "3600s", "maxDoublings": 5}
 
 
@@ -89,14 +91,14 @@ def _target(target: Json) -> Json:
     if target.get("body") and method not in ("POST", "PUT", "PATCH"):
         raise invalid(f"HttpTarget.body is not allowed with httpMethod {method}; only with POST, PUT and PATCH.")
     # An empty message is as good as none.
-    tokens = {key: target[key] for key in ("oidcToken", "oauthToken") if any(target.get(key, {}).values())}
+    tokens = {key: target[key] for key in TOKENS if any(target.get(key, {}).values())}
     for key, token in tokens.items():
         if "@" not in token.get("serviceAccountEmail", ""):
             raise invalid(f"HttpTarget.{key}.serviceAccountEmail must be the e-mail of a service account.")
     # By default the audience is the URI as it is written (REST reference).
     if "oidcToken" in tokens and not tokens["oidcToken"].get("audience"):
         tokens["oidcToken"] = {**tokens["oidcToken"], "audience": uri}
-    kept = {key: value for key, value in target.items() if key not in ("oidcToken", "oauthToken")}
+    kept = {key: value for key, value in target.items() if key not in TOKENS}
     return {**kept, "httpMethod": method, **tokens}
 
 
@@ -146,4 +148,8 @@ def changed(old: Json, body: Json, mask: str) -> Json:
             kind = field.message_type
         if path[0] not in OUTPUT_ONLY:
             result = replaced(result, body, path)
+        token = path[1] if path[0] == "httpTarget" and len(path) > 1 else ""
+        if token in TOKENS and (body.get("httpTarget") or {}).get(token):
+            # A token of the other kind takes the place of this one.
+            result = replaced(result, {}, ["httpTarget", *(other for other in TOKENS if other != token)])
     return {**result, "name": old["name"]}
