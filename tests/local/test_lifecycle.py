@@ -281,6 +281,17 @@ def test_times_say_whether_a_job_has_run(ways: list[str], start: str, end: str) 
     assert list(body) == [key for key in order if key in body]
 
 
+def test_a_job_taken_up_by_another_server_keeps_its_start() -> None:
+    """One that ran when its server was killed waits again, and has the start of its first run, also where it is cancelled then."""
+    body = resources.new_body("projects/1/locations/us-central1/customJobs/1", states.PENDING, {})
+    for state in (states.QUEUED, states.PENDING, states.RUNNING):
+        resources.move(body, state)
+    body |= {"createTime": "2026-01-01T00:00:00.123456Z", "startTime": "2026-01-01T00:00:01Z"}
+    for state in (states.PENDING, states.QUEUED, states.CANCELLING, states.CANCELLED):
+        resources.move(body, state)
+    assert body["startTime"] == "2026-01-01T00:00:01Z" and re.search(r":\d\dZ", body["endTime"])
+
+
 FRAMES = "".join(f'  File "a.py", line {number}, in f{number}\n    f{number + 1}()\n' for number in range(300))
 
 

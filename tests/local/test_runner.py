@@ -263,13 +263,16 @@ def test_cancel_ends_a_replica_that_ignores_sigterm(root: Path) -> None:
     assert not psutil.pid_exists(daemon)
 
 
-def test_preemption_starts_again_up_to_six_times(root: Path) -> None:
-    """A preempted job goes back to pending and starts again; the seventh preemption ends it as a stockout."""
-    seen, control, thread, results = start(job(pool("print('up', flush=True)\n" + WAIT)), root)
-    for times in range(1, 8):
+@pytest.mark.parametrize(("most", "scheduling"), [(7, {}), (1, {"disableRetries": True})])
+def test_preemption_starts_again_up_to_six_times(root: Path, most: int, scheduling: dict[str, Any]) -> None:
+    """A preempted job starts again; the seventh preemption, or any without retries, ends it as a stockout, without a SIGTERM."""
+    code = f"import signal\nsignal.signal(signal.SIGTERM, lambda *_: print('told', flush=True))\nprint('up', flush=True)\n{WAIT}"
+    seen, control, thread, results = start(job(pool(code), scheduling=scheduling), root)
+    for times in range(1, most + 1):
         seen.wait_for("up", times)
         control.preempt()
     thread.join()
+    assert "told" not in output(seen.lines)
     assert results[0].state == "JOB_STATE_FAILED" and results[0].error is not None
     assert results[0].error.message.startswith("Resources are insufficient in region: us-central1.")
 

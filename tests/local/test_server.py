@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from vertexrig.local import server, state
 from vertexrig.local.jobs.settings import Settings
 from vertexrig.local.runner import RunOptions
 from vertexrig.local.runner.lines import Line, LogFiles
+from vertexrig.project.model import LocalImage
 
 WAIT = "print('up', flush=True)\nimport time; time.sleep(600)"
 QUICK = RunOptions(grace=0.5)
@@ -415,3 +417,10 @@ def test_a_full_disk_fails_the_job_and_not_the_server(tmp_path: Path) -> None:
         assert api.wait(api.create(job(pool("pass")))["name"])["state"] == "JOB_STATE_SUCCEEDED"
     finally:
         server.down(tmp_path)
+
+
+def test_settings_reach_a_server_whole(tmp_path: Path) -> None:
+    """What a server in the background is given on its stdin has all the fields of an image's stand-in."""
+    images = {"a": LocalImage("folder", ("python", "main.py"), "tf"), "b": LocalImage("other", ())}
+    settings = Settings(tmp_path, run=RunOptions(images=images), allow_hosts=("*.example.com",))
+    assert server.settings_of(json.loads(json.dumps(asdict(settings), default=str))) == settings

@@ -407,7 +407,7 @@ def serve(
 def settings_of(data: Mapping[str, Any]) -> Settings:
     """Return settings from their JSON form, which is `dataclasses.asdict`'s."""
     run = dict(data["run"])
-    run["images"] = {key: LocalImage(one["path"], tuple(one["command"])) for key, one in run["images"].items()}
+    run["images"] = {key: LocalImage(**{**one, "command": tuple(one["command"])}) for key, one in run["images"].items()}
     run["built"] = {key: TrainerSources(**one) for key, one in run["built"].items()}
     run["pass_env"] = tuple(run["pass_env"])
     faults = [Fault(**{**one, "patterns": tuple(one["patterns"])}) for one in data["faults"]]

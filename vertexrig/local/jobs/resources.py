@@ -122,7 +122,7 @@ def move(body: Json, state: str, error: Mapping[str, Any] | None = None) -> bool
     """
     moment, ended, ran = times.now(), state in _ENDED, has_run(body)
     body["state"], body["updateTime"] = state, times.rfc3339(moment)
-    if state == QUEUED:
+    if state == QUEUED and not ran:  # one that ran when a server was killed waits again
         body["startTime"] = now(body["createTime"])
         body["updateTime"] = now(body["startTime"])
     if state in _RUNNING and not ran:  # one that starts again keeps its first start

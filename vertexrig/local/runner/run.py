@@ -34,7 +34,6 @@ _ORDINARY = ("DEFAULT", "INFO")
 # pip names the cause near its end; what it did before is in the log.
 _PIP_LINES_SHOWN = 40
 
-
 OnState = Callable[[str], None]
 
 
@@ -78,10 +77,10 @@ def run_job(
 
 
 class _Ended(Exception):
-    """Ends the run with a state."""
+    """Ends the run with a state; replicas have `grace` seconds for it."""
 
-    def __init__(self, state: str, error: JobError | None = None) -> None:
-        self.state, self.error = state, error
+    def __init__(self, state: str, error: JobError | None = None, grace: float | None = None) -> None:
+        self.state, self.error, self.grace = state, error, grace
         super().__init__(state)
 
 
@@ -383,10 +382,10 @@ class _JobRun:
         except _Ended as end:
             if end.state == SUCCEEDED:
                 self.state(RUNNING)  # also where the primary replica was done before the last one was there
-            self._stop_all(self.options.grace)
+            self._stop_all(end.grace)
             raise
         except _Again as again:
-            self._stop_all(self.options.grace if again.grace is None else again.grace)
+            self._stop_all(again.grace)
             raise
 
     def _start(self, member: _Member) -> None:
@@ -453,13 +452,13 @@ class _JobRun:
             # Counted apart from retries: Compute Engine tries Spot machines again by another limit.
             self.preemptions += 1
             if self.preemptions > policy.SPOT_RESTARTS or self.scheduling.disable_retries:
-                raise _Ended(FAILED, JobError(policy.RESOURCE_EXHAUSTED, policy.stockout_message(self.options.region)))
+                stockout = JobError(policy.RESOURCE_EXHAUSTED, policy.stockout_message(self.options.region))
+                raise _Ended(FAILED, stockout, preempted)
             raise _Again(preempted)
 
     def _end_of(self, child: Child) -> None:
-        member, exit_ = self.members[child.name], child.exit
+        name, member, exit_ = child.name, self.members[child.name], child.exit
         assert exit_ is not None
-        name = child.name
         self.exit_codes[name] = exit_.code
         action = policy.decide(exit_, name, self.scheduling, self.counts)
         if exit_.code == 0:
@@ -494,7 +493,8 @@ class _JobRun:
             self._wait(self.options.restart_delay)
             self._start(member)
 
-    def _stop_all(self, grace: float) -> None:
+    def _stop_all(self, grace: float | None) -> None:
         """SIGTERM, then SIGKILL; how a replica ends after that does not count for the job."""
-        self.children.stop(list(self.children.running.values()), grace)
+        seconds = self.options.grace if grace is None else grace
+        self.children.stop(list(self.children.running.values()), seconds)
         self.files.flush()
