@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
 
 from vertexrig.checks.model import REST, SECRETS, Context, Problem, Rule, join
 from vertexrig.finding import Severity
 from vertexrig.spec.document import Document, Pool
-from vertexrig.spec.masking import hint, secret_in
+from vertexrig.spec.masking import hint, masked, secret_in
 
 _FIX = (
     "keep it in Secret Manager, give the job the secret's resource name, and let the program read it as the job's "
@@ -26,6 +29,26 @@ def found(document: Document) -> Iterator[tuple[str, str, str]]:
                 yield path, name, secret
         for key in ("command", "args"):
             yield from _in_words(document, pool, key)
+
+
+def without(document: Document) -> Document:
+    """Return a job spec in which every secret in the variables, commands and arguments is cut to what `hint` shows."""
+    hidden = frozenset(secret for _, _, secret in found(document))
+    data = copy.deepcopy(document.data)
+    whole = replace(document, data=data)
+    for pool in whole.pools:
+        for key in ("env", "command", "args"):
+            if key in pool.program:
+                pool.program[key] = _cut(pool.program[key], hidden)  # type: ignore[index]  # of the copy
+    return whole if data != document.data else document
+
+
+def _cut(value: Any, hidden: frozenset[str]) -> Any:
+    if isinstance(value, dict):
+        return {key: _cut(item, hidden) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_cut(item, hidden) for item in value]
+    return masked(value, hidden) if isinstance(value, str) else value
 
 
 def _in_words(document: Document, pool: Pool, key: str) -> Iterator[tuple[str, str, str]]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from vertexrig.catalog import Catalog, Machine
+from vertexrig.checks import secrets
 from vertexrig.errors import FindingsError, UsageError, did_you_mean
 from vertexrig.finding import Severity
 from vertexrig.spec import cluster, quota
@@ -195,7 +196,7 @@ class Explanation:
 def explain(
     document: Document, catalog: Catalog, *, region: str = "", name: str = "", topology: str = ""
 ) -> Explanation:
-    """Return what a job spec makes.
+    """Return what a job spec makes; secrets in plain text are cut.
 
     Args:
         document: The job spec as read; what the reading refused is left out.
@@ -208,6 +209,7 @@ def explain(
         FindingsError: No worker pool makes a machine.
         UsageError: There are more than `MOST_REPLICAS` replicas.
     """
+    document = secrets.without(document)
     called = name or document.file or "the job"
     pools = tuple(pool for pool in document.running if pool.replica_count > 0)
     if not pools:
@@ -369,7 +371,7 @@ def data(explanation: Explanation) -> dict[str, Any]:
 
 
 def replica_data(explanation: Explanation, replica: Replica) -> dict[str, Any]:
-    """Everything one replica finds, as plain values for JSON; `environment` holds the exact texts."""
+    """Everything one replica finds, as plain values for JSON; `environment` holds the exact texts, but for secrets."""
     return {
         "replica": dataclasses.asdict(replica),
         "tf_config": explanation.tf_config(replica),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -189,12 +189,13 @@ def joined(jobs: Sequence[Mapping[str, Any]], sweeps: Sequence[str] = ()) -> dic
     specs = [trials.study_spec(job) for job in jobs]
     flat = [_flat(one.get("parameters", ())) for one in specs]
     ids = list(dict.fromkeys(name for one in flat for name in one))
+    kinds = {name: {own[name].kind for own in flat if name in own} for name in ids}
     rows: list[dict[str, Any]] = []
     for job, own, name_of in zip(jobs, flat, called, strict=True):
         given = _arguments(job)
         frozen = {name: given[name] for name in ids if name not in own and name in given}
         for row in job.get("trials") or ():
-            more = [{"parameterId": name, "value": _value(text)} for name, text in frozen.items()]
+            more = [{"parameterId": name, "value": _value(text, kinds[name])} for name, text in frozen.items()]
             rows.append(
                 {
                     **row,
@@ -241,7 +242,9 @@ def _hull(name: str, places: Sequence[Parameter], values: Sequence[Any]) -> dict
     low, high = min(numbers, default=0.0), max(numbers, default=0.0)
     # a log scale needs a range above 0, which the hull of several may not have
     scale = next((place.scale for place in reversed(places) if place.scale), "") if low > 0 else ""
-    found = {"parameterId": name, "doubleValueSpec": {"minValue": low, "maxValue": high}}
+    found: dict[str, Any] = {"parameterId": name, "doubleValueSpec": {"minValue": low, "maxValue": high}}
+    if _whole({place.kind for place in places}) and all(number.is_integer() for number in numbers):
+        found = {"parameterId": name, "integerValueSpec": {"minValue": int(low), "maxValue": int(high)}}
     return {**found, "scaleType": scale} if scale else found
 
 
@@ -253,9 +256,17 @@ def _arguments(job: Mapping[str, Any]) -> dict[str, str]:
     return {key: text for key, equals, text in words if equals}
 
 
-def _value(text: str) -> Any:
-    """Return an argument as a trial's parameter: a number where it is one."""
+def _whole(kinds: Set[str | None]) -> bool:
+    """Tell whether a parameter of these kinds takes whole numbers: a grid lists those of an INTEGER."""
+    return "INTEGER" in kinds and kinds <= {"INTEGER", "DISCRETE"}
+
+
+def _value(text: str, kinds: Set[str | None]) -> Any:
+    """Return an argument as a trial's parameter of one of these kinds: a number where it is one, but for a text of the study."""
+    if "CATEGORICAL" in kinds:
+        return text
     try:
-        return float(text)
+        number = float(text)
     except ValueError:
         return text
+    return int(number) if _whole(kinds) and number.is_integer() else number

@@ -6,12 +6,14 @@ import shlex
 from dataclasses import dataclass
 
 from vertexrig import yamltext
+from vertexrig.checks import secrets
 from vertexrig.cloud.vertex import TUNING, RemoteJob
 from vertexrig.results.trials import TrialResult
 from vertexrig.spec.labels import users
 from vertexrig.studies.cost import document
 
 _END = "END_OF_JOB"
+_CUT = "# a value that ends with … is a secret, which is not shown in whole: write it in before the job is created\n"
 
 
 @dataclass(frozen=True)
@@ -19,7 +21,7 @@ class Reproduction:
     """How to make a job again.
 
     Args:
-        yaml: What gcloud takes with `--config`.
+        yaml: What gcloud takes with `--config`; secrets in plain text are cut, which a comment at its top says.
         create: The gcloud command, which reads `file`.
         file: The name of the YAML's file in that command.
         vertexrig: The command of this program that runs the same from the project file.
@@ -61,7 +63,9 @@ def reproduction(job: RemoteJob, *, project: str, again: str) -> Reproduction:
     words += [f"--labels={','.join(f'{key}={value}' for key, value in sorted(labels.items()))}"] if labels else []
     key_name = (job.data.get("encryptionSpec") or {}).get("kmsKeyName")
     words += [f"--kms-key={key_name}"] if key_name else []
-    return Reproduction(yamltext.dump(read.data), shlex.join(words), file, again)
+    safe = secrets.without(read)
+    text = ("" if safe is read else _CUT) + yamltext.dump(safe.data)
+    return Reproduction(text, shlex.join(words), file, again)
 
 
 def flags(trial: TrialResult) -> str:

@@ -136,12 +136,13 @@ def model_name(job: RemoteJob, own: str) -> str:
 
 
 def goals_of(loaded: Loaded, labels: Mapping[str, str]) -> dict[str, str]:
-    """Goals by metric: of the sweep that the job was promoted from, otherwise of every sweep of the project."""
+    """Goals by metric, safety metrics left out: of the sweep that the job was promoted from, otherwise of every sweep of the project."""
     sweeps = loaded.project.sweeps
     own = sweeps.get(str(labels.get(PROMOTED_FROM, "")))
     found: dict[str, str] = {}
     for one in [own] if own is not None else sweeps.values():
         metrics = one.study.metrics if one.study is not None else one.metrics
         for key, settings in metrics.items():
-            found.setdefault(key, settings if isinstance(settings, str) else settings.goal)
+            if isinstance(settings, str) or settings.safety_config is None:
+                found.setdefault(key, settings if isinstance(settings, str) else settings.goal)
     return found
