@@ -74,6 +74,20 @@ def test_requirements_beside_a_script_hold_without_what_the_image_brings(tmp_pat
     assert found.warnings == ("requirements.txt:3: tensorflow==2.19.0 is left out: the image brings its own",)
 
 
+def test_requirements_with_hashes_are_the_packages(tmp_path: Path) -> None:
+    """Of what `pip-compile --generate-hashes` writes, each requirement is in Requires-Dist, without its hashes."""
+    hashes = "    --hash=sha256:0a \\\n    --hash=sha256:0b\n    # via -r in.txt\n"
+    text = f"tqdm==4.67.1 \\\n{hashes}nltk==3.9 ; python_version >= '3.9' \\\n{hashes}joblib==1.4 --hash=sha256:0c\n"
+    folder = made(tmp_path / "work", {"train.py": "import tqdm\n", "requirements.txt": text})
+    built = build(folder / "train.py", tmp_path / "out", tf_version="2.17", module="train")
+    with tarfile.open(built.path) as packed:
+        info = next(name for name in packed.getnames() if name.endswith(".egg-info/requires.txt"))
+        content = packed.extractfile(info)
+        assert content is not None
+        lines = content.read().decode().split()
+    assert lines == ["tqdm==4.67.1", "joblib==1.4", '[:python_version', '>=', '"3.9"]', "nltk==3.9"]
+
+
 @pytest.mark.parametrize(
     ("files", "trainer", "module", "words"),
     [

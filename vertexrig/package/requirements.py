@@ -196,5 +196,7 @@ def lines_of(text: str) -> Iterator[tuple[int, str]]:
     """Yield the requirements of a requirements file with their line numbers; pip's options, which a package cannot have, are not."""
     for number, line in enumerate(text.splitlines(), 1):
         plain = re.sub(r"(^|\s)#.*", "", line).strip()
+        # of `tqdm==4.67 --hash=sha256:… \` a package takes the requirement; setuptools would join the `\` with what follows
+        plain = re.sub(r"(\s+--\S+)*\s*\\?$", "", plain)
         if plain and not re.match(r"-(?!e\s|-editable)", plain):
             yield number, plain
