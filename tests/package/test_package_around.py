@@ -85,7 +85,7 @@ def test_requirements_with_hashes_are_the_packages(tmp_path: Path) -> None:
         content = packed.extractfile(info)
         assert content is not None
         lines = content.read().decode().split()
-    assert lines == ["tqdm==4.67.1", "joblib==1.4", '[:python_version', '>=', '"3.9"]', "nltk==3.9"]
+    assert lines == ["tqdm==4.67.1", "joblib==1.4", "[:python_version", ">=", '"3.9"]', "nltk==3.9"]
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ class Lazy:
         return getattr(self._found(), name)
 
 
-augment, data, models, optimizers, sources, strategy = (
-    Lazy(f"trainer.{name}") for name in ("augment", "data", "models", "optimizers", "sources", "strategy")
+augment, backup, data, models, optimizers, sources, strategy = (
+    Lazy(f"trainer.{name}") for name in ("augment", "backup", "data", "models", "optimizers", "sources", "strategy")
 )
 tf, keras = Lazy("trainer.framework", "tf"), Lazy("trainer.framework", "keras")

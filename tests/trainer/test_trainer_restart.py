@@ -9,9 +9,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from tests.trainer import makers
 from tests.trainer.conftest import QUICK, Launched, summary
+from tests.trainer.lazily import backup, keras
 
 FLAGS = (*QUICK, "--epochs=10", "--save_every=7")
 
@@ -132,3 +135,37 @@ def test_a_run_that_was_ended_before_its_export_exports(launch: Callable[..., La
     again = launch(*QUICK, "--epochs=1", name="again").wait()
     assert again.code == 0 and "epoch 1/" not in again.out, again.text
     assert summary(tmp_path)["accuracy"] == before["accuracy"]
+
+
+def test_best_weights_of_an_earlier_run_are_not_taken_for_the_new_ones(tmp_path: Path) -> None:
+    """A save writes its best weights over those of the same step that another run left there, and only once."""
+    model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    progress = backup.Progress(step=4, history=[{}], best_epoch=1, best_step=4)
+    for value in (1.0, 2.0):
+        saver = backup.Backup(model, str(tmp_path), is_chief=True)
+        saver.save(progress, [np.full(3, value)])
+    assert [list(weight) for weight in backup.load_best(str(tmp_path), progress)] == [[2.0] * 3]
+    again = backup.Backup(model, str(tmp_path), is_chief=True)
+    restored, weights = again.restore(str(tmp_path))
+    written = (tmp_path / "best-4.npz").stat().st_mtime_ns
+    restored.step = 8
+    again.save(restored, weights)
+    assert (tmp_path / "best-4.npz").stat().st_mtime_ns == written
+
+
+def test_a_run_that_goes_on_from_another_is_a_run_of_its_own(launch: Callable[..., Launched], tmp_path: Path) -> None:
+    """--resume_from with other data: the old best weights are the ones to beat by what they reach on it, and saves have the new
+    run's identity, so that it can be restarted.
+    """
+    flags = (*QUICK, "--image_size=16", "--batch_size=8", "--save_every=5")
+    first, second = makers.csv_images(tmp_path / "a", 80), makers.csv_images(tmp_path / "b", 80, ("dog", "cat"))
+    assert launch(*flags, f"--data=csv:{first}", "--epochs=8", folder=tmp_path / "old").wait().code == 0
+    more = (*flags, f"--data=csv:{second}", "--epochs=9", f"--resume_from={tmp_path}/old/checkpoints")
+    ended = launch(*more, folder=tmp_path / "new").wait()
+    assert ended.code == 0, ended.text
+    told = summary(tmp_path / "new")
+    assert told["accuracy"] == pytest.approx(told["history"][told["best_epoch"] - 1]["val_accuracy"], abs=1e-6)
+    assert max(row["val_accuracy"] for row in summary(tmp_path / "old")["history"]) > told["accuracy"] + 0.02
+    for saved in (tmp_path / "new/checkpoints").glob("progress-*.json"):
+        assert json.loads(saved.read_text())["identity"]["data"] == f"csv:{second}"

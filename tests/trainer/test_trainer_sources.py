@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -68,6 +69,9 @@ def test_records_without_a_scan(tmp_path: Path) -> None:
     config = Config(data=f"tfrecord:{pattern}", scan=False, examples_per_epoch=20, num_classes=3)
     splits = sources.load(config)
     assert splits.training.size is None and splits.validation.size == 10
+    separate = replace(config, validation_data=f"tfrecord:{makers.tfrecords(tmp_path / 'b', 1, 4)}")
+    splits = sources.load(separate)
+    assert splits.training.size is None and splits.validation.size == 4
     with pytest.raises(ConfigError, match="--examples_per_epoch and --num_classes"):
         sources.load(Config(data=f"tfrecord:{pattern}", scan=False))
 

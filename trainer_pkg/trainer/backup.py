@@ -83,6 +83,7 @@ class Backup:
         self.directory, self.is_chief = directory, is_chief
         self.checkpoint = tf.train.Checkpoint(model=model, optimizer=model.optimizer)
         self.manager = tf.train.CheckpointManager(self.checkpoint, directory, max_to_keep=KEPT, checkpoint_name=PREFIX)
+        self._best_written = 0
 
     def save(self, progress: Progress, best_weights: list[np.ndarray] | None) -> None:
         """Save everything. The checkpoint's own pointer file comes last: until then the previous save counts."""
@@ -101,12 +102,13 @@ class Backup:
         outputs.write_json(_state_path(self.directory, progress.step), dataclasses.asdict(progress))
 
     def _write_best(self, progress: Progress, weights: list[np.ndarray]) -> None:
-        path = _best_path(self.directory, progress.best_step)
-        # the same best weights belong to several saves: they are written once
-        if not tf.io.gfile.exists(path):
+        # The same best weights belong to several saves: they are written once. A file of that step which is there
+        # already may be an earlier run's.
+        if progress.best_step != self._best_written:
             content = io.BytesIO()
             np.savez(content, *weights)
-            outputs.write_bytes(path, content.getvalue())
+            outputs.write_bytes(_best_path(self.directory, progress.best_step), content.getvalue())
+            self._best_written = progress.best_step
 
     def _remove_old(self, progress: Progress) -> None:
         kept = {os.path.basename(_best_path("", progress.best_step))}
@@ -135,6 +137,8 @@ class Backup:
         except (AssertionError, ValueError, tf.errors.OpError) as error:
             raise DataError(f"{latest} does not fit this model: {cause(error)}; "
                             "give the flags of the run that wrote it, or another directory") from error  # fmt: skip
+        if directory == self.directory:
+            self._best_written = progress.best_step
         return progress, load_best(directory, progress)
 
 

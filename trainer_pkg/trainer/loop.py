@@ -200,6 +200,7 @@ class Run:
             if restored is None:
                 raise DataError(f"--resume_from={self.config.resume_from}: no checkpoint of this trainer there; "
                                 "give the checkpoint directory of a run")  # fmt: skip
+            self._make_own(*restored)
         if restored is not None:
             self._take_over(*restored)
         elif self.config.warm_start_from:
@@ -220,6 +221,21 @@ class Run:
                             "give the same flags, another directory, or --resume=false")  # fmt: skip
         return self.backup.restore(self.places.checkpoints)
 
+    def _make_own(self, progress: Progress, best_weights: list[np.ndarray] | None) -> None:
+        """Hold another run's progress to our own flags and data: its best weights are the ones to beat by what they reach here."""
+        progress.identity = self.config.identity()
+        if progress.best is None or best_weights is None:
+            return
+        batch = self.global_batch // self.setup.replicas
+        loss, accuracy = roles.Scorer(self.config, self.splits.validation, batch).score(best_weights)
+        if self.setup.name == "multi-worker":  # all processes have to compare later epochs with the same numbers
+            loss, accuracy = self._mean(loss), self._mean(accuracy)
+        progress.best.update(val_loss=loss, val_accuracy=accuracy)
+
+    def _mean(self, value: float) -> float:
+        """Return the mean of what the processes of a collective give."""
+        return all_reduce(self.setup.strategy, value) / self.setup.replicas
+
     def _take_over(self, progress: Progress, best_weights: list[np.ndarray] | None) -> None:
         progress.finished, progress.job = False, ""
         if progress.steps_per_epoch != self.steps_per_epoch:  # another batch size: epochs count, steps do not
@@ -235,9 +251,8 @@ class Run:
         """
         if self.setup.name != "multi-worker":
             return
-        mean = all_reduce(self.setup.strategy, float(self.progress.step)) / self.cluster.training_processes
         # of two different steps one is half a step or more from the mean; less is the rounding of a float32
-        if abs(mean - self.progress.step) > 0.25:
+        if abs(self._mean(float(self.progress.step)) - self.progress.step) > 0.25:
             raise ClusterError(
                 f"the processes found different saves in {self.places.checkpoints} (this one step {self.progress.step}); "
                 "it must be one directory that all of them see, such as gs://BUCKET/..., set by baseOutputDirectory"

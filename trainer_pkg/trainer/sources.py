@@ -41,6 +41,7 @@ def load(config: Config) -> Splits:
 
 def _open(spec: str, config: Config, *, split: bool, class_names: tuple[str, ...]) -> Splits:
     kind, _, rest = spec.partition(":")
+    for_validation = spec == config.validation_data
     if kind not in KINDS or (kind == "digits") == bool(rest):
         raise ConfigError(
             f"--data={spec}: unknown kind {kind!r}; it must be digits, tfds:NAME, tfrecord:PATTERN or csv:FILE"
@@ -55,10 +56,10 @@ def _open(spec: str, config: Config, *, split: bool, class_names: tuple[str, ...
     if kind == "tfrecord":
         from trainer.tfrecords import tfrecords
 
-        return tfrecords(rest, config, split=split)
+        return tfrecords(rest, config, split=split, for_validation=for_validation)
     from trainer.tfdatasets import tfds_data
 
-    return tfds_data(rest, config, split=split, for_validation=spec == config.validation_data)
+    return tfds_data(rest, config, split=split, for_validation=for_validation)
 
 
 def _agree(splits: Splits, config: Config) -> Splits:

@@ -56,22 +56,25 @@ class Part:
     held: bool = False
 
 
-def tfrecords(pattern: str, config: Config, *, split: bool) -> Splits:
+def tfrecords(pattern: str, config: Config, *, split: bool, for_validation: bool) -> Splits:
     """Return the records in the files that match `pattern`, each one checked once unless `--scan=false`.
+
+    Records for validation are scored whole, so they are counted in any case.
 
     Raises:
         ConfigError: `--scan=false` without the numbers that a scan would find.
         DataError: no file, a damaged record, a missing feature, a label out of range.
     """
-    if not config.scan and not (config.examples_per_epoch and config.num_classes):
+    scan = config.scan or for_validation
+    if not scan and not (config.examples_per_epoch and config.num_classes):
         raise ConfigError("--scan=false needs --examples_per_epoch and --num_classes: nothing else can tell them")
     files = _files(pattern)
     layout = _layout(files[0], config)
     sizes, highest = (None, -1)
-    if config.scan:
+    if scan:
         sizes, highest = _scan(files, layout)
     training, validation = _split(files, sizes, config.validation_split if split else 0.0)
-    if sizes is None and validation.files:  # scored whole, so it must be counted
+    if sizes is None and validation.files:
         held_sizes, highest = _scan(validation.files, layout)
         validation = replace(validation, sizes=held_sizes)
     return Splits(*(_source(f"tfrecord:{pattern} ({name})", part, layout, highest + 1, config)
