@@ -196,6 +196,25 @@ def test_the_steps_follow_the_job_that_trained(tmp_path: Path) -> None:
     assert promoted["labels"]["vertexrig_run"] == "sweep-best" and len(here.vertex.jobs) == 3
 
 
+def test_the_history_has_the_end_of_a_later_candidates_steps(tmp_path: Path) -> None:
+    """Where the first candidate was refused the answer still names the chain, and the delivery ends as the chain does, with every try."""
+    here = Scarce(tmp_path, then=[{"promote": {"epochs": 30}}])
+    here.refused = {"1"}
+    reply = here.fire()
+    assert (reply.status, reply.body["candidate"], reply.body["then"]) == (201, "candidate 2 of 2", ["promote"])
+    (chain,) = (one for one in here.trigger.chains.open() if not isinstance(one, str))
+    assert chain.id == reply.body["claim"]
+    here.sweep_ends(here.newest, 0.5, 0.7)
+    here.ticked()
+    assert len(here.vertex.jobs) == 2
+    here.ends(here.newest)
+    here.ticked()
+    here.ticked()
+    (row,) = (row for row in here.trigger.deliveries.rows(times.parse("2026-11-01T00:00:00Z")) if "end" in row)
+    assert (row["claim"], row["end"]["outcome"]) == (chain.id, "done")
+    assert [(one["candidate"], one["reason"]) for one in row["end"]["tries"]] == [(1, "quota"), (2, "")]
+
+
 def test_a_chain_ends_with_its_run(tmp_path: Path) -> None:
     """When no candidate is left the chain has failed, and says so."""
     here = Scarce(tmp_path, then=[{"promote": {"epochs": 30}}])

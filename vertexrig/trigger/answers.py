@@ -22,7 +22,7 @@ from vertexrig.cloud.rest import RestError
 from vertexrig.cloud.vertex import RESOURCES, RemoteJob
 from vertexrig.errors import TemplateError, VertexrigError
 from vertexrig.finding import Severity
-from vertexrig.spec.labels import RUN_LABEL
+from vertexrig.spec.labels import RUN_LABEL, first_of
 from vertexrig.submit.budget import OverBudgetError, estimate_data
 from vertexrig.submit.claims import InProgressError, OtherBodyError
 from vertexrig.trigger.request import RequestProblem
@@ -235,7 +235,8 @@ SUBMITTED = (
         ),
     ),
     AnswerField("packages", TEXTS),
-    AnswerField("claim", TEXT),
+    # of the first try, where the job is one of several: the id of the chain
+    AnswerField("claim", TEXT, lambda about: first_of(about.labels) or about.claim),
     AnswerField("output", TEXT),
     AnswerField("duplicate", TRUTH),
     AnswerField("candidate", TEXT, always=False),

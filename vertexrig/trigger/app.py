@@ -27,7 +27,6 @@ from vertexrig.errors import ConfigError, UsageError, VertexrigError
 from vertexrig.project import caller_overrides, config
 from vertexrig.project.config import TICK_PATH
 from vertexrig.project.runs import new_run_id
-from vertexrig.project.triggered import name_of
 from vertexrig.spec import descriptors
 from vertexrig.spec.labels import CALLER_LABEL, label_value
 from vertexrig.submit.budget import Terms
@@ -330,7 +329,7 @@ class Trigger:
         prepared = self.prepared(asked)
         if asked.dry_run:
             return self._dry_run(prepared[0], asked, delivery.caller)
-        steps = self._steps(asked)
+        steps = request.steps(self.loaded, asked.request.then)
         delivery.detail |= {"then": steps} if steps else {}
         terms = self.terms(asked, delivery.caller)
 
@@ -347,15 +346,24 @@ class Trigger:
         except EndedError as error:
             raise NotStartedError("skipped", error.claim.ended.get("reason", ""), str(error)) from None
         delivery.decision = "joined" if made.duplicate else "created"
-        delivery.job, delivery.claim, delivery.estimate = made.name, made.claim, made.estimate
-        body = answers.answer(answers.SUBMITTED, made, then=steps, candidate=delivery.detail.get("candidate"))
+        body = answers.answer(answers.SUBMITTED, made, then=steps or None, candidate=delivery.detail.get("candidate"))
+        delivery.job, delivery.claim, delivery.estimate = made.name, body["claim"], made.estimate
         return Reply(200 if made.duplicate else 201, body, {"Location": f"/jobs/{made.name.rsplit('/', 1)[-1]}"})
 
     def _dry_run(self, prepared: Prepared, asked: Asked, caller: str) -> Reply:
         prepared = prepared.in_run(new_run_id())
         would = self.submitter.dry_run(prepared, self.terms(asked, caller))
         sent = body_of(prepared, would.labels)
-        return Reply(200, answers.answer(answers.SUBMITTED, would, dry_run=True, then=self._steps(asked), request=sent))
+        return Reply(
+            200,
+            answers.answer(
+                answers.SUBMITTED,
+                would,
+                dry_run=True,
+                then=request.steps(self.loaded, asked.request.then) or None,
+                request=sent,
+            ),
+        )
 
     @staticmethod
     def make_job(
@@ -408,16 +416,10 @@ class Trigger:
             terms = callers.terms(self.loaded, caller)
         return replace(terms, before_create=lambda claim: self._begin(asked, claim, caller))
 
-    def _steps(self, asked: Asked) -> list[str] | None:
-        """Return the names of the steps that follow, None if none do."""
-        if not asked.request.then:
-            return None
-        return [name_of(step) for step in self.loaded.project.schedules[asked.request.then].steps]
-
     def _begin(self, asked: Asked, claim: Claim, caller: str) -> None:
         """Keep the chain of a run with steps, before its job is made."""
-        want, steps = asked.request, self._steps(asked)
-        if steps is not None and claim.kind != "step":  # once, with the first of a run's candidates
+        want, steps = asked.request, request.steps(self.loaded, asked.request.then)
+        if steps and claim.kind != "step":  # once, with the first of a run's candidates
             from vertexrig.submit.chains import Chain
 
             begun = times.rfc3339(times.now(), 0)

@@ -25,7 +25,7 @@ from vertexrig.submit.submission import Request, Submitted, Submitter
 from vertexrig.trigger.answers import explained
 from vertexrig.trigger.deliveries import Decision, Delivery, NotStartedError
 from vertexrig.trigger.policy import EVERY, Due, Holds
-from vertexrig.trigger.request import RequestProblem
+from vertexrig.trigger.request import RequestProblem, steps
 
 FOLDER = "vertexrig/deferred/"
 WAITS = ("held", "overlap")
@@ -252,7 +252,9 @@ class Retrier:
         return self._delivery(one, decision, claim.ended.get("reason", reason), claim.ended.get("text", text))
 
     def _delivery(self, one: DeferredRun, decision: Decision, reason: str, text: str) -> Delivery:
-        key, detail = one.claim_key, {"deferred_s": round(one.age_s)}
+        key, detail = one.claim_key, dict[str, Any](deferred_s=round(one.age_s))
+        if following := steps(self.loaded, str(one.body.get("then", ""))):
+            detail["then"] = following
         return Delivery(
             decision=decision,
             reason=reason,

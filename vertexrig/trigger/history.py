@@ -218,7 +218,7 @@ def _followed(
     job: RemoteJob | None, storage: Storage, vertex: Vertex
 ) -> tuple[RemoteJob | None, Sequence[Mapping[str, Any]] | None]:
     """Return the job that counts in place of one that was made, and what became of each try: None while that is not over."""
-    first = first_of(job.labels) if job is not None and job.ended and job.state != SUCCEEDED else ""
+    first = first_of(job.labels) if job is not None and job.ended else ""
     if not first or job is None:
         return job, ()
     end = Ladders(storage).end(first)
@@ -239,7 +239,7 @@ def _end(
     metric, value = _metric(row, job, storage, loaded)
     outcome, reason, at, model = short(job.state), job.cause, "", ""
     if (row.get("detail") or {}).get("then"):
-        chain = Chains(storage).end(str(row.get("claim", "")))
+        chain = Chains(storage).end(first_of(job.labels) or str(row.get("claim", "")))
         if chain is None:
             return None
         outcome, reason, at, model = chain.outcome, chain.reason, chain.ended, chain.model

@@ -22,6 +22,7 @@ from vertexrig.cloud.storage import Storage
 from vertexrig.errors import did_you_mean
 from vertexrig.project import caller_overrides
 from vertexrig.project.config import Loaded
+from vertexrig.project.triggered import name_of
 from vertexrig.submit.claims import WINDOW_S, Key
 from vertexrig.submit.submission import Request
 from vertexrig.text import kind_of
@@ -156,6 +157,11 @@ def startable(loaded: Loaded) -> list[str]:
 def with_steps(loaded: Loaded) -> list[str]:
     """Return the schedules of the project file that have steps."""
     return [name for name, one in loaded.project.schedules.items() if one.then]
+
+
+def steps(loaded: Loaded, then: str) -> list[str]:
+    """Return the names of the steps that follow a run whose request names schedule `then`."""
+    return [name_of(step) for step in loaded.project.schedules[then].steps] if then in loaded.project.schedules else []
 
 
 def _check_then(loaded: Loaded, run: str, set_: Mapping[str, Any], args: Mapping[str, Any], then: str) -> None:
