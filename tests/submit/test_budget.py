@@ -60,7 +60,7 @@ class Bench:
             try:
                 ledger.reserve(claim, price())
             except (OverBudgetError, RestError):
-                ledger.take_out(ledger.rows(claim))
+                ledger.take_out(ledger.objects_of(claim))
                 raise
 
         return Delivery(work)
@@ -153,7 +153,7 @@ def test_midnight_gives_no_second_room(before: bool) -> None:
         early.step(until="never")
         late.step(until="never")
     assert sorted(one.error is None for one in (early, late)) == [False, True]
-    assert {row.day for row in bench.ledger().tidy()} <= {"2026-11-21", "2026-11-22"}
+    assert {row.day for row in bench.ledger().tidied()} <= {"2026-11-21", "2026-11-22"}
     sums = Bench(trials_per_day=1)
     sums.clock.at = 12 * 3600 - 1
     sums.ledger().reserve("a", price())

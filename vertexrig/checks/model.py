@@ -80,7 +80,7 @@ class Context:
         trainer: The trainer's source as read, None if it is not at hand.
         trainer_unused: Why the document does not run the trainer that was named; empty if it does, or none was named.
         built: Images of the project's own trainer, by URI.
-        advice: Whether warnings and notes are wanted beside errors; the trigger makes a job or refuses it.
+        advice: Whether quotas, and the disks that machines have by default, are looked at, too; the trigger makes a job or refuses it.
     """
 
     catalog: Catalog

@@ -81,6 +81,7 @@ def command(
         show.findings(found, sources=workspace.loaded.sources, info=info)
     else:
         streams.note("not checked")
+    # the finding about the newest image is a note, which is shown with --info only
     if past := _past_availability(workspace, prepared):
         build = "IMAGE=build" if "${IMAGE:-" in workspace.loaded.text else f"image: build in {workspace.loaded.file}"
         streams.note(

@@ -2,7 +2,7 @@
 
 Defaults are inherited here, images are looked up, packages get their URI, arguments become a list. The URIs are asked of the
 `Renderer` that calls `resolve` (`package_uri`, `built_image`, `framework` there): it hashes the trainer's sources, or, in the
-Cloud Function, asks the bucket which package was uploaded last (`vertexrig.submit.submission`).
+Cloud Function, asks the bucket which package was uploaded last (`vertexrig.submit.uploaded`).
 """
 
 from __future__ import annotations

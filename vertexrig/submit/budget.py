@@ -273,7 +273,7 @@ class Ledger:
         while True:
             # again with each turn: another run may have deleted the row as too old; if it is there, nothing is written
             written = self.storage.write(name, b"", generation=0)
-            rows = self.tidy(written)
+            rows = self.tidied(written)
             mine = next((row for row in rows if row.name == name), None)
             if mine is not None and mine.granted:  # by an earlier delivery of the same request, which died or gave up
                 # Written again: it counts as young, and who gave it up does not take it out. It is never asked for anew by an
@@ -283,7 +283,7 @@ class Ledger:
                     continue
                 if all(share.limits.live_jobs is None for share in bounds):
                     return
-                rows = self.tidy(written)
+                rows = self.tidied(written)
                 mine = next((row for row in rows if row.name == name), None)
                 if mine is None:
                     continue
@@ -293,7 +293,7 @@ class Ledger:
                 return
             if mine is not None and written is None and self._ahead is None:
                 # by an earlier delivery: written again, since only a row of ours tells the service's time
-                self.tidy(self.storage.write(name, b"", generation=mine.generation))
+                self.tidied(self.storage.write(name, b"", generation=mine.generation))
                 continue
             # also a row of ours from before midnight is ours
             others = [row for row in rows if row.claim != claim_id]
@@ -316,14 +316,14 @@ class Ledger:
     def settle(self, claim_id: str, estimate: Estimate, shares: Sequence[Share] = ()) -> None:
         """Let a run count for what its job costs, in place of what was kept free for it; if that fails, the more stays."""
         with suppress(RestError):
-            there, cents = self.rows(claim_id, shares), _cents(estimate)
+            there, cents = self.objects_of(claim_id, shares), _cents(estimate)
             read = [_ENTRY.fullmatch(row.name) for row in there]
             if read and read[0] and not any(row and int(row["cents"]) == cents for row in read):
                 name = _row(read[0]["day"], claim_id, cents, int(read[0]["trials"]), read[0]["shares"])
                 self.storage.write(name, GRANTED, generation=0)
                 self.take_out(there)
 
-    def rows(self, claim_id: str, shares: Sequence[Share] = ()) -> list[Item]:
+    def objects_of(self, claim_id: str, shares: Sequence[Share] = ()) -> list[Item]:
         """Return the rows of a run, for `take_out`."""
         if not any(share.needed for share in (self.all_runs, *shares)):
             return []
@@ -353,7 +353,7 @@ class Ledger:
             if (match := _ENTRY.fullmatch(item.name))
         ]
 
-    def tidy(self, written: int | None = None) -> list[BudgetEntry]:
+    def tidied(self, written: int | None = None) -> list[BudgetEntry]:
         """Delete the rows of runs that died before they were granted, and return the rest, which count; learn the service's time.
 
         They are the day's, and for the time of the lease around midnight those of both days, so that of two runs that

@@ -436,7 +436,7 @@ def _parsed(path: str, content: bytes) -> Claim | None:
     """Return a claim of these bytes; None unless every part has its form, since whoever may write the bucket may have made it."""
     data = as_json(content) or {}
     texts = {name: data.get(name) for name in ("id", "token", "body", "run", "kind", "state")}
-    job = _recorded(data.get("job"))
+    job = _parsed_job(data.get("job"))
     run_id, before = data.get("output") or "", data.get("before") or {}
     winners, ended = data.get("winners") or {}, data.get("ended") or {}
     if not isinstance(ended, dict) or not all(isinstance(value, str) for value in ended.values()):
@@ -460,7 +460,7 @@ def _parsed(path: str, content: bytes) -> Claim | None:
     return Claim(id, token, body, run, kind, state, job, run_id, before, winners, ended)
 
 
-def _recorded(data: Any) -> Recorded | None:
+def _parsed_job(data: Any) -> Recorded | None:
     """Return what a claim stores about its job; keys that earlier releases wrote beside these are left out."""
     if not isinstance(data, dict):
         return None

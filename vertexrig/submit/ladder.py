@@ -358,7 +358,7 @@ class Ladder:
         kept = self._claims.give_up(claim, {**made, **_course(job, claim)})
         if kept is not None and not begun(job):
             # nothing was paid for it: it gives its room in the day's budget back
-            submitter.ledger.take_out(submitter.ledger.rows(claim.id, self.terms.shares))
+            submitter.ledger.take_out(submitter.ledger.objects_of(claim.id, self.terms.shares))
         return True
 
     def cancel_strays(self, rung: Rung) -> None:

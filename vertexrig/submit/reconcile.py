@@ -97,9 +97,9 @@ class Reconciler:
         return self.keep_recorded(kept, jobs)
 
 
-def recorded(job: RemoteJob, claim: str) -> Recorded:
+def recorded(job: RemoteJob, claim_id: str) -> Recorded:
     """Return what a claim, by its id, stores about a job; of the job alone, so without price and packages."""
-    return Recorded(job.name, attempt_of(job.data, claim), job.state, job.output, dict(job.labels))
+    return Recorded(job.name, attempt_of(job.data, claim_id), job.state, job.output, dict(job.labels))
 
 
 def seen_twice(jobs: Iterable[RemoteJob]) -> list[tuple[str, str]]:

@@ -316,7 +316,7 @@ class Submitter:
         ended = terms.ends(error)
         try:
             # listed while the claim is held, as the release tells: what another delivery writes afterwards is of another generation
-            rows = self.ledger.rows(taken.claim.id, terms.shares)
+            rows = self.ledger.objects_of(taken.claim.id, terms.shares)
             if self.claims.release(taken.claim, ended):
                 self.ledger.take_out(rows)
             elif ended is not None:
@@ -372,18 +372,20 @@ class Submitter:
         own = [] if seen is None else [seen]
         self.reconciler.keep_recorded(claim, [*own, *self.reconciler.with_label(claim.id, collection)])
 
-    def _submitted(self, run: str, collection: str, job: Recorded, claim: str, *, duplicate: bool = False) -> Submitted:
+    def _submitted(
+        self, run: str, collection: str, known: Recorded, claim_id: str, *, duplicate: bool = False
+    ) -> Submitted:
         return Submitted(
             run=run,
-            name=job.name,
+            name=known.name,
             kind=RESOURCES[collection],
-            state=job.state,
-            console=self.vertex.console(job.name),
-            labels=job.labels,
-            estimate=job.estimate,
-            packages=tuple(job.packages),
-            claim=claim,
-            output=job.output,
+            state=known.state,
+            console=self.vertex.console(known.name),
+            labels=known.labels,
+            estimate=known.estimate,
+            packages=tuple(known.packages),
+            claim=claim_id,
+            output=known.output,
             duplicate=duplicate,
         )
 

@@ -333,7 +333,7 @@ class Trigger:
         delivery.detail |= {"then": steps} if steps else {}
         terms = self.terms(asked, delivery.caller)
 
-        def make(held_to: Terms) -> Submitted:
+        def make(held_to: Terms) -> Submitted:  # on the terms of a schedule's policy, where it has one (`Due.terms`)
             return self.make_job(self.submitter, prepared, key, asked, held_to, delivery)
 
         try:
@@ -408,15 +408,15 @@ class Trigger:
         return Due(schedule, found, time, self.submitter.claims, self.submitter.ledger.vertices, collection)
 
     def terms(self, asked: Asked, caller: str) -> Terms:
-        """Return on what terms a request is started."""
+        """Return on what terms a request is started: whose labels and budget, and the chain that begins before its job is made."""
         terms = Terms(labels={CALLER_LABEL: label_value(caller)} if caller else {})
         if self.loaded.project.trigger.callers:
             from vertexrig.trigger import callers
 
             terms = callers.terms(self.loaded, caller)
-        return replace(terms, before_create=lambda claim: self._begin(asked, claim, caller))
+        return replace(terms, before_create=lambda claim: self._begin_chain(asked, claim, caller))
 
-    def _begin(self, asked: Asked, claim: Claim, caller: str) -> None:
+    def _begin_chain(self, asked: Asked, claim: Claim, caller: str) -> None:
         """Keep the chain of a run with steps, before its job is made."""
         want, steps = asked.request, request.steps(self.loaded, asked.request.then)
         if steps and claim.kind != "step":  # once, with the first of a run's candidates

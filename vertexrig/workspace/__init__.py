@@ -66,7 +66,9 @@ class Prepared:
 
     @cached_property
     def findings(self) -> list[Finding]:
-        """What the checks found, with the lines of the project file, or the overrides, that the values come from."""
+        """What the checks found, with the lines of the project file, or the overrides, that the values come from; of a candidate only
+        what the job as it stands does not have, too.
+        """
         if self.first is None:
             return self.workspace.placed(self.unplaced, self.rendered, self.document)
         known = {(one.id, one.path, one.message) for one in self.first.unplaced}
