@@ -93,7 +93,7 @@ def test_a_run_that_died_does_not_block_the_day() -> None:
     dead.kill()
     with pytest.raises(OverBudgetError):
         bench.ledger().reserve("next", price())
-    bench.ledger().take_out(bench.ledger().rows("next"))
+    bench.ledger().take_out(bench.ledger().objects_of("next"))
     bench.clock.at += LEASE_S + 1
     bench.ledger().reserve("later", price())
     assert [row.claim for row in bench.ledger().entries("2026-11-21")] == ["later"]
