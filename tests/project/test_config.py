@@ -88,6 +88,26 @@ def test_bad_files_are_one_clear_error(text: str, words: str) -> None:
         load(text)
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("jobs: {c: {args: {column: y}}}", r"jobs.c.args.column: y is read as true .* put it in quotes"),
+        ("jobs: {c: {env: {AXIS: n}}}", r"jobs.c.env.AXIS: n is read as false"),
+        ("sweeps: {s: {job: c, over: {axis: [x, y]}}}", r"sweeps.s.over.axis\[1\]: y is read as true"),
+    ],
+)
+def test_a_letter_that_may_be_text_gets_quotes(text: str, words: str) -> None:
+    """`y` and `n` are refused where text and booleans belong: a job would get true where its author wrote a name."""
+    with pytest.raises(ConfigError, match=f"vertexrig.yaml:2: {words}"):
+        load(f"project: p\n{text}")
+
+
+def test_a_letter_is_a_boolean_where_one_belongs_and_text_in_quotes() -> None:
+    """`y` is true for a key that is true or false, and in quotes it is text for one that takes both."""
+    job = load("project: p\njobs: {c: {enable_web_access: y, args: {column: 'y', shuffle: true}}}").project.jobs["c"]
+    assert job.enable_web_access is True and job.args == {"column": "y", "shuffle": True}
+
+
 def test_all_errors_are_told_at_once() -> None:
     """Whatever is wrong with a file's values is told in one error, each with its line; what only follows from another is left out."""
     text = (

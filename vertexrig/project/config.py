@@ -237,7 +237,7 @@ def loads(
     def locate(path: yamltext.RawPath) -> tuple[str | None, int | None]:
         return _locate(path, str(file), reading.lines, given)
 
-    root = typed.Place((), locate)
+    root = typed.Place((), locate, typed.letters(reading))
     if not isinstance(reading.data, (dict, type(None))):
         raise root.error(f"the project file is {kind_of(reading.data)}; it must be a mapping")
     if not reading.data:

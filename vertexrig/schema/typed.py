@@ -63,6 +63,11 @@ def read(text: str, file: str) -> yamltext.Reading:
     return reading
 
 
+def letters(reading: yamltext.Reading) -> frozenset[yamltext.RawPath]:
+    """Return where a text has a bare `y` or `n`, which is read as a boolean."""
+    return frozenset(note.path for note in reading.notes if isinstance(note.value, bool))
+
+
 def line_of(path: yamltext.RawPath, lines: Mapping[yamltext.RawPath, int]) -> int | None:
     """Return the line of a path of keys, or of the nearest key around it that has one."""
     return next((lines[path[:n]] for n in range(len(path), -1, -1) if path[:n] in lines), None)
@@ -70,13 +75,14 @@ def line_of(path: yamltext.RawPath, lines: Mapping[yamltext.RawPath, int]) -> in
 
 @dataclass(frozen=True)
 class Place:
-    """Where a value is: its path of keys, and how to find the file and line of a path."""
+    """Where a value is: its path of keys, how to find the file and line of a path, and where a boolean may be meant as text."""
 
     path: yamltext.RawPath
     locate: Callable[[yamltext.RawPath], tuple[str | None, int | None]]
+    letters: frozenset[yamltext.RawPath] = frozenset()
 
     def at(self, key: str | int) -> Place:
-        return Place((*self.path, key), self.locate)
+        return Place((*self.path, key), self.locate, self.letters)
 
     def error(self, message: str, *edits: Edit) -> ConfigError:
         """Return a ConfigError that begins with the path of the value; the edits that mend it are made there."""
@@ -216,6 +222,10 @@ def _union(hint: Any, value: Any, place: Place) -> Any:
     if set(options) == set(typing.get_args(Scalar)):
         # text from outside stays text where text is allowed: `--set args.tag=007` is not 7
         value = _text(value) if isinstance(value, Untyped) else value
+        if isinstance(value, bool) and place.path in place.letters:
+            letter, word = ("y", "true") if value else ("n", "false")
+            text = f"{letter} is read as {word} where it has no quotes: put it in quotes, or write {word}"
+            raise place.error(text, Edit(Act.QUOTE))
         if isinstance(value, (str, int, float, bool)):
             return _finite(value, place)
         raise place.error(f"{quoted(value)} is {kind_of(value)}; text, a number or a boolean belongs here")
