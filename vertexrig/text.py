@@ -76,6 +76,12 @@ def command_line(*words: object, program: str = "vertexrig") -> str:
     return f"{program} {shlex.join(str(word) for word in words)}"
 
 
+def is_flag(word: str) -> bool:
+    """Tell whether argparse takes a word of a command line for a flag: a number is a value, and so is what has a blank in its name."""
+    named = word.startswith("-") and len(word) > 1 and " " not in word.partition("=")[0]
+    return named and not re.fullmatch(r"-([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]+)?", word)
+
+
 def kind_of(value: Any) -> str:
     """Return what a plain value is, in words."""
     if value is None:

@@ -212,6 +212,22 @@ def test_jobs_of_others_are_not_shown(here: clouds.MemoryCloud, trigger: Trigger
     assert trigger.handle(Call("GET", f"/jobs/{job.id}")).status == 404
 
 
+LISTS = [
+    (["--epochs", "15"], ["--epochs=3"]),
+    (["--epochs=15", "data"], ["data", "--epochs=3"]),
+    (["--lr", "-.5", "--epochs", "-1", "--shuffle"], ["--lr", "-.5", "--shuffle", "--epochs=3"]),
+    (["--epochs", "--shuffle", "epochs"], ["--shuffle", "epochs", "--epochs=3"]),
+]
+
+
+@pytest.mark.parametrize(("own", "wanted"), LISTS)
+def test_a_callers_flag_takes_the_place_of_the_files(tmp_path: Path, own: list[str], wanted: list[str]) -> None:
+    """In a list of arguments the flag goes with its value, also where that is a word of its own, and nothing else goes."""
+    jobs = {"cpu": {**clouds.PROJECT["jobs"]["cpu"], "args": own}}
+    loaded = clouds.loaded(tmp_path, {**clouds.PROJECT, "jobs": jobs, "sweeps": {}})
+    assert caller_overrides.apply(loaded, "cpu", {}, {"epochs": 3}).project.jobs["cpu"].args == tuple(wanted)
+
+
 CLOSED = [
     ({"allow": {"image": {}}}, "can never set 'image'"),
     ({"allow": {"service_account": {}}}, "can never set"),

@@ -17,7 +17,6 @@ import yaml
 
 from vertexrig import files, yamltext
 from vertexrig.errors import UsageError
-from vertexrig.project.resolve import scalar_text
 from vertexrig.spec.api_names import snake_keys
 from vertexrig.text import clean
 from vertexrig.yamltext import flow
@@ -60,12 +59,6 @@ def metrics_of(study: Mapping[str, Any]) -> dict[str, Any]:
         settings = {"goal": "MAXIMIZE", **snake_keys({key: value for key, value in row.items() if key != "metricId"})}
         found[str(row.get("metricId", ""))] = settings["goal"] if len(settings) == 1 else settings
     return found
-
-
-def with_flags(words: Sequence[Any], values: Mapping[str, Any]) -> list[Any]:
-    """Return a list of arguments with these flags in place of those of the same names."""
-    kept = [word for word in words if str(word).partition("=")[0].lstrip("-") not in values]
-    return [*kept, *(f"--{key}={scalar_text(value)}" for key, value in values.items())]
 
 
 def read(path: Path) -> str:

@@ -9,11 +9,10 @@ from pathlib import PurePosixPath
 
 from vertexrig.errors import nearest
 from vertexrig.spec.document import Document, Pool
+from vertexrig.text import is_flag
 from vertexrig.trainer_source import started_program
 from vertexrig.trainer_source.trainer_model import Flag, SourceProblem, TrainerSource
 
-# argparse takes `-1` and `-.5` for values, as long as no flag of the parser looks like a number
-_NEGATIVE = re.compile(r"-([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]+)?")
 _SHELL = re.compile(r"(^|/)(ba|da|z)?sh$")
 
 
@@ -160,14 +159,14 @@ def _split(args: list[str], index: int, base: str, trainer: TrainerSource | None
         index += 1
         if word == "--" and not only_values:
             only_values = True
-        elif only_values or not _is_flag(word):
+        elif only_values or not is_flag(word):
             yield Passed(path, "", word)
         elif "=" in word:
             name, _, value = word.partition("=")
             yield Passed(path, name, value, _find(name, trainer), True)
         else:
             flag = _find(word, trainer)
-            follows = index < len(args) and not _is_flag(args[index]) and args[index] != "--"
+            follows = index < len(args) and not is_flag(args[index]) and args[index] != "--"
             cluster = trainer.cluster(word) if trainer is not None and flag is None else []
             if cluster:  # short flags in one word: -vx, -n5
                 if cluster[-1][0].takes_value and cluster[-1][1] is None and follows:
@@ -188,15 +187,9 @@ def _find(name: str, trainer: TrainerSource | None) -> Flag | None:
     return trainer.flag(name) if trainer is not None else None
 
 
-def _is_flag(word: str) -> bool:
-    # argparse takes a word with a blank in its name for a value
-    named = word.startswith("-") and len(word) > 1 and " " not in word.partition("=")[0]
-    return named and not _NEGATIVE.fullmatch(word)
-
-
 def _takes_more(flag: Flag, args: list[str], index: int) -> bool:
     several = flag.nargs is not None and (flag.nargs in {"*", "+", "dynamic"} or flag.nargs.isdigit())
-    return several and index < len(args) and not _is_flag(args[index]) and args[index] != "--"
+    return several and index < len(args) and not is_flag(args[index]) and args[index] != "--"
 
 
 def nearest_option(name: str, options: list[str]) -> str | None:

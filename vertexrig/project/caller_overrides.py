@@ -350,11 +350,10 @@ def _put_args(project: Any, group: str, run: str, args: Mapping[str, Scalar]) ->
     if isinstance(base, Mapping) and isinstance(target.args, Mapping):
         merged: Any = {**target.args, **args}
     else:
-        from vertexrig.project.resolve import arguments
+        from vertexrig.project.resolve import with_flags
 
         own = base if isinstance(target.args, Mapping) else target.args
         # The caller's flag in place of the project's, not beside it: a trainer that collects a flag would get both.
-        kept = [one for one in own if one.split("=")[0] not in {f"--{key}" for key in args}]
-        merged = (*kept, *arguments(dict(args)))
+        merged = tuple(with_flags(own, args))
     rows[run] = replace(target, args=merged)
     return replace(project, **{group: rows})

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -20,6 +20,7 @@ from vertexrig.project import model, runs
 from vertexrig.project.config import Loaded
 from vertexrig.project.study import MetricSettings, NumberValues, Study, StudyParameter, TextValues
 from vertexrig.schema.typed import Scalar
+from vertexrig.text import is_flag
 
 ROLES = ("chief", "worker", "ps", "reduction_server", "evaluator")
 
@@ -192,6 +193,21 @@ def arguments(args: model.Args) -> tuple[str, ...]:
     if not isinstance(args, Mapping):
         return args
     return tuple(f"--{key}" if value is None else f"--{key}={scalar_text(value)}" for key, value in args.items())
+
+
+def with_flags(words: Iterable[Any], values: Mapping[str, Any]) -> list[Any]:
+    """Return a list of arguments with these flags in place of those of the same names, and of the values in the words behind them."""
+    kept, dropped = list[Any](), False
+    for word in words:
+        text = str(word)
+        if dropped and not is_flag(text):  # the value of a flag in two words
+            dropped = False
+            continue
+        name, joined, _ = text.partition("=")
+        ours = is_flag(text) and name.lstrip("-") in values
+        dropped = ours and not joined
+        kept += [] if ours else [word]
+    return [*kept, *arguments(values)]
 
 
 def scalar_text(value: Scalar) -> str:

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from vertexrig.bring.edit import Entry, Path_, literal, metrics_of, with_flags
+from vertexrig.bring.edit import Entry, Path_, literal, metrics_of
 from vertexrig.errors import UsageError
 from vertexrig.project.config import Loaded
+from vertexrig.project.resolve import with_flags
 from vertexrig.spec.api_names import camel, snake_keys
 from vertexrig.spec.estimate import Estimate
 from vertexrig.spec.space import Dimension

@@ -8,9 +8,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from vertexrig import yamltext
-from vertexrig.bring.edit import Entry, literal, with_flags
+from vertexrig.bring.edit import Entry, literal
 from vertexrig.errors import UsageError, did_you_mean
 from vertexrig.project.config import Loaded
+from vertexrig.project.resolve import with_flags
 from vertexrig.results.trials import TrialResult
 from vertexrig.studies.decide import tidy
 from vertexrig.studies.outcome import FOLLOWS, PROMOTED_FROM, TRIAL, Outcome, roles_with_args
