@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.tools import INSTALLED, vertexrig
+from tests.support.tools import INSTALLED, typed, vertexrig
 
 PROJECT = """
 project: p
@@ -290,3 +290,16 @@ def test_an_interrupt_ends_with_130_and_leaves_nothing_running(folder: Path) -> 
         if process.poll() is None:
             process.kill()
         process.communicate()
+
+
+@pytest.mark.parametrize("words", [(), ("--no-check",)])
+@pytest.mark.parametrize("silence", ["", "silence: {pool-empty-gcloud: it goes through the API}, "])
+def test_a_file_that_gcloud_refuses_is_submitted(tmp_path: Path, words: tuple[str, ...], silence: str) -> None:
+    """A job with an empty pool, and each of its candidates, is created through the API, whatever of it is checked."""
+    job = (
+        "{topology: multi-worker, machine_type: n1-standard-4, timeout: 60s, worker: {replica_count: 1}, evaluator: {}"
+    )
+    text = f"{PROJECT.partition('jobs:')[0]}jobs:\n  good: {job}, {silence}candidates: [{{strategy: SPOT}}]}}\n"
+    (tmp_path / "vertexrig.yaml").write_text(text)
+    rows = typed("render", "good", "--format", "json", *words, cwd=tmp_path).document["jobs"]
+    assert [(" submit good" in row["command"], "gcloud" in row["command"]) for row in rows] == [(True, False)] * 2

@@ -62,12 +62,17 @@ def machine_and_replicas(document: Document, context: Context) -> Iterator[Probl
             yield Problem(path, text, "" if machine else "write machineSpec.machineType", edits=edits)
 
 
-def pool_empty_gcloud(document: Document, context: Context) -> Iterator[Problem]:
+def refused_by_gcloud(document: Document) -> list[Pool]:
+    """Return the pools for which gcloud refuses a file that the API takes."""
     if document.kind != "CustomJobSpec":
-        return  # gcloud ai hp-tuning-jobs does not look
-    for pool in document.pools[1:]:
-        # gcloud's words: "Exactly one of fields [pythonPackageSpec, containerSpec] is required for a [workerPoolSpecs]"
-        if pool.empty and not pool.program and not document.reported(pool.path):
+        return []  # gcloud ai hp-tuning-jobs does not look
+    # gcloud's words: "Exactly one of fields [pythonPackageSpec, containerSpec] is required for a [workerPoolSpecs]"
+    return [pool for pool in document.pools[1:] if pool.empty and not pool.program]
+
+
+def pool_empty_gcloud(document: Document, context: Context) -> Iterator[Problem]:
+    for pool in refused_by_gcloud(document):
+        if not document.reported(pool.path):
             text = f"gcloud refuses the empty pool {pool.index} in a --config file, though the API takes it"
             fix = "submit it through the API, or put no pool after it and leave it out"
             yield Problem(pool.path, text, fix)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from vertexrig.workspace import GCLOUD_REFUSES, Prepared
+from vertexrig.checks.cluster import refused_by_gcloud
+from vertexrig.workspace import Prepared
 
 
 def commands(prepared: Sequence[tuple[Prepared, Path]]) -> list[str]:
@@ -21,7 +22,7 @@ def commands(prepared: Sequence[tuple[Prepared, Path]]) -> list[str]:
     uploaded: set[str] = set()
     for one, path in prepared:
         name, workspace = one.view.name, one.workspace
-        if any(finding.id == GCLOUD_REFUSES for finding in one.findings):
+        if refused_by_gcloud(one.document):  # whatever of it is checked, silenced or shown
             # gcloud cannot create such a job from the file, but the API can.
             lines.append(workspace.verb("submit", name))  # it also uploads the package
             continue
