@@ -88,6 +88,7 @@ class Finding:
         key_fix: The fix for a value that a key of the project file gives, "" if it is `fix` with the file's keys for fields.
         value_type: The Python type of the value, for `wrong-type`; None for other rules.
         edits: Changes of the file that end it; none where only a person can.
+        entry: Whose line of a project file it is, such as `jobs.a`; "" in any other file.
     """
 
     id: str
@@ -103,6 +104,7 @@ class Finding:
     key_fix: str = ""
     value_type: type | None = None
     edits: tuple[Edit, ...] = ()
+    entry: str = ""
 
     @property
     def fixable(self) -> str:

@@ -106,6 +106,24 @@ def test_a_baseline_holds_what_is_known(tmp_path: Path) -> None:
     }
 
 
+def test_a_baseline_knows_the_entries_of_a_project_file(tmp_path: Path) -> None:
+    """What is known of one job is new in another, and what is known of a line that jobs share stays known."""
+    project = (
+        "project: my-project\nbucket: gs://my-bucket\n"
+        "trainer: {package_uris: [gs://my-bucket/t.tar.gz], image: us-docker.pkg.dev/vertex-ai/training/tf-cpu.2-71.py310:latest}\n"
+        "jobs:\n  b: {machine_type: n1-standard-1, timeout: 60s}\n"
+    )
+    (tmp_path / "vertexrig.yaml").write_text(project)
+    assert {"machine-not-for-training", "image-unknown"} <= ids(cwd=tmp_path)
+    assert typed("check", "--baseline", "known.json", "--write-baseline", cwd=tmp_path).exit_code == 0
+    assert not ids("--baseline", "known.json", cwd=tmp_path)
+    (tmp_path / "vertexrig.yaml").write_text(
+        project.replace("jobs:\n", "jobs:\n  a: {machine_type: n1-standard-1, timeout: 60s}\n")
+    )
+    found = typed("check", "--baseline", "known.json", "--format", "json", cwd=tmp_path).document["findings"]
+    assert {(one["id"], one["line"]) for one in found if one["severity"] != "info"} == {("machine-not-for-training", 5)}
+
+
 def test_folders_are_walked_as_git_sees_them(tmp_path: Path) -> None:
     """Patterns name files, a .gitignore at any depth and `exclude` leave some out, as git itself says."""
     files = {

@@ -23,6 +23,7 @@ from vertexrig.finding import Finding, Severity, folded
 from vertexrig.project import config
 from vertexrig.project.caller_overrides import check_rules
 from vertexrig.project.model import CheckSettings
+from vertexrig.schema import typed
 from vertexrig.spec.reading import unreadable
 from vertexrig.spec.strict import finding
 from vertexrig.text import quoted
@@ -69,7 +70,7 @@ class Choice:
     def key(self, one: Finding) -> tuple[str, str, str]:
         """Return what the baseline has of a finding: no line and no message, which change by themselves."""
         file = os.path.relpath(one.file, self.home) if one.file not in ("", "-") else one.file
-        return Path(file).as_posix(), one.id, one.path
+        return Path(file).as_posix(), one.id, f"{one.entry}: {one.path}" if one.entry else one.path
 
 
 def _fits(rule: str, patterns: Sequence[str]) -> bool:
@@ -229,7 +230,11 @@ class Checker:
             if mistakes and name not in known and name in loaded.text:
                 continue  # it was left out for one of them
             try:
-                found += [finding for one in workspace.prepare_all(name) for finding in one.findings]
+                found += [
+                    replace(each, entry=_entry(loaded, each.line, name))
+                    for one in workspace.prepare_all(name)
+                    for each in one.findings
+                ]
             except ConfigError as error:
                 mistakes += error.errors
         if MARK in loaded.text:
@@ -273,6 +278,14 @@ class Checker:
         kept, held = self.choice.of(found)
         unique = {str(one): one for one in mistakes}.values()
         return Checked(path, kept, text, tuple(unique), held)
+
+
+def _entry(loaded: config.Loaded, line: int | None, name: str) -> str:
+    """Return whose line of a project file it is, as far as two keys tell: `jobs.a`; without a line, the job or sweep called `name`."""
+    if line is None:
+        return name
+    above = (path for path, at in loaded.lines.items() if at <= line and len(path) in (1, 2))
+    return typed.dotted(max(above, key=lambda path: (loaded.lines[path], len(path)), default=()))
 
 
 def _mistake(one: ConfigError) -> Finding:
