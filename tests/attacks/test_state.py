@@ -166,9 +166,10 @@ def test_commands_that_begin_together_leave_one_number(tmp_path: Path) -> None:
     def use() -> None:
         for _ in range(60):
             together.wait()
-            with state.in_use(tmp_path, begun=12345) as last:
+            with state.in_use(tmp_path) as use:
+                use.begun(12345)
                 together.wait()
-                left.append(last(12345))
+                left.append(use.last(12345))
 
     threads = [threading.Thread(target=use) for _ in range(8)]
     for one in threads:

@@ -133,7 +133,9 @@ def test_jobs_that_the_command_leaves_are_waited_for(tmp_path: Path) -> None:
     words = ["local", "run", *options, "--root", str(root), "--", sys.executable, "submit.py"]
     left = vertexrig(*words, cwd=tmp_path, env={"HOME": str(tmp_path)})
     resume = left.stderr.splitlines()[-1]
-    assert left.returncode == 0 and resume.endswith(f"local up --cold --discrete whole --root '{root}'"), left.stderr
+    assert left.returncode == 0 and resume.endswith(
+        f"local up --cold --discrete whole --gs-paths kept --root '{root}'"
+    ), left.stderr
     here = server.up(Settings(root), 0)
     try:
         jobs = Api(here.url).call("GET", "customJobs").json()["customJobs"]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import socket
+import threading
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import AbstractContextManager, closing, suppress
 from pathlib import Path
 
 import pytest
@@ -13,9 +14,11 @@ from click.testing import CliRunner, Result
 
 from tests.support.jobkit import Api, job, pool, with_trainer
 from tests.support.tools import vertexrig
+from vertexrig.cli import local_run
 from vertexrig.cli.local import command
 from vertexrig.errors import ServiceError, UsageError
 from vertexrig.local import control, server
+from vertexrig.local.jobs.settings import Settings
 
 
 @pytest.fixture
@@ -117,3 +120,48 @@ def test_a_port_is_taken_before_its_server_answers() -> None:
     with control.bound(0) as first, pytest.raises(UsageError, match="choose another"):
         with control.bound(first.getsockname()[1]):
             pass
+
+
+def test_a_server_that_runs_takes_no_options(root: Path) -> None:
+    """`up --detach` finds a server that runs, and refuses what only a new one would heed, as `local run` does."""
+    with server.running(Settings(root)) as here:
+        run(root, "up", "--detach", "--port", "0")
+        run(root, "up", "--detach", "--port", str(here.port))
+        for words in (["--fault", "quota"], ["--slots", "3"], ["--seed=1"], ["--cold"], ["--port", "1"]):
+            name = words[0].partition("=")[0]
+            with pytest.raises(UsageError, match=f"{name}: a local Vertex runs already .* stop it with"):
+                run(root, "up", "--detach", *words)
+
+
+def of_a_run(root: Path) -> AbstractContextManager[server.RunningServer]:
+    """The server of a `local run`."""
+    return local_run.server(None, root, lambda: Settings(root), None, [], 0)
+
+
+def test_a_server_that_is_asked_for_outlasts_the_run_that_started_it(root: Path) -> None:
+    """`up --detach` has what a `local run` started go on after that has ended."""
+    with of_a_run(root) as here:
+        run(root, "up", "--detach")
+    assert server.find(root) == here
+
+
+def test_a_run_that_begins_while_the_last_other_one_ends(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It waits until the server has been stopped, and starts its own one."""
+    found: list[bool] = []
+
+    def begin() -> None:
+        with of_a_run(root) as here:
+            found.append(control.answers(here))
+
+    begun, stop = threading.Thread(target=begin, daemon=True), control.down
+
+    def down(folder: Path) -> bool:
+        monkeypatch.undo()
+        begun.start()
+        begun.join(0.5)
+        return stop(folder)
+
+    with of_a_run(root):
+        monkeypatch.setattr(control, "down", down)
+    begun.join(60)
+    assert found == [True] and server.find(root) is None

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from vertexrig.cli import local_place, local_python, local_run, options, output, shells, steps, streams
 from vertexrig.cli.arguments import NameArgument
@@ -15,7 +16,7 @@ from vertexrig.cli.groups import Group
 from vertexrig.cli.local_place import PlaceOptions
 from vertexrig.cli.options import option
 from vertexrig.cli.output import result
-from vertexrig.local import control, guard
+from vertexrig.local import control, guard, state
 from vertexrig.local.state import RunningServer
 from vertexrig.project.config import Loaded
 
@@ -107,7 +108,13 @@ def up(place: PlaceOptions, asked: UpOptions, format_: str) -> None:
     if not guard.KNOWS_USERS:
         streams.note("warning: this system does not show whose a connection is: its other users can reach the server")
     if asked.detach:
-        here = control.up(settings, asked.port, record=asked.record)
+        found = local_place.answering(folder)
+        if found is not None and (given := _given(found)):
+            local_place.refuse(found, given[0])
+        with state.in_use(folder) as use:
+            here = control.up(settings, asked.port, record=asked.record)
+            # Also one that a `local run` has started: it is to outlast that now.
+            use.keep()
         local_place.make_bucket(here, loaded)
         result(format_, _where(here), "")
         streams.note(f"the local Vertex answers at {here.url}; its console: {here.url}/")
@@ -116,6 +123,15 @@ def up(place: PlaceOptions, asked: UpOptions, format_: str) -> None:
     from vertexrig.local import server  # 230 ms
 
     server.serve(settings, asked.port, on_start=_started(format_, loaded), record=asked.record)
+
+
+def _given(found: RunningServer) -> list[str]:
+    """Return the options of the command line that a server takes at its start alone, and that do not fit one that runs."""
+    context = click.get_current_context()
+    fit = {"file", "max_file_size", "root", "format_", "detach", "adopt"}
+    fit |= {"port"} if context.params["port"] in (0, found.port) else set()
+    names = [(str(param.name), param.opts[0]) for param in context.command.params if param.name not in fit]
+    return [typed for name, typed in names if context.get_parameter_source(name) is ParameterSource.COMMANDLINE]
 
 
 def _where(here: RunningServer) -> dict[str, Any]:

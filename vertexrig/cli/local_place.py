@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
@@ -103,6 +103,29 @@ def claim(folder: Path, *, adopt: bool = False) -> None:
 place_options = options.group("place", PlaceOptions)
 trainer_options = options.group("trainers", TrainerOptions)
 fault_options = options.group("faults", FaultOptions)
+
+
+def answering(folder: Path) -> RunningServer | None:
+    """Return the server of a folder; None also for one that was killed, which holds the folder for a while as it dies."""
+    from vertexrig.local import control
+
+    here = state.find(folder)
+    return here if here is not None and control.answers(here) else None
+
+
+def refuse(here: RunningServer, name: str, instead: str = "") -> NoReturn:
+    """Raise UsageError for an option that only a server takes that is started now.
+
+    Args:
+        here: The server that runs.
+        name: The option.
+        instead: What of it to give to `local up`, "" in that command itself.
+    """
+    what = "records only from its start" if name.startswith("--record") else "has its own settings"
+    start = f", or start it with `vertexrig local up {instead}`" if instead else " first"
+    raise UsageError(
+        f"{name}: a local Vertex runs already at {here.url}, and {what}: stop it with `vertexrig local down`{start}"
+    )
 
 
 def make_bucket(here: RunningServer, loaded: Loaded | None) -> None:

@@ -94,6 +94,8 @@ def command(
         code, signalled = _run([program, *words[1:]], words[0], change.over(os.environ))
         made = f"/v1/made?after={before['last']}&run={own['run']}"
         options = ["--cold"] * trainers.cold + (["--discrete", trainers.discrete] if trainers.discrete else [])
+        # What the jobs have is kept for them, as a server of `up` need not do.
+        options += [] if loaded and loaded.project.local.gs_paths else ["--gs-paths", "kept"]
         resume = steps.line("local", "up", *steps.named(place.file), *options, "--root", folder)
         try:
             # Who ends the command by a signal wants an end.
@@ -154,29 +156,23 @@ def server(
         given: Options that only a server takes that is started now.
         port: As for `control.up`.
     """
-    here = state.find(folder)
-    # One that was killed holds the folder for a while as it dies; then another is started.
-    if here is not None and not control.answers(here):
-        here = None
-    if here is not None and given:
-        name = f"--record {record}" if record is not None else given[0]
-        what = "records only from its start" if record is not None else "has its own settings"
-        raise UsageError(
-            f"{name}: a local Vertex runs already at {here.url}, and {what}: stop it with "
-            f"`vertexrig local down`, or start it with `vertexrig local up {'--record FILE' if record is not None else given[0]}`"
-        )
-    started = here is None
-    if here is None:
-        extras.need("uvicorn", "starlette", "optuna", "google_crc32c", "cryptography")
-        here = control.up(settings(), port, record=record)
-        streams.note(f"the local Vertex answers at {here.url}")
-    with state.in_use(folder, begun=here.pid if started else None) as last:
+    state.claimed(folder)
+    with state.in_use(folder) as use:
+        here = local_place.answering(folder)
         try:
-            if started or here.front_port is not None:
+            if here is not None and given:
+                name = f"--record {record}" if record is not None else given[0]
+                local_place.refuse(here, name, "--record FILE" if record is not None else name)
+            if here is None:
+                extras.need("uvicorn", "starlette", "optuna", "google_crc32c", "cryptography")
+                here = control.up(settings(), port, record=record)
+                use.begun(here.pid)
+                streams.note(f"the local Vertex answers at {here.url}")
+            if here.front_port is not None:
                 local_place.make_bucket(here, loaded)
             yield here
         finally:
-            if last(here.pid):
+            if here is not None and use.last(here.pid):
                 control.down(folder)
 
 

@@ -10,7 +10,7 @@ import shlex
 import stat
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,34 +60,44 @@ class RunningServer:
         return f"http://{HOST}:{self.port}"
 
 
+class Use:
+    """A command's part in the use of a server, from before it looks for one."""
+
+    def __init__(self, users: IO[str]) -> None:
+        self._users = users
+
+    def begun(self, process: int) -> None:
+        """Have the last of the commands stop the server of this process, because one of them has started it."""
+        # In one place and cut afterwards: two commands may both have waited for this server, and write at one time.
+        number = str(process).encode()
+        os.pwrite(self._users.fileno(), number, 0)
+        os.ftruncate(self._users.fileno(), len(number))
+
+    def keep(self) -> None:
+        """Have no command stop the server: its user wants it to go on."""
+        os.ftruncate(self._users.fileno(), 0)
+
+    def last(self, process: int) -> bool:
+        """Leave, and tell whether this command has to stop the server of this process."""
+        # Given up first: of two that leave at one time neither would get it alone.
+        fcntl.flock(self._users, fcntl.LOCK_UN)
+        self._users.seek(0)
+        return _locked(self._users) and self._users.read().strip() == str(process)
+
+
 @contextmanager
-def in_use(root: Path, *, begun: int | None = None) -> Iterator[Callable[[int], bool]]:
-    """Take part in the use of a server that is stopped when the last command that uses it ends.
+def in_use(root: Path) -> Iterator[Use]:
+    """Take part in the use of a server that is stopped when the last command that uses it ends; one that it stops has ended by then.
 
     Args:
         root: The state folder.
-        begun: Process of the server, if this command started it.
-
-    Yields:
-        Leaves: given the server's process, whether it is to be stopped by this command.
     """
     # A lock of flock(2) is of the open file, not of the process: each command has its own, and loses it when it dies. All
-    # share it while they use the server; a command that can have it alone as it leaves is the last.
+    # share it while they use the server; a command that can have it alone as it leaves is the last, and has it until the
+    # server has stopped.
     with os.fdopen(os.open(root / _USERS, os.O_RDWR | os.O_CREAT, 0o600), "r+") as users:
         fcntl.flock(users, fcntl.LOCK_SH)
-        if begun is not None:
-            # In one place and cut afterwards: two commands may both have waited for this server, and write at one time.
-            number = str(begun).encode()
-            os.pwrite(users.fileno(), number, 0)
-            os.ftruncate(users.fileno(), len(number))
-
-        def last(process: int) -> bool:
-            # Given up first: of two that leave at one time neither would get it alone.
-            fcntl.flock(users, fcntl.LOCK_UN)
-            users.seek(0)
-            return _locked(users) and users.read().strip() == str(process)
-
-        yield last
+        yield Use(users)
 
 
 def make_private(root: Path) -> Path:
