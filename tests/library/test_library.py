@@ -68,3 +68,18 @@ def test_the_notebook_shows_findings_and_the_rehearsal(folder: Path) -> None:
         and "JOB_STATE_SUCCEEDED" in shown[2]
         and "<th>loss</th><td>0.25</td>" in shown[2]
     )
+
+
+def test_a_project_file_is_checked_with_its_settings_and_candidates(folder: Path) -> None:
+    """What `check:` ignores is not reported, and what is wrong with a candidate is, as the verb has it."""
+    file = folder / "vertexrig.yaml"
+    text = file.read_text()
+    file.write_text(f"{text}\ncheck: {{ignore: [accelerator-count]}}\n")
+    job = "workerPoolSpecs:\n- machineSpec: {machineType: n1-standard-8, acceleratorType: NVIDIA_TESLA_T4, acceleratorCount: 3}\n  replicaCount: 1\n  containerSpec: {imageUri: a/b:1}\n"
+    (folder / "job.yaml").write_text(job)
+    assert "accelerator-count" in {one.id for one in check("job.yaml")}
+    assert "accelerator-count" not in {one.id for one in check("job.yaml", project="vertexrig.yaml")}
+    file.write_text(text.replace("args: {rate: 0.5}", "candidates: [{machine_type: n1-standard-9}]"))
+    found = check("vertexrig.yaml")
+    rows = typed("check", "vertexrig.yaml", "--format", "json").document["findings"]
+    assert not found.ok and [one.id for one in found] == [row["id"] for row in rows]

@@ -16,6 +16,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from vertexrig import __version__, files
+from vertexrig.checks import choice
 from vertexrig.checks import output as reports
 from vertexrig.checks.reports import FILED, Report, sarif
 from vertexrig.cli import checked, options, output, show, streams, targets
@@ -128,10 +129,10 @@ def command(wanted: tuple[str, ...], project: options.ProjectOptions, given: Che
     baseline = given.baseline or (home / settings.baseline if settings.baseline else None)
     if given.write_baseline and baseline is None:
         raise UsageError("--write-baseline needs --baseline FILE, or check.baseline in the project file")
-    choice = checked.choice(
+    chosen = choice.choice(
         settings, home, given.select, given.ignore, baseline, writing=given.write_baseline, strict=given.strict
     )
-    checker = Checker(workspace, project, given.region, given.trainer, given.kind, given.verbose, choice, fixes)
+    checker = Checker(workspace, project, given.region, given.trainer, given.kind, given.verbose, chosen, fixes)
     known = checked.all_names(workspace)
     places = [target for target in wanted if target not in named or (target not in known and Path(target).is_dir())]
     names = [target for target in named if target not in places]
@@ -239,7 +240,7 @@ class _Report:
         else:
             output.say(("" if self.pieces else self.report.start) + self.report.end, nl=False)
         if self.given.write_baseline and self.baseline is not None:
-            files.write_text(self.baseline, checked.baseline_text(self.known))
+            files.write_text(self.baseline, choice.baseline_text(self.known))
             streams.note(f"wrote {sum(self.known.values())} findings to {self.baseline}")
             if not mistakes:
                 return

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import html
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 from vertexrig import files, yamltext
-from vertexrig.checks import output
+from vertexrig.checks import choice, comments, output, rule_ids
+from vertexrig.checks.model import MARK
 from vertexrig.errors import UsageError
 from vertexrig.finding import Finding, Severity, folded
 from vertexrig.project import config
@@ -86,11 +87,12 @@ class RenderedJob:
 
 
 def check(job: str | Path | Mapping[str, Any], *, project: str | Path | None = None) -> Findings:
-    """Check a file for gcloud, a project file, or a job that is plain data.
+    """Check a file for gcloud, a project file with the candidates of its jobs, or a job that is plain data.
 
     Args:
         job: The file, or the data of a CustomJobSpec or HyperparameterTuningJob.
-        project: The project file whose region, catalog and trainer it is held against; none by default.
+        project: The project file whose region, catalog and trainer it is held against, and whose `check:` selects what is
+            reported; none by default, and for a project file itself.
     """
     loaded = config.load(Path(project)) if project else config.Loaded(Project(project="", region=""), Path(), {})
     if isinstance(job, Mapping):
@@ -98,11 +100,30 @@ def check(job: str | Path | Mapping[str, Any], *, project: str | Path | None = N
     else:
         text, file = files.read_text(job), str(job)
         if is_project(_data(text)):
-            workspace = Workspace(config.loads(text, file=Path(file)))
-            names = workspace.loaded.project.entries
-            found = [one for name in names for one in workspace.prepare(name).findings]
-            return Findings(found, workspace.loaded.sources)
-    return Findings(Workspace(loaded).check_text(text, file=file)[1], {file: text})
+            loaded = config.loads(text, file=Path(file))
+            return Findings(_selected(loaded, _of_project(Workspace(loaded))), loaded.sources)
+    return Findings(_selected(loaded, Workspace(loaded).check_text(text, file=file)[1]), {file: text})
+
+
+def _of_project(workspace: Workspace) -> list[Finding]:
+    """Return what is found of every job and sweep, as it stands and as each candidate has it."""
+    loaded = workspace.loaded
+    found = [
+        replace(each, entry=choice.owner(loaded, each.line, name))
+        for name in loaded.project.entries
+        for one in workspace.prepare_all(name)
+        for each in one.findings
+    ]
+    if MARK in loaded.text:
+        found += comments.problems(loaded.text, str(loaded.file), rule_ids(), None)
+    return found
+
+
+def _selected(loaded: config.Loaded, found: Sequence[Finding]) -> list[Finding]:
+    """Return what the project file's `check:` selects and its baseline does not know."""
+    settings, home = loaded.project.check, loaded.folder
+    baseline = home / settings.baseline if settings.baseline else None
+    return choice.choice(settings, home, (), (), baseline, writing=False, strict=False).of(found)[0]
 
 
 def _data(text: str) -> Any:
