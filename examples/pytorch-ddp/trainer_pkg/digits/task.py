@@ -40,6 +40,9 @@ def main(words: list[str] | None = None) -> int:
         use_gpu = torch.cuda.is_available()
         device = torch.device("cuda", place.local_rank) if use_gpu else torch.device("cpu")
         log.info("process %d of %d on %s", place.rank + 1, place.size, device)
+        if use_gpu:
+            # NCCL sends objects by way of the current device, which is the first one in every process otherwise
+            torch.cuda.set_device(device)
         cluster.join(place, device)
         Run(options, place, device).run()
     except StoppedError as error:
