@@ -191,3 +191,84 @@ def test_typers_defaults_are_read_wherever_they_are_given(tmp_path: Path) -> Non
     flags = {flag.dest: flag for flag in read(tmp_path / "task.py").flags}
     assert [name for name, flag in flags.items() if flag.required] == ["e"]
     assert flags["d"].names == ("--dd",) and flags["c"].nargs == "*" and flags["f"].choices == ("x", "y")
+
+
+_ARGPARSE = "import argparse\nparser = argparse.ArgumentParser()\nparser.add_argument('--lr', type=float)\n"
+_PARSE = "parser.parse_args()\n"
+_ABSL = "from absl import app, flags\nflags.DEFINE_bool('amp', False, '')\nflags.DEFINE_enum('opt', 'sgd', ['sgd'], '', case_sensitive=False)\n"
+_RUN = "if __name__ == '__main__':\n    app.run(main)\n"
+_CLICK = "import click\nfrom click_option_group import optgroup\n@click.command()\n@optgroup.group('Training')\n"
+_TYPER = "import typer\napp = typer.Typer({})\n@app.command()\ndef main({}):\n    pass\napp()\n"
+_FIELDS = "from dataclasses import dataclass\nfrom transformers import HfArgumentParser\n@dataclass\nclass Options:\n    lr: float = 0.1\n"
+TAKEN = {
+    "the off switch of argparse": (_ARGPARSE + "parser.add_argument('--amp', '-a', action=argparse.BooleanOptionalAction)\n" + _PARSE, "--no-amp"),
+    "a choice after a conversion": (_ARGPARSE + "parser.add_argument('--opt', type=str.lower, choices=['adam'])\n" + _PARSE, "--opt=Adam"),
+    "a bool among choices": (
+        "def yes(text):\n    return text == 'true'\n" + _ARGPARSE + "parser.add_argument('--amp', type=yes, choices=[True, False])\n" + _PARSE,
+        "--amp=true",
+    ),
+    "a choice of click in any case": (
+        "import click\n@click.command()\n@click.option('--opt', type=click.Choice(['adam'], case_sensitive=False))\ndef main(opt):\n    pass\n", "--opt=ADAM",
+    ),
+    "a choice of absl in any case": (_ABSL + "def main(_):\n    pass\n" + _RUN, "--opt=SGD"),
+    "a switch of absl alone": (_ABSL + "def main(_):\n    pass\n" + _RUN, "--amp"),
+    "absl's own flags": (_ABSL + "def main(_):\n    pass\n" + _RUN, "--alsologtostderr --verbosity=1 -v 1 --log_dir=/tmp --norun_with_pdb --undefok=x"),
+    "a group of click options": (_CLICK + "@optgroup.option('--lr', type=float)\ndef main(lr):\n    pass\n", "--lr=1"),
+    "typer's context": (_TYPER.format("", "ctx: typer.Context, lr: float = 1.0"), "--lr=1"),
+    "typer's two spellings": (_TYPER.format("", "ok: bool = typer.Option(True, '--accept/--reject')"), "--reject"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", TAKEN)
+def test_what_each_library_takes_beyond_its_plain_flags_is_no_finding(tmp_path: Path, what: str) -> None:
+    """Spellings, conversions and flags that a parser has of itself."""
+    source, args = TAKEN[what]
+    (tmp_path / "task.py").write_text(source)
+    assert findings(tmp_path / "task.py", args) == {}
+    misspelt = findings(tmp_path / "task.py", f"{args} --unitz=8")
+    assert len(misspelt) == 1 and next(iter(misspelt)).startswith("argument-unknown: "), misspelt
+
+
+TOLERATED = {
+    "typer": (_TYPER.format("", "lr: float = 1.0").replace("command()", "command(context_settings=dict(ignore_unknown_options=True))"), "--lr=1"),
+    "transformers": (_FIELDS + "p = HfArgumentParser(Options)\np.parse_args_into_dataclasses(return_remaining_strings=True)\n", "--lr=1"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("library", TOLERATED)
+def test_a_parser_that_leaves_over_what_it_does_not_know_does_not_stop(tmp_path: Path, library: str) -> None:
+    """A warning that the flag has no effect, no error."""
+    source, args = TOLERATED[library]
+    (tmp_path / "task.py").write_text(source)
+    found = findings(tmp_path / "task.py", f"{args} --unitz=8")
+    assert list(found.values()) == [Severity.WARNING] and "has no effect" in next(iter(found))
+
+
+HANDED = {
+    "and bound anew": "import deepspeed\nparser = deepspeed.add_config_arguments(parser)\n",
+    "to a class": "import pytorch_lightning as pl\nparser = pl.Trainer.add_argparse_args(parser)\n",
+    "in a function": "import lib\ndef add_args(parser):\n    lib.add(parser)\nadd_args(parser)\n",
+    "to a function of the same name": "import lib\ndef add_args(parser):\n    lib.add_args(parser)\nadd_args(parser)\n",
+    "in a static method": "import lib\nclass Model:\n    @staticmethod\n    def add(p):\n        return lib.more(p)\nModel.add(parser)\n",
+    "as an attribute": "import lib\nclass Program:\n    def __init__(self):\n        self.parser = argparse.ArgumentParser()\n        lib.add(self.parser)\nProgram()\n",
+    "by name": "import lib\nlib.add(parser=parser)\n",
+    "from an own function": "import lib\ndef make():\n    return argparse.ArgumentParser()\nmade = make()\nlib.add(made)\n",
+    "by a decorator of another package": "import fancy\n@fancy.option('--x')\ndef main(x):\n    pass\n",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("how", HANDED)
+def test_a_parser_that_is_handed_to_another_package_may_get_flags_there(tmp_path: Path, how: str) -> None:
+    """One line of severity info, whichever way it is handed on, and no flag is called unknown."""
+    (tmp_path / "task.py").write_text(_ARGPARSE + HANDED[how] + _PARSE)
+    found = findings(tmp_path / "task.py", "--lr=1 --deepspeed")
+    assert list(found.values()) == [Severity.INFO] and next(iter(found)).startswith("flags-unread: "), found
+
+
+def test_a_parser_that_stays_in_the_trainer_leaves_nothing_open(tmp_path: Path) -> None:
+    """Handed to the trainer's own functions, of another module too, and to what only completes words, it has the flags that are written."""
+    (tmp_path / "more.py").write_text("def add(parser):\n    parser.add_argument('--units')\n")
+    calls = "import more, argcomplete\ndef mine(parser):\n    more.add(parser=parser)\nmine(parser)\nargcomplete.autocomplete(parser)\n"
+    (tmp_path / "task.py").write_text(_ARGPARSE + calls + _PARSE)
+    assert findings(tmp_path / "task.py", "--lr=1 --units=2") == {}
+    assert [name.partition(":")[0] for name in findings(tmp_path / "task.py", "--unitz=2")] == ["argument-unknown"]

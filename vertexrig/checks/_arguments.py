@@ -233,9 +233,12 @@ def is_number(text: str) -> bool:
 
 
 def is_choice(text: str, flag: Flag) -> bool:
-    """Tell whether `text` is a choice: as a number where the flag's type makes one of it."""
+    """Tell whether `text` is a choice: as a number where the flag's type makes one of it; True if that is not known."""
     choices = flag.choices or ()
     if text in choices:
+        return True
+    # argparse compares what the type made of the text: str.lower of `Adam` is a choice, and a bool of `true`
+    if flag.type not in {"str", "int", "float"} and not (is_number(text) and all(map(is_number, choices))):
         return True
     if flag.type == "str" or not is_number(text):
         return False

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from vertexrig.trainer_source.flag_collector import Collector, constant, texts_of, truth
 from vertexrig.trainer_source.modules import SourceCall, last_name
-from vertexrig.trainer_source.trainer_model import Flag
+from vertexrig.trainer_source.trainer_model import DYNAMIC, Flag
 
 _TYPES = {
     **dict.fromkeys(("string", "enum", "enum_class", "list", "spaceseplist", "multi_string", "multi_enum"), "str"),
@@ -53,8 +53,9 @@ def _define(found: Collector, call: SourceCall, kind: str) -> None:
                 required=truth(found, keywords.get("required"), call),
                 has_default=default is not None and not is_none,
                 default=constant(found, default, call),
-                choices=texts_of(found, choices, call) if "enum" in kind else None,
-                action="append" if kind.startswith("multi") else "store",
+                choices=texts_of(found, choices, call) if "enum" in kind and "case_sensitive" not in keywords else None,
+                # a switch takes a value and needs none
+                action=DYNAMIC if typed == "bool" else "append" if kind.startswith("multi") else "store",
                 # absl's integer flags call int() on the text, which refuses 128.0.
                 takes_float_text={"int": False, "bool": False}.get(typed, True),
                 parser="absl",

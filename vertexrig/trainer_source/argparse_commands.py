@@ -44,6 +44,28 @@ class Parsers:
         self._steps = 0
         return self._made(call.node, call.scope, call.module, 0)
 
+    def may_be(self, node: ast.expr, call: SourceCall) -> bool:
+        """Tell whether an argument of a call may be a parser, or a group of one."""
+        self._steps = 0
+        return self._may_be(node, call.scope, call.module, 0)
+
+    def _may_be(self, node: ast.expr | None, scope: Scope, module: Module, depth: int) -> bool:
+        self._steps += 1
+        if node is None or depth > _MAX_DEPTH or self._steps > _MAX_STEPS:
+            return False
+        if isinstance(node, ast.Call):
+            own = owned(node.func, module, self._code)
+            returned = [(*one, own[1]) for one in _returns(*own)] if own is not None else []
+            return makes_parser(node) or any(self._may_be(*one, depth + 1) for one in returned)
+        key = _key(node)
+        for level in scope.levels() if key else ():
+            values = [(value, written_in(value, level), module) for value in level.names.get(key, ())]
+            if isinstance(level.node, FUNCTIONS) and key in parameter_names(level.node):
+                values += self._code.handed(level.node, key, level, module) or []
+            if values:
+                return any(self._may_be(*one, depth + 1) for one in values)
+        return False
+
     def _extra(self) -> dict[int, set[str] | None]:
         """Of a parser that is a parent of others, theirs."""
         if self._parents is None:
@@ -137,17 +159,26 @@ class Parsers:
         return None
 
 
+def makes_parser(call: ast.Call) -> bool:
+    return last_name(call.func) in _GROUPS | {"ArgumentParser", "add_parser"}
+
+
 def _joined(found: list[Owners]) -> Owners:
     if not found or any(one is None for one in found):
         return None
     return frozenset().union(*(one for one in found if one is not None))
 
 
+def _key(node: ast.expr) -> str:
+    """Return what an expression goes by in the names of a scope; empty if it is neither a name nor an attribute of self."""
+    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self":
+        return f"self.{node.attr}"
+    return node.id if isinstance(node, ast.Name) else ""
+
+
 def _bindings(node: ast.expr, scope: Scope) -> list[tuple[ast.expr | None, Scope]]:
     """Return what a name may hold where it is used: of several calls bound one after the other, the last before it."""
-    key = node.id if isinstance(node, ast.Name) else ""
-    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self":
-        key = f"self.{node.attr}"
+    key = _key(node)
     for level in scope.levels() if key else ():
         if key in level.names:
             values = level.names[key]

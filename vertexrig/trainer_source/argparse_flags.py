@@ -7,7 +7,7 @@ import builtins
 from collections.abc import Callable
 from dataclasses import replace
 
-from vertexrig.trainer_source.argparse_commands import Parsers
+from vertexrig.trainer_source.argparse_commands import Parsers, makes_parser
 from vertexrig.trainer_source.code import Code, owned
 from vertexrig.trainer_source.flag_collector import Collector, commands_of, constant, texts_of, truth
 from vertexrig.trainer_source.modules import (
@@ -22,7 +22,7 @@ from vertexrig.trainer_source.modules import (
 )
 from vertexrig.trainer_source.trainer_model import DYNAMIC, WITHOUT_VALUE, Flag
 
-_TAKE_PARSERS = frozenset({"add_parser", "print", "help", "append"})
+_TAKE_PARSERS = frozenset({"add_parser", "print", "help", "append", "autocomplete"})
 """Calls that are given a parser and add no flag to it."""
 
 
@@ -44,7 +44,7 @@ def read(found: Collector) -> None:
         elif name == "set_defaults":
             defaulted |= set(call.keywords)
         else:
-            _handed_parser(found, call)
+            _handed_parser(found, call, parsers)
     # add_subparsers without a plain add_parser: the commands come from a loop or another package.
     if parsers.used and not found.commands:
         found.skip(found.code.callers("add_subparsers")[0], "the sub-commands are not written here")
@@ -105,6 +105,8 @@ def _argparse_flag(
     if action in WITHOUT_VALUE:
         # count, help and version take no value either, and their type says nothing of what is stored.
         kind, float_text = "bool" if "store_" in action or action == "BooleanOptionalAction" else kind, None
+    if action == "BooleanOptionalAction":
+        names += tuple(f"--no-{name[2:]}" for name in names if name.startswith("--"))
     return Flag(
         names=names,
         dest=dest if isinstance(dest, str) else names[0] if positional else longest.lstrip("-").replace("-", "_"),
@@ -229,7 +231,7 @@ def _parse(found: Collector, call: SourceCall) -> None:
         return
     found.parsers.add("argparse")
     maker = bound(call.node.func.value, call.scope)
-    if isinstance(maker, ast.Call) and not (_makes_parser(maker) or last_name(maker.func) in found.own):
+    if isinstance(maker, ast.Call) and not (makes_parser(maker) or last_name(maker.func) in found.own):
         found.skip(call, f"the parser comes from {dotted(maker.func)}, whose flags are not written here")
 
 
@@ -242,29 +244,28 @@ def _parser(found: Collector, call: SourceCall) -> None:
     parents = keywords.get("parents")
     for parent in parents.elts if isinstance(parents, (ast.List, ast.Tuple)) else []:
         made = bound(parent, call.scope)
-        if not (isinstance(made, ast.Call) and (_makes_parser(made) or last_name(made.func) in found.own)):
+        if not (isinstance(made, ast.Call) and (makes_parser(made) or last_name(made.func) in found.own)):
             found.skip(call, "a parent parser is not written here")
 
 
-def _handed_parser(found: Collector, call: SourceCall) -> None:
+def _handed_parser(found: Collector, call: SourceCall, parsers: Parsers) -> None:
     """Note a parser handed to a function of another package, which may add flags to it."""
     if isinstance(call.node.func, ast.Name) and hasattr(builtins, call.node.func.id):
         return
-    if last_name(call.node.func) in _TAKE_PARSERS:
+    if last_name(call.node.func) in _TAKE_PARSERS or _is_own(found, call):
         return
-    for argument in call.node.args:
-        made = bound(argument, call.scope)
-        if (
-            made is not argument
-            and isinstance(made, ast.Call)
-            and _makes_parser(made)
-            and last_name(call.node.func) not in found.own
-        ):
-            found.skip(call, f"{dotted(call.node.func)} may add flags")
+    given = [*call.node.args, *call.keywords.values()]
+    if any(parsers.may_be(one, call) for one in given if not isinstance(one, ast.Call)):
+        found.skip(call, f"{dotted(call.node.func)} may add flags")
 
 
-def _makes_parser(call: ast.Call) -> bool:
-    return last_name(call.func) in {"ArgumentParser", "add_argument_group", "add_mutually_exclusive_group"}
+def _is_own(found: Collector, call: SourceCall) -> bool:
+    """Tell whether a call is of the trainer's own function, or of a method that has the name of one."""
+    head = dotted(call.node.func).partition(".")[0]
+    if head in call.module.aliases:
+        top = call.module.aliases[head].partition(".")[0]
+        return any(module.name.partition(".")[0] == top for module in found.code.modules)
+    return last_name(call.node.func) in found.own
 
 
 def _subparsers(found: Collector, call: SourceCall) -> None:

@@ -15,7 +15,7 @@ from vertexrig.trainer_source.flag_collector import (
     texts_of,
     truth,
 )
-from vertexrig.trainer_source.modules import FUNCTIONS, Module, SourceCall, full_name, last_name, plain_text
+from vertexrig.trainer_source.modules import FUNCTIONS, Module, SourceCall, dotted, full_name, last_name, plain_text
 from vertexrig.trainer_source.trainer_model import DYNAMIC, Flag
 
 _CLICK_TYPES = {
@@ -31,7 +31,9 @@ _CLICK_TYPES = {
 def _option(found: Collector, call: SourceCall) -> None:
     """`@click.option` / `@option`, when click is what it comes from."""
     full = full_name(call.node.func, call.module)
-    if not full.startswith(_CLICK):
+    if not full.startswith((*_CLICK, _GROUPED)):
+        if _decorates(call) and dotted(call.node.func).partition(".")[0] in call.module.aliases and "." in full:
+            _foreign(found, call, full)
         return
     found.parsers.add("click")
     keywords = call.keywords
@@ -80,6 +82,16 @@ def _option(found: Collector, call: SourceCall) -> None:
     )
 
 
+def _decorates(call: SourceCall) -> bool:
+    return any(isinstance(node, FUNCTIONS) and call.node in node.decorator_list for node, _ in call.module.nodes)
+
+
+def _foreign(found: Collector, call: SourceCall, full: str) -> None:
+    """Note an option declared by another package's decorator; not by one of the trainer's own modules."""
+    if all(module.name.partition(".")[0] != full.partition(".")[0] for module in found.code.modules):
+        found.skip(call, f"flags made by {full} are not read")
+
+
 def read(found: Collector) -> None:
     """Every option and argument, and the commands of click's groups."""
     for call in found.code.calls:
@@ -102,7 +114,8 @@ def _click_type(found: Collector, call: SourceCall, keywords: dict[str, ast.expr
 
 
 def _click_choices(found: Collector, call: SourceCall, node: ast.expr | None) -> tuple[str, ...] | None:
-    if isinstance(node, ast.Call) and last_name(node.func) == "Choice" and node.args:
+    folds = isinstance(node, ast.Call) and any(word.arg == "case_sensitive" for word in node.keywords)
+    if isinstance(node, ast.Call) and last_name(node.func) == "Choice" and node.args and not folds:
         return texts_of(found, node.args[0], call)
     return None
 
@@ -110,6 +123,8 @@ def _click_choices(found: Collector, call: SourceCall, node: ast.expr | None) ->
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 _MAX_DEPTH = 8
 _CLICK = ("click.", "rich_click.", "asyncclick.")
+_GROUPED = "click_option_group."
+"""Its `optgroup.option` is click's option under a heading, its `optgroup.group` the heading."""
 
 
 def _click_owners(found: Collector, call: SourceCall) -> Owners:
@@ -157,6 +172,8 @@ def _made(node: _Function, module: Module) -> tuple[str, ast.expr] | None:
     for decorator in node.decorator_list:
         func = decorator.func if isinstance(decorator, ast.Call) else decorator
         kind = last_name(func)
+        if full_name(func, module).startswith(_GROUPED):
+            continue
         if kind in {"group", "command"} and (
             isinstance(func, ast.Attribute) or full_name(func, module).startswith(_CLICK)
         ):

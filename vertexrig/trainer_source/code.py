@@ -200,7 +200,8 @@ class Code:
         owner = level.parent.node if level.parent else None
         # __init__ is called by the name of its class
         called_as = owner.name if isinstance(owner, ast.ClassDef) and node.name == "__init__" else node.name
-        positional = [arg.arg for arg in [*node.args.posonlyargs, *node.args.args]][isinstance(owner, ast.ClassDef) :]
+        is_method = isinstance(owner, ast.ClassDef) and "staticmethod" not in map(last_name, node.decorator_list)
+        positional = [arg.arg for arg in [*node.args.posonlyargs, *node.args.args]][is_method:]
         defaults = dict(zip(reversed(positional), reversed(node.args.defaults), strict=False))
         keywords = zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True)
         defaults |= {arg.arg: default for arg, default in keywords if default is not None}

@@ -24,6 +24,8 @@ _CALLS = {
     "trl.TrlParser": _TRANSFORMERS,
     "pydantic_settings.CliApp.run": _SETTINGS,
 }
+# Methods of HfArgumentParser and TrlParser that give back what they do not know, if they are told to.
+_PARSE = frozenset({"parse_args_into_dataclasses", "parse_args_and_config"})
 # Bases that declare no field.
 _OWN = ("pydantic.BaseModel", "pydantic_settings.BaseSettings")
 _HARMLESS = frozenset({"object", "abc.ABC", "ABC", "typing.Generic", "Generic", "Protocol", *_OWN})
@@ -39,6 +41,8 @@ def read(found: Collector) -> None:
         if library is not None:
             found.parsers.add(library)
             _read_call(found, call, library)
+        elif last_name(call.node.func) in _PARSE:
+            found.tolerates_unknown |= truth(found, call.keywords.get("return_remaining_strings"), call)
     for module in found.code.modules:
         for cls, _ in module.each(ast.ClassDef):
             if any(base.rpartition(".")[2] == "BaseSettings" for base in base_names(cls, module, found.code)):

@@ -10,6 +10,18 @@ DEFAULT_METRIC = "training/hptuning/metric"
 WITHOUT_VALUE = frozenset(
     {"store_true", "store_false", "store_const", "append_const", "count", "help", "version", "BooleanOptionalAction"}
 )
+_ABSL_SWITCHES = """
+alsologtostderr logtostderr showprefixforinfo only_check_args only_check_flags pdb pdb_post_mortem run_with_pdb
+run_with_profiling use_cprofile_for_profiling helpfull helpshort helpxml
+""".split()
+_ABSL_OWN = {
+    **dict.fromkeys((f"{off}{name}" for name in _ABSL_SWITCHES for off in ("", "no")), DYNAMIC),
+    **dict.fromkeys(
+        ("v", "verbosity", "stderrthreshold", "log_dir", "logger_levels", "flagfile", "undefok", "profile_file"),
+        "store",
+    ),
+}
+"""Flags that absl declares itself, with their actions (absl-py 2.4.0)."""
 
 
 @dataclass(frozen=True)
@@ -369,6 +381,9 @@ class TrainerSource:
         for flag in self.flags:
             if wanted in flag.names:
                 return flag
+        own = _ABSL_OWN.get(wanted.lstrip("-")) if "absl" in self.parsers else None
+        if own is not None:
+            return Flag((wanted,), wanted.lstrip("-"), action=own, parser="absl")
         begun = [
             flag
             for flag in self.flags

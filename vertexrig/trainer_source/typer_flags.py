@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from vertexrig.trainer_source.annotations import parameters
@@ -12,9 +12,9 @@ from vertexrig.trainer_source.modules import Module, full_name, last_name, plain
 from vertexrig.trainer_source.trainer_model import Flag
 
 
-def _click_settings(found: Collector, node: ast.Dict) -> None:
-    for key, value in zip(node.keys, node.values, strict=True):
-        if plain_text(key) == "ignore_unknown_options" and isinstance(value, ast.Constant):
+def _click_settings(found: Collector, settings: Iterable[tuple[str | None, ast.expr]]) -> None:
+    for key, value in settings:
+        if key == "ignore_unknown_options" and isinstance(value, ast.Constant):
             found.tolerates_unknown |= value.value is True
 
 
@@ -26,7 +26,10 @@ def read(found: Collector) -> None:
 def _module(found: Collector, module: Module) -> None:
     """Functions handed to `typer.run` or decorated as a command of a `typer.Typer`: each parameter is a flag."""
     for settings, _ in module.each(ast.Dict):
-        _click_settings(found, settings)
+        _click_settings(found, zip(map(plain_text, settings.keys), settings.values, strict=True))
+    for call in module.calls:
+        if last_name(call.node.func) == "dict":
+            _click_settings(found, call.keywords.items())
     if not any(target.split(".")[0] == "typer" for target in module.aliases.values()):
         return
     found.parsers.add("typer")
@@ -60,16 +63,21 @@ def _module(found: Collector, module: Module) -> None:
 def _flags(found: Collector, node: ast.FunctionDef | ast.AsyncFunctionDef, module: Module) -> Iterator[Flag]:
     annotations = {arg.arg: arg.annotation for arg in [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]}
     for item in parameters(node, module, found.code):
+        if _is_context(annotations[item.name]):
+            continue
         marker, value = _marker(annotations[item.name], item.default)
         missing = value is None or (isinstance(value, ast.Constant) and value.value is ...)
         # without a marker typer makes an option of what has a default, and an argument of what has none
         is_argument = last_name(marker.func) == "Argument" if marker else item.default is None
         texts = map(plain_text, marker.args) if marker else ()
-        written = tuple(text for text in texts if text is not None and text.startswith("-"))
+        # "--accept/--reject" declares a switch with both of its spellings
+        parts = (part.strip() for text in texts if text is not None for part in text.split("/"))
+        written = tuple(part for part in parts if part.startswith("-"))
         dashed, switch = item.name.replace("_", "-"), item.kind.type == "bool" and not is_argument
         names = written or ((f"--{dashed}", f"--no-{dashed}") if switch else (f"--{dashed}",))
         plain = value.value if isinstance(value, ast.Constant) else None
-        from_variable = marker is not None and any(word.arg == "envvar" for word in marker.keywords)
+        words = {word.arg for word in marker.keywords} if marker is not None else set()
+        from_variable = "envvar" in words
         yield Flag(
             names=(item.name,) if is_argument else names,
             dest=item.name,
@@ -77,7 +85,7 @@ def _flags(found: Collector, node: ast.FunctionDef | ast.AsyncFunctionDef, modul
             required=missing and not from_variable,
             has_default=not missing,
             default=plain if isinstance(plain, (str, int, float, bool)) else None,
-            choices=item.kind.choices,
+            choices=None if "case_sensitive" in words else item.kind.choices,
             action="store_true" if switch else "store",
             nargs="*" if item.kind.many else None,
             takes_float_text=item.kind.takes_float_text,
@@ -86,6 +94,12 @@ def _flags(found: Collector, node: ast.FunctionDef | ast.AsyncFunctionDef, modul
             file=module.file,
             line=item.line,
         )
+
+
+def _is_context(annotation: ast.expr | None) -> bool:
+    """Tell whether typer hands over a context in a parameter's place: `typer.Context`, or its name as a text."""
+    name = plain_text(annotation) or (last_name(annotation) if annotation is not None else "")
+    return name.rpartition(".")[2] in {"Context", "CallbackParam"}
 
 
 def _marker(annotation: ast.expr | None, default: ast.expr | None) -> tuple[ast.Call | None, ast.expr | None]:
