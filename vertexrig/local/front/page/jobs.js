@@ -12,7 +12,7 @@ export async function jobs(names, about, width) {
   const notes = Object.entries(counts).map(([kind, all]) => left(most, all, `${KINDS[kind]}s`.replace("ys", "ies"))).filter(Boolean);
   const name = names.join("/");
   const list = { key: "jobs", sign: [listed, notes, name], make: () => (listed.length ? rows(listed, name, notes) : nothing(about)) };
-  return { list: [list], detail: name ? await detail(name, about, width) : listed.length ? [overview(listed, counts, about.queue, await disk())] : [] };
+  return { list: [list], detail: name ? await detail(name, about, width).catch((error) => broken(name, error)) : listed.length ? [overview(listed, counts, about.queue, await disk())] : [] };
 }
 
 function rows(listed, chosen, notes) {
@@ -55,6 +55,13 @@ function overview(listed, counts, queue, { parts, free }) {
       tile("on this disk", size(bytes), [most, "· ", size(free), " free"])),
     h("h3", {}, "Last jobs"), table("overview", ["job", "kind", "state", "trials", "created", "ran for"], rows, "Last jobs"));
   return { key: "overview", sign: [listed.slice(0, LAST), queue, parts, all], make };
+}
+
+// A job that cannot be shown, such as one that was deleted, leaves the list beside it as it is.
+function broken(name, error) {
+  if (error instanceof TypeError) throw error;  // the server does not answer
+  const make = () => h("div", { class: "head" }, h("a", { class: "back", href: "#/jobs", "data-k": "back" }, "‹ All jobs"), h("p", {}, `This job cannot be shown: ${error.message}`));
+  return [{ key: `head ${name}`, sign: error.message, make }];
 }
 
 async function detail(name, about, width) {
@@ -154,7 +161,7 @@ function trials(data, metrics) {
   const cells = data.trials.map((trial) => {
     const row = [
       trial.id, h("span", {}, state(trial.state), trial.reason && h("span", { class: "soft" }, ` ${trial.reason}`)),
-      ...metrics.map((name) => trial.metrics[name] ?? ""), ...Object.values(trial.parameters), span(trial.start, trial.end),
+      ...metrics.map((name) => trial.metrics[name] ?? ""), ...parameters.map((name) => trial.parameters[name] ?? ""), span(trial.start, trial.end),
       trial.job ? h("a", { href: address("jobs", trial.job), "data-k": `trial ${trial.id}`, "aria-label": `log of trial ${trial.id}` }, "log") : "",
     ];
     row.class = trial.best ? "best" : undefined;

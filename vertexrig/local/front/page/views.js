@@ -32,13 +32,25 @@ export async function buckets(names) {
 const media = (bucket, name, shown) =>
   h("a", { href: `/storage/v1/b/${encodeURIComponent(bucket)}/o/${encodeURIComponent(name)}?alt=media`, download: last(name), "data-k": `object ${name}` }, shown);
 
+// All of a listing of Cloud Storage, whose pages are in the order of names: the newest is on the last one.
+async function pages(path) {
+  const found = [];
+  for (let token = ""; ;) {
+    const page = await get(`${path}&maxResults=1000&pageToken=${encodeURIComponent(token)}`);
+    found.push(...(page.items ?? []));
+    token = page.nextPageToken;
+    if (!token) return found;
+  }
+}
+
 // What the trigger decided this month, the newest first: the rows that `vertexrig schedule history` shows.
 async function deliveries() {
   const month = new Date().toISOString().slice(0, 7);
-  const { items: all = [] } = await get("/storage/v1/b?project=local&maxResults=20");
-  const pages = await Promise.all(all.map((one) => get(`/storage/v1/b/${encodeURIComponent(one.name)}/o?maxResults=1000&prefix=vertexrig/history/${month}/`)));
+  // The APIs of data sets and tensorboards make buckets of their own.
+  const all = (await pages("/storage/v1/b?project=local")).filter((one) => !one.name.startsWith("cloud-ai-platform-"));
+  const objects = await Promise.all(all.map((one) => pages(`/storage/v1/b/${encodeURIComponent(one.name)}/o?prefix=vertexrig/history/${month}/`)));
   const rows = new Map(), ends = new Map();
-  for (const { id, name, metadata } of pages.flatMap((page) => page.items ?? [])) {
+  for (const { id, name, metadata } of objects.flat()) {
     if (!metadata?.row) continue;
     const place = id.slice(0, id.indexOf(name)) + name.replace(/(\.end)?\.json$/, "");
     try {
@@ -83,14 +95,18 @@ export async function models(names) {
   ] };
 }
 
-const kept = { last: 0, calls: [], unserved: [], refused: [] };
+const kept = { pid: 0, last: 0, calls: [], unserved: [], refused: [] };
 const MOST_CALLS = 300;
 let wanted = "";
+let asked = 0;
 
 export async function calls(names, about, width, again) {
+  // Each server numbers its calls from 1.
+  if (about.pid !== kept.pid) Object.assign(kept, { pid: about.pid, last: 0, calls: [] });
+  const own = ++asked;
   const page = await get(`/console/v1/calls?after=${kept.last}`);
-  if (page.last < kept.last) kept.calls = [];  // another server
-  Object.assign(kept, { last: page.last, unserved: page.unserved, refused: page.refused, calls: [...kept.calls, ...page.calls].slice(-500) });
+  // Of several requests under way the newest has all that the others have.
+  if (own === asked) Object.assign(kept, { last: page.last, unserved: page.unserved, refused: page.refused, calls: [...kept.calls, ...page.calls].slice(-500) });
   const text = (one) => [one.method, one.target, one.client, one.status, one.word, one.transport].join(" ").toLowerCase();
   const rows = runs(kept.calls.filter((one) => text(one).includes(wanted.toLowerCase()))).reverse();
   const found = rows.slice(0, MOST_CALLS);
