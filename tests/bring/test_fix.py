@@ -140,6 +140,32 @@ def test_comments_and_layout_stay_byte_for_byte() -> None:
     assert made == "\ufeff" + wanted
 
 
+POOLS = """\
+workerPoolSpecs:
+- machineSpec: {machineType: n1-standard-8}
+  replicaCount: 1
+  containerSpec: {imageUri: us-docker.pkg.dev/p/r/i:1}
+"""
+MISPLACED = [
+    ("timeout: 3600s  # agreed with ops\n", False),
+    ("timeout: '3600s'\n# the end\n", True),
+    ("scheduling: {restartJobOnWorkerRestart: true, # as before\n  network: projects/1/global/networks/n}\n", False),
+    ("scheduling: {network: projects/1/global/networks/n, # as before\n  restartJobOnWorkerRestart: true}\n", False),
+    ("scheduling: {restartJobOnWorkerRestart: true,\n  network: projects/1/global/networks/n}  # as before\n", True),
+]
+
+
+@pytest.mark.parametrize(("lines", "moves"), MISPLACED)
+def test_a_key_that_moves_leaves_no_comment_behind(lines: str, moves: bool) -> None:
+    """A key in the wrong place is moved, unless the comment beside it would be lost: then a person has to."""
+    look = looking(Context(load(), region="us-central1", today=TODAY))
+    made = fix.fixed(POOLS + lines, look, unsafe=True).text
+    assert [line.partition("#")[2] for line in made.splitlines() if "#" in line] == [
+        line.partition("#")[2] for line in lines.splitlines() if "#" in line
+    ]
+    assert (made != POOLS + lines) is moves
+
+
 PROJECT = """\
 project: my-project
 region: us-central1  # near the data

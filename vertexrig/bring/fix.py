@@ -215,17 +215,21 @@ def _inserted(text: str, edit: Edit) -> str | None:
 
 
 def _removed(text: str, around: _Node, index: int) -> str | None:
-    """Return a text without one pair of a mapping or item of a list; in place of the only one is an empty mapping or list."""
+    """Return a text without one pair of a mapping or item of a list; in place of the only one is an empty mapping or list.
+
+    None if a comment would go with it.
+    """
     parts: list[tuple[_Node, _Node]] = [one if isinstance(one, tuple) else (one, one) for one in around.value]
     (key, value), later = parts[index], parts[index + 1 :]
     start, end = key.start_mark.index, last_of(value)
+    if not isinstance(value, yaml.ScalarNode) and "#" in text[start:end]:
+        return None
     empty, is_list = ("[]", True) if isinstance(around, yaml.SequenceNode) else ("{}", False)
     if around.flow_style:
         if len(parts) == 1:
             return text[:start] + text[end:]
-        if later:
-            return text[:start] + text[later[0][0].start_mark.index :]
-        return text[: last_of(parts[index - 1][1])] + text[end:]
+        before, after = (start, later[0][0].start_mark.index) if later else (last_of(parts[index - 1][1]), end)
+        return None if "#" in text[before:start] + text[end:after] else text[:before] + text[after:]
     if is_list:
         start = text.rindex("-", 0, start)
     if len(parts) == 1:
@@ -235,6 +239,8 @@ def _removed(text: str, around: _Node, index: int) -> str | None:
         following = later[0][0].start_mark.index
         return None if "#" in text[end:following] else text[:start] + text[following:]
     newline = text.find("\n", end)
+    if "#" in text[end : newline if newline >= 0 else None]:
+        return None
     return text[:line] + (text[newline + 1 :] if newline >= 0 else "")
 
 
