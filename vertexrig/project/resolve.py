@@ -314,6 +314,12 @@ class _Resolver:
             return job
         values: dict[str, Any] = {}
         if role == "reduction_server":
+            if given.image is not None and given.container is None:
+                raise self.loaded.error(
+                    f"image: {given.image} is of the trainer, and a Reduction Server runs Google's own program: leave it out, or "
+                    "name another program's image as container: {image_uri: IMAGE}",
+                    *("jobs", self.name, role, "image"),
+                )
             limits = self.catalog.limits
             host = self.catalog.host_for_region(self.loaded.project.region)
             uri = f"{host}/{limits.names('reduction_server.images')[0]}"
