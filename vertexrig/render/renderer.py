@@ -462,7 +462,7 @@ def _merged(text: str, view: resolve.View) -> str:
 def merge(base: Any, over: Any) -> Any:
     """Return `base` with `over` laid on it: mappings key by key, lists of mappings item by item, all else replaced.
 
-    Keys of `over` may be camelCase or snake_case; null removes a key.
+    Keys of `over` that are fields may be camelCase or snake_case; null removes a key.
     """
     if isinstance(base, Mapping) and isinstance(over, Mapping):
         result = dict(base)
@@ -470,6 +470,9 @@ def merge(base: Any, over: Any) -> Any:
             name = camel(str(key))
             if value is None:
                 result.pop(name, None)
+            elif name == "labels" and isinstance(value, Mapping):  # whose keys are names, not fields
+                labels = {**(result.get(name) or {}), **value}
+                result[name] = {label: text for label, text in labels.items() if text is not None}
             else:
                 result[name] = merge(result.get(name), value)
         return result
