@@ -208,6 +208,8 @@ trainingInput:
   scaleTier: CUSTOM
   masterType: n1-highcpu-16
   masterConfig:
+    diskConfig: {bootDiskType: pd-ssd, bootDiskSizeGb: '200'}
+    tpuTfVersion: '2.1'
     acceleratorConfig: {count: 2, type: NVIDIA_TESLA_T4}
   workerType: n1-highcpu-16
   workerCount: 9
@@ -256,7 +258,8 @@ def test_a_training_input_becomes_a_sweep() -> None:
     assert study["parameters"]["lr"]["scale_type"] == "UNIT_LOG_SCALE" and "median_automated_stopping_spec" in study
     assert data["sweeps"]["x"]["max_trial_count"] == 45
     said = "\n".join(found.notes)
-    for words in ("pythonVersion", "resumePreviousJobId", "enableTrialEarlyStopping"):
+    assert data["jobs"]["x-trial"]["boot_disk_size_gb"] == 200 and not pools[1].data.get("diskSpec")
+    for words in ("pythonVersion", "masterConfig.tpuTfVersion", "resumePreviousJobId", "enableTrialEarlyStopping"):
         assert words in said
 
 
@@ -269,13 +272,20 @@ def test_what_the_file_does_not_say_is_left_to_the_project_s_trainer() -> None:
 
 
 def test_a_file_for_gcloud_becomes_a_job_or_a_sweep() -> None:
-    """What gcloud's --config takes for both kinds, wrapped by hand or not, renders to itself."""
+    """What gcloud's --config takes for both kinds, wrapped by hand or not, renders to itself, with the zeros that JSON leaves out."""
     job = {"workerPoolSpecs": POOLS["gpu"]}
     assert converted(json.dumps(job))[0]["jobs"]["x"]["accelerator_count"] == 2
     sweep = {
         key: UJ11[key] for key in ("displayName", "studySpec", "maxTrialCount", "parallelTrialCount", "trialJobSpec")
     }
     data, _, made = converted(json.dumps(sweep))
+    sweep["studySpec"] = {
+        "metrics": [{"metricId": "loss", "goal": "MINIMIZE", "safetyConfig": {}}],
+        "parameters": [{"parameterId": "x", "doubleValueSpec": {"maxValue": 1}}],
+    }
+    study = converted(json.dumps(sweep))[0]["sweeps"]["x"]["study"]
+    assert study["metrics"]["loss"]["safety_config"] == {"safety_threshold": 0}
+    assert study["parameters"]["x"]["double_value_spec"]["min_value"] == 0
     assert made.job.display_name == UJ11["displayName"] and data["sweeps"]["x"]["job"] == "x-trial"
 
 

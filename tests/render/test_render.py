@@ -311,6 +311,10 @@ def test_own_templates_override_ours_file_by_file(tmp_path: Path) -> None:
             r"no prebuilt tpu image 'tf-2.17'.*tf-2.15",
         ),
         ("jobs: {c: {image: custom}}", r"custom_image must name your image"),
+        (
+            "jobs: {c: {topology: multi-worker, worker: {}, reduction_server: {image: custom}}}",
+            r"jobs.c.reduction_server.image: image: custom is of the trainer",
+        ),
         ("jobs: {c: {}}\nsweeps: {s: {job: c}}", r"needs a study"),
         ("jobs: {c: {}}\nsweeps: {s: {job: c, study: {metrics: {}, parameters: {}}}}", r"needs max_trial_count"),
         ("jobs: {c: {}}\nsweeps: {s: {job: c, topology: grid}}", r"topology grid needs over"),
@@ -381,6 +385,11 @@ def test_the_package_uri_follows_the_sources(tmp_path: Path) -> None:
         ({"a": [{"b": 1}, {"b": 2}]}, {"a": [{"c": 3}]}, {"a": [{"b": 1, "c": 3}, {"b": 2}]}),
         ({"a": [1, 2]}, {"a": [3]}, {"a": [3]}),
         ({"a": 1, "b": 2}, {"a": None}, {"b": 2}),
+        (
+            {"labels": {"a": "b", "c_d": "e"}},
+            {"labels": {"my_team": "x", "c_d": None}},
+            {"labels": {"a": "b", "my_team": "x"}},
+        ),
     ],
 )
 def test_spec_is_merged_field_by_field(base: Any, over: Any, result: Any) -> None:

@@ -21,6 +21,7 @@ from vertexrig.project.resolve import scalar_text
 from vertexrig.spec.api_names import camel
 from vertexrig.spec.document import Document
 from vertexrig.spec.labels import users
+from vertexrig.spec.parameters import fill_bounds
 from vertexrig.spec.strict import OUTPUT_ONLY
 from vertexrig.text import kind_of, quoted
 
@@ -47,7 +48,13 @@ _OF_A_STUDY = frozenset(
     " enableTrialEarlyStopping".split()
 )
 _Shape = Mapping[str, Any] | list[Any] | type | None
-_REPLICA = {"acceleratorConfig": {"count": int}, "containerCommand": list, "containerArgs": list}
+_REPLICA = {
+    "acceleratorConfig": {"count": int},
+    "containerCommand": list,
+    "containerArgs": list,
+    "diskConfig": {"bootDiskSizeGb": int},
+}
+_OF_A_REPLICA = {"imageUri", *_REPLICA}
 _SHAPE: Mapping[str, _Shape] = {
     "args": list,
     "packageUris": list,
@@ -174,6 +181,7 @@ _PROGRAMS = ("containerSpec", "pythonPackageSpec")
 def _gcloud(document: Document, file: str, around: Mapping[str, Any], texts: tuple[str, ...]) -> Converted:
     """Return a file for gcloud's --config: the spec, and for a sweep, or in a CustomJob, what the API keeps outside it."""
     tuning = document.kind == "HyperparameterTuningJob"
+    fill_bounds(document.study)
     outside = {"displayName", "labels", "encryptionSpec", *OUTPUT_ONLY}
     inner = {key: value for key, value in document.data.items() if not tuning or key not in outside}
     beside = document.data if tuning else around
@@ -209,6 +217,9 @@ def _legacy(data: Mapping[str, Any], reading: _Reading) -> Converted:
     given = _shaped({camel(str(key)): value for key, value in data.items()}, _SHAPE, reading.file, "")
     for key in given.keys() - _READ:
         reading.notes.append(f"left out: {key}: {_DROPPED.get(key, 'Vertex AI has nothing like it')}")
+    for key in ("masterConfig", *(row[3] for row in _POOLS)):
+        for inner in (name for name in given.get(key) or {} if name not in _OF_A_REPLICA):
+            reading.notes.append(f"left out: {key}.{inner}: Vertex AI has nothing like it")
     program = _program(given, reading)
     pools = [_with_image(pool, given, reading) for pool in _pools(given, program, reading)]
     job: dict[str, Any] = {"workerPoolSpecs": pools}
@@ -314,9 +325,8 @@ def _pools(given: Mapping[str, Any], program: Mapping[str, Any], reading: _Readi
         return [{"machineSpec": machine, "replicaCount": 1, **_runs(source or {}, program)}]
     if tier in TIERS and TIERS[tier].single:
         kind = tier
-    pools = [
-        {"machineSpec": _machine(kind, master, "masterType", reading), "replicaCount": 1, **_runs(master, program)}
-    ]
+    machine = _machine(kind, master, "masterType", reading)
+    pools = [{"machineSpec": machine, "replicaCount": 1, **_disk(master), **_runs(master, program)}]
     for words, type_key, count_key, config_key in _POOLS:
         count, config = given.get(count_key) or 0, given.get(config_key) or {}
         if not count:
@@ -328,7 +338,8 @@ def _pools(given: Mapping[str, Any], program: Mapping[str, Any], reading: _Readi
                 f"{reading.file}: {count_key} is {count}, and {type_key} does not say on which machines the {words}s run"
             )
         machine = _machine(str(given[type_key]), config, type_key, reading)
-        pools.append({"machineSpec": machine, "replicaCount": count, **_runs({**master, **config}, program)})
+        runs = _runs({**master, **config}, program)
+        pools.append({"machineSpec": machine, "replicaCount": count, **_disk(config), **runs})
     while not pools[-1]:
         pools.pop()
     return pools
@@ -388,6 +399,13 @@ def _machine(kind: str, config: Mapping[str, Any], key: str, reading: _Reading) 
     if gpus:
         machine |= {"acceleratorType": str(gpus.get("type")), "acceleratorCount": gpus.get("count") or 1}
     return machine
+
+
+def _disk(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a pool's boot disk, as far as the file gives one."""
+    disk = config.get("diskConfig") or {}
+    found = {key: disk[key] for key in ("bootDiskType", "bootDiskSizeGb") if disk.get(key)}
+    return {"diskSpec": found} if found else {}
 
 
 def _runs(config: Mapping[str, Any], program: Mapping[str, Any]) -> dict[str, Any]:

@@ -281,7 +281,10 @@ def everywhere(parameters: Sequence[Parameter]) -> Iterator[Parameter]:
 
 
 def fill_bounds(study: Mapping[str, Any] | None) -> None:
-    """Write the bounds of 0 that the service's JSON leaves out into a study, in canonical form and changed in place."""
+    """Write the bounds and thresholds of 0 that the service's JSON leaves out into a study, in canonical form and changed in place."""
+    for metric in (study or {}).get("metrics", ()):
+        if "safetyConfig" in metric:
+            metric["safetyConfig"].setdefault("safetyThreshold", 0)
     for parameter in everywhere(top((study or {}).get("parameters", ()))):
         if parameter.kind in ("DOUBLE", "INTEGER") and parameter.bounds != (None, None):
             own = parameter.data[parameter.spec_field]
