@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,15 @@ from tests.support.ladder_world import QUOTA, STOCKOUT
 from vertexrig import times
 from vertexrig.cloud.rest import RestError
 from vertexrig.cloud.vertex import RemoteJob
+from vertexrig.project.triggered import RunLimits
 from vertexrig.spec.states import CANCELLED, FAILED, RUNNING, SUCCEEDED
+from vertexrig.submit.budget import Share
 from vertexrig.trigger import schedules
 from vertexrig.trigger.answers import Reply
 from vertexrig.trigger.app import Call
-from vertexrig.trigger.ladders import OPEN, Ladders
+from vertexrig.trigger.deferred import FOLDER
+from vertexrig.trigger.ladders import ENDED, OPEN, PATIENCE_S, LadderEnd, Ladders
+from vertexrig.trigger.policy import Hold, Holds
 
 MON = "2026-11-16T03:00:00Z"
 
@@ -28,32 +33,45 @@ MON = "2026-11-16T03:00:00Z"
 class Scarce(Place):
     """A place where some candidates are refused for quota."""
 
-    def __init__(self, folder: Path, *, then: Any = (), budget: Any = None, **keys: Any) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        then: Any = (),
+        budget: Any = None,
+        schedule: Mapping[str, Any] = {},
+        job: Mapping[str, Any] = {},
+        **keys: Any,
+    ) -> None:
         data = copy.deepcopy(DATA)
         data["jobs"]["cpu"] |= {
             "wait": "20m",
             "candidates": [{"strategy": "SPOT"}, {"machine_type": "n1-standard-8"}],
             **keys,
         }
+        data["jobs"]["cpu"] |= job
         data["sweeps"]["sweep"] |= {"wait": "20m", "candidates": [{"strategy": "SPOT"}], **keys}
-        data["schedules"]["nightly"] |= {"then": list(then)}
+        data["schedules"]["nightly"] |= {"then": list(then), **schedule}
         if not then:
             del data["schedules"]["nightly"]["then"]
         data["trigger"] = {**data["trigger"], **({"budget": budget} if budget else {})}
         super().__init__(folder, data)
         self.refused: set[str] = set()
+        self.failing: dict[str, RestError] = {}
         made = self.vertex.create
 
         def create(collection: str, body: Mapping[str, Any]) -> RemoteJob:
             if body["labels"].get("vertexrig_candidate") in self.refused:
                 raise RestError(QUOTA, status=429)
+            if error := self.failing.get(body["labels"].get("vertexrig_candidate", "")):
+                raise error
             return made(collection, body)
 
         self.vertex.create = create  # type: ignore[method-assign]
 
-    def fire(self, run: str = "sweep") -> Reply:
+    def fire(self, run: str = "sweep", time: str = MON) -> Reply:
         """What the function answers Cloud Scheduler."""
-        headers = {"x-cloudscheduler-jobname": "vertexrig-nightly", "x-cloudscheduler-scheduletime": MON}
+        headers = {"x-cloudscheduler-jobname": "vertexrig-nightly", "x-cloudscheduler-scheduletime": time}
         body = {"run": run, "args": {"epochs": 3}, **({"then": "nightly"} if self.steps else {})}
         return self.trigger.handle(Call("POST", "/", headers, lambda most: json.dumps(body).encode()))
 
@@ -71,6 +89,16 @@ class Scarce(Place):
     @property
     def newest(self) -> str:
         return list(self.vertex.jobs)[-1]
+
+    def fails(self, text: str = STOCKOUT) -> None:
+        """Let the newest job fail before it has begun."""
+        self.ends(self.newest, FAILED, error={"code": 8, "message": text})
+
+    @property
+    def ended(self) -> list[LadderEnd]:
+        names = [name for name in self.storage.objects if name.startswith(ENDED)]
+        found = (Ladders(self.storage).end(name.removeprefix(ENDED).removesuffix(".json")) for name in names)
+        return [end for end in found if end is not None]
 
     @property
     def open_ones(self) -> int:
@@ -263,3 +291,181 @@ def test_candidates_need_a_tick(tmp_path: Path) -> None:
     assert schedules.ticks(clouds.loaded(tmp_path, data))
     data["trigger"]["runs"] = ["sweep"]
     assert not schedules.ticks(clouds.loaded(tmp_path, data))
+
+
+DENIED = RestError("Permission 'aiplatform.customJobs.create' denied", status=403)
+UNSURE = RestError("the service is unavailable", status=503, outcome_unknown=True)
+TUE = "2026-11-17T03:00:00Z"
+
+
+def test_the_same_body_is_a_new_request_after_its_window(here: Scarce) -> None:
+    """Without an id the same body later gets a job of its own, and a tick goes on with both."""
+    first = here.post({"run": "cpu"})
+    here.clock.at += 400
+    second = here.post({"run": "cpu"})
+    assert (first.status, second.status) == (201, 201) and len(here.vertex.jobs) == 2 and here.open_ones == 2
+
+
+def test_a_first_try_that_may_have_failed_is_made_once(here: Scarce) -> None:
+    """Whether a create took effect is not known: ticks make the job under the same claim, and one only."""
+    here.failing = {"1": UNSURE}
+    assert here.post({"run": "cpu"}).status >= 500 and here.open_ones == 1
+    here.failing = {}
+    for _ in range(4):
+        here.ticked(301)
+    assert len(here.vertex.jobs) == 1 and here.open_ones == 1
+
+
+def test_a_body_posted_again_and_again_has_one_job_each(here: Scarce) -> None:
+    """While the first job trains more requests with its body come than a claim remembers: no tick makes a job of their own."""
+    for _ in range(11):
+        here.post({"run": "cpu"})
+        here.vertex.jobs[here.newest].data.update(state=RUNNING, startTime=times.rfc3339(here.clock.now(), 0))
+        here.clock.at += 400
+    for _ in range(3):
+        assert here.ticked() == [("training", "candidate 1 of 3")] * 11
+    assert len(here.vertex.jobs) == 11
+
+
+def test_a_run_whose_claim_is_a_later_requests_ends(here: Scarce) -> None:
+    """No job was made of it, and the same body came again: a tick closes it, and the later request keeps its job."""
+    here.failing = {"1": UNSURE}
+    here.post({"run": "cpu"})
+    here.failing = {}
+    here.clock.at += 400
+    assert here.post({"run": "cpu"}).status == 201
+    assert sorted(here.ticked()) == [("failed", ""), ("waiting", "candidate 1 of 3")]
+    here.ticked()
+    assert len(here.vertex.jobs) == 1 and here.open_ones == 1
+    (end,) = here.ended
+    assert "its claim is gone or a later request's" in end.text
+
+
+def test_the_next_candidate_keeps_the_folder_when_the_claim_is_anothers(here: Scarce) -> None:
+    """The claim of the first try tells nothing any more, and the next candidate goes on in the folder of that try."""
+    name = here.post({"run": "cpu"}).body["name"]
+    here.clock.at += 400
+    here.post({"run": "cpu"})
+    here.ends(name, FAILED, error={"code": 8, "message": STOCKOUT})
+    here.ticked()
+    jobs = [here.vertex.jobs[one].data for one in (name, here.newest)]
+    assert len({job["jobSpec"]["baseOutputDirectory"]["outputUriPrefix"] for job in jobs}) == 1
+    assert jobs[1]["labels"]["vertexrig_candidate"] == "2"
+
+
+@pytest.mark.parametrize("refused", [set[str](), {"1"}], ids=["first", "second"])
+def test_what_was_refused_is_not_started_later(here: Scarce, refused: set[str]) -> None:
+    """The function may not create jobs for some nights: each is answered so, and none starts when it may again; the same id may."""
+    here.refused, here.failing = refused, {"1": DENIED, "2": DENIED}
+    assert here.fire("cpu").status >= 400
+    assert here.post({"run": "cpu", "request_id": "once"}).status >= 400
+    assert here.open_ones == 0
+    here.refused, here.failing = set(), {}
+    assert here.ticked() == [] and not here.vertex.jobs
+    assert here.post({"run": "cpu", "request_id": "once"}).status == 201 and here.open_ones == 1
+
+
+def test_a_try_waits_for_days_and_then_ends(here: Scarce) -> None:
+    """The next candidate may not be created: ticks try it for three days, and end the run; nothing is made of it afterwards."""
+    here.post({"run": "cpu", "request_id": "once"})
+    here.fails()
+    here.failing = {"2": DENIED}
+    here.ticked()
+    assert here.ticked(PATIENCE_S - 3600) == [("waiting", "")]
+    assert here.ticked(7200) == [("failed", "")]
+    (end,) = here.ended
+    assert end.text.startswith("given up after 3 days: Permission") and end.tries[0]["job"]
+    here.failing = {}
+    assert here.ticked() == [] and len(here.vertex.jobs) == 1
+
+
+def test_what_the_service_calls_wrong_ends(here: Scarce) -> None:
+    """The service's word about the job itself, 400, is the same tomorrow: the run ends with it."""
+    here.post({"run": "cpu", "request_id": "once"})
+    here.fails()
+    here.failing = {"2": RestError("List of found errors: 1.Field: job_spec", status=400)}
+    assert here.ticked() == [("failed", "")] and "List of found errors" in here.ended[0].text
+
+
+def test_a_first_candidate_without_a_price_is_gone_on_from(tmp_path: Path) -> None:
+    """The budget for one run passes over the job as it stands: the next one is kept with its steps under the request's claim."""
+    then = [{"promote": {"epochs": 30}}]
+    here = Scarce(
+        tmp_path, then=then, budget={"usd_per_run": 50}, job={"strategy": "SPOT"}, candidates=[{"strategy": "STANDARD"}]
+    )
+    reply = here.fire()
+    assert (reply.status, reply.body["candidate"]) == (201, "candidate 2 of 2")
+    assert here.open_ones == 1 and here.open
+    here.sweep_ends(here.newest, 0.5, 0.7)
+    assert here.ticked() == [("succeeded", "candidate 2 of 2")]
+    (end,) = here.trigger.chains.ends()  # the promoted job, as it stands, has no price either
+    assert (end.outcome, end.step) == ("over-budget", "promote")
+
+
+@pytest.mark.parametrize("overlap", ["skip", "wait"])
+def test_a_run_does_not_overlap_with_itself(tmp_path: Path, overlap: str) -> None:
+    """The steps of a run wait under its first try, and its next candidate starts all the same."""
+    here = Scarce(tmp_path, then=[{"promote": {"epochs": 30}}], schedule={"overlap": overlap})
+    assert here.fire().status == 201
+    here.fails()
+    assert here.ticked() == [("waiting", "candidate 2 of 2")] and len(here.vertex.jobs) == 2
+
+
+def test_a_held_run_keeps_its_candidates(tmp_path: Path) -> None:
+    """Held when it is due and caught up with: after the release it has all its candidates, and its steps follow."""
+    here = Scarce(tmp_path, then=[{"promote": {"epochs": 30}}], schedule={"catch_up": True})
+    holds = Holds(here.storage)
+    holds.put("nightly", Hold("2099-01-01T00:00:00Z", "freeze"))
+    assert here.fire().body["reason"] == "held" and here.open_ones == 0
+    assert here.ticked() == []
+    holds.put("nightly", None)
+    here.ticked()
+    assert len(here.vertex.jobs) == 1 and here.open_ones == 1 and here.open
+    here.fails()
+    assert here.ticked() == [("waiting", "candidate 2 of 2")] and len(here.vertex.jobs) == 2
+    here.sweep_ends(here.newest, 0.5, 0.7)
+    here.ticked()
+    assert here.vertex.jobs[here.newest].data["labels"]["vertexrig_run"] == "sweep-best"
+
+
+@pytest.mark.parametrize("catch_up", [True, False])
+def test_a_hold_makes_the_next_candidate_wait(tmp_path: Path, catch_up: bool) -> None:
+    """A hold that is made while the first candidate is tried stops the run, and its release lets it go on."""
+    here = Scarce(tmp_path, schedule={"catch_up": catch_up})
+    here.fire("cpu")
+    here.fails()
+    Holds(here.storage).put("*", Hold("2099-01-01T00:00:00Z", "freeze"))
+    assert here.ticked() == [("waiting", "")] and len(here.vertex.jobs) == 1
+    Holds(here.storage).put("*", None)
+    assert here.ticked() == [("waiting", "candidate 2 of 3")] and len(here.vertex.jobs) == 2
+
+
+def test_a_night_that_is_left_out_leaves_nothing(tmp_path: Path) -> None:
+    """A run that the schedule's policy leaves out is no run with candidates that ticks go on with, and no error."""
+    here = Scarce(tmp_path)
+    Holds(here.storage).put("nightly", Hold("2099-01-01T00:00:00Z", "freeze"))
+    assert here.fire("cpu").body["decision"] == "skipped" and here.open_ones == 0
+    assert here.ticked() == [] and not [row for row in here.logs if row.get("severity") == "ERROR"]
+
+
+def test_a_night_without_machines_is_kept_once_and_gives_way(tmp_path: Path) -> None:
+    """What waits for machines is not deferred as well; the next night takes its place, and is refused when its time is over."""
+    here = Scarce(tmp_path, retry_for="6h", schedule={"retry_for": "1h"})
+    here.refused = {"1", "2", "3"}
+    assert here.fire("cpu").status == 202 and here.fire("cpu", TUE).status == 202
+    assert not any(name.startswith(FOLDER) for name in here.storage.objects) and here.open_ones == 2
+    assert sorted(here.ticked(7200)) == [("superseded", ""), ("waiting", "candidate 3 of 3")]
+    assert [row.get("reason") for row in here.logs if row.get("decision") == "skipped"] == ["superseded"]
+    here.refused = set()
+    assert here.ticked(700) == [("waiting", "candidate 1 of 3")] and len(here.vertex.jobs) == 1
+    assert here.fire("cpu").body["reason"] == "superseded" and len(here.vertex.jobs) == 1
+    assert not [row for row in here.logs if row.get("decision") == "refused"]
+
+
+def test_a_callers_limit_passes_over_a_candidate(tmp_path: Path) -> None:
+    """What a caller may spend on one run is held for each candidate."""
+    here = Scarce(tmp_path, job={"machine_type": "n1-standard-32"}, candidates=[{"machine_type": "n1-standard-4"}])
+    terms = here.trigger.terms
+    share = Share("caller", "mlops", RunLimits(usd_per_run=0.5), "trigger.callers.mlops.budget")
+    here.trigger.terms = lambda asked, caller: replace(terms(asked, caller), shares=(share,))  # type: ignore[method-assign]
+    assert here.post({"run": "cpu"}).body["candidate"] == "candidate 2 of 2" and here.open_ones == 1

@@ -9,20 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timezone
+from datetime import datetime
 from functools import cached_property
-from typing import Any, Literal
+from typing import Literal
 
 from vertexrig import times
 from vertexrig.cloud.rest import RestError
 from vertexrig.cloud.vertex import RemoteJob
 from vertexrig.errors import UsageError
-from vertexrig.project import runs
 from vertexrig.spec.estimate import Estimate
 from vertexrig.spec.labels import CANDIDATE_LABEL, FIRST_LABEL
 from vertexrig.spec.states import CANCELLING, short
-from vertexrig.submit.budget import OverBudgetError, Terms
-from vertexrig.submit.claims import LABEL, Claim, EndedError, Key, digest
+from vertexrig.submit.budget import OverBudgetError, Share, Terms
+from vertexrig.submit.claims import LABEL, Claim, EndedError, Key, Recorded, digest
 from vertexrig.submit.rungs import (
     GOES_ON,
     OVER_BUDGET,
@@ -30,15 +29,21 @@ from vertexrig.submit.rungs import (
     CandidateRun,
     Move,
     Rung,
+    asked_at,
     begun,
+    course,
     move,
 )
 from vertexrig.submit.scarcity import Scarcity, outcome
-from vertexrig.submit.submission import Submitted, Submitter, dearest, price_within
+from vertexrig.submit.submission import Submitted, Submitter, dearest
 
 ROUND_S = 600.0
 """Seconds between the last candidate's end and the first one's next try."""
 State = Literal["waiting", "training", "succeeded", "failed", "cancelled", "exhausted"]
+
+
+class LostError(UsageError):
+    """No job was made for the request, and its claim is gone, or another request's by now."""
 
 
 @dataclass(frozen=True)
@@ -104,8 +109,8 @@ class Ladder:
         ways: The candidates, the job as it stands first.
         body: Digest of the request's body.
         key: The request's key; None to go on with a request whose first rung has a claim.
-        first: Id of the first rung's claim, where the key is not known.
-        run_id: An earlier run that is resumed.
+        first: Id of the first rung's claim, to go on with that one request, whoever has the key by now.
+        run_id: The run whose output folder the jobs get: an earlier one that is resumed, or that of a request that is gone on with.
         terms: On what terms its jobs are started.
         cannot: Says why a candidate cannot fit, with the sum; "" if it can or that is not known.
         publish: Uploads what a candidate's job runs, before that is made.
@@ -132,6 +137,7 @@ class Ladder:
         own = self.ways[0].prepared
         self._settings = own.workspace.loaded.runnable(own.view.name)
         self._claims = self.ways[0].submitter.claims
+        self._pinned = bool(self.first)
         if self._settings.prefer == "price":
             # without a price it may be any: those come last
             self.ways = sorted(self.ways, key=lambda way: (not way.price.complete, way.price.usd_at_most))
@@ -142,6 +148,7 @@ class Ladder:
         Raises:
             OtherBodyError: The request, or the project file's candidates, are others than when it began.
             EndedError: No job is made for the request, for a reason that is not one of machines.
+            LostError: No job was made for the request, and its claim is not its own any more.
             InProgressError: Another delivery is at work.
             OverBudgetError: A limit that may leave room later.
             RestError: A service failed.
@@ -190,7 +197,7 @@ class Ladder:
             claim = rung.claim or Claim("", "", "", "", "")
             ended = claim.ended
             if job is not None and job.name == claim.job.name and SEEN not in ended:
-                ended = {"text": short(job.state), **ended, **_course(job, claim)}
+                ended = {"text": short(job.state), **ended, **course(job, claim)}
             found.append(
                 Try(
                     rung.way.number,
@@ -215,7 +222,7 @@ class Ladder:
         return Rung(self.ways[place % len(self.ways)], place, again, claim or self._held(place, again))
 
     def _key(self, place: int, again: int) -> Key:
-        return Key("step", f"{self.first_claim.id} candidate {place}.{again}")
+        return Key("step", f"{self.first or self.first_claim.id} candidate {place}.{again}")
 
     @property
     def first_claim(self) -> Claim:
@@ -225,23 +232,77 @@ class Ladder:
             raise UsageError("the request has no claim yet")
         return found
 
+    @property
+    def first_run_id(self) -> str:
+        """The run whose output folder the job of the first rung has, "" if that is not known."""
+        found = self._held(0, 0)
+        return self.run_id if found is None else found.run_id
+
+    @property
+    def unmade(self) -> bool:
+        """Whether there is surely no job, and nobody at work on one."""
+        states = [rung.claim.state for rung in self._rungs() if rung.claim is not None]
+        return bool(states) and all(state in ("released", "ended") for state in states)
+
+    @property
+    def idle_s(self) -> float | None:
+        """Seconds since the last try was over, or since the request was made if none was; None while a try has a job."""
+        idle = (self.now() - asked_at(self.first_run_id, self.now())).total_seconds()
+        for claim in (rung.claim for rung in self._rungs() if rung.claim is not None):
+            if claim.state == "created" and SEEN not in claim.ended:
+                return None
+            if claim.path and claim.state in ("created", "ended"):
+                idle = claim.age_s
+        return idle
+
+    def stop(self, reason: str, text: str) -> bool:
+        """Decide that no further job is made; False if a try has one.
+
+        Raises:
+            InProgressError: Another delivery is at work.
+            RestError: A service failed.
+        """
+        rung = self._top()
+        if rung.claim is not None and rung.claim.state in ("created", "ended"):
+            why = rung.claim.ended.get("reason", "")
+            if rung.claim.state == "created" and SEEN not in rung.claim.ended:
+                return False
+            if why not in GOES_ON:
+                return True
+            rung = self._rung(*self._next(rung, why))
+        if rung.place == rung.again == 0 and self._lost(rung):
+            return True
+        key, body = self._named(rung)
+        name = rung.way.prepared.view.name
+        claim = rung.way.submitter.end(key, body, name, {"reason": reason, "text": _line(text)})
+        return not claim.job.name
+
     def _held(self, place: int, again: int) -> Claim | None:
         if (place, again) != (0, 0):
             return self._claims.held(self._key(place, again))
-        found = self._claims.of(self.first) if self.first else self._claims.held(self.key) if self.key else None
-        if found is not None and not self.first:
+        if self.key is not None and not self._pinned:
+            found = self._claims.held(self.key)
+            if found is None or (self.key.window_s is not None and found.age_s > self.key.window_s):
+                return None  # the same key is a new request now
             self.first = found.id
-        if found is not None and found.id != self.first:
-            # its window is over, and another request has the claim: what is left of ours is its job
-            job = replace(found.job, name=found.before.get(self.first, ""))
-            state = "created" if job.name else "claimed"
-            return replace(found, id=self.first, job=job, state=state, ended={}, run_id="", path="")
-        return found
+            return found
+        found = self._claims.of(self.first) if self.first else None
+        if found is not None and found.id == self.first:
+            return found
+        # its window is over, and another request has the claim: what is left of ours is its job
+        name = found.before.get(self.first, "") if found is not None else ""
+        if not name and self.first:
+            seen = self.ways[0].submitter.reconciler.find(self.first, self.ways[0].collection)
+            name = seen.name if seen is not None else ""
+        if not name and found is None:
+            return None
+        state, run = "created" if name else "claimed", self.ways[0].prepared.view.name
+        return Claim(self.first, "", self.body, run, "", state, Recorded(name), self.run_id)
 
     def _top(self) -> Rung:
         """Return the last rung that has a claim. A rung has one only after all below it are over, so the place is found by halving."""
         claim = self._held(0, 0)
-        if claim is None:
+        if claim is None and not self._pinned:
             return Rung(self.ways[0], 0)
         low, high = 0, 1
         while (found := self._held(high, 0)) is not None:
@@ -267,18 +328,23 @@ class Ladder:
 
     def _after(self, rung: Rung, why: str) -> Rung | LadderState:
         """Return the rung after one that is over; a standing if it is not to be started now, or never."""
-        if why == Scarcity.PREEMPTED.value and rung.again + 1 < self._settings.preemptions:
-            return self._rung(rung.place, rung.again + 1)
-        place = rung.place + 1
-        if place % len(self.ways) == 0:
+        place, again = self._next(rung, why)
+        if not again and place % len(self.ways) == 0:
             limit = (times.meant_seconds(self._settings.retry_for or "0s") or 0.0) / self.speed
-            if not limit or (self.now() - _started(self.first_claim.run_id, self.now())).total_seconds() > limit:
+            if not limit or (self.now() - asked_at(self.first_run_id, self.now())).total_seconds() > limit:
                 return self._ended(rung, "exhausted", None)
             pause = self.round_s / self.speed - (rung.claim.age_s if rung.claim else 0.0)
             if pause > 0:
                 text = f"all {len(self.ways)} candidates were tried; the first is tried again in {pause:.0f} s"
                 return replace(self._at(rung, "waiting", text), retry_s=pause)
-        return self._rung(place, 0)
+        return self._rung(place, again)
+
+    def _next(self, rung: Rung, why: str) -> tuple[int, int]:
+        """Return the place of the rung after one that is over, and how many jobs were preempted there before."""
+        again = rung.again + 1
+        if why == Scarcity.PREEMPTED.value and again < self._settings.preemptions:
+            return rung.place, again
+        return rung.place + 1, 0
 
     def start(self, rung: Rung) -> Submitted | None:
         """Make the job of a rung; None if that is over now, so that the next one comes."""
@@ -286,11 +352,9 @@ class Ladder:
         name, first = way.prepared.view.name, rung.place == rung.again == 0
         if first and self.key is None:
             raise UsageError(f"the job of {name} was not made; submit it again with the same request id")
-        key = self.key if first and self.key else self._key(rung.place, rung.again)
-        body = self.body
-        if not first or way.number != 1:
-            # so that nobody looks for a rung's job where another project file puts it
-            body = digest({"body": self.body, "candidate": list(way.prepared.workspace.loaded.overrides)})
+        if first and self._lost(rung):
+            raise LostError(f"no job of {name} was made, and its claim is gone or a later request's; ask for it again")
+        key, body = self._named(rung)
 
         def ends(error: Exception) -> Mapping[str, str] | None:
             why = outcome(error) if isinstance(error, RestError) else Scarcity.OTHER
@@ -305,7 +369,7 @@ class Ladder:
         why = Scarcity.QUOTA.value
         if not skip:
             try:
-                price_within(way.prepared, way.submitter.limits)
+                way.submitter.price_within(way.prepared, self.terms)
             except OverBudgetError as error:
                 skip, why = str(error), OVER_BUDGET
         if skip:
@@ -314,8 +378,9 @@ class Ladder:
                 return None
         self.publish(way)
         # a sweep's trials have other values than those whose checkpoints are in the folder of the study before
-        run_id = self.run_id if first else "" if way.prepared.view.sweep is not None else self.first_claim.run_id
-        terms = replace(self.terms, labels=labels, ends=ends, most=self._dearest)
+        run_id = self.run_id if first else "" if way.prepared.view.sweep is not None else self.first_run_id
+        shares = self.terms.shares if first else [self._besides(share) for share in self.terms.shares]
+        terms = replace(self.terms, labels=labels, ends=ends, most=self._dearest, shares=shares)
         try:
             return way.submitter.submit(way.prepared, key, body, run_id, terms=terms)
         except EndedError as error:
@@ -329,7 +394,24 @@ class Ladder:
 
     @cached_property
     def _dearest(self) -> Estimate | None:
-        return dearest((way.prepared for way in self.ways), self.ways[0].submitter.limits)
+        return dearest((way.prepared for way in self.ways), self.ways[0].submitter.limits, self.terms)
+
+    def _besides(self, share: Share) -> Share:
+        """Return a share in which the run does not count itself: its steps are kept under the claim of its first try."""
+        return replace(share, begun=lambda: set(share.begun()) - {self.first})
+
+    def _lost(self, rung: Rung) -> bool:
+        """Tell whether the claim of the first rung, which is to be gone on with, is not the request's own any more."""
+        return self._pinned and (rung.claim is None or not rung.claim.path)
+
+    def _named(self, rung: Rung) -> tuple[Key, str]:
+        """Return the key of a rung's claim, and the digest of what it asks for."""
+        first = rung.place == rung.again == 0
+        key = self.key if first and self.key else self._key(rung.place, rung.again)
+        if first and rung.way.number == 1:
+            return key, self.body
+        # so that nobody looks for a rung's job where another project file puts it
+        return key, digest({"body": self.body, "candidate": list(rung.way.prepared.workspace.loaded.overrides)})
 
     def cancel(self, rung: Rung, what: Move) -> None:
         """Decide that a job has waited for too long, and cancel it; it is looked at again until it has ended."""
@@ -355,7 +437,7 @@ class Ladder:
         text = claim.ended.get("text") or _line(job.error) or f"its job ended {short(job.state)}"
         made = {"reason": why, "text": text, SEEN: times.rfc3339(self.now(), 0), "candidate": str(rung.way.number)}
         # if another delivery was faster, the next look finds what that wrote
-        kept = self._claims.give_up(claim, {**made, **_course(job, claim)})
+        kept = self._claims.give_up(claim, {**made, **course(job, claim)})
         if kept is not None and not begun(job):
             # nothing was paid for it: it gives its room in the day's budget back
             submitter.ledger.take_out(submitter.ledger.objects_of(claim.id, self.terms.shares))
@@ -403,36 +485,6 @@ class Ladder:
         if made is None and claim is not None and claim.state == "created":
             made = rung.way.submitter.answer_about(claim, rung.way.collection, job)
         return LadderState(state, rung.way.number, len(self.ways), text, made, job)
-
-
-def _course(job: RemoteJob, claim: Claim) -> dict[str, str]:
-    """Return how long a job waited, and what it cost, as far as its times and its estimate tell."""
-    created, started, ended = (_time(job.data.get(key)) for key in ("createTime", "startTime", "endTime"))
-    started = started if begun(job) else None
-    found = {}
-    got = started or ended
-    if created is not None and got is not None:
-        found["waited_s"] = f"{(got - created).total_seconds():.0f}"
-    per_hour = claim.job.estimate.get("usd_per_hour")
-    if started is None:
-        found["usd"] = "0"
-    elif ended is not None and isinstance(per_hour, (int, float)) and claim.job.estimate.get("trials") is None:
-        found["usd"] = f"{per_hour * (ended - started).total_seconds() / 3600:.4f}"
-    return found
-
-
-def _time(value: Any) -> datetime | None:
-    try:
-        return times.parse(str(value)) if value else None
-    except ValueError:
-        return None
-
-
-def _started(run_id: str, otherwise: datetime) -> datetime:
-    """Return when a run was first asked for, as its name says."""
-    if not runs.RUN.fullmatch(run_id):
-        return otherwise
-    return datetime.strptime(run_id[:15], "%Y%m%d-%H%M%S").replace(tzinfo=timezone.utc)
 
 
 def _number(text: str | None) -> float | None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 from vertexrig import times
 from vertexrig.cloud.vertex import COLLECTIONS, RemoteJob
-from vertexrig.project import candidates
+from vertexrig.project import candidates, runs
 from vertexrig.spec.estimate import Estimate
 from vertexrig.spec.states import CANCELLING, EXPIRED, FAILED, PARTIALLY_SUCCEEDED, SUCCEEDED, has_run
 from vertexrig.submit.claims import Claim
@@ -155,3 +156,33 @@ def ways(prepared: Sequence[Prepared], submitter: Submitter) -> list[CandidateRu
 def begun(job: RemoteJob) -> bool:
     """Tell whether a job has begun to train, now or before."""
     return has_run(job.data)
+
+
+def course(job: RemoteJob, claim: Claim) -> dict[str, str]:
+    """Return how long a job waited, and what it cost, as far as its times and its estimate tell."""
+    created, started, ended = (_time(job.data.get(key)) for key in ("createTime", "startTime", "endTime"))
+    started = started if begun(job) else None
+    found = {}
+    got = started or ended
+    if created is not None and got is not None:
+        found["waited_s"] = f"{(got - created).total_seconds():.0f}"
+    per_hour = claim.job.estimate.get("usd_per_hour")
+    if started is None:
+        found["usd"] = "0"
+    elif ended is not None and isinstance(per_hour, (int, float)) and claim.job.estimate.get("trials") is None:
+        found["usd"] = f"{per_hour * (ended - started).total_seconds() / 3600:.4f}"
+    return found
+
+
+def _time(value: Any) -> datetime | None:
+    try:
+        return times.parse(str(value)) if value else None
+    except ValueError:
+        return None
+
+
+def asked_at(run_id: str, otherwise: datetime) -> datetime:
+    """Return when a run was first asked for, as its name says."""
+    if not runs.RUN.fullmatch(run_id):
+        return otherwise
+    return datetime.strptime(run_id[:15], "%Y%m%d-%H%M%S").replace(tzinfo=timezone.utc)

@@ -155,10 +155,7 @@ class Submitter:
         Raises:
             OverBudgetError: It is over a limit for one run.
         """
-        price = price_within(prepared, self.limits)
-        for share in terms.shares:
-            budget.check_run(share.limits, price, share.place)
-        return price
+        return price_within(prepared, self.limits, terms)
 
     def dry_run(self, prepared: Prepared, terms: Terms = Terms()) -> Submitted:
         """Return what `submit` would make, without making it.
@@ -397,23 +394,25 @@ def price_of(prepared: Prepared, limits: Budget) -> Estimate:
     return elsewhere(price, workspace.loaded.project.region, limits.price_factor)
 
 
-def price_within(prepared: Prepared, limits: Budget) -> Estimate:
-    """Return the price of a run, which is within the limits for one run.
+def price_within(prepared: Prepared, limits: Budget, terms: Terms = Terms()) -> Estimate:
+    """Return the price of a run, which is within every limit for one run.
 
     Raises:
         OverBudgetError: It is over a limit for one run.
     """
     price = price_of(prepared, limits)
     budget.check_run(limits, price)
+    for share in terms.shares:
+        budget.check_run(share.limits, price, share.place)
     return price
 
 
-def dearest(ways: Iterable[Prepared], limits: Budget) -> Estimate | None:
+def dearest(ways: Iterable[Prepared], limits: Budget, terms: Terms = Terms()) -> Estimate | None:
     """Return the price of the dearest candidate that the limits for one run let through: it counts until there is a job."""
     allowed = list[Estimate]()
     for one in ways:
         with suppress(OverBudgetError):
-            allowed.append(price_within(one, limits))
+            allowed.append(price_within(one, limits, terms))
     return max(allowed, key=lambda price: price.usd_at_most, default=None)
 
 

@@ -23,7 +23,7 @@ from vertexrig.submit.budget import Terms
 from vertexrig.submit.claims import EndedError, InProgressError, Key
 from vertexrig.submit.submission import Request, Submitted, Submitter
 from vertexrig.trigger.answers import explained
-from vertexrig.trigger.deliveries import Decision, Delivery, NotStartedError
+from vertexrig.trigger.deliveries import NO_MACHINES, Decision, Delivery, NotStartedError
 from vertexrig.trigger.policy import EVERY, Due, Holds
 from vertexrig.trigger.request import RequestProblem, steps
 
@@ -90,7 +90,8 @@ def start(
         why = due.not_started(error)
         if why is None:
             raise
-        if why.decision == "deferred":
+        # what waits for machines is kept already (`vertexrig.trigger.ladders`)
+        if why.decision == "deferred" and why.reason != NO_MACHINES:
             Deferrals(storage).keep(deferred(due, key, request, why))
         raise why from None
 
@@ -221,6 +222,9 @@ class Retrier:
     def _not_started(self, one: DeferredRun, due: Due, error: Exception) -> Delivery | None:
         """Tell what becomes of a run that could not start this time either."""
         why = due.not_started(error)
+        if why is not None and why.reason == NO_MACHINES:  # it is kept as a run with candidates from now on
+            self.deferrals.forget(one)
+            return None
         if why is not None and why.decision == "skipped":  # its claim has ended
             return self._end(one, "skipped", why.reason, why.text)
         passes = why is not None or (isinstance(error, RestError) and (error.status == 429 or error.retryable))

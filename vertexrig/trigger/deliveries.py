@@ -20,6 +20,8 @@ ROW = "row"
 """The key of an object's metadata that holds a delivery, or an end, as JSON."""
 LONGEST_ROW = 6000
 """Bytes of a row at most: Cloud Storage takes 8 KiB of metadata an object."""
+NO_MACHINES = "no-machines"
+"""Type of the problem that no candidate got machines."""
 Decision = Literal["created", "joined", "refused", "deferred", "skipped"]
 
 

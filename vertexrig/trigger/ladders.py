@@ -9,25 +9,29 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from vertexrig import times
 from vertexrig.cloud.rest import RestError
 from vertexrig.cloud.storage import Storage, as_json
 from vertexrig.errors import VertexrigError
+from vertexrig.project.runs import RUN
 from vertexrig.submit.budget import OverBudgetError, Terms
 from vertexrig.submit.claims import Claim, EndedError, InProgressError, Key
-from vertexrig.submit.ladder import Ladder, LadderState
+from vertexrig.submit.ladder import Ladder, LadderState, LostError
 from vertexrig.submit.rungs import ways
 from vertexrig.submit.submission import Request, Submitted, Submitter
 from vertexrig.submit.uploaded import NoPackageError
-from vertexrig.trigger.deliveries import Delivery, NotStartedError
+from vertexrig.trigger.deliveries import NO_MACHINES, Decision, Delivery, NotStartedError
+from vertexrig.trigger.policy import EVERY, Hold, Holds
 from vertexrig.trigger.request import RequestProblem
 from vertexrig.workspace import Prepared
 
 OPEN, ENDED = "vertexrig/ladders/open/", "vertexrig/ladders/ended/"
-NO_MACHINES = "no-machines"
-"""Type of the problem that no candidate got machines."""
+PATIENCE_S = 3 * 86_400.0
+"""Seconds that a try may wait for what a person or another run has to free: budget, quota of calls, a role, a package."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +45,7 @@ class OpenLadder:
         schedule: The schedule that it is of, "" for none.
         time: What it was due for, RFC 3339.
         caller: Who asked for it.
+        run_id: The run whose output folder its first job gets.
     """
 
     id: str
@@ -49,6 +54,7 @@ class OpenLadder:
     schedule: str = ""
     time: str = ""
     caller: str = ""
+    run_id: str = ""
 
     @property
     def claim_key(self) -> Key:
@@ -62,7 +68,8 @@ class LadderEnd:
     Args:
         id: The claim of its first try.
         run: The job or sweep.
-        state: `succeeded`, `failed`, `cancelled`, `exhausted`, or `changed`: the project file does not allow it any more.
+        state: `succeeded`, `failed`, `cancelled`, `exhausted`, `superseded` by a later run of its schedule, `skipped` by the schedule's
+            policy, or `changed`: the project file does not allow it any more.
         text: Why, in one line.
         candidate: `candidate 2 of 4`: the last one that was tried.
         job: Resource name of its job, "" if it has none.
@@ -84,12 +91,12 @@ class Climbed:
 
     Args:
         one: The run.
-        state: Of `vertexrig.submit.ladder.LadderState`, or `changed`.
+        state: Of `LadderEnd`, `waiting` or `training`.
         text: Why, in one line.
         candidate: Which candidate it is at: `candidate 2 of 4`.
         job: Resource name of its job.
         moved: A job was made, or it has ended.
-        delivery: For the history, where the run got its first job now.
+        delivery: For the history, where the run got its first job now, or has ended without one.
     """
 
     one: OpenLadder
@@ -118,7 +125,7 @@ class Climbed:
         """Of its log entry; "" for what need not be logged."""
         if not self.moved:
             return ""
-        return "INFO" if self.state in ("waiting", "training", "succeeded") else "ERROR"
+        return "ERROR" if self.state in ("failed", "cancelled", "exhausted", "changed") else "INFO"
 
 
 class Ladders:
@@ -131,13 +138,27 @@ class Ladders:
     def __init__(self, storage: Storage) -> None:
         self.storage = storage
 
-    def keep(self, one: OpenLadder) -> None:
-        """Keep an open one, unless it is there.
+    def keep(self, one: OpenLadder) -> bool:
+        """Keep an open one; whether it is new. One that is there is written again, so that nobody deletes it as it was (`drop`).
 
         Raises:
             RestError: Cloud Storage failed.
         """
-        self.storage.write(f"{OPEN}{one.id}.json", json.dumps(asdict(one)).encode(), generation=0)
+        name, data = f"{OPEN}{one.id}.json", json.dumps(asdict(one)).encode()
+        new = self.storage.write(name, data, generation=0) is not None
+        if not new:
+            self.storage.write(name, data)
+        return new
+
+    def drop(self, id: str, unmade: Callable[[], bool]) -> None:
+        """Delete an open one if there is no job of it, unless it is kept again in between.
+
+        Raises:
+            RestError: A service failed.
+        """
+        generation = self.storage.generation(f"{OPEN}{id}.json")
+        if generation is not None and unmade():
+            self.storage.delete(f"{OPEN}{id}.json", generation)
 
     def open(self) -> Iterator[OpenLadder | str]:
         """Yield the open ones; for an object that is none, its URI."""
@@ -194,15 +215,26 @@ def start(
         NotStartedError: None did yet; ticks try again.
         VertexrigError: As of `Submitter.submit`.
     """
-    ladders = Ladders(submitter.storage)
+    ladders, new = Ladders(submitter.storage), list[str]()
 
     def before(claim: Claim) -> None:
-        if claim.kind != "step":
-            ladders.keep(replace(about, id=claim.id))
-        terms.before_create(claim)
+        # whichever try makes the first job: the run is known by the claim of its first one
+        first = claim if claim.kind != "step" else replace(claim, id=ladder.first, kind=key.kind)
+        # the terms first: a run that they leave out is not gone on with
+        terms.before_create(first)
+        run_id = claim.run_id if first is claim else ladder.first_run_id
+        if ladders.keep(replace(about, id=first.id, run_id=run_id)):
+            new.append(first.id)
 
     ladder = Ladder(ways(prepared, submitter), request.digest, key, terms=replace(terms, before_create=before))
-    at = ladder.advance()
+    try:
+        at = ladder.advance()
+    except Exception:
+        # whoever asked is told that it is not started, so ticks do not start it
+        with suppress(RestError):
+            for id in new:
+                ladders.drop(id, lambda: ladder.unmade)
+        raise
     if at.ended:
         ladders.close(_end_of(ladder, at))
     if at.made is None:
@@ -211,6 +243,8 @@ def start(
                 {"id": one.reason, "path": f"candidate {one.candidate}", "message": one.text} for one in ladder.tries()
             )
             raise RequestProblem(409, NO_MACHINES, at.text, rows)
+        if not ladders.is_open(ladder.first):  # no try came as far as its job
+            before(ladder.first_claim)
         raise NotStartedError("deferred", NO_MACHINES, at.text, {"candidate": at.said})
     return at.made, at.said
 
@@ -235,40 +269,97 @@ class Climber:
         Raises:
             RestError: They cannot be listed.
         """
-        rows = []
+        found: list[OpenLadder] = []
         for one in self.ladders.open():
             if isinstance(one, str):
                 unexpected(VertexrigError(f"{one} is no run with candidates; delete it"))
-                continue
+            else:
+                found.append(one)
+        held = Holds(self.ladders.storage).current() if any(one.schedule for one in found) else {}
+        due = sorted((one for one in found if one.schedule), key=lambda one: times.nanoseconds(one.time) or 0)
+        newest = {one.schedule: one.time for one in due}
+        rows = []
+        for one in found:
             try:
-                rows.append(self._look(one))
-            except (RestError, InProgressError, OverBudgetError, NoPackageError) as error:
+                hold = (held.get(one.schedule) or held.get(EVERY)) if one.schedule else None
+                rows.append(self._look(one, newest.get(one.schedule, ""), hold))
+            except (RestError, InProgressError, NoPackageError) as error:
                 rows.append(Climbed(one, "waiting", type(error).__name__))  # the next tick tries again
             except Exception as error:
                 unexpected(error)
         return rows
 
-    def _look(self, one: OpenLadder) -> Climbed:
+    def _look(self, one: OpenLadder, newest: str, hold: Hold | None) -> Climbed:
         known = self.ladders.end(one.id)
         if known is not None:  # a tick died just before it deleted the open one
             self.ladders.close(known)
             return Climbed(one, known.state, known.text, known.candidate, known.job)
+        if hold is not None:
+            return Climbed(one, "waiting", f"held until {hold.until}: {hold.reason}")
+        ladder: Ladder | None = None
         try:
             ladder = self.ladder(one)
+            ladder.terms = replace(ladder.terms, before_create=self._kept(one, ladder.terms))
+            if one.schedule and one.time != newest and not any(each.job for each in ladder.tries()):
+                text = f"the run due at {newest} has taken its place"
+                if ladder.stop("superseded", text):
+                    return self._close(one, "superseded", text, ladder)
             at = ladder.advance()
-        except (RestError, InProgressError, OverBudgetError, NoPackageError):
+        except LostError as error:
+            return self._close(one, "failed", str(error), ladder)
+        except (InProgressError, NoPackageError):
             raise
-        except (EndedError, RequestProblem, NotStartedError, VertexrigError) as error:
-            text = f"the project file does not allow it any more: {error}"[:500]
-            self.ladders.close(LadderEnd(one.id, str(one.body["run"]), "changed", text))
-            return Climbed(one, "changed", text, moved=True)
+        except (RestError, OverBudgetError) as error:
+            if ladder is None:
+                raise
+            return self._wait(one, ladder, error)
+        except NotStartedError as error:
+            if error.reason == "held":  # since this tick began
+                return Climbed(one, "waiting", error.text)
+            return self._close(one, "skipped", error.text, ladder)
+        except EndedError as error:
+            return self._close(one, "skipped", str(error), ladder)
+        except (RequestProblem, VertexrigError) as error:
+            text = f"the project file does not allow it any more: {error}"
+            return self._close(one, "changed", text, ladder)
         if at.ended:
             self.ladders.close(_end_of(ladder, at))
         new = at.made is not None and not at.made.duplicate
-        first = new and not any(each.job for each in ladder.tries()[:-1])
-        delivery = _delivery(one, at) if first else None
+        tries = ladder.tries()
+        delivery = None
+        if new and not any(each.job for each in tries[:-1]):
+            delivery = _delivery(one, at)
+        elif at.ended and not any(each.job for each in tries):
+            delivery = _not_made(one, "refused", NO_MACHINES, at.text)
         name = at.made.name if at.made is not None else ""
         return Climbed(one, at.state, at.text, at.said, name, at.ended or new, delivery)
+
+    def _kept(self, one: OpenLadder, terms: Terms) -> Callable[[Claim], None]:
+        def before(claim: Claim) -> None:
+            terms.before_create(claim)
+            self.ladders.keep(one)  # a delivery that is refused just now may be about to drop it
+
+        return before
+
+    def _wait(self, one: OpenLadder, ladder: Ladder, error: Exception) -> Climbed:
+        """Leave a try to the next tick, unless it has waited for too long, or the service will say the same of its job tomorrow."""
+        idle = ladder.idle_s
+        final = isinstance(error, RestError) and error.status == 400
+        if idle is None or not (final or idle > PATIENCE_S):
+            return Climbed(one, "waiting", type(error).__name__)
+        text = str(error) if final else f"given up after {idle / 86_400:.0f} days: {error}"
+        if not ladder.stop("given-up", text):
+            return Climbed(one, "waiting", type(error).__name__)
+        return self._close(one, "failed", text, ladder)
+
+    def _close(self, one: OpenLadder, state: str, text: str, ladder: Ladder | None) -> Climbed:
+        """Keep an end of which the ladder knows nothing; `ladder` is None if there is none any more."""
+        text, run = text[:500], str(one.body["run"])
+        tries = ladder.tries() if ladder is not None else []
+        self.ladders.close(LadderEnd(one.id, run, state, text, tries=[asdict(each) for each in tries]))
+        made = ladder is None or any(each.job for each in tries)
+        decision: Decision = "skipped" if state in ("skipped", "superseded") else "refused"
+        return Climbed(one, state, text, moved=True, delivery=None if made else _not_made(one, decision, state, text))
 
 
 def _end_of(ladder: Ladder, at: LadderState) -> LadderEnd:
@@ -279,18 +370,31 @@ def _end_of(ladder: Ladder, at: LadderState) -> LadderEnd:
 
 def _delivery(one: OpenLadder, at: LadderState) -> Delivery:
     """Return the row of the history of a run that has got its first job."""
-    key, made = one.claim_key, at.made
-    row = Delivery(decision="created", reason=NO_MACHINES, run=str(one.body["run"]), key=key.kind, request=key.digest)
-    row.schedule, row.schedule_time, row.caller, row.detail = one.schedule, one.time, one.caller, {"candidate": at.said}
+    row, made = _row(one, "created", NO_MACHINES), at.made
+    row.detail = {"candidate": at.said}
     if made is not None:
         row.job, row.claim, row.estimate = made.name, made.claim, made.estimate
+    return row
+
+
+def _not_made(one: OpenLadder, decision: Decision, reason: str, text: str) -> Delivery:
+    """Return the row of the history of a run that has ended without a job."""
+    row = _row(one, decision, reason)
+    row.text = text
+    return row
+
+
+def _row(one: OpenLadder, decision: Decision, reason: str) -> Delivery:
+    key = one.claim_key
+    row = Delivery(decision=decision, reason=reason, run=str(one.body["run"]), key=key.kind, request=key.digest)
+    row.schedule, row.schedule_time, row.caller = one.schedule, one.time, one.caller
     return row
 
 
 def _open(name: str, content: bytes) -> OpenLadder | None:
     """Return a run of these bytes; None unless every part has its form, since whoever may write the bucket may have made it."""
     data = as_json(content) or {}
-    texts = [data.get(key, "") for key in ("id", "schedule", "time", "caller")]
+    texts = [data.get(key, "") for key in ("id", "schedule", "time", "caller", "run_id")]
     key, body = data.get("key"), data.get("body")
     if not all(isinstance(text, str) for text in texts) or not isinstance(key, dict) or not isinstance(body, dict):
         return None
@@ -305,6 +409,8 @@ def _open(name: str, content: bytes) -> OpenLadder | None:
     ):
         return None
     if key["kind"] not in ("request", "schedule", "event", "body") or name != f"{OPEN}{data.get('id')}.json":
+        return None
+    if texts[-1] and not RUN.fullmatch(texts[-1]):
         return None
     return OpenLadder(texts[0], key, body, *texts[1:])
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from vertexrig import times
@@ -113,4 +114,9 @@ def _climbed(trigger: Ticked, one: OpenLadder) -> Ladder:
     asked = trigger.asked(dict(one.body), Delivery(caller=one.caller), {})
     terms, due = trigger.terms(asked, one.caller), trigger.due(one.schedule, one.time)
     found = ways(trigger.prepared(asked), trigger.ticker.submitter)
-    return Ladder(found, asked.request.digest, one.claim_key, first=one.id, terms=due.terms(terms) if due else terms)
+    if due is not None:
+        # a policy decides whether a run begins: one that has begun is not left out any more
+        terms = replace(due.terms(terms), ends=terms.ends)
+    # without a window: this goes on with one request, and never begins the next one of the same key
+    key = replace(one.claim_key, window_s=None)
+    return Ladder(found, asked.request.digest, key, first=one.id, run_id=one.run_id, terms=terms)

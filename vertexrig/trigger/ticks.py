@@ -244,7 +244,8 @@ class Ticker:
                 return walk.looked("waits", f"{chain.run} has not ended: its candidates are tried")
         walk.job = over.job if over is not None else self._first(chain)
         if over is not None and not walk.job:
-            raise _OverError("failed", f"{chain.run}: {over.text}")
+            outcome: Outcome = "skipped" if over.state in ("skipped", "superseded") else "failed"
+            raise _OverError(outcome, f"{chain.run}: {over.text}")
         if not walk.job:
             return self._wait(walk, "the run's job is not made yet", problem=False)
         name, evaluation = chain.run, None
