@@ -196,7 +196,29 @@ def test_jobs_lists_other_people_s_sweeps_without_their_trials(fresh: Place) -> 
     assert len(trials) == 2 and trials <= {job.name for job in vertex.list("customJobs")}
     listed = {job["name"] for job in fresh.run("jobs", "--limit", "1000")[1]["jobs"]}
     assert name in listed and not trials & listed
+    few = [job["name"] for job in fresh.run("jobs", "--limit", "1")[1]["jobs"]]
+    older = {trial["customJob"] for trial in own.data["trials"]}
+    assert name in few and not older & {*few}
     assert not {name, *trials} & {job["name"] for job in fresh.run("jobs", "--own", "--limit", "1000")[1]["jobs"]}
+
+
+def test_a_sweep_is_found_by_its_name_in_the_project_too(fresh: Place) -> None:
+    """Its display name is what the service knows; `--trial` of a job that is no sweep is refused."""
+    fresh.file.write_text(PROJECT.replace("  tune:\n    job: quick", "  mine:\n    display_name: tune\n    job: quick"))
+    code, document, said = fresh.run("watch", "mine", "--poll", "0.1")
+    assert code == 0 and document["job"]["displayName"] == "tune", said
+    code, document, said = fresh.run("logs", "mine", "--trial", "1", "--print-command")
+    assert code == 0, said
+    code, _, said = fresh.run("logs", document["job"].rpartition("/")[2], "--trial", "3", "--print-command")
+    assert code == 2 and "is a custom job; it has no trials: leave out --trial" in said
+    code, _, said = fresh.run("cancel", "mine")
+    assert code == 2 and "tune has ended already" in said
+
+
+def test_a_report_as_json_is_json_in_its_file_too(fresh: Place) -> None:
+    """A file called .json holds the document, not Markdown."""
+    code, document, said = fresh.run("report", "tune", "-o", "r.json")
+    assert code == 0 and json.loads((fresh.folder / "r.json").read_text())["job"] == document["job"], said
 
 
 def test_promote_runs_the_best_trial_for_longer_and_register_keeps_the_better_model(fresh: Place) -> None:

@@ -22,9 +22,10 @@ from vertexrig.studies import report
 @options.poll_option
 @options.format_option("text", "json")
 def command(job: str, file: Path | None, poll: float, format_: str) -> None:
-    """Cancel JOB (number, resource name, or display name) and wait until it has ended: it costs money until then."""
-    vertex = remote.service(config.load(file))
-    found = vertex.lookup(job)
+    """Cancel JOB (name, number, resource name, or display name) and wait until it has ended: it costs money until then."""
+    loaded = config.load(file)
+    vertex = remote.service(loaded)
+    found = remote.lookup(vertex, loaded, job)
     if found.ended:
         raise UsageError(f"{found.display_name} has ended already: {short(found.state)}")
 

@@ -59,7 +59,7 @@ def command(
             (
                 one.name,
                 _end(before, one.name, rehearse_set) if one.before else None,
-                _end(workspace, one.name, rehearse_set),
+                _end(workspace, one.name, rehearse_set, project.templates),
             )
             for one in changed
             if one.name in rehearse and one.after is not None
@@ -93,7 +93,7 @@ def _earlier(workspace: Workspace, project: options.ProjectOptions, rev: str) ->
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _end(workspace: Workspace, name: str, overrides: Sequence[str]) -> Rehearsal | None:
+def _end(workspace: Workspace, name: str, overrides: Sequence[str], templates: Path | None = None) -> Rehearsal | None:
     """Return how a rehearsal ended; None if it could not begin."""
     extras.need("optuna", "requests")
     from vertexrig.local.rehearsal import rehearse  # 140 ms, and an extra
@@ -101,7 +101,7 @@ def _end(workspace: Workspace, name: str, overrides: Sequence[str]) -> Rehearsal
     file = workspace.loaded.file
     try:
         loaded = config.load(file, overrides=[*workspace.loaded.overrides, *overrides], target=name)
-        return rehearse(Workspace(loaded, program=steps.program()), name)
+        return rehearse(Workspace(loaded, templates=templates, program=steps.program()), name)
     except VertexrigError as error:
         streams.note(f"{name}: {error}")
         return None

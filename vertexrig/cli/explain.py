@@ -73,7 +73,7 @@ def command(
         streams.note(f"{target}: {errors} {what} in reading; what was refused is left out. `{shown_by}` shows it")
     one = found.replica(replica) if replica else None
     ahead = _ahead(project.file, workspace, document, found, place, asked)
-    ways = [] if is_file or one is not None else _ways(workspace, target)
+    ways = [] if is_file or one is not None else _ways(workspace, target, place)
     if format_ == "json":
         data = explain.data(found) if one is None else explain.replica_data(found, one)
         more = {"candidates": [asdict(way) for way in ways]} if ways else {}
@@ -112,22 +112,26 @@ class _Way:
         return f"{'' if self.complete else 'at least '}{amount:,.{digits}f}{of}"
 
 
-def _ways(workspace: Workspace, name: str) -> list[_Way]:
-    """Return a job or sweep as it stands and its candidates beside each other; nothing if it has none."""
+def _ways(workspace: Workspace, name: str, place: str) -> list[_Way]:
+    """Return a job or sweep as it stands and its candidates beside each other; nothing if it has none.
+
+    Those that name no other region than the project's run in `place`.
+    """
     prepared = workspace.prepare_all(name, check=False)
     changes = ["", *map(candidates.told, workspace.loaded.runnable(name).candidates)]
     found = []
     for one, changed in zip(prepared, changes, strict=True) if len(prepared) > 1 else ():
         project, catalog = one.workspace.loaded.project, one.workspace.catalog
+        region = place if project.region == workspace.loaded.project.region else project.region
         own = estimate(one.document, catalog)
-        price = elsewhere(own, project.region, project.trigger.budget.price_factor)
+        price = elsewhere(own, region, project.trigger.budget.price_factor)
         per_hour, at_most = (price.usd_per_hour or None, price.usd_at_most or None)
         drawn = ", ".join(
             f"{draw.amount} {draw.unit if draw.amount != 1 else draw.unit.removesuffix('s')} of {draw.item}"
             + " (preemptible)" * draw.preemptible
-            for draw in draws(one.document, catalog, project.region)
+            for draw in draws(one.document, catalog, region)
         )
-        found.append(_Way(one.candidate, changed, project.region, per_hour, at_most, own.complete, price.region, drawn))
+        found.append(_Way(one.candidate, changed, region, per_hour, at_most, own.complete, price.region, drawn))
     return found
 
 

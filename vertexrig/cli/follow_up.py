@@ -11,9 +11,10 @@ from vertexrig.bring import edit
 from vertexrig.cli import options, steps, streams, studied
 from vertexrig.cli.options import Integer
 from vertexrig.cli.output import result
-from vertexrig.spec.estimate import Estimate, estimate
+from vertexrig.spec.estimate import Estimate, elsewhere, estimate
 from vertexrig.studies import follow_up
 from vertexrig.studies.outcome import outcome
+from vertexrig.workspace import Prepared
 
 
 @click.command("follow-up")
@@ -56,13 +57,20 @@ def command(
         streams.note(f"note: {found.sweep} has other parameters in {loaded.file} than the study; the study's count")
     first = edit.added(text, made.entry, str(loaded.file))
     prepared = studied.rendered(first, loaded.file, name, found.sweep)
-    price = estimate(prepared.document, prepared.workspace.catalog) if prepared is not None else None
+    price = _price(prepared) if prepared is not None else None
     entry = made.priced(price, None if found.rehearsed else known.seconds)
     new = edit.added(text, entry, str(loaded.file))
     diff = edit.difference(text, new, str(loaded.file))
     if not dry_run:
         edit.write(loaded.file, text, new, [entry])
     _report(format_, found, made, diff, price, written=not dry_run, file=ended.where.file)
+
+
+def _price(prepared: Prepared) -> Estimate:
+    """Return what the new sweep costs where the project is."""
+    project = prepared.workspace.loaded.project
+    price = estimate(prepared.document, prepared.workspace.catalog)
+    return elsewhere(price, project.region, project.trigger.budget.price_factor)
 
 
 def _report(

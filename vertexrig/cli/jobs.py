@@ -41,15 +41,15 @@ def command(where: options.WhereOptions, all_: bool, live: bool, limit: int, for
     vertex = remote.service(loaded)
     filters = [] if all_ else [f"labels.{LABEL}:*"]
     filters += ["(" + " OR ".join(f'state="{state}"' for state in LIVE) + ")"] if live else []
-    sweeps = list(vertex.list(TUNING, filter=" AND ".join(filters), limit=limit))
+    sweeps = list(vertex.list(TUNING, filter=" AND ".join(filters)))
     runs = {job.labels[LABEL] for job in sweeps if LABEL in job.labels}
     trials = {trial.get("customJob") for job in sweeps for trial in job.data.get("trials", ())}
-    # Without a limit for the service: the trials' jobs are left out below, and would fill a page of any size.
+    # Without a limit for the service: the trials' jobs, also of older sweeps, are left out below, and would fill a page of any size.
     listed = vertex.list(CUSTOM, filter=" AND ".join(filters))
     # a sweep's trials are custom jobs, which have its label if it has one
     alone = (one for one in listed if one.labels.get(LABEL) not in runs and one.name not in trials)
     customs = itertools.islice(alone, limit)
-    found = sorted([*sweeps, *customs], key=lambda job: str(job.data.get("createTime")), reverse=True)
+    found = sorted([*sweeps[:limit], *customs], key=lambda job: str(job.data.get("createTime")), reverse=True)
     twice = seen_twice(found)
     if twice:
         _reconcile(loaded, vertex, twice)

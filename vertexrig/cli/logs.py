@@ -22,7 +22,7 @@ from vertexrig.results import trials
 def _lookup(vertex: Vertex, job: str, loaded: config.Loaded) -> RemoteJob:
     """Return the job; if it is not found, stderr names the log files of a rehearsal with that name."""
     try:
-        return vertex.lookup(job)
+        return remote.lookup(vertex, loaded, job)
     except (UsageError, ServiceError):
         history = remote.history(loaded)
         record = history.find(job)
@@ -43,7 +43,7 @@ def _lookup(vertex: Vertex, job: str, loaded: config.Loaded) -> RemoteJob:
 @click.option("--print-command", is_flag=True, help="Only print the gcloud command.")
 @options.format_option("text", "json")
 def command(job: str, file: Path | None, trial: str | None, poll: float, print_command: bool, format_: str) -> None:
-    """Stream the log of JOB (number, resource name, or display name) until it has ended, with `gcloud ... stream-logs`."""
+    """Stream the log of JOB (name, number, resource name, or display name) until it has ended, with `gcloud ... stream-logs`."""
     loaded = config.load(file)
     vertex = remote.service(loaded)
     found = _lookup(vertex, job, loaded)
@@ -55,6 +55,8 @@ def command(job: str, file: Path | None, trial: str | None, poll: float, print_c
             raise UsageError(f"{job} is a sweep: name one of its trials with --trial ({known})")
         # A sweep has no log: each trial is a custom job, which has one.
         name = jobs[trial]
+    elif trial is not None:
+        raise UsageError(f"{job} is a custom job; it has no trials: leave out --trial")
     # gcloud takes whole seconds for its polling interval, from 1.
     place = [f"--project={vertex.project}", f"--region={region_of(name)}", f"--polling-interval={max(1, round(poll))}"]
     words = ["gcloud", "ai", "custom-jobs", "stream-logs", name.rsplit("/", 1)[-1], *place]

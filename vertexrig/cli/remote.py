@@ -71,7 +71,7 @@ def find(where: WhereOptions, name: str) -> FoundJob:
         return FoundJob(record.job, record=record)
     vertex = service(loaded)
     try:
-        job = _lookup(vertex, loaded, name)
+        job = lookup(vertex, loaded, name)
     except (UsageError, ServiceError) as error:
         if record is None:
             raise
@@ -86,7 +86,7 @@ def find(where: WhereOptions, name: str) -> FoundJob:
     return FoundJob(record.job, record=record)
 
 
-def _lookup(vertex: Vertex, loaded: config.Loaded, name: str) -> RemoteJob:
+def lookup(vertex: Vertex, loaded: config.Loaded, name: str) -> RemoteJob:
     """Return a job of Vertex AI by what it is called there, or in the project file."""
     try:
         return vertex.lookup(name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -34,7 +35,10 @@ _TEXT = ("", ".md", ".markdown", ".txt")
 @options.where_options
 @studied.chain_option
 @click.option(
-    "--output", "-o", type=click.Path(path_type=Path), help="File to write; by default stdout. NAME.html makes it HTML."
+    "--output",
+    "-o",
+    type=click.Path(path_type=Path),
+    help="File to write; by default stdout. NAME.html makes it HTML, NAME.json with --format json the JSON.",
 )
 @click.option("--figures", type=click.Path(path_type=Path, file_okay=False), help="Folder for the charts as PNG files.")
 @options.format_option("markdown", "json", "html")
@@ -61,7 +65,8 @@ def command(
     text = _html(found, seen, where.file, links, tried) if html else _markdown(found, links, tried)
     data = {**_data(found, links), **({"tries": tried} if tried else {})}
     if output is not None:
-        write_text(output, text)
+        own = format_ == "json" and output.suffix.lower() == ".json"
+        write_text(output, json.dumps(data, indent=2) + "\n" if own else text)
         streams.note(f"wrote {output}")
     if figures is not None:
         data["figures"] = _write(drawn, figures)

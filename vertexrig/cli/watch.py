@@ -44,7 +44,7 @@ LOG_EVERY_S = 5.0
 @click.option("--plain", is_flag=True, help="Print lines instead of a live table, as into a pipe.")
 @options.format_option("text", "json")
 def command(job: str, file: Path | None, poll: float, log_lines: int, plain: bool, format_: str) -> None:
-    """Follow JOB (number, resource name, or display name) until it has ended; the exit code is 0 only if it succeeded.
+    """Follow JOB (name, number, resource name, or display name) until it has ended; the exit code is 0 only if it succeeded.
 
     On a terminal a live table shows the state, the best trial so far, the trials that run with their last metric, time and
     money so far and at the end (an estimate), and the last lines of each replica; into a pipe, a line for each change. Of a job
@@ -52,7 +52,7 @@ def command(job: str, file: Path | None, poll: float, log_lines: int, plain: boo
     """
     workspace = options.workspace_of(file)
     vertex = remote.service(workspace.loaded)
-    last = vertex.lookup(job)
+    last = remote.lookup(vertex, workspace.loaded, job)
     streams.note(vertex.console(last.name))
     climbed = climbing.of_job(workspace, last)
     back = steps.line("watch", vertex.handle(last.name), *steps.named(file))
