@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import subprocess
 import sys
+import threading
+import time
+from dataclasses import replace
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.support import clouds
+from tests.support.jobkit import job, pool, with_trainer
 from tests.support.packages import lock_nothing, small
 from tests.support.tools import need, vertexrig
 from vertexrig.catalog import load
 from vertexrig.errors import ConfigError, PackageError, UsageError
 from vertexrig.local.rehearsal import rehearse
-from vertexrig.local.runner import packages, pool_programs, pythons
+from vertexrig.local.runner import Control, packages, pool_programs, pythons, run_job
 from vertexrig.local.runner.options import RunOptions
 from vertexrig.local.runner.project_options import of_project
+from vertexrig.local.runner.result import SUSPENDED, JobResult
 from vertexrig.project import config
 from vertexrig.workspace import Workspace
 
@@ -45,7 +52,7 @@ def test_a_python_without_tensorflow_is_not_mixed_with_that_of_an_image(
     images = {name: load().find_short(name, "gpu") for name in ("tf-2.17", "pytorch-2.4")}
     found = {
         name: pool_programs.interpreter(
-            f"us-docker.pkg.dev/vertex-ai/training/{row.name}:latest", RunOptions(), said.append
+            f"us-docker.pkg.dev/vertex-ai/training/{row.name}:latest", RunOptions(), said.append, lambda: False
         )
         for name, row in images.items()
         if row is not None
@@ -113,6 +120,60 @@ def test_an_environment_is_made_once_and_says_what_it_lacks(cache: Path) -> None
     assert pythons.WantedPython("tiny", PYTHON, ("six==1.17.0",)).folder != what.folder
     with pytest.raises(PackageError, match="vertexrig-there-is-no-such-distribution==1 cannot be installed"):
         pythons.make_python(pythons.WantedPython("tiny", PYTHON, (NOWHERE,)), said.append)
+
+
+WAITS = "import os, sys, time; open(sys.argv[1], 'w').write(str(os.getpid())); time.sleep(600)"
+
+
+def _begun(file: Path) -> psutil.Process:
+    until = time.monotonic() + 30
+    while not (file.is_file() and file.read_text()):
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    return psutil.Process(int(file.read_text()))
+
+
+@pytest.mark.parametrize(
+    ("suspends", "waits"), [(False, False), (True, False), (False, True)], ids=["cancel", "suspend", "cancel a wait"]
+)
+def test_a_job_ends_while_its_environment_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suspends: bool, waits: bool
+) -> None:
+    """The work of uv ends with a job that is cancelled or suspended, and a job that waits for another one's uv ends likewise."""
+    made, what = tmp_path / "pid", pythons.wanted("tf-2.17", load(), None)
+    monkeypatch.setattr(pythons, "uv", lambda: [sys.executable, "-c", WAITS, str(made)])
+    look = packages.interpreter
+    monkeypatch.setattr(packages, "interpreter", lambda python: replace(look(python), installed={}))
+    control, found = Control(), list[JobResult]()
+    spec = job(pool("print('ran')"))
+    thread = threading.Thread(
+        target=lambda: found.append(run_job(spec, root=with_trainer(tmp_path / "root"), control=control)), daemon=True
+    )
+    what.folder.parent.mkdir(parents=True)
+    with what.folder.with_name(f"{what.folder.name}.lock").open("w") as lock:
+        if waits:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        thread.start()
+        uv = None if waits else _begun(made)
+        time.sleep(1 if waits else 0)  # by then it waits
+        (control.suspend if suspends else control.cancel)()
+        thread.join(20)
+    assert [one.state for one in found] == [SUSPENDED if suspends else "JOB_STATE_CANCELLED"]
+    assert uv is None or not uv.is_running()
+
+
+def test_uv_ends_with_who_runs_it(tmp_path: Path) -> None:
+    """Also where that is killed."""
+    code = f"""
+import sys
+from vertexrig.local.runner import pythons
+pythons.uv = lambda: [sys.executable, "-c", {WAITS!r}, {str(tmp_path / "pid")!r}]
+pythons.make_python(pythons.WantedPython("tiny", {PYTHON!r}), print)
+"""
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.DEVNULL) as owner:
+        uv = _begun(tmp_path / "pid")
+        owner.kill()
+    assert psutil.wait_procs([uv], timeout=20)[1] == []
 
 
 def test_a_project_names_the_image_and_the_rehearsal_runs_in_its_environment(tmp_path: Path) -> None:

@@ -113,6 +113,11 @@ class Control:
         os.set_blocking(self._read, False)
         os.set_blocking(self._write, False)  # a full pipe must not stop the thread that asks
 
+    @property
+    def ends(self) -> bool:
+        """Whether its processes are to end, for either reason."""
+        return self.cancelled or self.suspended
+
     def cancel(self) -> None:
         """End the job; its state becomes CANCELLED."""
         self.cancelled = True

@@ -206,7 +206,7 @@ def _kept(folder: Path, give_up: Callable[[], bool], build: Callable[[], str]) -
     if (folder / _READY).is_file():
         return python
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with _locked(folder.with_suffix(".lock"), give_up):
+    with locked(folder.with_suffix(".lock"), give_up):
         # Another process may have made it while this one waited.
         if not (folder / _READY).is_file():
             shutil.rmtree(folder, ignore_errors=True)
@@ -307,8 +307,12 @@ def _isolation(base: Interpreter, package: Path) -> list[str]:
 
 
 @contextmanager
-def _locked(path: Path, give_up: Callable[[], bool]) -> Iterator[None]:
-    """Hold a lock that the system frees when this process dies."""
+def locked(path: Path, give_up: Callable[[], bool]) -> Iterator[None]:
+    """Hold a lock that the system frees when this process dies.
+
+    Raises:
+        PackageError: `give_up` ended the wait for it.
+    """
     with path.open("w") as file:
         while True:
             try:
@@ -317,6 +321,6 @@ def _locked(path: Path, give_up: Callable[[], bool]) -> Iterator[None]:
                 break
             except OSError:
                 if give_up():
-                    raise PackageError("cancelled while another job installs the same package") from None
+                    raise PackageError("cancelled while another job makes the same environment") from None
                 time.sleep(0.05)
         yield

@@ -65,7 +65,7 @@ def prepare(
     if load().is_reduction_server(pool.image) and first_match(options.images, pool.image) is None:
         note = "a program that does nothing for the Reduction Server, whose servers only make all-reduce between GPUs faster"
         return ReplicaProgram((sys.executable, "-I", "-S", str(_REDUCTION)), (), substitutes=(note,))
-    base = interpreter(pool.image, options, log)
+    base = interpreter(pool.image, options, log, give_up)
     if pool.python_package is not None:
         files = [_package(uri, root) for uri in pool.package_uris]
         python = packages.layer(base, pool.image, files, root / "envs", env, execute, step, give_up)
@@ -125,7 +125,9 @@ def prepare(
     )
 
 
-def interpreter(image: str, options: RunOptions, log: Callable[[str], None]) -> packages.Interpreter:
+def interpreter(
+    image: str, options: RunOptions, log: Callable[[str], None], give_up: Callable[[], bool]
+) -> packages.Interpreter:
     """Return the Python in place of an image: the one that is named, else this one, unless it lacks the image's TensorFlow.
 
     Then it is an environment of the image: with TensorFlow put beside this Python's packages, one of these (JAX, whose
@@ -136,8 +138,10 @@ def interpreter(image: str, options: RunOptions, log: Callable[[str], None]) -> 
     if named or prebuilt is None or prebuilt.framework != "tf" or "tensorflow" in base.installed:
         return base
     try:
-        made = pythons.make_python(pythons.wanted(prebuilt.short_name, load(), None), log)
+        made = pythons.make_python(pythons.wanted(prebuilt.short_name, load(), None), log, give_up)
     except (UsageError, PackageError) as error:
+        if give_up():
+            raise
         log(f"This Python has no TensorFlow, which is installed beside its packages: {error}")
         return base
     log(

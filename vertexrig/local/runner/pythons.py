@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
@@ -10,12 +9,16 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from vertexrig.catalog import Catalog
 from vertexrig.errors import PackageError, UsageError, VertexrigError, did_you_mean
+from vertexrig.local.runner import packages
+from vertexrig.local.runner.children import Children, Command
+from vertexrig.local.runner.lines import Line
 from vertexrig.package.image import describe_image
 from vertexrig.package.recipes import pinned, recipe
 from vertexrig.package.uv import uv
@@ -129,52 +132,57 @@ def wanted(image: str, catalog: Catalog, loaded: Loaded | None) -> WantedPython:
     return WantedPython(image, found.python, asked, _LISTED.get(image, ("cloudml-hypertune",)))
 
 
-def make_python(what: WantedPython, log: Callable[[str], None]) -> MadePython:
+def make_python(
+    what: WantedPython, log: Callable[[str], None], give_up: Callable[[], bool] = lambda: False
+) -> MadePython:
     """Return the environment, made when it is not in the cache.
+
+    Args:
+        what: What it is to have.
+        log: Called with what takes a while, before it begins, and with uv's progress.
+        give_up: Asked again and again; True ends the making, and the wait for another process that makes the same one.
 
     Raises:
         UsageError: uv is not installed.
-        PackageError: There is no such Python, or what must be there cannot be installed.
+        PackageError: There is no such Python, what must be there cannot be installed, or it was given up.
     """
     folder = what.folder
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with folder.with_name(f"{folder.name}.lock").open("w") as file:  # the name has dots of its own: tf-2.17-…
-        # Two commands may want the same environment; the second waits and finds it made.
-        fcntl.flock(file, fcntl.LOCK_EX)
+    # Two commands may want the same environment; the second waits and finds it made. The name has dots of its own: tf-2.17-…
+    with packages.locked(folder.with_name(f"{folder.name}.lock"), give_up):
         fresh = not (folder / _READY).is_file()
         if fresh:
-            missing = _build(what, folder, log)
+            missing = _build(what, folder, log, give_up)
             differs = [*_differences(what), *(f"{one} is not here: no registry that uv asks has it" for one in missing)]
             (folder / _READY).write_text(json.dumps({"differs": differs}), encoding="utf-8")
     kept = json.loads((folder / _READY).read_text(encoding="utf-8"))
     return MadePython(what.program, fresh, tuple(kept["differs"]))
 
 
-def _build(what: WantedPython, folder: Path, log: Callable[[str], None]) -> list[str]:
+def _build(what: WantedPython, folder: Path, log: Callable[[str], None], give_up: Callable[[], bool]) -> list[str]:
     """Make the environment; what of the listed packages it goes without."""
-    tool = uv()
+    tool = _Uv(uv(), give_up)
     shutil.rmtree(folder, ignore_errors=True)
     log(f"making Python {what.python} in {folder}")
-    _must(
-        tool,
+    tool.must(
         ["venv", "--quiet", "--python", find_python(what.python), str(folder)],
         f"there is no Python {what.python} to be had",
     )
     install = ["pip", "install", "--quiet", "--python", str(what.program)]
-    _must(tool, [*install, *_TOOLS], "pip and setuptools cannot be installed")
+    tool.must([*install, *_TOOLS], "pip and setuptools cannot be installed")
     if what.lock is not None:
         log(f"installing {what.lock}")
-        _must(tool, [*install, "--require-hashes", "-r", str(what.lock)], f"{what.lock} cannot be installed")
+        tool.must([*install, "--require-hashes", "-r", str(what.lock)], f"{what.lock} cannot be installed")
         return []
     log(f"installing {', '.join(what.requirements)} with what they need, which takes minutes the first time")
     loudly = [word for word in install if word != "--quiet"]
-    _must(tool, [*loudly, *what.requirements], f"{', '.join(what.requirements)} cannot be installed", log)
+    tool.must([*loudly, *what.requirements], f"{', '.join(what.requirements)} cannot be installed", log)
     log(f"installing {', '.join(what.listed)}")
     # together with the framework, so that no listed package moves it
-    if _run(tool, [*install, *what.requirements, *what.listed]).returncode == 0:
+    if tool.run([*install, *what.requirements, *what.listed])[0] == 0:
         return []
     # One by one, to find those that no registry has: a single one makes uv install none.
-    return [one for one in what.listed if _run(tool, [*install, *what.requirements, one]).returncode != 0]
+    return [one for one in what.listed if tool.run([*install, *what.requirements, one])[0] != 0]
 
 
 def find_python(version: str) -> str:
@@ -192,34 +200,46 @@ def _patch(program: Path) -> tuple[list[int], str]:
     return [int(number) for number in re.findall(r"\d+", name)], name
 
 
-def _run(
-    tool: Sequence[str], words: Sequence[str], log: Callable[[str], None] | None = None
-) -> subprocess.CompletedProcess[str]:
-    """Run uv; with `log`, what it says of its progress is handed on line by line."""
-    # They lead to the environment that this process runs in, which has no part in the new one.
-    env = {key: value for key, value in os.environ.items() if key not in ("VIRTUAL_ENV", "PYTHONPATH", "PYTHONHOME")}
-    if log is not None:
-        said = []
-        out, err = subprocess.PIPE, subprocess.STDOUT
-        with subprocess.Popen([*tool, *words], text=True, env=env, stdout=out, stderr=err) as process:
-            for line in process.stdout or ():
-                said.append(line)
-                # the list of all that was installed tells nothing of how far it is
-                if not line.startswith(" + "):
-                    log(line.strip())
-        return subprocess.CompletedProcess(words, process.returncode, "", "".join(said))
-    try:
-        return subprocess.run(
-            [*tool, *words], capture_output=True, text=True, timeout=INSTALL_TIMEOUT_S, check=False, env=env
-        )
-    except subprocess.TimeoutExpired as error:
-        raise PackageError(f"{command_line(*words, program='uv')} took longer than {INSTALL_TIMEOUT_S} s") from error
+@dataclass(frozen=True)
+class _Uv:
+    """Runs uv, which ends with this process, and when its work is given up."""
 
+    tool: Sequence[str]
+    give_up: Callable[[], bool]
 
-def _must(tool: Sequence[str], words: Sequence[str], why: str, log: Callable[[str], None] | None = None) -> None:
-    done = _run(tool, words, log)
-    if done.returncode != 0:
-        raise PackageError(f"{why}: {done.stderr.strip() or done.stdout.strip()}")
+    def must(self, words: Sequence[str], why: str, log: Callable[[str], None] | None = None) -> None:
+        """Run it; PackageError with `why` and what it said if it fails."""
+        code, said = self.run(words, log)
+        if code != 0:
+            raise PackageError(f"{why}: {said}")
+
+    def run(self, words: Sequence[str], log: Callable[[str], None] | None = None) -> tuple[int, str]:
+        """Return its exit code and what it said; with `log`, that is also handed on line by line."""
+        said: list[str] = []
+
+        def keep(line: Line) -> None:
+            said.append(line.text)
+            # the list of all that was installed tells nothing of how far it is
+            if log is not None and not line.text.startswith(" + "):
+                log(line.text.strip())
+
+        # They lead to the environment that this process runs in, which has no part in the new one.
+        env = {
+            key: value for key, value in os.environ.items() if key not in ("VIRTUAL_ENV", "PYTHONPATH", "PYTHONHOME")
+        }
+        children, until = Children(keep), time.monotonic() + INSTALL_TIMEOUT_S
+        try:
+            child = children.start("uv", Command([*self.tool, *words], env, Path.cwd()))
+            while child.exit is None:
+                children.poll(0.1)
+                if self.give_up():
+                    raise PackageError("cancelled while the environment of an image was being made")
+                if time.monotonic() > until:
+                    line = command_line(*words, program="uv")
+                    raise PackageError(f"{line} took longer than {INSTALL_TIMEOUT_S} s")
+        finally:
+            children.close()  # which ends one that still runs
+        return child.exit.code, "\n".join(said).strip()
 
 
 def _differences(what: WantedPython) -> list[str]:

@@ -329,7 +329,7 @@ class _JobRun:
 
         seen = replica.visible(self.options, self.folder / "config")
         program = pool_programs.prepare(
-            pool, self.options, self.root, seen, self._execute, step, lambda: self.control.cancelled, self._now
+            pool, self.options, self.root, seen, self._execute, step, lambda: self.control.ends, self._now
         )
         # Without a step the environment was in the cache; the lines appear all the same, because the service installs
         # each time.
@@ -360,7 +360,7 @@ class _JobRun:
             while child.exit is None:
                 children.poll(None)
                 # `children.close` below kills pip and what it has started.
-                if self.control.cancelled or self.control.suspended:
+                if self.control.ends:
                     raise JobFailedError("cancelled while packages were being installed")
             return child.exit.code
         finally:
