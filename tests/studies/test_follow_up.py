@@ -438,6 +438,13 @@ def test_a_promoted_job_has_the_trial_s_values_in_every_pool(pools: Path) -> Non
     assert data["labels"] == {"team": "vision", "owner": "me", "promoted_from": "tune", "trial": "2"}
 
 
+def test_a_parameter_that_was_not_active_stays_away(pools: Path) -> None:
+    """The trial had none of it, whatever the job's arguments say for jobs without a study."""
+    pools.write_text(POOLS.replace("    args: {epochs: 2}\n", "    args: {epochs: 2, momentum: 0.9}\n"))
+    adam = [trial(n, 0.9 - n / 100, lr=0.01 * n, optimizer="adam") for n in range(1, 4)]
+    assert promoted(pools, study([LR, OPTIMIZER], adam))["args"] == {"epochs": 2, "lr": 0.01, "optimizer": "adam"}
+
+
 @pytest.mark.parametrize("grid", [None, 3])
 def test_what_is_frozen_reaches_every_pool(pools: Path, grid: int | None) -> None:
     """Where a pool has arguments of its own, a frozen parameter stays in the study with one value, and no rule complains."""

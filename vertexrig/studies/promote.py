@@ -13,6 +13,7 @@ from vertexrig.errors import UsageError, did_you_mean
 from vertexrig.project.config import Loaded
 from vertexrig.project.resolve import with_flags
 from vertexrig.results.trials import TrialResult
+from vertexrig.spec.parameters import everywhere, top
 from vertexrig.studies.decide import tidy
 from vertexrig.studies.outcome import FOLLOWS, PROMOTED_FROM, TRIAL, Outcome, roles_with_args
 from vertexrig.trainer_source.trainer_model import Flag
@@ -59,6 +60,10 @@ def promoted(
         data["kms_key_name"] = sweep["kms_key_name"]
     values = {key: literal(tidy(value)) for key, value in trial.parameters.items()} | dict(args or {})
     data["args"] = _args(data.get("args") or {}, sweep.get("args"), values)
+    if isinstance(data["args"], Mapping):
+        # what the study decides, the trials have from it alone: nothing where a conditional parameter is not active
+        searched = {one.id for one in everywhere(top(outcome.spec["parameters"]))} - values.keys()
+        data["args"] = {key: value for key, value in data["args"].items() if key not in searched}
     for role in roles_with_args(data):  # the study gives its parameters to every pool
         data[role]["args"] = _args(data[role]["args"], None, values)
     if topology is not None:
