@@ -7,6 +7,7 @@ import shutil
 import sqlite3
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from itertools import pairwise
@@ -26,7 +27,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from tests.support.jobkit import job, pool
+from tests.support.jobkit import job, pool, with_trainer
 from vertexrig.errors import UsageError
 from vertexrig.local.http import ApiError
 from vertexrig.local.jobs import lifecycle, resources
@@ -290,6 +291,37 @@ def test_a_job_taken_up_by_another_server_keeps_its_start() -> None:
     for state in (states.PENDING, states.QUEUED, states.CANCELLING, states.CANCELLED):
         resources.move(body, state)
     assert body["startTime"] == "2026-01-01T00:00:01Z" and re.search(r":\d\dZ", body["endTime"])
+
+
+def test_a_job_taken_up_by_another_server_has_the_rest_of_its_timeout(tmp_path: Path) -> None:
+    """What it has used under a server that was stopped, and how often it was preempted there, counts on."""
+    with_trainer(tmp_path)
+    store, local = ResourceStore(tmp_path), Settings(tmp_path, checks=False, run=RunOptions(grace=0.2))
+    spec, seen = job(pool(WAIT), scheduling={"timeout": "600s"}), list[str]()
+
+    def reached(state: str, times: int = 1) -> None:
+        until = time.monotonic() + 60
+        while seen.count(state) < times:
+            assert time.monotonic() < until, seen
+            time.sleep(0.01)
+
+    first, second = (Jobs(local, store, ignored) for _ in range(2))
+    first.listen(lambda _, state: seen.append(state))
+    name = first.create("projects/1/locations/us-central1", {"displayName": "long", "jobSpec": spec})["name"]
+    reached(states.RUNNING)
+    first.fault(name, preempt=0.0)
+    reached(states.RUNNING, 2)
+    first.close()
+    stored = store.get(name)
+    assert stored is not None
+    assert stored.hidden["counts"]["preemptions"] == 1 and 0 < stored.hidden["counts"]["used"] < 60
+    store.change(name, lambda _, hidden: hidden["counts"].update(used=599.9))
+    second.listen(lambda _, state: seen.append(state))
+    second.recover()
+    reached(states.FAILED)
+    assert "timeout of 600 seconds" in second.get(name)["error"]["message"]
+    second.close()
+    store.close()
 
 
 FRAMES = "".join(f'  File "a.py", line {number}, in f{number}\n    f{number + 1}()\n' for number in range(300))

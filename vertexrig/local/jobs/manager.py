@@ -295,6 +295,7 @@ class Jobs:
             project_number=name.split("/")[1],
             region=region,
             trial=str(stored.hidden.get("trial", "")),
+            earlier=stored.hidden.get("counts", {}),
         )
         if job.get("persistentResourceId"):
             options = replace(options, slow_start=0.0)  # its machines are there
@@ -309,7 +310,10 @@ class Jobs:
                 on_pause=batch.flush,
                 warmth=self._warmth,
             )
-        if result.state != SUSPENDED:
+        if result.state == SUSPENDED:
+            with suppress(sqlite3.Error, OSError):  # a full disk: the next server then counts anew
+                self.store.change(name, lambda _, hidden: hidden.update(counts=dict(result.counts)))
+        else:
             # Before the last state: a caller that waits for it finds the result.
             self.on_result(name, result)
             self._to(name, result.state, result.error)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from vertexrig.project.model import LocalImage
 
@@ -62,6 +62,7 @@ class RunOptions:
         memory_limit: Bytes a replica's processes may take together, 0 for no limit.
         restart_delay: Seconds before a replica or job is started again.
         warm: Let replicas start from a process that has made their imports; see `warm`.
+        earlier: `JobResult.counts` of the job under a server that was stopped, which goes on from there.
         keep_gs: Leave `gs://` paths in variables and arguments as they are; replicas reach them through the front.
     """
 
@@ -86,6 +87,7 @@ class RunOptions:
     restart_delay: float = 0.0
     warm: bool = True
     keep_gs: bool = False
+    earlier: Mapping[str, Any] = field(default_factory=dict)
 
 
 def first_match(patterns: Mapping[str, T], image: str) -> T | None:

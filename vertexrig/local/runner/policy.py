@@ -59,10 +59,12 @@ class Scheduling:
 
 @dataclass
 class Counts:
-    """How often was started again: replicas by name, and the job."""
+    """How often was started again: replicas by name, the job, and the job after a preemption; seconds of its timeout that are used."""
 
     restarts: dict[str, int] = field(default_factory=dict)
     retries: int = 0
+    preemptions: int = 0
+    used: float = 0.0
 
 
 def decide(exit_: Exit, replica: str, scheduling: Scheduling, counts: Counts) -> Action:

@@ -6,6 +6,7 @@ import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 
 def new_job_id() -> str:
@@ -44,6 +45,7 @@ class JobResult:
         wall_seconds: From the call to the end.
         job_id: The job's id.
         folder: The job's own folder: logs, scratch and metric files.
+        counts: What a run that goes on with it has to know (`policy.Counts`).
     """
 
     state: str
@@ -59,6 +61,7 @@ class JobResult:
     wall_seconds: float
     job_id: str
     folder: Path
+    counts: Mapping[str, Any]
 
     @property
     def succeeded(self) -> bool:

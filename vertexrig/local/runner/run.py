@@ -8,7 +8,7 @@ import signal
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -121,8 +121,7 @@ class _JobRun:
         self.files = LogFiles(self.folder / "logs", root)
         self.children, self.warmth = Children(self._line, control.fileno(), self._started), warmth
         self.scheduling = policy.scheduling_of(self.job)
-        self.counts = policy.Counts()
-        self.preemptions = 0
+        self.counts = policy.Counts(**options.earlier)
         self.members: dict[str, _Member] = {}
         self.installing: deque[str] = deque(maxlen=_STDERR_KEPT)
         self.exit_codes: dict[str, int] = {}
@@ -210,9 +209,8 @@ class _JobRun:
         return self._exit_error(Exit(1))
 
     def _exit_error(self, exit_: Exit) -> JobError:
-        project, job_id = self.options.project_number, self.options.job_id
-        message = policy.exit_message(self.failed, exit_, self.words, project, job_id)
-        return JobError(policy.INVALID_ARGUMENT, message)
+        of = (self.options.project_number, self.options.job_id)
+        return JobError(policy.INVALID_ARGUMENT, policy.exit_message(self.failed, exit_, self.words, *of))
 
     def _result(self, state: str, error: JobError | None) -> JobResult:
         # A job that never started has written nothing: what lies in its output directory is of an earlier one.
@@ -233,6 +231,8 @@ class _JobRun:
         if state != SUSPENDED:
             self._tear_down(state)
         self.files.flush()
+        left = self.deadline - time.monotonic()
+        used = self.scheduling.timeout - left if left < float("inf") else self.counts.used
         return JobResult(
             state,
             error,
@@ -247,6 +247,7 @@ class _JobRun:
             time.monotonic() - self.begun,
             self.options.job_id,
             self.folder,
+            asdict(replace(self.counts, used=used)),
         )
 
     def _tear_down(self, state: str) -> None:
@@ -375,7 +376,7 @@ class _JobRun:
                 self._wait(self.options.slow_start)
                 self._start(member)
             if self.deadline == float("inf"):  # the timeout runs on when the job starts again
-                self.deadline = time.monotonic() + self.scheduling.timeout
+                self.deadline = time.monotonic() + self.scheduling.timeout - self.counts.used
             self.state(RUNNING)
             while True:
                 self._step(None)
@@ -420,8 +421,7 @@ class _JobRun:
         self._asked()
 
     def _step(self, until: float | None) -> None:
-        limit = min(self.deadline, until if until is not None else float("inf"))
-        wait = limit - time.monotonic()
+        wait = min(self.deadline, until if until is not None else float("inf")) - time.monotonic()
         ended = self.children.poll(None if wait == float("inf") else max(wait, 0.0))
         self._flush()
         if self.files.trouble is not None:
@@ -450,8 +450,8 @@ class _JobRun:
             window = f", SIGKILL follows in {preempted:g} s" if preempted else ""
             self.log(f"Fault on demand: the machines are preempted{window}.", "WARNING")
             # Counted apart from retries: Compute Engine tries Spot machines again by another limit.
-            self.preemptions += 1
-            if self.preemptions > policy.SPOT_RESTARTS or self.scheduling.disable_retries:
+            self.counts.preemptions += 1
+            if self.counts.preemptions > policy.SPOT_RESTARTS or self.scheduling.disable_retries:
                 stockout = JobError(policy.RESOURCE_EXHAUSTED, policy.stockout_message(self.options.region))
                 raise _Ended(FAILED, stockout, preempted)
             raise _Again(preempted)
