@@ -107,7 +107,8 @@ jobs:
 ## Keys
 
 "required" marks a key without a default; an empty default means that the key is left out. A scalar is text, a number
-or a boolean. `Job.worker` is the key `worker` of a [Job](#job). `vertexrig keys` prints the same list, also as JSON.
+or a boolean; a bare `y` or `n` is refused there: write it in quotes, or `true` or `false`. `Job.worker` is the key
+`worker` of a [Job](#job). `vertexrig keys` prints the same list, also as JSON.
 """
 
 
