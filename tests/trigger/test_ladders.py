@@ -243,6 +243,23 @@ def test_the_history_has_the_end_of_a_later_candidates_steps(tmp_path: Path) -> 
     assert [(one["candidate"], one["reason"]) for one in row["end"]["tries"]] == [(1, "quota"), (2, "")]
 
 
+def test_the_history_has_the_steps_of_a_run_that_a_tick_started(tmp_path: Path) -> None:
+    """Where a tick makes the first job the delivery in the history names the steps, and ends as they do."""
+    here = Scarce(tmp_path, then=[{"promote": {"epochs": 30}}], retry_for="3h")
+    here.refused = {"1", "2"}
+    assert here.fire().status == 202
+    here.refused = {"1"}
+    here.ticked(601)
+    here.ticked(60)
+    here.sweep_ends(here.newest, 0.5, 0.7)
+    here.ticked()
+    here.ends(here.newest)
+    here.ticked()
+    here.ticked()
+    rows = [row for row in here.trigger.deliveries.rows(times.parse("2026-11-01T00:00:00Z")) if "end" in row]
+    assert [(row["detail"]["then"], row["end"]["outcome"]) for row in rows] == [(["promote"], "done")]
+
+
 def test_a_chain_ends_with_its_run(tmp_path: Path) -> None:
     """When no candidate is left the chain has failed, and says so."""
     here = Scarce(tmp_path, then=[{"promote": {"epochs": 30}}])

@@ -26,7 +26,7 @@ from vertexrig.submit.submission import Request, Submitted, Submitter
 from vertexrig.submit.uploaded import NoPackageError
 from vertexrig.trigger.deliveries import NO_MACHINES, Decision, Delivery, NotStartedError
 from vertexrig.trigger.policy import EVERY, Hold, Holds
-from vertexrig.trigger.request import RequestProblem
+from vertexrig.trigger.request import RequestProblem, steps
 from vertexrig.workspace import Prepared
 
 OPEN, ENDED = "vertexrig/ladders/open/", "vertexrig/ladders/ended/"
@@ -329,6 +329,8 @@ class Climber:
         delivery = None
         if new and not any(each.job for each in tries[:-1]):
             delivery = _delivery(one, at)
+            if following := steps(ladder.ways[0].prepared.workspace.loaded, str(one.body.get("then", ""))):
+                delivery.detail["then"] = following
         elif at.ended and not any(each.job for each in tries):
             delivery = _not_made(one, "refused", NO_MACHINES, at.text)
         name = at.made.name if at.made is not None else ""
