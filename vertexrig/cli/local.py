@@ -108,11 +108,13 @@ def up(place: PlaceOptions, asked: UpOptions, format_: str) -> None:
     if not guard.KNOWS_USERS:
         streams.note("warning: this system does not show whose a connection is: its other users can reach the server")
     if asked.detach:
-        found = local_place.answering(folder)
-        if found is not None and (given := _given(found)):
-            local_place.refuse(found, given[0])
         with state.in_use(folder) as use:
+            before = state.find(folder)
             here = control.up(settings, asked.port, record=asked.record)
+            if before is not None and before.pid == here.pid and (given := _given(here)):
+                if use.last(here.pid):
+                    control.down(folder)
+                local_place.refuse(here, given[0])
             # Also one that a `local run` has started: it is to outlast that now.
             use.keep()
         local_place.make_bucket(here, loaded)

@@ -105,14 +105,6 @@ trainer_options = options.group("trainers", TrainerOptions)
 fault_options = options.group("faults", FaultOptions)
 
 
-def answering(folder: Path) -> RunningServer | None:
-    """Return the server of a folder; None also for one that was killed, which holds the folder for a while as it dies."""
-    from vertexrig.local import control
-
-    here = state.find(folder)
-    return here if here is not None and control.answers(here) else None
-
-
 def refuse(here: RunningServer, name: str, instead: str = "") -> NoReturn:
     """Raise UsageError for an option that only a server takes that is started now.
 

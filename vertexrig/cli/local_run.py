@@ -158,7 +158,10 @@ def server(
     """
     state.claimed(folder)
     with state.in_use(folder) as use:
-        here = local_place.answering(folder)
+        here = state.find(folder)
+        # One that was killed holds the folder for a while as it dies; then another is started.
+        if here is not None and not control.answers(here):
+            here = None
         try:
             if here is not None and given:
                 name = f"--record {record}" if record is not None else given[0]
