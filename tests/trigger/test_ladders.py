@@ -486,3 +486,15 @@ def test_a_callers_limit_passes_over_a_candidate(tmp_path: Path) -> None:
     share = Share("caller", "mlops", RunLimits(usd_per_run=0.5), "trigger.callers.mlops.budget")
     here.trigger.terms = lambda asked, caller: replace(terms(asked, caller), shares=(share,))  # type: ignore[method-assign]
     assert here.post({"run": "cpu"}).body["candidate"] == "candidate 2 of 2" and here.open_ones == 1
+
+
+def test_a_tick_that_makes_the_first_job_names_the_steps(tmp_path: Path) -> None:
+    """Where a tick got the machines, the history has the steps and the claim of the run, as where the delivery did."""
+    here = Scarce(tmp_path, then=[{"promote": {"epochs": 30}}], retry_for="6h")
+    here.refused = {"1", "2"}
+    assert here.fire().status == 202
+    here.refused = {"1"}
+    here.ticked()
+    (row,) = (row for row in here.logs if row.get("decision") == "created")
+    (chain,) = (one for one in here.trigger.chains.open() if not isinstance(one, str))
+    assert (row["claim"], row["then"]) == (chain.id, ["promote"])

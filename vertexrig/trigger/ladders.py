@@ -375,7 +375,7 @@ def _delivery(one: OpenLadder, at: LadderState) -> Delivery:
     row, made = _row(one, "created", NO_MACHINES), at.made
     row.detail = {"candidate": at.said}
     if made is not None:
-        row.job, row.claim, row.estimate = made.name, made.claim, made.estimate
+        row.job, row.claim, row.estimate = made.name, one.id, made.estimate
     return row
 
 
