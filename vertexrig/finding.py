@@ -138,7 +138,8 @@ def folded(found: Iterable[Finding]) -> list[Finding]:
     """Return findings with the same message about the same line merged into one with all their paths, as shown and counted."""
     groups: dict[tuple[object, ...], list[Finding]] = {}
     for finding in found:
-        key = (finding.file, finding.line, finding.given, finding.id, finding.severity, finding.message)
+        place = (finding.file, finding.line, finding.entry if finding.line is None else "", finding.given)
+        key = (*place, finding.id, finding.severity, finding.message)
         groups.setdefault(key, []).append(finding)
     return [_one(group) if len(group) > 1 else group[0] for group in groups.values()]
 

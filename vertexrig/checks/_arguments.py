@@ -153,20 +153,23 @@ def leading(trainer: TrainerSource) -> Iterator[Passed]:
 
 
 def _split(args: list[str], index: int, base: str, trainer: TrainerSource | None) -> Iterator[Passed]:
+    def begins(word: str) -> bool:  # `-n 5` in one word is -n and its value, if there is such a flag
+        return is_flag(word) or bool(trainer is not None and word.startswith("-") and trainer.cluster(word))
+
     only_values = False
     while index < len(args):
         word, path = args[index], f"{base}[{index}]"
         index += 1
         if word == "--" and not only_values:
             only_values = True
-        elif only_values or not is_flag(word):
+        elif only_values or not begins(word):
             yield Passed(path, "", word)
         elif "=" in word:
             name, _, value = word.partition("=")
             yield Passed(path, name, value, _find(name, trainer), True)
         else:
             flag = _find(word, trainer)
-            follows = index < len(args) and not is_flag(args[index]) and args[index] != "--"
+            follows = index < len(args) and not begins(args[index]) and args[index] != "--"
             cluster = trainer.cluster(word) if trainer is not None and flag is None else []
             if cluster:  # short flags in one word: -vx, -n5
                 if cluster[-1][0].takes_value and cluster[-1][1] is None and follows:

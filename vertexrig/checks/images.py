@@ -320,7 +320,7 @@ RULES = (
     Rule("image-form", Severity.ERROR, "An image is named HOST/PATH:TAG.", REST, image_form, "safe"),
     Rule("image-executor", Severity.ERROR, "executorImageUri is a prebuilt image.", REST, image_executor),
     Rule("image-unknown", Severity.WARNING, "A prebuilt image is on the list.", IMAGES, image_unknown, "safe"),
-    Rule("image-tag", Severity.ERROR, "A prebuilt image has the tag latest, or none.", IMAGES, image_tag, "safe"),
+    Rule("image-tag", Severity.ERROR, "A prebuilt image has the tag latest, a digest, or none.", IMAGES, image_tag, "safe"),
     Rule("image-legacy", Severity.WARNING, "A prebuilt image comes from its present host.", IMAGES, image_legacy, "safe"),
     Rule("image-gcr", Severity.WARNING, "No image comes from Container Registry.", REGISTRY, image_gcr),
     Rule(AVAILABILITY, Severity.WARNING, "No prebuilt image is past its end of availability.",

@@ -108,7 +108,8 @@ def arg_glued(document: Document, context: Context) -> Iterator[Problem]:
         if found:
             text = f"{arg[:80]!r} is one argument: the program sees a flag with a space in its name"
             fix = f"write {found[1]}={found[2]}, or two items"
-            value_of = flag if _FLAG.fullmatch(flag) else ""
+            known = context.trainer.flag(flag) if context.trainer is not None else None
+            value_of = flag if _FLAG.fullmatch(flag) and (known is None or known.takes_value is not False) else ""
             if value_of:
                 text = f"{arg[:80]!r} is one argument: the value of {value_of[:80]}, or a flag with a space in its name"
             # a container's program need not be Python, and may want such an argument; a flag before it may, too

@@ -331,7 +331,7 @@ def argument_parses(document: Document, trainer: TrainerSource, pools: list[Pool
         flag = item.flag
         if flag is None or flag.takes_value is False:
             continue
-        where = f"({_place(flag)})"
+        where = f"({_place(flag)})" if flag.file else "(absl's own)"
         if item.value is None:
             # these take a flag without any value
             if flag.takes_value and flag.nargs not in {"?", "*", "dynamic"}:

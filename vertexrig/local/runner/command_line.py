@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 import subprocess
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -63,24 +65,25 @@ class ReplicaProgram:
         return self.substitutes if self.image or shows_buckets() else (*self.substitutes, _UNSEEN)
 
 
-_engines: set[str] = set()
-"""Docker programs that an engine has answered; one that is started later counts as well."""
+_engines: dict[str, float] = {}
+"""Docker programs that an engine has answered (infinity), or the time until which none is asked again: one that is started later
+counts, too, and one that hangs holds nobody up for long."""
+_AGAIN_S = 30.0
 
 
 def docker() -> str:
     """Return the docker program, "" unless an engine answers it."""
     program = shutil.which("docker")
-    if not program or program in _engines:
-        return program or ""
+    if not program or time.monotonic() < (until := _engines.get(program, 0.0)):
+        return program if program and until == math.inf else ""
     try:
         # `docker info` waits for an engine that starts or hangs.
         done = subprocess.run([program, "info", "--format", "{{.ID}}"], capture_output=True, timeout=10)
+        answered = done.returncode == 0
     except (OSError, subprocess.SubprocessError):
-        return ""
-    if done.returncode != 0:
-        return ""
-    _engines.add(program)
-    return program
+        answered = False
+    _engines[program] = math.inf if answered else time.monotonic() + _AGAIN_S
+    return program if answered else ""
 
 
 def docker_argv(
