@@ -34,7 +34,10 @@ def said(name: str, args: str) -> dict[str, Severity]:
 
 def findings(file: Path, args: str) -> dict[str, Severity]:
     trainer = read(file)
-    found = checks.check(job(args.split()), checks.Context(load(), today=date(2026, 7, 1), trainer=trainer))
+    found = checks.check(
+        job([word.replace("_", " ") if word == "-n_5" else word for word in args.split()]),
+        checks.Context(load(), today=date(2026, 7, 1), trainer=trainer),
+    )
     return {f"{one.id}: {one.message}": one.severity for one in found if one.id in RULES}
 
 
@@ -43,6 +46,7 @@ def findings(file: Path, args: str) -> dict[str, Severity]:
     [
         ("argparse_commands", "train --data=x --epochs=2 --units=8"),
         ("argparse_commands", "--seed=1 fit --data=x --epochs 2 --units=8 -vv -q -n5"),
+        ("argparse_commands", "--seed=1 fit --data=x --epochs 2 --units=8 -n_5"),  # with a blank for `_`
         ("argparse_commands", "--seed 1 export --data=x --format=h5 -vvq -qn 5"),
         ("argparse_commands", "tools clean --force"),
         ("click_commands", "train-model --epochs=2"),

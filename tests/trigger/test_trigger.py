@@ -16,6 +16,7 @@ from vertexrig.cloud.rest import Rest
 from vertexrig.cloud.vertex import Vertex
 from vertexrig.errors import ConfigError
 from vertexrig.project import caller_overrides
+from vertexrig.project.resolve import with_flags
 from vertexrig.submit.claims import Claims
 from vertexrig.trigger import request
 from vertexrig.trigger.answers import Reply
@@ -226,6 +227,12 @@ def test_a_callers_flag_takes_the_place_of_the_files(tmp_path: Path, own: list[s
     jobs = {"cpu": {**clouds.PROJECT["jobs"]["cpu"], "args": own}}
     loaded = clouds.loaded(tmp_path, {**clouds.PROJECT, "jobs": jobs, "sweeps": {}})
     assert caller_overrides.apply(loaded, "cpu", {}, {"epochs": 3}).project.jobs["cpu"].args == tuple(wanted)
+
+
+def test_the_word_behind_a_switch_stays() -> None:
+    """Where the new value is none or a boolean, the word behind the flag goes only if it is a boolean itself."""
+    assert with_flags(["--augment", "gs://b/data"], {"augment": False}) == ["gs://b/data", "--augment=false"]
+    assert with_flags(["--augment", "True", "data"], {"augment": None}) == ["data", "--augment"]
 
 
 CLOSED = [

@@ -195,17 +195,25 @@ def arguments(args: model.Args) -> tuple[str, ...]:
     return tuple(f"--{key}" if value is None else f"--{key}={scalar_text(value)}" for key, value in args.items())
 
 
+_BOOLEANS = ("true", "false")
+
+
 def with_flags(words: Iterable[Any], values: Mapping[str, Any]) -> list[Any]:
-    """Return a list of arguments with these flags in place of those of the same names, and of the values in the words behind them."""
-    kept, dropped = list[Any](), False
+    """Return a list of arguments with these flags in place of those of the same names, and of the values in the words behind them.
+
+    A flag whose new value is none or a boolean is taken for a switch: the word behind it is its value only where that is a boolean, too.
+    """
+    kept, dropped = list[Any](), ""
     for word in words:
         text = str(word)
         if dropped and not is_flag(text):  # the value of a flag in two words
-            dropped = False
-            continue
+            switch = values[dropped] is None or str(values[dropped]).lower() in _BOOLEANS
+            dropped = ""
+            if not switch or text.lower() in _BOOLEANS:
+                continue
         name, joined, _ = text.partition("=")
         ours = is_flag(text) and name.lstrip("-") in values
-        dropped = ours and not joined
+        dropped = name.lstrip("-") if ours and not joined else ""
         kept += [] if ours else [word]
     return [*kept, *arguments(values)]
 

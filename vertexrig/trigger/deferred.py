@@ -19,6 +19,7 @@ from vertexrig.cloud.storage import Storage, as_json
 from vertexrig.cloud.vertex import CUSTOM, TUNING
 from vertexrig.errors import VertexrigError
 from vertexrig.project.config import Loaded
+from vertexrig.spec.labels import first_of
 from vertexrig.submit.budget import Terms
 from vertexrig.submit.claims import EndedError, InProgressError, Key
 from vertexrig.submit.submission import Request, Submitted, Submitter
@@ -216,7 +217,8 @@ class Retrier:
             return self._not_started(one, due, error)
         self.deferrals.forget(one)
         delivery = self._delivery(one, "joined" if made.duplicate else "created", one.reason, "")
-        delivery.job, delivery.claim, delivery.estimate = made.name, made.claim, made.estimate
+        claim = first_of(made.labels) or made.claim  # of a run with candidates that of the first try
+        delivery.job, delivery.claim, delivery.estimate = made.name, claim, made.estimate
         return delivery
 
     def _not_started(self, one: DeferredRun, due: Due, error: Exception) -> Delivery | None:

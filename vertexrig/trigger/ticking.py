@@ -68,11 +68,7 @@ def tick(trigger: Ticked, row: dict[str, Any]) -> Reply:
         failed("a deferred run")
     )
     climbed = Climber(submitter, lambda one: _climbed(trigger, one)).tick(failed("a run with candidates"))
-    for climb in climbed:
-        if climb.delivery is not None:
-            following = request.steps(trigger.loaded, str(climb.one.body["then"]))
-            climb.delivery.detail |= {"then": following} if following else {}
-            decided.append(climb.delivery)
+    decided += [climb.delivery for climb in climbed if climb.delivery is not None]
     for delivery in decided:
         trigger.log({**delivery.entry, **trigger.keep(delivery, Reply(200, {}))})
     for climb in (one for one in climbed if one.severity):

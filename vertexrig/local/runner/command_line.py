@@ -66,8 +66,8 @@ class ReplicaProgram:
 
 
 _engines: dict[str, float] = {}
-"""Docker programs that an engine has answered (infinity), or the time until which none is asked again: one that is started later
-counts, too, and one that hangs holds nobody up for long."""
+"""Docker programs that an engine has answered (infinity), or has left without an answer: the time from which it is asked again. One
+that is started later counts, too."""
 _AGAIN_S = 30.0
 
 
@@ -79,11 +79,15 @@ def docker() -> str:
     try:
         # `docker info` waits for an engine that starts or hangs.
         done = subprocess.run([program, "info", "--format", "{{.ID}}"], capture_output=True, timeout=10)
-        answered = done.returncode == 0
-    except (OSError, subprocess.SubprocessError):
-        answered = False
-    _engines[program] = math.inf if answered else time.monotonic() + _AGAIN_S
-    return program if answered else ""
+    except subprocess.TimeoutExpired:
+        _engines[program] = time.monotonic() + _AGAIN_S
+        return ""
+    except OSError:
+        return ""
+    if done.returncode != 0:
+        return ""
+    _engines[program] = math.inf
+    return program
 
 
 def docker_argv(
