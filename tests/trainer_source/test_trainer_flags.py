@@ -61,7 +61,7 @@ def test_what_the_program_takes_is_no_finding(name: str, args: str) -> None:
 
 
 def test_a_short_flag_and_its_value_may_be_one_word(tmp_path: Path) -> None:
-    """argparse takes `-n 5` in one argument for -n and its value: there is no error."""
+    """`-n 5` in one argument is -n and its value, as argparse reads it: there is no error."""
     (tmp_path / "task.py").write_text(
         'import argparse\np = argparse.ArgumentParser()\np.add_argument("-n", "--num", type=int, required=True)\np.parse_args()\n'
     )
