@@ -229,6 +229,22 @@ def test_a_callers_flag_takes_the_place_of_the_files(tmp_path: Path, own: list[s
     assert caller_overrides.apply(loaded, "cpu", {}, {"epochs": 3}).project.jobs["cpu"].args == tuple(wanted)
 
 
+def test_bounds_hold_a_wait_without_end_and_conditional_parameters(tmp_path: Path) -> None:
+    """`max_wait_duration: 0s` waits for ever and passes no bound; an argument that a conditional parameter decides is the study's."""
+    data = copy.deepcopy(clouds.PROJECT)
+    child = {"parameter_id": "momentum", "double_value_spec": {"min_value": 0, "max_value": 1}}
+    condition = {"parent_categorical_values": {"values": ["sgd"]}, "parameter_spec": child}
+    data["sweeps"]["sweep"]["study"]["parameters"]["optimizer"] = {
+        "categorical_value_spec": {"values": ["adam", "sgd"]}, "conditional_parameter_specs": [condition]
+    }  # fmt: skip
+    data["trigger"] |= {"allow": {"max_wait_duration": {"max": 7200}}, "allow_args": {"momentum": {}}}
+    loaded = clouds.loaded(tmp_path, data)
+    (found,) = caller_overrides.check(loaded, "cpu", {"max_wait_duration": "0s"}, {})
+    assert found.path == "set.max_wait_duration" and "above zero" in found.message
+    (found,) = caller_overrides.check(loaded, "sweep", {}, {"momentum": 0.5})
+    assert found.path == "args.momentum" and "the study of sweep decides" in found.message
+
+
 def test_the_word_behind_a_switch_stays() -> None:
     """Where the new value is none or a boolean, the word behind the flag goes only if it is a boolean itself."""
     assert with_flags(["--augment", "gs://b/data"], {"augment": False}) == ["gs://b/data", "--augment=false"]

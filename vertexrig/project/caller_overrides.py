@@ -19,6 +19,7 @@ from typing import Any, Union
 from vertexrig.errors import ConfigError, Errors, did_you_mean
 from vertexrig.project.config import Loaded
 from vertexrig.project.model import NAME, Job, Project, Sweep
+from vertexrig.project.resolve import parameter_ids, with_flags
 from vertexrig.project.triggered import Bound, Schedule, TriggerSettings
 from vertexrig.schema import typed
 from vertexrig.schema.typed import Scalar
@@ -196,8 +197,8 @@ def _check_one(part: str, key: str, value: Any, allowed: Mapping[str, Bound]) ->
         choices = did_you_mean(key[:200], allowed) if allowed else "The project file opens none."
         return [RefusedOverride(path, f"callers may not set {key[:100]!r}. {choices}", allowed=False)]
     seconds = duration_seconds(value) if isinstance(value, str) else None
-    if part == "set" and key.rpartition(".")[2] == "timeout" and not (seconds or 0) > 0:
-        # 0s is the service's default of 7 days, which a bound must not let through
+    if part == "set" and key.rpartition(".")[2] in ("timeout", "max_wait_duration") and not (seconds or 0) > 0:
+        # 0s is the service's default of 7 days, or a wait without end, which a bound must not let through
         reason = "is not a duration above zero, such as 3600s"
     else:
         reason = _outside(value, allowed[key])
@@ -267,7 +268,7 @@ def _as_number(value: Scalar) -> float | None:
 def _fixed_args(loaded: Loaded, run: str, args: Mapping[str, Any]) -> list[RefusedOverride]:
     """Arguments that the study of a sweep decides."""
     sweep = loaded.project.sweeps.get(run)
-    searched = {*sweep.over, *(sweep.study.parameters if sweep.study else ())} if sweep else set()
+    searched = {*sweep.over, *(parameter_ids(sweep.study) if sweep.study else ())} if sweep else set()
     return [RefusedOverride(f"args.{key}", f"the study of {run} decides {key!r}") for key in args if key in searched]
 
 
@@ -350,8 +351,6 @@ def _put_args(project: Any, group: str, run: str, args: Mapping[str, Scalar]) ->
     if isinstance(base, Mapping) and isinstance(target.args, Mapping):
         merged: Any = {**target.args, **args}
     else:
-        from vertexrig.project.resolve import with_flags
-
         own = base if isinstance(target.args, Mapping) else target.args
         # The caller's flag in place of the project's, not beside it: a trainer that collects a flag would get both.
         merged = tuple(with_flags(own, args))

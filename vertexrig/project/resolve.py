@@ -240,11 +240,12 @@ def _sweep_args(loaded: Loaded, name: str, sweep: model.Sweep, job: model.Job) -
         merged = sweep.args
     if not isinstance(merged, Mapping):
         return merged
-    searched = {*sweep.over, *(_parameter_ids(sweep.study) if sweep.study else ())}
+    searched = {*sweep.over, *(parameter_ids(sweep.study) if sweep.study else ())}
     return {key: value for key, value in merged.items() if key not in searched}
 
 
-def _parameter_ids(study: Study) -> Iterator[str]:
+def parameter_ids(study: Study) -> Iterator[str]:
+    """Yield the names of a study's parameters, of conditional ones too."""
     for name, parameter in study.parameters.items():
         yield name
         pending = list(parameter.conditional_parameter_specs)

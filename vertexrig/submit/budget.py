@@ -302,7 +302,7 @@ class Ledger:
             # Others that still ask are counted first: with room for all of them there is nothing to settle.
             try:
                 self._check(claim_id, others, estimate, day, bounds)
-            except OverBudgetError:
+            except OverBudgetError:  # and if it fits without the later ones, wait for their end
                 self._check(claim_id, [row for row in others if row not in later], estimate, day, bounds)
             else:
                 if mine is not None and self.storage.write(name, GRANTED, generation=mine.generation) is not None:

@@ -128,7 +128,7 @@ class Claim:
         kind: The key's kind.
         state: `claimed`; `created` once the job is recorded; `released` if the service refused the job; `ended` if none may be made.
         job: What is recorded of its job.
-        run_id: The run whose output folder the job gets, such as 20261121-171500-ab12; written as `output`; it stays when another delivery takes the claim over.
+        run_id: The run whose output folder the job gets, such as 20261121-171500-ab12; written as `output`; it stays when another delivery takes the claim over; "" in a claim of an earlier release, whose job keeps its folder.
         before: Earlier ids of the key, whose windows are over -> the resource name of their job, "" if none is recorded.
         winners: Ids whose job is recorded -> its `Recorded.attempt`; for the fence in the job, which reads nothing else.
         ended: Why none may be made, or why the recorded job is given up: `reason`, a word for programs, and `text`, for people.
