@@ -275,7 +275,7 @@ ROWS: dict[str, Row | None] = {
     "function deploy": Row((), {"steps"}, NO_FILE, "usage", slow=True),
     "function alerts": Row((), {"files"}, NO_FILE, "usage"),
     "function remove": Row((), {"steps"}, NO_FILE, "usage"),
-    "doctor": Row((), {"results"}, NO_FILE, "usage", slow=True),
+    "doctor": Row((), {"results"}, NO_FILE, "usage", slow=True, ends=1),  # its schedule was not applied
     "function serve": None,  # it becomes the server, and has no result
 }
 VERBS = [(verb, row) for verb, row in ROWS.items() if row is not None]
