@@ -190,6 +190,13 @@ def _unheld(stage: Stage) -> tuple[str, ...]:
     return ("nightly",)
 
 
+def _unscheduled(stage: Stage) -> tuple[str, ...]:
+    """A project without schedules: of one that other verbs have fired or paused there is something to say."""
+    data = yaml.safe_load((stage.folder / "vertexrig.yaml").read_text())
+    (stage.folder / "unscheduled.yaml").write_text(yaml.safe_dump({**data, "schedules": {}}))
+    return ("--file", "unscheduled.yaml")
+
+
 NOWHERE = ("--root", "nowhere")
 NO_FILE = ("--file", "nope.yaml")
 
@@ -275,7 +282,7 @@ ROWS: dict[str, Row | None] = {
     "function deploy": Row((), {"steps"}, NO_FILE, "usage", slow=True),
     "function alerts": Row((), {"files"}, NO_FILE, "usage"),
     "function remove": Row((), {"steps"}, NO_FILE, "usage"),
-    "doctor": Row((), {"results"}, NO_FILE, "usage", slow=True, ends=1),  # its schedule was not applied
+    "doctor": Row(_unscheduled, {"results"}, NO_FILE, "usage", slow=True),
     "function serve": None,  # it becomes the server, and has no result
 }
 VERBS = [(verb, row) for verb, row in ROWS.items() if row is not None]
