@@ -286,10 +286,10 @@ def apply(loaded: Loaded, run: str, set_: Mapping[str, Scalar], args: Mapping[st
             path = [group, run, *path]
         if not _is_decided(loaded, path):
             project = _put(project, path, value, key)
-    left = {key: value for key, value in args.items() if not _is_decided(loaded, [group, run, "args", key])}
-    if group == "sweeps" and left:
-        job = loaded.project.sweeps[run].job
-        left = {key: value for key, value in left.items() if not _is_decided(loaded, ["jobs", job, "args", key])}
+    owners = [(group, run), *([("jobs", loaded.project.sweeps[run].job)] if group == "sweeps" and args else [])]
+    left = {
+        key: value for key, value in args.items() if not any(_is_decided(loaded, [*at, "args", key]) for at in owners)
+    }
     if left:
         project = _put_args(project, group, run, left)
     return replace(loaded, project=project)

@@ -74,8 +74,11 @@ _AGAIN_S = 30.0
 def docker() -> str:
     """Return the docker program, "" unless an engine answers it."""
     program = shutil.which("docker")
-    if not program or time.monotonic() < (until := _engines.get(program, 0.0)):
-        return program if program and until == math.inf else ""
+    if not program:
+        return ""
+    until = _engines.get(program, 0.0)
+    if time.monotonic() < until:
+        return program if until == math.inf else ""
     try:
         # `docker info` waits for an engine that starts or hangs.
         done = subprocess.run([program, "info", "--format", "{{.ID}}"], capture_output=True, timeout=10)
