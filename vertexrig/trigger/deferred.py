@@ -25,14 +25,12 @@ from vertexrig.submit.claims import EndedError, InProgressError, Key
 from vertexrig.submit.submission import Request, Submitted, Submitter
 from vertexrig.trigger.answers import explained
 from vertexrig.trigger.deliveries import NO_MACHINES, Decision, Delivery, NotStartedError
-from vertexrig.trigger.policy import EVERY, Due, Holds
+from vertexrig.trigger.policy import EVERY, PATIENCE_S, Due, Holds
 from vertexrig.trigger.request import RequestProblem, steps
 
 FOLDER = "vertexrig/deferred/"
 WAITS = ("held", "overlap")
 """Reasons that end by themselves."""
-PATIENCE_S = 3 * 86_400.0
-"""Seconds that a run waits at most for what ends by itself."""
 
 
 @dataclass(frozen=True)

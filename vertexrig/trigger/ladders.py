@@ -25,13 +25,11 @@ from vertexrig.submit.rungs import ways
 from vertexrig.submit.submission import Request, Submitted, Submitter
 from vertexrig.submit.uploaded import NoPackageError
 from vertexrig.trigger.deliveries import NO_MACHINES, Decision, Delivery, NotStartedError
-from vertexrig.trigger.policy import EVERY, Hold, Holds
+from vertexrig.trigger.policy import EVERY, PATIENCE_S, Hold, Holds
 from vertexrig.trigger.request import RequestProblem, steps
 from vertexrig.workspace import Prepared
 
 OPEN, ENDED = "vertexrig/ladders/open/", "vertexrig/ladders/ended/"
-PATIENCE_S = 3 * 86_400.0
-"""Seconds that a try may wait for what a person or another run has to free: budget, quota of calls, a role, a package."""
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,8 @@ from vertexrig.trigger.deliveries import NotStartedError
 HOLDS = "vertexrig/holds.json"
 DATA_LABEL = "vertexrig_data"
 """Label of a job: the digest of the data that its schedule depends on."""
+PATIENCE_S = 3 * 86_400.0
+"""Seconds that a run, a try or a step may wait for what others have to free: budget, quota of calls, a role, a package."""
 EVERY = "*"
 """In place of a schedule: a hold of all."""
 

@@ -31,14 +31,12 @@ from vertexrig.submit.submission import Submitter
 from vertexrig.submit.uploaded import NoPackageError
 from vertexrig.trigger import callers, promotion
 from vertexrig.trigger.ladders import Ladders
-from vertexrig.trigger.policy import EVERY, Hold, Holds
+from vertexrig.trigger.policy import EVERY, PATIENCE_S, Hold, Holds
 from vertexrig.trigger.registration import Evaluation, Registrar, display_name
 from vertexrig.workspace import Prepared
 
 TICK_S = 60.0
 """Seconds after which a tick leaves the rest to the next one."""
-PATIENCE_S = 3 * 86_400.0
-"""Seconds that a step may wait for what a person or another run has to free: budget, quota, a role, a package."""
 PER_RUN = ("usd_per_run", "trials_per_run")
 """Limits of the budget that waiting does not help against."""
 
