@@ -1,4 +1,4 @@
-"""`vertexrig catalog`: the tables of machines, accelerators, regions, images and prices."""
+"""`vertexrig catalog`: tables of machines, accelerators, regions, images, prices and more."""
 
 from __future__ import annotations
 

@@ -282,8 +282,9 @@ class LocalSettings:
         factory=dict,
     )
     gs_paths: Literal["mapped", "kept"] | None = option(
-        "What `gs://` in a job's variables and arguments becomes with `local up` and `local run`: `kept` (the default on "
-        "Linux), so that replicas reach the local storage by the real names, or `mapped` to a folder, as rehearsals do.",
+        "What `gs://` in a job's variables and arguments becomes with `local run` and `local up`: `kept`, so that replicas reach "
+        "the local storage by the real names (the default of `local run`, and of `local up` where `/gcs` can be shown), or "
+        "`mapped` to a folder, as rehearsals do.",
         None,
     )
     warm: bool = option(
