@@ -41,6 +41,8 @@ def read_text(path: str | Path, error: Callable[[str], VertexrigError] = UsageEr
         if str(path) == "-":
             data = sys.stdin.buffer.read(most + 1)
         else:
+            if not _is_system(Path(path)) and _is_device(Path(path)):
+                raise error(f"{path} is neither a file nor a folder, and is not read; `-` reads stdin")
             with open(path, "rb") as stream:
                 data = stream.read(most + 1)
         if len(data) > most:
@@ -202,9 +204,12 @@ def locked(folder: Path) -> Iterator[None]:
 
 def _is_device(path: Path) -> bool:
     """Tell whether a path is a device or a pipe, which stays where it is: for root a new file could take its place."""
-    return path.parts[:2] in (("/", "dev"), ("/", "proc")) or (
-        path.exists() and not path.is_file() and not path.is_dir()
-    )
+    return _is_system(path) or (path.exists() and not path.is_file() and not path.is_dir())
+
+
+def _is_system(path: Path) -> bool:
+    """Tell whether a path is one of the system's own, such as `<(...)` of a shell is."""
+    return path.parts[:2] in (("/", "dev"), ("/", "proc"))
 
 
 def typed(path: Path) -> str:

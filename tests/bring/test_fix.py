@@ -20,7 +20,7 @@ from vertexrig import spec, yamltext
 from vertexrig.bring import fix
 from vertexrig.catalog import load
 from vertexrig.checks import Context, all_rules, check
-from vertexrig.finding import Finding, Severity
+from vertexrig.finding import Act, Edit, Finding, Severity
 
 KIND = {rule.id: rule.edits for rule in all_rules()}
 
@@ -193,6 +193,16 @@ def test_a_project_file_is_mended_by_its_own_keys(tmp_path: Path) -> None:
     assert file.read_text() == wanted
     again = typed("check", "--diff", cwd=tmp_path)
     assert (again.exit_code, again.stdout) == (0, "")
+
+
+@pytest.mark.parametrize("pair", ["b:  # why\n  2", "b:\n  # why\n  2", "b: |  # why\n  2", "b: # why\n  c: 2"])
+def test_what_has_a_comment_is_not_removed(pair: str) -> None:
+    """A comment between key and value would go with it; a "#" in the value is none."""
+    removal = Edit(Act.REMOVE, "b", place=("b",))
+    for text in (f"a: 1\n{pair}\n", f"a: 1\n{pair}\nc: 3\n", f"{pair}\n"):
+        assert fix.edited(text, removal) is None
+    for value in ("'#'", "x#y", "|\n  # text"):
+        assert fix.edited(f"a: 1\nb: {value}\n", removal) == "a: 1\n"
 
 
 def test_unsafe_fixes_are_asked_for(tmp_path: Path) -> None:

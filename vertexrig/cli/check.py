@@ -126,7 +126,9 @@ def command(wanted: tuple[str, ...], project: options.ProjectOptions, given: Che
         project, one, needed=needed, region=given.region, trainer=given.trainer, mistakes=mistakes
     )
     settings, home = workspace.loaded.project.check, workspace.loaded.folder
-    baseline = given.baseline or (home / settings.baseline if settings.baseline else None)
+    baseline = given.baseline
+    if baseline is None and settings.baseline:
+        baseline = workspace.loaded.path(settings.baseline, "check", "baseline")
     if given.write_baseline and baseline is None:
         raise UsageError("--write-baseline needs --baseline FILE, or check.baseline in the project file")
     chosen = choice.choice(
@@ -168,6 +170,7 @@ class _Report:
         self.mistakes: dict[str, ConfigError] = {}
         self.held = self.fixed = self.files = 0
         self.pieces = 0
+        self.late = False
         plain = Report(lambda file, found: "", end="")
         self.report = FILED.get(given.format_) or (sarif(__version__) if given.format_ == "sarif" else plain)
         self.is_text = given.format_ == "text"
@@ -209,14 +212,22 @@ class _Report:
         self.held += one.held
         self.mistakes.update({str(each): each for each in one.mistakes})
         if one.before is not None:
-            self.fixed, self.files = self.fixed + one.fixed, self.files + 1
-            if self.given.diff:
-                from vertexrig.bring import edit
+            from vertexrig.bring import edit
 
+            path = Path(one.file)
+            if self.given.diff:
                 output.say(masked(edit.difference(one.before, one.text, one.file)))
+                self.fixed, self.files = self.fixed + one.fixed, self.files + 1
             else:
-                path = Path(one.file)
-                files.write_bytes(path, one.text.encode("utf-8"), path.stat().st_mode & 0o777)
+                with files.locked(path.resolve().parent):
+                    now = edit.read(path)
+                    if now == one.before:
+                        files.write_bytes(path, one.text.encode("utf-8"), path.stat().st_mode & 0o777)
+                if now in (one.before, one.text):
+                    self.fixed, self.files = self.fixed + one.fixed, self.files + 1
+                else:
+                    self.late = True
+                    streams.note(f"{path} was saved while it was checked, and stays as it is: check it again")
         if told.rows:
             output.document().stream("findings", told.rows)
         if told.piece:
@@ -240,7 +251,9 @@ class _Report:
         else:
             output.say(("" if self.pieces else self.report.start) + self.report.end, nl=False)
         if self.given.write_baseline and self.baseline is not None:
-            files.write_text(self.baseline, choice.baseline_text(self.known))
+            loaded = self.checker.workspace.loaded
+            below = None if self.given.baseline or ("check", "baseline") in loaded.given else loaded.folder
+            files.write_text(self.baseline, choice.baseline_text(self.known), below=below)
             streams.note(f"wrote {sum(self.known.values())} findings to {self.baseline}")
             if not mistakes:
                 return
@@ -250,7 +263,7 @@ class _Report:
             if self.files:
                 raise FindingsError("")
             return
-        if self.counts[Severity.ERROR] or (self.given.strict and self.counts[Severity.WARNING]):
+        if self.late or self.counts[Severity.ERROR] or (self.given.strict and self.counts[Severity.WARNING]):
             raise FindingsError("" if self.is_text else reports.total(self.counts, info=True))
 
     def _said(self) -> None:

@@ -9,6 +9,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from vertexrig import files
+from vertexrig.cli import streams
 from vertexrig.errors import UsageError
 
 if TYPE_CHECKING:
@@ -37,7 +39,9 @@ def walk(
         if os.path.isdir(place):
             found = ((name, True) for name in _below(place, own))
         elif glob.has_magic(place) and not os.path.exists(place):
-            names = sorted(name for name in glob.glob(place, recursive=True) if os.path.isfile(name))
+            base = os.path.dirname(place[: min(map(place.find, filter(place.__contains__, "*?[")))]) or "."
+            fit = (name for name in glob.glob(place, recursive=True) if not os.path.isdir(name))
+            names = sorted(name for name in fit if _stays(name, base))
             if not names:
                 raise UsageError(f"no file fits {place}")
             folders = (os.path.dirname(os.path.abspath(name)) for name in names)
@@ -56,7 +60,7 @@ def _below(place: str, own: _Patterns) -> Iterator[str]:
     root = os.path.exists(os.path.join(place, ".git"))
     ignored, some = own + ([] if root else _above(os.path.join(place, ".."))), False
     for folder, below, names in os.walk(place):
-        if ".gitignore" in names:
+        if ".gitignore" in names and _stays(os.path.join(folder, ".gitignore"), place):
             ignored.append(_read(folder))
         below[:] = sorted(
             name
@@ -67,18 +71,31 @@ def _below(place: str, own: _Patterns) -> Iterator[str]:
         )
         for name in sorted(names):
             path = os.path.join(folder, name)
-            if os.path.splitext(name)[1] in _ENDINGS and not _is_ignored(path, ignored):
+            if os.path.splitext(name)[1] in _ENDINGS and not _is_ignored(path, ignored) and _stays(path, place):
                 some = True
                 yield path
     if not some:
         raise UsageError(f"{place} has no YAML or JSON file at any depth")
 
 
+def _stays(path: str, place: str) -> bool:
+    """Tell whether a path that nobody typed is a file of the place's checkout; if not, say that it is left out."""
+    if not os.path.isfile(path):
+        streams.note(f"{path} is no regular file, and is left out")
+    elif not files.is_inside(path, place):
+        streams.note(
+            f"{path} leads out of {place}, to {os.path.realpath(path)}, and is left out; name it to have it checked"
+        )
+    else:
+        return True
+    return False
+
+
 def _above(folder: str) -> _Patterns:
     """Return the .gitignore files of a folder and those around it, up to its repository's; none outside of one."""
     found, here = [], os.path.abspath(folder)
     while True:
-        if os.path.exists(os.path.join(here, ".gitignore")):
+        if os.path.exists(os.path.join(here, ".gitignore")) and _stays(os.path.join(here, ".gitignore"), here):
             found.append(_read(here))
         if os.path.exists(os.path.join(here, ".git")):
             return found[::-1]

@@ -122,7 +122,7 @@ def _of_project(workspace: Workspace) -> list[Finding]:
 def _selected(loaded: config.Loaded, found: Sequence[Finding]) -> list[Finding]:
     """Return what the project file's `check:` selects and its baseline does not know."""
     settings, home = loaded.project.check, loaded.folder
-    baseline = home / settings.baseline if settings.baseline else None
+    baseline = loaded.path(settings.baseline, "check", "baseline") if settings.baseline else None
     return choice.choice(settings, home, (), (), baseline, writing=False, strict=False).of(found)[0]
 
 
