@@ -113,6 +113,40 @@ def test_least_roles(tmp_path: Path) -> None:
     assert "gs://my-bucket " in text and "service-accounts add-iam-policy-binding train@my-project" in text
 
 
+RIGHTS: dict[str, Any] = {
+    **DATA,
+    "jobs": {
+        **DATA["jobs"],
+        "elsewhere": {
+            "machine_type": "n1-standard-4",
+            "candidates": [
+                {"region": "europe-west4", "bucket": "gs://my-bucket-eu/runs"},
+                {"service_account": "spot@my-project.iam.gserviceaccount.com"},
+            ],
+        },
+    },
+    "schedules": {"nightly": {"run": "cpu", "cron": "0 3 * * *", "only_if_changed": "gs://data/**"}},
+    "trigger": {
+        **DATA["trigger"],
+        "notify": [{"topic": "projects/other/topics/runs"}, {"webhook": "projects/other/secrets/hook/versions/latest"}],
+    },
+}
+"""A project whose trigger needs a right on something of each kind."""
+
+
+def test_candidates_have_their_rights(tmp_path: Path) -> None:
+    """The trigger may read a candidate's own bucket, and start jobs as its own account, which may pull the trainer's images."""
+    data = {**RIGHTS, "trainer": {"image": "build"}}
+    lines = [step.line for step in deploy.commands(clouds.loaded(tmp_path, data), tmp_path / "out")]
+    (bucket,) = [line for line in lines if "gs://my-bucket-eu " in line]
+    assert bucket.endswith("--role=roles/storage.objectViewer") and "serviceAccount:vertexrig-trigger@" in bucket
+    named = [line for line in lines if "spot@my-project" in line]
+    assert [line.partition("--role=")[2].split()[0] for line in named] == [
+        deploy.ACT_AS,
+        "roles/artifactregistry.reader",
+    ]
+
+
 def test_the_registry_is_opened_only_to_register(tmp_path: Path) -> None:
     """The role has the permissions on models where a schedule registers, and only there; `tests/trigger/test_chains.py` proves each."""
     schedule = {"run": "sweep", "cron": "0 3 * * *", "then": ["promote"]}

@@ -15,6 +15,7 @@ import pytest
 
 from tests.support import clouds, tools
 from tests.support.jobkit import sdist
+from tests.trigger.test_deploy import RIGHTS
 from vertexrig.cloud.rest import Rest
 from vertexrig.cloud.vertex import Vertex
 from vertexrig.local import server
@@ -155,6 +156,35 @@ def test_roles(tmp_path: Path) -> None:
         outcome
         for outcome, _ in outcomes(doctor.check_roles, patient(clouds.MemoryCloud(), tmp_path, vertex=cloud)).values()
     } == {"unknown"}
+
+
+def test_roles_are_those_that_deploy_gives(tmp_path: Path) -> None:
+    """Every binding that `function deploy` prints is looked at, and is fine where that was run."""
+    cloud = Vertex("my-project", "us-central1", url="https://example.invalid")
+    loaded = clouds.loaded(tmp_path, RIGHTS)
+    steps = [step.words for step in deploy.commands(loaded, tmp_path / "out")]
+    given = [words for words in steps if "add-iam-policy-binding" in words[:5]]
+    assert {"gs://data", "runs", "hook"} <= {words[words.index("add-iam-policy-binding") + 1] for words in given}
+
+    def wrong(lacking: tuple[str, ...] = ()) -> list[str]:
+        """The doctor's errors after all steps but one."""
+
+        def gcloud(words: list[str]) -> str:
+            rows = []
+            for made in given:
+                at = made.index("add-iam-policy-binding")
+                member, role = (word.partition("=")[2] for word in made[at + 2 : at + 4])
+                if made != lacking and [*made[1:at], "get-iam-policy", made[at + 1]] == words[: at + 1]:
+                    rows.append({"role": role, "members": [member]})
+            if words[0] == "run":
+                rows = [{"role": "roles/run.invoker", "members": [f"serviceAccount:{loaded.project.invoker}"]}]
+            return json.dumps({"bindings": rows})
+
+        one = patient(clouds.MemoryCloud(), tmp_path, vertex=cloud, loaded=loaded, gcloud=gcloud)
+        return [result.name for result in doctor.check_roles(one) if result.outcome != "ok"]
+
+    assert wrong() == []
+    assert all(len(wrong(words)) == 1 for words in given)
 
 
 def test_who_applies_schedules(tmp_path: Path) -> None:

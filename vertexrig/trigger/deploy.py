@@ -13,6 +13,7 @@ import subprocess
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from vertexrig.errors import UsageError
 from vertexrig.project.config import Loaded
@@ -63,6 +64,8 @@ BUILD_ROLES = ("roles/logging.logWriter", "roles/artifactregistry.writer", "role
 """What the identity of a build needs on the project. That of projects made since July 2024, Compute Engine's, may lack them: "Custom
 service account for Cloud Build", cloud.google.com/functions (2025-09-05)."""
 ACT_AS = "roles/iam.serviceAccountUser"
+PROJECT, BUCKET, ACCOUNT = ("projects",), ("storage", "buckets"), ("iam", "service-accounts")
+TOPIC, SECRET, REGISTRY = ("pubsub", "topics"), ("secrets",), ("artifacts", "repositories")
 _SEPARATORS = "@|~#%;+"
 DIGEST_LABEL = "vertexrig-digest"
 """The function's label with the digest of its project file."""
@@ -96,6 +99,40 @@ class DeployStep:
             value = shlex.quote(f"\n{os.environ[name]}")[2:-1]
             line = line.replace(f"{name}={value}", f"{name}='\"${name}\"'")
         return f"{shlex.join(self.present)} || {line}" if self.present else line
+
+
+@dataclass(frozen=True)
+class Grant:
+    """A role that somebody has on something.
+
+    Args:
+        why: What it is for.
+        kind: gcloud's words for what it is on, such as BUCKET.
+        name: What it is on.
+        member: Who has it, as policies write it.
+        role: The role.
+        place: Options that say where that is.
+    """
+
+    why: str
+    kind: tuple[str, ...]
+    name: str
+    member: str
+    role: str
+    place: tuple[str, ...] = ()
+
+    @property
+    def step(self) -> DeployStep:
+        """The command that gives it."""
+        given = (self.name, f"--member={self.member}", f"--role={self.role}")
+        # without --condition gcloud asks at the terminal when the policy of a project has conditions already
+        more = ("--condition=None",) if self.kind == PROJECT else self.place
+        return DeployStep(self.why, ("gcloud", *self.kind, "add-iam-policy-binding", *given, *more))
+
+    @property
+    def policy(self) -> list[str]:
+        """The words of gcloud that read the policy that has it."""
+        return [*self.kind, "get-iam-policy", self.name, *self.place]
 
 
 def identities(project: Project) -> tuple[str, str, str]:
@@ -201,9 +238,14 @@ def registers(project: Project) -> bool:
     )
 
 
+def functions(project: Project) -> list[str]:
+    """Return the names of the function and of those that take events."""
+    name = project.trigger.function
+    return [name, *(f"{name}-{event}" for event in project.trigger.events)]
+
+
 def _roles(project: Project) -> Iterator[DeployStep]:
-    runtime, _, builder = identities(project)
-    member, place = f"--member=serviceAccount:{runtime}", f"--project={project.project}"
+    place = f"--project={project.project}"
     for name, permissions in roles(project).items():
         given = (name, place, f"--permissions={','.join(permissions)}")
         yield DeployStep(
@@ -211,49 +253,58 @@ def _roles(project: Project) -> Iterator[DeployStep]:
             ("gcloud", "iam", "roles", "create", *given, f"--title=vertexrig: {name}", "--stage=GA"),
             ("gcloud", "iam", "roles", "update", *given),
         )
+    for grant in grants(project):
+        yield grant.step
+
+
+def grants(project: Project) -> Iterator[Grant]:
+    """Yield every binding that the identities need before there is a function; `vertexrig doctor` looks at the same."""
+    runtime, invoker, builder = (f"serviceAccount:{account}" for account in identities(project))
+    place = (f"--project={project.project}",)
     jobs, objects = (f"projects/{project.project}/roles/{name}" for name in roles(project))
     more = ", add models and versions" if registers(project) else ""
     yield _on_project(f"create, read and cancel jobs{more}, nothing else of the project", runtime, jobs, project)
-    yield DeployStep(
-        "objects of one bucket: claims, ledger, packages",
-        (
-            "gcloud",
-            "storage",
-            "buckets",
-            "add-iam-policy-binding",
-            f"gs://{project.bucket_name}",
-            member,
-            f"--role={objects}",
-        ),
+    yield Grant(
+        "objects of one bucket: claims, ledger, packages", BUCKET, f"gs://{project.bucket_name}", runtime, objects
     )
-    looked_at = {one.only_if_changed.split("/")[2] for one in project.schedules.values() if one.only_if_changed}
-    for bucket in sorted(looked_at - {project.bucket_name}):
-        words = ("gcloud", "storage", "buckets", "add-iam-policy-binding", f"gs://{bucket}", member)
-        yield DeployStep("see whether data has changed", (*words, "--role=roles/storage.legacyBucketReader"))
+    for bucket, (why, role) in sorted(_read(project).items()):
+        yield Grant(why, BUCKET, f"gs://{bucket}", runtime, role)
     for notify in project.trigger.notify:
-        kind, role = ("topics", "pubsub.publisher") if notify.topic else ("secrets", "secretmanager.secretAccessor")
+        kind, role = (TOPIC, "pubsub.publisher") if notify.topic else (SECRET, "secretmanager.secretAccessor")
         _, owner, _, name, *_ = str(notify.topic or notify.webhook).split("/")
-        words = ("gcloud", *(("pubsub", kind) if notify.topic else (kind,)), "add-iam-policy-binding", name, member)
-        yield DeployStep("tell what has come of runs", (*words, f"--role=roles/{role}", f"--project={owner}"))
+        yield Grant("tell what has come of runs", kind, name, runtime, f"roles/{role}", (f"--project={owner}",))
     for account in training_accounts(project):
-        yield _act_as("start jobs that run as the training account", account, member, place)
+        yield Grant("start jobs that run as the training account", ACCOUNT, account, runtime, ACT_AS, place)
     for role in BUILD_ROLES:
         yield _on_project("build the function, whatever the project's default account may", builder, role, project)
+    if any(event.bucket for event in project.trigger.events.values()):
+        yield _on_project("events of buckets reach this account", invoker, "roles/eventarc.eventReceiver", project)
     # who makes a job of Cloud Scheduler acts as the account that it calls with, and who deploys as the other two
     for person in project.trigger.deployers:
         for account in identities(project):
-            yield _act_as("deploy it and apply schedules", account, f"--member={person}", place)
+            yield Grant("deploy it and apply schedules", ACCOUNT, account, person, ACT_AS, place)
 
 
-def _act_as(why: str, account: str, member: str, place: str) -> DeployStep:
-    words = ("gcloud", "iam", "service-accounts", "add-iam-policy-binding", account, member, f"--role={ACT_AS}", place)
-    return DeployStep(why, words)
+def _read(project: Project) -> dict[str, tuple[str, str]]:
+    """Return the other buckets that the trigger reads, each with what for and the role."""
+    runs = project.entries.values()
+    changed = (one.only_if_changed for one in project.schedules.values())
+    found = {
+        _bucket(uri): ("see whether data has changed", "roles/storage.legacyBucketReader") for uri in changed if uri
+    }
+    outputs: list[Any] = [run.base_output_directory for run in runs]
+    outputs += [one.get(key) for run in runs for one in run.candidates for key in ("bucket", "base_output_directory")]
+    found |= {_bucket(uri): ("read what runs have saved there", "roles/storage.objectViewer") for uri in outputs if uri}
+    found.pop(project.bucket_name, None)
+    return found
 
 
-def _on_project(why: str, account: str, role: str, project: Project) -> DeployStep:
-    # without --condition gcloud asks at the terminal when the policy has conditions already
-    words = ("gcloud", "projects", "add-iam-policy-binding", project.project, f"--member=serviceAccount:{account}")
-    return DeployStep(why, (*words, f"--role={role}", "--condition=None"))
+def _bucket(uri: Any) -> str:
+    return str(uri).removeprefix("gs://").partition("/")[0]
+
+
+def _on_project(why: str, member: str, role: str, project: Project) -> Grant:
+    return Grant(why, PROJECT, project.project, member, role)
 
 
 def registry_steps(loaded: Loaded) -> list[DeployStep]:
@@ -262,12 +313,7 @@ def registry_steps(loaded: Loaded) -> list[DeployStep]:
     Vertex AI's agents may pull from the same project already (roles of Vertex AI, mirror of 2026-05-30). Whether a service
     account of one's own needs to is contested, so it gets the role.
     """
-    from vertexrig.package.image import repository
-
-    host, _, path = repository(loaded).partition("/")
-    project, _, name = path.rpartition("/")
-    # a project of a domain is example.com:name; in an image's name its colon is a slash
-    place = (f"--project={project.replace('/', ':')}", f"--location={host.removesuffix('-docker.pkg.dev')}")
+    name, place = _registry(loaded)
     steps = [
         DeployStep(
             "the repository of the trainer's images",
@@ -275,29 +321,34 @@ def registry_steps(loaded: Loaded) -> list[DeployStep]:
             ("gcloud", "artifacts", "repositories", "describe", name, *place),
         )
     ]
-    for account in training_accounts(loaded.project):
-        steps.append(
-            DeployStep(
-                "jobs that run as the training account pull its images",
-                (
-                    "gcloud",
-                    "artifacts",
-                    "repositories",
-                    "add-iam-policy-binding",
-                    name,
-                    *place,
-                    f"--member=serviceAccount:{account}",
-                    "--role=roles/artifactregistry.reader",
-                ),
-            )
-        )
-    return steps
+    return [*steps, *(grant.step for grant in pulls(loaded))]
+
+
+def pulls(loaded: Loaded) -> list[Grant]:
+    """Return who has to be given a role to pull the trainer's own images."""
+    name, place = _registry(loaded)
+    why = "jobs that run as the training account pull its images"
+    return [
+        Grant(why, REGISTRY, name, f"serviceAccount:{account}", "roles/artifactregistry.reader", place)
+        for account in training_accounts(loaded.project)
+    ]
+
+
+def _registry(loaded: Loaded) -> tuple[str, tuple[str, ...]]:
+    """Return the name of the repository of the trainer's images, and the options that say where it is."""
+    from vertexrig.package.image import repository
+
+    host, _, path = repository(loaded).partition("/")
+    project, _, name = path.rpartition("/")
+    # a project of a domain is example.com:name; in an image's name its colon is a slash
+    return name, (f"--project={project.replace('/', ':')}", f"--location={host.removesuffix('-docker.pkg.dev')}")
 
 
 def training_accounts(project: Project) -> list[str]:
-    """Return the service accounts that jobs run as."""
-    named = [project.service_account, *(job.service_account for job in project.jobs.values())]
-    return list(dict.fromkeys(account for account in named if account))
+    """Return the service accounts that jobs, as they stand and as their candidates, run as."""
+    named: list[Any] = [project.service_account, *(job.service_account for job in project.jobs.values())]
+    named += [one.get("service_account") for run in project.entries.values() for one in run.candidates]
+    return list(dict.fromkeys(str(account) for account in named if account))
 
 
 def _functions(loaded: Loaded, folder: Path, variables: tuple[str, ...]) -> Iterator[DeployStep]:
@@ -317,7 +368,6 @@ def _functions(loaded: Loaded, folder: Path, variables: tuple[str, ...]) -> Iter
     yield _deployed(loaded, trigger.function, folder, http, values, "the function; callers need a role on it")
     yield _invoker(project, trigger.function, "Cloud Scheduler may call it, as this account")
     if any(event.bucket for event in trigger.events.values()):
-        yield _on_project("events of buckets reach this account", invoker, "roles/eventarc.eventReceiver", project)
         place = f"--project={project.project}"
         # Cloud Storage's own account is named by the project's number, which gcloud knows
         yield DeployStep(

@@ -36,6 +36,7 @@ from vertexrig.workspace import Workspace
 Outcome = Literal["ok", "warning", "error", "unknown"]
 GCLOUD = (528, 0, 0)
 """The gcloud that the commands were tried with."""
+SERVICE = ("run", "services")
 SKEW_S = 60.0
 # runtime -> day it is decommissioned
 RUNTIMES = {"python312": date(2029, 4, 2), "python313": date(2030, 4, 10), "python314": date(2031, 4, 10)}
@@ -249,41 +250,24 @@ def check_roles(subject: Subject) -> Iterator[Result]:
     if is_loopback(subject.vertex.rest.url):
         yield Result("roles", "unknown", "the local Vertex has no identities: nobody is refused there")
         return
-    runtime, invoker, builder = deploy.identities(project)
-    jobs, objects = deploy.roles(project)
-    wanted = [
-        (["projects", "get-iam-policy", project.project], runtime, f"projects/{project.project}/roles/{jobs}"),
-        (
-            ["storage", "buckets", "get-iam-policy", f"gs://{project.bucket_name}"],
-            runtime,
-            f"projects/{project.project}/roles/{objects}",
-        ),
-        *(
-            (["iam", "service-accounts", "get-iam-policy", account], runtime, "roles/iam.serviceAccountUser")
-            for account in deploy.training_accounts(project)
-        ),
-    ]
-    wanted += [(["projects", "get-iam-policy", project.project], builder, role) for role in deploy.BUILD_ROLES]
-    place = [f"--region={project.region}", f"--project={project.project}"]
-    wanted.append(
-        (["run", "services", "get-iam-policy", project.trigger.function, *place], invoker, "roles/run.invoker")
-    )
-    for words, account, role in wanted:
-        text = subject.gcloud([*words, "--format=json"])
-        name = f"{role} for {account}"
+    wanted = [*deploy.grants(project), *(deploy.pulls(subject.loaded) if BUILD in project.images else [])]
+    invoker, place = f"serviceAccount:{project.invoker}", (f"--region={project.region}", f"--project={project.project}")
+    role = "roles/run.invoker"
+    wanted += [deploy.Grant("", SERVICE, name, invoker, role, place) for name in deploy.functions(project)]
+    policies = dict[tuple[str, ...], str | None]()
+    for grant in wanted:
+        words = (*grant.policy, "--format=json")
+        if words not in policies:
+            policies[words] = subject.gcloud(list(words))
+        text = policies[words]
+        name = f"{grant.role} on {grant.name} for {grant.member.partition(':')[2]}"
         if text is None:
             yield Result(name, "unknown", "the policy cannot be read", "vertexrig function deploy")
-        elif "allUsers" in _members(text, "roles/run.invoker"):
-            yield Result(
-                name,
-                "error",
-                "anybody may call the function"
-                + (
-                    ", so that no caller is known and trigger.callers lets nobody in" if project.trigger.callers else ""
-                ),
-                f"gcloud run services remove-iam-policy-binding {project.trigger.function} --member=allUsers --role=roles/run.invoker {' '.join(place)}",
-            )
-        elif f"serviceAccount:{account}" in _members(text, role):
+        elif "allUsers" in _members(text, role):
+            who = ", so that no caller is known and trigger.callers lets nobody in" if project.trigger.callers else ""
+            fix = f"gcloud run services remove-iam-policy-binding {grant.name} --member=allUsers --role={role} {' '.join(place)}"
+            yield Result(name, "error", f"anybody may call the function{who}", fix)
+        elif grant.member in _members(text, grant.role):
             yield Result(name, "ok", "given")
         else:
             yield Result(name, "error", "not given", "vertexrig function deploy")
