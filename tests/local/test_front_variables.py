@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import shutil
+import socket
 import subprocess
 import sys
+import threading
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -154,6 +157,59 @@ def test_a_replica_is_led_by_name(here: RunningServer) -> None:
     code = "import http.client as c; h = c.HTTPSConnection('storage.googleapis.com'); h.request('GET', '/storage/v1/b/'); print(h.getresponse().status)"
     done = subprocess.run([sys.executable, "-c", code], env={**seen, **hook(seen)}, capture_output=True, text=True)
     assert done.stdout == "200\n", done.stderr
+
+
+_LOOKED_UP = """
+import socket, threading
+def look():
+    try:
+        print(socket.getaddrinfo("host.invalid", 443))
+    except OSError as error:
+        print(error.strerror)
+for _ in range(2):
+    both = [threading.Thread(target=look) for _ in range(2)]
+    [one.start() for one in both]
+    [one.join() for one in both]
+"""
+
+
+@pytest.mark.parametrize(
+    ("answers", "said", "times"),
+    [
+        ("403 no way", ["no way"] * 4, 2),
+        ("503 too many", ["too many"] * 4, 4),
+        ("", ["host.invalid is not asked: its proxy gave no answer"] * 4, 4),
+    ],
+)
+def test_a_host_is_refused_until_the_proxy_allows_it(answers: str, said: list[str], times: int) -> None:
+    """No thread goes on while another one's question is open; an answer that decides is kept, another one is not."""
+    asked = 0
+    both = threading.Barrier(2)
+
+    def answer(end: socket.socket) -> None:
+        nonlocal asked
+        end.recv(4096)
+        asked += 1
+        with suppress(threading.BrokenBarrierError):
+            both.wait(5)
+        end.sendall(f"HTTP/1.1 {answers}\r\n\r\n".encode() if answers else b"")
+        end.close()
+
+    def serve() -> None:
+        with suppress(OSError):
+            while True:
+                threading.Thread(target=answer, args=listener.accept()[:1]).start()
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        serving = threading.Thread(target=serve)
+        serving.start()
+        seen = {state.NAMES: "127.0.0.1:9", "HTTPS_PROXY": f"http://u:t@127.0.0.1:{listener.getsockname()[1]}"}
+        done = subprocess.run(
+            [sys.executable, "-c", _LOOKED_UP], env={**seen, **hook(seen)}, capture_output=True, text=True
+        )
+        listener.shutdown(socket.SHUT_RDWR)
+        serving.join()
+    assert done.stdout.splitlines() == said and asked == times, done.stderr
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")

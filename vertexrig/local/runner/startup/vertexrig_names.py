@@ -61,9 +61,8 @@ def _led(host: Any, port: Any, socket: Any) -> tuple[Any, Any]:
 
 
 def _refusal(name: str, socket: Any) -> str:
-    """Ask the proxy what becomes of a host, once; it counts what it refuses."""
+    """Ask the proxy what becomes of a host, until it has decided; it counts what it refuses."""
     if name not in _asked:
-        _asked[name] = ""
         import base64
         from urllib.parse import unquote, urlsplit
         from urllib.request import proxy_bypass_environment  # type: ignore[attr-defined]
@@ -77,7 +76,11 @@ def _refusal(name: str, socket: Any) -> str:
             with socket.create_connection((proxy.hostname, proxy.port), timeout=15) as connection:
                 connection.sendall(head.encode())
                 code, _, why = connection.makefile("rb").readline().decode("latin-1").partition(" ")[2].partition(" ")
-        except (OSError, UnicodeError):
-            return ""
-        _asked[name] = why.strip() if code == "403" else ""
+        except (OSError, UnicodeError) as error:
+            code, why = "", f"{name} is not asked: the proxy that decides it does not answer: {error}"
+        refusal = "" if code == "200" else why.strip() or f"{name} is not asked: its proxy gave no answer"
+        # Another answer, such as that of a proxy with too many connections, is of this moment only.
+        if code not in ("200", "403"):
+            return refusal
+        _asked[name] = refusal
     return _asked[name]
