@@ -88,16 +88,22 @@ def test_the_same_package_is_installed_once(root: Path) -> None:
     assert run_job(spec, root=root, on_line=lines.append, options=FAST).succeeded and output(lines)[-1] == "two"
 
 
-@pytest.mark.parametrize("mapped", brief([False, True], 1), ids=["prebuilt image", "mapped image"])
-def test_a_command_that_installs_changes_its_replica_alone(root: Path, tmp_path: Path, mapped: bool) -> None:
-    """What `sh -c "pip install …"` brings, with --user or without, is there for that replica's Python and programs, and gone after it."""
+@pytest.mark.parametrize(
+    ("mapped", "start"),
+    brief([(False, ["bash", "-c"]), (True, ["python", "-c", "import os, sys; os.system(sys.argv[1])"]), (True, ["bash", "-c"])], 2),
+    ids=["prebuilt image", "python in a mapped image", "mapped image"],
+)  # fmt: skip
+def test_a_command_that_installs_changes_its_replica_alone(
+    root: Path, tmp_path: Path, mapped: bool, start: list[str]
+) -> None:
+    """What a command's `pip install …` brings, with --user or without, is there for that replica's Python and programs, and gone after it."""
     sdist(root / "gs/packages/extra.tar.gz", name="extra", task="print('extra ran')")
     bring = "pip3 install -q --no-index --no-build-isolation {user} /gcs/packages/extra.tar.gz && python3 -m extra.task && command -v pytest && pytest --version"
     image = "us-docker.pkg.dev/mine/images/train:1" if mapped else IMAGE
     options = RunOptions(grace=0.5, docker=False, images={"*/mine/images/*": LocalImage(tmp_path, ())})
     for user in ("--user", ""):
         lines: list[Line] = []
-        container = {"imageUri": image, "command": ["bash", "-c", bring.format(user=user)]}
+        container = {"imageUri": image, "command": [*start, bring.format(user=user)]}
         one = {"machineSpec": {"machineType": "n1-standard-4"}, "replicaCount": 2, "containerSpec": container}
         done = run_job(job({**one, "replicaCount": 1}, one), root=root, on_line=lines.append, options=options)
         assert done.succeeded, (done.error, lines)

@@ -106,8 +106,8 @@ def prepare(
     if local is None and not (command and load().image(pool.image)):
         raise _nowhere(pool.image)
     head = command or (local.command if local is not None else ())
-    # A shell may run pip, which must not install into the user's environment; a mapped trainer is started as ever.
-    installs = local is None or (bool(head) and Path(head[0]).name in _SHELLS)
+    # A job's command may run pip, which must not install into the user's environment; a mapped trainer is started as ever.
+    installs = local is None or bool(command) or (bool(head) and Path(head[0]).name in _SHELLS)
     if installs:
         python = packages.layer_of_commands(base, pool.image, root / "envs", env, execute, give_up)
         base = replace(base, python=str(python))
