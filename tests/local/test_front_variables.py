@@ -21,6 +21,9 @@ from vertexrig.local.runner.replica import hook
 from vertexrig.local.state import RunningServer
 
 
+FETCH = Path(__file__).parents[1] / "clients/programs/Fetch.java"
+
+
 @pytest.mark.parametrize(
     ("host", "way"),
     [
@@ -151,12 +154,17 @@ def test_tensorflow_in_a_replica_reads_one_authority(here: RunningServer) -> Non
     assert "GCS_READ_CACHE_MAX_SIZE_MB" in replica and "GCS_READ_CACHE_MAX_SIZE_MB" not in command
 
 
-def test_a_replica_is_led_by_name(here: RunningServer) -> None:
-    """A library in a replica that asks no proxy reaches this server by the real name, with TLS that it verifies."""
+@pytest.mark.parametrize("program", ["python", "java"])
+def test_a_replica_is_led_here(here: RunningServer, program: str) -> None:
+    """A library in a replica that asks no proxy, and a JVM, reach this server by the real name, with TLS that they verify."""
     seen = of_replica(here, {}, project="my-project")
-    code = "import http.client as c; h = c.HTTPSConnection('storage.googleapis.com'); h.request('GET', '/storage/v1/b/'); print(h.getresponse().status)"
-    done = subprocess.run([sys.executable, "-c", code], env={**seen, **hook(seen)}, capture_output=True, text=True)
-    assert done.stdout == "200\n", done.stderr
+    code = "import sys, urllib.request as u; u.install_opener(u.build_opener(u.ProxyHandler({}))); print(u.urlopen(sys.argv[1]).read())"
+    words = {"python": [sys.executable, "-c", code], "java": [shutil.which("java"), str(FETCH)]}[program]
+    if words[0] is None:
+        pytest.skip("there is no Java here")
+    url = "https://storage.googleapis.com/storage/v1/b?project=my-project"
+    done = subprocess.run([*words, url], env={**seen, **hook(seen)}, capture_output=True, text=True)
+    assert "storage#buckets" in done.stdout, done.stderr
 
 
 _LOOKED_UP = """

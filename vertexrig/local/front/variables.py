@@ -71,7 +71,7 @@ TABLE = (  # behind or above each: who reads it
     Variable("CURL_HOME", "{curl}", command=False),  # curl, whose .curlrc there names the whole bundle
     Variable("HTTPLIB2_CA_CERTS", "{bundle}"),  # httplib2
     Variable("NODE_EXTRA_CA_CERTS", "{certificate}"),  # Node
-    Variable("JAVA_TOOL_OPTIONS", _JAVA, replica=False),  # Java
+    Variable("JAVA_TOOL_OPTIONS", _JAVA),  # Java
     Variable("CLOUDSDK_CORE_CUSTOM_CA_CERTS_FILE", "{bundle}"),  # gcloud
     Variable("CLOUDSDK_PROXY_TYPE", "http"),  # gcloud
     Variable("CLOUDSDK_PROXY_ADDRESS", "{host}"),  # gcloud
