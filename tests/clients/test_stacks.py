@@ -128,11 +128,13 @@ def test_a_stack_reaches_the_local_vertex(stack: Stack, run: Run) -> None:
     assert stack.fails in done.stderr if stack.fails else "staging-bucket" in done.stdout
 
 
-@pytest.mark.parametrize("library", ["http.client", "asyncio streams"])
-def test_what_asks_no_proxy_is_refused_other_hosts(library: str, run: Run) -> None:
+@pytest.mark.parametrize("name", ["http.client", "asyncio streams", "Node fetch", "Node https"])
+def test_what_asks_no_proxy_is_refused_other_hosts(name: str, run: Run) -> None:
     """A host that the proxy refuses is refused to a library that asks no proxy, with the sentence of the proxy."""
-    code = next(one.code for one in STACKS if one.name == library).replace("storage.googleapis.com", "example.com")
-    done = run(sys.executable, "-c", _LINE + code, check=False)
+    stack = next(one for one in STACKS if one.name == name)
+    words = stack.words or ("python", "-c", _LINE + stack.code)
+    first = program(words[0], stack.client) if stack.words else sys.executable
+    done = run(first, *(one.replace("storage.googleapis.com", "example.com") for one in words[1:]), check=False)
     assert done.returncode == 1 and "example.com is not a host of Google's APIs and is not allowed" in done.stderr
 
 
