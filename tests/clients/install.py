@@ -92,7 +92,7 @@ STEPS = (
         ),
         "pypi.org",
     ),
-    Step("stacks", _environment("aiohttp==3.13.2", "pycurl==7.45.7", "httplib2==0.31.0", "requests", "httpx", "urllib3"), "pypi.org"),
+    Step("stacks", _environment("aiohttp==3.13.2", "uvloop==0.23.0", "pycurl==7.45.7", "httplib2==0.31.0", "requests", "httpx", "urllib3"), "pypi.org"),
     Step("old-gcsfs", _environment("gcsfs==0.7.1", "fsspec==0.8.7", "setuptools<81"), "pypi.org"),
     Step("gsutil", _environment("gsutil==5.38"), "pypi.org"),
     Step(

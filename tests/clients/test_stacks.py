@@ -79,6 +79,8 @@ STACKS = (
     Stack("http.client", _HTTP_CLIENT),
     Stack("urllib", "import urllib.request as u; print(u.urlopen(url).read())"),
     Stack("asyncio streams", _STREAM),
+    Stack("uvloop's streams", f"import uvloop; uvloop.install()\n{_STREAM}", ("uvloop",)),
+    Stack("aiohttp on uvloop", f"import uvloop; uvloop.install()\n{_AIO}".replace("{given}", "{}"), ("aiohttp", "uvloop")),
     Stack("requests", "import requests; print(requests.get(url).text)", ("requests",)),
     Stack("urllib3", "import urllib3; print(urllib3.PoolManager().request('GET', url).data)", ("urllib3",)),
     Stack("httpx", "import httpx; print(httpx.get(url).text)", ("httpx",)),
@@ -128,12 +130,15 @@ def test_a_stack_reaches_the_local_vertex(stack: Stack, run: Run) -> None:
     assert stack.fails in done.stderr if stack.fails else "staging-bucket" in done.stdout
 
 
-@pytest.mark.parametrize("name", ["http.client", "asyncio streams", "Node fetch", "Node https"])
+@pytest.mark.parametrize(
+    "name", ["http.client", "asyncio streams", "uvloop's streams", "aiohttp on uvloop", "Node fetch", "Node https"]
+)
 def test_what_asks_no_proxy_is_refused_other_hosts(name: str, run: Run) -> None:
     """A host that the proxy refuses is refused to a library that asks no proxy, with the sentence of the proxy."""
     stack = next(one for one in STACKS if one.name == name)
     words = stack.words or ("python", "-c", _LINE + stack.code)
-    first = program(words[0], stack.client) if stack.words else sys.executable
+    own = python(*stack.modules, client=stack.client) if stack.modules else sys.executable
+    first = program(words[0], stack.client) if stack.words else own
     done = run(first, *(one.replace("storage.googleapis.com", "example.com") for one in words[1:]), check=False)
     assert done.returncode == 1 and "example.com is not a host of Google's APIs and is not allowed" in done.stderr
 

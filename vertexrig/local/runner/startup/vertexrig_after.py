@@ -13,8 +13,13 @@ if TYPE_CHECKING:
     from importlib.machinery import ModuleSpec
     from typing import Any
 
-_VARIABLES = {"tensorflow": "TRAINER_VIRTUAL_DEVICES", "socket": vertexrig_names.VARIABLE}
-_HOOKS = {"tensorflow": vertexrig_devices.apply, "socket": vertexrig_names.apply}
+_NAMES = vertexrig_names.VARIABLE
+_VARIABLES = {"tensorflow": "TRAINER_VIRTUAL_DEVICES", "socket": _NAMES, "uvloop": _NAMES}
+_HOOKS = {
+    "tensorflow": vertexrig_devices.apply,
+    "socket": vertexrig_names.apply,
+    "uvloop": vertexrig_names.apply_to_uvloop,
+}
 
 
 def install() -> None:

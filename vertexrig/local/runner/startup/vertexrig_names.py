@@ -37,6 +37,25 @@ def apply() -> None:
     socket.getaddrinfo, socket.socket.connect = getaddrinfo, connect
 
 
+def apply_to_uvloop() -> None:
+    """Replace what asks for a name in uvloop, which calls the system's C library: its loop's `getaddrinfo` and `create_connection`."""
+    loop, socket = sys.modules["uvloop"].Loop, sys.modules["socket"]
+    looked_up, connected = loop.getaddrinfo, loop.create_connection
+
+    async def getaddrinfo(self: Any, host: Any, port: Any, **kwargs: Any) -> Any:
+        # In a thread, as asyncio does: the proxy may have to be asked.
+        return await looked_up(self, *await self.run_in_executor(None, _led, host, port, socket), **kwargs)
+
+    async def create_connection(self: Any, factory: Any, host: Any = None, port: Any = None, **kwargs: Any) -> Any:
+        if host:
+            if kwargs.get("ssl") and kwargs.get("server_hostname") is None:
+                kwargs["server_hostname"] = host
+            host, port = await self.run_in_executor(None, _led, host, port, socket)
+        return await connected(self, factory, host, port, **kwargs)
+
+    loop.getaddrinfo, loop.create_connection = getaddrinfo, create_connection
+
+
 def _led(host: Any, port: Any, socket: Any) -> tuple[Any, Any]:
     """Return the address and port that a host's name and port lead to.
 
