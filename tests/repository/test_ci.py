@@ -154,11 +154,20 @@ def test_the_actions_steps_stop_a_bad_change(repository: Path, tmp_path: Path) -
     bad = Runner(repository, tmp_path / "bad", base=base).run()
     assert bad.failed and "::error file=./jobs/job.yaml,line=3,title=unknown-field" in bad.log and found(bad.log)
     assert bad.outputs["check"]["errors"] == "1"
+    lines = Runner(repository, tmp_path / "lines", base=base, paths="vertexrig.yaml\njobs", arguments="\n--strict\n").run()
+    assert lines.failed and found(lines.log)
     results = json.loads(Path(bad.outputs["check"]["sarif"]).read_text())["runs"][0]["results"]
     assert [one["ruleId"] for one in results if one["level"] == "error"] == ["unknown-field"]
     (repository / "jobs/job.yaml").write_text(JOB.replace("replicaCount: 1", "replicaCount: 1 $(touch x) `touch y`"))
     hostile = Runner(repository, tmp_path / "hostile", base=base, rehearse="$(touch z)", paths="jobs $(touch w)").run()
     assert hostile.failed and not {"w", "x", "y", "z"} & {path.name for path in repository.iterdir()}
+
+
+def test_the_first_push_of_a_branch_is_compared_with_nothing(repository: Path, tmp_path: Path) -> None:
+    """There is no commit before it, which is a notice and no failure."""
+    done = Runner(repository, tmp_path / "new", base="0" * 40).run()
+    assert not done.failed and "::notice title=vertexrig::nothing is compared" in done.log, done.log
+    assert done.outputs["diff"] == {"status": "0"}
 
 
 def test_a_merge_requests_job_writes_what_gitlab_reads(repository: Path) -> None:
@@ -243,6 +252,7 @@ def test_a_bad_change_is_stopped_everywhere_mended_and_its_jobs_are_trained(repo
     pulled = Runner(repository, tmp_path / "bad", checkout, base=base).run()
     assert pulled.failed and f"{tmp_path}/bad/vertexrig/bin" in pulled.path, pulled.log
     assert "::error file=./jobs/job.yaml,line=3,title=unknown-field" in pulled.log and found(pulled.log)
+    assert pulled.outputs["diff"]["status"] == "0", pulled.log  # a schedule's runs need what the step installs
 
     committer.fix()
     assert (repository / "jobs/job.yaml").read_text() == JOB
