@@ -194,17 +194,13 @@ class PolicyWorld(World):
             here = self._due(due.name, due.schedule, due.time, due.claims, due.vertices, due.collection)
             return submitter.submit(prepared()[1], one.claim_key, ASKED.digest, terms=here.terms(self.terms))
 
-        retrier = self._retrier(self.workspace().loaded, submitter, again)
-        found = retrier.tick(self.surprises.append)
-        for one in found:
+        def keep(one: Told) -> None:
             self.said.append((key_of(one.schedule_time), one.decision))
-            if (
-                one.decision == "refused"
-                and one.reason in ("quota", "unavailable")
-                and one.detail["deferred_s"] < RETRY_S
-            ):
-                self.surprises.append(Broken(f"given up after {one.detail['deferred_s']} s: {one}"))
-        return found
+            waited = one.detail["deferred_s"]
+            if one.decision == "refused" and one.reason in ("quota", "unavailable") and waited < RETRY_S:
+                self.surprises.append(Broken(f"given up after {waited} s: {one}"))
+
+        return self._retrier(self.workspace().loaded, submitter, again, keep).tick(self.surprises.append)
 
     # --- the end ---
 
@@ -265,6 +261,8 @@ class PolicyWorld(World):
                 raise Broken(f"{due} was answered {said}, and its claim is {held.state}")
             if "deferred" in said and held.state not in ("created", "ended") and not jobs:
                 raise Broken(f"{due} was deferred, and is lost: {said}, {held.state}")
+            if "deferred" in said and jobs and not {"created", "joined"} & set(said):
+                raise Broken(f"{due} was deferred, {jobs} survives, and nobody said so: {said}")
         self._check_budget()
 
     def _check_budget(self) -> None:

@@ -68,7 +68,7 @@ class KeptWorld(LadderWorld):
             key, now = one.claim_key, self.clock.now
             return Ladder(found, ASKED.digest, key, first=one.id, run_id=one.run_id, round_s=ROUND_S, now=now)
 
-        return Climber(own, made).tick(lambda error: None)
+        return Climber(own, made, lambda row: None).tick(lambda error: None)
 
     def finish(self, wake: bool) -> None:
         while wake and self.deliveries:

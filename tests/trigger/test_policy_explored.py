@@ -87,6 +87,20 @@ class EndedWithoutAClaim(Retrier):
         return self._delivery(one, decision, reason, text)
 
 
+class SaidAfterwards(Retrier):
+    """What a tick has decided is said when it has gone through all."""
+
+    def _decided(self, one: DeferredRun, delivery: Delivery) -> Delivery:
+        self.deferrals.forget(one)
+        return delivery
+
+    def tick(self, *parts: Any) -> list[Delivery]:
+        found = super().tick(*parts)
+        for one in found:
+            self.keep(one)
+        return found
+
+
 class RowsAreNotWrittenAgain(Ledger):
     """A delivery uses the row that an earlier one of its request was granted, which that one may take out."""
 
@@ -125,6 +139,7 @@ BROKEN: dict[str, dict[str, Any]] = {
     "runs share nothing": {"due": RunsOverlap},
     "forgotten before it is tried": {"retrier": ForgottenFirst},
     "ended without a claim": {"retrier": EndedWithoutAClaim},
+    "said when it is forgotten": {"retrier": SaidAfterwards},
     "another delivery's row is taken out": {"ledger": RowsAreNotWrittenAgain},
     "ends are replaced": {"claims": EndsAreReplaced},
     "ages by clocks that are wrong": {"ledger": ClocksOfOurs},

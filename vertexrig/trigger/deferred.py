@@ -151,17 +151,25 @@ class Retrier:
         loaded: The project.
         submitter: Ends claims; it should not wait, for the next tick comes anyway.
         start: Starts a run: of `submit` what it returns and raises.
+        keep: Takes the row of the history of a run that was decided, before its object is deleted.
     """
 
-    def __init__(self, loaded: Loaded, submitter: Submitter, start: Callable[[DeferredRun, Due], Submitted]) -> None:
-        self.loaded, self.submitter, self.start = loaded, submitter, start
+    def __init__(
+        self,
+        loaded: Loaded,
+        submitter: Submitter,
+        start: Callable[[DeferredRun, Due], Submitted],
+        keep: Callable[[Delivery], None],
+    ) -> None:
+        self.loaded, self.submitter, self.start, self.keep = loaded, submitter, start, keep
         self.deferrals = Deferrals(submitter.storage)
 
-    def tick(self, unexpected: Callable[[Exception], None]) -> list[Delivery]:
+    def tick(self, unexpected: Callable[[Exception], None], late: Callable[[], bool] = lambda: False) -> list[Delivery]:
         """Look at every deferred run.
 
         Args:
             unexpected: Is called with an error that ends the look at one; the others are looked at all the same.
+            late: Tells whether the rest is left to the next tick.
 
         Returns:
             Those that were decided now.
@@ -182,6 +190,8 @@ class Retrier:
         random.shuffle(rows)  # so that none is always the last when a tick is cut off
         found: list[Delivery] = []
         for one in rows:
+            if late():
+                break
             try:
                 decided = self._look(one, newest[one.schedule], not held.keys().isdisjoint((one.schedule, EVERY)))
             except RestError:
@@ -213,11 +223,10 @@ class Retrier:
             return None
         except (VertexrigError, RequestProblem, NotStartedError) as error:
             return self._not_started(one, due, error)
-        self.deferrals.forget(one)
         delivery = self._delivery(one, "joined" if made.duplicate else "created", one.reason, "")
         claim = first_of(made.labels) or made.claim  # of a run with candidates that of the first try
         delivery.job, delivery.claim, delivery.estimate = made.name, claim, made.estimate
-        return delivery
+        return self._decided(one, delivery)
 
     def _not_started(self, one: DeferredRun, due: Due, error: Exception) -> Delivery | None:
         """Tell what becomes of a run that could not start this time either."""
@@ -248,12 +257,18 @@ class Retrier:
             claim = self.submitter.end(one.claim_key, body.digest, body.run, {"reason": reason, "text": text})
         except InProgressError:
             return None
-        self.deferrals.forget(one)
         if claim.job.name:
             delivery = self._delivery(one, "joined", one.reason, "")
             delivery.job, delivery.claim = claim.job.name, claim.id
-            return delivery
-        return self._delivery(one, decision, claim.ended.get("reason", reason), claim.ended.get("text", text))
+        else:
+            delivery = self._delivery(one, decision, claim.ended.get("reason", reason), claim.ended.get("text", text))
+        return self._decided(one, delivery)
+
+    def _decided(self, one: DeferredRun, delivery: Delivery) -> Delivery:
+        # in this order: a tick that dies in between says it once more, and does not lose it
+        self.keep(delivery)
+        self.deferrals.forget(one)
+        return delivery
 
     def _delivery(self, one: DeferredRun, decision: Decision, reason: str, text: str) -> Delivery:
         key, detail = one.claim_key, dict[str, Any](deferred_s=round(one.age_s))

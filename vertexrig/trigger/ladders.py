@@ -8,6 +8,7 @@ what was asked for, and nothing of how far it is: that is in the claims (`vertex
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
@@ -94,7 +95,6 @@ class Climbed:
         candidate: Which candidate it is at: `candidate 2 of 4`.
         job: Resource name of its job.
         moved: A job was made, or it has ended.
-        delivery: For the history, where the run got its first job now, or has ended without one.
     """
 
     one: OpenLadder
@@ -103,7 +103,6 @@ class Climbed:
     candidate: str = ""
     job: str = ""
     moved: bool = False
-    delivery: Delivery | None = None
 
     @property
     def data(self) -> dict[str, Any]:
@@ -253,16 +252,20 @@ class Climber:
     Args:
         submitter: Makes jobs; it should not wait, for the next tick comes anyway.
         ladder: Gives the ladder of an open one, rendered and allowed as the project file is now.
+        keep: Takes the row of the history of a run that got its first job or has ended without one, before its end is kept.
     """
 
-    def __init__(self, submitter: Submitter, ladder: Callable[[OpenLadder], Ladder]) -> None:
-        self.ladders, self.ladder = Ladders(submitter.storage), ladder
+    def __init__(
+        self, submitter: Submitter, ladder: Callable[[OpenLadder], Ladder], keep: Callable[[Delivery], None]
+    ) -> None:
+        self.ladders, self.ladder, self.keep = Ladders(submitter.storage), ladder, keep
 
-    def tick(self, unexpected: Callable[[Exception], None]) -> list[Climbed]:
+    def tick(self, unexpected: Callable[[Exception], None], late: Callable[[], bool] = lambda: False) -> list[Climbed]:
         """Look at every open one.
 
         Args:
             unexpected: Is called with an error that ends the look at one; the others are looked at all the same.
+            late: Tells whether the rest is left to the next tick.
 
         Raises:
             RestError: They cannot be listed.
@@ -276,8 +279,11 @@ class Climber:
         held = Holds(self.ladders.storage).current() if any(one.schedule for one in found) else {}
         due = sorted((one for one in found if one.schedule), key=lambda one: times.nanoseconds(one.time) or 0)
         newest = {one.schedule: one.time for one in due}
+        random.shuffle(found)  # so that none is always the last when there is not time for all
         rows = []
         for one in found:
+            if late():
+                break
             try:
                 hold = (held.get(one.schedule) or held.get(EVERY)) if one.schedule else None
                 rows.append(self._look(one, newest.get(one.schedule, ""), hold))
@@ -320,8 +326,6 @@ class Climber:
         except (RequestProblem, VertexrigError) as error:
             text = f"the project file does not allow it any more: {error}"
             return self._close(one, "changed", text, ladder)
-        if at.ended:
-            self.ladders.close(_end_of(ladder, at))
         new = at.made is not None and not at.made.duplicate
         tries = ladder.tries()
         delivery = None
@@ -331,8 +335,12 @@ class Climber:
                 delivery.detail["then"] = following
         elif at.ended and not any(each.job for each in tries):
             delivery = _not_made(one, "refused", NO_MACHINES, at.text)
+        if delivery is not None:
+            self.keep(delivery)
+        if at.ended:
+            self.ladders.close(_end_of(ladder, at))
         name = at.made.name if at.made is not None else ""
-        return Climbed(one, at.state, at.text, at.said, name, at.ended or new, delivery)
+        return Climbed(one, at.state, at.text, at.said, name, at.ended or new)
 
     def _kept(self, one: OpenLadder, terms: Terms) -> Callable[[Claim], None]:
         def before(claim: Claim) -> None:
@@ -356,10 +364,11 @@ class Climber:
         """Keep an end of which the ladder knows nothing; `ladder` is None if there is none any more."""
         text, run = text[:500], str(one.body["run"])
         tries = ladder.tries() if ladder is not None else []
-        self.ladders.close(LadderEnd(one.id, run, state, text, tries=[asdict(each) for each in tries]))
-        made = ladder is None or any(each.job for each in tries)
         decision: Decision = "skipped" if state in ("skipped", "superseded") else "refused"
-        return Climbed(one, state, text, moved=True, delivery=None if made else _not_made(one, decision, state, text))
+        if ladder is not None and not any(each.job for each in tries):
+            self.keep(_not_made(one, decision, state, text))
+        self.ladders.close(LadderEnd(one.id, run, state, text, tries=[asdict(each) for each in tries]))
+        return Climbed(one, state, text, moved=True)
 
 
 def _end_of(ladder: Ladder, at: LadderState) -> LadderEnd:

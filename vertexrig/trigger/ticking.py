@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from vertexrig import times
 from vertexrig.errors import VertexrigError
@@ -28,6 +28,13 @@ if TYPE_CHECKING:
     from vertexrig.trigger.request import Asked
     from vertexrig.trigger.ticks import Ticker
     from vertexrig.workspace import Prepared
+
+
+TICK_S = 60.0
+"""Seconds after which a tick leaves the rest to the next one."""
+T = TypeVar("T")
+Tick = Callable[[Callable[[Exception], None], Callable[[], bool]], list[T]]
+_KINDS = ("a deferred run", "a run with candidates", "a chain")
 
 
 class Ticked(Protocol):
@@ -63,17 +70,28 @@ def tick(trigger: Ticked, row: dict[str, Any]) -> Reply:
     def failed(what: str) -> Callable[[Exception], None]:
         return lambda error: trigger.log({"severity": "ERROR", "message": f"{what} failed", **answers.failure(error)})
 
-    submitter = trigger.ticker.submitter
-    decided = Retrier(trigger.loaded, submitter, lambda one, due: _again(trigger, one, due)).tick(
-        failed("a deferred run")
-    )
-    climbed = Climber(submitter, lambda one: _climbed(trigger, one)).tick(failed("a run with candidates"))
-    decided += [climb.delivery for climb in climbed if climb.delivery is not None]
-    for delivery in decided:
+    decided = list[Delivery]()
+
+    def keep(delivery: Delivery) -> None:
+        decided.append(delivery)
         trigger.log({**delivery.entry, **trigger.keep(delivery, Reply(200, {}))})
+
+    submitter, clock, errors = trigger.ticker.submitter, trigger.ticker.clock, list[Exception]()
+    begun = clock()
+
+    def guarded(part: int, tick: Tick[T]) -> list[T]:
+        # each has its part of the time and what the ones before it left, so that many runs of one kind hold up no other
+        try:
+            return tick(failed(_KINDS[part]), lambda: clock() > begun + TICK_S * (part + 1) / len(_KINDS))
+        except Exception as error:  # the others are looked at all the same
+            errors.append(error)
+            return []
+
+    guarded(0, Retrier(trigger.loaded, submitter, lambda one, due: _again(trigger, one, due), keep).tick)
+    climbed = guarded(1, Climber(submitter, lambda one: _climbed(trigger, one), keep).tick)
     for climb in (one for one in climbed if one.severity):
         trigger.log({"severity": climb.severity, "message": climb.message, **climb.data})
-    looked = trigger.ticker.tick(failed("a chain"))
+    looked = guarded(2, trigger.ticker.tick)
     for one in (one for one in looked if one.severity):
         message = f"chain {one.schedule} {one.step} {one.state}: {one.detail}"
         trigger.log({"severity": one.severity, "message": message, **one.data})
@@ -92,6 +110,8 @@ def tick(trigger: Ticked, row: dict[str, Any]) -> Reply:
         row["ends"] = f"not looked at: {error}"[:300]
     except Exception as error:
         failed("an end")(error)
+    if errors:
+        raise errors[0]
     names = ("schedule", "schedule_time", "run", "decision", "reason", "job")
     more: dict[str, list[dict[str, Any]]] = (
         {"deferred": [{name: getattr(one, name) for name in names} for one in decided]} if decided else {}

@@ -35,8 +35,6 @@ from vertexrig.trigger.policy import EVERY, PATIENCE_S, Hold, Holds
 from vertexrig.trigger.registration import Evaluation, Registrar, display_name
 from vertexrig.workspace import Prepared
 
-TICK_S = 60.0
-"""Seconds after which a tick leaves the rest to the next one."""
 PER_RUN = ("usd_per_run", "trials_per_run")
 """Limits of the budget that waiting does not help against."""
 
@@ -135,7 +133,7 @@ class Ticker:
         submitter: Makes jobs; its claims should not wait, for the next tick comes anyway.
         models: The registry.
         folder: Opens a gs:// folder.
-        clock: Seconds, from any start.
+        clock: Seconds, from any start; the tick as a whole is timed by it.
         now: The time.
     """
 
@@ -156,22 +154,22 @@ class Ticker:
         catalog = submitter.workspace.catalog
         self.registrar = Registrar(self.loaded, catalog, models, self.claims, self.chains, folder)
 
-    def tick(self, unexpected: Callable[[Exception], None]) -> list[Looked]:
+    def tick(self, unexpected: Callable[[Exception], None], late: Callable[[], bool] = lambda: False) -> list[Looked]:
         """Look at every open chain.
 
         Args:
             unexpected: Is called with an error that ends the look at one chain; the other chains are looked at all the same.
+            late: Tells whether the rest is left to the next tick.
 
         Raises:
             RestError: The chains cannot be listed.
         """
-        until = self.clock() + TICK_S
         found = list(self.chains.open())
         self.holds = Holds(self.submitter.storage).current() if found else {}
         random.shuffle(found)  # so that none is always the last when there is not time for all
         rows = []
         for chain in found:
-            if self.clock() > until:
+            if late():
                 break
             if isinstance(chain, str):
                 rows.append(Looked("", "", "", "unknown", "", f"{chain} is not a chain; delete it", problem=True))
