@@ -64,7 +64,7 @@ def test_separate_validation_records(tmp_path: Path) -> None:
 
 
 def test_records_without_a_scan(tmp_path: Path) -> None:
-    """--scan=false trains on uncounted records and still counts those that are scored."""
+    """--scan=false trains on uncounted records and still counts those that are scored, also where both are one."""
     pattern = makers.tfrecords(tmp_path, 6, 5)
     config = Config(data=f"tfrecord:{pattern}", scan=False, examples_per_epoch=20, num_classes=3)
     splits = sources.load(config)
@@ -72,6 +72,8 @@ def test_records_without_a_scan(tmp_path: Path) -> None:
     separate = replace(config, validation_data=f"tfrecord:{makers.tfrecords(tmp_path / 'b', 1, 4)}")
     splits = sources.load(separate)
     assert splits.training.size is None and splits.validation.size == 4
+    same = sources.load(replace(config, validation_data=config.data))
+    assert same.training.size is None and same.validation.size == 30
     with pytest.raises(ConfigError, match="--examples_per_epoch and --num_classes"):
         sources.load(Config(data=f"tfrecord:{pattern}", scan=False))
 
@@ -98,7 +100,7 @@ def test_csv_with_numbers_and_validation_with_the_same_names(tmp_path: Path) -> 
 
 
 def test_tfds_by_name(tmp_path: Path) -> None:
-    """A prepared TensorFlow Datasets set is found by name, its test split scores, and shards partition it."""
+    """A prepared TensorFlow Datasets set is found by name, its test split scores, named twice as well, and shards partition it."""
     tfds = pytest.importorskip("tensorflow_datasets")
     features = tfds.features.FeaturesDict({
         "image": tfds.features.Image(shape=(None, None, 3)), "label": tfds.features.ClassLabel(names=["h", "p"]),
@@ -115,6 +117,9 @@ def test_tfds_by_name(tmp_path: Path) -> None:
     splits = sources.load(Config(data="tfds:tiny/x", data_dir=str(tmp_path), image_size=16))
     assert (splits.training.size, splits.validation.size) == (11, 5)
     assert splits.training.class_names == ("h", "p")
+    both = Config(data="tfds:tiny/x", validation_data="tfds:tiny/x", data_dir=str(tmp_path), image_size=16)
+    same = sources.load(both)
+    assert (same.training.size, same.validation.size) == (11, 5)
     parts = [[image.tobytes() for image, _ in splits.training.elements(data.Shard(3, index)).as_numpy_iterator()]
              for index in range(3)]  # fmt: skip
     assert [len(part) for part in parts] == splits.training.shard_sizes(3) == [4, 4, 3]

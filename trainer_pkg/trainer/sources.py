@@ -26,10 +26,11 @@ def load(config: Config) -> Splits:
         ConfigError: a kind that does not exist.
         DataError: nothing there, not readable, or labels out of range.
     """
-    splits = _open(config.data, config, split=not config.validation_data, class_names=())
+    splits = _open(config.data, config, split=not config.validation_data)
     if config.validation_data:
         names = splits.training.class_names
-        splits = Splits(splits.training, _open(config.validation_data, config, split=False, class_names=names).training)
+        held = _open(config.validation_data, config, split=False, for_validation=True, class_names=names)
+        splits = Splits(splits.training, held.training)
     splits = _agree(splits, config)
     if splits.validation.size == 0 or splits.training.size == 0:
         raise DataError(
@@ -39,9 +40,10 @@ def load(config: Config) -> Splits:
     return splits
 
 
-def _open(spec: str, config: Config, *, split: bool, class_names: tuple[str, ...]) -> Splits:
+def _open(
+    spec: str, config: Config, *, split: bool, for_validation: bool = False, class_names: tuple[str, ...] = ()
+) -> Splits:
     kind, _, rest = spec.partition(":")
-    for_validation = spec == config.validation_data
     if kind not in KINDS or (kind == "digits") == bool(rest):
         raise ConfigError(
             f"--data={spec}: unknown kind {kind!r}; it must be digits, tfds:NAME, tfrecord:PATTERN or csv:FILE"
