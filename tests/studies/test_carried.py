@@ -9,6 +9,7 @@ from typing import Any
 from tests.studies.test_follow_up import study, trial
 from vertexrig import spec
 from vertexrig.catalog import load
+from vertexrig.checks import secrets
 from vertexrig.cloud.vertex import RemoteJob
 from vertexrig.explain import explanation, picture
 from vertexrig.project import config
@@ -91,9 +92,20 @@ def test_the_commands_of_a_report_show_no_secret() -> None:
     name = "projects/1/locations/us-central1/customJobs/5"
     again = reproduction(RemoteJob({"name": name, "displayName": "j", "jobSpec": JOB}), project="my-project", again="")
     assert SECRET not in again.script and PLAIN not in again.script and "--data=gs://b/d" in again.script
-    assert again.yaml.startswith("# a value that ends with … is a secret")
+    assert again.yaml.startswith("# a value with … in it holds a secret")
     plain = {"workerPoolSpecs": [{"machineSpec": {"machineType": "n1-standard-4"}, "replicaCount": 1}]}
     again = reproduction(
         RemoteJob({"name": name, "displayName": "j", "jobSpec": plain}), project="my-project", again=""
     )
     assert "#" not in again.yaml
+
+
+def test_a_short_password_is_cut_at_its_place_alone() -> None:
+    """A bucket whose name holds the password's text is written as it is: the commands make the same job."""
+    args = ["--data=gs://test-bucket/x", "--db-password=test", "--password", "test", "--stage=test"]
+    program = {"imageUri": "i", "args": args, "env": [{"name": "DB_PASSWORD", "value": "test"}]}
+    job = {"workerPoolSpecs": [{"replicaCount": 1, "containerSpec": program}]}
+    found = spec.from_data(job, kind="CustomJobSpec")
+    cut = secrets.without(found).data["workerPoolSpecs"][0]["containerSpec"]
+    assert cut["args"] == [args[0], "--db-password=t…", "--password", "t…", "--stage=test"]
+    assert cut["env"] == [{"name": "DB_PASSWORD", "value": "t…"}]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -33,22 +33,27 @@ def found(document: Document) -> Iterator[tuple[str, str, str]]:
 
 def without(document: Document) -> Document:
     """Return a job spec in which every secret in the variables, commands and arguments is cut to what `hint` shows."""
-    hidden = frozenset(secret for _, _, secret in found(document))
+    places = {path: secret for path, _, secret in found(document)}
     data = copy.deepcopy(document.data)
     whole = replace(document, data=data)
     for pool in whole.pools:
         for key in ("env", "command", "args"):
             if key in pool.program:
-                pool.program[key] = _cut(pool.program[key], hidden)  # type: ignore[index]  # of the copy
+                pool.program[key] = _cut(pool.program[key], f"{pool.program_path}.{key}", places)  # type: ignore[index]  # of the copy
     return whole if data != document.data else document
 
 
-def _cut(value: Any, hidden: frozenset[str]) -> Any:
+def _cut(value: Any, path: str, places: Mapping[str, str]) -> Any:
     if isinstance(value, dict):
-        return {key: _cut(item, hidden) for key, item in value.items()}
+        return {key: _cut(item, f"{path}.{key}", places) for key, item in value.items()}
     if isinstance(value, list):
-        return [_cut(item, hidden) for item in value]
-    return masked(value, hidden) if isinstance(value, str) else value
+        return [_cut(item, f"{path}[{number}]", places) for number, item in enumerate(value)]
+    if not isinstance(value, str):
+        return value
+    if path in places:  # the last one: a flag may be spelled like its value
+        before, _, after = value.rpartition(places[path])
+        value = f"{before}{hint(places[path])}{after}"
+    return masked(value)
 
 
 def _in_words(document: Document, pool: Pool, key: str) -> Iterator[tuple[str, str, str]]:

@@ -13,7 +13,7 @@ from vertexrig.spec.labels import users
 from vertexrig.studies.cost import document
 
 _END = "END_OF_JOB"
-_CUT = "# a value that ends with … is a secret, which is not shown in whole: write it in before the job is created\n"
+_CUT = "# a value with … in it holds a secret, which is not shown in whole: write it in before the job is created\n"
 
 
 @dataclass(frozen=True)
