@@ -87,6 +87,19 @@ def test_the_files(tmp_path: Path) -> None:
         logging_query.parse(text)
 
 
+def test_no_link_in_the_folder_is_followed(tmp_path: Path) -> None:
+    """A link among the files, which a checkout may bring along, is refused and its target stays; a place that a person has named is theirs."""
+    (tmp_path / "project/build/alerts").mkdir(parents=True)
+    clouds.loaded(tmp_path / "project")
+    kept, link = tmp_path / "kept", tmp_path / "project/build/alerts/dashboard.json"
+    kept.write_text("mine")
+    link.symlink_to(kept)
+    done = tools.vertexrig("function", "alerts", cwd=tmp_path / "project")
+    assert done.returncode == 2 and "is a link" in done.stderr and kept.read_text() == "mine"
+    named = tools.vertexrig("function", "alerts", "--output=build/alerts", cwd=tmp_path / "project")
+    assert named.returncode == 0 and link.is_symlink() and json.loads(kept.read_text())
+
+
 @pytest.mark.whole
 def test_gcloud_takes_the_files(tmp_path: Path, gcloud: str) -> None:
     """The real gcloud reads each file into its message and sends that to the service, here a stand-in that refuses it."""

@@ -308,18 +308,28 @@ def test_what_is_made_is_taken_away(tmp_path: Path) -> None:
 
 
 def test_the_url_is_written_into_the_file(tmp_path: Path) -> None:
-    """`function deploy --run` writes the URL that gcloud told into the project file, whose other lines stay; another one there stays."""
+    """`function deploy --run` writes the URL that gcloud told into the project file, whose other lines stay, and deploys the function with
+    that file; another one there stays.
+    """
     loaded = clouds.loaded(tmp_path, DATA)
     text = loaded.file.read_text().replace("trigger:", "# who may call\ntrigger:")
     loaded.file.write_text(text)
     fake = tmp_path / "bin/gcloud"
     fake.parent.mkdir()
-    fake.write_text('#!/bin/sh\ncase "$*" in *describe\\ vertexrig\\ *) echo https://vertexrig-1.run.app;; esac\n')
+    fake.write_text(
+        '#!/bin/sh\ncase "$*" in *describe\\ vertexrig\\ *) echo https://vertexrig-1.run.app;; functions\\ deploy*) echo "$*" >> deployed;; esac\n'
+    )
     fake.chmod(0o755)
     env = {"PATH": f"{fake.parent}:{os.environ['PATH']}"}
-    for _ in range(2):
-        done = tools.vertexrig("function", "deploy", "--run", cwd=tmp_path, env=env)
+    for times in (2, 3):
+        done = tools.vertexrig("function", "deploy", "--run", "--format=json", cwd=tmp_path, env=env)
         assert done.returncode == 0, done.stderr
+        deployed = (tmp_path / "deployed").read_text().splitlines()
+        assert len(deployed) == times and f"{deploy.DIGEST_LABEL}={config.load(loaded.file).digest}" in deployed[-1]
+        staged = config.load(tmp_path / "build/function/vertexrig.yaml")
+        assert staged.project.trigger.uri == "https://vertexrig-1.run.app"
+        steps = json.loads(done.stdout)["steps"]
+        assert sum("functions deploy" in row["command"] for row in steps) == (2 if times == 2 else 1)
         assert config.load(loaded.file).project.trigger.uri == "https://vertexrig-1.run.app"
         assert [line for line in loaded.file.read_text().splitlines() if "uri:" not in line] == text.splitlines()
     fake.write_text(fake.read_text().replace("vertexrig-1", "vertexrig-2"))

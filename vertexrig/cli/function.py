@@ -8,6 +8,7 @@ import shlex
 import sys
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -18,6 +19,9 @@ from vertexrig.cli.output import result
 from vertexrig.errors import UsageError
 from vertexrig.project import config
 from vertexrig.trigger import stage
+
+if TYPE_CHECKING:
+    from vertexrig.trigger.deploy import DeployStep
 
 
 @click.group("function", cls=Group)
@@ -119,21 +123,32 @@ def deploy(file: Path | None, run: bool, format_: str) -> None:
     loaded = config.load(file)
     staged = _staged(loaded)
     plan = deploy.commands(loaded, staged.folder, staged.variables)
-    rows = [{"why": step.why, "command": step.line, "outcome": None} for step in plan]
     if not run:
-        result(format_, {"steps": rows}, "\n".join(f"# {row['why']}\n{row['command']}" for row in rows))
+        printed = [{"why": step.why, "command": step.line, "outcome": None} for step in plan]
+        result(format_, {"steps": printed}, "\n".join(f"# {step.why}\n{step.line}" for step in plan))
         return
-    outcomes: dict[str, str] = {}
+    rows, changed = list[dict[str, str]](), False
     for step, outcome in deploy.run(plan):
-        streams.note(f"{outcome}: {step.why}")
-        outcomes[step.line] = outcome
-        if step.tells:
-            _keep_uri(loaded, outcome)
-    result(format_, {"steps": [{**row, "outcome": outcomes.get(str(row["command"]))} for row in rows]}, "")
+        rows.append(_row(step, outcome))
+        changed |= step.tells and _keep_uri(loaded, outcome)
+    if changed:
+        streams.note(
+            "the deployed function has no trigger.uri, which it needs to know its callers: it is deployed again"
+        )
+        loaded = config.load(file)
+        staged = _staged(loaded)
+        again = deploy.commands(loaded, staged.folder, staged.variables)
+        rows += [_row(step, outcome) for step, outcome in deploy.run([step for step in again if step.deploys])]
+    result(format_, {"steps": rows}, "")
 
 
-def _keep_uri(loaded: config.Loaded, uri: str) -> None:
-    """Write the function's URL into the project file; one that is there is left to its owner."""
+def _row(step: DeployStep, outcome: str) -> dict[str, str]:
+    streams.note(f"{outcome}: {step.why}")
+    return {"why": step.why, "command": step.line, "outcome": outcome}
+
+
+def _keep_uri(loaded: config.Loaded, uri: str) -> bool:
+    """Write the function's URL into the project file, and tell whether it was; one that is there is left to its owner."""
     from vertexrig.bring import edit  # 30 ms
 
     there = loaded.project.trigger.uri
@@ -142,7 +157,11 @@ def _keep_uri(loaded: config.Loaded, uri: str) -> None:
         edit.write(loaded.file, before, edit.added(before, entry, str(loaded.file)), [entry])
         streams.note(f"{loaded.file}: trigger.uri is {uri}")
     elif str(there).rstrip("/") != uri:
-        streams.note(f"{loaded.file} has another trigger.uri, {there}: change it, then `vertexrig schedule apply`")
+        streams.note(
+            f"{loaded.file} has another trigger.uri, {there}; if it is wrong, change it to {uri}, then `vertexrig function "
+            "deploy --run` and `vertexrig schedule apply`"
+        )
+    return there is None
 
 
 @command.command("remove", short_help="Print the gcloud commands that take all of it away.")
@@ -181,7 +200,6 @@ def alerts(file: Path | None, output: Path | None, channels: tuple[str, ...], fo
 
     loaded = config.load(file)
     folder = output or loaded.output("build/alerts")
-    folder.mkdir(parents=True, exist_ok=True)
     made = [
         (name, data, ("policies", "create", "--policy-from-file"))
         for name, data in alerts.policies(loaded, channels).items()
@@ -190,7 +208,7 @@ def alerts(file: Path | None, output: Path | None, channels: tuple[str, ...], fo
     rows = []
     for name, data, (kind, verb, flag) in made:
         path = folder / f"{name}.json"
-        files.write_bytes(path, (json.dumps(data, indent=2) + "\n").encode())
+        files.write_text(path, json.dumps(data, indent=2) + "\n", below=None if output else loaded.folder)
         # policies are in the alpha track alone (gcloud 528)
         words = [
             "gcloud",

@@ -91,6 +91,11 @@ class DeployStep:
     tells: bool = False
 
     @property
+    def deploys(self) -> bool:
+        """Whether it deploys a function."""
+        return self.words[1:3] == ("functions", "deploy")
+
+    @property
     def line(self) -> str:
         """As a line for a POSIX shell; where the step may be done already, so that it can be repeated."""
         line = shlex.join(self.words)
@@ -190,7 +195,7 @@ def removal(loaded: Loaded, folder: Path, scheduler_jobs: Iterable[str]) -> list
         words, line = list(step.words), " ".join(step.words)
         if "add-iam-policy-binding" in line:
             back = tuple(word.replace("add-iam-policy-binding", "remove-iam-policy-binding") for word in words)
-        elif words[1:3] == ["functions", "deploy"]:
+        elif step.deploys:
             region, owner = f"--region={project.region}", f"--project={project.project}"
             back = ("gcloud", "functions", "delete", words[3], "--gen2", region, owner, "--quiet")
         elif "create" in words:
@@ -456,7 +461,7 @@ def _invoker(project: Project, function: str, why: str) -> DeployStep:
 def _url(project: Project) -> DeployStep:
     place = (f"--region={project.region}", f"--project={project.project}", "--gen2")
     words = ("gcloud", "functions", "describe", project.trigger.function, *place, "--format=value(serviceConfig.uri)")
-    why = "its URL, which --run writes into the project file as trigger.uri; then run `vertexrig schedule apply`"
+    why = "its URL, which --run writes into the project file as trigger.uri and deploys again; then run `vertexrig schedule apply`"
     return DeployStep(why, words, tells=True)
 
 
