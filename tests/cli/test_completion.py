@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import pty
+import select
 import shutil
 import subprocess
 import sys
@@ -46,6 +48,36 @@ def test_bash_completes(folder: Path, line: str, wanted: set[str]) -> None:
         [need("bash"), "-c", script], cwd=folder, env=environment(), capture_output=True, text=True, check=False
     )
     assert set(done.stdout.split()) == wanted, done
+
+
+@pytest.mark.parametrize(
+    ("line", "wanted"),
+    [
+        ("vertexrig render alpha --set machine_t", "--set machine_type="),
+        ("vertexrig render alpha --set machine_type=a3-ultra", "--set machine_type=a3-ultragpu-8g "),
+        ("vertexrig render alpha --set trials.machine_type=a3-ultra", "--set trials.machine_type=a3-ultragpu-8g "),
+        ("vertexrig render al", "vertexrig render alpha "),
+    ],
+)
+def test_bash_completes_at_the_tab_key(folder: Path, line: str, wanted: str) -> None:
+    """What stands in the line of an interactive bash after the key, although bash ends words at `=`."""
+    mine, theirs = pty.openpty()
+    env = {**environment(), "TERM": "dumb", "PS1": "> "}
+    bash = subprocess.Popen(
+        [need("bash"), "--norc", "--noprofile", "-i"], cwd=folder, env=env, stdin=theirs, stdout=theirs, stderr=theirs,
+        start_new_session=True,
+    )  # fmt: skip
+    os.close(theirs)
+    os.write(mine, f'bind "set enable-bracketed-paste off"; eval "$(vertexrig completion bash)"\n{line}\t'.encode())
+    said = ""
+    try:
+        while wanted not in said.rpartition("> ")[2] and select.select([mine], [], [], 60)[0]:
+            said += os.read(mine, 4096).decode()
+    finally:
+        bash.kill()
+        bash.wait()
+        os.close(mine)
+    assert wanted in said.rpartition("> ")[2], said
 
 
 @pytest.mark.parametrize("shell", ["zsh", "fish"])

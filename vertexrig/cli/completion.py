@@ -13,6 +13,29 @@ SHELLS = {
     "fish": "vertexrig completion fish | source  # in ~/.config/fish/config.fish",
 }
 
+# Bash ends words at `=`, too: click gets them whole, and gives back what follows the last `=` of the word.
+_BASH = """\
+%(complete_func)s() {
+    local IFS=$'\\n' word words=("$1") kind value before
+    for word in "${COMP_WORDS[@]:1:COMP_CWORD}"; do
+        if [[ ${#words[@]} -gt 1 && ( $word == = || ${words[-1]} == *= ) ]]; then
+            words[-1]+=$word
+        else
+            words+=("$word")
+        fi
+    done
+    before=${words[-1]%%"${words[-1]##*=}"}
+    [[ $COMP_WORDBREAKS == *=* ]] || before=
+    while IFS=, read -r kind value; do
+        [[ $kind == plain ]] && COMPREPLY+=("${value#"$before"}")
+        [[ $kind == plain && $value == *= ]] && compopt -o nospace
+        [[ $kind == dir ]] && compopt -o dirnames
+        [[ $kind == file ]] && compopt -o default
+    done < <(COMP_WORDS="${words[*]}" COMP_CWORD=$((${#words[@]} - 1)) %(complete_var)s=bash_complete "$1")
+}
+complete -o nosort -F %(complete_func)s %(prog_name)s
+"""
+
 
 @click.command("completion", epilog="\b\n" + "\n".join(SHELLS.values()))
 @click.argument("shell", type=click.Choice(list(SHELLS)))
@@ -22,4 +45,4 @@ def command(shell: str) -> None:
     assert kind is not None  # click has these three
     root = click.get_current_context().find_root().command
     made = kind(root, {}, "vertexrig", "_VERTEXRIG_COMPLETE")
-    output.say(made.source_template % made.source_vars())
+    output.say((_BASH if shell == "bash" else made.source_template) % made.source_vars())
