@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import gc
+import itertools
 import os
 import signal
 import sys
@@ -56,8 +57,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The trainer's tests first: workers steal tests from the end, and each that gets one of these imports TensorFlow."""
-    items.sort(key=lambda item: HERE / "trainer" not in item.path.parents)
+    """Put the trainer's tests first in the first worker's share, since each worker that gets one imports TensorFlow, and the
+    long ones first in the shares of the others: a worker that is done steals from the ends, so the run ends with short ones.
+    """
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    trainer = [item for item in items if HERE / "trainer" in item.path.parents]
+    others = [item for item in items if HERE / "trainer" not in item.path.parents]
+    long = [item for item in others if item.get_closest_marker("whole")]
+    short = iter(item for item in others if not item.get_closest_marker("whole"))
+    ordered, shares = trainer, max(workers - 1, 1)
+    for number in range(shares):
+        ordered += itertools.islice(short, max((number + 1) * len(items) // workers - len(ordered), 0))
+        ordered += long[number * len(long) // shares : (number + 1) * len(long) // shares]
+    items[:] = [*ordered, *short]
 
 
 def pytest_collection_finish() -> None:
