@@ -20,7 +20,6 @@ from vertexrig.local.front.variables import TABLE, no_proxy, of_replica, transpa
 from vertexrig.local.runner.replica import hook
 from vertexrig.local.state import RunningServer
 
-
 FETCH = Path(__file__).parents[1] / "clients/programs/Fetch.java"
 
 

@@ -154,7 +154,9 @@ def test_the_actions_steps_stop_a_bad_change(repository: Path, tmp_path: Path) -
     bad = Runner(repository, tmp_path / "bad", base=base).run()
     assert bad.failed and "::error file=./jobs/job.yaml,line=3,title=unknown-field" in bad.log and found(bad.log)
     assert bad.outputs["check"]["errors"] == "1"
-    lines = Runner(repository, tmp_path / "lines", base=base, paths="vertexrig.yaml\njobs", arguments="\n--strict\n").run()
+    lines = Runner(
+        repository, tmp_path / "lines", base=base, paths="vertexrig.yaml\njobs", arguments="\n--strict\n"
+    ).run()
     assert lines.failed and found(lines.log)
     results = json.loads(Path(bad.outputs["check"]["sarif"]).read_text())["runs"][0]["results"]
     assert [one["ruleId"] for one in results if one["level"] == "error"] == ["unknown-field"]
