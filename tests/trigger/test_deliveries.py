@@ -168,6 +168,18 @@ def test_a_tick_writes_ends_and_logs_them(tmp_path: Path) -> None:
     assert entry["severity"] == "ERROR" and entry["outcome"] == "FAILED" and entry["reason"] == "the image is not there"
 
 
+def test_the_end_of_a_long_run_is_looked_for(tmp_path: Path) -> None:
+    """A run that was started weeks ago gets its end by the tick after it."""
+    place = Place(tmp_path)
+    name = str(place.post({"run": "cpu"}).body["name"])
+    for path in [path for path in place.storage.objects if path.startswith(FOLDER)]:
+        del place.storage.objects[path]
+    Delivery(time=times.rfc3339(since(24 * 40), 3), decision="created", run="cpu", job=name).write(place.storage)
+    place.ends(name)
+    place.post({}, "/tick")
+    assert [row["outcome"] for row in place.logs if row.get("outcome")] == ["SUCCEEDED"]
+
+
 def test_a_run_with_steps_ends_with_its_chain(tmp_path: Path) -> None:
     """The end of a run whose steps are open waits for them, and is that of the chain."""
     place = Place(tmp_path)

@@ -161,16 +161,30 @@ def test_the_repository_s_own_night() -> None:
 DATA_URI = "gs://my-bucket/data/**/*.csv"
 
 
-def fire(place: Place, day: int) -> dict[str, Any]:
+def fire(place: Place, day: int, **more: str) -> dict[str, Any]:
     """What the trigger answers when the schedule fires on a day."""
     place.clock.at = day * 86_400.0
-    body = {"run": "sweep", "args": {"epochs": 3}}
+    body = {"run": "sweep", "args": {"epochs": 3}, **more}
     headers = {
         "x-cloudscheduler-jobname": "vertexrig-nightly",
         "x-cloudscheduler-scheduletime": f"2026-11-{day:02d}T03:00:00Z",
     }
     reply = place.trigger.handle(Call("POST", "/", headers, lambda most: json.dumps(body).encode()))
     return dict(reply.body) | {"status": reply.status}
+
+
+def test_a_night_whose_steps_failed_is_no_success(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While the steps of a run are open the same data is left out; where they were given up the next night runs again."""
+    data = then("register")
+    data["schedules"]["nightly"]["only_if_changed"] = DATA_URI
+    place = Place(tmp_path, data)
+    monkeypatch.setattr(policy.Due, "folder", lambda self, uri: MemoryFolder(place.storage, uri))
+    place.storage.write("data/2026/a.csv", b"1")
+    first = fire(place, 1, then="nightly")
+    place.sweep_ends(first["name"], 0.9)
+    assert fire(place, 2, then="nightly")["reason"] == "unchanged"
+    assert place.tick()["outcome"] == "impossible"  # there is no model
+    assert fire(place, 3, then="nightly")["status"] == 201
 
 
 def test_unchanged_data_starts_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

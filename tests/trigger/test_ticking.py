@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.support.chain_place import DATA
 from tests.trigger.test_ladders import TUE, Scarce
 from vertexrig import times
 from vertexrig.cloud.rest import RestError
 from vertexrig.trigger import deferred, ticking
 from vertexrig.trigger.ladders import OPEN, Ladders
 
+WED = "2026-11-18T03:00:00Z"
 PROMOTE = [{"promote": {"epochs": 30}}]
 
 
@@ -83,3 +86,40 @@ def test_many_runs_of_one_kind_hold_up_no_other(tmp_path: Path, monkeypatch: pyt
         reply = here.post({}, "/tick")
         assert here.clock() - began <= ticking.TICK_S and len(reply.body["chains"]) == 1
     assert len(seen) == 9
+
+
+@pytest.mark.parametrize(("overlap", "status"), [("skip", 200), ("wait", 202)])
+def test_steps_of_a_later_candidate_are_of_the_run(tmp_path: Path, overlap: str, status: int) -> None:
+    """A run whose first candidate was refused lives until its steps are taken, also before a tick has seen its job end: the next one would
+    overlap it.
+    """
+    here = Scarce(tmp_path, then=PROMOTE, schedule={"overlap": overlap})
+    here.refused = {"1"}
+    assert here.fire().status == 201
+    here.sweep_ends(here.newest, 0.5, 0.7)
+    here.refused = set()
+    assert here.fire(time=TUE).status == status
+    here.ticked()
+    assert here.vertex.jobs[here.newest].data["labels"]["vertexrig_run"] == "sweep-best"
+    here.fire(time=WED)
+    here.ticked()
+    assert len(here.vertex.jobs) == 2
+    here.ends(here.newest)
+    here.ticked()
+    here.ticked()
+    assert len(here.vertex.jobs) == 2 + (overlap == "wait")
+
+
+def test_a_run_that_has_begun_goes_on_without_candidates_in_the_file(tmp_path: Path) -> None:
+    """Where a deployment takes the candidates away while the second one trains, the steps follow that one's job."""
+    here = Scarce(tmp_path, then=PROMOTE)
+    here.refused = {"1"}
+    assert here.fire().status == 201
+    data = copy.deepcopy(DATA)
+    data["schedules"]["nightly"]["then"] = PROMOTE
+    here.load(data)
+    here.ticked()
+    assert here.open
+    here.sweep_ends(here.newest, 0.5, 0.7)
+    here.ticked()
+    assert here.vertex.jobs[here.newest].data["labels"]["vertexrig_run"] == "sweep-best"

@@ -32,8 +32,8 @@ from vertexrig.trigger.ladders import Ladders
 
 _END = ".end.json"
 _FOLDED = ".jsonl"
-RECENT = timedelta(days=11)
-"""How far back a tick looks for ends, and for what it tells of them: a job of the default timeout, 7 days, has ended by then."""
+RECENT = timedelta(days=60)
+"""How far back a tick looks for ends, and for what it tells of them: longer than a study of many trials takes."""
 
 
 @dataclass(frozen=True)

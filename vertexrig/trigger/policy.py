@@ -20,9 +20,10 @@ from vertexrig.cloud.storage import Storage, as_json
 from vertexrig.cloud.vertex import Vertex, in_filter
 from vertexrig.errors import UsageError, VertexrigError
 from vertexrig.project.triggered import RunLimits, Schedule
+from vertexrig.spec.labels import FIRST_LABEL, first_of
 from vertexrig.spec.states import SUCCEEDED
 from vertexrig.submit.budget import OverBudgetError, Share, Terms
-from vertexrig.submit.chains import Chains
+from vertexrig.submit.chains import GOOD, Chains
 from vertexrig.submit.claims import LABEL, Claim, Claims
 from vertexrig.trigger.deliveries import NotStartedError
 
@@ -196,6 +197,9 @@ class Due:
         newest = [job for one in self.vertices for job in one.list(self.collection, filter=f"labels.{done}", limit=1)]
         last = max(newest, key=lambda job: str(job.data.get("createTime", "")), default=None)
         if last is not None and last.labels.get(DATA_LABEL) == data:
+            end = Chains(self.claims.storage).end(first_of(last.labels) or last.labels[LABEL])
+            if end is not None and end.outcome not in GOOD:
+                return  # its job has succeeded, and its steps have not
             since = str(last.data.get("createTime", ""))[:19]
             text = f"unchanged since {since}Z, when job {last.id} was started: {self.schedule.only_if_changed}"
             raise self._left_out("unchanged", text)
@@ -214,7 +218,12 @@ class Due:
             if not isinstance(one, str) and one.schedule == self.name
         )
         held = {id: self.claims.of(id) for id in own}
-        return {id for id, claim in held.items() if claim is not None and claim.job.name}
+        return {id for id, claim in held.items() if claim is not None and (claim.job.name or self._has_later(id))}
+
+    def _has_later(self, id: str) -> bool:
+        """Tell whether a later candidate got the job of a run, whose first one was refused."""
+        filter = f"labels.{FIRST_LABEL}={in_filter(id)}"
+        return any(True for one in self.vertices for _ in one.list(self.collection, filter=filter, limit=1))
 
     def not_started(self, error: Exception) -> NotStartedError | None:
         """Tell what an error means by the schedule's policy; None if it is no matter of policy."""

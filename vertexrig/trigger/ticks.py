@@ -232,12 +232,11 @@ class Ticker:
             raise _OverError(
                 "changed", f"the project file does not allow the run's values any more: {refused[0].message}"
             )
-        tried = self.loaded.runnable(chain.run).candidates
-        ladders, over = Ladders(self.submitter.storage), None
-        if tried:
-            over = ladders.end(chain.id)
-            if over is None and ladders.is_open(chain.id):
-                return walk.looked("waits", f"{chain.run} has not ended: its candidates are tried")
+        # whether or not the project file still has candidates: a run that has begun with them goes on
+        ladders = Ladders(self.submitter.storage)
+        over = ladders.end(chain.id)
+        if over is None and ladders.is_open(chain.id):
+            return walk.looked("waits", f"{chain.run} has not ended: its candidates are tried")
         walk.job = over.job if over is not None else self._first(chain)
         if over is not None and not walk.job:
             outcome: Outcome = "skipped" if over.state in ("skipped", "superseded") else "failed"
