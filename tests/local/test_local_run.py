@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shlex
 import signal
 import socket
 import subprocess
@@ -115,6 +116,32 @@ def test_a_failure_and_a_missing_bucket_explain_themselves(here: server.RunningS
     assert bucket == f"there is no bucket gs://never-made here; a folder makes one: mkdir -p {here.root}/gs/never-made"
     again = run(here.root, "/bin/true", cwd=tmp_path)
     assert "never-made" not in again.stderr
+
+
+ASKS = """
+import contextlib, requests
+from google.cloud import aiplatform_v1beta1
+with contextlib.suppress(requests.exceptions.ProxyError):
+    requests.get("https://asked-by-one.example.net")
+requests.get("https://bigquery.googleapis.com/bigquery/v2/asked-by-one")
+requests.get("https://storage.googleapis.com/storage/v1/b/asked-by-one/o")
+client = aiplatform_v1beta1.FeaturestoreServiceClient(client_options={"api_endpoint": "us-central1-aiplatform.googleapis.com"})
+with contextlib.suppress(Exception):
+    client.list_featurestores(parent="projects/p/locations/us-central1")
+"""
+
+
+def test_what_another_command_asked_for_in_vain_is_not_named(tmp_path: Path) -> None:
+    """Of two commands on one server each is told what it asked for itself, however the other one has asked meanwhile."""
+    root = tmp_path / "state"
+    (tmp_path / "asks.py").write_text(ASKS)
+    with server.running(Settings(root), grpc=True):
+        inner = [sys.executable, "-m", "vertexrig", "local", "run", "--root", str(root), "--"]
+        words = shlex.join([*inner, sys.executable, "asks.py"])
+        done = run(root, "sh", "-c", f"{words} 2>inner", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    found = (tmp_path / "inner").read_text()
+    assert found.count("asked-by-one") == 3 + 1 and "FeaturestoreService/ListFeaturestores" in found, found
 
 
 SUBMITS = LAUNCH[: LAUNCH.index("while")].replace("open(", "import time; time.sleep(3); open(")

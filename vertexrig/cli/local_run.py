@@ -90,7 +90,7 @@ def command(
         port, front, tls = own["ports"]
         change = difference(replace(here, port=port, front_port=front, tls_port=tls), loaded)
         mention(change)
-        before = control.call(here, "GET", "/v1/made")
+        before = control.call(here, "GET", f"/v1/made?run={own['run']}")
         code, signalled = _run([program, *words[1:]], words[0], change.over(os.environ))
         made = f"/v1/made?after={before['last']}&run={own['run']}"
         options = ["--cold"] * trainers.cold + (["--discrete", trainers.discrete] if trainers.discrete else [])

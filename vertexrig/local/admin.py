@@ -29,8 +29,8 @@ class Admin:
         jobs: Custom jobs.
         about: Facts for the status page.
         stop: Ends the server.
-        noted: What the front refused or did not serve, and how often.
-        absent: Buckets that were asked for and are not here.
+        noted: What the front refused or did not serve, and how often; of one command or all.
+        absent: Buckets that were asked for and are not here, likewise.
         runs: Commands of `local run`.
     """
 
@@ -39,8 +39,8 @@ class Admin:
         jobs: Jobs,
         about: Mapping[str, object],
         stop: Callable[[], None],
-        noted: Callable[[], Mapping[str, int]],
-        absent: Callable[[], Sequence[str]],
+        noted: Callable[[str], Mapping[str, int]],
+        absent: Callable[[str], Sequence[str]],
         runs: Commands,
     ) -> None:
         self.jobs, self.about, self.stop, self.noted, self.absent = jobs, about, stop, noted, absent
@@ -90,14 +90,14 @@ class Admin:
                     "ended": ended,
                     "deleted": bool(one.hidden.get("deleted")),
                     "error": (one.body.get("error") or {}).get("message", ""),
-                    # Of a tuning job: how many have ended, and how many it may make.
                     "output": _output(one.body, self.jobs.settings.root),
+                    # Of a tuning job: how many have ended, and how many it may make.
                     "trials": kind == TUNING_JOBS
                     and [store.ended_trials(one.name), int(one.body.get("maxTrialCount", 0))],
                 }
                 for kind, ended, one in store.since(after, (CUSTOM_JOBS, TUNING_JOBS, PIPELINES), run)
             ]
-            return {"last": store.last(), "made": rows, "noted": self.noted(), "absent": list(self.absent())}
+            return {"last": store.last(), "made": rows, "noted": self.noted(run), "absent": list(self.absent(run))}
 
         return JSONResponse(await in_thread(work))
 

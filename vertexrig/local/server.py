@@ -60,6 +60,7 @@ from vertexrig.local.front.serving import protocol, server_with
 from vertexrig.local.front.study_views import plots
 from vertexrig.local.front.variables import of_replica
 from vertexrig.local.guard import Address, LoopbackGuard
+from vertexrig.local.http import MAKER
 from vertexrig.local.jobs.manager import Jobs
 from vertexrig.local.jobs.pipelines import Pipelines
 from vertexrig.local.jobs.resources import CUSTOM_JOBS, PIPELINES, TUNING_JOBS
@@ -123,7 +124,7 @@ def _check(document: Document, region: str) -> list[Finding]:
     return check(document, Context(load(), region=region))
 
 
-def rpc_server(app: ASGIApp, calls: Calls, logs: LogStore, journal: Journal) -> RpcServer | None:
+def rpc_server(app: ASGIApp, calls: Calls, logs: LogStore, journal: Journal, runs: Commands) -> RpcServer | None:
     """Return the gRPC server over the REST application; None, with a line in the log, where grpcio is not installed."""
     try:
         import grpc  # noqa: F401
@@ -132,14 +133,16 @@ def rpc_server(app: ASGIApp, calls: Calls, logs: LogStore, journal: Journal) -> 
         return None
     from vertexrig.local.front.rpc import RpcServer
 
-    def unserved(method: str, headers: Mapping[str, str]) -> None:
+    def unserved(method: str, headers: Mapping[str, str], client: Address | None) -> None:
+        MAKER.set(runs.at(journal.piped.get(client[1], 0) if client else 0))
         calls.unserved(method, client_of(headers), GRPC)
 
     def streamed(path: str, headers: Mapping[str, str], client: Address | None, status: int) -> None:
         calls.streamed(path, headers, client[1] if client else 0, status, journal.piped)
 
     streams = {"google.logging.v2.LoggingServiceV2/TailLogEntries": partial(tail, logs)}
-    return RpcServer(calls.around(app, GRPC, journal.piped), RPC_PREFIXES, unserved, streams, streamed)
+    app = calls.around(runs.around(app, journal.piped), GRPC, journal.piped)
+    return RpcServer(app, RPC_PREFIXES, unserved, streams, streamed)
 
 
 class Local:
@@ -188,10 +191,10 @@ class Local:
         self.studies = Studies(self.jobs)
         self.pipelines = Pipelines(self.jobs, self.registry.models, self.registry.datasets)
         self.calls = Calls(note=journal.note)
-        self.apis = runs.around(self._apis(self._routes(about, stop, journal, runs), record), journal.piped)
+        self.apis = self._apis(self._routes(about, stop, journal, runs), record)
         self.app = sandboxed(LoopbackGuard(self.apis))
         self.xml = storage.XmlApi(self.objects)
-        self.rpc = rpc_server(self.apis, self.calls, self.logs, journal) if grpc else None
+        self.rpc = rpc_server(self.apis, self.calls, self.logs, journal, runs) if grpc else None
 
     def _routes(
         self, about: Mapping[str, object], stop: Callable[[], None], journal: Journal, runs: Commands

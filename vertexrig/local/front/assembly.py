@@ -68,7 +68,7 @@ class Front:
             write_private(path, kept.encode())
         return kept
 
-    def app(self, plain: ASGIApp, apis: ASGIApp, xml: ASGIApp, prefixes: Mapping[str, str]) -> FrontApp:
+    def app(self, plain: ASGIApp, apis: ASGIApp, xml: ASGIApp, prefixes: Mapping[str, str]) -> ASGIApp:
         """Return the application for both ports.
 
         Args:
@@ -101,7 +101,8 @@ class Front:
             HostedApi(f"iamcredentials.{DOMAIN}", rf"iamcredentials\.{_DOMAIN}", Api(who.accounts_table())),
             HostedApi("metadata.google.internal", f"(?:{_METADATA})", metadata),
         ]
-        return FrontApp(_beside(plain, LoopbackGuard(metadata)), tuple(table), self.journal)
+        app = FrontApp(_beside(plain, LoopbackGuard(metadata)), tuple(table), self.journal)
+        return self.runs.around(app, self.journal.piped)
 
     def connections(self, port: int) -> Callable[[NewHttp], Connections]:
         """Return what makes the state that the connections of the front at a port share."""
@@ -120,6 +121,7 @@ class Front:
                 grpc_port,
                 self.journal,
                 Upstream(port),
+                self.runs.at,
                 most_connections(),
             )
 

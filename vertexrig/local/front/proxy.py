@@ -30,6 +30,7 @@ from vertexrig.local.front.authority import Authority
 from vertexrig.local.front.hosts import METADATA, Hosts, Way, is_google, is_host
 from vertexrig.local.front.pipes import HEAD_LIMIT, PATIENCE, PipeEnd, Upstream
 from vertexrig.local.front.variables import USER
+from vertexrig.local.http import MAKER
 from vertexrig.local.state import HOST
 from vertexrig.text import clean
 
@@ -43,6 +44,8 @@ _MANY = 100
 _CONNECTED = b"HTTP/1.1 200 Connection established\r\n\r\n"
 # Kinds hold names that clients choose: a loop over random hosts must not fill memory and log.
 _KINDS_KEPT = 200
+_RUNS_KEPT = 50
+"""Commands of `local run` by which a kind is counted, the newest."""
 
 NewHttp = Callable[[str, Callable[[], None]], asyncio.Protocol]
 """Makes the HTTP protocol of a connection to a host; what is given is called when the connection is closed."""
@@ -58,6 +61,7 @@ class Journal:
 
     def __init__(self) -> None:
         self.counts: dict[str, int] = {}
+        self._by_run: dict[str, dict[str, int]] = {}
         self._refusals: set[str] = set()
         self.piped: dict[int, int] = {}
 
@@ -65,25 +69,37 @@ class Journal:
         """Return each kind of refusal, and how often it came."""
         return {what: self.counts[what] for what in sorted(self._refusals)}
 
-    def refuse(self, why: str) -> None:
-        """Count one more refusal of a kind."""
+    def refuse(self, why: str, run: str | None = None) -> None:
+        """Count one more refusal of a kind; see `note`."""
         what = clean(f"refused: {why}")
-        self.note(what)
+        self.note(what, run)
         # `note` keeps no new kind beyond its bound.
         if what in self.counts:
             self._refusals.add(what)
 
-    def noted(self) -> dict[str, int]:
-        """Return each kind, and how often it came."""
-        return dict(self.counts)
+    def noted(self, run: str = "") -> dict[str, int]:
+        """Return each kind, and how often it came: of a command of `local run` with what is no command's, such as replicas'."""
+        if not run:
+            return dict(self.counts)
+        kinds = {what: own.get(run, 0) + own.get("", 0) for what, own in list(self._by_run.items())}
+        return {what: times for what, times in kinds.items() if times}
 
-    def note(self, what: str) -> None:
-        """Count one more of a kind; its words may be a client's."""
+    def note(self, what: str, run: str | None = None) -> None:
+        """Count one more of a kind.
+
+        Args:
+            what: Its words, which may be a client's.
+            run: The command of `local run` whose it is, by default that of the request which is answered.
+        """
         what = clean(what)
         seen = self.counts.get(what, 0)
         if not seen and len(self.counts) >= _KINDS_KEPT:
             return
         self.counts[what] = seen + 1
+        run, own = MAKER.get() if run is None else run, self._by_run.setdefault(what, {})
+        own[run] = own.get(run, 0) + 1
+        if len(own) > _RUNS_KEPT:
+            del own[next(filter(None, own))]
         if not seen:
             _LOG.warning("%s", what)
 
@@ -100,6 +116,7 @@ class Connections:
         grpc_port: The gRPC server's port on loopback, None while none runs.
         journal: Takes refusals.
         upstream: Reaches hosts that pass.
+        run_at: Names the command of `local run` whose port it is, "" if it is none's.
         most: Connections at one time.
     """
 
@@ -110,6 +127,7 @@ class Connections:
     grpc_port: Callable[[], int | None]
     journal: Journal
     upstream: Upstream
+    run_at: Callable[[int], str]
     most: int
     open: dict[asyncio.Transport, int | None] = field(default_factory=dict)
     """Each connection with its user, None where the system does not say."""
@@ -167,6 +185,7 @@ class Gate(asyncio.Protocol):
         self._rest = bytearray()  # decrypted bytes that came before the connection was handed over
         self._passed = self._ended = False
         self._user: int | None = None
+        self._run = ""
         self._task: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
 
@@ -174,6 +193,7 @@ class Gate(asyncio.Protocol):
         assert isinstance(transport, asyncio.Transport)
         self.transport = transport
         client, server = self._ends()
+        self._run = self.shared.run_at(server[1]) if server else ""
         self._user = guard.peer_user(client, server) if client and guard.KNOWS_USERS else None
         # Before it is counted: a connection that is refused takes none of the places.
         full = self.shared.full(self._user)
@@ -225,7 +245,7 @@ class Gate(asyncio.Protocol):
     def _refuse(self, refusal: _TurnedAway) -> None:
         """Answer in words, also in the reason, which is all that most clients show of a proxy's answer."""
         self._passed = True
-        self.shared.journal.refuse(refusal.message)
+        self.shared.journal.refuse(refusal.message, self._run)
         if self.transport is None or self.transport.is_closing():
             return
         body = f"{refusal.message}\n".encode()
@@ -251,7 +271,7 @@ class Gate(asyncio.Protocol):
             self._refuse(refusal)
         except OSError as error:  # a client that breaks off, or does not trust the certificate
             if isinstance(error, ssl.SSLError):
-                self.shared.journal.refuse(f"no TLS came about: {error.reason or error}")
+                self.shared.journal.refuse(f"no TLS came about: {error.reason or error}", self._run)
             if self.transport is not None:
                 self.transport.abort()
 
@@ -438,7 +458,8 @@ class NamedGate(Gate):
         def chosen(end: ssl.SSLSocket | ssl.SSLObject, name: str | None, _: ssl.SSLContext) -> int | None:
             host = (name or "").rstrip(".").lower()
             if not is_google(host) or host in METADATA:
-                self.shared.journal.refuse(self.shared.hosts.refusal(host, 443, 443) if host else "TLS names no host")
+                why = self.shared.hosts.refusal(host, 443, 443) if host else "TLS names no host"
+                self.shared.journal.refuse(why, self._run)
                 return ssl.ALERT_DESCRIPTION_UNRECOGNIZED_NAME
             named.append(host)
             end.context = self._context(host)
@@ -451,7 +472,8 @@ class NamedGate(Gate):
             await self._secure(context, lambda: named[0])
         except OSError as error:
             if named:
-                self.shared.journal.refuse(f"no TLS came about: {getattr(error, 'reason', None) or error}")
+                why = f"no TLS came about: {getattr(error, 'reason', None) or error}"
+                self.shared.journal.refuse(why, self._run)
             if self.transport is not None:
                 self.transport.abort()
 

@@ -46,7 +46,7 @@ class RpcServer(grpc.GenericRpcHandler):  # type: ignore[misc,unused-ignore]
     Args:
         app: The REST application, called in this process.
         prefixes: The path at which the REST API of each service is, by the beginning of the service's full name.
-        on_unserved: Called with a method that is not served and the call's header fields.
+        on_unserved: Called with a method that is not served, the call's header fields, and where its client is.
         streams: Methods that stream, by `package.Service/Method`: a request's JSON to that of each answer.
         on_stream: Called when such a call begins or is refused: with its path, header fields, the client's end and an HTTP
             status. The calls of all other methods are calls of `app`.
@@ -56,7 +56,7 @@ class RpcServer(grpc.GenericRpcHandler):  # type: ignore[misc,unused-ignore]
         self,
         app: ASGIApp,
         prefixes: Mapping[str, str],
-        on_unserved: Callable[[str, Mapping[str, str]], None],
+        on_unserved: Callable[[str, Mapping[str, str], guard.Address | None], None],
         streams: Mapping[str, Stream],
         on_stream: OnStream,
     ) -> None:
@@ -173,7 +173,7 @@ class RpcServer(grpc.GenericRpcHandler):  # type: ignore[misc,unused-ignore]
 
         async def call(requests: Any, context: Any) -> None:
             await self._guard(context)
-            self.on_unserved(f"{service[:200]}.{name[:200]}", _headers(context))
+            self.on_unserved(f"{service[:200]}.{name[:200]}", _headers(context), _client(context))
             await context.abort(grpc.StatusCode.UNIMPLEMENTED, unserved(f"{service[:200]}/{name[:200]}").message)
 
         return call

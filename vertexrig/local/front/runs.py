@@ -82,6 +82,10 @@ class Commands:
         self._by_port |= dict.fromkeys(ports, made.id)
         return made
 
+    def at(self, port: int) -> str:
+        """Name the command whose port it is, "" if it is none's."""
+        return self._by_port.get(port, "")
+
     def around(self, app: ASGIApp, piped: Mapping[int, int]) -> ASGIApp:
         """Return an application that answers as `app` does, and knows of each request which command's it is.
 
@@ -95,7 +99,7 @@ class Commands:
                 # A call of gRPC comes from inside this process, and has no server.
                 here, client = scope.get("server"), scope.get("client")
                 port = here[1] if here else piped.get(client[1]) if client else None
-                MAKER.set(self._by_port.get(port or 0, ""))
+                MAKER.set(self.at(port or 0))
             await app(scope, receive, send)
 
         return told

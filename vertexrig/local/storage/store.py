@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from vertexrig.local.http import ApiError, Json, invalid, not_found
+from vertexrig.local.http import MAKER, ApiError, Json, invalid, not_found
 from vertexrig.local.storage import resources
 from vertexrig.local.storage.conditions import MESSAGE, Conditions
 from vertexrig.local.storage.names import check_bucket, check_object
@@ -57,7 +57,7 @@ class ObjectStore:
         self.files = Files(root)
         self.records = Records(self.files.state / "storage.sqlite3")
         self.lock = self.records.database.lock
-        self._missed: set[str] = set()
+        self._missed: dict[str, set[str]] = {}
 
     def close(self) -> None:
         """Close the database."""
@@ -85,8 +85,8 @@ class ObjectStore:
             if not self.files.has_bucket(name):
                 check_bucket(name)
                 # Clients choose the names.
-                if len(self._missed) < _MISSED_KEPT:
-                    self._missed.add(name)
+                if name in self._missed or len(self._missed) < _MISSED_KEPT:
+                    self._missed.setdefault(name, set()).add(MAKER.get())
                 raise not_found("The specified bucket does not exist.")
             bucket = self.records.bucket(name)
             if bucket is None:
@@ -96,10 +96,11 @@ class ObjectStore:
         conditions.check(None, bucket.metageneration, reading=reading)
         return bucket
 
-    def absent(self) -> list[str]:
-        """Buckets that somebody asked for and that are still not here."""
+    def absent(self, run: str = "") -> list[str]:
+        """Buckets that somebody asked for, or one command of `local run` or none, and that are still not here."""
         with self.lock:
-            return sorted(name for name in self._missed if not self.files.has_bucket(name))
+            asked = [name for name, by in self._missed.items() if not run or {run, ""} & by]
+            return sorted(name for name in asked if not self.files.has_bucket(name))
 
     def buckets(self, prefix: str = "", after: str = "", limit: int = 1000) -> tuple[list[Bucket], str]:
         """Return one page of buckets by name, and the token of the next."""
