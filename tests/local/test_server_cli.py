@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, closing, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -17,7 +18,7 @@ from tests.support.tools import vertexrig
 from vertexrig.cli import local_run
 from vertexrig.cli.local import command
 from vertexrig.errors import ServiceError, UsageError
-from vertexrig.local import control, server
+from vertexrig.local import control, server, state
 from vertexrig.local.jobs.settings import Settings
 
 
@@ -143,6 +144,38 @@ def test_a_server_that_is_asked_for_outlasts_the_run_that_started_it(root: Path)
     with of_a_run(root) as here:
         run(root, "up", "--detach")
     assert server.find(root) == here
+
+
+def test_a_server_is_asked_for_before_its_run_has_marked_it(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`up --detach` that finds the server of a `local run` as it comes up has it go on, too."""
+    start = control.started
+
+    def meanwhile(*given: Any, **named: Any) -> tuple[server.RunningServer, bool]:
+        made = start(*given, **named)
+        monkeypatch.undo()
+        run(root, "up", "--detach")
+        return made
+
+    monkeypatch.setattr(control, "started", meanwhile)
+    with of_a_run(root) as here:
+        pass
+    assert server.find(root) == here
+
+
+def test_a_server_that_another_command_is_starting_takes_no_options(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is only known as a server once this command has waited for it is refused options, and is not this command's to stop."""
+    with server.running(Settings(root)) as here:
+        monkeypatch.setattr(state, "find", lambda root: None)
+        with pytest.raises(UsageError, match="--slots: a local Vertex runs already"):
+            run(root, "up", "--detach", "--slots", "3")
+        with pytest.raises(UsageError, match="--cold: a local Vertex runs already"):
+            local_run.server(None, root, lambda: Settings(root), None, ["--cold"], 0).__enter__()
+        with of_a_run(root) as found:
+            assert found == here
+        monkeypatch.undo()
+        assert control.answers(here)
 
 
 def test_a_run_that_begins_while_the_last_other_one_ends(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:

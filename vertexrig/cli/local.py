@@ -109,14 +109,13 @@ def up(place: PlaceOptions, asked: UpOptions, format_: str) -> None:
         streams.note("warning: this system does not show whose a connection is: its other users can reach the server")
     if asked.detach:
         with state.in_use(folder) as use:
-            before = state.find(folder)
-            here = control.up(settings, asked.port, record=asked.record)
-            if before is not None and before.pid == here.pid and (given := _given(here)):
+            here, ours = control.started(settings, asked.port, record=asked.record)
+            if not ours and (given := _given(here)):
                 if use.last(here.pid):
                     control.down(folder)
                 local_place.refuse(here, given[0])
             # Also one that a `local run` has started: it is to outlast that now.
-            use.keep()
+            use.keep(here.pid)
         local_place.make_bucket(here, loaded)
         result(format_, _where(here), "")
         streams.note(f"the local Vertex answers at {here.url}; its console: {here.url}/")

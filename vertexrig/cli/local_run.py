@@ -75,7 +75,6 @@ def command(
     extras.need("certifi")
 
     loaded, folder = place.project()
-    local_place.claim(folder)
 
     def settings() -> Settings:
         return replace(local_place.settings(loaded, folder, trainers, transparent=True), faults=faults.parsed())
@@ -156,23 +155,24 @@ def server(
         given: Options that only a server takes that is started now.
         port: As for `control.up`.
     """
-    state.claimed(folder)
+    local_place.claim(folder)
     with state.in_use(folder) as use:
         here = state.find(folder)
         # One that was killed holds the folder for a while as it dies; then another is started.
         if here is not None and not control.answers(here):
             here = None
+        ours = False
         try:
-            if here is not None and given:
-                name = f"--record {record}" if record is not None else given[0]
-                local_place.refuse(here, name, "--record FILE" if record is not None else name)
             if here is None:
                 extras.need("uvicorn", "starlette", "optuna", "google_crc32c", "cryptography")
-                here = control.up(settings(), port, record=record)
+                here, ours = control.started(settings(), port, record=record)
+            if ours:
                 use.begun(here.pid)
                 streams.note(f"the local Vertex answers at {here.url}")
-            if here.front_port is not None:
-                local_place.make_bucket(here, loaded)
+            elif given:
+                name = f"--record {record}" if record is not None else given[0]
+                local_place.refuse(here, name, "--record FILE" if record is not None else name)
+            local_place.make_bucket(here, loaded)
             yield here
         finally:
             if here is not None and use.last(here.pid):

@@ -42,7 +42,14 @@ _STOP_S = 60.0
 def up(
     settings: Settings, port: int | None = None, timeout: float = 30.0, *, record: Path | None = None
 ) -> RunningServer:
-    """Start a server in the background, or find the one that runs on the folder.
+    """Start a server in the background, or find the one that runs on the folder; see `started`."""
+    return started(settings, port, timeout, record=record)[0]
+
+
+def started(
+    settings: Settings, port: int | None = None, timeout: float = 30.0, *, record: Path | None = None
+) -> tuple[RunningServer, bool]:
+    """Return the server of a folder, and whether it was started now, in the background, or found.
 
     Args:
         settings: See `Settings`; a server that already runs keeps its own.
@@ -73,8 +80,8 @@ def _started(
     root: Path,
     record: Path | None,
     spawned: list[subprocess.Popen[bytes]],
-) -> RunningServer:
-    """Return what `up` does; a process that it starts is added to `spawned`."""
+) -> tuple[RunningServer, bool]:
+    """Return what `started` does; a process that it starts is added to `spawned`."""
     log = root / "server.log"
     process: subprocess.Popen[bytes] | None = None
     began = time.monotonic()
@@ -83,11 +90,12 @@ def _started(
         held, here = state.look(root)
         # A killed server holds its lock for a while as it dies: only one that answers is taken.
         if here is not None and answers(here, max(0.5, began + _SILENT_S - time.monotonic())):
-            if process is not None and process.pid != here.pid:
+            ours = process is not None and process.pid == here.pid
+            if process is not None and not ours:
                 # Ours came too late: it waits for the folder, and would take it after a `down`.
                 process.kill()
                 process.wait()
-            return here
+            return here, ours
         if process is None and here is not None and time.monotonic() > began + _SILENT_S:
             raise ServiceError(
                 f"process {here.pid} holds {root} and does not answer: it may be stopped (`kill -CONT {here.pid}` lets it go on); "

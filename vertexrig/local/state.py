@@ -29,6 +29,8 @@ _ACTING = ("vertex.sqlite3", "envs", "rehearsals", "scheduler")
 """What of the state runs, or decides what runs: queued jobs, schedules, environments."""
 _ROOM = 1 << 20
 """Bytes that a folder must take, or its disk is full."""
+_MARK = 20
+"""Characters of a process' number in the file of those who use a server."""
 _PATIENCE = 1.0  # seconds; a process that only looks at the lock holds it for an instant
 NAMES = "VERTEXRIG_NAMES"
 """Holds where TLS for Google's hosts begins at once; the scripts that Python and Node load read it by this name."""
@@ -68,26 +70,28 @@ class Use:
 
     def begun(self, process: int) -> None:
         """Have the last of the commands stop the server of this process, because one of them has started it."""
-        # In one place and cut afterwards: two commands may both have waited for this server, and write at one time.
-        number = str(process).encode()
-        os.pwrite(self._users.fileno(), number, 0)
-        os.ftruncate(self._users.fileno(), len(number))
+        os.pwrite(self._users.fileno(), f"{process:<{_MARK}}".encode(), 0)
 
-    def keep(self) -> None:
-        """Have no command stop the server: its user wants it to go on."""
-        os.ftruncate(self._users.fileno(), 0)
+    def keep(self, process: int) -> None:
+        """Have no command stop the server of this process: its user wants it to go on."""
+        # In a place of its own: the command that has started the server may not have said so yet.
+        os.pwrite(self._users.fileno(), f"{process:<{_MARK}}".encode(), _MARK)
 
     def last(self, process: int) -> bool:
         """Leave, and tell whether this command has to stop the server of this process."""
         # Given up first: of two that leave at one time neither would get it alone.
         fcntl.flock(self._users, fcntl.LOCK_UN)
         self._users.seek(0)
-        return _locked(self._users) and self._users.read().strip() == str(process)
+        if not _locked(self._users):
+            return False
+        marks = self._users.read()
+        begun, kept = (text.strip(" \0") for text in (marks[:_MARK], marks[_MARK:]))
+        return begun == str(process) != kept
 
 
 @contextmanager
 def in_use(root: Path) -> Iterator[Use]:
-    """Take part in the use of a server that is stopped when the last command that uses it ends; one that it stops has ended by then.
+    """Take part in the use of a server that is stopped when the last command that uses it ends; a server that is stopped here has ended when the lock is free.
 
     Args:
         root: The state folder.
@@ -178,7 +182,10 @@ def held(root: Path) -> Iterator[IO[str]]:
                     f"a local Vertex already runs on {root}; stop it with `vertexrig local down`, or choose another folder"
                 )
             time.sleep(0.02)
-        lock.truncate(0)  # what a killed server left must not be read as ours
+        # What an earlier server left must not be read as ours.
+        lock.truncate(0)
+        with suppress(FileNotFoundError):
+            os.truncate(root / _USERS, 0)
         try:
             yield lock
         finally:
