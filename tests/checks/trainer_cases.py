@@ -155,6 +155,9 @@ CASES = [
          PLAIN),
     Case("trials-share-output", "study", {ARGS: ["--model_dir=gs://my-bucket/m"]}, {ARGS: ["--data=gs://my-bucket/m"]},
          f"{ARGS}[0]", flags('"--model_dir"', '"--data"')),
+    *(Case("trials-share-output", "study", {ARGS: [f"--{name}=gs://my-bucket/m"]}, {ARGS: ["--model_path=gs://my-bucket/m"]},
+           f"{ARGS}[0]", flags(f'"--{name}"', '"--model_path"'))
+      for name in ("output", "out", "save", "model_output_dir", "output_model_path", "base-output-dir", "destination")),
     Case("trials-share-output", "study", {ARGS: ["--model_dir=gs://my-bucket/m"]}, {ARGS: ["--model_dir=gs://my-bucket/m"]},
          f"{ARGS}[0]", flags('"--model_dir"'), flags('"--model_dir"') + 'os.environ.get("CLOUD_ML_TRIAL_ID")\n'),
 ]  # fmt: skip

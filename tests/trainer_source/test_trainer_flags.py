@@ -17,7 +17,7 @@ from vertexrig.trainer_source.trainer_model import TrainerSource
 FLAGS = Path(__file__).parents[1] / "trainers" / "flags"
 RULES = {
     "argument-unknown", "argument-required", "argument-parse", "flag-takes-no-value", "boolean-flag", "sub-command",
-    "hydra-override", "flags-unread", "trainer-unreadable", "trainer-module",
+    "hydra-override", "flags-unread", "trainer-unreadable", "trainer-module", "arg-glued",
 }  # fmt: skip
 
 
@@ -67,6 +67,17 @@ def test_a_short_flag_and_its_value_may_be_one_word(tmp_path: Path) -> None:
     )
     context = checks.Context(load(), today=date(2026, 7, 1), trainer=read(tmp_path / "task.py"))
     assert RULES.isdisjoint(one.id for one in checks.check(job(["-n 5"]), context))
+    found = [one.id for one in checks.check(job(["-m 5", "-n=5"]), context) if one.id in RULES]
+    assert found.count("arg-glued") == 1, found
+
+
+def test_a_short_flags_value_may_hold_an_equals_sign(tmp_path: Path) -> None:
+    """`-Dlr=0.1` is -D with `lr=0.1`, in one word, with a blank or in two, as argparse reads it; -n ends a flag of many values."""
+    source = "p.add_argument('-D', action='append', required=True)\np.add_argument('--xs', nargs='*', type=int)\np.add_argument('-n')\n"
+    (tmp_path / "task.py").write_text(f"import argparse\np = argparse.ArgumentParser()\n{source}p.parse_args()\n")
+    context = checks.Context(load(), today=date(2026, 7, 1), trainer=read(tmp_path / "task.py"))
+    for args in (["-Dlr=0.1"], ["-D lr=0.1"], ["-D", "lr=0.1"], ["-D=x", "--xs", "1", "-n 5"], ["--xs", "1", "-Dlr=0"]):
+        assert RULES.isdisjoint(one.id for one in checks.check(job(args), context)), args
 
 
 @pytest.mark.parametrize(
@@ -236,6 +247,22 @@ def test_what_each_library_takes_beyond_its_plain_flags_is_no_finding(tmp_path: 
     assert findings(tmp_path / "task.py", args) == {}
     misspelt = findings(tmp_path / "task.py", f"{args} --unitz=8")
     assert len(misspelt) == 1 and next(iter(misspelt)).startswith("argument-unknown: "), misspelt
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        ("", ["argument-required"]),
+        ("--flagfile=f.txt", []),
+        ("--data=x --undefok=foo,bar --foo=1 -bar 2 --nofoo", []),
+        ("--data=x --undefok=foo --bar=1", ["argument-unknown"]),
+    ],
+)
+def test_what_absl_is_told_of_its_flags_counts(tmp_path: Path, args: str, said: list[str]) -> None:
+    """A file may give the flags that are required, and those that --undefok names may be unknown."""
+    mark = "flags.DEFINE_string('data', None, '')\nflags.mark_flag_as_required('data')\ndef main(_):\n    pass\n"
+    (tmp_path / "task.py").write_text(_ABSL + mark + _RUN)
+    assert [name.partition(":")[0] for name in findings(tmp_path / "task.py", args)] == said
 
 
 TOLERATED = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 
@@ -152,9 +152,18 @@ def leading(trainer: TrainerSource) -> Iterator[Passed]:
     yield from _split(list(trainer.leading), 0, "", trainer)
 
 
+def given_to_absl(items: Iterable[Passed], name: str) -> list[str]:
+    """Return what one of absl's own flags is given: `flagfile`, `undefok`."""
+    own = [item for item in items if item.flag is not None and item.flag.parser == "absl" and item.flag.dest == name]
+    return [item.value for item in own if item.value]
+
+
 def _split(args: list[str], index: int, base: str, trainer: TrainerSource | None) -> Iterator[Passed]:
     def begins(word: str) -> bool:  # `-n 5` in one word is -n and its value, if there is such a flag
         return is_flag(word) or bool(trainer is not None and word.startswith("-") and trainer.cluster(word))
+
+    def follows() -> bool:
+        return index < len(args) and not begins(args[index])
 
     only_values = False
     while index < len(args):
@@ -164,22 +173,21 @@ def _split(args: list[str], index: int, base: str, trainer: TrainerSource | None
             only_values = True
         elif only_values or not begins(word):
             yield Passed(path, "", word)
-        elif "=" in word:
-            name, _, value = word.partition("=")
-            yield Passed(path, name, value, _find(name, trainer), True)
         else:
-            flag = _find(word, trainer)
-            follows = index < len(args) and not begins(args[index]) and args[index] != "--"
+            name, equals, value = word.partition("=")
+            flag = _find(name, trainer)
             cluster = trainer.cluster(word) if trainer is not None and flag is None else []
-            if cluster:  # short flags in one word: -vx, -n5
-                if cluster[-1][0].takes_value and cluster[-1][1] is None and follows:
+            if equals and not cluster:
+                yield Passed(path, name, value, flag, True)
+            elif cluster:  # short flags in one word: -vx, -n5, -Dlr=0.1
+                if cluster[-1][0].takes_value and cluster[-1][1] is None and follows():
                     cluster[-1] = (cluster[-1][0], args[index])
                     index += 1
                 yield from (Passed(path, one.names[0], value, one, value is not None) for one, value in cluster)
-            elif follows and (flag is None or flag.takes_value is not False):  # an unknown flag is given what follows
+            elif follows() and (flag is None or flag.takes_value is not False):  # an unknown flag is given what follows
                 yield Passed(path, word, args[index], flag)
                 index += 1
-                while flag is not None and _takes_more(flag, args, index):
+                while flag is not None and _takes_more(flag) and follows():
                     yield Passed(f"{base}[{index}]", word, args[index], flag)
                     index += 1
             else:
@@ -190,9 +198,8 @@ def _find(name: str, trainer: TrainerSource | None) -> Flag | None:
     return trainer.flag(name) if trainer is not None else None
 
 
-def _takes_more(flag: Flag, args: list[str], index: int) -> bool:
-    several = flag.nargs is not None and (flag.nargs in {"*", "+", "dynamic"} or flag.nargs.isdigit())
-    return several and index < len(args) and not is_flag(args[index]) and args[index] != "--"
+def _takes_more(flag: Flag) -> bool:
+    return flag.nargs is not None and (flag.nargs in {"*", "+", "dynamic"} or flag.nargs.isdigit())
 
 
 def nearest_option(name: str, options: list[str]) -> str | None:

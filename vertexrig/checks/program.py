@@ -97,6 +97,12 @@ def _is_list(value: str) -> bool:
 
 def arg_glued(document: Document, context: Context) -> Iterator[Problem]:
     before = (-1, "")  # the pool and the words of the item before
+    trainer, ours = context.trainer, []
+    if trainer is not None:
+        # here: without a trainer it is not needed
+        from vertexrig.checks._arguments import trainer_pools
+
+        ours = trainer_pools(document, trainer)
     for pool, path, arg in _args(document, of_shells=False):
         flag, before = (before[1] if before[0] == pool.index else ""), (pool.index, arg)
         several = _SEVERAL.match(arg)
@@ -105,10 +111,11 @@ def arg_glued(document: Document, context: Context) -> Iterator[Problem]:
             yield Problem(path, text, "write each flag as an item of its own", Severity.WARNING)
             continue
         found = _GLUED.fullmatch(arg)
-        if found:
+        # a short flag's value may follow it in one word: `-n 5`
+        if found and not (trainer is not None and pool in ours and trainer.cluster(arg)):
             text = f"{arg[:80]!r} is one argument: the program sees a flag with a space in its name"
             fix = f"write {found[1]}={found[2]}, or two items"
-            known = context.trainer.flag(flag) if context.trainer is not None else None
+            known = trainer.flag(flag) if trainer is not None else None
             value_of = flag if _FLAG.fullmatch(flag) and (known is None or known.takes_value is not False) else ""
             if value_of:
                 text = f"{arg[:80]!r} is one argument: the value of {value_of[:80]}, or a flag with a space in its name"

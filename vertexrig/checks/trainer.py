@@ -11,6 +11,7 @@ from functools import wraps
 
 from vertexrig.checks._arguments import (
     Passed,
+    given_to_absl,
     is_choice,
     is_number,
     leading,
@@ -128,9 +129,11 @@ def argument_known(document: Document, trainer: TrainerSource, pools: list[Pool]
     # Only argparse without positionals and sub-commands is known to refuse a word that belongs to no flag.
     strict = trainer.parsers == {"argparse"} and not trainer.tolerates_unknown
     strict = strict and not trainer.commands and not any(flag.positional for flag in trainer.flags)
+    excused = {name for text in given_to_absl(_all_passed(trainer, pools), "undefok") for name in text.split(",")}
     for item in _all_passed(trainer, pools):
-        if item.name in _HELP and trainer.parsers:
-            continue  # every parser has it
+        plain = item.name.lstrip("-")
+        if (item.name in _HELP and trainer.parsers) or plain in excused or plain.removeprefix("no") in excused:
+            continue  # every parser has the first, and absl leaves the others out
         if item.name and item.flag is None:
             yield _unknown(trainer, item.path, item.name, "the argument", f"={item.value}" if item.joined else "")
         elif not item.name and strict:
@@ -174,7 +177,7 @@ def required_passed(document: Document, trainer: TrainerSource, pools: list[Pool
         items = [*leading(trainer), *passed(pool, trainer)]
         given = always | {id(item.flag) for item in items if item.flag is not None}
         has_values = any(not item.name for item in items)
-        for flag in trainer.flags:
+        for flag in trainer.flags if not given_to_absl(items, "flagfile") else ():  # the file may give them
             if not flag.required or id(flag) in given or (has_values and flag.positional):
                 continue
             name, path = flag.names[0] if flag.positional else _long(flag), f"{pool.program_path}.args"
@@ -399,16 +402,15 @@ _OUTPUT_FLAG = (
 
 def _is_output(item: Passed) -> bool:
     """Tell whether an argument names a place in Cloud Storage to write to: `--job-dir=gs://…`."""
-    name = item.name.strip("-").casefold()
-    return (
-        bool(item.value) and str(item.value).startswith(("gs://", "/gcs/")) and re.match(_OUTPUT_FLAG, name) is not None
-    )
+    in_storage = (item.value or "").startswith(("gs://", "/gcs/"))
+    return in_storage and re.match(_OUTPUT_FLAG, item.name.strip("-").casefold()) is not None
 
 
 # What `--checkpoint_path` or `--model_path` names may as well be read.
 _OUTPUT = re.compile(
-    r"((job|out(put)?|save|export|checkpoint|ckpt|log|result|artifact|work|model|tensorboard)s?[-_]?(dir|folder|to)"
-    r"|(job|out(put)?|save|export|log|result|artifact)s?[-_]?(path|uri|bucket))"
+    r"((base|job|model|train(ing)?)[-_])?(out(put)?|save|export|destination)s?([-_]model)?[-_]?(dir|folder|to|path|uri|bucket)?"
+    r"|(job|checkpoint|ckpt|log|result|artifact|work|model|tensorboard)s?[-_]?(dir|folder|to)"
+    r"|(job|log|result|artifact)s?[-_]?(path|uri|bucket)"
 )
 
 
