@@ -100,3 +100,26 @@ def test_findings_name_the_candidate() -> None:
         (one.id, one.path, one.message.removeprefix("candidate 2: ")) for one in second.findings
     }
     assert '"SPOT"' in second.rendered.text and '"SPOT"' not in first.rendered.text
+
+
+@pytest.mark.parametrize("key", ["wait", "retry_for"])
+@pytest.mark.parametrize("value", ["1.5h", "soon", "0m", "20"])
+def test_a_time_that_says_nothing_is_refused(key: str, value: str) -> None:
+    """A duration that nobody can read is no duration without end: of a job, a sweep and a candidate it is refused, with its form."""
+    for name in ("train", "sweep"):
+        text = (BASE % "strategy: SPOT").replace("    candidates:", f"    {key}: {value}\n    candidates:", 1)
+        if name == "sweep":
+            text = BASE % "strategy: SPOT" + f"    {key}: {value}\n"
+        with pytest.raises(ConfigError, match=f"{value}.* is .* duration such as|{value} is a number without a unit"):
+            config.loads(text, file=Path("vertexrig.yaml"), environment={})
+    with pytest.raises(ConfigError, match=value if key == "wait" else "cannot change 'retry_for'"):
+        list(candidates.others(loaded(f"{{strategy: SPOT, {key}: {value}}}"), "train"))
+
+
+@pytest.mark.parametrize("key", ["wait", "retry_for"])
+def test_a_time_without_candidates_is_refused(key: str) -> None:
+    """Nothing would be tried after it, so it is refused with its line."""
+    text = (BASE % "strategy: SPOT").replace("    candidates:\n      - strategy: SPOT", f"    {key}: 2h")
+    project = config.loads(text, file=Path("vertexrig.yaml"), environment={})
+    with pytest.raises(ConfigError, match=f"jobs.train.{key}: {key} is about candidates: list some, or remove it"):
+        Workspace(project).prepare_all("train")

@@ -24,7 +24,7 @@ from vertexrig.project.triggered import Bound, Schedule, TriggerSettings
 from vertexrig.schema import typed
 from vertexrig.schema.typed import Scalar
 from vertexrig.text import kind_of, quoted
-from vertexrig.times import duration_seconds, meant_seconds, nanoseconds
+from vertexrig.times import duration_seconds, nanoseconds
 
 _MACHINE = (
     r"machine_type|accelerator_type|accelerator_count|tpu_topology|replica_count|boot_disk_type|boot_disk_size_gb"
@@ -131,8 +131,6 @@ def _wrong_policy(trigger: TriggerSettings, name: str, schedule: Schedule) -> It
         yield key, f"{quoted(given[key])} is not a time such as 2026-12-01 or 2026-12-01T03:00:00+01:00"
     if len(given) == 2 and not wrong and (nanoseconds(given["end"]) or 0) <= (nanoseconds(given["start"]) or 0):
         yield "end", f"the end {given['end']} is not after the start {given['start']}"
-    if schedule.retry_for is not None and not meant_seconds(schedule.retry_for):
-        yield "retry_for", f"{quoted(schedule.retry_for)} is not a duration such as 6h"
 
 
 def _wrong_places(project: Project) -> Iterator[tuple[tuple[str | int, ...], str]]:

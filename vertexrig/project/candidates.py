@@ -17,8 +17,8 @@ from vertexrig.yamltext import RawPath
 
 PLACE = ("region", "bucket")
 """Keys of the project that a candidate may change, beside those of its job or sweep."""
-_OWN = ("candidates", "job")
-"""Keys of a job or sweep that a candidate cannot change."""
+_OWN = ("candidates", "job", "retry_for", "prefer", "preemptions")
+"""Keys of a job or sweep that a candidate cannot change, as they are of all."""
 
 
 def others(loaded: Loaded, name: str) -> Iterator[Loaded]:

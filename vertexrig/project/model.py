@@ -209,9 +209,11 @@ class Job(MachineSettings):
     kms_key_name: str | None = option("Cloud KMS key: projects/P/locations/R/keyRings/RING/cryptoKeys/KEY.", None)
     candidates: tuple[Mapping[str, Any], ...] = option("What else it may run on, in order: overrides.", ())
     wait: str | None = option(
-        "How long a job may wait for machines before the next candidate is tried, such as 20m.", None
+        "How long a job may wait for machines before the next candidate is tried, such as 20m.", None, lasts="20m"
     )
-    retry_for: str | None = option("How long the candidates are tried again from the first on, such as 12h.", None)
+    retry_for: str | None = option(
+        "How long the candidates are tried again from the first on, such as 12h.", None, lasts="12h"
+    )
     prefer: Literal["order", "price"] = option(
         "Which candidate is tried first: the first one, or the cheapest.", "order"
     )
@@ -246,9 +248,11 @@ class Sweep:
     )
     candidates: tuple[Mapping[str, Any], ...] = option("What else it may run on, in order: overrides.", ())
     wait: str | None = option(
-        "How long a job may wait for machines before the next candidate is tried, such as 20m.", None
+        "How long a job may wait for machines before the next candidate is tried, such as 20m.", None, lasts="20m"
     )
-    retry_for: str | None = option("How long the candidates are tried again from the first on, such as 12h.", None)
+    retry_for: str | None = option(
+        "How long the candidates are tried again from the first on, such as 12h.", None, lasts="12h"
+    )
     prefer: Literal["order", "price"] = option(
         "Which candidate is tried first: the first one, or the cheapest.", "order"
     )

@@ -225,7 +225,9 @@ class Schedule:
     )
     catch_up: bool = option("Start the newest run that a hold kept back when the hold ends.", False)
     retry_for: str | None = option(
-        "Keep a run that quota or an outage refused, and try it again at each tick for this long, such as 6h.", None
+        "Keep a run that quota or an outage refused, and try it again at each tick for this long, such as 6h.",
+        None,
+        lasts="6h",
     )
     attempt_deadline: str = option("How long one delivery may take, 15s to 1800s.", "180s")
     retry_config: RetryConfig = option("Retries of a failed delivery.", factory=RetryConfig)

@@ -3,7 +3,7 @@
 A field's type hint is its rule: `str`, `int`, `float`, `bool`, `Literal[...]`, a dataclass, `X | None`, `tuple[X, ...]`,
 `Mapping[str, X]`, `Scalar` or `Any`. Its metadata may narrow that for each value in it: `pattern` (an expression and what
 it is in words), `least` (the smallest number), `items` (the length of a list), `unit` (what a number lacks where a duration
-such as 3600s belongs). `doc` is its line in the reference page.
+such as 3600s belongs), `lasts` (an example of a duration as people write it). `doc` is its line in the reference page.
 
 All that is wrong is reported together. No library does this at a price that a short verb can pay: msgspec 0.22.0 loses the keys of
 mappings (`$.jobs[...].worker`), names no nearest key and ends at the first problem (tried 2026-11-21); pydantic 2.14 costs
@@ -152,7 +152,13 @@ def fields(cls: Any, value: Mapping[str, Any], place: Place) -> dict[str, Any]:
                 raise place.at(key).error(
                     f"{item} is a number without a unit: write {item}{unit}", *write(f"{item}{unit}")
                 )
+            lasts = known[key].metadata.get("lasts")
+            if lasts and str(item).isdecimal():
+                raise place.at(key).error(f"{item} is a number without a unit: write a duration such as {lasts}")
             found[key] = convert(hints(cls)[key], item, place.at(key))
+            if lasts and isinstance(found[key], str) and not meant_seconds(found[key]):
+                text = f"{quoted(found[key])} is not a duration such as {lasts}: write whole days, hours, minutes or seconds"
+                raise place.at(key).error(f"{text}, above zero, as in 2d, 12h, 1h30m or 90s")
             if unit and isinstance(found[key], str) and duration_seconds(found[key]) is None:
                 seconds = meant_seconds(found[key])
                 fix = f"write {seconds}s" if seconds is not None else "write seconds and an s, such as 3600s"

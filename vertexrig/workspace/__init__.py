@@ -158,10 +158,18 @@ class Workspace:
             name: A job or sweep.
             check: Check it.
             changed: Makes a caller's overrides, to the project as it stands and as each candidate has it.
+
+        Raises:
+            ConfigError: A candidate is wrong, or a key about candidates is given without any.
         """
         own = self if changed is None else self.overridden(changed(self.loaded))
         first = own.prepare(name, check=check)
-        if not self.loaded.runnable(name).candidates:
+        target = self.loaded.runnable(name)
+        if not target.candidates:
+            for key in ("wait", "retry_for"):
+                if getattr(target, key) is not None:
+                    group = "sweeps" if name in self.loaded.project.sweeps else "jobs"
+                    raise self.loaded.error(f"{key} is about candidates: list some, or remove it", group, name, key)
             return [first]
         from vertexrig.project import candidates  # few jobs have them
 
