@@ -257,6 +257,32 @@ def test_a_preempted_candidate_is_tried_again(world: LadderWorld) -> None:
     assert numbers(world) == [(1, "preempted"), (1, "preempted"), (2, "preempted"), (2, "")]
 
 
+def test_a_repeat_is_seen_when_fewer_are_allowed_by_now(world: LadderWorld) -> None:
+    """Where `preemptions` is lowered while a candidate's second job trains, that is the one job; a stray of an earlier repeat is still
+    called off.
+    """
+
+    def lowered() -> Ladder:
+        ladder = world.made(None)
+        ladder._settings = replace(ladder._settings, preemptions=1)
+        return ladder
+
+    world.through()
+    first = next(iter(world.vertex.jobs.values())).data
+    first["startTime"] = NOW
+    fail(world, STOCKOUT)
+    world.through()
+    _, second = (one.data for one in world.vertex.jobs.values())
+    second |= {"state": RUNNING, "startTime": NOW}
+    at = lowered().advance()
+    assert at.state == "training" and at.made is not None and at.made.name == second["name"]
+    second |= {"state": FAILED, "error": {"code": 8, "message": STOCKOUT}}
+    assert lowered().advance().said == "candidate 2 of 3" and len(world.vertex.jobs) == 3
+    second["state"] = RUNNING  # as if a second job of that try were seen only now
+    lowered().advance()
+    assert second["state"] == CANCELLING
+
+
 def test_a_candidate_that_cannot_fit_is_passed_over(world: LadderWorld) -> None:
     """One of which it is known that it cannot fit gets no job; its try holds the sum."""
     ladder = world.made(None)

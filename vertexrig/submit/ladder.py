@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
+from itertools import takewhile
 from typing import Literal
 
 from vertexrig import times
@@ -312,7 +313,8 @@ class Ladder:
             found = self._held(middle, 0)
             low, claim, high = (middle, found, high) if found is not None else (low, claim, middle)
         again = 0
-        while again + 1 < self._settings.preemptions and (found := self._held(low, again + 1)) is not None:
+        # not only as many as `preemptions` has now: that may have been lowered since
+        while (found := self._held(low, again + 1)) is not None:
             again, claim = again + 1, found
         return self._rung(low, again, claim)
 
@@ -445,17 +447,20 @@ class Ladder:
 
     def cancel_strays(self, rung: Rung) -> None:
         """Cancel jobs of earlier tries that live: whoever made one died before it was recorded, and lists showed it late."""
-        rounds = range(self._settings.preemptions)
-        earlier = {self._key(place, again).digest[:32] for place in range(rung.place) for again in rounds}
-        earlier |= {self._key(rung.place, again).digest[:32] for again in range(rung.again)} | {self.first[:32]}
         if (rung.place, rung.again) == (0, 0):
             return
+        own = self._key(rung.place, rung.again).digest[:32]
         for vertex in {way.submitter.vertex.region: way.submitter.vertex for way in self.ways}.values():
             for label in (LABEL, FIRST_LABEL):
                 for job in vertex.list(rung.way.collection, filter=f'labels.{label}="{self.first}"'):
-                    mine = job.labels.get(LABEL, "")[:32] in earlier
-                    if mine and not job.ended and job.state != CANCELLING:
+                    tried = job.labels.get(LABEL, "")[:32]
+                    if tried != own and not job.ended and job.state != CANCELLING and tried in self._before(rung):
                         self._call_off(rung.way.submitter, job.name)
+
+    def _before(self, rung: Rung) -> set[str]:
+        """Return how the ids of the claims of earlier rungs begin."""
+        earlier = takewhile(lambda one: (one.place, one.again) < (rung.place, rung.again), self._rungs())
+        return {self.first[:32], *(one.claim.id[:32] for one in earlier if one.claim is not None)}
 
     @staticmethod
     def _call_off(submitter: Submitter, name: str) -> None:
