@@ -84,6 +84,19 @@ def test_submit_goes_on_to_what_there_is(here: server.RunningServer, project: Pa
     assert [one["reason"] for one in json.loads(report.stdout)["tries"]] == ["waited", "quota", ""], report.stderr
 
 
+def test_explain_names_what_the_budget_leaves_out(project: Path) -> None:
+    """A candidate that cannot be held against a budget in dollars gets no job, and `explain` says which and why."""
+    file = project / "vertexrig.yaml"
+    file.write_text(f"{PROJECT}trigger: {{budget: {{usd_per_run: 100}}}}\n")
+    done = vertexrig("explain", "train", cwd=project)
+    left = [line for line in done.stdout.splitlines() if "gets no job" in line]
+    assert len(left) == 1 and left[0].startswith(
+        "candidate 3 gets no job: this region (the catalog's prices are for us-"
+    )
+    file.write_text(f"{PROJECT}trigger: {{budget: {{usd_per_run: 100, price_factor: 1.2}}}}\n")
+    assert "gets no job" not in vertexrig("explain", "train", cwd=project).stdout
+
+
 def test_watch_goes_on_where_submit_left_it(here: server.RunningServer, project: Path) -> None:
     """`submit` returns with the first job; `watch` of that job goes on to the others, and a project that renders another job does not."""
     made = typed(here, project, "submit", "train")

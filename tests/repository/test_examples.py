@@ -24,6 +24,7 @@ from tests.support.tools import INSTALLED, REPOSITORY
 from vertexrig import checks
 from vertexrig.finding import Severity
 from vertexrig.project import config
+from vertexrig.submit.submission import left_out
 from vertexrig.workspace import Prepared, Workspace
 
 EXAMPLES = REPOSITORY / "examples"
@@ -221,6 +222,8 @@ def test_candidates(example: str, name: str) -> None:
         found.append((place.region, str(place.bucket), strategy, *made))
     assert found == CANDIDATES.get((example, name), [])
     assert workspace(example).loaded.runnable(name).wait == ("20m" if found else None)
+    budget = workspace(example).loaded.project.trigger.budget
+    assert not found or left_out(workspace(example).prepare_all(name), budget) == {}
 
 
 def space(spec: Mapping[str, Any]) -> tuple[Any, ...]:

@@ -25,7 +25,7 @@ from vertexrig.submit.budget import OverBudgetError
 from vertexrig.submit.claims import Claim, Claims, OtherBodyError, fresh_key
 from vertexrig.submit.ladder import Ladder
 from vertexrig.submit.rungs import Move, Rung, move, ways
-from vertexrig.submit.submission import Submitter
+from vertexrig.submit.submission import Submitter, left_out
 from vertexrig.workspace import Workspace
 
 LONG = os.environ.get("ATTACK") == "long"
@@ -348,6 +348,8 @@ def test_a_candidate_over_the_budget_of_one_run_is_passed_over() -> None:
     world = _of(data, limits=Budget(usd_per_run=0.5))
     assert world.advance().candidate == 2
     assert [one.reason for one in world.ladder.tries()] == ["over-budget", ""]
+    told = left_out([way.prepared for way in world.ladder.ways], Budget(usd_per_run=0.5))
+    assert [*told] == [1] and "more than $0.50 per run (trigger.budget.usd_per_run)" in told[1]
 
 
 class _Of:

@@ -189,6 +189,20 @@ def test_a_promoted_job_that_would_fail_is_refused_before_the_night(tmp_path: Pa
         )
 
 
+def test_candidates_that_the_budget_leaves_out_are_named(tmp_path: Path) -> None:
+    """A schedule that may run is planned, with each candidate of its run that would never get a job, and why."""
+    data = copy.deepcopy(DATA)
+    data["jobs"]["cpu"]["candidates"] = [{"strategy": "SPOT"}, {"machine_type": "n1-standard-8"}]
+    loaded = clouds.loaded(tmp_path, data)
+    schedules.check(loaded)
+    assert schedules.left_out(loaded) == []
+    data["trigger"]["budget"] = {"usd_per_run": 1000}
+    loaded = clouds.loaded(tmp_path, data)
+    schedules.check(loaded)
+    (line,) = schedules.left_out(loaded)
+    assert line.startswith("weekly: candidate 2 of cpu gets no job: n1-standard-4") and "no sourced price" in line
+
+
 WRONG = [
     ({"schedules": {"x": {"run": "cpu", "cron": "0 3 * *"}}}, "has 4 fields"),
     ({"schedules": {"x": {"run": "cpu", "cron": "0 3 * * *", "time_zone": "Mars"}}}, "'Mars' is not a time zone"),

@@ -23,7 +23,7 @@ from vertexrig.submit import publish
 from vertexrig.submit.claims import Claim, InProgressError, Key, digest
 from vertexrig.submit.ladder import Ladder, LadderState, Try
 from vertexrig.submit.rungs import CandidateRun, ways
-from vertexrig.submit.submission import Submitter, body_of
+from vertexrig.submit.submission import Submitter, body_of, left_out
 from vertexrig.times import length
 from vertexrig.workspace import Prepared, Workspace
 
@@ -40,6 +40,8 @@ def digest_of(prepared: Prepared, resume: str) -> str:
 def ladder(prepared: Sequence[Prepared], submitter: Submitter, key: Key, resume: str) -> Ladder:
     """Return the ladder of a new request; each package is uploaded when its candidate's turn has come."""
     _say_what_begins_anew(prepared)
+    for number, why in left_out(prepared, submitter.limits).items():
+        streams.note(f"candidate {number} gets no job: {why}")
     made = _ladder(prepared, submitter, digest_of(prepared[0], resume), resume)
     made.key = key
     return made

@@ -93,7 +93,7 @@ def command(
 
 @dataclass(frozen=True)
 class _Way:
-    """One way to run a job: as it stands, or on a candidate; None where no price is sourced."""
+    """One way to run a job: as it stands, or on a candidate; None where no price is sourced, `left_out` why the budget gives it no job."""
 
     candidate: int
     changes: str
@@ -103,6 +103,7 @@ class _Way:
     complete: bool
     prices_of: str
     quota: str
+    left_out: str
 
     def usd(self, amount: float | None, digits: int) -> str:
         """Return a price as the table shows it: a lower bound, or one of another region, is marked."""
@@ -118,9 +119,14 @@ def _ways(workspace: Workspace, name: str, place: str) -> list[_Way]:
     Those that name no other region than the project's run in `place`.
     """
     prepared = workspace.prepare_all(name, check=False)
+    if len(prepared) == 1:
+        return []
+    from vertexrig.submit import submission  # few jobs have candidates
+
     changes = ["", *map(candidates.told, workspace.loaded.runnable(name).candidates)]
+    left_out = submission.left_out(prepared, workspace.loaded.project.trigger.budget)
     found = []
-    for one, changed in zip(prepared, changes, strict=True) if len(prepared) > 1 else ():
+    for one, changed in zip(prepared, changes, strict=True):
         project, catalog = one.workspace.loaded.project, one.workspace.catalog
         region = place if project.region == workspace.loaded.project.region else project.region
         own = estimate(one.document, catalog)
@@ -131,7 +137,8 @@ def _ways(workspace: Workspace, name: str, place: str) -> list[_Way]:
             + " (preemptible)" * draw.preemptible
             for draw in draws(one.document, catalog, region)
         )
-        found.append(_Way(one.candidate, changed, region, per_hour, at_most, own.complete, price.region, drawn))
+        why = left_out.get(one.candidate, "")
+        found.append(_Way(one.candidate, changed, region, per_hour, at_most, own.complete, price.region, drawn, why))
     return found
 
 
@@ -147,7 +154,10 @@ def _ways_text(ways: list[_Way]) -> str:
         )
         for way in ways
     ]
-    return table(("candidate", "changes", "region", "USD per hour", "USD at most", "quota drawn"), rows)
+    shown = table(("candidate", "changes", "region", "USD per hour", "USD at most", "quota drawn"), rows)
+    return "\n".join(
+        [shown, *(f"candidate {way.candidate} gets no job: {way.left_out}" for way in ways if way.left_out)]
+    )
 
 
 def _ahead(

@@ -47,6 +47,8 @@ def _plan(loaded: Loaded) -> tuple[Scheduler, list[Step]]:
     extras.need("croniter", "cron_descriptor", "requests", "google.cloud.scheduler_v1")
     schedules.wanted(loaded)  # a wrong file is refused before the service is asked
     schedules.check(loaded)
+    for line in schedules.left_out(loaded):
+        streams.note(line)
     digest = standing.deployed(loaded, deploy.gcloud)
     if digest and digest != loaded.digest:
         streams.note(

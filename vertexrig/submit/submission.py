@@ -416,6 +416,17 @@ def dearest(ways: Iterable[Prepared], limits: Budget, terms: Terms = Terms()) ->
     return max(allowed, key=lambda price: price.usd_at_most, default=None)
 
 
+def left_out(ways: Iterable[Prepared], limits: Budget) -> dict[int, str]:
+    """Return, by number, why the limits for one run give a candidate no job."""
+    found = dict[int, str]()
+    for one in ways:
+        try:
+            price_within(one, limits)
+        except OverBudgetError as error:
+            found[one.candidate] = str(error)
+    return found
+
+
 def body_of(prepared: Prepared, labels: Mapping[str, str], data: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Return what is sent to create a job.
 

@@ -18,13 +18,14 @@ from vertexrig.package.image import patterns
 from vertexrig.project import caller_overrides
 from vertexrig.project.config import TICK, TICK_PATH, Loaded
 from vertexrig.project.triggered import Schedule, name_of
+from vertexrig.submit import submission
 from vertexrig.submit.budget import OverBudgetError, arithmetic, trials_of
 from vertexrig.submit.claims import FREE_AFTER_S, LEASE_S
 from vertexrig.submit.submission import Request, dearest, price_within
 from vertexrig.submit.uploaded import PACKAGES
 from vertexrig.times import duration_seconds
 from vertexrig.trigger import deploy, promotion
-from vertexrig.workspace import Workspace
+from vertexrig.workspace import Prepared, Workspace
 
 OWNER = "X-Vertexrig-Function"
 TICK_ZONE = "Etc/UTC"
@@ -127,11 +128,24 @@ def refusals(loaded: Loaded) -> dict[str, ConfigError]:
     return found
 
 
+def left_out(loaded: Loaded) -> list[str]:
+    """Return which candidates of the schedules' runs the budget gives no job, and why, a line each."""
+    workspace, lines = Workspace(loaded, uploaded=_AsUploaded(loaded)), []
+    for name, schedule in loaded.project.schedules.items():
+        if loaded.runnable(schedule.run).candidates:
+            without = submission.left_out(_ways(workspace, schedule), loaded.project.trigger.budget)
+            lines += [f"{name}: candidate {n} of {schedule.run} gets no job: {why}" for n, why in without.items()]
+    return lines
+
+
+def _ways(workspace: Workspace, schedule: Schedule) -> list[Prepared]:
+    return workspace.prepare_all(schedule.run, changed=Request(schedule.run, schedule.set, schedule.args).apply)
+
+
 def _refusal(workspace: Workspace, schedule: Schedule) -> str:
     limits = workspace.loaded.project.trigger.budget
     try:
-        asked = Request(schedule.run, schedule.set, schedule.args)
-        ways = workspace.prepare_all(schedule.run, changed=asked.apply)
+        ways = _ways(workspace, schedule)
         wrong = [one for way in ways for one in way.findings if one.severity is Severity.ERROR]
         if wrong:
             return "; ".join(f"{f'line {one.line}: ' if one.line else ''}{one.path}: {one.message}" for one in wrong)
