@@ -264,7 +264,7 @@ def test_a_repeat_is_seen_when_fewer_are_allowed_by_now(world: LadderWorld) -> N
 
     def lowered() -> Ladder:
         ladder = world.made(None)
-        ladder._settings = replace(ladder._settings, preemptions=1)
+        ladder.settings = replace(ladder.settings, preemptions=1)
         return ladder
 
     world.through()

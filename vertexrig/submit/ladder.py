@@ -33,7 +33,9 @@ from vertexrig.submit.rungs import (
     asked_at,
     begun,
     course,
+    line,
     move,
+    number,
 )
 from vertexrig.submit.scarcity import Scarcity, outcome
 from vertexrig.submit.submission import Submitted, Submitter, dearest
@@ -136,10 +138,10 @@ class Ladder:
 
     def __post_init__(self) -> None:
         own = self.ways[0].prepared
-        self._settings = own.workspace.loaded.runnable(own.view.name)
+        self.settings = own.workspace.loaded.runnable(own.view.name)
         self._claims = self.ways[0].submitter.claims
         self._pinned = bool(self.first)
-        if self._settings.prefer == "price":
+        if self.settings.prefer == "price":
             # without a price it may be any: those come last
             self.ways = sorted(self.ways, key=lambda way: (not way.price.complete, way.price.usd_at_most))
 
@@ -206,8 +208,8 @@ class Ladder:
                     claim.job.name,
                     ended.get("reason", ""),
                     ended.get("text", ""),
-                    _number(ended.get("waited_s")),
-                    _number(ended.get("usd")),
+                    number(ended.get("waited_s")),
+                    number(ended.get("usd")),
                 )
             )
         return found
@@ -275,7 +277,7 @@ class Ladder:
             return True
         key, body = self._named(rung)
         name = rung.way.prepared.view.name
-        claim = rung.way.submitter.end(key, body, name, {"reason": reason, "text": _line(text)})
+        claim = rung.way.submitter.end(key, body, name, {"reason": reason, "text": line(text)})
         return not claim.job.name
 
     def _held(self, place: int, again: int) -> Claim | None:
@@ -332,7 +334,7 @@ class Ladder:
         """Return the rung after one that is over; a standing if it is not to be started now, or never."""
         place, again = self._next(rung, why)
         if not again and place % len(self.ways) == 0:
-            limit = (times.meant_seconds(self._settings.retry_for or "0s") or 0.0) / self.speed
+            limit = (times.meant_seconds(self.settings.retry_for or "0s") or 0.0) / self.speed
             if not limit or (self.now() - asked_at(self.first_run_id, self.now())).total_seconds() > limit:
                 return self._ended(rung, "exhausted", None)
             pause = self.round_s / self.speed - (rung.claim.age_s if rung.claim else 0.0)
@@ -344,7 +346,7 @@ class Ladder:
     def _next(self, rung: Rung, why: str) -> tuple[int, int]:
         """Return the place of the rung after one that is over, and how many jobs were preempted there before."""
         again = rung.again + 1
-        if why == Scarcity.PREEMPTED.value and again < self._settings.preemptions:
+        if why == Scarcity.PREEMPTED.value and again < self.settings.preemptions:
             return rung.place, again
         return rung.place + 1, 0
 
@@ -361,7 +363,7 @@ class Ladder:
         def ends(error: Exception) -> Mapping[str, str] | None:
             why = outcome(error) if isinstance(error, RestError) else Scarcity.OTHER
             if why is not Scarcity.OTHER:
-                return {"reason": why.value, "text": _line(str(error)), "candidate": of}
+                return {"reason": why.value, "text": line(str(error)), "candidate": of}
             return self.terms.ends(error)
 
         labels = {**self.terms.labels, CANDIDATE_LABEL: of}
@@ -375,7 +377,7 @@ class Ladder:
             except OverBudgetError as error:
                 skip, why = str(error), OVER_BUDGET
         if skip:
-            claim = way.submitter.end(key, body, name, {"reason": why, "text": _line(skip), "candidate": of})
+            claim = way.submitter.end(key, body, name, {"reason": why, "text": line(skip), "candidate": of})
             if not claim.job.name:
                 return None
         self.publish(way)
@@ -436,7 +438,7 @@ class Ladder:
         submitter.reconciler.keep_recorded(claim, others)
         if not all(one.ended for one in others):
             return False
-        text = claim.ended.get("text") or _line(job.error) or f"its job ended {short(job.state)}"
+        text = claim.ended.get("text") or line(job.error) or f"its job ended {short(job.state)}"
         made = {"reason": why, "text": text, SEEN: times.rfc3339(self.now(), 0), "candidate": str(rung.way.number)}
         # if another delivery was faster, the next look finds what that wrote
         kept = self._claims.give_up(claim, {**made, **course(job, claim)})
@@ -473,7 +475,7 @@ class Ladder:
     def _ended(self, rung: Rung, why: str, job: RemoteJob | None) -> LadderState:
         words: dict[str, tuple[State, str]] = {
             "succeeded": ("succeeded", "its job has succeeded"),
-            "failed": ("failed", _line(job.cause) if job is not None else ""),
+            "failed": ("failed", line(job.cause) if job is not None else ""),
             "cancelled": ("cancelled", "its job was cancelled"),
             "gone": ("failed", "its job is gone"),
             "exhausted": ("exhausted", f"none of the {len(self.ways)} candidates got machines"),
@@ -490,14 +492,3 @@ class Ladder:
         if made is None and claim is not None and claim.state == "created":
             made = rung.way.submitter.answer_about(claim, rung.way.collection, job)
         return LadderState(state, rung.way.number, len(self.ways), text, made, job)
-
-
-def _number(text: str | None) -> float | None:
-    try:
-        return None if text is None else float(text)
-    except ValueError:
-        return None
-
-
-def _line(text: str) -> str:
-    return " ".join(text.partition("\n")[0].split())[:500]

@@ -186,3 +186,16 @@ def asked_at(run_id: str, otherwise: datetime) -> datetime:
     if not runs.RUN.fullmatch(run_id):
         return otherwise
     return datetime.strptime(run_id[:15], "%Y%m%d-%H%M%S").replace(tzinfo=timezone.utc)
+
+
+def number(text: str | None) -> float | None:
+    """Return a number that a claim holds, None if it holds none."""
+    try:
+        return None if text is None else float(text)
+    except ValueError:
+        return None
+
+
+def line(text: str) -> str:
+    """Return the first line of a text, as a claim holds it."""
+    return " ".join(text.partition("\n")[0].split())[:500]
