@@ -269,12 +269,36 @@ def test_what_would_be_refused_at_night_is_refused_at_the_desk(tmp_path: Path) -
         schedules.check(clouds.loaded(tmp_path, {**other, "trigger": {**other["trigger"], "budget": {}}}))
 
 
+@pytest.mark.parametrize("budget", [{"trials_per_run": 4}, {"trials_per_day": 4}, {"usd_per_day": 0.5}])
+def test_a_caller_s_budget_holds_for_the_schedules(tmp_path: Path, budget: dict[str, Any]) -> None:
+    """What trigger.callers gives to the account that Cloud Scheduler calls with is refused at the desk, too; another caller's is not."""
+    for pattern in ("rig-invoker@*", "ana@*"):
+        data = copy.deepcopy(DATA)
+        data["trigger"]["callers"] = {pattern: {"runs": ["*"], "budget": budget}}
+        found = schedules.refusals(clouds.loaded(tmp_path, data))
+        place = f"trigger.callers.{pattern}.budget.{next(iter(budget))}"
+        assert place in found["nightly"].message if pattern.startswith("rig") else not found
+
+
 def test_the_default_retries_outlast_the_lease_twice() -> None:
     """Two deliveries in a row may die, and a default retry still makes the job; with a duration there are more of them."""
     base = {"retryCount": 3, "minBackoffDuration": "30s", "maxBackoffDuration": "600s", "maxDoublings": 3}
     assert schedules.outlasted([cron.backoff(base, number) for number in range(3)]) == 2
     assert schedules.outlasted([5, 10, 20]) == 0 and schedules.outlasted([claims.FREE_AFTER_S] * 4) == 4
     assert RetryConfig().retry_count == 3 and RetryConfig().min_backoff_duration == "30s"
+
+
+@pytest.mark.parametrize("needs", ["then", "waits", "notify", "candidates", ""])
+def test_the_list_has_the_tick(tmp_path: Path, needs: str) -> None:
+    """Whatever needs the tick, `schedule list` shows it where `schedule apply` makes it."""
+    data = copy.deepcopy(DATA)
+    data["schedules"]["nightly"] |= {"then": {"then": ["promote"]}, "waits": {"retry_for": "6h"}}.get(needs, {})
+    data["trigger"] |= {"notify": [{"topic": "projects/p/topics/t"}]} if needs == "notify" else {}
+    data["jobs"]["cpu"] |= {"candidates": [{"strategy": "SPOT"}]} if needs == "candidates" else {}
+    loaded = clouds.loaded(tmp_path, data)
+    done = tools.vertexrig("schedule", "list", "--format=json", cwd=tmp_path)
+    assert json.loads(done.stdout)["tick"] == (loaded.project.trigger.tick if needs else None)
+    assert ("rig-tick" in schedules.wanted(loaded)) is bool(needs)
 
 
 def test_the_lease_is_as_short_as_its_parts() -> None:

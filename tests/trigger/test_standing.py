@@ -55,6 +55,15 @@ def stands(loaded: Loaded, *, job: Any = None, row: Any = None, digest: str = ""
             "was refused, over-budget: $9",
             "raise trigger.budget.usd_per_day of ",
         ),
+        *(
+            ({"row": {**ROW, "decision": "refused", "reason": reason, "text": "so"}}, f"was refused, {reason}: so", fix)
+            for reason, fix in (
+                ("no-machines", "name others of sweep"),
+                ("exhausted", "name others of sweep"),
+                ("given-up", "vertexrig schedule run nightly"),
+                ("unknown-caller", "vertexrig doctor"),
+            )
+        ),
         ({"row": {**ROW, "decision": "refused", "reason": "never heard of"}}, "never heard of", "gcloud logging read"),
     ],
 )  # fmt: skip

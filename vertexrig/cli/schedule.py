@@ -108,6 +108,8 @@ def apply(file: Path | None, format_: str) -> None:
 @options.format_option("text", "json")
 def list_(file: Path | None, count: int, format_: str) -> None:
     """Show the project file's schedules in words, with their next runs in their own time zone."""
+    from vertexrig.trigger import schedules
+
     loaded = config.load(file)
     rows = []
     for name, one in loaded.project.schedules.items():
@@ -131,7 +133,7 @@ def list_(file: Path | None, count: int, format_: str) -> None:
     states = _states(loaded) if rows else {}
     for row in rows:
         row["state"] = states.get(str(row["name"]))
-    tick = loaded.project.trigger.tick if any(row["then"] for row in rows) else None
+    tick = loaded.project.trigger.tick if schedules.ticks(loaded) else None
     data = {"schedules": rows, "tick": tick}
     if not rows:
         streams.note(f"{loaded.file} has no schedules")

@@ -416,12 +416,12 @@ def dearest(ways: Iterable[Prepared], limits: Budget, terms: Terms = Terms()) ->
     return max(allowed, key=lambda price: price.usd_at_most, default=None)
 
 
-def left_out(ways: Iterable[Prepared], limits: Budget) -> dict[int, str]:
+def left_out(ways: Iterable[Prepared], limits: Budget, terms: Terms = Terms()) -> dict[int, str]:
     """Return, by number, why the limits for one run give a candidate no job."""
     found = dict[int, str]()
     for one in ways:
         try:
-            price_within(one, limits)
+            price_within(one, limits, terms)
         except OverBudgetError as error:
             found[one.candidate] = str(error)
     return found

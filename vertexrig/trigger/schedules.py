@@ -9,6 +9,7 @@ import base64
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any, Literal
 
 from vertexrig.cloud import cron
@@ -19,12 +20,12 @@ from vertexrig.project import caller_overrides
 from vertexrig.project.config import TICK, TICK_PATH, Loaded
 from vertexrig.project.triggered import Schedule, name_of
 from vertexrig.submit import submission
-from vertexrig.submit.budget import OverBudgetError, arithmetic, trials_of
+from vertexrig.submit.budget import OverBudgetError, Terms, arithmetic, trials_of
 from vertexrig.submit.claims import FREE_AFTER_S, LEASE_S
 from vertexrig.submit.submission import Request, dearest, price_within
 from vertexrig.submit.uploaded import PACKAGES
 from vertexrig.times import duration_seconds
-from vertexrig.trigger import deploy, promotion
+from vertexrig.trigger import callers, deploy, promotion
 from vertexrig.workspace import Prepared, Workspace
 
 OWNER = "X-Vertexrig-Function"
@@ -131,9 +132,10 @@ def refusals(loaded: Loaded) -> dict[str, ConfigError]:
 def left_out(loaded: Loaded) -> list[str]:
     """Return which candidates of the schedules' runs the budget gives no job, and why, a line each."""
     workspace, lines = Workspace(loaded, uploaded=_AsUploaded(loaded)), []
+    limits, terms = loaded.project.trigger.budget, _terms(loaded)
     for name, schedule in loaded.project.schedules.items():
         if loaded.runnable(schedule.run).candidates:
-            without = submission.left_out(_ways(workspace, schedule), loaded.project.trigger.budget)
+            without = submission.left_out(_ways(workspace, schedule), limits, terms)
             lines += [f"{name}: candidate {n} of {schedule.run} gets no job: {why}" for n, why in without.items()]
     return lines
 
@@ -142,19 +144,26 @@ def _ways(workspace: Workspace, schedule: Schedule) -> list[Prepared]:
     return workspace.prepare_all(schedule.run, changed=Request(schedule.run, schedule.set, schedule.args).apply)
 
 
+def _terms(loaded: Loaded) -> Terms:
+    """Return on what terms schedules start their runs: the account that Cloud Scheduler calls with may be one of trigger.callers."""
+    return callers.terms(loaded, loaded.project.invoker)
+
+
 def _refusal(workspace: Workspace, schedule: Schedule) -> str:
-    limits = workspace.loaded.project.trigger.budget
+    limits, terms = workspace.loaded.project.trigger.budget, _terms(workspace.loaded)
+    bounds = [("trigger.budget", limits), *((share.place, share.limits) for share in terms.shares)]
     try:
         ways = _ways(workspace, schedule)
         wrong = [one for way in ways for one in way.findings if one.severity is Severity.ERROR]
         if wrong:
             return "; ".join(f"{f'line {one.line}: ' if one.line else ''}{one.path}: {one.message}" for one in wrong)
-        price = dearest(ways, limits) or price_within(ways[0], limits)
+        price = dearest(ways, limits, terms) or price_within(ways[0], limits, terms)
         # a day that begins with it has no room for it either
-        for key, value in (("usd_per_day", price.usd_at_most), ("trials_per_day", trials_of(price))):
-            most = getattr(limits, key)
+        days = (("usd_per_day", price.usd_at_most), ("trials_per_day", trials_of(price)))
+        for (place, own), (key, value) in product(bounds, days):
+            most = getattr(own, key)
             if most is not None and value > most:
-                raise OverBudgetError(key, f"{arithmetic(price)}: more than {most:g} per day", price, "trigger.budget")
+                raise OverBudgetError(key, f"{arithmetic(price)}: more than {most:g} per day", price, place)
     except ConfigError as error:
         return error.message
     except VertexrigError as error:

@@ -32,6 +32,7 @@ PERIOD = timedelta(days=35)
 SKEW = timedelta(minutes=2)
 """What the clocks of Cloud Scheduler and of the function may differ by."""
 _DEPLOY, _AGAIN = "vertexrig function deploy --run", "vertexrig schedule run {schedule}"
+_CANDIDATES = f"ticks go on as long as candidates are left; then name others of {{run}}, or retry_for, in {{file}}, {_DEPLOY}, and {_AGAIN}"
 _REMEDIES = {
     "over-budget": f"raise trigger.budget.{{limit}} of {{file}} or make the run smaller, then {_DEPLOY}",
     "findings": f"vertexrig check {{run}}, correct {{file}}, then {_DEPLOY}",
@@ -40,6 +41,10 @@ _REMEDIES = {
     "not-allowed": f"open the key in trigger of {{file}}, then {_DEPLOY}",
     "no-such-run": _DEPLOY,
     "no-package": f"vertexrig function package, then {_AGAIN}",
+    "no-machines": _CANDIDATES,
+    "exhausted": _CANDIDATES,
+    "given-up": f"vertexrig doctor, mend what the message names, then {_AGAIN}",
+    "unknown-caller": f"vertexrig doctor says what is open to whom; {_DEPLOY}, then vertexrig schedule apply",
     "held": "vertexrig schedule release {schedule}",
     "overlap": "the tick starts it when the run before it has ended; overlap: allow of schedules.{schedule} does not wait",
     "quota": f"ask for more of the quota that is named, or name other machines as candidates; then {_AGAIN}",
