@@ -35,6 +35,9 @@ sweeps:
     study:
       metrics: {accuracy: MAXIMIZE}
       parameters: {lr: {double_value_spec: {min_value: 0.1, max_value: 0.3}}}
+trigger: {uri: https://trigger.example.com}
+schedules: {nightly: {run: cpu, cron: 0 3 * * *, time_zone: UTC}}
+check: {baseline: known.json}
 """
 TASK = """\
 import argparse
@@ -80,6 +83,16 @@ DESCRIBED = {
 }  # fmt: skip
 
 JOB = ("--file", "job.json")
+WALKS: tuple[tuple[str, ...], ...] = (
+    ("check", "."),
+    ("check", ".", "--fix"),
+    ("check", "*.yaml", "--fix"),
+    ("check", "--fix"),
+    ("check", "--write-baseline"),
+)
+"""`check` where it finds the files by itself, or writes."""
+DIFF = ("diff",)
+"""The one verb for which the checkout is a repository of git."""
 VERBS: tuple[tuple[str, ...], ...] = (
     ("render", "cpu"),
     ("render", "cpu", "sweep"),
@@ -105,10 +118,35 @@ VERBS: tuple[tuple[str, ...], ...] = (
     ("render", "cpu", "--set", "trainer.image=build"),
     ("image", "cpu", "--set", "trainer.image=build"),
     ("submit", "cpu", "--dry-run"),
+    ("catalog", "machines"),
+    ("quota",),
+    DIFF,
+    *WALKS,
+    ("local", "kill", "1", "0"),
+    ("local", "preempt", "1"),
+    ("schedule", "plan"),
+    ("schedule", "list"),
+    ("function", "deploy"),
+    ("function", "remove"),
+    ("function", "alerts"),
 )  # fmt: skip
 """Each verb that works without a network: as a person types it in a checkout, without options of their own."""
 SUBMIT, REHEARSE, UP = ("submit", "cpu"), ("rehearse", "cpu"), ("local", "up", "--detach", "--port", "0")
 """Verbs that take seconds, each with a few tricks of every kind (`slow`)."""
+PACKAGE = ("function", "package", "cpu")
+NOT_TRIED = {
+    "keys": "it reads nothing of a folder",
+    "completion": "it reads nothing of a folder",
+    "local run": "it starts the server as `local up` does, then what the user types",
+    "local python": "it installs a Python of the network",
+    "function serve": "it builds as `function build` does, and then serves until it is ended",
+    **dict.fromkeys(
+        ("watch", "logs", "cancel", "register", "schedule apply", "schedule status", "schedule history", "schedule chains",
+         "schedule run", "schedule pause", "schedule resume", "schedule hold", "schedule release", "doctor"),
+        "without an answer of the service it does nothing but load the project file, as those that are tried",
+    ),
+}  # fmt: skip
+"""Verbs that no trick is tried with, and why."""
 
 
 @dataclass(frozen=True)
@@ -133,6 +171,7 @@ def checkout(folder: Path) -> Path:
         "trainer_pkg/trainer/task.py": TASK,
         "templates/own.yaml.j2": OWN,
         "catalog.yaml": "{}\n",
+        "known.json": '{"findings": []}',
         "job.json": json.dumps(DESCRIBED),
         "gcloud.yaml": json.dumps({"workerPoolSpecs": DESCRIBED["trialJobSpec"]["workerPoolSpecs"]}),  # type: ignore[index]
     }.items():
@@ -147,6 +186,7 @@ def belongings(folder: Path) -> Path:
     folder.mkdir()
     (folder / "text").write_text(f"{SECRET}\n")
     (folder / "code.py").write_text(f"KEY = '{SECRET}'\n")
+    (folder / "job.yaml").write_text(f"displayName: {SECRET}\nscheduling: {{timeout: 60}}\nworkerPoolSpec: []\n")
     (folder / "settings.yaml").write_text(f"project: {SECRET.lower()}\njobs: {{}}\n")
     (folder / "template.yaml.j2").write_text(f"# {SECRET}\nworkerPoolSpecs: []\n")
     (folder / "setup.cfg").write_text(f"[metadata]\ndescription = {SECRET}\n")
@@ -163,7 +203,7 @@ def belongings(folder: Path) -> Path:
 WRITTEN = (
     "build", "build/jobs", "build/jobs/cpu.yaml", "build/jobs/sweep.yaml", "build/packages", "build/cache", "build/function",
     "build/images", "build/images/trainer-cpu", "build/images/trainer-cpu/Dockerfile", "locks", "locks/trainer-cpu.txt", ".vertexrig", ".vertexrig/history", ".vertexrig/place.json", ".vertexrig/server.json",
-    ".vertexrig/vertex.sqlite3", "vertexrig.yaml",
+    ".vertexrig/vertex.sqlite3", "vertexrig.yaml", "build/alerts", "build/alerts/dashboard.json", "known.json",
 )  # fmt: skip
 STATE = tuple(f".vertexrig/{name}" for name in (
     "boto.cfg", "envs", "front", "front/ca.pem", "gs", "gs/my-bucket", "history", "jobs", "logs", "place.json", "rehearsals", "root",
@@ -175,8 +215,9 @@ READ = (
     "trainer_pkg", "trainer_pkg/trainer", "trainer_pkg/trainer/task.py", "trainer_pkg/trainer/data.txt",
     "trainer_pkg/trainer/more", "trainer_pkg/setup.py", "trainer_pkg/setup.cfg", "trainer_pkg/pyproject.toml",
     "trainer_pkg/requirements.txt", "trainer_pkg/README.md", "trainer_pkg/MANIFEST.in", "train.py",
+    "stray.yaml", "jobs/stray.yaml", ".gitignore",
 )  # fmt: skip
-TARGETS = ("code.py", "settings.yaml", "template.yaml.j2", "setup.cfg", "pyproject.toml")
+TARGETS = ("code.py", "job.yaml", "settings.yaml", "template.yaml.j2", "setup.cfg", "pyproject.toml")
 
 
 KINDS = ("absolute text", "absolute empty", "absolute full", "absolute missing", "relative full", "chain text", "pipe")
@@ -316,6 +357,7 @@ def slow() -> Iterator[tuple[Trick, tuple[str, ...]]]:
     for verb, places in (
         (SUBMIT, ("build/packages", "trainer_pkg/trainer/data.txt")),
         (REHEARSE, (".vertexrig", "build", "trainer_pkg/trainer/data.txt")),
+        (PACKAGE, ("build/packages", "trainer_pkg/trainer/data.txt")),
         (UP, (".vertexrig",)),
     ):
         yield from ((placed("slow", place, kind), verb) for place in places for kind in KINDS)

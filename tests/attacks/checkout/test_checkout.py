@@ -16,8 +16,23 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.attacks.checkout.hostile import RAN, SECRET, UP, VERBS, Trick, belongings, checkout, slow, tricks
+from tests.attacks.checkout.aimed import aimed, repository
+from tests.attacks.checkout.hostile import (
+    DIFF,
+    NOT_TRIED,
+    RAN,
+    SECRET,
+    UP,
+    VERBS,
+    Trick,
+    belongings,
+    checkout,
+    slow,
+    tricks,
+)
+from tests.attacks.test_names import verbs
 from tests.support.tools import LONG, typed
+from vertexrig import cli
 from vertexrig.local import control
 from vertexrig.project.config import STATE_FOLDER
 
@@ -31,8 +46,8 @@ WHOLE_SLOW, FEW = 16, 8
 CLOSED = "http://127.0.0.1:9"
 SECONDS = 120
 """More than any verb takes: one that waits for a pipe is found."""
-FAILING = ("init", "report", "best", "trials", "local")
-"""Verbs of which some need what a checkout does not bring: a rehearsal, a server, or a folder without a project file."""
+FAILING = ("init", "report", "best", "trials", "local", "schedule")
+"""Verbs of which some need what a checkout does not bring: a rehearsal, a server, the service, or a folder without a project file."""
 STARTS = range(0, LENGTH if LONG else WHOLE, AT_ONCE)
 SLOW_STARTS = range(0, len(SLOW) if LONG else WHOLE_SLOW, FEW)
 
@@ -47,7 +62,8 @@ def test_there_are_thousands_of_combinations() -> None:
 @pytest.mark.parametrize("verb", [verb for verb in VERBS if verb[0] not in FAILING], ids=" ".join)
 def test_a_good_checkout_is_served(verb: tuple[str, ...], tmp_path: Path) -> None:
     """Without a trick the verbs work, so that what is refused is refused for the trick."""
-    done = typed(*verb, cwd=checkout(tmp_path / "checkout"))
+    folder = checkout(tmp_path / "checkout")
+    done = typed(*verb, cwd=repository(folder) if verb == DIFF else folder)
     assert done.exit_code == 0, done.stderr
 
 
@@ -58,7 +74,7 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name, str(tmp_path / value))
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
     (tmp_path / "tmp").mkdir()
-    for name in ("STORAGE_EMULATOR_HOST", "VERTEXRIG_AIPLATFORM"):
+    for name in ("STORAGE_EMULATOR_HOST", "VERTEXRIG_AIPLATFORM", "VERTEXRIG_SCHEDULER"):
         monkeypatch.setenv(name, CLOSED)
     monkeypatch.setenv("UV_OFFLINE", "1")
 
@@ -71,6 +87,21 @@ def test_nothing_leaves_the_checkout(start: int, tmp_path: Path) -> None:
     process and no file is left.
     """
     assert not wrong(ALL[start : start + AT_ONCE], tmp_path)
+
+
+def test_nothing_leaves_it_by_tricks_of_one_verb(tmp_path: Path) -> None:
+    """The same with what is made for one verb: what `check` walks and holds known, alerts, and a repository of git for `diff`."""
+    assert not wrong(list(aimed()), tmp_path)
+
+
+def test_each_verb_is_tried_or_named() -> None:
+    """A new verb is tried over hostile checkouts, or stands among those that are not, with why."""
+    tried = {verb for _, verb in (*ALL, *SLOW)}
+    words = {" ".join(verb) for verb in verbs(cli.vertexrig)}
+    said = {
+        word for word in words if any(" ".join(verb).startswith(f"{word} ") or " ".join(verb) == word for verb in tried)
+    }
+    assert said == words - set(NOT_TRIED) and words >= set(NOT_TRIED)
 
 
 @pytest.mark.whole
@@ -99,6 +130,8 @@ def wrong(combinations: list[tuple[Trick, tuple[str, ...]]], place: Path) -> str
 def attacked(trick: Trick, verb: tuple[str, ...], place: Path) -> list[str]:
     """What a verb did that it must not do."""
     folder, own = checkout(place / "checkout"), belongings(place / "outside")
+    if verb == DIFF:
+        repository(folder)
     trick.play(folder, own)
     before, there = seen(own), psutil.Process().children()
     came = {path for path in files(folder) if SECRET.encode() in content(path)}
