@@ -125,7 +125,10 @@ def test_no_name_of_a_revision_leads_out(repository: Path, tmp_path: Path, name:
 
 
 @pytest.mark.parametrize("url", ["ext::SCRIPT", "ssh://host.invalid/x", "PLACE"])
-def test_no_program_of_a_repository_s_configuration_runs(repository: Path, tmp_path: Path, url: str) -> None:
+@pytest.mark.parametrize("missing", ["team", "team/project/train.py"])
+def test_no_program_of_a_repository_s_configuration_runs(
+    repository: Path, tmp_path: Path, url: str, missing: str
+) -> None:
     """A promisor remote names what git is to run for an object that is missing: it is not fetched, and its absence is named."""
     top, script = repository.parents[1], tmp_path / "script"
     script.write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\n")
@@ -136,9 +139,9 @@ def test_no_program_of_a_repository_s_configuration_runs(repository: Path, tmp_p
         "core.sshCommand": str(script), "protocol.allow": "always",
     }.items():  # fmt: skip
         git(top, "config", key, value)
-    blob = git(top, "rev-parse", "HEAD:team/project/train.py").strip()
-    (top / ".git/objects" / blob[:2] / blob[2:]).unlink()
+    gone = git(top, "rev-parse", f"HEAD:{missing}").strip()
+    (top / ".git/objects" / gone[:2] / gone[2:]).unlink()
     done = typed("diff", cwd=repository)
     assert done.exit_code == 2 and not (tmp_path / "ran").exists(), done
-    subprocess.run(["git", "cat-file", "-p", blob], cwd=top, capture_output=True, check=False)
+    subprocess.run(["git", "cat-file", "-p", gone], cwd=top, capture_output=True, check=False)
     assert (tmp_path / "ran").exists(), "git by itself runs it"
