@@ -186,27 +186,27 @@ def test_a_run_that_no_candidate_can_take_is_refused(here: Scarce) -> None:
     here.refused = {"1", "2", "3"}
     reply = here.fire("cpu")
     assert (reply.status, reply.body["type"]) == (409, "urn:vertexrig:problem:no-machines")
-    assert [(one["id"], one["path"]) for one in reply.body["findings"]] == [
-        (("quota"), f"candidate {n}") for n in (1, 2, 3)
-    ]
+    rows = [(one["id"], one["path"]) for one in reply.body["findings"]]
+    assert rows == [("quota", f"candidate {n}") for n in (1, 2, 3)]
     (entry,) = (row for row in here.logs if row.get("decision") == "refused")
     assert entry["severity"] == "ERROR" and entry["reason"] == "no-machines"
     assert here.open_ones == 0 and not here.vertex.jobs
 
 
-@pytest.mark.parametrize("scheduled", [True, False])
-def test_another_round_comes_by_ticks(tmp_path: Path, scheduled: bool) -> None:
-    """With `retry_for` the request is deferred, and the tick after ten minutes begins with the first candidate again, once."""
-    here = Scarce(tmp_path, retry_for="6h")
+@pytest.mark.parametrize("scheduled", [True, False, {"retry_for": "6h"}])
+def test_another_round_comes_by_ticks(tmp_path: Path, scheduled: Any) -> None:
+    """With `retry_for`, be it the schedule's, the request is deferred, and the tick after ten minutes tries the first again, once."""
+    here = Scarce(tmp_path, **({"schedule": scheduled} if isinstance(scheduled, dict) else {"retry_for": "6h"}))
     here.refused = {"1", "2", "3"}
     reply = here.fire("cpu") if scheduled else here.post({"run": "cpu", "request_id": "once"})
     assert (reply.status, reply.body["decision"], reply.body["reason"]) == (202, "deferred", "no-machines")
+    assert (reply.body["state"], reply.body["candidate"]) == ("waiting", "candidate 3 of 3")
     here.refused = {"1"}
     assert here.ticked(60) == [("waiting", "candidate 3 of 3")] and not here.vertex.jobs
     assert here.ticked(601) == [("waiting", "candidate 2 of 3")] and len(here.vertex.jobs) == 1
     assert here.ticked(60) == [("waiting", "candidate 2 of 3")] and len(here.vertex.jobs) == 1
-    created = [row for row in here.logs if row.get("decision") == "created"]
-    assert len(created) == 1 and created[0]["candidate"] == "candidate 2 of 3" and created[0]["job"] == here.newest
+    (created,) = (row for row in here.logs if row.get("decision") == "created")
+    assert (created["candidate"], created["job"]) == ("candidate 2 of 3", here.newest)
 
 
 def test_the_steps_follow_the_job_that_trained(tmp_path: Path) -> None:

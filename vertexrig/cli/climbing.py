@@ -21,8 +21,8 @@ from vertexrig.spec.labels import RUN_LABEL, first_of
 from vertexrig.studies import report
 from vertexrig.submit import publish
 from vertexrig.submit.claims import Claim, InProgressError, Key, digest
-from vertexrig.submit.ladder import Ladder, LadderState, Try
-from vertexrig.submit.rungs import CandidateRun, ways
+from vertexrig.submit.ladder import Ladder, LadderState
+from vertexrig.submit.rungs import CandidateRun, Try, ways
 from vertexrig.submit.submission import Submitter, body_of, left_out
 from vertexrig.times import length
 from vertexrig.workspace import Prepared, Workspace

@@ -13,7 +13,8 @@ from vertexrig.errors import UsageError
 FOLDER = "runs"
 RUN = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{4}")
 """A run's id: `20261121-171500-ab12`."""
-_NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}"
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+"""The name of a run that can be resumed: an id, or one of a person's own."""
 
 
 def new_run_id(now: datetime | None = None) -> str:
@@ -59,7 +60,7 @@ def must_be_own(view: Named, run_id: str) -> None:
             f"every run of {view.name} writes to its base_output_directory, {view.job.base_output_directory}, and finds "
             "there what the run before it left; only jobs without one have runs with names"
         )
-    if not re.fullmatch(_NAME, run_id):
+    if not NAME.fullmatch(run_id):
         raise UsageError(f"{run_id!r} is not the name of a run, such as 20261121-171500-ab12")
 
 

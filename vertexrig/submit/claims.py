@@ -27,7 +27,8 @@ from vertexrig.cloud.rest import CALL_S, RestError
 from vertexrig.cloud.storage import Storage, as_json
 from vertexrig.cloud.vertex import NAME, VERSION
 from vertexrig.errors import VertexrigError
-from vertexrig.project.runs import RUN, new_run_id
+from vertexrig.project import runs
+from vertexrig.project.runs import new_run_id
 from vertexrig.spec.labels import CLAIM_LABEL
 
 LABEL = CLAIM_LABEL
@@ -450,7 +451,7 @@ def _parsed(path: str, content: bytes) -> Claim | None:
     stem = path.rpartition("/")[2][:32]  # every id of a key begins as its object is named (`_new_id`)
     ids = [str(texts["id"]), *map(str, before), *map(str, winners)]
     names = [*([job.name] if texts["state"] == "created" else []), *filter(None, before.values())]
-    if not all(_ID.fullmatch(id) and id[:32] == stem for id in ids) or (run_id and not RUN.fullmatch(run_id)):
+    if not all(_ID.fullmatch(id) and id[:32] == stem for id in ids) or (run_id and not runs.NAME.fullmatch(run_id)):
         return None
     if not all(isinstance(name, str) and _MADE.fullmatch(name) for name in names):
         return None

@@ -30,6 +30,7 @@ from vertexrig.submit.rungs import (
     CandidateRun,
     Move,
     Rung,
+    Try,
     asked_at,
     begun,
     course,
@@ -50,29 +51,6 @@ class LostError(UsageError):
 
 
 @dataclass(frozen=True)
-class Try:
-    """What became of one try, for people.
-
-    Args:
-        candidate: The candidate's number.
-        changes: What that changes, "" for the job as it stands.
-        job: Resource name of its job, "" if none was made.
-        reason: Why it was left, "" if it was not.
-        text: The same as a sentence.
-        waited_s: Seconds its job waited for machines; None if not known.
-        usd: What its job has cost, an estimate; None if not known.
-    """
-
-    candidate: int
-    changes: str
-    job: str = ""
-    reason: str = ""
-    text: str = ""
-    waited_s: float | None = None
-    usd: float | None = None
-
-
-@dataclass(frozen=True)
 class LadderState:
     """Where a ladder is.
 
@@ -83,7 +61,6 @@ class LadderState:
         text: In one line.
         made: The job that it is at, None if there is none.
         job: The same as the service describes it, where it was asked.
-        retry_s: Seconds after which it can go on, if it waits for a time.
     """
 
     state: State
@@ -92,7 +69,6 @@ class LadderState:
     text: str = ""
     made: Submitted | None = None
     job: RemoteJob | None = None
-    retry_s: float | None = None
 
     @property
     def ended(self) -> bool:
@@ -118,6 +94,7 @@ class Ladder:
         cannot: Says why a candidate cannot fit, with the sum; "" if it can or that is not known.
         publish: Uploads what a candidate's job runs, before that is made.
         round_s: See ROUND_S.
+        retry_for_s: Seconds that its schedule tries it again for; `retry_for` counts where that is longer.
         speed: Divides every wait, for rehearsals.
         waits: Tells whether a job that has not begun waits for machines; on a local Vertex it may also be on its way to start.
         now: The time.
@@ -132,6 +109,7 @@ class Ladder:
     cannot: Callable[[CandidateRun], str] = lambda _: ""
     publish: Callable[[CandidateRun], None] = lambda _: None
     round_s: float = ROUND_S
+    retry_for_s: float = 0.0
     speed: float = 1.0
     waits: Callable[[RemoteJob], bool] = lambda _: True
     now: Callable[[], datetime] = times.now
@@ -334,14 +312,22 @@ class Ladder:
         """Return the rung after one that is over; a standing if it is not to be started now, or never."""
         place, again = self._next(rung, why)
         if not again and place % len(self.ways) == 0:
-            limit = (times.meant_seconds(self.settings.retry_for or "0s") or 0.0) / self.speed
-            if not limit or (self.now() - asked_at(self.first_run_id, self.now())).total_seconds() > limit:
+            limit = max(times.meant_seconds(self.settings.retry_for or "0s") or 0.0, self.retry_for_s) / self.speed
+            if not limit or self._tried_s > limit:
                 return self._ended(rung, "exhausted", None)
             pause = self.round_s / self.speed - (rung.claim.age_s if rung.claim else 0.0)
             if pause > 0:
                 text = f"all {len(self.ways)} candidates were tried; the first is tried again in {pause:.0f} s"
-                return replace(self._at(rung, "waiting", text), retry_s=pause)
+                return self._at(rung, "waiting", text)
         return self._rung(place, again)
+
+    @property
+    def _tried_s(self) -> float:
+        """Seconds since the first try was over; since the request was made, where the claim of that try is another request's by now."""
+        first = self._held(0, 0)
+        if first is not None and first.path:
+            return first.age_s  # not by the run's name: one that is resumed is older than the request
+        return (self.now() - asked_at(self.first_run_id, self.now())).total_seconds()
 
     def _next(self, rung: Rung, why: str) -> tuple[int, int]:
         """Return the place of the rung after one that is over, and how many jobs were preempted there before."""

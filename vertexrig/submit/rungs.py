@@ -83,6 +83,29 @@ class Rung:
 
 
 @dataclass(frozen=True)
+class Try:
+    """What became of one try, for people.
+
+    Args:
+        candidate: The candidate's number.
+        changes: What that changes, "" for the job as it stands.
+        job: Resource name of its job, "" if none was made.
+        reason: Why it was left, "" if it was not.
+        text: The same as a sentence.
+        waited_s: Seconds its job waited for machines; None if not known.
+        usd: What its job has cost, an estimate; None if not known.
+    """
+
+    candidate: int
+    changes: str
+    job: str = ""
+    reason: str = ""
+    text: str = ""
+    waited_s: float | None = None
+    usd: float | None = None
+
+
+@dataclass(frozen=True)
 class Move:
     """What to do about a rung.
 
@@ -166,10 +189,12 @@ def course(job: RemoteJob, claim: Claim) -> dict[str, str]:
     got = started or ended
     if created is not None and got is not None:
         found["waited_s"] = f"{(got - created).total_seconds():.0f}"
-    per_hour = claim.job.estimate.get("usd_per_hour")
+    price = claim.job.estimate
+    # of a price of which a part is unknown the sum would be too low, and of a sweep the trials' own times count
+    per_hour = price.get("usd_per_hour") if price.get("complete") and price.get("trials") is None else None
     if started is None:
         found["usd"] = "0"
-    elif ended is not None and isinstance(per_hour, (int, float)) and claim.job.estimate.get("trials") is None:
+    elif ended is not None and isinstance(per_hour, (int, float)):
         found["usd"] = f"{per_hour * (ended - started).total_seconds() / 3600:.4f}"
     return found
 

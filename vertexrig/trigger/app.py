@@ -192,7 +192,9 @@ class Trigger:
         try:
             reply = act()
         except NotStartedError as end:
-            reply = Reply(end.status, {"decision": end.decision, "reason": end.reason, "detail": end.text})
+            body = {"decision": end.decision, "reason": end.reason, "detail": end.text}
+            at = {"state": "waiting", "candidate": end.detail["candidate"]} if "candidate" in end.detail else {}
+            reply = Reply(end.status, body | at)
             if delivery is not None:
                 delivery.decision, delivery.reason, delivery.text = end.decision, end.reason, end.text
                 delivery.detail |= end.detail

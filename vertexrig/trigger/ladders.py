@@ -18,7 +18,7 @@ from vertexrig import times
 from vertexrig.cloud.rest import RestError
 from vertexrig.cloud.storage import Storage, as_json
 from vertexrig.errors import VertexrigError
-from vertexrig.project.runs import RUN
+from vertexrig.project.runs import NAME
 from vertexrig.submit.budget import OverBudgetError, Terms
 from vertexrig.submit.claims import Claim, EndedError, InProgressError, Key
 from vertexrig.submit.ladder import Ladder, LadderState, LostError
@@ -224,6 +224,7 @@ def start(
             new.append(first.id)
 
     ladder = Ladder(ways(prepared, submitter), request.digest, key, terms=replace(terms, before_create=before))
+    ladder.retry_for_s = _retry_for_s(ladder, about)
     try:
         at = ladder.advance()
     except Exception:
@@ -304,6 +305,7 @@ class Climber:
         try:
             ladder = self.ladder(one)
             ladder.terms = replace(ladder.terms, before_create=self._kept(one, ladder.terms))
+            ladder.retry_for_s = _retry_for_s(ladder, one)
             if one.schedule and one.time != newest and not any(each.job for each in ladder.tries()):
                 text = f"the run due at {newest} has taken its place"
                 if ladder.stop("superseded", text):
@@ -371,6 +373,12 @@ class Climber:
         return Climbed(one, state, text, moved=True)
 
 
+def _retry_for_s(ladder: Ladder, one: OpenLadder) -> float:
+    """Return for how many seconds the schedule of a run tries again what was refused; 0 if it is of none."""
+    schedule = ladder.ways[0].submitter.workspace.loaded.project.schedules.get(one.schedule)
+    return times.meant_seconds(schedule.retry_for or "0s") or 0.0 if schedule is not None else 0.0
+
+
 def _end_of(ladder: Ladder, at: LadderState) -> LadderEnd:
     name = at.made.name if at.made is not None else ""
     run = ladder.ways[0].prepared.view.name
@@ -419,7 +427,7 @@ def _open(name: str, content: bytes) -> OpenLadder | None:
         return None
     if key["kind"] not in ("request", "schedule", "event", "body") or name != f"{OPEN}{data.get('id')}.json":
         return None
-    if texts[-1] and not RUN.fullmatch(texts[-1]):
+    if texts[-1] and not NAME.fullmatch(texts[-1]):
         return None
     return OpenLadder(texts[0], key, body, *texts[1:])
 

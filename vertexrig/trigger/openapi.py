@@ -259,7 +259,8 @@ _LISTING = object_schema(
 _NOT_STARTED = object_schema(
     *("decision", "reason", "detail"),
     decision={"type": "string", "enum": ["skipped", "deferred"]},
-    **dict.fromkeys(("reason", "detail"), TEXT),
+    state={"type": "string", "enum": ["waiting"]},
+    **dict.fromkeys(("reason", "detail", "candidate"), TEXT),
 )
 _TOKEN = {
     "type": "http",
