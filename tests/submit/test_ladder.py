@@ -18,7 +18,17 @@ from tests.support.tools import brief
 from vertexrig.cloud.vertex import RemoteJob
 from vertexrig.project.triggered import Budget
 from vertexrig.spec.labels import first_of
-from vertexrig.spec.states import CANCELLED, CANCELLING, EXPIRED, FAILED, PENDING, QUEUED, RUNNING, SUCCEEDED
+from vertexrig.spec.states import (
+    CANCELLED,
+    CANCELLING,
+    EXPIRED,
+    FAILED,
+    PARTIALLY_SUCCEEDED,
+    PENDING,
+    QUEUED,
+    RUNNING,
+    SUCCEEDED,
+)
 from vertexrig.submit import ladder as ladders
 from vertexrig.submit import rungs
 from vertexrig.submit.budget import OverBudgetError
@@ -134,6 +144,7 @@ def claim(state: str = "created", age_s: float = 0.0, **ended: str) -> Claim:
     (claim(reason="waited"), job(RUNNING, began=True), "wait", ""),
     (claim(reason="waited"), job(CANCELLED), "leave", "waited"),
     (claim(reason="waited"), job(SUCCEEDED, began=True), "end", "succeeded"),
+    (claim(), job(PARTIALLY_SUCCEEDED, began=True), "end", "failed"),
     (claim(), job(CANCELLED), "end", "cancelled"),
     (claim(), job(EXPIRED), "leave", "waited"),
     (claim(), job(EXPIRED, began=True), "end", "cancelled"),

@@ -136,8 +136,10 @@ def move(claim: Claim | None, job: RemoteJob | None, wait_s: float | None = None
         return Move("next", why)
     if job is None:
         return Move("end", "gone")
-    if job.state in (SUCCEEDED, PARTIALLY_SUCCEEDED):
+    if job.state == SUCCEEDED:
         return Move("end", "succeeded")
+    if job.state == PARTIALLY_SUCCEEDED:  # to a schedule's steps and to `watch`, too, that is no success
+        return Move("end", "failed")
     if job.state == FAILED:
         found = outcome(job)
         return Move("end", "failed") if found is Scarcity.OTHER else Move("leave", found.value)
