@@ -354,6 +354,8 @@ def test_the_cheapest_is_tried_first() -> None:
         "candidates": [{"strategy": "SPOT"}, {"machine_type": "n1-standard-4"}],
     }}  # fmt: skip
     world = _of(data)
+    ways = [way.prepared for way in sorted(world.ladder.ways, key=lambda way: way.number)]
+    assert world.ladder.ways[0].submitter.first_allowed(ways).candidate == 3
     seen = []
     for _ in range(3):
         seen.append(world.advance().candidate)

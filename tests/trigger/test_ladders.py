@@ -288,12 +288,8 @@ def test_what_is_not_allowed_any_more_ends(here: Scarce) -> None:
     here.load(data)
     here.storage.write(f"{OPEN}odd.json", b"{}")
     assert here.ticked() == [("changed", "")]
-    (end,) = (
-        Ladders(here.storage).end(name.rpartition("/")[2].removesuffix(".json"))
-        for name in here.storage.objects
-        if "ladders/ended" in name
-    )
-    assert end is not None and "does not allow it any more" in end.text
+    (end,) = here.ended
+    assert "does not allow it any more" in end.text
     assert any("odd.json is no run with candidates" in str(row) for row in here.logs)
     assert SUCCEEDED not in str(here.logs)
 
@@ -480,11 +476,13 @@ def test_a_night_without_machines_is_kept_once_and_gives_way(tmp_path: Path) -> 
 
 
 def test_a_callers_limit_passes_over_a_candidate(tmp_path: Path) -> None:
-    """What a caller may spend on one run is held for each candidate."""
+    """What a caller may spend on one run is held for each candidate, and a dry run shows the one that would be made."""
     here = Scarce(tmp_path, job={"machine_type": "n1-standard-32"}, candidates=[{"machine_type": "n1-standard-4"}])
     terms = here.trigger.terms
     share = Share("caller", "mlops", RunLimits(usd_per_run=0.5), "trigger.callers.mlops.budget")
     here.trigger.terms = lambda asked, caller: replace(terms(asked, caller), shares=(share,))  # type: ignore[method-assign]
+    would = here.post({"run": "cpu", "dry_run": True})
+    assert (would.status, would.body["candidate"]) == (200, "candidate 2 of 2") and "n1-standard-4" in str(would.body)
     assert here.post({"run": "cpu"}).body["candidate"] == "candidate 2 of 2" and here.open_ones == 1
 
 

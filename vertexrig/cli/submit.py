@@ -81,9 +81,12 @@ def command(
     # Before anything is uploaded: a run that cannot be resumed is bad usage.
     if resume:
         climbing.resumable(vertex, storage, prepared, resume)
-    _ahead(submitter, prepared, asked, project.file)
+    first = submitter.first_allowed(every)
+    _ahead(submitter, first, asked, project.file)
     if dry_run:
-        shown = prepared.in_run(resume or new_run_id())
+        shown = first.in_run(resume or new_run_id())
+        if len(every) > 1:
+            streams.note(f"{name}: candidate {first.candidate} of {len(every)}")
         would = submitter.dry_run(shown)
         streams.note(f"estimate: {would.estimate['arithmetic']}")
         body = submit.body_of(shown, would.labels)

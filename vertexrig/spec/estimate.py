@@ -60,6 +60,11 @@ class Estimate:
         return self.usd_per_job * (1 if self.trials is None else self.trials)
 
     @property
+    def rank(self) -> tuple[bool, float]:
+        """What sorts the cheapest first; without a price it may be any, and comes last."""
+        return not self.complete, self.usd_at_most
+
+    @property
     def wall_s(self) -> float:
         """The longest the whole run takes, in seconds: rounds of parallel trials, each until its timeout."""
         return self.timeout_s * (1 if self.trials is None else math.ceil(self.trials / self.parallel))

@@ -120,8 +120,7 @@ class Ladder:
         self._claims = self.ways[0].submitter.claims
         self._pinned = bool(self.first)
         if self.settings.prefer == "price":
-            # without a price it may be any: those come last
-            self.ways = sorted(self.ways, key=lambda way: (not way.price.complete, way.price.usd_at_most))
+            self.ways = sorted(self.ways, key=lambda way: way.price.rank)
 
     def advance(self) -> LadderState:
         """Take the ladder as far as it goes now.

@@ -7,7 +7,7 @@ Of a job a claim keeps a `Recorded`: `recorded` makes one, `Claims.record` write
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -156,6 +156,17 @@ class Submitter:
             OverBudgetError: It is over a limit for one run.
         """
         return price_within(prepared, self.limits, terms)
+
+    def first_allowed(self, every: Sequence[Prepared], terms: Terms = Terms()) -> Prepared:
+        """Return which of a job and its candidates is asked for first: the limits for one run let it through, or none."""
+        ordered = list(every)
+        if len(every) > 1 and every[0].workspace.loaded.runnable(every[0].view.name).prefer == "price":
+            ordered.sort(key=lambda one: price_of(one, self.limits).rank)
+        for one in ordered:
+            with suppress(OverBudgetError):
+                self.price_within(one, terms)
+                return one
+        return every[0]
 
     def dry_run(self, prepared: Prepared, terms: Terms = Terms()) -> Submitted:
         """Return what `submit` would make, without making it.

@@ -330,7 +330,7 @@ class Trigger:
             due.check_times()
         prepared = self.prepared(asked)
         if asked.dry_run:
-            return self._dry_run(prepared[0], asked, delivery.caller)
+            return self._dry_run(prepared, asked, delivery.caller)
         steps = request.steps(self.loaded, asked.request.then)
         delivery.detail |= {"then": steps} if steps else {}
         terms = self.terms(asked, delivery.caller)
@@ -352,9 +352,10 @@ class Trigger:
         delivery.job, delivery.claim, delivery.estimate = made.name, body["claim"], made.estimate
         return Reply(200 if made.duplicate else 201, body, {"Location": f"/jobs/{made.name.rsplit('/', 1)[-1]}"})
 
-    def _dry_run(self, prepared: Prepared, asked: Asked, caller: str) -> Reply:
-        prepared = prepared.in_run(new_run_id())
-        would = self.submitter.dry_run(prepared, self.terms(asked, caller))
+    def _dry_run(self, every: list[Prepared], asked: Asked, caller: str) -> Reply:
+        terms = self.terms(asked, caller)
+        prepared = self.submitter.first_allowed(every, terms).in_run(new_run_id())
+        would = self.submitter.dry_run(prepared, terms)
         sent = body_of(prepared, would.labels)
         return Reply(
             200,
@@ -362,6 +363,7 @@ class Trigger:
                 answers.SUBMITTED,
                 would,
                 dry_run=True,
+                candidate=f"candidate {prepared.candidate} of {len(every)}" if len(every) > 1 else None,
                 then=request.steps(self.loaded, asked.request.then) or None,
                 request=sent,
             ),
