@@ -144,6 +144,15 @@ def test_a_model_that_is_lost_is_said_in_red(here: Path, monkeypatch: pytest.Mon
     assert "\x1b[1;31mempty\x1b[0m: " in text and "here/model.txt, which Vertex AI does not keep" in text
 
 
+def test_models_that_a_sweep_loses_are_said(here: Path) -> None:
+    """Trials that succeed and leave their models' folders empty are said in one row, with the files of the first."""
+    done = run("rehearse", "sweep", "--set=args.do=lose", "--trials=2")
+    (said,) = re.findall(r"^model +empty: (.*)$", done.stdout, re.MULTILINE)
+    assert re.search(r"/[12]/model and 1 more; the trainer wrote .*here/model.txt, which", said)
+    found = rehearsed("sweep", "--trials=1")
+    assert not found["model_empty"] and found["astray"] == []
+
+
 def test_hypertune_metrics_of_a_job(here: Path) -> None:
     """The last value that a plain job reported with cloudml-hypertune is shown; no summary.json is needed."""
     assert rehearsed("cpu")["metrics"] == {"accuracy": 0.75}

@@ -203,9 +203,11 @@ def _text(done: Rehearsal) -> str:
     rows = [("state", short(done.state)), ("seconds", f"{done.seconds:.1f}")]
     rows += [("run", done.run)] if done.run else []
     rows += [(name, shown(value, DIGITS)) for name, value in done.metrics.items()]
-    if done.model and done.model_empty:
+    if done.model_empty:
         red, off = ("\x1b[1;31m", "\x1b[0m") if streams.wants_color(sys.stdout, os.environ) else ("", "")
-        rows.append(("model", f"{red}empty{off}: {typed(done.model)}{_astray(done)}"))
+        first, *others = done.models_empty
+        more = f" and {len(others)} more" if others else ""
+        rows.append(("model", f"{red}empty{off}: {typed(first)}{more}{_astray(done)}"))
     elif done.model:
         rows.append(("model", typed(done.model)))
     elif done.output:

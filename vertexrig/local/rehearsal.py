@@ -66,7 +66,7 @@ class Rehearsal:
         traceback: The end of its output.
         hint: What that usually means.
         stand_ins: A sentence for each substitute for a part of the cloud.
-        astray: Files that a job left in its working directories, which are lost on Vertex AI, the largest first.
+        astray: Files that a job, or the first trial without a model, left in its working directories, which are lost on Vertex AI, the largest first.
         trials: A sweep's trials as rows, the best first (`vertexrig.results.trials.table`).
         tries: What became of each candidate that was tried, if it was rehearsed with faults (`vertexrig.results.tries`).
     """
@@ -105,9 +105,18 @@ class Rehearsal:
         return folder if folder is not None and folder.is_dir() else None
 
     @property
+    def models_empty(self) -> tuple[Path, ...]:
+        """Folders for models in which a job that succeeded, or trials of a sweep that did, left no file."""
+        if self.output is None or not self.succeeded:
+            return ()
+        trials = [str(row["trial"]) for row in self.trials if row["state"] == "SUCCEEDED"]
+        folders = [self.output / one / "model" for one in trials] if self.trials else [self.output / "model"]
+        return tuple(one for one in folders if one.is_dir() and not any(path.is_file() for path in one.rglob("*")))
+
+    @property
     def model_empty(self) -> bool:
-        """Whether it succeeded, has a folder for a model, and left no file there."""
-        return self.succeeded and self.model is not None and not any(path.is_file() for path in self.model.rglob("*"))
+        """Whether there are such folders."""
+        return bool(self.models_empty)
 
 
 def rehearse(
@@ -259,7 +268,7 @@ class _Stage:
         # The last to fail: its end is the one that the study ended with.
         failed = next((one for one in reversed(ended.values()) if one.state == "JOB_STATE_FAILED"), None)
         failed = failed if job["state"] == "JOB_STATE_FAILED" else None
-        return self._ended(
+        done = self._ended(
             state=job["state"],
             error=(job.get("error") or {}).get("message", ""),
             seconds=time.monotonic() - begun,
@@ -269,6 +278,9 @@ class _Stage:
             stand_ins=stand_ins,
             trials=tuple(table(job)),
         )
+        jobs = {str(one["id"]): one.get("customJob", "") for one in job.get("trials", ())}
+        lost = [ended[name] for one in done.models_empty if (name := jobs[one.parent.name]) in ended]
+        return replace(done, astray=_left_in(lost[0].folder)) if lost else done
 
     def _ended(self, **how: Any) -> Rehearsal:
         view = self.prepared.view
