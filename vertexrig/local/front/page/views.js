@@ -46,8 +46,7 @@ async function pages(path) {
 // What the trigger decided this month, the newest first: the rows that `vertexrig schedule history` shows.
 async function deliveries() {
   const month = new Date().toISOString().slice(0, 7);
-  // The APIs of data sets and tensorboards make buckets of their own.
-  const all = (await pages("/storage/v1/b?project=local")).filter((one) => !one.name.startsWith("cloud-ai-platform-"));
+  const all = await pages("/storage/v1/b?project=local");
   const objects = await Promise.all(all.map((one) => pages(`/storage/v1/b/${encodeURIComponent(one.name)}/o?prefix=vertexrig/history/${month}/`)));
   const rows = new Map(), ends = new Map();
   for (const { id, name, metadata } of objects.flat()) {
