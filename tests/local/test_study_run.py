@@ -277,6 +277,23 @@ def test_notify_brings_the_next_look_at_once(begun: Any) -> None:
     watcher.join(10)
 
 
+def test_a_failing_study_that_is_taken_up_starts_no_job(begun: Any) -> None:
+    """A trial that has no job yet as its study fails ends without one, and the study keeps the reason it had."""
+    first = begun("time.sleep(60)", max_trial_count=2, parallel_trial_count=2)
+    first.step()
+    first.executor.handles.pop("2").process.kill()
+    failing: list[str] = []
+    again = begun("", failing="why it fails", on_failing=failing.append, max_trial_count=2, parallel_trial_count=2)
+    again.executor.handles = first.executor.handles
+    first.executor.handles["1"].process.kill()
+    again.executor.start = lambda trial, args: first.executor.handles[
+        trial.id
+    ]  # as the jobs' own executor takes one up
+    result = again.run(interval=0.01)
+    assert (result.state, result.message, failing) == ("JOB_STATE_FAILED", "why it fails", [])
+    assert again.engine.trials["2"].state.value == "INFEASIBLE"
+
+
 @pytest.mark.parametrize("kept", [True, False], ids=["failing", "stopped early"])
 def test_a_crash_while_trials_are_stopped(begun: Any, kept: bool) -> None:
     """A study that was failing is failed in its next life, and makes no trial; one stopped early keeps its last report."""

@@ -144,6 +144,9 @@ class StudyRun:
         self.result: StudyResult | None = None
         # The highest and not their number, in case a trial is missing; the service numbers trials from 1.
         self._last = max(map(int, engine.trials), default=0)
+        # Counted and not looked for at the end of every trial, of which a study may have thousands.
+        self._ended = sum(trial.state.ended for trial in engine.trials.values())
+        self._failed = sum(trial.state.ended and trial.failed for trial in engine.trials.values())
         self._running: dict[str, tuple[Handle, MetricFile]] = {}
         self._ending = StudyResult(states.FAILED, failing) if failing else None
         # Set by other threads; the thread of `step` alone changes trials, so these need no lock.
@@ -212,6 +215,10 @@ class StudyRun:
                 file = self._metric_file(trial, handle) if handle is not None else None
                 trial.add(file.read() if file is not None else ())
                 self._finish(trial, TrialOutcome(True), file)
+            elif trial.state is TrialState.ACTIVE and self._ending is not None and self.executor.known(trial) is None:
+                # The study fails: a job would be made only to be cancelled.
+                trial.move(TrialState.STOPPING, at=self.engine.clock())
+                self._finish(trial, TrialOutcome(True))
             elif trial.state is TrialState.ACTIVE:
                 self._start(trial)
         if self._ending is None:
@@ -313,6 +320,7 @@ class StudyRun:
         elif file is not None and file.diverged and not self.engine.objective.best_of:
             infeasible = file.explain()  # it must not rank by the values from before it diverged
         self.engine.complete(trial.id, infeasible=infeasible)
+        self._ended, self._failed = self._ended + 1, self._failed + trial.failed
         self.save(trial.record())
 
     def _unmeasured(self, stopped: bool, file: MetricFile | None) -> str:
@@ -339,22 +347,20 @@ class StudyRun:
                     self.save(self.engine.trials[trial_id].record())
 
     def _check_failures(self) -> None:
-        ended = [trial for trial in self.engine.trials.values() if trial.state.ended]
-        failed = sum(trial.failed for trial in ended)
-        # Trials that a cancellation stops must not turn the study into a failed one.
-        if not failed or self._cancel.is_set():
+        ended, failed = self._ended, self._failed
+        # Trials that a cancellation stops must not turn the study into a failed one; one that fails has its reason.
+        if not failed or self._cancel.is_set() or (self._ending is not None and self._ending.state == states.FAILED):
             return
         if self.max_failed_trial_count:
             broken = failed >= self.max_failed_trial_count
             rule = f"maxFailedTrialCount is {self.max_failed_trial_count}"
         else:
             # One failure among few is borne: a bad combination of values may be all that is wrong.
-            broken = failed == len(ended) or (failed >= 3 and failed > len(ended) / 2)
+            broken = failed == ended or (failed >= 3 and failed > ended / 2)
             rule = "maxFailedTrialCount is not set"
         if broken:
-            last = max((trial for trial in ended if trial.failed), key=lambda trial: trial.end_time)
-            message = (
-                f"{failed} of {len(ended)} ended trials failed ({rule}). Trial {last.id}: {last.infeasible_reason}"
-            )
+            own = [trial for trial in self.engine.trials.values() if trial.state.ended and trial.failed]
+            last = max(own, key=lambda trial: trial.end_time)
+            message = f"{failed} of {ended} ended trials failed ({rule}). Trial {last.id}: {last.infeasible_reason}"
             self.on_failing(message)
             self._end(StudyResult(states.FAILED, message), stop=True)
