@@ -221,13 +221,16 @@ def test_the_suffix_or_the_format_decides(project: Path, tmp_path: Path) -> None
 
 
 def test_figures_are_pngs(project: Path, tmp_path: Path) -> None:
-    """--figures writes every chart as PNG, under names that any file system takes."""
-    data = json.loads(run(project, "report", ODD, "--local", "--figures", str(tmp_path), "--format=json").stdout)
-    names = sorted(path.name for path in tmp_path.iterdir())
-    assert data["figures"] == [str(tmp_path / Path(one).name) for one in data["figures"]] and len(names) >= 10
+    """--figures writes every chart as PNG, under names that any file system takes; a JSON file names them, too."""
+    drawn, file = tmp_path / "drawn", tmp_path / "r.json"
+    words = ("--figures", str(drawn), "--format=json", "-o", str(file))
+    data = json.loads(run(project, "report", ODD, "--local", *words).stdout)
+    names = sorted(path.name for path in drawn.iterdir())
+    assert data["figures"] == [str(drawn / Path(one).name) for one in data["figures"]] and len(names) >= 10
     assert {"history-0.png", "parallel.png", "importance.png", "curves.png", "spans.png"} <= set(names)
-    for path in tmp_path.iterdir():
+    for path in drawn.iterdir():
         assert path.read_bytes().startswith(b"\x89PNG") and re.fullmatch(r"[a-z0-9-]+\.png", path.name)
+    assert json.loads(file.read_text())["figures"] == data["figures"]
 
 
 def changed(**more: Any) -> dict[str, Any]:

@@ -64,12 +64,12 @@ def command(
     drawn = _drawn(seen) if figures is not None else []  # before anything is written
     text = _html(found, seen, where.file, links, tried) if html else _markdown(found, links, tried)
     data = {**_data(found, links), **({"tries": tried} if tried else {})}
+    if figures is not None:
+        data["figures"] = _write(drawn, figures)
     if output is not None:
         own = format_ == "json" and output.suffix.lower() == ".json"
         write_text(output, json.dumps(data, indent=2) + "\n" if own else text)
         streams.note(f"wrote {output}")
-    if figures is not None:
-        data["figures"] = _write(drawn, figures)
     result(format_, {**data, "path": output and str(output)}, "" if output else text.rstrip("\n"))
 
 
