@@ -10,6 +10,7 @@ import threading
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import NoReturn
 
 import psutil
 import pytest
@@ -19,7 +20,7 @@ from tests.support.jobkit import job, pool, with_trainer
 from tests.support.packages import lock_nothing, small
 from tests.support.tools import need, vertexrig
 from vertexrig.catalog import load
-from vertexrig.errors import ConfigError, PackageError, UsageError
+from vertexrig.errors import ConfigError, JobFailedError, PackageError, UsageError
 from vertexrig.local.rehearsal import rehearse
 from vertexrig.local.runner import Control, packages, pool_programs, pythons, run_job
 from vertexrig.local.runner.options import RunOptions
@@ -99,6 +100,17 @@ def test_the_newest_python_of_pyenv_is_taken(tmp_path: Path, monkeypatch: pytest
         program.chmod(0o755)
     assert pythons.find_python("3.10") == str(tmp_path / "versions/3.10.12/bin/python")
     assert pythons.find_python("3.9") == "3.9"
+
+
+def test_a_uv_that_cannot_be_run_is_an_error_of_packages(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program that the system does not start is said as what else uv fails at, which a caller of `make_python` bears."""
+
+    def start(*_: object) -> NoReturn:
+        raise JobFailedError("uv cannot be started: no memory")
+
+    monkeypatch.setattr(pythons.Children, "start", start)
+    with pytest.raises(PackageError, match="uv cannot be started"):
+        pythons.make_python(pythons.wanted("tf-2.17", load(), None), print, lambda: False)
 
 
 def test_an_environment_is_made_once_and_says_what_it_lacks(cache: Path) -> None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vertexrig.catalog import Catalog
-from vertexrig.errors import PackageError, UsageError, VertexrigError, did_you_mean
+from vertexrig.errors import JobFailedError, PackageError, UsageError, VertexrigError, did_you_mean
 from vertexrig.local.runner import packages
 from vertexrig.local.runner.children import Children, Command
 from vertexrig.local.runner.lines import Line
@@ -229,7 +229,10 @@ class _Uv:
         }
         children, until = Children(keep), time.monotonic() + INSTALL_TIMEOUT_S
         try:
-            child = children.start("uv", Command([*self.tool, *words], env, Path.cwd()))
+            try:
+                child = children.start("uv", Command([*self.tool, *words], env, Path.cwd()))
+            except JobFailedError as error:  # no job is run by it
+                raise PackageError(str(error)) from error
             while child.exit is None:
                 children.poll(0.1)
                 if self.give_up():
