@@ -385,7 +385,7 @@ def test_a_try_waits_for_days_and_then_ends(here: Scarce) -> None:
     here.failing = {"2": DENIED}
     here.ticked()
     assert here.ticked(PATIENCE_S - 3600) == [("waiting", "")]
-    assert here.ticked(7200) == [("failed", "")]
+    assert here.ticked(7200) == [("given-up", "")]
     (end,) = here.ended
     assert end.text.startswith("given up after 3 days: Permission") and end.tries[0]["job"]
     here.failing = {}

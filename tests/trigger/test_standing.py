@@ -50,6 +50,7 @@ def stands(loaded: Loaded, *, job: Any = None, row: Any = None, digest: str = ""
         ({"row": RestError("no bucket")}, "the history cannot be read: no bucket", "vertexrig doctor"),
         ({"row": {**ROW, "state": "gone"}}, "/77 is gone", "vertexrig schedule run nightly"),
         ({"row": {**ROW, "end": {"outcome": "FAILED", "reason": "no image"}}}, "ended FAILED: no image", "trials 77"),
+        ({"row": {**ROW, "end": {"outcome": "exhausted"}}}, "ended exhausted", "name others of sweep"),
         (
             {"row": {**ROW, "decision": "refused", "reason": "over-budget", "text": "$9", "detail": {"limit": "usd_per_day"}}},
             "was refused, over-budget: $9",

@@ -33,7 +33,7 @@ def test_a_job_of_a_tick_is_in_the_history_whatever_follows(tmp_path: Path, monk
     """The job of a deferred run has its row before the object is deleted; where runs with candidates cannot be listed then, the tick is
     answered with that, and chains and ends are looked at all the same.
     """
-    here = Scarce(tmp_path, schedule={"retry_for": "6h"}, then=PROMOTE, candidates=[])
+    here = Scarce(tmp_path, schedule={"retry_for": "6h"}, then=PROMOTE, candidates=[], wait=None)
     here.failing = {"": RestError("no quota", status=429)}
     assert here.fire().status == 202
     here.failing = {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -219,17 +219,20 @@ def history(schedule: str | None, file: Path | None, since: str, last: int, fold
     """Show the deliveries of the trigger, or of one SCHEDULE, the newest first: when each fired, whether it started a job or why it
     did not, and the outcome, metric, cost and length of what it started.
     """
-    from vertexrig.trigger.history import Deliveries  # 110 ms
+    from vertexrig.trigger.history import RECENT, Deliveries  # 110 ms
 
     loaded = config.load(file)
     kept = Deliveries(remote.bucket(loaded, "deliveries"))
     if fold:
         counts = kept.fold()
         streams.note(", ".join(f"{month}: {count} folded" for month, count in counts.items()) or "nothing to fold")
-    rows = kept.rows(_since(since), schedule or "")[:last]
-    kept.settle(rows, loaded, remote.service(loaded), Workspace(loaded).catalog)
+    first = _since(since)
+    # the end of a job belongs to the row that made it, which may be one that is not shown
+    found = kept.rows(min(first, times.now() - RECENT), schedule or "")
+    kept.settle(found, loaded, remote.service(loaded), Workspace(loaded).catalog)
+    rows = [row for row in found if str(row["time"]) >= times.rfc3339(first, 3)][:last]
     headings = ("time", "schedule", "run", "decision", "outcome", "metric", "cost", "length", "why")
-    result(format_, {"deliveries": rows}, lambda: table(headings, map(_delivered, rows)))
+    result(format_, {"deliveries": rows}, lambda: table(headings, [line for row in rows for line in _delivered(row)]))
     if not rows:
         streams.note(f"no delivery since {since}")
 
@@ -246,15 +249,24 @@ def _since(text: str) -> datetime:
         ) from None
 
 
-def _delivered(row: Mapping[str, Any]) -> tuple[Any, ...]:
+def _delivered(row: Mapping[str, Any]) -> Iterator[tuple[Any, ...]]:
+    """Yield the line of a delivery, and one for each try of its candidates."""
     end = row.get("end") or {}
     usd, seconds = end.get("usd"), end.get("seconds")
     why = end.get("reason") or " ".join(filter(None, (row.get("reason"), row.get("text"))))
-    return (
+    yield (
         str(row["time"])[:19], row.get("schedule", ""), row.get("run", ""), row["decision"], end.get("outcome") or row.get("state", ""),
         f"{end['metric']} {end['value']:.4g}" if end.get("metric") else "",
         "" if usd is None else f"${usd:.2f}", "" if seconds is None else str(timedelta(seconds=round(seconds))), why,
     )  # fmt: skip
+    for one in end.get("tries", ()):
+        usd, waited = one.get("usd"), one.get("waited_s")
+        told = [one.get("changes") or "as it stands", one.get("text")]
+        told += [f"waited {timedelta(seconds=round(waited))}"] if waited is not None else []
+        yield (
+            "", "", "", f"candidate {one.get('candidate')}", one.get("reason", ""), "", "" if usd is None else f"${usd:.2f}", "",
+            "; ".join(filter(None, told)),
+        )  # fmt: skip
 
 
 @command.command("chains", short_help="Show the steps that follow runs, and how they ended.")

@@ -28,7 +28,7 @@ from vertexrig.studies.cost import spent
 from vertexrig.submit.chains import GOOD, Chains
 from vertexrig.submit.claims import LABEL
 from vertexrig.trigger.deliveries import FOLDER, ROW, keep
-from vertexrig.trigger.ladders import Ladders
+from vertexrig.trigger.ladders import LadderEnd, Ladders
 
 _END = ".end.json"
 _FOLDED = ".jsonl"
@@ -41,11 +41,12 @@ class DeliveryEnd:
     """How the job of a delivery ended, and the steps that followed it.
 
     Args:
-        outcome: The job's state, such as SUCCEEDED; of a run with steps, that of its chain, such as `registered`.
+        outcome: The job's state, such as SUCCEEDED; of a run with candidates that got no machines `exhausted`
+            (`vertexrig.trigger.ladders.LadderEnd`); of a run with steps, that of its chain, such as `registered`.
         reason: Why, in one line.
         ended: When, RFC 3339.
         seconds: How long the job took.
-        usd: What it cost, estimated from its times; None without a sourced price.
+        usd: What it cost with all tries, estimated from their times; None without a sourced price.
         metric: The name of what it reported.
         value: What it reported.
         model: The version that was registered.
@@ -160,12 +161,19 @@ class Deliveries:
         jobs = _jobs(vertex, waiting)
         ended = []
         for row in waiting:
-            job, tries = _followed(jobs.get(str(row["job"])), self.storage, vertex)
-            row["state"] = short(job.state) if job is not None else "gone"
-            end = _end(row, job, self.storage, loaded, catalog) if tries is not None else None
+            job, over = jobs.get(str(row["job"])), None
+            first = first_of(job.labels) if job is not None and job.ended else ""
+            if first:
+                over = Ladders(self.storage).end(first)
+            if over is not None:
+                job = vertex.get(over.job) if over.job else None
+            row["state"] = short(job.state) if job is not None else over.state if over is not None else "gone"
+            if first and over is None and Ladders(self.storage).is_open(first):
+                continue
+            end = _end(row, job, over, self.storage, loaded)
             if end is None:
                 continue
-            end = replace(end, tries=tries or ())
+            end = _with_cost(end, job, vertex, loaded, catalog)
             row["end"] = {name: value for name, value in asdict(end).items() if value not in ("", None, ())}
             # a person who may only read sees it all the same
             with suppress(VertexrigError):
@@ -214,37 +222,55 @@ def _jobs(vertex: Vertex, rows: list[dict[str, Any]]) -> dict[str, RemoteJob]:
     return found | {name: job for name in elsewhere if (job := vertex.get(name)) is not None}
 
 
-def _followed(
-    job: RemoteJob | None, storage: Storage, vertex: Vertex
-) -> tuple[RemoteJob | None, Sequence[Mapping[str, Any]] | None]:
-    """Return the job that counts in place of one that was made, and what became of each try: None while that is not over."""
-    first = first_of(job.labels) if job is not None and job.ended else ""
-    if not first or job is None:
-        return job, ()
-    end = Ladders(storage).end(first)
-    if end is None:
-        return job, None if Ladders(storage).is_open(first) else ()
-    return vertex.get(end.job) if end.job else job, end.tries
-
-
 def _end(
-    row: Mapping[str, Any], job: RemoteJob | None, storage: Storage, loaded: Loaded, catalog: Catalog
+    row: Mapping[str, Any], job: RemoteJob | None, over: LadderEnd | None, storage: Storage, loaded: Loaded
 ) -> DeliveryEnd | None:
-    """Return how a delivery's job, or the chain that follows it, has ended; None if it has not."""
-    if job is None or not job.ended:
+    """Return how a delivery's job, or the chain that follows it, has ended; None if it has not.
+
+    Args:
+        row: The delivery.
+        job: The job that counts.
+        over: How its run has ended, if that has candidates.
+        storage: The bucket.
+        loaded: The project.
+    """
+    end, seconds = DeliveryEnd("", tries=over.tries if over is not None else ()), None
+    if job is not None and job.ended:
+        run = course(job.data)
+        seconds = None if run.start is None or run.end is None else run.end - run.start
+        end = replace(end, outcome=short(job.state), reason=job.cause, ended=str(job.data.get("endTime", "")))
+    if over is not None and (not end.outcome or over.state not in ("succeeded", "failed", "cancelled")):
+        # what ended the run is not what its last job says
+        end = replace(end, outcome=over.state, reason=over.text, ended=times.rfc3339(times.now(), 0))
+    if not end.outcome:
         return None
-    run = course(job.data)
-    seconds = None if run.start is None or run.end is None else run.end - run.start
-    usd = spent(job, catalog, factor=loaded.project.trigger.budget.price_factor).usd
-    metric, value = _metric(row, job, storage, loaded)
-    outcome, reason, at, model = short(job.state), job.cause, "", ""
     if (row.get("detail") or {}).get("then"):
-        chain = Chains(storage).end(first_of(job.labels) or str(row.get("claim", "")))
+        first = over.id if over is not None else first_of(job.labels) if job is not None else ""
+        chain = Chains(storage).end(first or str(row.get("claim", "")))
         if chain is None:
             return None
-        outcome, reason, at, model = chain.outcome, chain.reason, chain.ended, chain.model
-    at = at or str(job.data.get("endTime", ""))
-    return DeliveryEnd(outcome, reason, at, seconds, None if usd is None else round(usd, 4), metric, value, model)
+        if end.outcome not in ("exhausted", "given-up"):  # the chain says `failed` to that
+            end = replace(end, outcome=chain.outcome, reason=chain.reason, ended=chain.ended, model=chain.model)
+    metric, value = _metric(row, job, storage, loaded) if job is not None else ("", None)
+    return replace(end, seconds=seconds, metric=metric, value=value)
+
+
+def _with_cost(
+    end: DeliveryEnd, job: RemoteJob | None, vertex: Vertex, loaded: Loaded, catalog: Catalog
+) -> DeliveryEnd:
+    """Return an end with what its job, or each of its tries, has cost."""
+    jobs = {job.name: job} if job is not None else {}
+    for name in {str(one.get("job")) for one in end.tries} - jobs.keys():
+        if NAME.fullmatch(name) and (found := vertex.get(name)) is not None:
+            jobs[name] = found
+    paid = {name: spent(one, catalog, factor=loaded.project.trigger.budget.price_factor) for name, one in jobs.items()}
+    usd = {name: one.usd for name, one in paid.items()}
+    tries = tuple({**one, "usd": usd.get(str(one.get("job")), one.get("usd"))} for one in end.tries)
+    # without a price of what ran there is none of the whole; what never began cost nothing
+    known = any(one is not None for one in usd.values()) and all(
+        paid[name].seconds == 0 or usd[name] is not None for name in paid
+    )
+    return replace(end, tries=tries, usd=round(sum(one or 0.0 for one in usd.values()), 4) if known else None)
 
 
 def _metric(row: Mapping[str, Any], job: RemoteJob, storage: Storage, loaded: Loaded) -> tuple[str, float | None]:

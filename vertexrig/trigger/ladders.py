@@ -67,8 +67,8 @@ class LadderEnd:
     Args:
         id: The claim of its first try.
         run: The job or sweep.
-        state: `succeeded`, `failed`, `cancelled`, `exhausted`, `superseded` by a later run of its schedule, `skipped` by the schedule's
-            policy, or `changed`: the project file does not allow it any more.
+        state: `succeeded`, `failed`, `cancelled`, `exhausted`, `given-up` after three days, `superseded` by a later run of its schedule,
+            `skipped` by the schedule's policy, or `changed`: the project file does not allow it any more.
         text: Why, in one line.
         candidate: `candidate 2 of 4`: the last one that was tried.
         job: Resource name of its job, "" if it has none.
@@ -122,7 +122,7 @@ class Climbed:
         """Of its log entry; "" for what need not be logged."""
         if not self.moved:
             return ""
-        return "ERROR" if self.state in ("failed", "cancelled", "exhausted", "changed") else "INFO"
+        return "ERROR" if self.state in ("failed", "cancelled", "exhausted", "changed", "given-up") else "INFO"
 
 
 class Ladders:
@@ -360,7 +360,7 @@ class Climber:
         text = str(error) if final else f"given up after {idle / 86_400:.0f} days: {error}"
         if not ladder.stop("given-up", text):
             return Climbed(one, "waiting", type(error).__name__)
-        return self._close(one, "failed", text, ladder)
+        return self._close(one, "failed" if final else "given-up", text, ladder)
 
     def _close(self, one: OpenLadder, state: str, text: str, ladder: Ladder | None) -> Climbed:
         """Keep an end of which the ladder knows nothing; `ladder` is None if there is none any more."""

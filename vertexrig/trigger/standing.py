@@ -120,11 +120,17 @@ def look(workspace: Workspace, gcloud: Callable[[list[str]], str | None]) -> lis
     try:
         holds = Holds(storage).current()
         kept = Deliveries(storage)
+        found = kept.rows(times.now() - PERIOD)
+        # all of them: the end of a job belongs to the row that made it
+        kept.settle(found, loaded, Vertex(project.project, project.region), workspace.catalog)
+        makers = {row.get("job"): row for row in found if "end" in row or "state" in row}
         newest: dict[str, dict[str, Any]] = {}
-        for row in kept.rows(times.now() - PERIOD):
-            newest.setdefault(str(row.get("schedule", "")), row)
+        for row in found:
+            ended = makers.get(row.get("job"), {})
+            newest.setdefault(
+                str(row.get("schedule", "")), row | {key: ended[key] for key in ("end", "state") if key in ended}
+            )
         rows = list(newest.values())
-        kept.settle(rows, loaded, Vertex(project.project, project.region), workspace.catalog)
     except RestError as error:
         rows = error
     return standings(loaded, client.list(), rows, digest, client.normal, holds)
@@ -281,12 +287,10 @@ def _of_delivery(loaded: Loaded, name: str, row: Mapping[str, Any]) -> list[Diff
         number = str(row.get("job", "")).rsplit("/", 1)[-1]
         verb = "trials" if "/hyperparameterTuningJobs/" in str(row.get("job")) else "logs"
         reason = f": {end['reason']}" if end.get("reason") else ""
-        return [
-            Difference(
-                f"the run of {str(row['time'])[:19]}Z ended {end['outcome']}{reason}",
-                f"vertexrig {verb} {number}, correct {loaded.file} or the trainer, then {_AGAIN.format(schedule=name)}",
-            )
-        ]
+        fix = f"vertexrig {verb} {number}, correct {loaded.file} or the trainer, then {_AGAIN.format(schedule=name)}"
+        if known := _REMEDIES.get(str(end["outcome"])):
+            fix = known.format(schedule=name, run=row.get("run", ""), limit="usd_per_run", file=loaded.file)
+        return [Difference(f"the run of {str(row['time'])[:19]}Z ended {end['outcome']}{reason}", fix)]
     if row.get("state") == "gone":
         return [Difference(f"the job {row['job']} is gone", _AGAIN.format(schedule=name))]
     return []
