@@ -185,6 +185,12 @@ def _cause(lines: list[str], mark: Any, context: Any) -> tuple[str, int, str] | 
             return f"{sign} has a meaning of its own here", row + 1, _UNFIT[sign]
     if here and before.endswith(('"', "'")):
         return "the text goes on behind its closing quote", row + 1, "put all of it in one pair of quotes"
+    if here in ("}", "]"):
+        wrong = f"does not close the {opening}" if opening and opening in "[{" else "closes nothing"
+        return f"the {here} {wrong}", row + 1, "remove it, or write the one that belongs there"
+    if here == ":" and opening == "{" and _KEY.search(before):
+        text = "a comma is missing, or a value holds a colon followed by a space"
+        return text, row + 1, "put a comma behind the value, or the value in quotes"
     if here == ":" and _KEY.search(before):
         return "a value holds a colon followed by a space", row + 1, "put the value in quotes"
     plain = [at for at in range(min(row, len(lines))) if lines[at].split("#")[0].strip()]

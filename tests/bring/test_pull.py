@@ -367,6 +367,20 @@ def test_a_legacy_machine_gets_the_machine_that_is_named() -> None:
     }
 
 
+def test_a_legacy_file_may_have_snake_case_keys_throughout() -> None:
+    """Its image, counts and study are read as those in camelCase; a TPU's disk is named as left out."""
+    text = (
+        "training_input: {scale_tier: CUSTOM, master_type: n1-standard-4, master_config: {image_uri: gcr.io/p/i}, "
+        "hyperparameters: {max_trials: 4, params: [{parameter_name: lr, type: DOUBLE, min_value: 0, max_value: 1}]}}"
+    )
+    data, found, made = converted(text)
+    assert made.job.document.pools[0].image == "gcr.io/p/i" and found.notes == ()
+    assert data["sweeps"]["x"]["max_trial_count"] == 4 and list(data["sweeps"]["x"]["study"]["parameters"]) == ["lr"]
+    disk = "master_config: {disk_config: {boot_disk_size_gb: 200}}"
+    _, found, _ = converted(f"trainingInput: {{scaleTier: BASIC_TPU, {disk}}}")
+    assert "left out: diskConfig" in " ".join(found.notes)
+
+
 def test_a_file_without_a_scale_tier_is_read() -> None:
     """Its machine stood on the command line: a plain one is taken and said, or the one that is named."""
     text = "trainingInput: {hyperparameters: {goal: MINIMIZE, maxTrials: 4, params: [{parameterName: lr, type: DOUBLE, minValue: 0, maxValue: 1}]}}"

@@ -56,6 +56,15 @@ def test_hints_in_the_servers_log(up: server.RunningServer, root: Path, code: st
     assert any(" WARNING Hint: " in line and meant in line for line in log) and log[-1].endswith("Job failed.")
 
 
+def test_an_unknown_argument_in_each_library_s_words() -> None:
+    """Hydra's usage comes before argparse's sentence; HfArgumentParser has one of its own."""
+    refused = "task.py: error: unrecognized arguments: --lr=0.1"
+    assert "vertexrig check" in hint(f"usage: task.py [-h] [--lr_rate LR_RATE]\n{refused}")
+    assert "Hydra takes lr=0.1" in hint(f"usage: task.py [--help] [--hydra-help] [--version]\n{refused}")
+    sentence = "ValueError: Some specified arguments are not used by the HfArgumentParser: ['--lr', '0.1']"
+    assert "vertexrig check" in hint(sentence)
+
+
 def test_a_module_missing_here_or_in_the_image() -> None:
     """A framework that the image has is missing on this machine; what Docker ran misses it in the image."""
     words = "ModuleNotFoundError: No module named 'torch.nn'"

@@ -139,6 +139,9 @@ def test_bad_texts_are_one_clear_error(text: str, words: str) -> None:
     ("text", "line", "words"),
     [
         ("a: {b: 1\nc: 2\n", 1, "the { here is never closed"),
+        ("a: {b: 1}}\n", 1, "the } closes nothing"),
+        ("a: [1, 2}\n", 1, "the } does not close the ["),
+        ("a: {topology: cpu machine_type: n1}\n", 1, "a comma is missing"),
         ("a: 'b\n", 1, "the ' here is never closed"),
         ("a: @b\n", 1, "@ has a meaning of its own"),
         ("a: *.csv\n", 1, "* has a meaning of its own"),

@@ -222,7 +222,7 @@ class Run:
         return self.backup.restore(self.places.checkpoints)
 
     def _make_own(self, progress: Progress, best_weights: list[np.ndarray] | None) -> None:
-        """Hold another run's progress to our own flags and data: its best weights are the ones to beat by what they reach here."""
+        """Make another run's progress this run's own: our flags, and its best weights scored anew on our validation data."""
         progress.identity = self.config.identity()
         if progress.best is None or best_weights is None:
             return

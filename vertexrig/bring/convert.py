@@ -18,7 +18,7 @@ from vertexrig.catalog import Catalog
 from vertexrig.catalog.legacy import MACHINES, TIERS
 from vertexrig.errors import UsageError, did_you_mean
 from vertexrig.project.resolve import scalar_text
-from vertexrig.spec.api_names import camel
+from vertexrig.spec.api_names import camel, camel_keys
 from vertexrig.spec.document import Document
 from vertexrig.spec.labels import users
 from vertexrig.spec.parameters import fill_bounds
@@ -214,7 +214,7 @@ _TRAINER = "the file names {}: the project's trainer is used"
 
 def _legacy(data: Mapping[str, Any], reading: _Reading) -> Converted:
     """AI Platform's TrainingInput."""
-    given = _shaped({camel(str(key)): value for key, value in data.items()}, _SHAPE, reading.file, "")
+    given = _shaped(camel_keys(data), _SHAPE, reading.file, "")
     for key in given.keys() - _READ:
         reading.notes.append(f"left out: {key}: {_DROPPED.get(key, 'Vertex AI has nothing like it')}")
     for key in ("masterConfig", *(row[3] for row in _POOLS)):
@@ -317,6 +317,8 @@ def _pools(given: Mapping[str, Any], program: Mapping[str, Any], reading: _Readi
         reading.notes.append(
             "a TPU job has one pool on Vertex AI, the TPU with its host; the master's machine is left out"
         )
+        if (source or {}).get("diskConfig"):
+            reading.notes.append("left out: diskConfig: the TPU's host keeps the disk it has by default")
         machine = {
             "machineType": "cloud-tpu",
             "acceleratorType": str(chip.get("type")),

@@ -215,7 +215,7 @@ def _inserted(text: str, edit: Edit) -> str | None:
 
 
 def _removed(text: str, around: _Node, index: int) -> str | None:
-    """Return a text without one pair of a mapping or item of a list; in place of the only one is an empty mapping or list.
+    """Return a text without one pair of a mapping or item of a list; if it is the only one, an empty mapping or list stays.
 
     None if a comment would go with it.
     """

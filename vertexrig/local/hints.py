@@ -16,7 +16,11 @@ HINTS: tuple[tuple[str, str], ...] = (
         "Vertex AI sends DISCRETE parameters as floating-point text such as 128.0: parse with int(float(text)), not type=int",
     ),
     (
-        r"unrecognized arguments|no such option|Unknown command line flag",
+        r"--hydra-help(?s:.*)unrecognized arguments",
+        "Hydra takes lr=0.1, not --lr=0.1: write its arguments without dashes",
+    ),
+    (
+        r"unrecognized arguments|no such option|Unknown command line flag|arguments are not used by the HfArgumentParser",
         "an argument or a study's parameterId is not a flag of the trainer: `vertexrig check` names the nearest one",
     ),
     (

@@ -193,7 +193,7 @@ def left_out(text: str, minor: tuple[int, int] | None) -> bool:
 
 
 def lines_of(text: str) -> Iterator[tuple[int, str]]:
-    """Yield the requirements of a requirements file with their line numbers; pip's options, which a package cannot have, are not."""
+    """Yield the requirements of a requirements file with their line numbers; pip's options, which a package cannot have, are left out."""
     for number, line in enumerate(text.splitlines(), 1):
         plain = re.sub(r"(^|\s)#.*", "", line).strip()
         # of `tqdm==4.67 --hash=sha256:… \` a package takes the requirement; setuptools would join the `\` with what follows

@@ -246,7 +246,7 @@ class Walk:
                 if note.kind == "duplicate-key"
                 else 'quote it if it is text, or write it as "1.0e-4", true or false'
             )
-            # what gcloud reads is what the file says now; only of 012 is it hardly meant, nor where text belongs
+            # what gcloud reads is what the file says now; that is hardly meant for 012, and never where text belongs
             edits = () if note.path in self.mistyped else write(note.value, safe=not note.fix)
             noted = finding(f"yaml-{note.kind}", path, note.message, fix, file=self.file, line=note.line, edits=edits)
             self.add(noted)
