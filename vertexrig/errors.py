@@ -13,6 +13,13 @@ from typing import Any
 
 from vertexrig.finding import Edit
 
+SOURCE = "https://github.com/vertexrig/vertexrig"
+
+
+def install(extra: str) -> str:
+    """Return how to install the tool again with an extra: no index has it, so the name alone would be somebody else's."""
+    return f'pip install "vertexrig[{extra}] @ git+{SOURCE}", or the wheel as "PATH/TO/WHEEL[{extra}]"'
+
 
 class VertexrigError(Exception):
     """Base of all errors meant for a person.

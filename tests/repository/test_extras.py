@@ -19,6 +19,7 @@ from tests.support import wheels
 from tests.support.tools import REPOSITORY
 from vertexrig.cli import VERBS
 from vertexrig.cli.extras import PARTS, MissingExtraError, missing, need
+from vertexrig.errors import install
 
 SUBMIT = ("vertexrig/cloud",)
 LOCAL = ("vertexrig/local", *SUBMIT)
@@ -162,14 +163,24 @@ def test_a_failed_import_names_its_extra(name: str, extra: str | None) -> None:
     found = missing(ModuleNotFoundError(f"No module named {name!r}", name=name))
     assert (found is None) == (extra is None)
     if extra is not None:
-        assert f'pip install "vertexrig[{extra}]"' in str(found) and found is not None and found.exit_code == 2
+        assert f'pip install "vertexrig[{extra}] @ git+' in str(found) and found is not None and found.exit_code == 2
+
+
+def test_an_extra_is_installed_as_the_documentation_says() -> None:
+    """No index has the tool: nothing says to install it by its name alone, and the command is that of docs/README.md."""
+    command, _, _ = install("local").partition(", ")
+    assert command in (REPOSITORY / "docs/README.md").read_text(encoding="utf-8").splitlines()
+    texts = {file: file.read_text(encoding="utf-8") for file in (REPOSITORY / "vertexrig").rglob("*.py")}
+    assert [file.name for file, text in texts.items() if re.search(r"pip install [^\n]*vertexrig\[", text)] == [
+        "errors.py"
+    ]
 
 
 def test_need_raises_before_a_process_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a process of its own would miss is told by the process that starts it, with every extra that is lacking."""
     monkeypatch.setitem(sys.modules, "functions_framework", None)
     monkeypatch.setitem(sys.modules, "optuna", None)
-    with pytest.raises(MissingExtraError, match=r'pip install "vertexrig\[local,trigger\]"'):
+    with pytest.raises(MissingExtraError, match=r'pip install "vertexrig\[local,trigger\] @ git\+'):
         need("functions_framework", "optuna", "click")
 
 
@@ -258,4 +269,6 @@ def test_the_base_installation_works(clean: Path, tmp_path: Path) -> None:
     for words, extra in (("jobs", "submit"), ("local up", "local")):
         done = run(*words.split())
         assert (done.returncode, done.stdout) == (2, "")
-        assert f'pip install "vertexrig[{extra}]"' in done.stderr.splitlines()[-1] and "Traceback" not in done.stderr
+        assert (
+            f'pip install "vertexrig[{extra}] @ git+' in done.stderr.splitlines()[-1] and "Traceback" not in done.stderr
+        )

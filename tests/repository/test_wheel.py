@@ -137,7 +137,7 @@ def test_every_verb_of_the_base_install(line: str, base: wheels.Installed, proje
     assert "Traceback" not in done.stderr, done.stderr
     if isinstance(expected, str):
         *_, last = done.stderr.splitlines()
-        assert done.returncode == 2 and f'pip install "vertexrig[{expected}]"' in last, done.stderr
+        assert done.returncode == 2 and f'pip install "vertexrig[{expected}] @ git+' in last, done.stderr
     else:
         assert done.returncode == expected, done.stderr
 

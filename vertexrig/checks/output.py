@@ -17,6 +17,7 @@ from typing import Any
 from urllib.parse import quote
 
 from vertexrig.checks.model import Rule
+from vertexrig.errors import SOURCE
 from vertexrig.finding import MOST, Finding, Severity, folded, limited
 from vertexrig.spec.masking import masked
 from vertexrig.spec.strict import ReadingRule
@@ -112,7 +113,7 @@ def _columns(text: str) -> int:
     return len(text) + wide - sum(unicodedata.combining(char) > 0 for char in text)
 
 
-PAGE = "https://github.com/vertexrig/vertexrig/blob/main/docs/checks.md"
+PAGE = f"{SOURCE}/blob/main/docs/checks.md"
 """The published reference of the rules, with a heading for each."""
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 _LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}

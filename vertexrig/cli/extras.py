@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from vertexrig.errors import UsageError
+from vertexrig.errors import UsageError, install
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class MissingExtraError(UsageError):
         names = " and ".join(dict.fromkeys(part.distribution for part in parts))
         wanted = {part.extra for part in parts}
         extras = ",".join(sorted(wanted - {less for more in wanted for less in INCLUDES.get(more, ())}))
-        super().__init__(f'this needs {names}, which the base install leaves out: pip install "vertexrig[{extras}]"')
+        super().__init__(f"this needs {names}, which the base install leaves out: {install(extras)}")
 
 
 def missing(error: ImportError) -> MissingExtraError | None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, overload
 from vertexrig import files, yamltext
 from vertexrig.checks import choice, comments, output, rule_ids
 from vertexrig.checks.model import MARK
-from vertexrig.errors import UsageError
+from vertexrig.errors import UsageError, install
 from vertexrig.finding import Finding, Severity, folded
 from vertexrig.project import config
 from vertexrig.project.model import Project
@@ -169,5 +169,5 @@ def rehearse(project: str | Path, name: str, *, set: Sequence[str] = (), trials:
     try:
         from vertexrig.local import rehearsal  # an extra
     except ImportError as error:
-        raise UsageError(f"a rehearsal needs {error.name}: pip install 'vertexrig[local]'") from None
+        raise UsageError(f"a rehearsal needs {error.name}: {install('local')}") from None
     return rehearsal.rehearse(Workspace(config.load(Path(project), overrides=set, target=name)), name, trials=trials)

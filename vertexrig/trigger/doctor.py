@@ -20,7 +20,7 @@ from vertexrig.cloud.registry import ArtifactRegistry
 from vertexrig.cloud.rest import Rest, is_loopback
 from vertexrig.cloud.storage import Storage
 from vertexrig.cloud.vertex import CUSTOM, RESOURCES, Vertex
-from vertexrig.errors import ServiceError, VertexrigError
+from vertexrig.errors import ServiceError, VertexrigError, install
 from vertexrig.project import caller_overrides
 from vertexrig.project.config import Loaded
 from vertexrig.project.model import BUILD
@@ -309,7 +309,7 @@ def check_schedules(subject: Subject) -> Iterator[Result]:
     try:
         found = standing.look(Workspace(loaded), subject.gcloud)
     except ImportError as error:
-        yield Result("schedules", "unknown", str(error), "pip install 'vertexrig[submit]'")
+        yield Result("schedules", "unknown", str(error), install("submit"))
         return
     for stands in found:
         for wrong in stands.differences:
