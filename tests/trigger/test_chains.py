@@ -264,7 +264,7 @@ def test_what_a_step_waits_for(place: Place, what: str, why: str) -> None:
 
 
 def test_a_run_that_was_never_made_is_given_up(place: Place) -> None:
-    """A chain whose run the service refused waits for a repeat of the request, and ends after three days."""
+    """A chain whose run the service refused waits for a repeat of the request; where nothing is known of its job it ends after three days."""
     create = place.vertex.create
     place.vertex.create = lambda *_: (_ for _ in ()).throw(RestError("no quota", status=429))  # type: ignore[method-assign]
     assert place.post({"run": "sweep", "args": {"epochs": 3}, "then": "nightly", "request_id": "one"}).status == 429
@@ -272,9 +272,9 @@ def test_a_run_that_was_never_made_is_given_up(place: Place) -> None:
     assert place.tick()["detail"] == "the run's job is not made yet" and place.open
     (path,) = [name for name in place.storage.objects if name.startswith(OPEN)]
     chain = json.loads(place.storage.objects[path][0])
+    place.begin(request_id="one")
     chain["begun"] = times.rfc3339(place.clock.now())
     place.storage.write(path, json.dumps(chain).encode())
-    place.begin(request_id="one")
     assert place.tick()["detail"] == "sweep has not ended"
     place.vertex.jobs.clear()
     for name in [name for name in place.storage.objects if "/claims/" in name]:
@@ -282,6 +282,22 @@ def test_a_run_that_was_never_made_is_given_up(place: Place) -> None:
     assert place.tick()["state"] == "waits"
     place.clock.at += PATIENCE_S
     assert place.tick()["outcome"] == "given-up"
+
+
+def test_a_refused_run_has_no_end_and_may_be_asked_for_again(place: Place) -> None:
+    """The delivery has said that the run was refused: three days later its chain goes without an error, and a repeat has its steps."""
+    create = place.vertex.create
+    place.vertex.create = lambda *_: (_ for _ in ()).throw(RestError("denied", status=403))  # type: ignore[method-assign]
+    body = {"run": "sweep", "args": {"epochs": 3}, "then": "nightly", "request_id": "one"}
+    assert place.post(body).status >= 400 and place.open
+    place.vertex.create = create  # type: ignore[method-assign]
+    place.clock.at += PATIENCE_S + (times.now() - place.clock.now()).total_seconds()
+    place.logs.clear()
+    assert "was refused" in place.tick()["detail"] and not place.open
+    assert not place.trigger.chains.ends() and not [row for row in place.logs if row.get("severity") == "ERROR"]
+    sweep = place.begin(request_id="one")
+    place.sweep_ends(sweep, 0.8)
+    assert place.tick()["state"] == "started"
 
 
 def test_an_odd_object_and_an_error_of_ours_hold_up_no_other_chain(

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
@@ -106,12 +106,23 @@ class Chains:
         self.storage = storage
 
     def begin(self, chain: Chain) -> None:
-        """Keep an open chain, unless it is there.
+        """Keep an open chain. One that is there is written again: the request may be another by now, and nobody deletes it as it was
+        (`drop`).
 
         Raises:
             RestError: Cloud Storage failed.
         """
-        self.storage.write(f"{OPEN}{chain.id}.json", json.dumps(asdict(chain)).encode(), generation=0)
+        self.storage.write(f"{OPEN}{chain.id}.json", json.dumps(asdict(chain)).encode())
+
+    def drop(self, id: str, unmade: Callable[[], bool]) -> bool:
+        """Delete an open chain if its run has no job, unless it is kept again in between; whether it did. It has no end then: the same
+        request may begin it again.
+
+        Raises:
+            RestError: A service failed.
+        """
+        generation = self.storage.generation(f"{OPEN}{id}.json")
+        return generation is not None and unmade() and self.storage.delete(f"{OPEN}{id}.json", generation)
 
     def open(self) -> Iterator[Chain | str]:
         """Yield the open chains; for an object that is not a chain, its URI."""

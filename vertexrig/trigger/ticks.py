@@ -242,7 +242,7 @@ class Ticker:
             outcome: Outcome = "skipped" if over.state in ("skipped", "superseded") else "failed"
             raise _OverError(outcome, f"{chain.run}: {over.text}")
         if not walk.job:
-            return self._wait(walk, "the run's job is not made yet", problem=False)
+            return self._unmade(walk)
         name, evaluation = chain.run, None
         for index, step in enumerate(steps):
             job = self._succeeded(walk, name)
@@ -279,6 +279,18 @@ class Ticker:
         collection = TUNING if chain.run in self.loaded.project.sweeps else CUSTOM
         found = self.submitter.reconciler.find(chain.id, collection)
         return found.name if found is not None else ""  # made, and its delivery died before it recorded it
+
+    def _unmade(self, walk: _Walk) -> Looked:
+        """Leave a run without a job to the next tick. One that the service refused has no end after that: its delivery has said so."""
+        chain = walk.chain
+
+        def refused() -> bool:
+            held = self.claims.of(chain.id)
+            return held is not None and held.id == chain.id and held.state == "released"
+
+        if self._waited(walk) > PATIENCE_S and self.chains.drop(chain.id, refused):
+            return walk.looked("waits", "the run was refused; the same request begins its steps again")
+        return self._wait(walk, "the run's job is not made yet", problem=False)
 
     def _succeeded(self, walk: _Walk, name: str) -> RemoteJob | None:
         """Return the job that a chain waits for, once it has succeeded; None until it has ended, and a second one is cancelled."""
@@ -401,13 +413,16 @@ class Ticker:
 
     def _wait(self, walk: _Walk, why: str, *, problem: bool = True) -> Looked:
         """Leave the step to the next tick, unless it has waited for too long."""
-        try:
-            waited = (self.now() - times.parse(walk.since)).total_seconds()
-        except ValueError:
-            waited = 0.0
+        waited = self._waited(walk)
         if waited > PATIENCE_S:
             return self._end(walk, "given-up", f"after {waited / 86_400:.0f} days: {why}")
         return walk.looked("waits", why, problem=problem)
+
+    def _waited(self, walk: _Walk) -> float:
+        try:
+            return (self.now() - times.parse(walk.since)).total_seconds()
+        except ValueError:
+            return 0.0
 
     def _end(self, walk: _Walk, outcome: Outcome, reason: str, model: str = "") -> Looked:
         kept = self.chains.close(ended(walk.chain, outcome, walk.step, reason, walk.jobs, model))
