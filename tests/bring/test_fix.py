@@ -47,7 +47,10 @@ def test_fixes_end_their_findings_and_make_no_others(case: Case, alone: bool, un
         assert one.fixable != "safe" or KIND[one.id] == "safe", "the rule's row says less"
         assert not one.edits or KIND[one.id], "the rule's row says nothing"
     assert not [one for one in done.left if one.fixable in wanted]
-    errors = [{one.id for one in found if one.severity is Severity.ERROR} for found in (before, done.left)]
+    errors = [
+        {(one.id, path) for one in found if one.severity is Severity.ERROR for path in one.paths}
+        for found in (before, done.left)
+    ]
     assert unsafe or errors[1] <= errors[0]
     assert fix.fixed(done.text, look, unsafe=unsafe).text == done.text
     if not done.done:
