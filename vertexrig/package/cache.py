@@ -16,17 +16,10 @@ from vertexrig import __version__
 from vertexrig.errors import VertexrigError
 from vertexrig.files import is_inside, write_text
 from vertexrig.package import folders
-from vertexrig.project.config import Loaded
 from vertexrig.trainer_source import trainer_model
 from vertexrig.trainer_source.trainer_model import TrainerSource
 
 _MOST_BYTES = 20_000_000
-
-
-def read_own_trainer(loaded: Loaded, module: str) -> TrainerSource | None:
-    """Return what is read of the trainer that a project file names, with `module` as its entry; None if it is not there."""
-    place = loaded.path(loaded.project.trainer.path, "trainer", "path")
-    return read_trainer(place, module, loaded.output("build/cache"))
 
 
 def read_trainer(place: Path, module: str, store: Path) -> TrainerSource | None:

@@ -240,10 +240,11 @@ class Renderer:
         trainer = self.loaded.project.trainer
         if trainer.build.framework:
             return trainer.build.framework.partition("-")[0]
-        from vertexrig.package.cache import read_own_trainer
+        from vertexrig.package.cache import read_trainer
         from vertexrig.package.recipes import framework_of
 
-        source = read_own_trainer(self.loaded, trainer.module)
+        place = self.loaded.path(trainer.path, "trainer", "path")
+        source = read_trainer(place, trainer.module, self.loaded.output("build/cache"))
         return (framework_of(source) if source is not None else None) or ""
 
     def package_uri(self, tf_version: str | None) -> str:

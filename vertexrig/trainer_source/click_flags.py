@@ -32,7 +32,8 @@ def _option(found: Collector, call: SourceCall) -> None:
     """`@click.option` / `@option`, when click is what it comes from."""
     full = full_name(call.node.func, call.module)
     if not full.startswith((*_CLICK, _GROUPED)):
-        if _decorates(call) and dotted(call.node.func).partition(".")[0] in call.module.aliases and "." in full:
+        imported = dotted(call.node.func).partition(".")[0] in call.module.aliases and "." in full
+        if imported and _decorated(call) is not None:
             _foreign(found, call, full)
         return
     found.parsers.add("click")
@@ -82,8 +83,10 @@ def _option(found: Collector, call: SourceCall) -> None:
     )
 
 
-def _decorates(call: SourceCall) -> bool:
-    return any(isinstance(node, FUNCTIONS) and call.node in node.decorator_list for node, _ in call.module.nodes)
+def _decorated(call: SourceCall) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
+    """Return the function that a call is a decorator of."""
+    functions = (node for node, _ in call.module.nodes if isinstance(node, FUNCTIONS))
+    return next((node for node in functions if call.node in node.decorator_list), None)
 
 
 def _foreign(found: Collector, call: SourceCall, full: str) -> None:
@@ -129,11 +132,10 @@ _GROUPED = "click_option_group."
 
 def _click_owners(found: Collector, call: SourceCall) -> Owners:
     """Return the commands that an option's decorator belongs to; None if it is in a function that adds options to others."""
-    for node, _ in call.module.nodes:
-        if isinstance(node, FUNCTIONS) and call.node in node.decorator_list:
-            # The decorator's own function; a decorator that is made elsewhere and put on several functions is not found
-            # here.
-            return _paths(found.code, node, call.module, 0)
+    # a decorator that is made elsewhere and put on several functions is not found here
+    node = _decorated(call)
+    if node is not None:
+        return _paths(found.code, node, call.module, 0)
     return None if _groups(found.code) else frozenset({ROOT})
 
 
