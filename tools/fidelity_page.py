@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-from tools.fidelity import manifest
+from tools.fidelity import manifest, mutation
 from tools.fidelity.judge import short
 from tools.fidelity.manifest import Manifest, ManifestRow
 from tools.fidelity.score import AreaScore, kept, summed, wanted
@@ -31,11 +31,14 @@ Of what the real Vertex AI was **seen** to do in training, the local Vertex does
 
 - *recorded*: an answer, a log or an error of the service was seen, and its source can be opened: a repository and path, an issue, a page.
 - *documented*: a page, a message definition or the code of a client of Google's says so.
-- *unlinked*: seen in a public file whose repository is not known. Such a row is tried, and counts for neither of the two scores.
+- *unlinked*: seen in a public file whose repository is not known, or said by no public text. Such a row is tried, and counts for neither of the two scores.
+
+There are {unknown_count} facts that [nobody outside Google can know](#what-nobody-outside-google-can-know), such as waiting times and the order of states:
+there the local Vertex had to choose.
 
 A score says how many of the {rows} rows in `fidelity/` are the same, and nothing about what has no row. {partial} rows look at a part of a
-text only (`includes`, or `inOrder` with a part of a line); the others at the whole value. The sources are {kinds}, dated
-{oldest} to {last}. `make fidelity` tries every row on the local Vertex, which runs real jobs and studies for it, and the real
+text only (`includes`, or `inOrder` with a part of a line); the others at the whole value. The sources are {kinds},
+recorded or read from {oldest} to {last}. `make fidelity` tries every row on the local Vertex, which runs real jobs and studies for it, and the real
 gcloud and Python SDK, and says which rows have moved since the accepted result.{missing}
 
 | area | rows | same | differ | score |
@@ -44,7 +47,7 @@ gcloud and Python SDK, and says which rows have moved since the accepted result.
 
 ## Facts that we had not seen
 
-A score of facts that the local Vertex was made for says little about the others. So {first_rows} recorded facts of {first_sources} further sources were
+A score of facts that the local Vertex was made for says little about the others. So {first_rows} recorded facts of {first_sources} further sources, and of {known_sources} that rows cited already, were
 written down before anybody looked at what the local Vertex does about them, and tried once ({first_measured}). **{first_share}**
 were the same: {first_kinds}. What differed was mended afterwards, or is below; the scores above count these rows, too.
 
@@ -56,7 +59,7 @@ were the same: {first_kinds}. What differed was mended afterwards, or is below; 
 
 `make fidelity MUTATE=1` breaks the local Vertex on purpose, in {breakages} ways one after the other: a field dropped or added, an order, a
 time, a code, a label, a skipped state, a variable, a line of the log. Rows noticed **{noticed} %** of them, and none noticed a change
-that breaks nothing. Not noticed: {missed}. CI tries every 40th, and the control; all of them take four minutes on two cores (2026-11-23).
+that breaks nothing. Not noticed: {missed}. CI tries all of them in a job of its own, four minutes on two cores (2026-11-23), and fails under {least} %.
 
 ## What nobody outside Google can know
 
@@ -136,6 +139,7 @@ def page(held: Manifest | None = None) -> str:
     head = _HEAD.format(
         first_rows=first_areas[-1].rows,
         first_sources=held.first["sources"],
+        known_sources=held.first["known"],
         first_measured=held.first["measured"],
         first_share=_share(first_areas[-1]),
         first_kinds=", ".join(f"of {_plural(one.area, one.rows)} {_share(one)}" for one in first_kinds[:-1]),
@@ -152,6 +156,7 @@ def page(held: Manifest | None = None) -> str:
         ),
         breakages=held.mutation.get("tried", 0),
         noticed=_noticed(held),
+        least=f"{mutation.LEAST:g}",
         missed="; ".join(held.mutation.get("missed", ())) or "none",
         unknown_count=len(held.unknown),
         unknown="\n".join(f"| {one['fact']} | `{one['command']}` |" for one in held.unknown),

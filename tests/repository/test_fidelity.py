@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from tests.support.tools import REPOSITORY
 from tests.support.web import http
@@ -116,6 +117,38 @@ def test_a_source_has_kind_place_and_date(change: dict[str, str], tmp_path: Path
     """A source without them is refused."""
     with pytest.raises(ManifestError, match="sources.jsonl:1"):
         manifest.load(written(tmp_path / "m", GOOD, sources=[{**SOURCE, **change}]))
+
+
+@pytest.mark.parametrize("where", ["outputs of notebooks, backing LRO", "owner/name: outputs", "owner/name"])
+def test_a_recording_can_be_opened_or_is_unlinked(where: str, tmp_path: Path) -> None:
+    """A recording without a path, an issue or a page is refused, unless it says that it is not linked."""
+    seen = {**SOURCE, "kind": "recording", "where": where}
+    with pytest.raises(ManifestError, match="sources.jsonl:1: where .* is no path, issue or page"):
+        manifest.load(written(tmp_path / "m", GOOD, sources=[seen]))
+    assert manifest.load(written(tmp_path / "n", GOOD, sources=[{**seen, "linked": False}])).rows
+
+
+def test_a_place_is_one_source(tmp_path: Path) -> None:
+    """Two sources of one file or issue would count twice: they are one, with the cells of both."""
+    sources = [
+        {**SOURCE, "kind": "recording", "where": "a/b, c.ipynb, cell 1"},
+        {**SOURCE, "id": "page-2", "kind": "recording", "where": "a/d issue 2; a/b, c.ipynb, cells 2, 3"},
+    ]
+    with pytest.raises(ManifestError, match="sources.jsonl:2: a/b, c.ipynb is another source already"):
+        manifest.load(written(tmp_path / "m", GOOD, sources=sources))
+
+
+def test_a_recording_has_the_day_that_its_place_names() -> None:
+    """A source's date is that of the recording where it is known, not the day of collecting."""
+    for one in OURS.sources.values():
+        for day in re.findall(r" of (\d{4}-\d\d-\d\d)", one.where):
+            assert one.date == day, one.id
+
+
+def test_the_first_time_score_counts_each_source_once() -> None:
+    """Sources of those rows are either further ones or known already."""
+    found = {source.id for row in OURS.rows if row.id.startswith("found-") for source in row.sources}
+    assert OURS.first["sources"] + OURS.first["known"] == len(found)
 
 
 @pytest.mark.parametrize(
@@ -291,6 +324,8 @@ def test_the_breakages_are_those_of_the_accepted_result() -> None:
     names = [one.name for one in BREAKAGES]
     assert len(set(names)) == len(names) == OURS.mutation["tried"] >= 60
     assert set(OURS.mutation["missed"]) <= set(names)
+    workflow = yaml.safe_load((REPOSITORY / ".github/workflows/ci.yml").read_text())
+    assert workflow["jobs"]["breakages"]["steps"][-1]["run"] == "make fidelity MUTATE=1"  # all of them
 
 
 # the command

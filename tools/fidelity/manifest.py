@@ -38,6 +38,8 @@ _SEEN = frozenset({"recording", "error report"})
 _AROUND_AREAS = frozenset({"storage", "scheduler", "logging"})
 _ID = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 _DATE = re.compile(r"\d{4}-\d\d(-\d\d)?")
+# what a reader opens: a path in a repository, an issue, a page
+_PLACE = re.compile(r"[\w.-]+/[\w.-]+,? \S|[\w-]+(\.[\w-]+)+/\S")
 _KEYS = {"id", "area", "holds", "source", "tried", "run", "ask", "probe", "expect"}
 
 
@@ -53,8 +55,8 @@ class FactSource:
         id: Short name.
         kind: One of `KINDS`.
         where: Repository and path, address of a page, or name of a library with its version.
-        date: Of the recording, or of the copy of the page that was read.
-        linked: A reader can open it; false for a file whose repository is not known.
+        date: Of the recording; if that is not known, and of a page, when it was read.
+        linked: A reader can open it; false for a file whose repository is not known, and for what no text says.
     """
 
     id: str
@@ -62,6 +64,11 @@ class FactSource:
     where: str
     date: str
     linked: bool = True
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """Files, issues and pages, without the cells of a notebook or what they show."""
+        return tuple(re.split(r", cells? |: ", one)[0] for one in self.where.split("; "))
 
 
 @dataclass(frozen=True)
@@ -252,6 +259,7 @@ def _lines(file: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 
 def _sources(folder: Path, problems: list[str]) -> Iterator[FactSource]:
     seen: set[str] = set()
+    places: set[str] = set()
     for place, one in _lines(folder / "sources.jsonl"):
         id, kind, where, date = (str(one.get(key, "")) for key in ("id", "kind", "where", "date"))
         made = FactSource(id, kind, where, date, linked=one.get("linked") is not False)
@@ -261,6 +269,11 @@ def _sources(folder: Path, problems: list[str]) -> Iterator[FactSource]:
             problems.append(f"{place}: kind {made.kind!r} is none of {', '.join(KINDS)}")
         if not made.where or not _DATE.fullmatch(made.date):
             problems.append(f"{place}: a source needs where and a date such as 2026-11-21")
+        if made.linked and made.kind in _SEEN and not all(map(_PLACE.match, made.places)):
+            problems.append(f'{place}: where {where!r} is no path, issue or page; write one, or "linked": false')
+        if made.linked and (twice := places.intersection(made.places)):
+            problems.append(f"{place}: {', '.join(sorted(twice))} is another source already")
+        places.update(made.places if made.linked else ())
         seen.add(made.id)
         yield made
 
