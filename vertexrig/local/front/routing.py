@@ -22,7 +22,7 @@ class HostedApi:
         app: Answers.
         prefix: Put in front of the path for `app`; `\\1` is the first group of `hosts`.
         path: Regular expression that the paths of it begin with, where several APIs share a host.
-        stand_in: Its answers are plausible, and nothing is done, which is noted of each kind of call but GET.
+        stand_in: Its answers are plausible, and nothing is done, which is noted of each kind of call.
     """
 
     name: str
@@ -63,8 +63,7 @@ class FrontApp:
             if match is not None and re.match(row.path, scope["path"]):
                 if row.stand_in:
                     scope["state"][STAND_IN] = True
-                    if scope["method"] != "GET":
-                        self._note(scope, "a stand-in answered, nothing was done")
+                    self._note(scope, "a stand-in answered, nothing was done")
                 return await row.app(_below(match.expand(row.prefix), scope), receive, self._noting(scope, send))
         self._note(scope, "not served")
         refused = unserved(f"{host}: {scope['method']} {scope['path'][:200]}")
