@@ -165,7 +165,7 @@ def test_an_exception_in_any_replica_fails_the_job(root: Path, where: int) -> No
     )
     assert "ValueError: bad shape" in result.error.message and result.error.code == 3
     assert result.traceback.startswith("Traceback (most recent call last):") and "on stdout" not in result.traceback
-    assert not result.restarts and result.retries == 0
+    assert not result.counts["restarts"] and result.counts["retries"] == 0
 
 
 def test_a_lost_worker_comes_back_under_its_name(root: Path) -> None:
@@ -180,7 +180,7 @@ def test_a_lost_worker_comes_back_under_its_name(root: Path) -> None:
     seen.wait_for("up", 2)
     flag.touch()
     thread.join()
-    assert results[0].state == "JOB_STATE_SUCCEEDED" and results[0].restarts == {"workerpool1-0": 1}
+    assert results[0].state == "JOB_STATE_SUCCEEDED" and results[0].counts["restarts"] == {"workerpool1-0": 1}
     configs = [text for text in output(seen.lines, "workerpool1-0") if text.startswith("{")]
     assert len(configs) == 2 and configs[0] == configs[1]
     assert seen.states == ["JOB_STATE_PENDING", "JOB_STATE_RUNNING"]
@@ -210,7 +210,11 @@ def test_a_worker_is_restarted_five_times_and_the_job_three(root: Path) -> None:
     lines: list[Line] = []
     result = run_job(job(pool(WAIT), pool(worker)), root=root, on_line=lines.append, options=FAST)
     assert output(lines, "workerpool1-0").count("up") == 24
-    assert result.state == "JOB_STATE_FAILED" and result.retries == 3 and result.exit_codes["workerpool1-0"] == 137
+    assert (
+        result.state == "JOB_STATE_FAILED"
+        and result.counts["retries"] == 3
+        and result.exit_codes["workerpool1-0"] == 137
+    )
 
 
 def test_disable_retries_fails_on_the_first_loss(root: Path) -> None:
@@ -221,7 +225,7 @@ def test_disable_retries_fails_on_the_first_loss(root: Path) -> None:
         scheduling={"disableRetries": True, "restartJobOnWorkerRestart": True},
     )
     result = run_job(spec, root=root, options=FAST)
-    assert result.state == "JOB_STATE_FAILED" and not result.restarts and result.retries == 0
+    assert result.state == "JOB_STATE_FAILED" and not result.counts["restarts"] and result.counts["retries"] == 0
 
 
 def test_an_abort_is_tried_again_three_times(root: Path) -> None:

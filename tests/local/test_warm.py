@@ -157,7 +157,7 @@ def test_a_killed_replica_starts_again_warm_and_leaves_nothing(run: Run, warm_ro
             (control.cancel if sum(line.text == "up" for line in seen) > 2 else lambda: control.kill("workerpool0-0"))()
 
     result = run_job(job(pool(code)), root=warm_root, on_line=line, control=control, options=OPTIONS, warmth=_of(run))
-    assert result.state == "JOB_STATE_CANCELLED" and result.restarts == {"workerpool0-0": 2}
+    assert result.state == "JOB_STATE_CANCELLED" and result.counts["restarts"] == {"workerpool0-0": 2}
     assert started(seen)[1:] == [WARM, WARM]
     assert not [one for one in psutil.process_iter(["cmdline"]) if one.info["cmdline"] == ["sleep", "613"]]
     eats = "import time\nblock = bytearray(400 << 20)\ntime.sleep(600)"

@@ -40,8 +40,6 @@ class JobResult:
         hint: What the failure usually means and what to do, "" if it is not a known one; the error's message ends with
             it, too.
         stand_ins: A sentence for each substitute for a part of the cloud.
-        restarts: Times each replica was started again.
-        retries: Times the job was tried again.
         wall_seconds: From the call to the end.
         job_id: The job's id.
         folder: The job's own folder: logs, scratch and metric files.
@@ -56,8 +54,6 @@ class JobResult:
     hint: str
     outputs: tuple[str, ...]
     stand_ins: tuple[str, ...]
-    restarts: Mapping[str, int]
-    retries: int
     wall_seconds: float
     job_id: str
     folder: Path

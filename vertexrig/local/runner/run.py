@@ -242,8 +242,6 @@ class _JobRun:
             meant,
             outputs,
             tuple(self.substitutes),
-            dict(self.counts.restarts),
-            self.counts.retries,
             time.monotonic() - self.begun,
             self.options.job_id,
             self.folder,
