@@ -116,7 +116,7 @@ def refuse(here: RunningServer, name: str, instead: str = "") -> NoReturn:
     what = "records only from its start" if name.startswith("--record") else "has its own settings"
     start = f", or start it with `vertexrig local up {instead}`" if instead else " first"
     raise UsageError(
-        f"{name}: a local Vertex runs already at {here.url}, and {what}: stop it with `vertexrig local down`{start}"
+        f"{name}: a local Vertex runs already at {here.url}, and {what}; stop it with `vertexrig local down`{start}"
     )
 
 

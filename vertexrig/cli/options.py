@@ -28,8 +28,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def option(*flags: str, **settings: Any) -> Any:
-    """Return the field of a group that an option fills; flags and settings are those of `click.option`. `group` calls what is kept here
-    with the field's name, which click takes for the parameter's.
+    """Return the field of a group that an option fills; flags and settings are those of `click.option`.
+
+    `group` calls what is kept here with the field's name, by which click names the parameter.
     """
     return field(metadata={"option": partial(click.option, *flags, **settings)})
 

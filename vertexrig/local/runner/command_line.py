@@ -66,8 +66,7 @@ class ReplicaProgram:
 
 
 _engines: dict[str, float] = {}
-"""Docker programs that an engine has answered (infinity), or has left without an answer: the time from which it is asked again. One
-that is started later counts, too."""
+"""By docker program: infinity once an engine answered, else the time from which one that hung is asked again."""
 _AGAIN_S = 30.0
 
 

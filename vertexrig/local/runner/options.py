@@ -62,7 +62,7 @@ class RunOptions:
         memory_limit: Bytes a replica's processes may take together, 0 for no limit.
         restart_delay: Seconds before a replica or job is started again.
         warm: Let replicas start from a process that has made their imports; see `warm`.
-        earlier: `JobResult.counts` of the job under a server that was stopped, which goes on from there.
+        earlier: `JobResult.counts` of this job from the server that was stopped; the job goes on from them.
         keep_gs: Leave `gs://` paths in variables and arguments as they are; replicas reach them through the front.
     """
 

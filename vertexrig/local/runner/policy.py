@@ -59,7 +59,7 @@ class Scheduling:
 
 @dataclass
 class Counts:
-    """How often was started again: replicas by name, the job, and the job after a preemption; seconds of its timeout that are used."""
+    """How often replicas (by name) and the job were started again, how often it was preempted, and the seconds of its timeout that it has used."""
 
     restarts: dict[str, int] = field(default_factory=dict)
     retries: int = 0

@@ -103,7 +103,7 @@ class Housekeeping:
 
     async def _account(self, request: Request, path: Mapping[str, str]) -> Response:
         name = f"/serviceAccounts/{path['id']}"
-        # gcloud asks for an account of whatever project.
+        # gcloud names no project here: it writes `-`.
         found = next((one for key, one in self._made.items() if key.endswith(name)), None)
         return JSONResponse(found) if found and path["project"] == "-" else await self._get(request, path)
 

@@ -155,7 +155,7 @@ async def _read(descriptor: int, start: int, end: int) -> AsyncIterator[bytes]:
 
 
 async def receive(request: Request, out: BinaryIO, skip: int = 0) -> int:
-    """Write a request's body but its first `skip` bytes to a file as it comes, inflated if the client compressed it; returns its size."""
+    """Write a request's body without its first `skip` bytes to a file as it comes, inflated if the client compressed it; returns the size of the whole body."""
     coding = request.headers.get("content-encoding", "identity").lower()
     if coding not in ("identity", "gzip"):
         raise invalid(f"Unsupported Content-Encoding: {coding[:80]!r}.")
