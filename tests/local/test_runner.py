@@ -210,11 +210,7 @@ def test_a_worker_is_restarted_five_times_and_the_job_three(root: Path) -> None:
     lines: list[Line] = []
     result = run_job(job(pool(WAIT), pool(worker)), root=root, on_line=lines.append, options=FAST)
     assert output(lines, "workerpool1-0").count("up") == 24
-    assert (
-        result.state == "JOB_STATE_FAILED"
-        and result.counts["retries"] == 3
-        and result.exit_codes["workerpool1-0"] == 137
-    )
+    assert (result.state, result.counts["retries"], result.exit_codes["workerpool1-0"]) == ("JOB_STATE_FAILED", 3, 137)
 
 
 def test_disable_retries_fails_on_the_first_loss(root: Path) -> None:
