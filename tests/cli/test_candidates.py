@@ -84,6 +84,23 @@ def test_submit_goes_on_to_what_there_is(here: server.RunningServer, project: Pa
     assert [one["reason"] for one in json.loads(report.stdout)["tries"]] == ["waited", "quota", ""], report.stderr
 
 
+def test_cancel_between_two_rounds_ends_it(here: server.RunningServer, project: Path) -> None:
+    """While no candidate has a job, `cancel` of one that was given up has no further one tried, and who follows it is told."""
+    text = PROJECT.replace("    wait: 1s", "    wait: 1s\n    retry_for: 1h").rpartition("      - {region")[0]
+    (project / "vertexrig.yaml").write_text(text)
+    words = [sys.executable, "-m", "vertexrig", "submit", "train", "--watch", "--poll", "0.2"]
+    environment = {**os.environ, **clouds.variables(here)}
+    with subprocess.Popen(
+        words, cwd=project, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as followed:
+        assert followed.stdout is not None
+        assert any("the first is tried again in" in line for line in followed.stdout)
+        done = typed(here, project, "cancel", "train")
+        assert done.returncode == 0 and "no further candidate of train is tried" in done.stderr
+        followed.communicate(timeout=30)
+    assert followed.returncode == 1
+
+
 def test_explain_names_what_the_budget_leaves_out(project: Path) -> None:
     """A candidate that cannot be held against a budget in dollars gets no job, and `explain` says which and why."""
     file = project / "vertexrig.yaml"

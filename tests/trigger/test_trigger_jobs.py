@@ -12,6 +12,7 @@ import pytest
 
 from tests.support import clouds
 from tests.support.chain_place import DATA, Place
+from tests.trigger.test_ladders import Scarce
 from vertexrig.local import server
 from vertexrig.spec.states import CANCELLED, CANCELLING, SUCCEEDED
 from vertexrig.trigger.answers import Reply
@@ -186,3 +187,20 @@ def closed(schema: Any) -> Any:
     if "properties" in schema and isinstance(schema["properties"], dict):
         found["additionalProperties"] = False
     return found
+
+
+def test_cancelling_a_run_with_candidates_cancels_the_one_that_is_tried(tmp_path: Path) -> None:
+    """The caller knows the first job's number: where that was given up, the present one is cancelled, and in a pause none follows."""
+    for refused, status in ((set[str](), 202), ({"1", "2", "3"}, 202)):
+        place = Scarce(tmp_path, retry_for="6h")
+        path = f"/jobs/{place.post({'run': 'cpu'}).body['name'].rpartition('/')[2]}"
+        place.fails()
+        place.refused = refused
+        place.ticked()
+        assert place.trigger.handle(Call("DELETE", path)).status == status
+        if not refused:
+            assert place.vertex.jobs[place.newest].data["state"] in (CANCELLING, CANCELLED)
+            place.ends(place.newest, CANCELLED)
+        jobs, place.refused = len(place.vertex.jobs), set()
+        assert [state for state, _ in place.ticked(700)] == ["cancelled"] and len(place.vertex.jobs) == jobs
+        assert place.trigger.handle(Call("DELETE", path)).status == 200

@@ -249,6 +249,9 @@ class Ladder:
                 return False
             if why not in GOES_ON:
                 return True
+            late = self._after(rung, why)
+            if isinstance(late, LadderState) and late.ended:
+                return True
             rung = self._rung(*self._next(rung, why))
         if rung.place == rung.again == 0 and self._lost(rung):
             return True

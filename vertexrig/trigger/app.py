@@ -300,7 +300,20 @@ class Trigger:
 
             project = callers.narrowed(self.loaded, caller).project
         own = self.submitter
-        return JobPages(self.vertex, own.ledger.vertices, own.reconciler, project.trigger.may_start, project.sweeps)
+        may, sweeps = project.trigger.may_start, project.sweeps
+        return JobPages(self.vertex, own.ledger.vertices, own.reconciler, may, sweeps, self._stop)
+
+    def _stop(self, id: str) -> str | None:
+        """Stop a run with candidates: the name of the job that it is at, "" if it has none now; None if there is nothing to stop."""
+        from vertexrig.trigger import ladders, ticking
+
+        one = ladders.Ladders(self.submitter.storage).one(id) if id else None
+        if one is None:
+            return None
+        ladder = ticking.climbing(self, one)
+        return (
+            "" if ladder.stop("cancelled", "cancelled before another candidate was tried") else ladder.tries()[-1].job
+        )
 
     def _post(self, call: Call, delivery: Delivery, row: dict[str, Any]) -> Reply:
         length = call.headers.get("content-length", "")

@@ -17,7 +17,7 @@ from vertexrig.cloud.vertex import CUSTOM, RESOURCES, TUNING, RemoteJob, Vertex,
 from vertexrig.errors import VertexrigError, did_you_mean
 from vertexrig.results import trials
 from vertexrig.spec import states
-from vertexrig.spec.labels import RUN_LABEL
+from vertexrig.spec.labels import RUN_LABEL, first_of
 from vertexrig.submit.claims import LABEL
 from vertexrig.submit.reconcile import Reconciler
 from vertexrig.trigger import answers
@@ -45,6 +45,7 @@ class JobPages:
         reconciler: Cancels a second job of one request.
         may: Whether the caller may see and end the jobs of a run.
         sweeps: The sweeps of the project; their trials are custom jobs with the same labels, and no jobs of ours.
+        stop: Stops a run with candidates by its claim: the job that it is at, "" if it has none now; None if it is over.
     """
 
     vertex: Vertex
@@ -52,6 +53,7 @@ class JobPages:
     reconciler: Reconciler
     may: Callable[[str], bool]
     sweeps: Collection[str]
+    stop: Callable[[str], str | None]
 
     def listing(self, query: Mapping[str, str]) -> Reply:
         """Return a page of jobs, the newest first.
@@ -92,12 +94,17 @@ class JobPages:
         return Reply(200, self._row(job, detail=True))
 
     def cancel(self, number: str) -> Reply:
-        """Cancel a job; one that has ended stays as it is.
+        """Cancel a job, and of a run with candidates the one that is tried by now; what has ended stays as it is.
 
         Raises:
             RequestProblem: 404.
         """
         job = self._own(number)
+        if job.ended:
+            current = self.stop(first_of(job.labels))
+            if current == "":
+                return Reply(202, self._row(job))
+            job = (current and self.vertex.get(current)) or job
         if job.ended:
             return Reply(200, self._row(job))
         self.vertex.cancel(job.name)

@@ -164,6 +164,12 @@ class Ladders:
             if stored is not None:
                 yield _open(item.name, stored.data) or self.storage.uri(item.name)
 
+    def one(self, id: str) -> OpenLadder | None:
+        """Return an open one, None if there is none."""
+        name = f"{OPEN}{id}.json"
+        stored = self.storage.read(name)
+        return None if stored is None else _open(name, stored.data)
+
     def is_open(self, id: str) -> bool:
         return self.storage.exists(f"{OPEN}{id}.json")
 

@@ -88,7 +88,7 @@ def tick(trigger: Ticked, row: dict[str, Any]) -> Reply:
             return []
 
     guarded(0, Retrier(trigger.loaded, submitter, lambda one, due: _again(trigger, one, due), keep).tick)
-    climbed = guarded(1, Climber(submitter, lambda one: _climbed(trigger, one), keep).tick)
+    climbed = guarded(1, Climber(submitter, lambda one: climbing(trigger, one), keep).tick)
     for climb in (one for one in climbed if one.severity):
         trigger.log({"severity": climb.severity, "message": climb.message, **climb.data})
     looked = guarded(2, trigger.ticker.tick)
@@ -129,7 +129,7 @@ def _again(trigger: Ticked, one: DeferredRun, due: Due) -> Submitted:
     return trigger.make_job(trigger.ticker.submitter, trigger.prepared(asked), one.claim_key, asked, terms, delivery)
 
 
-def _climbed(trigger: Ticked, one: OpenLadder) -> Ladder:
+def climbing(trigger: Ticked, one: OpenLadder) -> Ladder:
     """Return the ladder of a run with candidates. What the bucket says of it is allowed as far as its caller may ask for it."""
     asked = trigger.asked(dict(one.body), Delivery(caller=one.caller), {})
     terms, due = trigger.terms(asked, one.caller), trigger.due(one.schedule, one.time)
