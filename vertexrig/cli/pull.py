@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,12 +15,10 @@ from vertexrig.cli import entries, extras, local_place, options, remote, steps, 
 from vertexrig.cloud.vertex import Vertex
 from vertexrig.errors import UsageError
 from vertexrig.project import config
+from vertexrig.spec.api_names import JOB
 
 if TYPE_CHECKING:
     from vertexrig.local.jobs.ended_jobs import Seed
-
-# as in vertexrig.cloud.vertex, whose import needs an extra that a FILE does without
-_NAME = re.compile(r"projects/([^/]+)/locations/([^/]+)/(customJobs|hyperparameterTuningJobs)/([0-9]+)")
 
 
 @click.command("pull")
@@ -47,7 +44,7 @@ def command(
         extras.need("starlette", "google.protobuf")
 
     # A resource name has slashes, as a path has.
-    if options.is_file(job) and _NAME.fullmatch(job) is None:
+    if options.is_file(job) and JOB.fullmatch(job) is None:
         data: Mapping[str, Any] = pull.resource(files.read_text(job), job)
         source = Path(job).name
     else:
@@ -94,7 +91,7 @@ def _next(seeded: Seed, file: Path | None) -> None:
 
 def _started(job: str, where: options.WhereOptions) -> Mapping[str, Any]:
     """Return a job by its name; a resource name needs no project file."""
-    match = _NAME.fullmatch(job)
+    match = JOB.fullmatch(job)
     if match is None or where.local:
         return remote.find(where, job).job.data
     found = Vertex(match[1], match[2]).get(job)

@@ -16,7 +16,7 @@ from typing import Any
 from vertexrig.cloud.rest import Rest, RestError, is_loopback
 from vertexrig.errors import UsageError
 from vertexrig.spec import descriptors, states
-from vertexrig.spec.api_names import location
+from vertexrig.spec.api_names import JOB, location
 from vertexrig.spec.descriptors import Field, Message
 from vertexrig.text import kind_of, quoted
 
@@ -33,8 +33,6 @@ _LOCAL_API = "/vertex/v1"
 PAGE = 100
 """Rows of a page that are asked for."""
 
-# The service numbers its jobs; no other id is one.
-NAME = re.compile(r"projects/([^/]+)/locations/([^/]+)/(customJobs|hyperparameterTuningJobs)/([0-9]+)")
 _RAISED = re.compile(r"[A-Za-z_][\w.]*(Error|Exception|Interrupt|Exit)\b")
 VERSION = re.compile(r"projects/[^/]+/locations/[^/]+/(?:models/[^/@]+@[0-9]+|(?:models/[^/@]+/)?operations/[0-9]+)")
 """Resource name of a version of a model, or of the operation that uploads it."""
@@ -69,7 +67,7 @@ class RemoteJob:
     @property
     def collection(self) -> str:
         """`customJobs` or `hyperparameterTuningJobs`, "" for a name of neither."""
-        match = NAME.fullmatch(self.name)
+        match = JOB.fullmatch(self.name)
         return match[3] if match else ""
 
     @property
@@ -149,13 +147,13 @@ class Vertex:
         """
         job = _job(collection, self.rest.call("POST", f"/{self.parent}/{collection}", json=body).data)
         # A proxy that answers 200 with a page of its own must not count as a job that was made.
-        if not NAME.fullmatch(job.name):
+        if not JOB.fullmatch(job.name):
             raise RestError("Vertex AI answered a create without a job's name", status=502, outcome_unknown=True)
         return job
 
     def get(self, name: str) -> RemoteJob | None:
         """Return a job by its resource name, in whatever region that is; None if there is none."""
-        match = NAME.fullmatch(name)
+        match = JOB.fullmatch(name)
         answer = self._of(name).rest.find(f"/{name}")
         return None if answer is None else _job(match[3] if match else CUSTOM, answer.data)
 
@@ -188,7 +186,7 @@ class Vertex:
         Raises:
             UsageError: There is none.
         """
-        if NAME.fullmatch(text):
+        if JOB.fullmatch(text):
             found = self.get(text)
         elif text.isascii() and text.isdigit():
             found = self.by_id(text)
@@ -215,7 +213,7 @@ class Vertex:
 
     def console(self, name: str) -> str:
         """Return the job's page in the console: Google's, or that of the local Vertex whose API this is."""
-        match = NAME.fullmatch(name)
+        match = JOB.fullmatch(name)
         if match is None:
             return ""
         server = self.rest.url.removesuffix(_LOCAL_API)
@@ -227,7 +225,7 @@ class Vertex:
 
 def region_of(name: str) -> str:
     """Return the region in the resource name of a job, "" if it is none."""
-    match = NAME.fullmatch(name)
+    match = JOB.fullmatch(name)
     return match[2] if match else ""
 
 

@@ -16,6 +16,8 @@ from vertexrig.errors import ConfigError
 PROJECT = (r"([a-z0-9.-]{1,63}:)?[a-z0-9][a-z0-9-]{0,62}", "a project id such as my-project")
 REGION = (r"[a-z]{2,20}(-[a-z]{2,20}){1,2}[0-9]{1,2}", "a region such as us-central1")
 NAME = (r"[a-z0-9][a-z0-9_-]{0,62}", "a name: lowercase letters, digits, - and _, at most 63, a letter or digit first")
+# The service numbers its jobs; no other id is one.
+JOB = re.compile(r"projects/([^/]+)/locations/([^/]+)/(customJobs|hyperparameterTuningJobs)/([0-9]+)")
 # A name with dots may have 222 characters, one without 63 (Cloud Storage's naming rules): the longer one is let through
 # here.
 BUCKET = (r"gs://[a-z0-9][a-z0-9._-]{1,220}[a-z0-9](/.*)?", "a bucket such as gs://my-bucket")

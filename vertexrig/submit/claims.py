@@ -25,10 +25,11 @@ from typing import Any, Generic, Literal, TypeVar
 
 from vertexrig.cloud.rest import CALL_S, RestError
 from vertexrig.cloud.storage import Storage, as_json
-from vertexrig.cloud.vertex import NAME, VERSION
+from vertexrig.cloud.vertex import VERSION
 from vertexrig.errors import VertexrigError
 from vertexrig.project import runs
 from vertexrig.project.runs import new_run_id
+from vertexrig.spec.api_names import JOB
 from vertexrig.spec.labels import CLAIM_LABEL
 
 LABEL = CLAIM_LABEL
@@ -53,7 +54,7 @@ assert CREATE_WITHIN_S + CALL_S < LEASE_S < WINDOW_S
 
 _ID = re.compile(r"[0-9a-f]{32}-[0-9a-f]{12}")
 _TOKEN = re.compile(r"[0-9a-f]{32}")
-_MADE = re.compile(f"(?:{NAME.pattern})|(?:{VERSION.pattern})")
+_MADE = re.compile(f"(?:{JOB.pattern})|(?:{VERSION.pattern})")
 """What a claim may record: a job, a version of a model, or the operation that makes one."""
 _WRITTEN = ("id", "token", "body", "run", "kind", "state", "job", "before", "winners", "ended")
 _STATES = ("claimed", "created", "released", "ended")

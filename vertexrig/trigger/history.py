@@ -17,10 +17,11 @@ from vertexrig import times
 from vertexrig.catalog import Catalog
 from vertexrig.cloud.rest import RestError
 from vertexrig.cloud.storage import Item, Storage, as_json
-from vertexrig.cloud.vertex import NAME, RESOURCES, TUNING, RemoteJob, Vertex, region_of
+from vertexrig.cloud.vertex import RESOURCES, TUNING, RemoteJob, Vertex, region_of
 from vertexrig.errors import VertexrigError
 from vertexrig.project.config import Loaded
 from vertexrig.results.study import course
+from vertexrig.spec.api_names import JOB
 from vertexrig.spec.labels import first_of
 from vertexrig.spec.states import SUCCEEDED, short
 from vertexrig.studies import trained
@@ -209,7 +210,7 @@ def _months(since: datetime) -> Iterator[str]:
 
 def _jobs(vertex: Vertex, rows: list[dict[str, Any]]) -> dict[str, RemoteJob]:
     """Return the jobs of rows by name: a few one by one, many by listing the trigger's."""
-    names = {str(row["job"]) for row in rows if NAME.fullmatch(str(row["job"]))}
+    names = {str(row["job"]) for row in rows if JOB.fullmatch(str(row["job"]))}
     if len(names) <= 10:
         return {name: job for name in names if (job := vertex.get(name)) is not None}
     # the clocks of the function and of Vertex AI may differ
@@ -261,7 +262,7 @@ def _with_cost(
     """Return an end with what its job, or each of its tries, has cost."""
     jobs = {job.name: job} if job is not None else {}
     for name in {str(one.get("job")) for one in end.tries} - jobs.keys():
-        if NAME.fullmatch(name) and (found := vertex.get(name)) is not None:
+        if JOB.fullmatch(name) and (found := vertex.get(name)) is not None:
             jobs[name] = found
     paid = {name: spent(one, catalog, factor=loaded.project.trigger.budget.price_factor) for name, one in jobs.items()}
     usd = {name: one.usd for name, one in paid.items()}
