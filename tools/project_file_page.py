@@ -7,10 +7,16 @@ from __future__ import annotations
 
 import dataclasses
 import sys
+from typing import Any
 
 from vertexrig.project.keys import default_text, meaning, places, type_text
-from vertexrig.project.model import MachineSettings, Project, Role
+from vertexrig.project.model import Job, Project, Role, Sweep
+from vertexrig.project.study import ParameterSpec, StudyParameter
+from vertexrig.project.triggered import Budget, RunLimits
 from vertexrig.schema import typed
+
+LIKE: dict[type, type] = {Role: Job, Sweep: Job, RunLimits: Budget, ParameterSpec: StudyParameter}
+"""Mappings and those whose rows they repeat, which are named only."""
 
 _INTRODUCTION = """\
 # The project file
@@ -123,17 +129,21 @@ def _section(cls: type, where: list[str]) -> str:
     lines = [f"### {title}", "", (cls.__doc__ or "").strip()]
     if where:
         lines += ["", "Place: " + ", ".join(f"`{place}`" for place in where) + "."]
-    items = dataclasses.fields(cls)
-    if cls is Role:
-        names = ", ".join(f"`{item.name}`" for item in dataclasses.fields(MachineSettings))
-        lines += ["", f"As in a [Job](#job): {names}."]
-        items = items[len(dataclasses.fields(MachineSettings)) :]
-    lines += ["", "| key | type | default | meaning |", "| --- | --- | --- | --- |"]
-    hints = typed.hints(cls)
-    for item in items:
-        row = (f"`{item.name}`", type_text(hints[item.name]), default_text(item), meaning(item))
-        lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |")
+    rows = {item.name: _row(item, cls) for item in dataclasses.fields(cls)}
+    if cls in LIKE:
+        other = LIKE[cls]
+        there = {_row(item, other) for item in dataclasses.fields(other)}
+        names = ", ".join(f"`{name}`" for name, row in rows.items() if row in there)
+        lines += ["", f"As in [{other.__name__}](#{other.__name__.lower()}): {names}."]
+        rows = {name: row for name, row in rows.items() if row not in there}
+    if rows:
+        lines += ["", "| key | type | default | meaning |", "| --- | --- | --- | --- |", *rows.values()]
     return "\n".join(lines) + "\n"
+
+
+def _row(item: dataclasses.Field[Any], cls: type) -> str:
+    cells = (f"`{item.name}`", type_text(typed.hints(cls)[item.name]), default_text(item), meaning(item))
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
 if __name__ == "__main__":
