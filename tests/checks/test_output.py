@@ -52,6 +52,14 @@ def test_text_shows_place_line_marks_and_fix() -> None:
     )
 
 
+def test_errors_come_first_in_text() -> None:
+    """Of one file the worst is shown first, those alike in the order of their lines."""
+    found = [NOTE, replace(COUNT, severity=Severity.WARNING), replace(COUNT, line=3), replace(COUNT, line=4)]
+    shown = re.findall(r"^\S+: (\w+)\[", output.text(found, {}), re.MULTILINE)
+    assert shown == ["error", "error", "warning", "info"]
+    assert [block.split(": ")[0] for block in output.blocks(found, {})][:2] == ["job.yaml:3", "job.yaml:4"]
+
+
 @pytest.mark.parametrize(
     ("line", "path", "marked"),
     [

@@ -18,7 +18,7 @@ from urllib.parse import quote
 
 from vertexrig.checks.model import Rule
 from vertexrig.errors import SOURCE
-from vertexrig.finding import MOST, Finding, Severity, folded, limited
+from vertexrig.finding import Finding, Severity, folded, limited
 from vertexrig.spec.masking import masked
 from vertexrig.spec.strict import ReadingRule
 from vertexrig.text import clean
@@ -156,7 +156,7 @@ def blocks(
 
 def _bearable(found: list[Finding]) -> list[Finding]:
     """Return the findings of one file, the worst of them first and not all where there are more than a person reads."""
-    return found if len(found) <= MOST else limited(sorted(found, key=lambda one: list(Severity).index(one.severity)))
+    return limited(sorted(found, key=lambda one: list(Severity).index(one.severity)))
 
 
 def _block(finding: Finding, lines: Sequence[str], color: bool, width: int) -> str:
