@@ -109,3 +109,12 @@ def test_a_short_password_is_cut_at_its_place_alone() -> None:
     cut = secrets.without(found).data["workerPoolSpecs"][0]["containerSpec"]
     assert cut["args"] == [args[0], "--db-password=t…", "--password", "t…", "--stage=test"]
     assert cut["env"] == [{"name": "DB_PASSWORD", "value": "t…"}]
+
+
+def test_a_long_password_is_cut_wherever_it_stands() -> None:
+    """One in an address that names no secret is cut there, too."""
+    args = ["--db=postgres://me:correct-horse@db/x"]
+    program = {"imageUri": "i", "args": args, "env": [{"name": "DB_PASSWORD", "value": "correct-horse"}]}
+    job = {"workerPoolSpecs": [{"replicaCount": 1, "containerSpec": program}]}
+    cut = secrets.without(spec.from_data(job, kind="CustomJobSpec")).data["workerPoolSpecs"][0]["containerSpec"]
+    assert cut["args"] == ["--db=postgres://me:corr…@db/x"]

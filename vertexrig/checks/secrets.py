@@ -10,7 +10,7 @@ from typing import Any
 from vertexrig.checks.model import REST, SECRETS, Context, Problem, Rule, join
 from vertexrig.finding import Severity
 from vertexrig.spec.document import Document, Pool
-from vertexrig.spec.masking import hint, masked, secret_in
+from vertexrig.spec.masking import SHORTEST, hint, masked, secret_in
 
 _FIX = (
     "keep it in Secret Manager, give the job the secret's resource name, and let the program read it as the job's "
@@ -32,28 +32,31 @@ def found(document: Document) -> Iterator[tuple[str, str, str]]:
 
 
 def without(document: Document) -> Document:
-    """Return a job spec in which every secret in the variables, commands and arguments is cut to what `hint` shows."""
+    """Return a job spec in which every secret in the variables, commands and arguments is cut to what `hint` shows: a short one
+    at its place, a long one wherever it stands.
+    """
     places = {path: secret for path, _, secret in found(document)}
+    long = frozenset(secret for secret in places.values() if len(secret) >= SHORTEST)
     data = copy.deepcopy(document.data)
     whole = replace(document, data=data)
     for pool in whole.pools:
         for key in ("env", "command", "args"):
             if key in pool.program:
-                pool.program[key] = _cut(pool.program[key], f"{pool.program_path}.{key}", places)  # type: ignore[index]  # of the copy
+                pool.program[key] = _cut(pool.program[key], f"{pool.program_path}.{key}", places, long)  # type: ignore[index]  # of the copy
     return whole if data != document.data else document
 
 
-def _cut(value: Any, path: str, places: Mapping[str, str]) -> Any:
+def _cut(value: Any, path: str, places: Mapping[str, str], long: frozenset[str]) -> Any:
     if isinstance(value, dict):
-        return {key: _cut(item, f"{path}.{key}", places) for key, item in value.items()}
+        return {key: _cut(item, f"{path}.{key}", places, long) for key, item in value.items()}
     if isinstance(value, list):
-        return [_cut(item, f"{path}[{number}]", places) for number, item in enumerate(value)]
+        return [_cut(item, f"{path}[{number}]", places, long) for number, item in enumerate(value)]
     if not isinstance(value, str):
         return value
     if path in places:  # the last one: a flag may be spelled like its value
         before, _, after = value.rpartition(places[path])
         value = f"{before}{hint(places[path])}{after}"
-    return masked(value)
+    return masked(value, long)
 
 
 def _in_words(document: Document, pool: Pool, key: str) -> Iterator[tuple[str, str, str]]:

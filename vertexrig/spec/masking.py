@@ -34,7 +34,8 @@ _REFERENCE = (
     r"(?is:projects/[^/]+/secrets/.*|(?:sm|gcp-sm|secretmanager|berglas|vault)://.*|(?:gs://|/|\./|~/).*|\$\(.*|<.*>|\[.*\]"
     r"|[-+0-9.eE]+|true|false|none|null|yes|no|on|off|dryrun|disabled|offline)"
 )
-_SHORTEST = 8
+SHORTEST = 8
+"""Characters of a token or key; a text that long stands nowhere else by chance."""
 
 # a value under a secret's name in a text of any format: `NAME: value`, `--name=value`, `{name: NAME, value: value}`
 _QUOTED = r"\"(?:\\.|[^\"\\])*\"|'(?:''|[^'])*'"
@@ -67,7 +68,7 @@ def secret_in(value: str, name: str = "") -> str:
         return ""
     # tokens and keys are long, so a short value under their name is something else; a password may be short
     is_password = "pass" in name.casefold()
-    return value if is_password or len(value.strip()) >= _SHORTEST else ""
+    return value if is_password or len(value.strip()) >= SHORTEST else ""
 
 
 def hint(secret: str) -> str:
