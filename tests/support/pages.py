@@ -247,7 +247,7 @@ VARYING: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         # a file or folder under the system's folder for temporary files
         (r"/tmp/[\w.-]+", "/tmp/<name>"),
         # lines and imports of the tool's code, which every commit changes
-        (r"^(modules +|lines +| {2}[a-z][a-z ]+? {6,})[\d,]{3,}(?:, with \d+ imports)?\b", r"\1<n>"),
+        (r"^(modules +|lines +| {2}[a-z][a-z_ ]+? {6,})[\d,]{3,}(?:, with \d+ imports)?\b", r"\1<n>"),
         # numbers of training
         (rf'\b((?:val_)?(?:loss|accuracy)"?(?: of epoch \d+)?[ =:]+){_NUMBER}', r"\1<n>"),
     )
