@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import re
@@ -10,7 +9,6 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-import tarfile
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
@@ -102,8 +100,8 @@ def take(program: Program, snapshots: Path, folder: Path) -> bool:
     paths = [name, *(f":(exclude,literal){path}" for path in _absent(git, tree, name))]
     archive = subprocess.run([*git, "archive", tree, *paths], stdout=subprocess.PIPE, check=True).stdout
     shutil.rmtree(folder, ignore_errors=True)
-    with tarfile.open(fileobj=io.BytesIO(archive)) as files:
-        files.extractall(folder / "snapshot", filter="data")
+    (folder / "snapshot").mkdir(parents=True)
+    subprocess.run(["tar", "-x", "-C", str(folder / "snapshot")], input=archive, check=True)
     source = folder / "snapshot" / name
     if source.is_file():
         (folder / "program").mkdir()
