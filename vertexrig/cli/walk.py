@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
+import re
 from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
@@ -39,7 +40,7 @@ def walk(
         if os.path.isdir(place):
             found = ((name, True) for name in _below(place, own))
         elif glob.has_magic(place) and not os.path.exists(place):
-            base = os.path.dirname(place[: min(map(place.find, filter(place.__contains__, "*?[")))]) or "."
+            base = os.path.dirname(re.split(r"[*?\[]", place, maxsplit=1)[0]) or "."  # what stands before the pattern
             fit = (name for name in glob.glob(place, recursive=True) if not os.path.isdir(name))
             names = sorted(name for name in fit if _stays(name, base))
             if not names:

@@ -158,7 +158,7 @@ class Submitter:
         return price_within(prepared, self.limits, terms)
 
     def first_allowed(self, every: Sequence[Prepared], terms: Terms = Terms()) -> Prepared:
-        """Return which of a job and its candidates is asked for first: the limits for one run let it through, or none."""
+        """Return which of a job and its candidates is asked for first: that which the limits for one run let through, or the first if none."""
         ordered = list(every)
         if len(every) > 1 and every[0].workspace.loaded.runnable(every[0].view.name).prefer == "price":
             ordered.sort(key=lambda one: price_of(one, self.limits).rank)

@@ -159,17 +159,16 @@ class Deliveries:
         # one row a job: the one that made it, or the first that joined it where the maker died before it wrote its own
         makers = {str(row["job"]): row for row in sorted(rows, key=_rank) if row.get("job")}
         waiting = [row for row in makers.values() if "end" not in row]
-        jobs = _jobs(vertex, waiting)
+        jobs, ladders = _jobs(vertex, waiting), Ladders(self.storage)
         ended = []
         for row in waiting:
-            job, over = jobs.get(str(row["job"])), None
+            job = jobs.get(str(row["job"]))
             first = first_of(job.labels) if job is not None and job.ended else ""
-            if first:
-                over = Ladders(self.storage).end(first)
+            over = ladders.end(first) if first else None
             if over is not None:
                 job = vertex.get(over.job) if over.job else None
             row["state"] = short(job.state) if job is not None else over.state if over is not None else "gone"
-            if first and over is None and Ladders(self.storage).is_open(first):
+            if first and over is None and ladders.is_open(first):
                 continue
             end = _end(row, job, over, self.storage, loaded)
             if end is None:
