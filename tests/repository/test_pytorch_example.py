@@ -11,13 +11,14 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.forks import Forked, Forks
 from tests.support.tools import REPOSITORY, module, vertexrig
 
 EXAMPLE = REPOSITORY / "examples/pytorch-ddp"
@@ -77,34 +78,43 @@ def environment(**more: str) -> dict[str, str]:
     return {**env, "PYTHONPATH": str(TRAINER), "OMP_NUM_THREADS": "1", "CLOUD_ML_HP_METRIC_FILE": os.devnull, **more}
 
 
-def start(words: list[str], size: int, **more: str) -> list[subprocess.Popen[str]]:
-    """One process per rank, with the variables that the service sets."""
+@pytest.fixture(scope="module")
+def forks() -> Iterator[Forks]:
+    """What has imported torch already: half of what these processes would take."""
+    made = Forks(environment(), ("torch", "torch.export", "torch.nn.parallel", "sklearn.datasets"))
+    yield made
+    made.close()
+
+
+def start(forks: Forks, folder: Path, module: str, args: Sequence[str], size: int) -> list[Forked]:
+    """One process per rank, with the variables that the service sets; what they say is in the folder."""
     port = str(free_port())
     ranks: list[Mapping[str, str]] = [{}] if size == 1 else [
         {"RANK": str(rank), "WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
         for rank in range(size)
     ]  # fmt: skip
     return [
-        subprocess.Popen(
-            [sys.executable, *words], env=environment(**rank, **more), text=True,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        forks.start(
+            args, environment(**rank), folder / f"{number}.out", folder / f"{number}.err", folder, module=module
         )
-        for rank in ranks
-    ]  # fmt: skip
+        for number, rank in enumerate(ranks)
+    ]
 
 
-def ended(processes: list[subprocess.Popen[str]]) -> list[int]:
+def ended(processes: list[Forked], folder: Path) -> list[int]:
     """Their exit codes; what they said is shown when the test fails."""
-    for process in processes:
-        print(process.communicate(timeout=300)[0])
-    return [process.returncode for process in processes]
+    codes = [process.wait(300) for process in processes]
+    for file in sorted((*folder.glob("*.out"), *folder.glob("*.err"))):
+        print(file.read_text())
+    return codes
 
 
 @pytest.mark.whole
-def test_three_processes_compute_the_gradients_of_one(tmp_path: Path) -> None:
+def test_three_processes_compute_the_gradients_of_one(forks: Forks, tmp_path: Path) -> None:
     """The gradients of a step are those of one process with the same batch, also where it cannot be divided evenly."""
+    (tmp_path / "first_step.py").write_text(FIRST_STEP)
     for size in (1, 3):
-        assert ended(start(["-c", FIRST_STEP, str(tmp_path)], size)) == [0] * size
+        assert ended(start(forks, tmp_path, "first_step", [str(tmp_path)], size), tmp_path) == [0] * size
     for batch in (60, 50, 2):  # of the last, one process gets nothing
         one, three = (torch.load(tmp_path / f"{size}-{batch}.pt") for size in (1, 3))
         assert max(float((a - b).abs().max()) for a, b in zip(one, three, strict=True)) <= 1e-6
@@ -159,41 +169,44 @@ def test_a_contradiction_ends_the_process(environ: Mapping[str, str], says: str)
 
 
 @pytest.mark.whole
-def test_a_cluster_that_loses_a_process_goes_on(tmp_path: Path) -> None:
+def test_a_cluster_that_loses_a_process_goes_on(forks: Forks, tmp_path: Path) -> None:
     """After kill -9 of the worker the chief saves and ends; started again, both end as if nothing had been. A process that
     ends has left its process group: one that the end of the interpreter removes may abort it.
     """
-    words = ["-m", "digits.task", "--epochs=3", "--save_steps=2"]
+    flags = ["--epochs=3", "--save_steps=2"]
     whole, broken = tmp_path / "whole", tmp_path / "broken"
-    assert ended(start(["-c", WHOLE, *words[2:], f"--output={whole}"], 2)) == [0, 0]
-    chief, worker = start([*words, f"--output={broken}"], 2)
+    (tmp_path / "whole_run.py").write_text(WHOLE)
+    assert ended(start(forks, tmp_path, "whole_run", [*flags, f"--output={whole}"], 2), tmp_path) == [0, 0]
+    chief, worker = start(forks, tmp_path, "digits.task", [*flags, f"--output={broken}"], 2)
     deadline = time.monotonic() + 120
     while not (broken / "checkpoints/latest.pt").exists() and time.monotonic() < deadline:
         time.sleep(0.01)
-    worker.send_signal(signal.SIGKILL)
-    assert ended([worker, chief]) == [-signal.SIGKILL, 1]
-    assert ended(start([*words, f"--output={broken}"], 2)) == [0, 0]
+    os.kill(worker.pid, signal.SIGKILL)
+    assert ended([worker, chief], tmp_path) == [-signal.SIGKILL, 1]
+    again = start(forks, tmp_path, "digits.task", [*flags, f"--output={broken}"], 2)
+    assert ended(again, tmp_path) == [0, 0]
     first, second = (json.loads((folder / "model/summary.json").read_text()) for folder in (whole, broken))
     assert second["history"] == first["history"] and second["accuracy"] == first["accuracy"] > 0.5
     assert sorted(os.listdir(broken / "model")) == ["model.pt2", "summary.json"]
 
 
 @pytest.mark.whole
-def test_sigterm_saves(tmp_path: Path) -> None:
+def test_sigterm_saves(forks: Forks, tmp_path: Path) -> None:
     """A process that is asked to end saves first, says so and ends with 143; other flags do not go on from there."""
-    words = ["-m", "digits.task", "--epochs=100000", "--save_steps=1000000", f"--output={tmp_path}"]
-    (process,) = start(words, 1)
-    assert process.stdout is not None
-    said = [next(process.stdout) for _ in range(2)]
+    flags = ["--epochs=100000", "--save_steps=1000000", f"--output={tmp_path}"]
+    (process,) = start(forks, tmp_path, "digits.task", flags, 1)
+    said, deadline = tmp_path / "0.out", time.monotonic() + 120
+    while said.read_text().count("\n") < 2 and time.monotonic() < deadline:
+        time.sleep(0.01)
     process.terminate()
-    rest = process.communicate(timeout=60)[0]
-    assert process.returncode == 128 + signal.SIGTERM, (said, rest)
-    assert "the same job goes on from here" in rest
-    (other,) = start([*words, "--learning_rate=0.5"], 1)
-    out = other.communicate(timeout=60)[0]
-    assert other.returncode == 1 and "was made with other flags" in out and "Traceback" not in out
+    assert ended([process], tmp_path) == [128 + signal.SIGTERM]
+    assert "the same job goes on from here" in said.read_text()
+    (other,) = start(forks, tmp_path, "digits.task", [*flags, "--learning_rate=0.5"], 1)
+    assert ended([other], tmp_path) == [1]
+    assert "was made with other flags" in said.read_text() and "Traceback" not in said.read_text()
 
 
+@pytest.mark.whole
 def test_three_replicas_train_one_model(tmp_path: Path) -> None:
     """Rehearsed with three replicas: one model, written by the chief, that loads without the trainer as reported."""
     project = tmp_path / "project"

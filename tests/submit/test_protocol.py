@@ -28,7 +28,7 @@ from vertexrig.submit.reconcile import Reconciler
 
 LONG = os.environ.get("ATTACK") == "long"
 PARTS = 4
-SCHEDULES = 208_000 if LONG else 2_600
+SCHEDULES = 208_000 if LONG else 1_300
 
 
 @pytest.mark.parametrize("part", brief(range(PARTS), 1))
