@@ -226,6 +226,7 @@ with server.running(Settings(Path(sys.argv[1]), slots=1, run=RunOptions(slow_sta
 """
 
 
+@pytest.mark.whole
 def test_a_study_of_5000_parameters_is_taken(tmp_path: Path) -> None:
     """It is checked and accepted within seconds of processor time."""
     command = [sys.executable, "-c", LARGE_STUDY, str(tmp_path)]

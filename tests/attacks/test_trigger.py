@@ -124,6 +124,7 @@ def test_hostile_requests_start_nothing(here: server.RunningServer, url: str) ->
     assert requests.get(url, timeout=30).json()["project"] == "my-project"
 
 
+@pytest.mark.whole
 def test_concurrent_duplicates_of_many_requests(here: server.RunningServer, staged: Path, url: str) -> None:
     """Many requests, each delivered many times at once to two processes: each gets one job, and one 201."""
     requests_, deliveries = (60, 40) if LONG else (6, 20)

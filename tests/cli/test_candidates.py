@@ -114,6 +114,7 @@ def test_explain_names_what_the_budget_leaves_out(project: Path) -> None:
     assert "gets no job" not in vertexrig("explain", "train", cwd=project).stdout
 
 
+@pytest.mark.whole
 def test_watch_goes_on_where_submit_left_it(here: server.RunningServer, project: Path) -> None:
     """`submit` returns with the first job; `watch` of that job goes on to the others, and a project that renders another job does not."""
     made = typed(here, project, "submit", "train")
@@ -162,6 +163,7 @@ def test_a_missing_bucket_is_found_before_anything_starts(here: server.RunningSe
     assert not clouds.jobs(here)
 
 
+@pytest.mark.whole
 def test_a_rehearsal_with_faults_goes_on_to_the_candidates(project: Path) -> None:
     """`rehearse --fault` waits for seconds in place of 20 minutes, goes on by the same steps as `submit --watch`, and its record and
     report have each try.

@@ -292,6 +292,7 @@ def test_a_trainer_for_more_than_one_accelerator_is_offered_a_job_on_them(
     assert rendered in prepared.rendered.text
 
 
+@pytest.mark.whole
 def test_torchrun_starts_the_image_that_is_built(tmp_path: Path) -> None:
     """The job that init writes for a DDP trainer, rehearsed: two processes, which sum over each other; on a CPU it is one."""
     torch = module("torch")

@@ -14,6 +14,7 @@ PROGRAMS = Path(__file__).with_name("programs")
 
 
 @pytest.mark.parametrize("library", ["aiplatform_v1", "aiplatform_v1beta1"])
+@pytest.mark.whole
 def test_the_generated_clients(library: str, run: Run) -> None:
     """Calls, operations, error details, empty lists and methods that are not served are the same over gRPC and REST."""
     done = run(python(f"google.cloud.{library}"), str(PROGRAMS / "gapic.py"), library, IMAGE)

@@ -93,6 +93,7 @@ print(client.project, [found.name for found in client.list_blobs("made-by-client
     assert (here.root / "gs/made-by-client/folder/name").stat().st_size == 10_000_000
 
 
+@pytest.mark.whole
 def test_gcloud(run: Run, tmp_path: Path) -> None:
     """Gcloud creates a job, copies files and has an account, at Google's own names."""
     need("gcloud")
@@ -107,6 +108,7 @@ def test_gcloud(run: Run, tmp_path: Path) -> None:
     assert run("gcloud", "config", "get", "account").stdout == "local-vertex@local-project.iam.gserviceaccount.com\n"
 
 
+@pytest.mark.whole
 def test_a_replica_has_an_account(here: RunningServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Gcloud in a trainer has the made-up account and reaches the bucket; the user's own login is nowhere in its environment."""
     need("gcloud")

@@ -147,6 +147,7 @@ def test_a_full_disk(small_disk: Path) -> None:
         server.down(root)
 
 
+@pytest.mark.whole
 def test_a_limit_on_the_size_of_files(tmp_path: Path) -> None:
     """A server that may write files of 300 kB only says so of a larger upload, and goes on."""
 

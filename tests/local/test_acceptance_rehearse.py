@@ -42,7 +42,7 @@ def rehearse(project: Path, *words: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize(
     ("name", "image"),
     [
-        pytest.param("tpu", "tf-tpu.2-15.cp310"),
+        pytest.param("tpu", "tf-tpu.2-15.cp310", marks=pytest.mark.whole),
         pytest.param("tpu", "build", marks=pytest.mark.whole),
         *(pytest.param(name, "", marks=pytest.mark.whole) for name in JOBS if name != "tpu"),
     ],

@@ -167,6 +167,7 @@ def test_custom_jobs(ai: Gcloud, here: server.RunningServer, tmp_path: Path) -> 
     assert missing.returncode == 1 and "NOT_FOUND" in missing.stderr
 
 
+@pytest.mark.whole
 def test_stream_logs(ai: Gcloud, here: server.RunningServer, tmp_path: Path) -> None:
     """stream-logs shows what every replica said, under its name, and ends for a job that has ended.
 

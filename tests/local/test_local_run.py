@@ -147,6 +147,7 @@ def test_what_another_command_asked_for_in_vain_is_not_named(tmp_path: Path) -> 
 SUBMITS = LAUNCH[: LAUNCH.index("while")].replace("open(", "import time; time.sleep(3); open(")
 
 
+@pytest.mark.whole
 def test_jobs_that_the_command_leaves_are_waited_for(tmp_path: Path) -> None:
     """A command that submits and exits has its job run to the end; with --no-wait it has not, and the line shown goes on with it."""
     root = tmp_path / "a state"

@@ -87,6 +87,7 @@ def said(lines: list[Line]) -> dict[str, list[str]]:
         ),
     ],
 )
+@pytest.mark.whole
 def test_ranks_meet_through_the_variables_alone(root: Path, code: str) -> None:
     """Chief, workers and the evaluator form one world of four; the parameter server has no rank and is not waited for."""
     result, lines = run(root, code)

@@ -54,6 +54,7 @@ def test_requirements_that_are_here_are_not_fetched(root: Path, monkeypatch: pyt
     assert result.error is not None and "surely-not-a-distribution-of-anyone>=9" in result.error.message
 
 
+@pytest.mark.whole
 def test_a_python_before_3_8_runs_packages(root: Path, tmp_path: Path) -> None:
     """The Python 3.7 of images up to TensorFlow 2.7 cannot list its distributions; requirements and frameworks are found."""
     found = pythons.find_python("3.7")
@@ -93,6 +94,7 @@ def test_the_same_package_is_installed_once(root: Path) -> None:
     brief([(False, ["bash", "-c"]), (True, ["python", "-c", "import os, sys; os.system(sys.argv[1])"]), (True, ["bash", "-c"])], 2),
     ids=["prebuilt image", "python in a mapped image", "mapped image"],
 )  # fmt: skip
+@pytest.mark.whole
 def test_a_command_that_installs_changes_its_replica_alone(
     root: Path, tmp_path: Path, mapped: bool, start: list[str]
 ) -> None:

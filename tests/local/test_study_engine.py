@@ -120,6 +120,7 @@ def test_a_grid_ends_and_a_low_noise_study_too() -> None:
     assert len([engine.suggest(str(i)) for i in range(1, 6)]) == 5 and engine.done() is None
 
 
+@pytest.mark.whole
 def test_a_suggestion_of_a_grid_costs_the_same_after_100000_trials() -> None:
     """A grid with 100,000 trials made gives its next ones in less than a millisecond each, and misses none."""
     steps = {"parameterId": "steps", "integerValueSpec": {"minValue": 1, "maxValue": 50_000}}

@@ -460,6 +460,7 @@ def test_launch_refuses_what_it_cannot_send(tmp_path: Path) -> None:
     assert absent.returncode == 1 and "vertexrig render no-such-job" in absent.stderr
 
 
+@pytest.mark.whole
 def test_launch_runs_on_the_local_vertex(tmp_path: Path) -> None:
     """The codelab's CustomJob.run() really runs both pools on the local Vertex, to success."""
     from vertexrig.local import server

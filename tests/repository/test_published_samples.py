@@ -48,6 +48,7 @@ def image(folder: Path) -> None:
     (packages / "around.pth").write_text("\n".join([str(STANDINS), *site.getsitepackages()]) + "\n")
 
 
+@pytest.mark.whole
 def test_the_notebook_on_gloo_trains_one_model_in_four_replicas(tmp_path: Path) -> None:
     """Google's notebook, unchanged: its script alone, then the same as a CustomContainerTrainingJob of four replicas, which
     meet over gloo by the variables of the service and train one model.

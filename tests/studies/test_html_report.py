@@ -393,6 +393,7 @@ def test_no_button_covers_anything(browser: Any, pages: dict[str, Path]) -> None
 
 
 @pytest.mark.parametrize("name", ["plain", "thousand"])
+@pytest.mark.whole
 def test_a_print_has_every_chart_whole(browser: Any, pages: dict[str, Path], name: str) -> None:
     """A sheet that is narrower than the window shows every chart, also those that nobody has scrolled to, up to its right edge."""
     page = browser.new_page(viewport={"width": 1200, "height": 900})

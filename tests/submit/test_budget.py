@@ -234,6 +234,7 @@ def rush(seed: int) -> int:
     return most
 
 
+@pytest.mark.whole
 def test_only_a_create_after_the_lease_exceeds_live_jobs() -> None:
     """In every schedule the jobs above the limit are no more than those that a holder created which had been frozen for
     longer than the lease; such schedules are among them.

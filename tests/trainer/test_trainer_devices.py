@@ -36,6 +36,7 @@ def test_mirrored_learns_the_same_curve_as_one_device(launch: Callable[..., Laun
                 assert row[key] == pytest.approx(expected[key], rel=2e-3, abs=2e-3), (name, key)
 
 
+@pytest.mark.whole
 def test_batch_is_per_replica(launch: Callable[..., Launched], tmp_path: Path) -> None:
     """--batch_size counts for each replica: the global batch and so the learning steps follow."""
     ended = launch(*QUICK, "--batch_size=16", "--epochs=1", env={"TRAINER_VIRTUAL_DEVICES": "3"}).wait()

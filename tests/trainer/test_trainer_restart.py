@@ -98,6 +98,7 @@ def test_a_cluster_survives_the_loss_of_its_worker_and_of_its_chief(
     assert told["accuracy"] == pytest.approx(summary(tmp_path / "whole")["accuracy"], abs=0.03)
 
 
+@pytest.mark.whole
 def test_a_finished_run_is_not_gone_on_with_by_accident(launch: Callable[..., Launched], tmp_path: Path) -> None:
     """The same directories again: a new run. An unfinished run with other flags there: an error that names them."""
     assert launch(*QUICK, "--epochs=1", "--save_every=1000").wait().code == 0
@@ -111,6 +112,7 @@ def test_a_finished_run_is_not_gone_on_with_by_accident(launch: Callable[..., La
     assert summary(tmp_path)["epochs"] == 1
 
 
+@pytest.mark.whole
 def test_a_finished_job_that_is_restarted_does_not_train_again(launch: Callable[..., Launched], tmp_path: Path) -> None:
     """The service restarts a job as a whole: one that has exported its model ends with 0 and leaves the model as it is. Another
     job with the same directories trains.
@@ -154,6 +156,7 @@ def test_best_weights_of_an_earlier_run_are_not_taken_for_the_new_ones(tmp_path:
     assert (tmp_path / "best-4.npz").stat().st_mtime_ns == written
 
 
+@pytest.mark.whole
 def test_a_run_that_goes_on_from_another_is_a_run_of_its_own(launch: Callable[..., Launched], tmp_path: Path) -> None:
     """--resume_from with other data: the old best weights are the ones to beat by what they reach on it, and saves have the new
     run's identity, so that it can be restarted.

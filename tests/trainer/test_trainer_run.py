@@ -105,6 +105,7 @@ def test_another_run_goes_on_from_it_or_starts_from_its_weights(
     assert summary(tmp_path / "more")["accuracy"] >= summary(default_run)["accuracy"]
 
 
+@pytest.mark.whole
 def test_two_models_are_measured_on_the_same_data(
     default_run: Path, launch: Callable[..., Launched], tmp_path: Path
 ) -> None:
@@ -138,6 +139,7 @@ def test_a_lost_loss_stops_the_run_with_the_steps(launch: Callable[..., Launched
     assert not (tmp_path / "metrics" / "output.metrics").exists()
 
 
+@pytest.mark.whole
 def test_early_stopping_keeps_the_best(launch: Callable[..., Launched], tmp_path: Path) -> None:
     """With a patience of 2 and no learning the run ends after 3 epochs, with the weights of the first."""
     ended = launch(*QUICK, "--epochs=50", "--learning_rate=0", "--patience=2").wait()
@@ -169,6 +171,7 @@ def test_train_on_records_with_a_backbone(launch: Callable[..., Launched], tmp_p
     assert told["training_examples"] == 32 and told["image_shape"] == [32, 32, 3] and np.isfinite(told["val_loss"])
 
 
+@pytest.mark.whole
 def test_train_on_csv_with_virtual_epochs(launch: Callable[..., Launched], tmp_path: Path) -> None:
     """A CSV file of images, and an epoch shorter than the data."""
     path = makers.csv_images(tmp_path / "data", 30)
