@@ -168,7 +168,7 @@ class PolicyWorld(World):
 
     def _deliver(self, due: str, skew: float, delivery: Delivery | None) -> str:
         submitter, key = self._mine(skew, delivery), key_of(due)
-        here = self._due(NIGHTLY, self.schedule, due, submitter.claims, [self.vertex], "customJobs")
+        here = self._due(NIGHTLY, self.schedule, due, submitter)
         try:
             deferred.start(
                 self.storage,
@@ -191,7 +191,7 @@ class PolicyWorld(World):
         submitter.claims.wait_s = 0
 
         def again(one: DeferredRun, due: Due) -> Any:
-            here = self._due(due.name, due.schedule, due.time, due.claims, due.vertices, due.collection)
+            here = self._due(due.name, due.schedule, due.time, due.submitter)
             return submitter.submit(prepared()[1], one.claim_key, ASKED.digest, terms=here.terms(self.terms))
 
         def keep(one: Told) -> None:

@@ -20,7 +20,7 @@ from vertexrig.local.runner import RunOptions
 from vertexrig.submit.budget import Terms
 from vertexrig.submit.claims import LABEL, Claims, Existing, Recorded, Taken, request_key
 from vertexrig.submit.reconcile import ATTEMPT_VARIABLE, CLAIM_VARIABLE, attempt_of, fenced
-from vertexrig.submit.submission import Request, Submitter
+from vertexrig.submit.submission import Request, Submitter, price_of
 from vertexrig.submit.uploaded import UploadedArtifacts
 from vertexrig.trigger.app import Call, Trigger
 from vertexrig.workspace import Workspace
@@ -105,7 +105,7 @@ def test_a_job_that_another_one_replaced_ends_at_once(trains: tuple[server.Runni
     made = submitter(here, folder, clouds.vertex(here), fence=True).submit(prepared, request_key(f"fence-{run}"), "x")
     assert not made.duplicate and ended(here, made.name).state == "JOB_STATE_SUCCEEDED"
     with pytest.raises(Killed) as killed:
-        frozen._make(prepared.in_run(taken.claim.run_id), frozen.price_within(prepared), taken, collection, Terms())
+        frozen._make(prepared.in_run(taken.claim.run_id), price_of(prepared, frozen.limits), taken, collection, Terms())
     late = ended(here, str(killed.value))
     assert late.labels[LABEL] == made.claim and late.name != made.name
     assert late.state == "JOB_STATE_FAILED"

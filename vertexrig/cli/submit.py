@@ -133,7 +133,9 @@ def _ahead(submitter: Submitter, prepared: Prepared, asked: forecast.ForecastOpt
     """Print the estimate of time and money that the options ask for."""
     catalog = submitter.workspace.catalog
     ahead = (
-        forecast.forecast(submitter.price_within(prepared), prepared.document, catalog, asked, file) if asked else None
+        forecast.forecast(submit.price_within(prepared, submitter.limits), prepared.document, catalog, asked, file)
+        if asked
+        else None
     )
     if ahead is not None:
         streams.note(forecast.text(ahead))

@@ -12,7 +12,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from typing import Any, Generic, Literal, TypeVar
 
 from vertexrig import times
 from vertexrig.cloud.storage import Storage, as_json
@@ -67,11 +67,17 @@ class Chain:
 
 
 @dataclass(frozen=True)
-class ChainEnd:
+class RunEnd:
+    """How a run of several jobs ended; `id` is the claim of its first one."""
+
+    id: str
+
+
+@dataclass(frozen=True)
+class ChainEnd(RunEnd):
     """How a chain ended.
 
     Args:
-        id: The chain's id.
         schedule: Its schedule.
         run: The job or sweep that ran.
         outcome: `registered`, `not-better` or `done` if all went well.
@@ -83,7 +89,6 @@ class ChainEnd:
         ended: When the chain ended.
     """
 
-    id: str
     schedule: str
     run: str
     outcome: Outcome
@@ -95,61 +100,65 @@ class ChainEnd:
     ended: str
 
 
-class Chains:
-    """The chains of one bucket.
+Open = TypeVar("Open")
+End = TypeVar("End", bound=RunEnd)
+
+
+class RunStore(Generic[Open, End]):
+    """The runs of several jobs in one bucket: what is open, and how others have ended. Its methods raise RestError if Cloud Storage failed.
 
     Args:
         storage: The bucket.
+        opened: Folder of the open ones.
+        ended: Folder of the ends.
+        parse: Makes an open one of its object's name and bytes; None if they are none.
+        end_type: Makes an end of its data.
     """
 
-    def __init__(self, storage: Storage) -> None:
-        self.storage = storage
+    def __init__(
+        self,
+        storage: Storage,
+        opened: str,
+        ended: str,
+        parse: Callable[[str, bytes], Open | None],
+        end_type: Callable[..., End],
+    ) -> None:
+        self.storage, self._opened, self._ended = storage, opened, ended
+        self._parse, self._end_type = parse, end_type
 
-    def begin(self, chain: Chain) -> None:
-        """Keep an open chain. One that is there is written again: the request may be another by now, and nobody deletes it as it was
-        (`drop`).
-
-        Raises:
-            RestError: Cloud Storage failed.
-        """
-        self.storage.write(f"{OPEN}{chain.id}.json", json.dumps(asdict(chain)).encode())
+    def path(self, id: str) -> str:
+        """Return the object of an open one."""
+        return f"{self._opened}{id}.json"
 
     def drop(self, id: str, unmade: Callable[[], bool]) -> bool:
-        """Delete an open chain if its run has no job, unless it is kept again in between; whether it did. It has no end then: the same
+        """Delete an open one if its run has no job, unless it is kept again in between; whether it did. It has no end then: the same
         request may begin it again.
-
-        Raises:
-            RestError: A service failed.
         """
-        generation = self.storage.generation(f"{OPEN}{id}.json")
-        return generation is not None and unmade() and self.storage.delete(f"{OPEN}{id}.json", generation)
+        generation = self.storage.generation(self.path(id))
+        return generation is not None and unmade() and self.storage.delete(self.path(id), generation)
 
-    def open(self) -> Iterator[Chain | str]:
-        """Yield the open chains; for an object that is not a chain, its URI."""
-        # listed to the end first: the caller deletes chains while it goes through them
-        for item in list(self.storage.list(OPEN)):
+    def open(self) -> Iterator[Open | str]:
+        """Yield the open ones; for an object that is none, its URI."""
+        # listed to the end first: the caller deletes some while it goes through them
+        for item in list(self.storage.list(self._opened)):
             stored = self.storage.read(item.name)
             if stored is not None:
-                yield _chain(item.name, stored.data) or self.storage.uri(item.name)
+                yield self._parse(item.name, stored.data) or self.storage.uri(item.name)
 
-    def end(self, id: str) -> ChainEnd | None:
-        """Tell how a chain ended; None if it has not, or if there is no such chain."""
-        data = self.storage.read_json(f"{ENDED}{id}.json")
-        return None if data is None else _end(data)
+    def end(self, id: str) -> End | None:
+        """Tell how one ended; None if it has not, or if there is none."""
+        return self._end_of(f"{self._ended}{id}.json")
 
-    def ends(self, limit: int = 50) -> list[ChainEnd]:
-        """Return the chains that ended last, the newest first."""
-        newest = sorted(self.storage.list(ENDED), key=lambda item: item.created, reverse=True)[:limit]
-        found = [_end(self.storage.read_json(item.name) or {}) for item in newest]
-        return [one for one in found if one is not None]
+    def _end_of(self, name: str) -> End | None:
+        data = self.storage.read_json(name)
+        try:
+            return None if data is None else self._end_type(**data)
+        except TypeError:
+            return None
 
-    def close(self, end: ChainEnd) -> ChainEnd:
-        """Keep an end, unless the chain has one: the end that counts.
-
-        Raises:
-            RestError: Cloud Storage failed.
-        """
-        written = self.storage.write(f"{ENDED}{end.id}.json", json.dumps(asdict(end)).encode(), generation=0)
+    def close(self, end: End) -> End:
+        """Keep an end, unless there is one: the end that counts."""
+        written = self.storage.write(f"{self._ended}{end.id}.json", json.dumps(asdict(end)).encode(), generation=0)
         # another tick was faster: what it wrote counts
         kept = end if written is not None else self.end(end.id) or end
         # after the end is kept: a crash in between leaves both, and the next tick deletes the open one
@@ -157,8 +166,26 @@ class Chains:
         return kept
 
     def forget(self, id: str) -> None:
-        """Delete the open chain of an end."""
-        self.storage.delete(f"{OPEN}{id}.json")
+        """Delete the open one of an end."""
+        self.storage.delete(self.path(id))
+
+
+class Chains(RunStore[Chain, ChainEnd]):
+    """The chains of one bucket."""
+
+    def __init__(self, storage: Storage) -> None:
+        super().__init__(storage, OPEN, ENDED, _chain, ChainEnd)
+
+    def begin(self, chain: Chain) -> None:
+        """Keep an open chain. One that is there is written again: the request may be another by now, and nobody deletes it as it was
+        (`drop`).
+        """
+        self.storage.write(self.path(chain.id), json.dumps(asdict(chain)).encode())
+
+    def ends(self, limit: int = 50) -> list[ChainEnd]:
+        """Return the chains that ended last, the newest first."""
+        newest = sorted(self.storage.list(ENDED), key=lambda item: item.created, reverse=True)[:limit]
+        return [end for item in newest if (end := self._end_of(item.name)) is not None]
 
 
 def ended(chain: Chain, outcome: Outcome, step: str, reason: str, jobs: Mapping[str, str], model: str = "") -> ChainEnd:
@@ -185,10 +212,3 @@ def _chain(name: str, content: bytes) -> Chain | None:
         return None
     id, schedule, run, begun = map(str, texts.values())
     return Chain(id, schedule, run, tuple(map(str, steps)), begun, data["set"], data["args"], caller)
-
-
-def _end(data: Mapping[str, Any]) -> ChainEnd | None:
-    try:
-        return ChainEnd(**data)
-    except TypeError:
-        return None

@@ -39,7 +39,7 @@ from vertexrig.submit.rungs import (
     number,
 )
 from vertexrig.submit.scarcity import Scarcity, outcome
-from vertexrig.submit.submission import Submitted, Submitter, dearest
+from vertexrig.submit.submission import Submitted, Submitter, dearest, price_within
 
 ROUND_S = 600.0
 """Seconds between the last candidate's end and the first one's next try."""
@@ -361,7 +361,7 @@ class Ladder:
         why = Scarcity.QUOTA.value
         if not skip:
             try:
-                way.submitter.price_within(way.prepared, self.terms)
+                price_within(way.prepared, way.submitter.limits, self.terms)
             except OverBudgetError as error:
                 skip, why = str(error), OVER_BUDGET
         if skip:

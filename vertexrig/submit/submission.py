@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeGuard
 
 from vertexrig.cloud.rest import RestError
 from vertexrig.cloud.storage import Storage
@@ -69,9 +69,22 @@ class Request:
         return caller_overrides.apply(loaded, self.run, self.set, self.args)
 
     @property
+    def body(self) -> dict[str, Any]:
+        """As it is kept for ticks."""
+        return {"run": self.run, "set": dict(self.set), "args": dict(self.args), "then": self.then}
+
+    @property
     def digest(self) -> str:
         then = {"then": self.then} if self.then else {}
         return digest({"run": self.run, "set": dict(self.set), "args": dict(self.args), **then})
+
+
+def is_body(body: Any) -> TypeGuard[dict[str, Any]]:
+    """Tell whether plain data has the form of a `Request.body`."""
+    kinds = {"run": str, "set": dict, "args": dict, "then": str}
+    if not isinstance(body, dict) or body.keys() != kinds.keys():
+        return False
+    return all(isinstance(body[part], kind) for part, kind in kinds.items())
 
 
 @dataclass(frozen=True)
@@ -149,13 +162,9 @@ class Submitter:
         """
         return self.workspace.prepare_all(request.run, changed=request.apply)
 
-    def price_within(self, prepared: Prepared, terms: Terms = Terms()) -> Estimate:
-        """Return the price of a run, which is within every limit for one run.
-
-        Raises:
-            OverBudgetError: It is over a limit for one run.
-        """
-        return price_within(prepared, self.limits, terms)
+    def collection_of(self, run: str) -> str:
+        """Return where the jobs of a job or sweep of the project file are."""
+        return TUNING if run in self.workspace.loaded.project.sweeps else CUSTOM
 
     def first_allowed(self, every: Sequence[Prepared], terms: Terms = Terms()) -> Prepared:
         """Return which of a job and its candidates is asked for first: that which the limits for one run let through, or the first if none."""
@@ -164,7 +173,7 @@ class Submitter:
             ordered.sort(key=lambda one: price_of(one, self.limits).rank)
         for one in ordered:
             with suppress(OverBudgetError):
-                self.price_within(one, terms)
+                price_within(one, self.limits, terms)
                 return one
         return every[0]
 
@@ -182,7 +191,7 @@ class Submitter:
         _must_be_ok(prepared)
         view, document = prepared.view, prepared.document
         would = Recorded(output=document.output, labels={**view.labels, **terms.own_labels, RUN_LABEL: view.name})
-        would = _with_price(would, prepared, self.price_within(prepared, terms))
+        would = _with_price(would, prepared, price_within(prepared, self.limits, terms))
         return self._submitted(view.name, COLLECTIONS[document.kind], would, "")
 
     def submit(
@@ -214,7 +223,7 @@ class Submitter:
             RestError: Cloud Storage or Vertex AI failed; no job was made.
         """
         _must_be_ok(prepared)
-        price = self.price_within(prepared, terms)
+        price = price_within(prepared, self.limits, terms)
         collection = COLLECTIONS[prepared.document.kind]
 
         def find(claim_id: str) -> RemoteJob | None:
@@ -243,15 +252,13 @@ class Submitter:
             InProgressError: A delivery is at work.
             RestError: Cloud Storage or Vertex AI failed.
         """
-        collection = TUNING if run in self.workspace.loaded.project.sweeps else CUSTOM
+        collection = self.collection_of(run)
+
+        def find(claim_id: str) -> RemoteJob | None:
+            return self.reconciler.find(claim_id, collection)
+
         try:
-            outcome = self.claims.take(
-                key,
-                asked_digest,
-                run,
-                lambda claim_id: self.reconciler.find(claim_id, collection),
-                _recorded_by_label,
-            )
+            outcome = self.claims.take(key, asked_digest, run, find, _recorded_by_label)
         except EndedError as error:
             return error.claim
         if isinstance(outcome, Existing):

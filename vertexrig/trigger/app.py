@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from vertexrig import spec, times
 from vertexrig.cloud import rest
 from vertexrig.cloud.storage import Storage
-from vertexrig.cloud.vertex import CUSTOM, TUNING, Vertex
+from vertexrig.cloud.vertex import Vertex
 from vertexrig.errors import ConfigError, UsageError, VertexrigError
 from vertexrig.project import caller_overrides, config
 from vertexrig.project.config import TICK_PATH
@@ -421,8 +421,7 @@ class Trigger:
             return None
         from vertexrig.trigger.policy import Due
 
-        collection = TUNING if found.run in self.loaded.project.sweeps else CUSTOM
-        return Due(schedule, found, time, self.submitter.claims, self.submitter.ledger.vertices, collection)
+        return Due(schedule, found, time, self.submitter)
 
     def terms(self, asked: Asked, caller: str) -> Terms:
         """Return on what terms a request is started: whose labels and budget, and the chain that begins before its job is made."""

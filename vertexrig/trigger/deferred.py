@@ -16,13 +16,12 @@ from typing import Any
 from vertexrig import times
 from vertexrig.cloud.rest import RestError
 from vertexrig.cloud.storage import Storage, as_json
-from vertexrig.cloud.vertex import CUSTOM, TUNING
 from vertexrig.errors import VertexrigError
 from vertexrig.project.config import Loaded
 from vertexrig.spec.labels import first_of
 from vertexrig.submit.budget import Terms
 from vertexrig.submit.claims import EndedError, InProgressError, Key
-from vertexrig.submit.submission import Request, Submitted, Submitter
+from vertexrig.submit.submission import Request, Submitted, Submitter, is_body
 from vertexrig.trigger.answers import explained
 from vertexrig.trigger.deliveries import NO_MACHINES, Decision, Delivery, NotStartedError
 from vertexrig.trigger.policy import EVERY, PATIENCE_S, Due, Holds
@@ -70,8 +69,7 @@ class DeferredRun:
 
 def deferred(due: Due, key: Key, request: Request, why: NotStartedError) -> DeferredRun:
     """Return a run that is due as it is kept for ticks."""
-    body = {"run": request.run, "set": dict(request.set), "args": dict(request.args), "then": request.then}
-    return DeferredRun(due.name, due.time, key.text, body, why.reason, why.text)
+    return DeferredRun(due.name, due.time, key.text, request.body, why.reason, why.text)
 
 
 def start(
@@ -134,10 +132,7 @@ def _read(name: str, content: bytes) -> DeferredRun | None:
     """Return a run of these bytes; None unless every part has its form, since whoever may write the bucket may have made it."""
     data = as_json(content) or {}
     body, texts = data.get("body"), [data.get(key) for key in ("schedule", "time", "key", "reason", "text")]
-    if not isinstance(body, dict) or not all(isinstance(value, str) for value in texts):
-        return None
-    kinds = {"run": str, "set": dict, "args": dict, "then": str}
-    if body.keys() != kinds.keys() or not all(isinstance(body[part], kind) for part, kind in kinds.items()):
+    if not is_body(body) or not all(isinstance(value, str) for value in texts):
         return None
     schedule, time, key, reason, text = map(str, texts)
     found = DeferredRun(schedule, time, key, body, reason, text)
@@ -211,9 +206,7 @@ class Retrier:
             return self._end(one, "skipped", "superseded", f"the run due at {newest} waits in its place")
         if held:
             return None
-        collection = TUNING if schedule.run in self.loaded.project.sweeps else CUSTOM
-        own = self.submitter
-        due = Due(one.schedule, schedule, one.time, own.claims, own.ledger.vertices, collection)
+        due = Due(one.schedule, schedule, one.time, self.submitter)
         try:
             made = self.start(one, due)
         except EndedError:  # by another tick, which says so

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
@@ -20,10 +20,11 @@ from vertexrig.cloud.storage import Storage, as_json
 from vertexrig.errors import VertexrigError
 from vertexrig.project.runs import NAME
 from vertexrig.submit.budget import OverBudgetError, Terms
+from vertexrig.submit.chains import RunEnd, RunStore
 from vertexrig.submit.claims import Claim, EndedError, InProgressError, Key
 from vertexrig.submit.ladder import Ladder, LadderState, LostError
 from vertexrig.submit.rungs import ways
-from vertexrig.submit.submission import Request, Submitted, Submitter
+from vertexrig.submit.submission import Request, Submitted, Submitter, is_body
 from vertexrig.submit.uploaded import NoPackageError
 from vertexrig.trigger.deliveries import NO_MACHINES, Decision, Delivery, NotStartedError
 from vertexrig.trigger.policy import EVERY, PATIENCE_S, Hold, Holds
@@ -61,11 +62,10 @@ class OpenLadder:
 
 
 @dataclass(frozen=True)
-class LadderEnd:
+class LadderEnd(RunEnd):
     """How a run with candidates has ended.
 
     Args:
-        id: The claim of its first try.
         run: The job or sweep.
         state: `succeeded`, `failed`, `cancelled`, `exhausted`, `given-up` after three days, `superseded` by a later run of its schedule,
             `skipped` by the schedule's policy, or `changed`: the project file does not allow it any more.
@@ -75,7 +75,6 @@ class LadderEnd:
         tries: What became of each try (`vertexrig.submit.ladder.Try`).
     """
 
-    id: str
     run: str
     state: str
     text: str = ""
@@ -125,71 +124,27 @@ class Climbed:
         return "ERROR" if self.state in ("failed", "cancelled", "exhausted", "changed", "given-up") else "INFO"
 
 
-class Ladders:
-    """The runs with candidates of one bucket.
-
-    Args:
-        storage: The bucket.
-    """
+class Ladders(RunStore[OpenLadder, LadderEnd]):
+    """The runs with candidates of one bucket."""
 
     def __init__(self, storage: Storage) -> None:
-        self.storage = storage
+        super().__init__(storage, OPEN, ENDED, _open, LadderEnd)
 
     def keep(self, one: OpenLadder) -> bool:
-        """Keep an open one; whether it is new. One that is there is written again, so that nobody deletes it as it was (`drop`).
-
-        Raises:
-            RestError: Cloud Storage failed.
-        """
-        name, data = f"{OPEN}{one.id}.json", json.dumps(asdict(one)).encode()
+        """Keep an open one; whether it is new. One that is there is written again, so that nobody deletes it as it was (`drop`)."""
+        name, data = self.path(one.id), json.dumps(asdict(one)).encode()
         new = self.storage.write(name, data, generation=0) is not None
         if not new:
             self.storage.write(name, data)
         return new
 
-    def drop(self, id: str, unmade: Callable[[], bool]) -> None:
-        """Delete an open one if there is no job of it, unless it is kept again in between.
-
-        Raises:
-            RestError: A service failed.
-        """
-        generation = self.storage.generation(f"{OPEN}{id}.json")
-        if generation is not None and unmade():
-            self.storage.delete(f"{OPEN}{id}.json", generation)
-
-    def open(self) -> Iterator[OpenLadder | str]:
-        """Yield the open ones; for an object that is none, its URI."""
-        for item in list(self.storage.list(OPEN)):
-            stored = self.storage.read(item.name)
-            if stored is not None:
-                yield _open(item.name, stored.data) or self.storage.uri(item.name)
-
     def one(self, id: str) -> OpenLadder | None:
         """Return an open one, None if there is none."""
-        name = f"{OPEN}{id}.json"
-        stored = self.storage.read(name)
-        return None if stored is None else _open(name, stored.data)
+        stored = self.storage.read(self.path(id))
+        return None if stored is None else _open(self.path(id), stored.data)
 
     def is_open(self, id: str) -> bool:
-        return self.storage.exists(f"{OPEN}{id}.json")
-
-    def end(self, id: str) -> LadderEnd | None:
-        """Tell how one has ended; None if it has not, or if there is none."""
-        data = self.storage.read_json(f"{ENDED}{id}.json")
-        try:
-            return None if data is None else LadderEnd(**data)
-        except TypeError:
-            return None
-
-    def close(self, end: LadderEnd) -> None:
-        """Keep an end, unless there is one.
-
-        Raises:
-            RestError: Cloud Storage failed.
-        """
-        self.storage.write(f"{ENDED}{end.id}.json", json.dumps(asdict(end)).encode(), generation=0)
-        # after the end is kept: a crash in between leaves both, and the next tick deletes the open one
-        self.storage.delete(f"{OPEN}{end.id}.json")
+        return self.storage.exists(self.path(id))
 
 
 def start(
@@ -303,7 +258,7 @@ class Climber:
     def _look(self, one: OpenLadder, newest: str, hold: Hold | None) -> Climbed:
         known = self.ladders.end(one.id)
         if known is not None:  # a tick died just before it deleted the open one
-            self.ladders.close(known)
+            self.ladders.forget(one.id)
             return Climbed(one, known.state, known.text, known.candidate, known.job)
         if hold is not None:
             return Climbed(one, "waiting", f"held until {hold.until}: {hold.reason}")
@@ -419,10 +374,7 @@ def _open(name: str, content: bytes) -> OpenLadder | None:
     data = as_json(content) or {}
     texts = [data.get(key, "") for key in ("id", "schedule", "time", "caller", "run_id")]
     key, body = data.get("key"), data.get("body")
-    if not all(isinstance(text, str) for text in texts) or not isinstance(key, dict) or not isinstance(body, dict):
-        return None
-    kinds = {"run": str, "set": dict, "args": dict, "then": str}
-    if body.keys() != kinds.keys() or not all(isinstance(body[part], kind) for part, kind in kinds.items()):
+    if not all(isinstance(text, str) for text in texts) or not isinstance(key, dict) or not is_body(body):
         return None
     window = key.get("window_s")
     if (
@@ -440,12 +392,5 @@ def _open(name: str, content: bytes) -> OpenLadder | None:
 
 def about(key: Key, request: Request, delivery: Delivery) -> OpenLadder:
     """Return what is kept of a run for ticks, but for its claim."""
-    body = {"run": request.run, "set": dict(request.set), "args": dict(request.args), "then": request.then}
-    return OpenLadder(
-        "",
-        {"kind": key.kind, "text": key.text, "window_s": key.window_s},
-        body,
-        delivery.schedule,
-        delivery.schedule_time,
-        delivery.caller,
-    )
+    named = {"kind": key.kind, "text": key.text, "window_s": key.window_s}
+    return OpenLadder("", named, request.body, delivery.schedule, delivery.schedule_time, delivery.caller)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -17,14 +17,15 @@ from typing import Any
 from vertexrig import times
 from vertexrig.cloud.rest import RestError
 from vertexrig.cloud.storage import Storage, as_json
-from vertexrig.cloud.vertex import Vertex, in_filter
+from vertexrig.cloud.vertex import RemoteJob, in_filter
 from vertexrig.errors import UsageError, VertexrigError
 from vertexrig.project.triggered import RunLimits, Schedule
 from vertexrig.spec.labels import FIRST_LABEL, first_of
 from vertexrig.spec.states import SUCCEEDED
 from vertexrig.submit.budget import OverBudgetError, Share, Terms
 from vertexrig.submit.chains import GOOD, Chains
-from vertexrig.submit.claims import LABEL, Claim, Claims
+from vertexrig.submit.claims import LABEL, Claim
+from vertexrig.submit.submission import Submitter
 from vertexrig.trigger.deliveries import NotStartedError
 
 HOLDS = "vertexrig/holds.json"
@@ -129,17 +130,13 @@ class Due:
         name: The schedule's name.
         schedule: As the project file has it.
         time: What it is due for, RFC 3339, as Cloud Scheduler says it.
-        claims: The claims.
-        vertices: The jobs, of each region that its candidates may be in.
-        collection: Where the jobs of its run are; a sweep's trials have the sweep's labels.
+        submitter: Makes its jobs.
     """
 
     name: str
     schedule: Schedule
     time: str
-    claims: Claims
-    vertices: Sequence[Vertex]
-    collection: str
+    submitter: Submitter
 
     def check_times(self) -> None:
         """Hold it against `start` and `end`: by the time that it is due for, so that no clock of ours counts.
@@ -159,7 +156,7 @@ class Due:
         Raises:
             NotStartedError: It is held: kept if the schedule catches up, otherwise left out.
         """
-        hold = Holds(self.claims.storage).of(self.name)
+        hold = Holds(self.submitter.storage).of(self.name)
         if hold is not None:
             text = f"held until {hold.until}: {hold.reason} (`vertexrig schedule release {self.name}`)"
             raise NotStartedError("deferred" if self.schedule.catch_up else "skipped", "held", text)
@@ -183,7 +180,7 @@ class Due:
 
     def folder(self, uri: str) -> Storage:
         """Open a bucket."""
-        return Storage(uri, url=self.claims.storage.rest.url)
+        return Storage(uri, url=self.submitter.storage.rest.url)
 
     def check_data(self, data: str) -> None:
         """Hold the data against that of the schedule's last job that succeeded.
@@ -194,10 +191,10 @@ class Due:
         if not data:
             return
         done = f"{LABEL}:* AND labels.vertexrig_schedule={in_filter(self.name)} AND state={in_filter(SUCCEEDED)}"
-        newest = [job for one in self.vertices for job in one.list(self.collection, filter=f"labels.{done}", limit=1)]
+        newest = self._newest(f"labels.{done}")
         last = max(newest, key=lambda job: str(job.data.get("createTime", "")), default=None)
         if last is not None and last.labels.get(DATA_LABEL) == data:
-            end = Chains(self.claims.storage).end(first_of(last.labels) or last.labels[LABEL])
+            end = Chains(self.submitter.storage).end(first_of(last.labels) or last.labels[LABEL])
             if end is not None and end.outcome not in GOOD:
                 return  # its job has succeeded, and its steps have not
             since = str(last.data.get("createTime", ""))[:19]
@@ -214,16 +211,20 @@ class Due:
         """Return the claims of its runs whose job was made and whose steps are not all taken."""
         own = (
             one.id
-            for one in Chains(self.claims.storage).open()
+            for one in Chains(self.submitter.storage).open()
             if not isinstance(one, str) and one.schedule == self.name
         )
-        held = {id: self.claims.of(id) for id in own}
+        held = {id: self.submitter.claims.of(id) for id in own}
         return {id for id, claim in held.items() if claim is not None and (claim.job.name or self._has_later(id))}
 
     def _has_later(self, id: str) -> bool:
         """Tell whether a later candidate got the job of a run, whose first one was refused."""
-        filter = f"labels.{FIRST_LABEL}={in_filter(id)}"
-        return any(True for one in self.vertices for _ in one.list(self.collection, filter=filter, limit=1))
+        return bool(self._newest(f"labels.{FIRST_LABEL}={in_filter(id)}"))
+
+    def _newest(self, filter: str) -> list[RemoteJob]:
+        """Return the newest job of each region; a sweep's trials, which have the sweep's labels, are in another collection."""
+        collection = self.submitter.collection_of(self.schedule.run)
+        return [job for one in self.submitter.ledger.vertices for job in one.list(collection, filter=filter, limit=1)]
 
     def not_started(self, error: Exception) -> NotStartedError | None:
         """Tell what an error means by the schedule's policy; None if it is no matter of policy."""

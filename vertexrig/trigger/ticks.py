@@ -17,7 +17,7 @@ from vertexrig import times
 from vertexrig.cloud.models import ModelsClient
 from vertexrig.cloud.rest import RestError
 from vertexrig.cloud.storage import Storage
-from vertexrig.cloud.vertex import CUSTOM, TUNING, RemoteJob
+from vertexrig.cloud.vertex import RemoteJob
 from vertexrig.errors import ConfigError, UsageError, VertexrigError
 from vertexrig.project import caller_overrides
 from vertexrig.project.triggered import EvaluateStep, NextStep, PromoteStep, RegisterStep, name_of
@@ -276,8 +276,7 @@ class Ticker:
         name = held.job.name if held.id == chain.id else held.before.get(chain.id, "")
         if name or held.id != chain.id:
             return name
-        collection = TUNING if chain.run in self.loaded.project.sweeps else CUSTOM
-        found = self.submitter.reconciler.find(chain.id, collection)
+        found = self.submitter.reconciler.find(chain.id, self.submitter.collection_of(chain.run))
         return found.name if found is not None else ""  # made, and its delivery died before it recorded it
 
     def _unmade(self, walk: _Walk) -> Looked:
