@@ -186,8 +186,6 @@ def nearest(value: str, choices: Iterable[str], cutoff: float = 0.6) -> str | No
     n1-standard-32.
 
     Args:
-        value: What was written.
-        choices: What could have been meant.
         cutoff: The least likeness, from 0 to 1, as difflib measures it.
     """
     by_plain: dict[str, str] = {}

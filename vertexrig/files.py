@@ -30,7 +30,6 @@ def read_text(path: str | Path, error: Callable[[str], VertexrigError] = UsageEr
     """Return the text of a file in UTF-8, with or without a byte order mark; `-` reads stdin.
 
     Args:
-        path: The file.
         error: Makes the error to raise of a message.
 
     Raises:
@@ -76,9 +75,6 @@ def write_bytes(path: Path, data: bytes, mode: int = 0o644, *, below: Path | Non
     is written to as it is.
 
     Args:
-        path: The file.
-        data: Its bytes.
-        mode: Its permissions.
         below: The folder that a path which nobody typed must not leave, see `output`.
     """
     try:

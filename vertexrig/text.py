@@ -27,7 +27,6 @@ def safe(text: str, *, painted: bool = False) -> str:
     """Return lines as a terminal may have them: each as `clean` has it, with its tabs.
 
     Args:
-        text: What a verb prints.
         painted: Keep colours.
     """
     parts = _PAINT.split(text) if painted else [text]
@@ -43,13 +42,7 @@ def shown(value: object, digits: int = 6) -> str:
 
 
 def draw(renderable: RenderableType, *, width: int, color: bool = False) -> str:
-    """Return what rich draws of a table or a text, as lines without trailing spaces; rich is loaded here only.
-
-    Args:
-        renderable: What to draw.
-        width: Columns of the terminal.
-        color: Use terminal colours.
-    """
+    """Return what rich draws of a table or a text, as lines without trailing spaces; rich is loaded here only."""
     from rich.console import Console  # 33 ms, which a command without a table saves
 
     console = Console(
@@ -70,7 +63,6 @@ def command_line(*words: object, program: str = "vertexrig") -> str:
     """Return a command of this program as a line for a POSIX shell.
 
     Args:
-        words: The verb and what follows it.
         program: How to type the program, as the shell takes it.
     """
     return f"{program} {shlex.join(str(word) for word in words)}"

@@ -138,9 +138,6 @@ def next_runs(text: str, zone: str, count: int = 5, *, after: datetime | None = 
     """Tell when a schedule fires next, in its own time zone.
 
     Args:
-        text: The schedule, as for `parse`.
-        zone: A tz database name.
-        count: How many times.
         after: From when on; now by default.
 
     Raises:
@@ -225,7 +222,6 @@ def backoff(retry: Mapping[str, Any], number: int) -> float:
 
     Args:
         retry: A RetryConfig as REST writes it.
-        number: Of the retry.
     """
     # no maximum is near 2 ** 60 s, and a float ends at 2 ** 1024
     low, high = (times.duration_seconds(retry[name]) or 0.0 for name in ("minBackoffDuration", "maxBackoffDuration"))

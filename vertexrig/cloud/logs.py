@@ -36,11 +36,7 @@ class PrintedLine:
 
 
 class JobLogs:
-    """The logs of one project's jobs.
-
-    Args:
-        project: Google Cloud project id.
-    """
+    """The logs of one project's jobs."""
 
     def __init__(self, project: str) -> None:
         universe = os.environ.get(UNIVERSE_VARIABLE) or "googleapis.com"
@@ -60,9 +56,6 @@ class JobLogs:
         Args:
             jobs: Numbers of custom jobs.
             since: RFC 3339; nothing older is looked at.
-
-        Raises:
-            RestError: The logs cannot be read.
         """
         if not jobs:
             return []

@@ -20,11 +20,7 @@ POLL_S = 2.0
 
 
 class ModelsClient:
-    """The Model Registry of one project and region.
-
-    Args:
-        vertex: The API of that project and region.
-    """
+    """The Model Registry of one project and region."""
 
     def __init__(self, vertex: Vertex) -> None:
         self.rest, self.parent = vertex.rest, vertex.parent
@@ -38,12 +34,7 @@ class ModelsClient:
         return sorted(own, key=lambda row: str(row.get("createTime", "")), reverse=True)
 
     def version(self, name: str, version: str = "default") -> dict[str, Any] | None:
-        """Return a version of a model by its number or an alias; None if there is none.
-
-        Args:
-            name: Resource name without a version.
-            version: `3`, or an alias.
-        """
+        """Return a version of a model by its number or an alias; None if there is none."""
         answer = self.rest.find(f"/{plain(name)}@{version}")
         return None if answer is None else dict(answer.data)
 
@@ -65,7 +56,6 @@ class ModelsClient:
         """Ask for a model, or a version of one, to be added: the operation that does it. It is tried once.
 
         Args:
-            model: The Model.
             parent_model: The model that gets another version.
             model_id: The id of a new model; the service chooses one by default, and refuses one that is taken with 409.
         """

@@ -50,11 +50,7 @@ class QuotaLimit:
 
 
 class QuotaService:
-    """The quotas of one project.
-
-    Args:
-        project: Google Cloud project id.
-    """
+    """The quotas of one project."""
 
     def __init__(self, project: str) -> None:
         universe = os.environ.get(UNIVERSE_VARIABLE) or "googleapis.com"
@@ -70,11 +66,7 @@ class QuotaService:
         return bool(os.environ.get(QUOTAS_VARIABLE)) or not os.environ.get(ENDPOINT_VARIABLE)
 
     def limits(self, region: str) -> dict[str, QuotaLimit]:
-        """Return what the project may use in a region, by metric.
-
-        Raises:
-            RestError: The service refused or cannot be reached.
-        """
+        """Return what the project may use in a region, by metric."""
         found = (_limit(row, region) for row in self._infos)
         return {limit.metric: limit for limit in found if limit is not None}
 
@@ -85,11 +77,7 @@ class QuotaService:
         return list(self.limits_rest.pages(path, "quotaInfos", {"pageSize": 1000}))
 
     def use(self, region: str) -> dict[str, int]:
-        """Return what the project uses in a region, by metric, as last measured; quotas that nothing was measured of are left out.
-
-        Raises:
-            RestError: As `limits`.
-        """
+        """Return what the project uses in a region, by metric, as last measured; quotas that nothing was measured of are left out."""
         now = times.now()
         asked = {
             "filter": _USE.format(service=SERVICE, region=region),

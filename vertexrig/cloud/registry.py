@@ -27,20 +27,12 @@ class ArtifactRegistry:
         self.rest = Rest(url if "://" in url else f"http://{url}", "Artifact Registry")
 
     def has_repository(self, repository: str) -> bool:
-        """Tell whether HOST/PROJECT/REPOSITORY is there.
-
-        Raises:
-            RestError: The service refused or could not be reached.
-        """
+        """Tell whether HOST/PROJECT/REPOSITORY is there."""
         # The parser wants a whole name; image and tag are left out of what is asked.
         return self.rest.find(_parent(f"{repository}/image:tag")[0]) is not None
 
     def has(self, uri: str) -> bool:
-        """Tell whether an image, HOST/PROJECT/REPOSITORY/IMAGE:TAG, is there.
-
-        Raises:
-            RestError: The service refused or could not be reached.
-        """
+        """Tell whether an image, HOST/PROJECT/REPOSITORY/IMAGE:TAG, is there."""
         parent, image, tag = _parent(uri)
         return self.rest.find(f"{parent}/packages/{image}/tags/{tag}") is not None
 

@@ -130,12 +130,7 @@ class Rest:
         """Make a call.
 
         Args:
-            method: GET, POST, PATCH or DELETE.
             path: Below the base; starts with a slash.
-            params: Query.
-            json: Body as data.
-            data: Body as bytes.
-            content_type: Of `data`.
             repeat: Whether it may be made again after a failure; by default only GET.
             raw: Return bytes.
 
@@ -162,16 +157,7 @@ class Rest:
                 time.sleep(wait)
 
     def find(self, path: str, *, method: str = "GET", **sent: Any) -> Answer | None:
-        """Make a call about something that may not be there: None if the service answers 404.
-
-        Args:
-            path: As for `call`.
-            method: As for `call`.
-            sent: What else `call` takes.
-
-        Raises:
-            RestError: It failed in another way.
-        """
+        """Make a call about something that may not be there: None if the service answers 404."""
         try:
             return self.call(method, path, **sent)
         except RestError as error:
@@ -183,12 +169,7 @@ class Rest:
         """Yield the rows of a list, page by page, each asked for when it is needed.
 
         Args:
-            path: Of the list.
             key: The field of an answer that holds the rows.
-            params: Query.
-
-        Raises:
-            RestError: A page could not be read.
         """
         token = ""
         while True:

@@ -28,8 +28,6 @@ class Scheduler:
     """The schedules of one project and region, as plain JSON data.
 
     Args:
-        project: Google Cloud project id.
-        region: Their region.
         url: In place of the service's; by default what the environment says.
     """
 

@@ -29,7 +29,6 @@ class StoredObject:
     """An object as read.
 
     Args:
-        data: Its bytes.
         generation: Changes with each write.
         age_s: Seconds since it was written, where that was asked for.
         read_at: When it was read, by the service's clock; None if the answer had no date.
@@ -96,10 +95,7 @@ class Storage:
         """Write an object whole.
 
         Args:
-            name: Its name.
-            data: Its bytes.
             generation: Only over this generation; 0 only if there is none.
-            content_type: Its type.
             metadata: Keys and values of its own, 8 KiB at most.
             repeat: Try again after a failure.
 

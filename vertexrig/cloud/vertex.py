@@ -47,11 +47,7 @@ _FLOATING, _WHOLE = frozenset({1, 2}), frozenset({3, 4, 5, 6, 7, 13, 15, 16, 17,
 
 @dataclass(frozen=True)
 class RemoteJob:
-    """A custom job or tuning job as the service describes it.
-
-    Args:
-        data: The resource.
-    """
+    """A custom job or tuning job as the service describes it."""
 
     data: Mapping[str, Any]
 
@@ -119,7 +115,6 @@ class Vertex:
     """The API of one project and region.
 
     Args:
-        project: Google Cloud project id.
         region: Region of the jobs; it decides the host.
         url: In place of that host; by default what the environment variable VERTEXRIG_AIPLATFORM says, if it is set.
     """
@@ -163,10 +158,6 @@ class Vertex:
         Args:
             collection: customJobs or hyperparameterTuningJobs.
             filter: The API's filter, such as `state="JOB_STATE_RUNNING" AND labels.team=vision`.
-            limit: How many at most.
-
-        Raises:
-            RestError: A page could not be read.
         """
         params: dict[str, Any] = {"pageSize": min(limit or PAGE, PAGE)} | ({"filter": filter} if filter else {})
         rows = self.rest.pages(f"/{self.parent}/{collection}", collection, params)
@@ -251,9 +242,6 @@ def job_body(
     Args:
         kind: `CustomJobSpec` or `HyperparameterTuningJob`: what `data` is.
         data: Canonical data of a checked document.
-        display_name: Name shown in the console.
-        labels: Labels of the job.
-        kms_key_name: Cloud KMS key, if any.
     """
     inner = {"jobSpec": dict(data)} if kind == "CustomJobSpec" else dict(data)
     outer: dict[str, Any] = {"displayName": display_name, "labels": dict(labels)}

@@ -125,9 +125,7 @@ class BudgetEntry:
 
     Args:
         name: Its object.
-        claim: The claim's id.
         usd: Estimated US dollars, to the cent, rounded up.
-        trials: Trials.
         granted: The run was let through; otherwise it still asks.
         created: When this generation was written, RFC 3339 by the service's clock.
         generation: Of its object; it orders entries written at the same instant.
@@ -225,13 +223,9 @@ class Ledger:
     delivery that is frozen there at the same time; nothing further is let through until the number is below it again.
 
     Args:
-        storage: The bucket.
         vertices: The jobs, of each region that they may be in.
-        budget: The limits.
         lease_s: For how long a row that is not granted counts, and a run without a visible job as a live one.
         clock: Seconds, from any start.
-        sleep: Waits so many seconds.
-        now: The time.
     """
 
     def __init__(
@@ -255,13 +249,10 @@ class Ledger:
         """Put a run into the day's ledger and grant it, if there is room.
 
         Args:
-            claim_id: The claim's id.
-            estimate: What it costs.
             shares: What else than the budget of all runs it is held against.
 
         Raises:
             OverBudgetError: There is none; `take_out` takes the row out again.
-            RestError: Cloud Storage or Vertex AI failed, or other runs keep the last room busy.
         """
         bounds = [share for share in (self.all_runs, *shares) if share.needed]
         if not bounds:

@@ -164,7 +164,6 @@ class Taken:
     """The claim is ours: make the job.
 
     Args:
-        claim: The claim.
         started: When it was taken, by the clock of `Claims`.
         first: Nobody held this id before.
     """
@@ -221,11 +220,7 @@ class Claims:
     """The claims of one bucket.
 
     Args:
-        storage: The bucket.
-        lease_s: See LEASE_S.
-        wait_s: See WAIT_S.
         clock: Seconds, from any start.
-        sleep: Waits so many seconds.
     """
 
     def __init__(
@@ -261,9 +256,7 @@ class Claims:
         """Claim a request, or find out what became of it.
 
         Args:
-            key: What makes two deliveries the same request.
             asked_digest: Of what is asked for (`Submitter.submit`).
-            run: The job or sweep asked for.
             find: Looks for the job with a claim id.
             to_record: Makes what is recorded about a job found so.
             run_id: The run whose output folder a new job gets; a new one by default.
@@ -272,7 +265,6 @@ class Claims:
             OtherBodyError: The key belongs to a request with another body.
             EndedError: No job is made for it any more.
             InProgressError: Another delivery holds the claim.
-            RestError: Cloud Storage or Vertex AI failed.
         """
         until, pause = self.clock() + self.wait_s, 0.05
         mine = Claim(
@@ -351,14 +343,10 @@ class Claims:
 
         Args:
             claim: The claim whose id the job has.
-            job: What to record.
             held: The claim that is there, if it is another one by now.
 
         Returns:
             The claim as it is then. If its job is another one, or none as it has ended, this job is one too many.
-
-        Raises:
-            RestError: Cloud Storage failed.
         """
         done, held = replace(claim, state="created", job=job), held or claim
         won = {claim.id: job.attempt} if _TOKEN.fullmatch(job.attempt) else {}
@@ -386,7 +374,6 @@ class Claims:
         """Let the next delivery make the job at once, because it was certainly not made; whether the claim was ours.
 
         Args:
-            claim: The claim.
             ended: Why none may make it (`Claim.ended`), instead.
         """
         released = replace(claim, state="released")

@@ -97,7 +97,6 @@ class Ladder:
         retry_for_s: Seconds that its schedule tries it again for; `retry_for` counts where that is longer.
         speed: Divides every wait, for rehearsals.
         waits: Tells whether a job that has not begun waits for machines; on a local Vertex it may also be on its way to start.
-        now: The time.
     """
 
     ways: Sequence[CandidateRun]
@@ -131,7 +130,6 @@ class Ladder:
             LostError: No job was made for the request, and its claim is not its own any more.
             InProgressError: Another delivery is at work.
             OverBudgetError: A limit that may leave room later.
-            RestError: A service failed.
         """
         while True:
             rung = self._top()
@@ -240,7 +238,6 @@ class Ladder:
 
         Raises:
             InProgressError: Another delivery is at work.
-            RestError: A service failed.
         """
         rung = self._top()
         if rung.claim is not None and rung.claim.state in ("created", "ended"):

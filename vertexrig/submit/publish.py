@@ -18,11 +18,6 @@ from vertexrig.workspace import Workspace
 def upload_packages(workspace: Workspace, names: Iterable[str], storage: Storage) -> list[str]:
     """Build and upload the trainer packages that jobs or sweeps need, and make them the ones triggered runs use.
 
-    Args:
-        workspace: The project, with its trainer's folder.
-        names: Jobs and sweeps.
-        storage: The project's bucket.
-
     Returns:
         URIs of all packages, new or there already.
     """
@@ -36,11 +31,6 @@ def upload_packages(workspace: Workspace, names: Iterable[str], storage: Storage
 
 def publish(workspace: Workspace, names: Iterable[str], storage: Storage) -> list[str]:
     """Make the packages and images that jobs or sweeps need the ones that triggered runs use; packages are uploaded.
-
-    Args:
-        workspace: The project, with its trainer's folder.
-        names: Jobs and sweeps.
-        storage: The project's bucket.
 
     Returns:
         URIs of all packages, new or there already, and of the trainer's own images.

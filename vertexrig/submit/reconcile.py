@@ -26,12 +26,7 @@ _CANNOT_BE_CANCELLED = frozenset({400, 404, 409})  # it has ended, or is gone
 
 
 class Reconciler:
-    """Finds the jobs of a claim and cancels all but the recorded one.
-
-    Args:
-        vertex: The jobs.
-        claims: The claims.
-    """
+    """Finds the jobs of a claim and cancels all but the recorded one."""
 
     def __init__(self, vertex: Vertex, claims: Claims) -> None:
         self.vertex, self.claims = vertex, claims
@@ -76,9 +71,6 @@ class Reconciler:
 
         Returns:
             Resource names of the jobs that were cancelled.
-
-        Raises:
-            RestError: A service failed.
         """
         jobs = self.with_label(claim_id, collection)
         # one job is the normal case, and needs no look at the bucket
@@ -119,8 +111,6 @@ def fenced(data: Mapping[str, Any], claim_uri: str, id: str, token: str) -> dict
 
     Args:
         data: Its canonical data; it is left as it is.
-        claim_uri: Where the claim is.
-        id: The claim's id.
         token: The delivery that makes the job.
     """
     if "trialJobSpec" in data:
@@ -134,7 +124,6 @@ def attempt_of(data: Mapping[str, Any], id: str) -> str:
 
     Args:
         data: A CustomJob or HyperparameterTuningJob as the service describes it.
-        id: The claim's id.
     """
     spec = data.get("jobSpec") or data.get("trialJobSpec") or {}
     for pool in spec.get("workerPoolSpecs") or ():

@@ -182,7 +182,6 @@ class Submitter:
 
         Args:
             prepared: The rendered request, with a run's output folder (`Prepared.in_run`) if that is to be shown.
-            terms: On what terms it would be started.
 
         Raises:
             FindingsError: The checks found an error.
@@ -206,12 +205,9 @@ class Submitter:
         """Make the job of a request, or find the one that was made for it.
 
         Args:
-            prepared: The rendered request.
-            key: What makes two deliveries the same request.
             asked_digest: Of what is asked for: of the trigger's `Request.digest`, of the command line `climbing.digest_of`.
             run_id: An earlier run that is resumed: its output folder is used. Otherwise the job gets a new one, the same
                 however often the request is delivered.
-            terms: On what terms.
 
         Raises:
             FindingsError: The checks found an error.
@@ -250,7 +246,6 @@ class Submitter:
 
         Raises:
             InProgressError: A delivery is at work.
-            RestError: Cloud Storage or Vertex AI failed.
         """
         collection = self.collection_of(run)
 
@@ -345,8 +340,6 @@ class Submitter:
         """Return the answer about a job that is recorded; every other job of the claim is cancelled.
 
         Args:
-            claim: The claim, with the job.
-            collection: Where its jobs are.
             seen: A job of the claim that the list may not show yet.
 
         Raises:
@@ -371,8 +364,6 @@ class Submitter:
         """Return the answer about a job that is recorded.
 
         Args:
-            claim: The claim, with the job.
-            collection: Where its jobs are.
             job: The job as the service describes it now, None if that is not known.
         """
         known = claim.job
@@ -449,7 +440,6 @@ def body_of(prepared: Prepared, labels: Mapping[str, str], data: Mapping[str, An
     """Return what is sent to create a job.
 
     Args:
-        prepared: The job.
         labels: All that it gets, those of the project file too.
         data: In place of the document's own.
     """

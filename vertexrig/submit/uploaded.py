@@ -24,12 +24,7 @@ class NoPackageError(UsageError):
 
 
 class UploadedArtifacts:
-    """The trainer's packages and images that triggered runs use, as the bucket says, if they are intact.
-
-    Args:
-        loaded: The project.
-        storage: The bucket of the packages.
-    """
+    """The trainer's packages and images that triggered runs use, as the bucket says, if they are intact."""
 
     def __init__(self, loaded: Loaded, storage: Storage) -> None:
         self.loaded, self.storage = loaded, storage

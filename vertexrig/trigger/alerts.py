@@ -40,7 +40,6 @@ def policies(loaded: Loaded, channels: Sequence[str]) -> dict[str, dict[str, Any
     """Return an alert policy for each condition, by name.
 
     Args:
-        loaded: The project.
         channels: Resource names of notification channels.
     """
     function, found = loaded.project.trigger.function, {}

@@ -55,8 +55,6 @@ class Call:
     """An HTTP request.
 
     Args:
-        method: Such as POST.
-        path: Such as /jobs/123.
         headers: By lower-case name.
         read: Reads at most so many bytes of the body.
         query: Of the URL, by name.
@@ -84,11 +82,9 @@ class Trigger:
     """The trigger of one project.
 
     Args:
-        loaded: The project.
         vertex: Where jobs are made; by default the project's own.
         storage: By default the project's bucket.
         claims: By default those of `storage`.
-        log: Takes log entries.
 
     Raises:
         ConfigError: The project file has no bucket, or opens what must stay closed.

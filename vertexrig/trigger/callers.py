@@ -86,23 +86,14 @@ def terms(loaded: Loaded, email: str) -> Terms:
 
 @dataclass
 class CheckedTokens:
-    """Tells who calls, as far as that was checked.
-
-    Args:
-        loaded: The project.
-        certificates: Where Google's certificates are.
-    """
+    """Tells who calls, as far as that was checked."""
 
     loaded: Loaded
     certificates: str = identity.CERTIFICATES
     _looked: tuple[float, bool] = field(default=(0.0, False), init=False)
 
     def email(self, headers: Mapping[str, str]) -> str:
-        """Return the caller's e-mail, "" if it is not known.
-
-        Raises:
-            RestError: Whether the token is right cannot be found out now.
-        """
+        """Return the caller's e-mail, "" if it is not known."""
         audience = (self.loaded.project.trigger.uri or "").split("?")[0].rstrip("/")
         by_platform = request.caller(headers)
         if by_platform:

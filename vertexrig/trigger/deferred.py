@@ -94,21 +94,13 @@ def start(
 
 
 class Deferrals:
-    """The deferred runs of one bucket.
-
-    Args:
-        storage: The bucket.
-    """
+    """The deferred runs of one bucket."""
 
     def __init__(self, storage: Storage) -> None:
         self.storage = storage
 
     def keep(self, one: DeferredRun) -> None:
-        """Keep a run, over the generation that it was read with; one that is there already stays.
-
-        Raises:
-            RestError: Cloud Storage failed.
-        """
+        """Keep a run, over the generation that it was read with; one that is there already stays."""
         row = {name: value for name, value in asdict(one).items() if name not in ("generation", "age_s")}
         self.storage.write(one.path, json.dumps(row).encode(), generation=one.generation)
 
@@ -143,7 +135,6 @@ class Retrier:
     """Tries deferred runs again, and ends those that are not to start any more.
 
     Args:
-        loaded: The project.
         submitter: Ends claims; it should not wait, for the next tick comes anyway.
         start: Starts a run: of `submit` what it returns and raises.
         keep: Takes the row of the history of a run that was decided, before its object is deleted.
@@ -168,9 +159,6 @@ class Retrier:
 
         Returns:
             Those that were decided now.
-
-        Raises:
-            RestError: They cannot be listed.
         """
         rows: list[DeferredRun] = []
         for one in self.deferrals.all():

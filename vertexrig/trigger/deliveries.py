@@ -112,8 +112,6 @@ class Delivery:
         """End it as refused.
 
         Args:
-            type: The problem's type.
-            text: Its sentence.
             detail: What else is known; `estimate` of it is the delivery's.
         """
         self.decision, self.reason, self.text = "refused", type, text
@@ -140,20 +138,12 @@ class Delivery:
         return {"severity": self.severity, "message": self.message, **row, **self.detail}
 
     def write(self, storage: Storage, *, repeat: bool = True) -> None:
-        """Write its object, once.
-
-        Raises:
-            RestError: Cloud Storage failed.
-        """
+        """Write its object, once."""
         keep(storage, self.path, self.data, repeat=repeat)
 
 
 def keep(storage: Storage, path: str, data: Mapping[str, Any], *, repeat: bool = True) -> None:
-    """Write an object of the history, unless it is there: whole, and as the row that listings bring.
-
-    Raises:
-        RestError: Cloud Storage failed.
-    """
+    """Write an object of the history, unless it is there: whole, and as the row that listings bring."""
     row = whole = _text(data)
     # the longest parts are in the object alone
     for name in ("detail", "estimate", "text"):

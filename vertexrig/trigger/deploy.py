@@ -155,8 +155,6 @@ def commands(loaded: Loaded, folder: Path, variables: tuple[str, ...] = ()) -> l
     """Return every step, in order.
 
     Args:
-        loaded: The project.
-        folder: The staged folder.
         variables: Names of environment variables that the project file uses; those that are set now are passed on.
 
     Raises:
@@ -180,8 +178,6 @@ def removal(loaded: Loaded, folder: Path, scheduler_jobs: Iterable[str]) -> list
     """Return what takes away all that `commands` makes, and the schedules; images, the bucket and enabled services stay.
 
     Args:
-        loaded: The project.
-        folder: The staged folder.
         scheduler_jobs: Ids of the jobs of Cloud Scheduler.
     """
     project, trigger = loaded.project, loaded.project.trigger

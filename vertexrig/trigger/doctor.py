@@ -65,11 +65,8 @@ class Subject:
     """What the checks look at.
 
     Args:
-        loaded: The project.
-        vertex: Its jobs.
         storage: Its bucket, None if it names none.
         gcloud: Runs gcloud with these words; its output, or None if that failed.
-        today: The day.
     """
 
     loaded: Loaded

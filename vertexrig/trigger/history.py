@@ -66,21 +66,13 @@ class DeliveryEnd:
 
 
 class Deliveries:
-    """The history in one bucket. A row is a delivery's data, with `end` where its job has ended.
-
-    Args:
-        storage: The bucket.
-    """
+    """The history in one bucket. A row is a delivery's data, with `end` where its job has ended."""
 
     def __init__(self, storage: Storage) -> None:
         self.storage = storage
 
     def rows(self, since: datetime, schedule: str = "") -> list[dict[str, Any]]:
-        """Return the deliveries since a time, the newest first; all of them or those of one schedule.
-
-        Raises:
-            RestError: Cloud Storage failed.
-        """
+        """Return the deliveries since a time, the newest first; all of them or those of one schedule."""
         first = times.rfc3339(since, 3)
         found = [row for month in _months(since) for row in self._month(month).values()]
         chosen = [
@@ -146,15 +138,9 @@ class Deliveries:
 
         Args:
             rows: Of `rows`; changed in place.
-            loaded: The project.
-            vertex: The jobs.
-            catalog: For prices.
 
         Returns:
             The rows that got an end.
-
-        Raises:
-            RestError: Vertex AI cannot be asked.
         """
         # one row a job: the one that made it, or the first that joined it where the maker died before it wrote its own
         makers = {str(row["job"]): row for row in sorted(rows, key=_rank) if row.get("job")}
@@ -228,11 +214,8 @@ def _end(
     """Return how a delivery's job, or the chain that follows it, has ended; None if it has not.
 
     Args:
-        row: The delivery.
         job: The job that counts.
         over: How its run has ended, if that has candidates.
-        storage: The bucket.
-        loaded: The project.
     """
     end, seconds = DeliveryEnd("", tries=over.tries if over is not None else ()), None
     if job is not None and job.ended:

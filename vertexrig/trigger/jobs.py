@@ -40,7 +40,6 @@ class JobPages:
     """What the trigger tells of the jobs that it started.
 
     Args:
-        vertex: The jobs.
         vertices: The same in each region that runs may be in.
         reconciler: Cancels a second job of one request.
         may: Whether the caller may see and end the jobs of a run.

@@ -160,9 +160,6 @@ def start(
     Args:
         submitter: Of the job as it stands.
         prepared: The job as it stands, and its candidates.
-        key: What makes two deliveries the same request.
-        request: What is asked for.
-        terms: On what terms it is started.
         about: What is kept for ticks; its `id` is filled in.
 
     Returns:
@@ -228,9 +225,6 @@ class Climber:
         Args:
             unexpected: Is called with an error that ends the look at one; the others are looked at all the same.
             late: Tells whether the rest is left to the next tick.
-
-        Raises:
-            RestError: They cannot be listed.
         """
         found: list[OpenLadder] = []
         for one in self.ladders.open():

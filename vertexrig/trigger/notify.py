@@ -73,7 +73,6 @@ def notices(rows: Iterable[Mapping[str, Any]], looked: Iterable[Looked], now: da
     Args:
         rows: Deliveries, with their ends.
         looked: What the tick found of chains.
-        now: The time.
     """
     for row in rows:
         # who may write the bucket may have made it
@@ -98,14 +97,7 @@ def notices(rows: Iterable[Mapping[str, Any]], looked: Iterable[Looked], now: da
 
 
 class Notifier:
-    """Tells what has come of runs, and keeps what was told.
-
-    Args:
-        storage: The bucket.
-        wanted: Who is told what.
-        send: Makes the call.
-        now: The time.
-    """
+    """Tells what has come of runs, and keeps what was told."""
 
     def __init__(
         self,
@@ -122,10 +114,6 @@ class Notifier:
 
         Args:
             rows: The history of `vertexrig.trigger.history.RECENT`, settled: a run that was started days ago may have ended now.
-            looked: What the tick found of chains.
-
-        Raises:
-            RestError: Cloud Storage failed.
         """
         since = self.now() - RECENT
         first = times.nanoseconds_of(since)

@@ -53,11 +53,7 @@ class Hold:
 
 
 class Holds:
-    """The holds of one bucket: one object, read with each run of a schedule that is due.
-
-    Args:
-        storage: The bucket.
-    """
+    """The holds of one bucket: one object, read with each run of a schedule that is due."""
 
     def __init__(self, storage: Storage) -> None:
         self.storage = storage
@@ -67,7 +63,6 @@ class Holds:
 
         Raises:
             VertexrigError: The object is not one of holds: nothing starts until a person has looked.
-            RestError: Cloud Storage failed.
         """
         return self._read()[0]
 
@@ -162,11 +157,7 @@ class Due:
             raise NotStartedError("deferred" if self.schedule.catch_up else "skipped", "held", text)
 
     def data(self) -> str:
-        """Return a digest of the names and generations of the data that the run depends on; "" if it depends on none.
-
-        Raises:
-            RestError: The objects cannot be listed.
-        """
+        """Return a digest of the names and generations of the data that the run depends on; "" if it depends on none."""
         if self.schedule.only_if_changed is None:
             return ""
         bucket, _, pattern = self.schedule.only_if_changed.removeprefix("gs://").partition("/")

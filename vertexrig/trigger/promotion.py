@@ -29,16 +29,12 @@ def with_job(
     """Return the project with the promoted job, and the job's name; the file itself stays as it is.
 
     Args:
-        loaded: The project.
         chain: Its run is the sweep, with the values it was asked for with.
-        step: What the file says about the job.
         sweep: The sweep, which has ended.
-        folder: Opens a gs:// folder.
 
     Raises:
         UsageError: No trial counts, or there is no model to start from.
         ConfigError: The job does not fit the project file.
-        RestError: Cloud Storage failed.
     """
     file = str(loaded.file)
     written = edit.data_of(edit.read(loaded.file), file)
@@ -71,9 +67,7 @@ def with_models(loaded: Loaded, chain: Chain, step: EvaluateStep, champion: str,
     """Return the project whose job of a step measures two models.
 
     Args:
-        loaded: The project.
         chain: Its id becomes a label.
-        step: What the file says about the job.
         champion: Folder of the version that is there, "" if there is none.
         challenger: Folder of the new model.
     """

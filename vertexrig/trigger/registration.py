@@ -80,10 +80,7 @@ class Registrar:
     """Registers the models of chains.
 
     Args:
-        loaded: The project.
         catalog: For serving images.
-        models: The registry.
-        claims: Claims of the steps.
         chains: The chains, which say which versions count.
         folder: Opens a gs:// folder.
     """
@@ -101,16 +98,12 @@ class Registrar:
         """Take the step as far as it goes now; calling it again does no harm.
 
         Args:
-            chain: The chain.
-            key: The step's.
-            step: What the file says about the model.
             job: The job or sweep that trained it.
             evaluation: What it is compared by, in place of what it and the version that is there say of themselves.
 
         Raises:
             UsageError: There is no model, or nothing it can be compared by.
             InProgressError: Another tick is at it.
-            RestError: A service failed.
         """
         claim = self.claims.held(key)
         display, text = display_name(chain, step, job), ""
@@ -222,7 +215,6 @@ class Registrar:
 
         Raises:
             UsageError: There is no model.
-            RestError: A service failed.
         """
         there = register.present(self.models, display_name(chain, step, job), step.alias)
         own = there is not None and _chain_of(there) == chain.id

@@ -264,9 +264,7 @@ def key(asked: Asked, headers: Mapping[str, str], *, now: datetime | None = None
     Scheduler key, and times to come are not believed, so a caller cannot use up a run that is scheduled for later.
 
     Args:
-        asked: The request.
         headers: Of the HTTP request, by lower-case name.
-        now: The time, if not the present.
     """
     if asked.request_id:
         return Key("request", asked.request_id)

@@ -82,11 +82,7 @@ def ticks(loaded: Loaded) -> bool:
 
 
 class _AsUploaded:
-    """The trainer's packages and images as the function will find them: what is right here needs no trainer at the desk.
-
-    Args:
-        loaded: The project.
-    """
+    """The trainer's packages and images as the function will find them: what is right here needs no trainer at the desk."""
 
     def __init__(self, loaded: Loaded) -> None:
         self.loaded = loaded
@@ -278,7 +274,6 @@ def plan(loaded: Loaded, there: Iterable[Mapping[str, Any]], normal: Any = dict)
     """Return what has to change.
 
     Args:
-        loaded: The project.
         there: All jobs of the region.
         normal: Writes a job the way `there` is written, so that both compare.
 

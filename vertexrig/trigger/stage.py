@@ -53,7 +53,6 @@ def stage(loaded: Loaded, folder: Path) -> Staged:
     """Make the function's folder anew.
 
     Args:
-        loaded: The project.
         folder: Where to; what an earlier call left there is replaced.
 
     Raises:

@@ -57,12 +57,7 @@ _REMEDIES = {
 
 @dataclass(frozen=True)
 class Difference:
-    """Something about a schedule that keeps it from doing what the file says.
-
-    Args:
-        message: What.
-        fix: What to type.
-    """
+    """Something about a schedule that keeps it from doing what the file says."""
 
     message: str
     fix: str
@@ -182,7 +177,6 @@ def standings(
     """Return how the schedules of the file stand, and the tick.
 
     Args:
-        loaded: The project.
         jobs: What Cloud Scheduler has.
         rows: The history, settled, the newest first; the error if it cannot be read.
         digest: Of the deployed function's project file, "" if it is not known.

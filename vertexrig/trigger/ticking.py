@@ -63,7 +63,6 @@ def tick(trigger: Ticked, row: dict[str, Any]) -> Reply:
     """Take each run as far as it goes now; what moved has a log entry.
 
     Args:
-        trigger: The trigger.
         row: The tick's own log entry; counts are added.
     """
 

@@ -114,12 +114,7 @@ class _Walk:
 
 
 class _OverError(VertexrigError):
-    """The chain ends here.
-
-    Args:
-        outcome: How.
-        reason: Why.
-    """
+    """The chain ends here."""
 
     def __init__(self, outcome: Outcome, reason: str) -> None:
         self.outcome = outcome
@@ -131,10 +126,7 @@ class Ticker:
 
     Args:
         submitter: Makes jobs; its claims should not wait, for the next tick comes anyway.
-        models: The registry.
-        folder: Opens a gs:// folder.
         clock: Seconds, from any start; the tick as a whole is timed by it.
-        now: The time.
     """
 
     def __init__(
@@ -160,9 +152,6 @@ class Ticker:
         Args:
             unexpected: Is called with an error that ends the look at one chain; the other chains are looked at all the same.
             late: Tells whether the rest is left to the next tick.
-
-        Raises:
-            RestError: The chains cannot be listed.
         """
         found = list(self.chains.open())
         self.holds = Holds(self.submitter.storage).current() if found else {}
