@@ -351,12 +351,8 @@ _quoted = json.JSONEncoder(ensure_ascii=False).encode
 
 def scalar(value: Any) -> str:
     """Return `value` as JSON that is also YAML 1.1 to every reader; TypeError or ValueError for what has no such form."""
-    if value is None:
-        return "null"
-    if value is True:
-        return "true"
-    if value is False:
-        return "false"
+    if value is None or isinstance(value, bool):
+        return json.dumps(value)
     if isinstance(value, str):
         if value.isascii() and "\x7f" not in value:  # nearly every text
             return _quoted(str(value))

@@ -13,8 +13,9 @@ from vertexrig.cli import options, streams, targets
 from vertexrig.cli.arguments import NameArgument
 from vertexrig.cli.output import result
 from vertexrig.cli.tables import table
-from vertexrig.cloud.quotas import LIMITS_PERMISSION, ROLE, USE_PERMISSION, QuotaLimit, QuotaService
+from vertexrig.cloud.quotas import LIMITS_PERMISSION, QUOTAS_VARIABLE, ROLE, USE_PERMISSION, QuotaLimit, QuotaService
 from vertexrig.cloud.rest import RestError
+from vertexrig.cloud.vertex import is_reachable
 from vertexrig.explain import headroom
 from vertexrig.workspace import Prepared, Workspace
 
@@ -39,7 +40,7 @@ def command(name: str | None, project: options.ProjectOptions, region: str | Non
     workspace = targets.workspace(project, name, needed=True)
     service = QuotaService(workspace.loaded.project.project)
     known = known_of(service)
-    if not service.reachable():
+    if not is_reachable(QUOTAS_VARIABLE):
         streams.note(
             "jobs are on another server, which has no quotas: the limits are those of a new project, by the catalog"
         )
@@ -106,7 +107,7 @@ def _text(ways: list[_Headroom]) -> str:
 
 def known_of(service: QuotaService) -> Callable[[str], tuple[dict[str, QuotaLimit] | None, dict[str, int] | None]]:
     """Return what gives limits and use of a region; each region is asked once, and what is missing noted once."""
-    asked, noted = service.reachable(), set[str]()
+    asked, noted = is_reachable(QUOTAS_VARIABLE), set[str]()
 
     @cache
     def known(region: str) -> tuple[dict[str, QuotaLimit] | None, dict[str, int] | None]:

@@ -15,9 +15,9 @@ from vertexrig import times
 from vertexrig.cli import climbing, options, remote, steps, streams
 from vertexrig.cli.arguments import NameArgument
 from vertexrig.cli.output import progress, result
-from vertexrig.cloud.logs import JobLogs
+from vertexrig.cloud.logs import LOGGING_VARIABLE, JobLogs
 from vertexrig.cloud.rest import RestError
-from vertexrig.cloud.vertex import TUNING, RemoteJob, Vertex
+from vertexrig.cloud.vertex import TUNING, RemoteJob, Vertex, is_reachable
 from vertexrig.errors import ServiceError, VertexrigError
 from vertexrig.studies import report
 from vertexrig.studies.cost import Spent, spent
@@ -138,7 +138,7 @@ class _Tail:
     """The last lines of each replica, looked up every few seconds; a sentence in their place if they cannot be read."""
 
     def __init__(self, project: str, each: int) -> None:
-        self.each, self._logs = each, JobLogs(project) if each and JobLogs.reachable() else None
+        self.each, self._logs = each, JobLogs(project) if each and is_reachable(LOGGING_VARIABLE) else None
         self._looked, self._lines = float("-inf"), list[tuple[str, str]]()
 
     def lines(self, seen: Watched, *, ended: bool) -> list[tuple[str, str]]:

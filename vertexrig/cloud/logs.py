@@ -6,13 +6,12 @@ Source of the fields: LogEntry in the Logging API v2, and `gcloud ai custom-jobs
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from vertexrig.cloud.rest import Rest
-from vertexrig.cloud.vertex import ENDPOINT_VARIABLE, UNIVERSE_VARIABLE, in_filter
+from vertexrig.cloud.vertex import in_filter, service_url
 
 LOGGING_VARIABLE = "CLOUDSDK_API_ENDPOINT_OVERRIDES_LOGGING"
 """gcloud's own variable for another server; `vertexrig local env` sets it."""
@@ -39,16 +38,9 @@ class JobLogs:
     """The logs of one project's jobs."""
 
     def __init__(self, project: str) -> None:
-        universe = os.environ.get(UNIVERSE_VARIABLE) or "googleapis.com"
-        url = os.environ.get(LOGGING_VARIABLE) or f"https://logging.{universe}"
         self.project = project
         # One try: `watch` asks again at its next look.
-        self.rest = Rest(f"{url.rstrip('/')}/v2", "Cloud Logging", attempts=1)
-
-    @staticmethod
-    def reachable() -> bool:
-        """Return False where jobs are on another server and nothing says where its logs are."""
-        return bool(os.environ.get(LOGGING_VARIABLE)) or not os.environ.get(ENDPOINT_VARIABLE)
+        self.rest = Rest(f"{service_url('logging', LOGGING_VARIABLE)}/v2", "Cloud Logging", attempts=1)
 
     def tail(self, jobs: Sequence[str], since: str) -> list[PrintedLine]:
         """Return the last `LINES` lines of some jobs, over all of them, the oldest first.

@@ -7,7 +7,6 @@ no limit (help of `gcloud beta quotas preferences create`, gcloud 528), and one 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
@@ -16,7 +15,7 @@ from typing import Any
 
 from vertexrig import times
 from vertexrig.cloud.rest import Rest
-from vertexrig.cloud.vertex import ENDPOINT_VARIABLE, UNIVERSE_VARIABLE
+from vertexrig.cloud.vertex import service_url
 
 QUOTAS_VARIABLE = "CLOUDSDK_API_ENDPOINT_OVERRIDES_CLOUDQUOTAS"
 MONITORING_VARIABLE = "CLOUDSDK_API_ENDPOINT_OVERRIDES_MONITORING"
@@ -53,17 +52,9 @@ class QuotaService:
     """The quotas of one project."""
 
     def __init__(self, project: str) -> None:
-        universe = os.environ.get(UNIVERSE_VARIABLE) or "googleapis.com"
-        quotas = os.environ.get(QUOTAS_VARIABLE) or f"https://cloudquotas.{universe}"
-        monitoring = os.environ.get(MONITORING_VARIABLE) or f"https://monitoring.{universe}"
         self.project = project
-        self.limits_rest = Rest(f"{quotas.rstrip('/')}/v1", "Cloud Quotas")
-        self.use_rest = Rest(f"{monitoring.rstrip('/')}/v3", "Cloud Monitoring")
-
-    @staticmethod
-    def reachable() -> bool:
-        """Return False where jobs are on another server and nothing says where its quotas are."""
-        return bool(os.environ.get(QUOTAS_VARIABLE)) or not os.environ.get(ENDPOINT_VARIABLE)
+        self.limits_rest = Rest(f"{service_url('cloudquotas', QUOTAS_VARIABLE)}/v1", "Cloud Quotas")
+        self.use_rest = Rest(f"{service_url('monitoring', MONITORING_VARIABLE)}/v3", "Cloud Monitoring")
 
     def limits(self, region: str) -> dict[str, QuotaLimit]:
         """Return what the project may use in a region, by metric."""

@@ -1,5 +1,7 @@
 """JSON over HTTP to Google's services: credentials, retries of calls that may be repeated, and errors in one line.
 
+Whatever calls a service, in this room and others, raises RestError where that fails.
+
 requests with google.auth, not the client libraries: google-cloud-storage takes 0.35 s and 58 MB to import and
 google-cloud-aiplatform 2.6 s and 188 MiB, where requests with google.auth takes 0.15 s and 27 MiB (measured 2026-11-20,
 google-cloud-storage 3.17.1), and a function pays that at each cold start.
@@ -157,7 +159,7 @@ class Rest:
                 time.sleep(wait)
 
     def find(self, path: str, *, method: str = "GET", **sent: Any) -> Answer | None:
-        """Make a call about something that may not be there: None if the service answers 404."""
+        """Make a call, as `call` does, about something that may not be there: None if the service answers 404."""
         try:
             return self.call(method, path, **sent)
         except RestError as error:

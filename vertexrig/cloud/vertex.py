@@ -121,9 +121,8 @@ class Vertex:
 
     def __init__(self, project: str, region: str, *, url: str | None = None) -> None:
         self.project, self.region, self.parent = project, region, location(project, region)
-        universe = os.environ.get(UNIVERSE_VARIABLE) or "googleapis.com"
-        base = url or os.environ.get(ENDPOINT_VARIABLE) or f"https://{region}-aiplatform.{universe}"
-        self.rest = Rest(f"{base.rstrip('/')}/v1", "Vertex AI")
+        base = (url or service_url(f"{region}-aiplatform", ENDPOINT_VARIABLE)).rstrip("/")
+        self.rest = Rest(f"{base}/v1", "Vertex AI")
         self._url = url
 
     def in_region(self, region: str) -> Vertex:
@@ -212,6 +211,17 @@ class Vertex:
             return f"{server}/#/jobs/{name}"
         # as google-cloud-aiplatform 2.7.0 makes it for both kinds
         return f"https://console.cloud.google.com/agent-platform/locations/{region_of(name)}/training/{match[4]}?project={self.project}"
+
+
+def service_url(name: str, variable: str) -> str:
+    """Return the base URL of a service of Google: what its environment variable says, or its own in this universe."""
+    universe = os.environ.get(UNIVERSE_VARIABLE) or "googleapis.com"
+    return (os.environ.get(variable) or f"https://{name}.{universe}").rstrip("/")
+
+
+def is_reachable(variable: str) -> bool:
+    """Return False where jobs are on another server and a service's environment variable does not say where that is."""
+    return bool(os.environ.get(variable)) or not os.environ.get(ENDPOINT_VARIABLE)
 
 
 def region_of(name: str) -> str:

@@ -380,26 +380,26 @@ class Ledger:
     def _check(
         self, claim_id: str, rows: list[BudgetEntry], estimate: Estimate, day: str, bounds: Sequence[Share]
     ) -> None:
+        trials, usd = trials_of(estimate), estimate.usd_at_most
         for share in bounds:
-            own = [row for row in rows if not share.kind or share.tag in row.shares]
-            self._check_share(claim_id, share, own, estimate, day)
-
-    def _check_share(self, claim_id: str, share: Share, rows: list[BudgetEntry], estimate: Estimate, day: str) -> None:
-        limits, trials, usd = share.limits, trials_of(estimate), estimate.usd_at_most
-        others = [row for row in rows if row.day == day]
-        spent, tried = sum(entry.usd for entry in others), sum(entry.trials for entry in others)
-        if limits.usd_per_day is not None and spent + usd > limits.usd_per_day:
-            message = f"${spent:.2f} of {_runs(others)} on {day} (UTC) + {arithmetic(estimate)} = ${spent + usd:.2f}: more than "
-            raise OverBudgetError("usd_per_day", f"{message}${limits.usd_per_day:.2f} per day", estimate, share.place)
-        if limits.trials_per_day is not None and tried + trials > limits.trials_per_day:
-            message = f"{tried} trials of {_runs(others)} on {day} (UTC) + {trials} = {tried + trials}: more than "
-            raise OverBudgetError("trials_per_day", f"{message}{limits.trials_per_day} per day", estimate, share.place)
-        if limits.live_jobs is not None:
-            live, waiting = self._live(claim_id, rows, share)
-            if live + waiting + 1 > limits.live_jobs:
-                soon = f" + {waiting} about to start" if waiting else ""
-                message = f"{live} live jobs{soon} + this one: more than {limits.live_jobs}"
-                raise OverBudgetError("live_jobs", message, estimate, share.place)
+            limits, own = share.limits, [row for row in rows if not share.kind or share.tag in row.shares]
+            others = [row for row in own if row.day == day]
+            spent, tried = sum(entry.usd for entry in others), sum(entry.trials for entry in others)
+            about = f"of {len(others)} run{'' if len(others) == 1 else 's'} on {day} (UTC)"
+            if limits.usd_per_day is not None and spent + usd > limits.usd_per_day:
+                message = f"${spent:.2f} {about} + {arithmetic(estimate)} = ${spent + usd:.2f}: more than ${limits.usd_per_day:.2f} per day"
+                raise OverBudgetError("usd_per_day", message, estimate, share.place)
+            if limits.trials_per_day is not None and tried + trials > limits.trials_per_day:
+                message = (
+                    f"{tried} trials {about} + {trials} = {tried + trials}: more than {limits.trials_per_day} per day"
+                )
+                raise OverBudgetError("trials_per_day", message, estimate, share.place)
+            if limits.live_jobs is not None:
+                live, waiting = self._live(claim_id, own, share)
+                if live + waiting + 1 > limits.live_jobs:
+                    soon = f" + {waiting} about to start" if waiting else ""
+                    message = f"{live} live jobs{soon} + this one: more than {limits.live_jobs}"
+                    raise OverBudgetError("live_jobs", message, estimate, share.place)
 
     def _live(self, claim_id: str, others: list[BudgetEntry], share: Share) -> tuple[int, int]:
         """Our jobs that live, and runs so young that their jobs may not be listed yet."""
@@ -432,7 +432,3 @@ def _row(day: str, claim_id: str, cents: int, trials: int, tags: str) -> str:
 def _cents(estimate: Estimate) -> int:
     # rounded up: no run may be let through for a fraction of a cent less than it costs
     return -int(-estimate.usd_at_most * 100 // 1)
-
-
-def _runs(entries: list[BudgetEntry]) -> str:
-    return f"{len(entries)} run" + ("" if len(entries) == 1 else "s")

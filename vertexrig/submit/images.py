@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Sequence
 from fnmatch import fnmatchcase
 
 from vertexrig import times
@@ -14,7 +14,7 @@ from vertexrig.cloud.rest import is_loopback
 from vertexrig.cloud.storage import Storage
 from vertexrig.errors import UsageError
 from vertexrig.project.config import Loaded
-from vertexrig.render.renderer import Renderer
+from vertexrig.workspace import Workspace
 
 LATEST = "images/latest"
 
@@ -41,36 +41,29 @@ def is_local() -> bool:
     return ENDPOINT_VARIABLE not in os.environ and is_loopback(os.environ.get(vertex.ENDPOINT_VARIABLE, ""))
 
 
-def record(renderer: Renderer, verb: Callable[..., str], names: Iterable[str], storage: Storage) -> list[str]:
+def record(workspace: Workspace, names: Sequence[str], storage: Storage) -> list[str]:
     """Make the images that jobs or sweeps run the ones that triggered runs use.
-
-    Args:
-        renderer: The project's, with its trainer's folder.
-        verb: Makes a command line about the project.
-        names: Jobs and sweeps.
-        storage: The project's bucket.
 
     Returns:
         URIs of the images.
 
     Raises:
         NoImageError: One of them is not in the registry.
-        RestError: The registry refused or could not be reached.
     """
-    names = list(names)
-    found = {kind: uri for name in names for kind, uri in renderer.images_of(name).items()}
+    images_of = workspace.renderer.images_of
+    found = {kind: uri for name in names for kind, uri in images_of(name).items()}
     if found and not is_local():
         registry = ArtifactRegistry()
         for kind, uri in found.items():
             if not registry.has(uri):
-                name = next(name for name in names if kind in renderer.images_of(name))
-                line = verb("image", name, "--push")
+                name = next(name for name in names if kind in images_of(name))
+                line = workspace.verb("image", name, "--push")
                 raise NoImageError(
                     f"{uri} is not in the registry: the sources have changed since. Make it first:\n{line}"
                 )
     # only when all of them are there, so that triggered runs never use half of a change
     for kind, uri in found.items():
-        remember(renderer.loaded, kind, uri, storage)
+        remember(workspace.loaded, kind, uri, storage)
     return list(found.values())
 
 

@@ -23,6 +23,7 @@ from vertexrig.spec.labels import CANDIDATE_LABEL, FIRST_LABEL
 from vertexrig.spec.states import CANCELLING, short
 from vertexrig.submit.budget import OverBudgetError, Share, Terms
 from vertexrig.submit.claims import LABEL, Claim, EndedError, Key, Recorded, digest
+from vertexrig.submit.reconcile import call_off
 from vertexrig.submit.rungs import (
     GOES_ON,
     OVER_BUDGET,
@@ -39,7 +40,7 @@ from vertexrig.submit.rungs import (
     number,
 )
 from vertexrig.submit.scarcity import Scarcity, outcome
-from vertexrig.submit.submission import Submitted, Submitter, dearest, price_within
+from vertexrig.submit.submission import Submitted, dearest, price_within
 
 ROUND_S = 600.0
 """Seconds between the last candidate's end and the first one's next try."""
@@ -412,7 +413,7 @@ class Ladder:
             # the decision first: a job that is found cancelled without it was cancelled by a person
             if self._claims.give_up(claim, {"reason": what.why, "text": text}) is None:
                 return
-        self._call_off(rung.way.submitter, claim.job.name)
+        call_off(rung.way.submitter.vertex, claim.job.name)  # it may have ended: the next look tells
 
     def leave(self, rung: Rung, why: str, job: RemoteJob | None) -> bool:
         """Say in its claim that a rung's job is over; False if a second job of it has yet to end."""
@@ -442,20 +443,12 @@ class Ladder:
                 for job in vertex.list(rung.way.collection, filter=f'labels.{label}="{self.first}"'):
                     tried = job.labels.get(LABEL, "")[:32]
                     if tried != own and not job.ended and job.state != CANCELLING and tried in self._before(rung):
-                        self._call_off(rung.way.submitter, job.name)
+                        call_off(rung.way.submitter.vertex, job.name)
 
     def _before(self, rung: Rung) -> set[str]:
         """Return how the ids of the claims of earlier rungs begin."""
         earlier = takewhile(lambda one: (one.place, one.again) < (rung.place, rung.again), self._rungs())
         return {self.first[:32], *(one.claim.id[:32] for one in earlier if one.claim is not None)}
-
-    @staticmethod
-    def _call_off(submitter: Submitter, name: str) -> None:
-        try:
-            submitter.vertex.cancel(name)
-        except RestError as error:
-            if error.status not in (400, 404, 409):  # it has ended, or is gone: the next look tells
-                raise
 
     def _ended(self, rung: Rung, why: str, job: RemoteJob | None) -> LadderState:
         words: dict[str, tuple[State, str]] = {

@@ -40,7 +40,7 @@ def publish(workspace: Workspace, names: Iterable[str], storage: Storage) -> lis
     """
     names = list(names)
     return [
-        *images.record(workspace.renderer, workspace.verb, names, storage),
+        *images.record(workspace, names, storage),
         *upload_packages(workspace, names, storage),
     ]
 

@@ -22,7 +22,6 @@ from vertexrig.submit.claims import LABEL, Claim, Claims, Recorded
 CLAIM_VARIABLE, ATTEMPT_VARIABLE = "VERTEXRIG_CLAIM", "VERTEXRIG_ATTEMPT"
 """The gs:// URI of the claim; and `ID.TOKEN`: the claim's id, and the delivery that holds it."""
 _PROGRAMS = ("pythonPackageSpec", "containerSpec")
-_CANNOT_BE_CANCELLED = frozenset({400, 404, 409})  # it has ended, or is gone
 
 
 class Reconciler:
@@ -54,10 +53,9 @@ class Reconciler:
         failed: RestError | None = None
         for name in sorted(extra):
             try:
-                self.vertex.cancel(name)
-            except RestError as error:
-                # go on with the others before it raises: each job that runs on costs money
-                failed = failed if error.status in _CANNOT_BE_CANCELLED else error
+                call_off(self.vertex, name)
+            except RestError as error:  # go on with the others before it raises: each job that runs on costs money
+                failed = error
         if failed is not None:
             raise failed
         return sorted(extra)
@@ -87,6 +85,15 @@ class Reconciler:
         if f"/{collection}/" not in kept.job.name:
             return []
         return self.keep_recorded(kept, jobs)
+
+
+def call_off(vertex: Vertex, name: str) -> None:
+    """Cancel a job, unless it has ended or is gone."""
+    try:
+        vertex.cancel(name)
+    except RestError as error:
+        if error.status not in (400, 404, 409):
+            raise
 
 
 def recorded(job: RemoteJob, claim_id: str) -> Recorded:
@@ -127,19 +134,19 @@ def attempt_of(data: Mapping[str, Any], id: str) -> str:
     """
     spec = data.get("jobSpec") or data.get("trialJobSpec") or {}
     for pool in spec.get("workerPoolSpecs") or ():
-        for variable in _program(pool).get("env") or ():
+        for variable in pool.get(_program(pool), {}).get("env") or ():
             of, _, token = str(variable.get("value", "")).partition(".")
             if variable.get("name") == ATTEMPT_VARIABLE and of == id:
                 return token
     return ""
 
 
-def _program(pool: Mapping[str, Any]) -> Mapping[str, Any]:
-    return next((pool[name] for name in _PROGRAMS if pool.get(name)), {})
+def _program(pool: Mapping[str, Any]) -> str:
+    return next((name for name in _PROGRAMS if pool.get(name)), "")
 
 
 def _with(pool: Mapping[str, Any], ours: Mapping[str, str]) -> dict[str, Any]:
-    name = next((name for name in _PROGRAMS if pool.get(name)), "")
+    name = _program(pool)
     if not name:
         return dict(pool)  # a pool that only holds a place
     # names of variables have to be unique: one that the project file gives under these names would hide ours

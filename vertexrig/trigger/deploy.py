@@ -7,6 +7,7 @@ method needs) and of the Cloud Storage JSON API, docs.cloud.google.com (2026-05-
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -355,11 +356,8 @@ def training_accounts(project: Project) -> list[str]:
 def _functions(loaded: Loaded, folder: Path, variables: tuple[str, ...]) -> Iterator[DeployStep]:
     """Yield the function and who may call it, and the same for each source of events."""
     project, trigger = loaded.project, loaded.project.trigger
-    if (
-        not trigger.runtime.startswith("python3")
-        or not trigger.runtime[7:].isdecimal()
-        or int(trigger.runtime[7:]) < 12
-    ):
+    minor = re.fullmatch(r"python3([0-9]+)", trigger.runtime)
+    if minor is None or int(minor[1]) < 12:
         raise loaded.error(f"{trigger.runtime!r} cannot run it; use python312 or newer", "trigger", "runtime")
     _, invoker, _ = identities(project)
     # CLEAR: the endpoints of a local Vertex, which the function could not reach

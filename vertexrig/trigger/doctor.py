@@ -341,13 +341,8 @@ def _read(text: str | None) -> Any:
 
 
 def _members(policy: str, role: str) -> set[str]:
-    try:
-        data: Any = json.loads(policy)
-        return {
-            str(one) for row in data.get("bindings", []) if row.get("role") == role for one in row.get("members", [])
-        }
-    except (ValueError, AttributeError):
-        return set()
+    bindings = (_read(policy) or {}).get("bindings", [])
+    return {str(one) for row in bindings if row.get("role") == role for one in row.get("members", [])}
 
 
 CHECKS: tuple[Callable[[Subject], Iterator[Result]], ...] = (

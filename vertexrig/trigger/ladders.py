@@ -286,12 +286,14 @@ class Climber:
         new = at.made is not None and not at.made.duplicate
         tries = ladder.tries()
         delivery = None
-        if new and not any(each.job for each in tries[:-1]):
-            delivery = _delivery(one, at)
+        if at.made is not None and new and not any(each.job for each in tries[:-1]):
+            delivery = _row(one, "created", NO_MACHINES)
+            delivery.detail = {"candidate": at.said}
+            delivery.job, delivery.claim, delivery.estimate = at.made.name, one.id, at.made.estimate
             if following := steps(ladder.ways[0].prepared.workspace.loaded, str(one.body.get("then", ""))):
                 delivery.detail["then"] = following
         elif at.ended and not any(each.job for each in tries):
-            delivery = _not_made(one, "refused", NO_MACHINES, at.text)
+            delivery = _row(one, "refused", NO_MACHINES, at.text)
         if delivery is not None:
             self.keep(delivery)
         if at.ended:
@@ -323,7 +325,7 @@ class Climber:
         tries = ladder.tries() if ladder is not None else []
         decision: Decision = "skipped" if state in ("skipped", "superseded") else "refused"
         if ladder is not None and not any(each.job for each in tries):
-            self.keep(_not_made(one, decision, state, text))
+            self.keep(_row(one, decision, state, text))
         self.ladders.close(LadderEnd(one.id, run, state, text, tries=[asdict(each) for each in tries]))
         return Climbed(one, state, text, moved=True)
 
@@ -340,27 +342,20 @@ def _end_of(ladder: Ladder, at: LadderState) -> LadderEnd:
     return LadderEnd(ladder.first, run, at.state, at.text, at.said, name, [asdict(one) for one in ladder.tries()])
 
 
-def _delivery(one: OpenLadder, at: LadderState) -> Delivery:
-    """Return the row of the history of a run that has got its first job."""
-    row, made = _row(one, "created", NO_MACHINES), at.made
-    row.detail = {"candidate": at.said}
-    if made is not None:
-        row.job, row.claim, row.estimate = made.name, one.id, made.estimate
-    return row
-
-
-def _not_made(one: OpenLadder, decision: Decision, reason: str, text: str) -> Delivery:
-    """Return the row of the history of a run that has ended without a job."""
-    row = _row(one, decision, reason)
-    row.text = text
-    return row
-
-
-def _row(one: OpenLadder, decision: Decision, reason: str) -> Delivery:
+def _row(one: OpenLadder, decision: Decision, reason: str, text: str = "") -> Delivery:
+    """Return the row of the history of a run that has got its first job, or has ended without one."""
     key = one.claim_key
-    row = Delivery(decision=decision, reason=reason, run=str(one.body["run"]), key=key.kind, request=key.digest)
-    row.schedule, row.schedule_time, row.caller = one.schedule, one.time, one.caller
-    return row
+    return Delivery(
+        decision=decision,
+        reason=reason,
+        text=text,
+        run=str(one.body["run"]),
+        key=key.kind,
+        request=key.digest,
+        schedule=one.schedule,
+        schedule_time=one.time,
+        caller=one.caller,
+    )
 
 
 def _open(name: str, content: bytes) -> OpenLadder | None:

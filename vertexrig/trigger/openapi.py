@@ -45,6 +45,7 @@ def document(loaded: Loaded) -> dict[str, Any]:
     """Return the OpenAPI 3.0 document of a project's trigger."""
     submitted = {"anyOf": [answers.schema(answers.SUBMITTED), _NOT_STARTED]}
     job = answers.schema(answers.JOB)
+    page = object_schema("jobs", jobs={"type": "array", "items": job}, next=TEXT)
     id = {"name": "id", "in": "path", "required": True, "schema": {"type": "string", "pattern": "^[0-9]{1,30}$"}}
     query = [
         {"name": name, "in": "query", "schema": dict(schema), "description": text}
@@ -87,9 +88,7 @@ def document(loaded: Loaded) -> dict[str, Any]:
             "/openapi.json": {"get": _read("openapi", "This document.", _json("This document.", {"type": "object"}))},
             "/jobs": {
                 "get": {
-                    **_read(
-                        "jobs", "The jobs that the trigger started, the newest first.", _json("A page.", _jobs(job))
-                    ),
+                    **_read("jobs", "The jobs that the trigger started, the newest first.", _json("A page.", page)),
                     "parameters": [*query, _IF_NONE_MATCH],
                 }
             },
@@ -112,10 +111,6 @@ def document(loaded: Loaded) -> dict[str, Any]:
     }
 
 
-def _jobs(job: Mapping[str, Any]) -> dict[str, Any]:
-    return object_schema("jobs", jobs={"type": "array", "items": job}, next=TEXT)
-
-
 def request_schema(loaded: Loaded) -> dict[str, Any]:
     """Return the JSON Schema of a request's body."""
     project = loaded.project
@@ -123,6 +118,8 @@ def request_schema(loaded: Loaded) -> dict[str, Any]:
         "set": {key: _bounded(bound, _hint(key)) for key, bound in project.trigger.allow.items()},
         "args": {key: _bounded(bound, None) for key, bound in project.trigger.allow_args.items()},
     }
+    names = with_steps(loaded)
+    then = {"type": "string", "enum": names, "description": "The schedule whose steps follow the run."}
     about = {"set": "Keys to override.", "args": "Arguments of the trainer to override."}
     return {
         "type": "object",
@@ -143,7 +140,7 @@ def request_schema(loaded: Loaded) -> dict[str, Any]:
                 }
                 for name, properties in opened.items()
             },
-            **(_then(names) if (names := with_steps(loaded)) else {}),
+            **({"then": then} if names else {}),
             "dry_run": {"type": "boolean", "description": "Only answer what would be sent."},
             "request_id": {
                 "type": "string",
@@ -152,10 +149,6 @@ def request_schema(loaded: Loaded) -> dict[str, Any]:
             },
         },
     }
-
-
-def _then(names: list[str]) -> dict[str, Any]:
-    return {"then": {"type": "string", "enum": names, "description": "The schedule whose steps follow the run."}}
 
 
 def bound_data(bound: Bound) -> dict[str, Any]:
@@ -170,8 +163,7 @@ def _bounded(bound: Bound, hint: Any) -> dict[str, Any]:
     if bound.choices:
         return {"enum": list(bound.choices)}
     limits = {name: value for name, value in (("minimum", bound.min), ("maximum", bound.max)) if value is not None}
-    literal = typing.get_origin(hint) is Literal
-    if literal:
+    if typing.get_origin(hint) is Literal:
         return {"type": "string", "enum": list(typing.get_args(hint))}
     if bound.pattern is not None:
         return {**_TEXT, "pattern": f"^(?:{bound.pattern})$"}

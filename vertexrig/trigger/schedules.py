@@ -102,8 +102,7 @@ def check(loaded: Loaded) -> None:
     """
     errors = Errors()
     for error in refusals(loaded).values():
-        with errors:
-            raise error
+        errors.keep(error)
     errors.end()
 
 

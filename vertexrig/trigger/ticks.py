@@ -167,11 +167,7 @@ class Ticker:
                 rows.append(self.look(chain))
             except Exception as error:
                 unexpected(error)
-                rows.append(
-                    Looked(
-                        chain.id, chain.schedule, chain.run, "unknown", "", "the log says what went wrong", problem=True
-                    )
-                )
+                rows.append(_Walk(chain, step="").looked("unknown", "the log says what went wrong", problem=True))
         return rows
 
     def look(self, chain: Chain) -> Looked:
