@@ -71,11 +71,7 @@ class ConfigError(VertexrigError):
 
 
 class ConfigErrors(ConfigError):
-    """Several values are wrong (exit code 2); file and line are the first one's.
-
-    Args:
-        errors: At least two.
-    """
+    """Several values, two at least, are wrong (exit code 2); file and line are the first one's."""
 
     def __init__(self, errors: Sequence[ConfigError]) -> None:
         self._errors = tuple(errors)

@@ -60,11 +60,7 @@ def read_text(path: str | Path, error: Callable[[str], VertexrigError] = UsageEr
 
 
 def write_text(path: Path, text: str, *, below: Path | None = None) -> None:
-    """Write `text` to `path`, making its folder; the old file stays until the new one is complete.
-
-    Raises:
-        UsageError: The place cannot be written.
-    """
+    """Write `text` to `path`, making its folder; the old file stays until the new one is complete. UsageError if that fails."""
     write_bytes(path, text.encode("utf-8"), below=below)
 
 
@@ -181,11 +177,7 @@ def place_of(folder: Path) -> dict[str, str | int]:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Keep other commands of this program out of a folder's files, making the folder; the system frees it when this process dies.
-
-    Raises:
-        UsageError: There can be no such folder.
-    """
+    """Keep other commands of this program out of a folder, made if need be, while this process lives; UsageError if there can be none."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)

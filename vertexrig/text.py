@@ -24,11 +24,7 @@ def clean(text: str) -> str:
 
 
 def safe(text: str, *, painted: bool = False) -> str:
-    """Return lines as a terminal may have them: each as `clean` has it, with its tabs.
-
-    Args:
-        painted: Keep colours.
-    """
+    """Return lines as a terminal may have them: each as `clean` has it, with its tabs, and if `painted` with its colours."""
     parts = _PAINT.split(text) if painted else [text]
     for place in range(0, len(parts), 2):  # between them are the colours
         lines = re.split(r"\r?\n", parts[place])
@@ -60,11 +56,7 @@ def draw(renderable: RenderableType, *, width: int, color: bool = False) -> str:
 
 
 def command_line(*words: object, program: str = "vertexrig") -> str:
-    """Return a command of this program as a line for a POSIX shell.
-
-    Args:
-        program: How to type the program, as the shell takes it.
-    """
+    """Return a command of this program, typed as `program`, as a line for a POSIX shell."""
     return f"{program} {shlex.join(str(word) for word in words)}"
 
 

@@ -56,11 +56,7 @@ def _seconds(moment: datetime) -> int:
 
 
 def parse(text: str) -> datetime:
-    """Return an RFC 3339 time as an aware datetime in UTC; digits beyond microseconds are dropped.
-
-    Raises:
-        ValueError: It is not a time, or lies outside the years 1 to 9999.
-    """
+    """Return an RFC 3339 time as an aware datetime in UTC, to the microsecond; ValueError if it is not one of the years 1 to 9999."""
     found = nanoseconds(text)
     if found is None:
         raise ValueError(f"{text[:60]!r} is not a time such as 2026-01-31T12:00:00Z")

@@ -85,11 +85,7 @@ class Reading:
 
 
 def read(text: str) -> Reading:
-    """Read one YAML document.
-
-    Raises:
-        YamlError: The text is not YAML, holds several documents, or expands to too much.
-    """
+    """Read one YAML document; YamlError if the text is none, holds several, or expands to too much."""
     most = max(MAX_VALUES, len(text) // 10)
     # Python's search for cycles goes over all nodes again and again while they are made: it took two thirds of the time
     # of a text of 1 MB (2026-11-21).

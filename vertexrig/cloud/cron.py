@@ -82,11 +82,7 @@ class Timetable:
 
 
 def zone_of(name: str) -> tzinfo:
-    """Return the time zone of a tz database name; "" and "utc" are UTC.
-
-    Raises:
-        ZoneError: There is none of that name.
-    """
+    """Return the time zone of a tz database name; "" and "utc" are UTC. ZoneError if there is none of that name."""
     if name.lower() in ("", "utc"):
         return timezone.utc
     try:
@@ -135,14 +131,7 @@ def parse(text: str, zone: str) -> Timetable:
 
 
 def next_runs(text: str, zone: str, count: int = 5, *, after: datetime | None = None) -> list[datetime]:
-    """Tell when a schedule fires next, in its own time zone.
-
-    Args:
-        after: From when on; now by default.
-
-    Raises:
-        ScheduleError: The schedule or the zone is wrong.
-    """
+    """Tell when a schedule fires next, from a time or now on, in its own time zone; ScheduleError as of `parse`."""
     timetable = parse(text, zone)
     moment, found = after or times.now(), []
     for _ in range(count):
@@ -152,11 +141,7 @@ def next_runs(text: str, zone: str, count: int = 5, *, after: datetime | None = 
 
 
 def words(text: str) -> str:
-    """Return a schedule in words: `at 03:00, Monday through Friday`; one that is in words already stays.
-
-    Raises:
-        ScheduleError: It is not a schedule.
-    """
+    """Return a schedule in words: `at 03:00, Monday through Friday`; one in words already stays. ScheduleError if it is none."""
     parse(text, "UTC")
     if text.lower().startswith("every "):
         return text

@@ -11,11 +11,7 @@ SKEW_S = 60
 
 
 def email_of(token: str, audience: str, certificates: str = CERTIFICATES) -> str:
-    """Return the verified e-mail of an identity token; "" if the token is wrong, or is for another audience.
-
-    Raises:
-        RestError: The certificates cannot be read.
-    """
+    """Return the verified e-mail of an identity token; "" if the token is wrong, or is for another audience."""
     from google.auth import exceptions  # with the next two 60 ms, for a function whose platform does not check tokens
     from google.auth.transport.requests import Request
     from google.oauth2 import id_token
@@ -31,11 +27,7 @@ def email_of(token: str, audience: str, certificates: str = CERTIFICATES) -> str
 
 
 def refuses_strangers(url: str) -> bool:
-    """Tell whether the platform refuses a call without a token before it reaches the function.
-
-    Raises:
-        RestError: It cannot be found out now.
-    """
+    """Tell whether the platform refuses a call without a token before it reaches the function."""
     try:
         Rest(url, "The function's own URL", attempts=1).call("GET", "/openapi.json", raw=True)
     except RestError as error:

@@ -168,11 +168,7 @@ class Rest:
             raise
 
     def pages(self, path: str, key: str, params: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-        """Yield the rows of a list, page by page, each asked for when it is needed.
-
-        Args:
-            key: The field of an answer that holds the rows.
-        """
+        """Yield the rows of a list, the field `key` of its answers, page by page, each asked for when it is needed."""
         token = ""
         while True:
             data = self.call("GET", path, params={**params, "pageToken": token} if token else params).data

@@ -46,11 +46,7 @@ class Scheduler:
             raise ServiceError(f"no credentials for Cloud Scheduler: {' '.join(str(error).split())[:300]}") from None
 
     def list(self) -> list[dict[str, Any]]:
-        """Return all jobs there are, ours or not.
-
-        Raises:
-            ServiceError: The service refused or cannot be reached.
-        """
+        """Return all jobs there are, ours or not; ServiceError if the service refused or cannot be reached."""
         return [self._data(job) for job in self._call(lambda: list(self.client.list_jobs(parent=self.parent)))]
 
     def create(self, job: Mapping[str, Any]) -> None:

@@ -171,11 +171,7 @@ class Vertex:
         return self if region == self.region else self.in_region(region)
 
     def lookup(self, text: str) -> RemoteJob:
-        """Return the job a person means: a resource name, a number, or a display name (the newest job of that name).
-
-        Raises:
-            UsageError: There is none.
-        """
+        """Return the job of a resource name, a number, or a display name (the newest job of that name); UsageError if there is none."""
         if JOB.fullmatch(text):
             found = self.get(text)
         elif text.isascii() and text.isdigit():
@@ -231,11 +227,7 @@ def region_of(name: str) -> str:
 
 
 def _job(collection: str, data: Any) -> RemoteJob:
-    """Return a job of an answer.
-
-    Raises:
-        RestError: The answer has not the shape of one; it may have been made all the same.
-    """
+    """Return a job of an answer; RestError if it has not the shape of one: it may have been made all the same."""
     wrong = misshapen(RESOURCES[collection], data)
     if wrong is not None:
         name = data.get("name") if isinstance(data, Mapping) else None

@@ -184,11 +184,7 @@ def estimate_data(price: Estimate) -> dict[str, Any]:
 
 
 def check_run(limits: RunLimits, estimate: Estimate, place: str = "trigger.budget") -> None:
-    """Hold one run against the limits that need no ledger.
-
-    Raises:
-        OverBudgetError: It is over one, or has no sourced price to hold against one in dollars.
-    """
+    """Hold one run against the limits that need no ledger; OverBudgetError if it is over one, or has no price for one in dollars."""
     trials = trials_of(estimate)
     if limits.trials_per_run is not None and trials > limits.trials_per_run:
         message = f"{trials} trials, and {limits.trials_per_run} are allowed per run"

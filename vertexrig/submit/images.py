@@ -42,14 +42,7 @@ def is_local() -> bool:
 
 
 def record(workspace: Workspace, names: Sequence[str], storage: Storage) -> list[str]:
-    """Make the images that jobs or sweeps run the ones that triggered runs use.
-
-    Returns:
-        URIs of the images.
-
-    Raises:
-        NoImageError: One of them is not in the registry.
-    """
+    """Make the images that jobs or sweeps run the ones that triggered runs use; their URIs. NoImageError if one is not in the registry."""
     images_of = workspace.renderer.images_of
     found = {kind: uri for name in names for kind, uri in images_of(name).items()}
     if found and not is_local():

@@ -235,11 +235,7 @@ class Ladder:
         return idle
 
     def stop(self, reason: str, text: str) -> bool:
-        """Decide that no further job is made; False if a try has one.
-
-        Raises:
-            InProgressError: Another delivery is at work.
-        """
+        """Decide that no further job is made; False if a try has one. InProgressError if another delivery is at work."""
         rung = self._top()
         if rung.claim is not None and rung.claim.state in ("created", "ended"):
             why = rung.claim.ended.get("reason", "")

@@ -16,11 +16,7 @@ from vertexrig.workspace import Workspace
 
 
 def upload_packages(workspace: Workspace, names: Iterable[str], storage: Storage) -> list[str]:
-    """Build and upload the trainer packages that jobs or sweeps need, and make them the ones triggered runs use.
-
-    Returns:
-        URIs of all packages, new or there already.
-    """
+    """Build and upload the trainer packages of jobs or sweeps for triggered runs; URIs of all, also of those there already."""
     wanted: dict[str, set[str]] = {}
     for name in names:
         for pool in filter(None, workspace.renderer.render(name).view.pools.values()):

@@ -41,14 +41,7 @@ class Reconciler:
         return next(iter(self.with_label(claim_id, collection)), None)
 
     def keep_recorded(self, claim: Claim, jobs: Iterable[RemoteJob]) -> list[str]:
-        """Cancel those of a claim's jobs that are not the recorded one.
-
-        Returns:
-            Resource names of the jobs that were cancelled.
-
-        Raises:
-            RestError: One could not be cancelled now; the next look tries again.
-        """
+        """Cancel the jobs of a claim that are not the recorded one; their names. RestError if one was not: the next look tries again."""
         extra = {job.name for job in jobs if job.name != claim.job.name and not job.ended and job.state != CANCELLING}
         failed: RestError | None = None
         for name in sorted(extra):
@@ -114,12 +107,7 @@ def seen_twice(jobs: Iterable[RemoteJob]) -> list[tuple[str, str]]:
 
 
 def fenced(data: Mapping[str, Any], claim_uri: str, id: str, token: str) -> dict[str, Any]:
-    """Return a CustomJobSpec or HyperparameterTuningJob whose containers all know their claim.
-
-    Args:
-        data: Its canonical data; it is left as it is.
-        token: The delivery that makes the job.
-    """
+    """Return a CustomJobSpec or HyperparameterTuningJob whose containers all know their claim; `token` is the delivery that makes it."""
     if "trialJobSpec" in data:
         return {**data, "trialJobSpec": fenced(data["trialJobSpec"], claim_uri, id, token)}
     ours = {CLAIM_VARIABLE: claim_uri, ATTEMPT_VARIABLE: f"{id}.{token}"}
@@ -127,11 +115,7 @@ def fenced(data: Mapping[str, Any], claim_uri: str, id: str, token: str) -> dict
 
 
 def attempt_of(data: Mapping[str, Any], id: str) -> str:
-    """Return the delivery that made a job, "" if the job does not say.
-
-    Args:
-        data: A CustomJob or HyperparameterTuningJob as the service describes it.
-    """
+    """Return the delivery that made a job, as the service describes that; "" if it does not say."""
     spec = data.get("jobSpec") or data.get("trialJobSpec") or {}
     for pool in spec.get("workerPoolSpecs") or ():
         for variable in pool.get(_program(pool), {}).get("env") or ():

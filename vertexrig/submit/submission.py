@@ -61,11 +61,7 @@ class Request:
     then: str = ""
 
     def apply(self, loaded: Loaded) -> Loaded:
-        """Return the project with the overrides made; whether they are allowed is checked elsewhere.
-
-        Raises:
-            ConfigError: One does not fit its key.
-        """
+        """Return the project with the overrides made, allowed or not; ConfigError if one does not fit its key."""
         return caller_overrides.apply(loaded, self.run, self.set, self.args)
 
     @property
@@ -361,11 +357,7 @@ class Submitter:
         return self.answer_about(claim, collection, job)
 
     def answer_about(self, claim: Claim, collection: str, job: RemoteJob | None) -> Submitted:
-        """Return the answer about a job that is recorded.
-
-        Args:
-            job: The job as the service describes it now, None if that is not known.
-        """
+        """Return the answer about a job that is recorded; `job` is what the service says of it now, None if that is not known."""
         known = claim.job
         if job is not None:  # of an earlier window only the name is recorded
             now = recorded(job, claim.id)
@@ -404,11 +396,7 @@ def price_of(prepared: Prepared, limits: Budget) -> Estimate:
 
 
 def price_within(prepared: Prepared, limits: Budget, terms: Terms = Terms()) -> Estimate:
-    """Return the price of a run, which is within every limit for one run.
-
-    Raises:
-        OverBudgetError: It is over a limit for one run.
-    """
+    """Return the price of a run, which is within every limit for one run; OverBudgetError if it is over one."""
     price = price_of(prepared, limits)
     budget.check_run(limits, price)
     for share in terms.shares:

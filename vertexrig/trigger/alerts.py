@@ -37,11 +37,7 @@ def of_function(loaded: Loaded, more: str) -> str:
 
 
 def policies(loaded: Loaded, channels: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Return an alert policy for each condition, by name.
-
-    Args:
-        channels: Resource names of notification channels.
-    """
+    """Return an alert policy for each condition, by name; `channels` are resource names of notification channels."""
     function, found = loaded.project.trigger.function, {}
     for name, (title, filter, advice) in CONDITIONS.items():
         matched = {

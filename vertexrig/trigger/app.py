@@ -142,11 +142,7 @@ class Trigger:
         return reply
 
     def event(self, type: str, source: str, id: str, data: Any) -> None:
-        """Take a CloudEvent: a Pub/Sub message that holds a request, or a finished object of a bucket.
-
-        Raises:
-            RetryEventError: It may go well if it is delivered again.
-        """
+        """Take a CloudEvent: a Pub/Sub message that holds a request, or a finished object; RetryEventError if a repeat may go well."""
         row: dict[str, Any] = {"event": type[:200], "event_id": id[:200]}
         delivery = self._delivery({})
         delivery.caller = "event" if self.loaded.project.trigger.callers else ""
@@ -392,11 +388,7 @@ class Trigger:
         return made
 
     def prepared(self, asked: Asked) -> list[Prepared]:
-        """Return a request's job and its candidates, rendered and checked.
-
-        Raises:
-            RequestProblem: It cannot be rendered, or would fail.
-        """
+        """Return a request's job and its candidates, rendered and checked; RequestProblem if one cannot be rendered, or would fail."""
         try:
             prepared = self.submitter.prepare_all(asked.request)
         except NoPackageError as error:

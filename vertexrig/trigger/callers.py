@@ -54,11 +54,7 @@ def narrowed(loaded: Loaded, email: str) -> Loaded:
 
 
 def read(body: Any, loaded: Loaded, email: str) -> Asked:
-    """Return a body as a request that the project file allows to this caller.
-
-    Raises:
-        RequestProblem: As of `request.read`; 403 for whom no entry fits.
-    """
+    """Return a body as a request that is allowed to this caller; RequestProblem as of `request.read`, 403 for whom no entry fits."""
     if email == loaded.project.invoker:
         asked = request.read(body, loaded)
         # what the schedules ask for stands in the project file already

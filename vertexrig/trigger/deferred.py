@@ -151,15 +151,7 @@ class Retrier:
         self.deferrals = Deferrals(submitter.storage)
 
     def tick(self, unexpected: Callable[[Exception], None], late: Callable[[], bool] = lambda: False) -> list[Delivery]:
-        """Look at every deferred run.
-
-        Args:
-            unexpected: Is called with an error that ends the look at one; the others are looked at all the same.
-            late: Tells whether the rest is left to the next tick.
-
-        Returns:
-            Those that were decided now.
-        """
+        """Look at every deferred run (`vertexrig.trigger.ticking.Tick`); return those that were decided now."""
         rows: list[DeferredRun] = []
         for one in self.deferrals.all():
             if isinstance(one, str):

@@ -109,11 +109,7 @@ class Delivery:
         return {name: value for name, value in asdict(self).items() if value}
 
     def refuse(self, type: str, text: str, detail: Mapping[str, Any]) -> None:
-        """End it as refused.
-
-        Args:
-            detail: What else is known; `estimate` of it is the delivery's.
-        """
+        """End it as refused; the `estimate` of the detail is its own."""
         self.decision, self.reason, self.text = "refused", type, text
         self.estimate = detail.get("estimate", self.estimate)
         self.detail |= {name: value for name, value in detail.items() if name != "estimate"}

@@ -176,11 +176,7 @@ def commands(loaded: Loaded, folder: Path, variables: tuple[str, ...] = ()) -> l
 
 
 def removal(loaded: Loaded, folder: Path, scheduler_jobs: Iterable[str]) -> list[DeployStep]:
-    """Return what takes away all that `commands` makes, and the schedules; images, the bucket and enabled services stay.
-
-    Args:
-        scheduler_jobs: Ids of the jobs of Cloud Scheduler.
-    """
+    """Return what takes away all that `commands` makes, and these jobs by id; images, the bucket and enabled services stay."""
     project, trigger = loaded.project, loaded.project.trigger
     named = (trigger.service_account, trigger.invoker_service_account, trigger.build_service_account)
     place = (f"--location={project.region}", f"--project={project.project}", "--quiet")
@@ -460,11 +456,7 @@ def _url(project: Project) -> DeployStep:
 
 
 def run(steps: list[DeployStep]) -> Iterator[tuple[DeployStep, str]]:
-    """Run the steps; yields each with `done`, `there already`, or the URL that it told.
-
-    Raises:
-        UsageError: A step failed; gcloud has said why on stderr.
-    """
+    """Run the steps; yields each with `done`, `there already`, or the URL that it told. UsageError if one failed: gcloud says why."""
     if shutil.which("gcloud") is None:
         raise UsageError("gcloud is not installed: https://cloud.google.com/sdk/docs/install")
     for step in steps:

@@ -107,11 +107,7 @@ class Deliveries:
         return {str(row["object"]).removesuffix(".json"): row for row in rows}, stored.generation if stored else 0
 
     def fold(self) -> dict[str, int]:
-        """Put each month that is over into one object, and delete the objects that it then holds.
-
-        Returns:
-            How many deliveries were folded, by month.
-        """
+        """Put each month that is over into one object, and delete those that it then holds; how many deliveries were folded, by month."""
         counts: dict[str, int] = {}
         names: dict[str, list[Item]] = {}
         for item in self.storage.list(f"{FOLDER}/"):
@@ -134,14 +130,7 @@ class Deliveries:
     def settle(
         self, rows: Iterable[dict[str, Any]], loaded: Loaded, vertex: Vertex, catalog: Catalog
     ) -> list[dict[str, Any]]:
-        """Look at the jobs of rows without an end: each gets its `state`, and those that ended their `end`, which is written.
-
-        Args:
-            rows: Of `rows`; changed in place.
-
-        Returns:
-            The rows that got an end.
-        """
+        """Give rows without an end the `state` of their job, and those whose job ended their `end`, which is written; return these."""
         # one row a job: the one that made it, or the first that joined it where the maker died before it wrote its own
         makers = {str(row["job"]): row for row in sorted(rows, key=_rank) if row.get("job")}
         waiting = [row for row in makers.values() if "end" not in row]
@@ -211,12 +200,7 @@ def _jobs(vertex: Vertex, rows: list[dict[str, Any]]) -> dict[str, RemoteJob]:
 def _end(
     row: Mapping[str, Any], job: RemoteJob | None, over: LadderEnd | None, storage: Storage, loaded: Loaded
 ) -> DeliveryEnd | None:
-    """Return how a delivery's job, or the chain that follows it, has ended; None if it has not.
-
-    Args:
-        job: The job that counts.
-        over: How its run has ended, if that has candidates.
-    """
+    """Return how a delivery's job, or the chain that follows it, has ended, `over` being the end of its candidates; None if it has not."""
     end, seconds = DeliveryEnd("", tries=over.tries if over is not None else ()), None
     if job is not None and job.ended:
         run = course(job.data)

@@ -55,11 +55,7 @@ class JobPages:
     stop: Callable[[str], str | None]
 
     def listing(self, query: Mapping[str, str]) -> Reply:
-        """Return a page of jobs, the newest first.
-
-        Raises:
-            RequestProblem: 400 with all that is wrong with the query.
-        """
+        """Return a page of jobs, the newest first; RequestProblem 400 with all that is wrong with the query."""
         asked = _read(query)
         limit, (before, shown) = int(asked.get("limit", "20")), _page(asked.get("page", ""))
         terms = [f"labels.{LABEL}:*", f"labels.{RUN_LABEL}={in_filter(asked['run'])}" if "run" in asked else ""]
@@ -78,11 +74,7 @@ class JobPages:
         return Reply(200, {"jobs": [self._row(job) for job in rows]})
 
     def one(self, number: str) -> Reply:
-        """Return a job with its trials; a second one of the same request is cancelled.
-
-        Raises:
-            RequestProblem: 404.
-        """
+        """Return a job with its trials; a second one of the same request is cancelled. RequestProblem 404 if there is none."""
         job = self._own(number)
         try:
             surplus = self.reconciler.look(job.labels[LABEL], job.collection)
@@ -93,11 +85,7 @@ class JobPages:
         return Reply(200, self._row(job, detail=True))
 
     def cancel(self, number: str) -> Reply:
-        """Cancel a job, and of a run with candidates the one that is tried by now; what has ended stays as it is.
-
-        Raises:
-            RequestProblem: 404.
-        """
+        """Cancel a job, and of a run with candidates the one tried by now; what has ended stays. RequestProblem 404 if there is none."""
         job = self._own(number)
         if job.ended:
             current = self.stop(first_of(job.labels))
@@ -160,11 +148,7 @@ def _page(token: str) -> tuple[str, frozenset[str]]:
 
 
 def _read(query: Mapping[str, str]) -> dict[str, str]:
-    """Return a query as it is meant.
-
-    Raises:
-        RequestProblem: 400 with all that is wrong.
-    """
+    """Return a query as it is meant; RequestProblem 400 with all that is wrong."""
     wrong = [
         (name[:100], f"there is no {name[:100]!r}. {did_you_mean(name[:200], QUERY)}") for name in query.keys() - QUERY
     ]

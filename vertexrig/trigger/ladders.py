@@ -220,12 +220,7 @@ class Climber:
         self.ladders, self.ladder, self.keep = Ladders(submitter.storage), ladder, keep
 
     def tick(self, unexpected: Callable[[Exception], None], late: Callable[[], bool] = lambda: False) -> list[Climbed]:
-        """Look at every open one.
-
-        Args:
-            unexpected: Is called with an error that ends the look at one; the others are looked at all the same.
-            late: Tells whether the rest is left to the next tick.
-        """
+        """Look at every open one (`vertexrig.trigger.ticking.Tick`)."""
         found: list[OpenLadder] = []
         for one in self.ladders.open():
             if isinstance(one, str):

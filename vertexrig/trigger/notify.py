@@ -144,11 +144,7 @@ class Notifier:
 
 
 def deliver(to: Notify, notice: Notice) -> None:
-    """Publish a notice, or post it to a webhook.
-
-    Raises:
-        RestError: It was not taken.
-    """
+    """Publish a notice, or post it to a webhook; RestError if it was not taken."""
     if to.topic:
         host = os.environ.get(PUBSUB_VARIABLE)
         rest = Rest(f"http://{host}/v1" if host else "https://pubsub.googleapis.com/v1", "Pub/Sub")

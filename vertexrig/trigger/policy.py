@@ -59,11 +59,7 @@ class Holds:
         self.storage = storage
 
     def current(self) -> dict[str, Hold]:
-        """Return the holds in effect, by schedule, as the service's clock has it.
-
-        Raises:
-            VertexrigError: The object is not one of holds: nothing starts until a person has looked.
-        """
+        """Return the holds in effect by schedule, by the service's clock; VertexrigError if the object holds none: nothing starts then."""
         return self._read()[0]
 
     def of(self, schedule: str) -> Hold | None:
@@ -72,11 +68,7 @@ class Holds:
         return found.get(schedule) or found.get(EVERY)
 
     def put(self, schedule: str, hold: Hold | None) -> bool:
-        """Make a hold in place of the one that is there, or with None release it; whether there was one.
-
-        Raises:
-            RestError: Cloud Storage failed, or others change the holds all the time.
-        """
+        """Make a hold in place of the one that is there, or with None release it; whether there was one."""
         for _ in range(8):
             found, generation = self._read()
             there = found.pop(schedule, None)
@@ -101,11 +93,7 @@ class Holds:
 
 
 def until(text: str, now: datetime) -> str:
-    """Return the end of a hold, given as a time or as a duration such as 2d.
-
-    Raises:
-        UsageError: It is neither, or is over.
-    """
+    """Return the end of a hold, given as a time or as a duration such as 2d; UsageError if it is neither, or is over."""
     seconds = times.meant_seconds(text)
     try:
         end = times.parse(text) if seconds is None else now + timedelta(seconds=seconds)
@@ -134,11 +122,7 @@ class Due:
     submitter: Submitter
 
     def check_times(self) -> None:
-        """Hold it against `start` and `end`: by the time that it is due for, so that no clock of ours counts.
-
-        Raises:
-            NotStartedError: It is left out.
-        """
+        """Hold it against `start` and `end`, by the time that it is due for: no clock of ours counts. NotStartedError if it is left out."""
         due, one = times.parse(self.time), self.schedule
         if one.start is not None and due < times.parse(one.start):
             raise self._left_out("before-start", f"{self.name} starts at {one.start} (schedules.{self.name}.start)")
@@ -146,11 +130,7 @@ class Due:
             raise self._left_out("after-end", f"{self.name} ended at {one.end} (schedules.{self.name}.end)")
 
     def check_hold(self) -> None:
-        """Hold it against the holds.
-
-        Raises:
-            NotStartedError: It is held: kept if the schedule catches up, otherwise left out.
-        """
+        """Hold it against the holds; NotStartedError if it is held: kept if the schedule catches up, otherwise left out."""
         hold = Holds(self.submitter.storage).of(self.name)
         if hold is not None:
             text = f"held until {hold.until}: {hold.reason} (`vertexrig schedule release {self.name}`)"
@@ -174,11 +154,7 @@ class Due:
         return Storage(uri, url=self.submitter.storage.rest.url)
 
     def check_data(self, data: str) -> None:
-        """Hold the data against that of the schedule's last job that succeeded.
-
-        Raises:
-            NotStartedError: It is the same: left out.
-        """
+        """Hold the data against that of the schedule's last job that succeeded; NotStartedError if it is the same."""
         if not data:
             return
         done = f"{LABEL}:* AND labels.vertexrig_schedule={in_filter(self.name)} AND state={in_filter(SUCCEEDED)}"

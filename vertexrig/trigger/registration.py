@@ -63,11 +63,7 @@ class Evaluation:
     job: str
 
     def of(self, metric: str) -> tuple[float, float | None]:
-        """Return a metric of the new model, and of the version that was there if there was one.
-
-        Raises:
-            UsageError: The job has not written it.
-        """
+        """Return a metric of the new model, and of the version that was there, if any; UsageError if the job has not written it."""
         new, old = register.summary_value(self.now, metric), register.summary_value(self.was, metric)
         if new is None or (self.champion and old is None):
             lacks = "challenger" if new is None else "champion"

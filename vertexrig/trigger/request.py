@@ -86,11 +86,7 @@ class Asked:
 
 
 def parse(data: bytes) -> Any:
-    """Return a body as plain data.
-
-    Raises:
-        RequestProblem: 413 or 400.
-    """
+    """Return a body as plain data; RequestProblem 413 or 400."""
     if len(data) > LIMIT:
         raise RequestProblem(413, "too-large", f"the body has more than {LIMIT} bytes")
     try:
@@ -165,11 +161,7 @@ def steps(loaded: Loaded, then: str) -> list[str]:
 
 
 def _check_then(loaded: Loaded, run: str, set_: Mapping[str, Any], args: Mapping[str, Any], then: str) -> None:
-    """Hold `then` against the project file: a body names a schedule and brings no steps of its own.
-
-    Raises:
-        RequestProblem: 403 or 400.
-    """
+    """Hold `then` against the project file: a body names a schedule and brings no steps of its own. RequestProblem 403 or 400."""
     if not then:
         return
     names = with_steps(loaded)
@@ -191,14 +183,7 @@ def _check_then(loaded: Loaded, run: str, set_: Mapping[str, Any], args: Mapping
 
 
 def event_body(type: str, data: Any, storage: Storage) -> Any:
-    """Return the request that a CloudEvent stands for: a Pub/Sub message's own, or what a finished object starts.
-
-    Returns:
-        A body, None for an object that does not count.
-
-    Raises:
-        RequestProblem: 400.
-    """
+    """Return the request in a Pub/Sub message, or what a finished object starts, None if that does not count; RequestProblem 400."""
     if type == PUBSUB:
         try:
             body = base64.b64decode(data["message"].get("data", ""), validate=True)

@@ -95,11 +95,7 @@ class _AsUploaded:
 
 
 def check(loaded: Loaded) -> None:
-    """Refuse a project file with schedules that cannot run (`refusals`).
-
-    Raises:
-        ConfigError: With the line of each.
-    """
+    """Refuse a project file with schedules that cannot run (`refusals`): ConfigError with the line of each."""
     errors = Errors()
     for error in refusals(loaded).values():
         errors.keep(error)

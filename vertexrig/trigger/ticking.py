@@ -34,6 +34,8 @@ TICK_S = 60.0
 """Seconds after which a tick leaves the rest to the next one."""
 T = TypeVar("T")
 Tick = Callable[[Callable[[Exception], None], Callable[[], bool]], list[T]]
+"""Looks at all runs of one kind, unless they cannot be listed. Takes a function that is called with an error that ends the look at one,
+the others being looked at all the same, and one that tells whether the rest is left to the next tick."""
 _KINDS = ("a deferred run", "a run with candidates", "a chain")
 
 

@@ -147,12 +147,7 @@ class Ticker:
         self.registrar = Registrar(self.loaded, catalog, models, self.claims, self.chains, folder)
 
     def tick(self, unexpected: Callable[[Exception], None], late: Callable[[], bool] = lambda: False) -> list[Looked]:
-        """Look at every open chain.
-
-        Args:
-            unexpected: Is called with an error that ends the look at one chain; the other chains are looked at all the same.
-            late: Tells whether the rest is left to the next tick.
-        """
+        """Look at every open chain (`vertexrig.trigger.ticking.Tick`)."""
         found = list(self.chains.open())
         self.holds = Holds(self.submitter.storage).current() if found else {}
         random.shuffle(found)  # so that none is always the last when there is not time for all
@@ -356,20 +351,12 @@ class Ticker:
         return Evaluation(champion, was, now, job.display_name)
 
     def evaluating(self, chain: Chain, step: EvaluateStep, champion: str, challenger: str) -> Prepared:
-        """Return the job that measures two models, rendered and checked.
-
-        Raises:
-            UsageError: The checks found an error.
-        """
+        """Return the job that measures two models, rendered and checked; UsageError if the checks found an error."""
         loaded = promotion.with_models(self.loaded, chain, step, champion, challenger)
         return self._checked(self.submitter.workspace.overridden(loaded).prepare(step.job))
 
     def prepared(self, chain: Chain, step: PromoteStep, sweep: RemoteJob) -> Prepared:
-        """Return the promoted job, rendered and checked.
-
-        Raises:
-            UsageError: It cannot be made of this sweep, or the checks found an error.
-        """
+        """Return the promoted job, rendered and checked; UsageError if it cannot be made of this sweep, or the checks found an error."""
         loaded, name = promotion.with_job(self.loaded, chain, step, sweep, self.folder)
         return self._checked(self.submitter.workspace.overridden(loaded).prepare(name))
 
