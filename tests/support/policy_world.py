@@ -171,7 +171,6 @@ class PolicyWorld(World):
         here = self._due(NIGHTLY, self.schedule, due, submitter)
         try:
             deferred.start(
-                self.storage,
                 lambda terms: submitter.submit(prepared()[1], key, ASKED.digest, terms=terms),
                 key, ASKED, self.terms, here,
             )  # fmt: skip
@@ -200,7 +199,7 @@ class PolicyWorld(World):
             if one.decision == "refused" and one.reason in ("quota", "unavailable") and waited < RETRY_S:
                 self.surprises.append(Broken(f"given up after {waited} s: {one}"))
 
-        return self._retrier(self.workspace().loaded, submitter, again, keep).tick(self.surprises.append)
+        return self._retrier(submitter, again, keep).tick(self.surprises.append)
 
     # --- the end ---
 

@@ -126,7 +126,7 @@ def test_one_job_in_the_end(here: server.RunningServer, tmp_path: Path, what: st
     with ExitStack() as stack:
         url = stack.enter_context(services.faulty(fault, target=here.url, when=when, settled=True))
         sick = through(here, tmp_path, *((url, here.url) if where == "vertex" else (here.url, url)))
-        for one in (sick.vertex.rest, sick.submitter.storage.rest):
+        for one in (sick.submitter.vertex.rest, sick.submitter.storage.rest):
             one.pause = 0.01
         first = post(sick, body)
     assert first.status == status, first.body

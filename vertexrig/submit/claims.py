@@ -424,29 +424,25 @@ class Claims:
 def _parsed(path: str, content: bytes) -> Claim | None:
     """Return a claim of these bytes; None unless every part has its form, since whoever may write the bucket may have made it."""
     data = as_json(content) or {}
-    texts = {name: data.get(name) for name in ("id", "token", "body", "run", "kind", "state")}
-    job = _parsed_job(data.get("job"))
-    run_id, before = data.get("output") or "", data.get("before") or {}
-    winners, ended = data.get("winners") or {}, data.get("ended") or {}
-    if not isinstance(ended, dict) or not all(isinstance(value, str) for value in ended.values()):
+    texts = [data.get(name) for name in ("id", "token", "body", "run", "kind", "state")]
+    tables = [data.get(name) or {} for name in ("before", "winners", "ended")]
+    run_id, job = data.get("output") or "", _parsed_job(data.get("job"))
+    if job is None or not all(isinstance(table, dict) for table in tables):
         return None
-    if not all(isinstance(value, str) for value in (*texts.values(), run_id)):
+    before, winners, ended = tables
+    names = [*([job.name] if texts[-1] == "created" else []), *filter(None, before.values())]
+    if not all(isinstance(value, str) for value in (*texts, run_id, *names, *winners.values(), *ended.values())):
         return None
-    if job is None or not isinstance(before, dict) or not isinstance(winners, dict):
-        return None
-    if texts["state"] not in _STATES:
-        return None
+    id, token, body, run, kind, state = map(str, texts)
     stem = path.rpartition("/")[2][:32]  # every id of a key begins as its object is named (`_new_id`)
-    ids = [str(texts["id"]), *map(str, before), *map(str, winners)]
-    names = [*([job.name] if texts["state"] == "created" else []), *filter(None, before.values())]
-    if not all(_ID.fullmatch(id) and id[:32] == stem for id in ids) or (run_id and not runs.NAME.fullmatch(run_id)):
-        return None
-    if not all(isinstance(name, str) and _MADE.fullmatch(name) for name in names):
-        return None
-    if not all(isinstance(token, str) and _TOKEN.fullmatch(token) for token in winners.values()):
-        return None
-    id, token, body, run, kind, state = map(str, texts.values())
-    return Claim(id, token, body, run, kind, state, job, run_id, before, winners, ended)
+    fits = (
+        state in _STATES
+        and all(_ID.fullmatch(one) and one[:32] == stem for one in (id, *before, *winners))
+        and all(map(_MADE.fullmatch, names))
+        and all(map(_TOKEN.fullmatch, winners.values()))
+        and (not run_id or runs.NAME.fullmatch(run_id))
+    )
+    return Claim(id, token, body, run, kind, state, job, run_id, before, winners, ended) if fits else None
 
 
 def _parsed_job(data: Any) -> Recorded | None:

@@ -105,10 +105,10 @@ class Trigger:
             raise loaded.error("bucket is needed: claims and packages are kept there")
         self.loaded, self.log = loaded, log
         self._unwritten: deque[Delivery] = deque(maxlen=100)
-        self.vertex = vertex or Vertex(project.project, project.region)
+        vertex = vertex or Vertex(project.project, project.region)
         storage = storage or Storage(project.bucket, location=project.region)
         workspace = Workspace(loaded, uploaded=UploadedArtifacts(loaded, storage))
-        self.submitter = Submitter(workspace, self.vertex, storage, claims=claims, fence=True)
+        self.submitter = Submitter(workspace, vertex, storage, claims=claims, fence=True)
 
     def warm_up(self) -> None:
         """Load what the first request would otherwise wait for: the HTTP client, descriptors, templates, catalog."""
@@ -291,9 +291,7 @@ class Trigger:
             from vertexrig.trigger import callers
 
             project = callers.narrowed(self.loaded, caller).project
-        own = self.submitter
-        may, sweeps = project.trigger.may_start, project.sweeps
-        return JobPages(self.vertex, own.ledger.vertices, own.reconciler, may, sweeps, self._stop)
+        return JobPages(self.submitter, project.trigger.may_start, self._stop)
 
     def _stop(self, id: str) -> str | None:
         """Stop a run with candidates: the name of the job that it is at, "" if it has none now; None if there is nothing to stop."""
@@ -349,7 +347,7 @@ class Trigger:
             else:
                 from vertexrig.trigger import deferred
 
-                made = deferred.start(self.submitter.storage, make, key, asked.request, terms, due)
+                made = deferred.start(make, key, asked.request, terms, due)
         except EndedError as error:
             raise NotStartedError("skipped", error.claim.ended.get("reason", ""), str(error)) from None
         delivery.decision = "joined" if made.duplicate else "created"
@@ -464,8 +462,8 @@ class Trigger:
         claims = Claims(
             own.storage, lease_s=own.claims.lease_s, wait_s=0, clock=own.claims.clock, sleep=own.claims.sleep
         )
-        submitter = Submitter(own.workspace, self.vertex, own.storage, claims=claims, limits=own.limits, fence=True)
-        return Ticker(submitter, ModelsClient(self.vertex), folder=lambda uri: Storage(uri, url=url))
+        submitter = Submitter(own.workspace, own.vertex, own.storage, claims=claims, limits=own.limits, fence=True)
+        return Ticker(submitter, ModelsClient(own.vertex), folder=lambda uri: Storage(uri, url=url))
 
 
 def application(folder: Path) -> Trigger:

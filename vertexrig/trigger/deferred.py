@@ -17,7 +17,6 @@ from vertexrig import times
 from vertexrig.cloud.rest import RestError
 from vertexrig.cloud.storage import Storage, as_json
 from vertexrig.errors import VertexrigError
-from vertexrig.project.config import Loaded
 from vertexrig.spec.labels import first_of
 from vertexrig.submit.budget import Terms
 from vertexrig.submit.claims import EndedError, InProgressError, Key
@@ -67,14 +66,7 @@ class DeferredRun:
         return f"{FOLDER}{self.claim_key.digest}.json"
 
 
-def deferred(due: Due, key: Key, request: Request, why: NotStartedError) -> DeferredRun:
-    """Return a run that is due as it is kept for ticks."""
-    return DeferredRun(due.name, due.time, key.text, request.body, why.reason, why.text)
-
-
-def start(
-    storage: Storage, make: Callable[[Terms], Submitted], key: Key, request: Request, terms: Terms, due: Due
-) -> Submitted:
+def start(make: Callable[[Terms], Submitted], key: Key, request: Request, terms: Terms, due: Due) -> Submitted:
     """Make the job of a run that is due, by the schedule's policy.
 
     Raises:
@@ -89,7 +81,8 @@ def start(
             raise
         # what waits for machines is kept already (`vertexrig.trigger.ladders`)
         if why.decision == "deferred" and why.reason != NO_MACHINES:
-            Deferrals(storage).keep(deferred(due, key, request, why))
+            one = DeferredRun(due.name, due.time, key.text, request.body, why.reason, why.text)
+            Deferrals(due.submitter.storage).keep(one)
         raise why from None
 
 
@@ -142,12 +135,11 @@ class Retrier:
 
     def __init__(
         self,
-        loaded: Loaded,
         submitter: Submitter,
         start: Callable[[DeferredRun, Due], Submitted],
         keep: Callable[[Delivery], None],
     ) -> None:
-        self.loaded, self.submitter, self.start, self.keep = loaded, submitter, start, keep
+        self.loaded, self.submitter, self.start, self.keep = submitter.workspace.loaded, submitter, start, keep
         self.deferrals = Deferrals(submitter.storage)
 
     def tick(self, unexpected: Callable[[Exception], None], late: Callable[[], bool] = lambda: False) -> list[Delivery]:

@@ -7,19 +7,19 @@ import binascii
 import heapq
 import json
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from itertools import product
 from typing import Any
 
 from vertexrig import times
-from vertexrig.cloud.vertex import CUSTOM, RESOURCES, TUNING, RemoteJob, Vertex, in_filter
+from vertexrig.cloud.vertex import CUSTOM, RESOURCES, TUNING, RemoteJob, in_filter
 from vertexrig.errors import VertexrigError, did_you_mean
 from vertexrig.results import trials
 from vertexrig.spec import states
 from vertexrig.spec.labels import RUN_LABEL, first_of
 from vertexrig.submit.claims import LABEL
-from vertexrig.submit.reconcile import Reconciler
+from vertexrig.submit.submission import Submitter
 from vertexrig.trigger import answers
 from vertexrig.trigger.answers import JOB, Reply
 from vertexrig.trigger.request import RequestProblem
@@ -40,18 +40,13 @@ class JobPages:
     """What the trigger tells of the jobs that it started.
 
     Args:
-        vertices: The same in each region that runs may be in.
-        reconciler: Cancels a second job of one request.
+        submitter: Made them.
         may: Whether the caller may see and end the jobs of a run.
-        sweeps: The sweeps of the project; their trials are custom jobs with the same labels, and no jobs of ours.
         stop: Stops a run with candidates by its claim: the job that it is at, "" if it has none now; None if it is over.
     """
 
-    vertex: Vertex
-    vertices: Sequence[Vertex]
-    reconciler: Reconciler
+    submitter: Submitter
     may: Callable[[str], bool]
-    sweeps: Collection[str]
     stop: Callable[[str], str | None]
 
     def listing(self, query: Mapping[str, str]) -> Reply:
@@ -63,7 +58,8 @@ class JobPages:
         terms += [f"create_time>={in_filter(asked['since'])}" if "since" in asked else ""]
         terms += [f"create_time<={in_filter(before)}" if before else ""]
         wanted = " AND ".join(term for term in terms if term)
-        lists = (vertex.list(collection, filter=wanted) for vertex, collection in product(self.vertices, RESOURCES))
+        places = product(self.submitter.ledger.vertices, RESOURCES)
+        lists = (vertex.list(collection, filter=wanted) for vertex, collection in places)
         rows: list[RemoteJob] = []
         for job in heapq.merge(*lists, key=_age):
             if job.name in shown or not self._is_open(job):
@@ -77,11 +73,11 @@ class JobPages:
         """Return a job with its trials; a second one of the same request is cancelled. RequestProblem 404 if there is none."""
         job = self._own(number)
         try:
-            surplus = self.reconciler.look(job.labels[LABEL], job.collection)
+            surplus = self.submitter.reconciler.look(job.labels[LABEL], job.collection)
         except VertexrigError:
             surplus = []  # the next look tries again
         if job.name in surplus:
-            job = self.vertex.get(job.name) or job
+            job = self._now(job)
         return Reply(200, self._row(job, detail=True))
 
     def cancel(self, number: str) -> Reply:
@@ -91,14 +87,17 @@ class JobPages:
             current = self.stop(first_of(job.labels))
             if current == "":
                 return Reply(202, self._row(job))
-            job = (current and self.vertex.get(current)) or job
+            job = (current and self.submitter.vertex.get(current)) or job
         if job.ended:
             return Reply(200, self._row(job))
-        self.vertex.cancel(job.name)
-        return Reply(202, self._row(self.vertex.get(job.name) or job))
+        self.submitter.vertex.cancel(job.name)
+        return Reply(202, self._row(self._now(job)))
+
+    def _now(self, job: RemoteJob) -> RemoteJob:
+        return self.submitter.vertex.get(job.name) or job
 
     def _own(self, number: str) -> RemoteJob:
-        asked = self.vertices if re.fullmatch(r"[0-9]{1,30}", number) else ()
+        asked = self.submitter.ledger.vertices if re.fullmatch(r"[0-9]{1,30}", number) else ()
         job = next((job for vertex in asked if (job := vertex.by_id(number)) is not None), None)
         # other jobs of the project are not the callers' business
         if job is None or not self._is_open(job):
@@ -106,8 +105,9 @@ class JobPages:
         return job
 
     def _is_open(self, job: RemoteJob) -> bool:
-        run = job.labels.get(RUN_LABEL, "")
-        return LABEL in job.labels and self.may(run) and not (job.collection == CUSTOM and run in self.sweeps)
+        # the trials of a sweep are custom jobs with its labels, and no jobs of ours
+        run, sweeps = job.labels.get(RUN_LABEL, ""), self.submitter.workspace.loaded.project.sweeps
+        return LABEL in job.labels and self.may(run) and not (job.collection == CUSTOM and run in sweeps)
 
     def _row(self, job: RemoteJob, *, detail: bool = False) -> dict[str, Any]:
         best: list[dict[str, Any]] | None = None
@@ -115,7 +115,7 @@ class JobPages:
         if job.collection == TUNING:
             best = [_trial(one) for one in trials.best(job.data)]
             rows = [_trial(one) for one in trials.results(job.data)] if detail else None
-        return answers.answer(JOB, job, console=self.vertex.console(job.name), best=best, results=rows)
+        return answers.answer(JOB, job, console=self.submitter.vertex.console(job.name), best=best, results=rows)
 
 
 def _trial(one: trials.TrialResult) -> dict[str, Any]:

@@ -8,7 +8,7 @@ frozen holder added is known by its description, has no alias, and is deleted by
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import date
 from typing import Any, Literal
@@ -247,11 +247,9 @@ class Registrar:
 
     def _find(self, display: str, chain: str) -> Mapping[str, Any] | None:
         """Return the oldest version of a chain, None if there is none."""
-        found = [row for model in self.models.find(display) for row in self._of(model, chain)]
+        models = (plain(str(model.get("name", ""))) for model in self.models.find(display))
+        found = [row for name in models for row in self.models.versions(name) if _chain_of(row) == chain]
         return min(found, key=lambda row: (str(row.get("versionCreateTime", "")), _version_name(row)), default=None)
-
-    def _of(self, model: Mapping[str, Any], chain: str) -> Iterator[Mapping[str, Any]]:
-        return (row for row in self.models.versions(plain(str(model.get("name", "")))) if _chain_of(row) == chain)
 
 
 def display_name(chain: Chain, step: RegisterStep, job: RemoteJob) -> str:

@@ -19,7 +19,6 @@ from vertexrig.trigger.ladders import Climber, OpenLadder
 from vertexrig.trigger.policy import Due
 
 if TYPE_CHECKING:
-    from vertexrig.cloud.vertex import Vertex
     from vertexrig.project.config import Loaded
     from vertexrig.submit.budget import Terms
     from vertexrig.submit.claims import Key
@@ -43,7 +42,6 @@ class Ticked(Protocol):
     """What a tick needs of the trigger."""
 
     loaded: Loaded
-    vertex: Vertex
     submitter: Submitter
     log: Callable[[Mapping[str, Any]], None]
 
@@ -88,7 +86,7 @@ def tick(trigger: Ticked, row: dict[str, Any]) -> Reply:
             errors.append(error)
             return []
 
-    guarded(0, Retrier(trigger.loaded, submitter, lambda one, due: _again(trigger, one, due), keep).tick)
+    guarded(0, Retrier(submitter, lambda one, due: _again(trigger, one, due), keep).tick)
     climbed = guarded(1, Climber(submitter, lambda one: climbing(trigger, one), keep).tick)
     for climb in (one for one in climbed if one.severity):
         trigger.log({"severity": climb.severity, "message": climb.message, **climb.data})
@@ -101,7 +99,7 @@ def tick(trigger: Ticked, row: dict[str, Any]) -> Reply:
     try:
         rows = trigger.deliveries.rows(times.now() - history.RECENT)
         for ended in trigger.deliveries.settle(
-            rows, trigger.loaded, trigger.vertex, trigger.submitter.workspace.catalog
+            rows, trigger.loaded, trigger.submitter.vertex, trigger.submitter.workspace.catalog
         ):
             trigger.log(history.end_entry(ended))
         if wanted := trigger.loaded.project.trigger.notify:
