@@ -76,7 +76,6 @@ class Finding:
 
     Args:
         id: The rule's id, such as `accelerator-count`; the project file ignores findings by it.
-        severity: See `Severity`.
         path: Where in the resource, in API camelCase: `workerPoolSpecs[0].machineSpec.acceleratorCount`.
         message: What is wrong: the value, the rule, the choices.
         fix: What to write instead; empty when there is no single answer.

@@ -164,7 +164,6 @@ def _cause(lines: list[str], mark: Any, context: Any) -> tuple[str, int, str] | 
     """Return what probably makes a parser stop at a mark, by the text around it: message, line, fix; None if that is not plain.
 
     Args:
-        lines: The text.
         mark: Where the parser stopped.
         context: Where the value begins that it was in; None if it does not say.
     """

@@ -62,7 +62,6 @@ class Timetable:
 
     Args:
         cron: A five-field expression, or "" for an interval.
-        zone: The time zone the expression is read in.
         every: The interval, counted from midnight UTC of 1970-01-01; only without `cron`.
     """
 
@@ -104,7 +103,6 @@ def parse(text: str, zone: str) -> Timetable:
 
     Args:
         text: `0 3 * * 1`, `every 5 minutes`, `every 2 hours`, `every day 09:00` or `every mon,thu 09:00`.
-        zone: A tz database name.
 
     Raises:
         ScheduleError: It is not a schedule; the message names the field.

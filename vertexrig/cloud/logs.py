@@ -26,7 +26,6 @@ class PrintedLine:
     Args:
         job: Number of its job.
         replica: Its name, such as workerpool0-0; "service" for the service's own lines.
-        text: The line.
     """
 
     job: str

@@ -135,9 +135,6 @@ class Rest:
             path: Below the base; starts with a slash.
             repeat: Whether it may be made again after a failure; by default only GET.
             raw: Return bytes.
-
-        Raises:
-            RestError: It failed.
         """
         from urllib3.util import Retry
 

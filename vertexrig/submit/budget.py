@@ -45,7 +45,6 @@ class OverBudgetError(VertexrigError):
     Args:
         limit: The key of the budget.
         message: The sum, term by term, and the limit.
-        estimate: What the run may cost.
         place: Where the project file has it.
     """
 
@@ -64,7 +63,6 @@ class Share:
     Args:
         kind: `caller` or `schedule`; their jobs have the label `vertexrig_KIND`. "" for the limits of all runs.
         value: Which one, as the label has it.
-        limits: What they may.
         place: Where the project file has the limits.
         begun: Claims of runs that live besides those with a job that does, such as one whose next step is to come.
     """

@@ -45,7 +45,6 @@ class Chain:
         id: The claim of the run.
         schedule: The schedule of the project file that has the steps.
         run: The job or sweep that ran.
-        steps: Names of the steps.
         begun: When the run was started, RFC 3339.
         set: Overrides that the run was asked for with.
         args: Arguments of the trainer that it was asked for with.
@@ -78,15 +77,11 @@ class ChainEnd(RunEnd):
     """How a chain ended.
 
     Args:
-        schedule: Its schedule.
-        run: The job or sweep that ran.
         outcome: `registered`, `not-better` or `done` if all went well.
         step: The step it ended at; the run itself before the first one.
         reason: Why, in one line.
         jobs: Resource names of the run's job and of those that steps made, by what ran.
         model: The version that was registered, `projects/P/locations/R/models/M@V`.
-        begun: When the run was started.
-        ended: When the chain ended.
     """
 
     schedule: str
@@ -108,7 +103,6 @@ class RunStore(Generic[Open, End]):
     """The runs of several jobs in one bucket: what is open, and how others have ended. Its methods raise RestError if Cloud Storage failed.
 
     Args:
-        storage: The bucket.
         opened: Folder of the open ones.
         ended: Folder of the ends.
         parse: Makes an open one of its object's name and bytes; None if they are none.

@@ -104,7 +104,6 @@ class Recorded:
         attempt: The `Claim.token` under which it was made, "" if it does not say.
         state: Its JobState by name at that time.
         output: gs:// URI of its output folder, "" without one.
-        labels: Its labels.
         estimate: What it was estimated to cost.
         packages: URIs of the trainer's packages.
     """
@@ -134,8 +133,6 @@ class Claim:
         before: Earlier ids of the key, whose windows are over -> the resource name of their job, "" if none is recorded.
         winners: Ids whose job is recorded -> its `Recorded.attempt`; for the fence in the job, which reads nothing else.
         ended: Why none may be made, or why the recorded job is given up: `reason`, a word for programs, and `text`, for people.
-        path: The object.
-        generation: Its generation.
         age_s: Seconds since it was written, by the service's clock.
     """
 
@@ -181,7 +178,6 @@ class Existing(Generic[T]):
     """The job was made by another delivery, or by an earlier try that died.
 
     Args:
-        claim: The claim, with the job.
         found: The job itself, where it had to be looked for.
     """
 
@@ -342,7 +338,6 @@ class Claims:
         """Write a job into its claim, unless another one is recorded there.
 
         Args:
-            claim: The claim whose id the job has.
             held: The claim that is there, if it is another one by now.
 
         Returns:

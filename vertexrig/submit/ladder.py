@@ -59,7 +59,6 @@ class LadderState:
         state: `waiting` for machines or for the next round, `training`, or how it ended.
         candidate: The number of the candidate that it is at.
         of: How many there are.
-        text: In one line.
         made: The job that it is at, None if there is none.
         job: The same as the service describes it, where it was asked.
     """
@@ -91,7 +90,6 @@ class Ladder:
         key: The request's key; None to go on with a request whose first rung has a claim.
         first: Id of the first rung's claim, to go on with that one request, whoever has the key by now.
         run_id: The run whose output folder the jobs get: an earlier one that is resumed, or that of a request that is gone on with.
-        terms: On what terms its jobs are started.
         cannot: Says why a candidate cannot fit, with the sum; "" if it can or that is not known.
         publish: Uploads what a candidate's job runs, before that is made.
         round_s: See ROUND_S.

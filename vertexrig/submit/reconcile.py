@@ -57,7 +57,6 @@ class Reconciler:
         """Cancel the surplus jobs of a claim, if it has any; without a record the oldest job is recorded first.
 
         Args:
-            claim_id: Value of the label.
             collection: Where the job was seen; the custom jobs of a sweep's trials are left alone.
 
         Returns:

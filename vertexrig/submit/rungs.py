@@ -70,7 +70,6 @@ class Rung:
     """One try of a candidate.
 
     Args:
-        way: The candidate.
         place: Its place among all tries, from 0 on; another round of the candidates goes on counting.
         again: How many jobs of this try were preempted before.
         claim: What has become of it, None before its first delivery.
@@ -87,7 +86,6 @@ class Try:
     """What became of one try, for people.
 
     Args:
-        candidate: The candidate's number.
         changes: What that changes, "" for the job as it stands.
         job: Resource name of its job, "" if none was made.
         reason: Why it was left, "" if it was not.
@@ -123,7 +121,6 @@ def move(claim: Claim | None, job: RemoteJob | None, wait_s: float | None = None
     """Return what to do about a rung; the one table of outcomes.
 
     Args:
-        claim: The rung's claim.
         job: Its recorded job, None if there is none or it is gone.
         wait_s: Seconds that the job may wait for machines.
     """

@@ -37,7 +37,6 @@ class _Form:
     """One form of the service's first line; the first that fits counts.
 
     Args:
-        outcome: What it says.
         pattern: Of the line.
         codes: The google.rpc.Code it was recorded with; any if none was.
         source: Where it was recorded, and when.

@@ -93,10 +93,8 @@ class Submitted:
         kind: `CustomJob` or `HyperparameterTuningJob`.
         state: JobState by name; "" for a dry run.
         console: Its page in the console.
-        labels: Its labels.
         estimate: See `vertexrig.submit.budget.estimate_data`.
         packages: URIs of the trainer's packages.
-        claim: The claim's id.
         output: gs:// URI of its output folder, "" without one.
         duplicate: It had been made before.
     """

@@ -70,8 +70,6 @@ class AnswerField:
     """A field of an answer.
 
     Args:
-        name: Its key.
-        schema: Its JSON Schema.
         value: Takes it from what is answered about; by default the attribute of its name. Where that is None, the field is left out.
         always: It is never left out.
     """

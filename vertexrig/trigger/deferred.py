@@ -36,13 +36,11 @@ class DeferredRun:
     """A run that is tried again.
 
     Args:
-        schedule: Its schedule.
         time: What it was due for, RFC 3339.
         key: The text of its request's key.
         body: The request, as Cloud Scheduler sent it.
         reason: Why it was deferred, as a word for programs.
         text: Why, for people.
-        generation: Of its object.
         age_s: Seconds since it was written, by the service's clock.
     """
 

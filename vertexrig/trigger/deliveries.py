@@ -63,19 +63,15 @@ class Delivery:
         decision: `created` a job, `joined` one that an earlier delivery of the same request made, or ended without a job.
         reason: Why, as a short word for programs: the type of a problem, such as `over-budget`.
         text: Why, as a sentence for people.
-        run: The job or sweep.
         key: The kind of the key (`vertexrig.submit.claims.Key`).
         request: The digest of the key, the same for all deliveries of one request: its claim is the object of that name.
         request_id: The caller's own id.
         schedule: The schedule of the project file that fired.
         schedule_time: The time that it fired for, RFC 3339.
         caller: E-mail of the caller, "" unless its token was checked.
-        job: Resource name of the job.
-        claim: Id of the claim.
         estimate: What it may cost (`vertexrig.submit.budget.estimate_data`).
         detail: What else was found: `findings`, the `limit` of the budget and its `sum`.
         digest: Of the project file and what it names (`vertexrig.project.config.Loaded.digest`).
-        trace: Of Cloud Trace.
     """
 
     time: str = field(default_factory=lambda: times.rfc3339(times.now(), 3))

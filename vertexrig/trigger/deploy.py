@@ -78,8 +78,6 @@ class DeployStep:
     """One step.
 
     Args:
-        why: What it is for.
-        words: The command.
         present: A command that succeeds, and suffices, where the step was done before; empty if the step can be repeated.
         secrets: Environment variables whose values in the command are not shown.
         tells: What it prints is the function's URL.
@@ -112,11 +110,9 @@ class Grant:
     """A role that somebody has on something.
 
     Args:
-        why: What it is for.
         kind: gcloud's words for what it is on, such as BUCKET.
         name: What it is on.
         member: Who has it, as policies write it.
-        role: The role.
         place: Options that say where that is.
     """
 

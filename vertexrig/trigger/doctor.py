@@ -48,9 +48,7 @@ class Result:
     """What one check found.
 
     Args:
-        name: What was looked at.
         outcome: `unknown` if it could not be found out.
-        message: What was found.
         fix: What to type.
     """
 

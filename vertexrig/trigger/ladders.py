@@ -44,7 +44,6 @@ class OpenLadder:
         body: The request: `run`, `set`, `args`, `then`.
         schedule: The schedule that it is of, "" for none.
         time: What it was due for, RFC 3339.
-        caller: Who asked for it.
         run_id: The run whose output folder its first job gets.
     """
 
@@ -66,10 +65,8 @@ class LadderEnd(RunEnd):
     """How a run with candidates has ended.
 
     Args:
-        run: The job or sweep.
         state: `succeeded`, `failed`, `cancelled`, `exhausted`, `given-up` after three days, `superseded` by a later run of its schedule,
             `skipped` by the schedule's policy, or `changed`: the project file does not allow it any more.
-        text: Why, in one line.
         candidate: `candidate 2 of 4`: the last one that was tried.
         job: Resource name of its job, "" if it has none.
         tries: What became of each try (`vertexrig.submit.ladder.Try`).
@@ -88,11 +85,8 @@ class Climbed:
     """What a tick found of one run with candidates.
 
     Args:
-        one: The run.
         state: Of `LadderEnd`, `waiting` or `training`.
-        text: Why, in one line.
         candidate: Which candidate it is at: `candidate 2 of 4`.
-        job: Resource name of its job.
         moved: A job was made, or it has ended.
     """
 

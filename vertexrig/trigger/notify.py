@@ -68,12 +68,7 @@ class Notice:
 
 
 def notices(rows: Iterable[Mapping[str, Any]], looked: Iterable[Looked], now: datetime) -> Iterator[Notice]:
-    """Yield what the history and a tick have to tell: of schedules, since a caller over HTTP has got an answer.
-
-    Args:
-        rows: Deliveries, with their ends.
-        looked: What the tick found of chains.
-    """
+    """Yield what the history and a tick have to tell: of schedules, since a caller over HTTP has got an answer."""
     for row in rows:
         # who may write the bucket may have made it
         if not row.get("schedule") or not re.fullmatch(r"[0-9a-f]{1,32}", str(row.get("id"))):

@@ -110,10 +110,7 @@ class Due:
     """A run of a schedule that is due.
 
     Args:
-        name: The schedule's name.
-        schedule: As the project file has it.
         time: What it is due for, RFC 3339, as Cloud Scheduler says it.
-        submitter: Makes its jobs.
     """
 
     name: str

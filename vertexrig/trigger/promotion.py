@@ -30,7 +30,6 @@ def with_job(
 
     Args:
         chain: Its run is the sweep, with the values it was asked for with.
-        sweep: The sweep, which has ended.
 
     Raises:
         UsageError: No trial counts, or there is no model to start from.

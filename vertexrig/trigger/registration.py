@@ -76,7 +76,6 @@ class Registrar:
     """Registers the models of chains.
 
     Args:
-        catalog: For serving images.
         chains: The chains, which say which versions count.
         folder: Opens a gs:// folder.
     """

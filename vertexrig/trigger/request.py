@@ -54,7 +54,6 @@ class RequestProblem(Exception):
     """Why a request gets another answer than a job (RFC 9457).
 
     Args:
-        status: HTTP status.
         type: A short word for programs, such as `over-budget`.
         detail: A sentence for people.
         findings: All that is wrong: id, path, message, fix.
@@ -75,7 +74,6 @@ class Asked:
     """A request as read.
 
     Args:
-        request: What is asked for.
         dry_run: Only say what would be sent.
         request_id: The caller's own id, "" if there is none.
     """

@@ -38,8 +38,6 @@ class Step:
     """What has to be done about one job.
 
     Args:
-        action: What.
-        name: The job's id.
         job: As it should be; empty for delete.
         changes: Field by field, what is there and what should be.
     """

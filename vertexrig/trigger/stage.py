@@ -35,10 +35,7 @@ class Staged:
     """A staged folder.
 
     Args:
-        folder: Where it is.
-        files: How many files are in it.
         size: Bytes of them all.
-        requirements: Packages it installs.
         variables: Environment variables that its project file names.
     """
 

@@ -68,7 +68,6 @@ class Standing:
     """A schedule.
 
     Args:
-        name: Its name.
         run: The job or sweep; "" for the tick.
         state: In Cloud Scheduler: ENABLED, PAUSED, ...; "" if it is not there.
         next: When it fires next, as Cloud Scheduler says.
@@ -181,7 +180,6 @@ def standings(
         rows: The history, settled, the newest first; the error if it cannot be read.
         digest: Of the deployed function's project file, "" if it is not known.
         normal: See `schedules.plan`.
-        holds: The holds in effect.
     """
     there = {str(job.get("name", "")).rsplit("/", 1)[-1]: job for job in jobs}
     changes = {step.name: step for step in schedules.plan(loaded, jobs, normal) if step.action in ("create", "update")}

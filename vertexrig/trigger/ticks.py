@@ -44,9 +44,6 @@ class Looked:
     """What a tick found of one chain.
 
     Args:
-        chain: The chain's id.
-        schedule: Its schedule.
-        run: The job or sweep that ran.
         state: `waits`, `started` (a step's job was made), `ended`, or `unknown` (see the log).
         step: Where it is: `run`, or a step.
         detail: In one line.
@@ -94,8 +91,6 @@ class _Walk:
     """How far a chain was followed.
 
     Args:
-        chain: The chain.
-        step: The step it is at.
         job: The job that it waits for.
         jobs: The resource names of the jobs by what ran.
         since: Since when the step could have been taken.
