@@ -86,7 +86,7 @@ def test_half_of_anything_holds_nothing_up(here: RunningServer, front_client: re
 def test_a_busy_server_refuses_no_whole_head(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A head that has come is taken, also where the server had no time to look at it within its patience."""
     monkeypatch.setattr(proxy, "PATIENCE", 0.0)
-    shared = Front(tmp_path, "my-project", "1", ()).connections(0)(lambda host, on_lost: asyncio.Protocol())
+    shared = Front(tmp_path, "my-project", "1", ()).connections(0, lambda host, on_lost: asyncio.Protocol())
 
     async def answered(listener: socket.socket, client: socket.socket) -> bytes:
         loop = asyncio.get_running_loop()

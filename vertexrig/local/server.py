@@ -51,16 +51,13 @@ from vertexrig.local.control import (
 )
 from vertexrig.local.front.assembly import Front
 from vertexrig.local.front.call_names import APIS
-from vertexrig.local.front.call_names import client as client_of
 from vertexrig.local.front.calls import GRPC, Calls
 from vertexrig.local.front.console import Console, sandboxed
 from vertexrig.local.front.proxy import Journal
 from vertexrig.local.front.runs import Commands
 from vertexrig.local.front.serving import protocol, server_with
-from vertexrig.local.front.study_views import plots
 from vertexrig.local.front.variables import of_replica
-from vertexrig.local.guard import Address, LoopbackGuard
-from vertexrig.local.http import MAKER
+from vertexrig.local.guard import LoopbackGuard
 from vertexrig.local.jobs.manager import Jobs
 from vertexrig.local.jobs.pipelines import Pipelines
 from vertexrig.local.jobs.resources import CUSTOM_JOBS, PIPELINES, TUNING_JOBS
@@ -100,8 +97,6 @@ __all__ = [
 ]  # fmt: skip
 
 _LOG = logging.getLogger(__name__)
-RPC_PREFIXES = {start: prefix for prefix, start in APIS.values()} | {"google.longrunning.": AIPLATFORM}
-"""Where the REST API of a gRPC service is, by the beginning of the service's name."""
 FRONT_PREFIXES = {api: prefix for api, (prefix, _) in APIS.items()}
 """Where the REST API of a host of Google's is, by the first part of the host's name."""
 _LOOK_EVERY_S = 2.0
@@ -133,16 +128,9 @@ def rpc_server(app: ASGIApp, calls: Calls, logs: LogStore, journal: Journal, run
         return None
     from vertexrig.local.front.rpc import RpcServer
 
-    def unserved(method: str, headers: Mapping[str, str], client: Address | None) -> None:
-        MAKER.set(runs.at(journal.piped.get(client[1], 0) if client else 0))
-        calls.unserved(method, client_of(headers), GRPC)
-
-    def streamed(path: str, headers: Mapping[str, str], client: Address | None, status: int) -> None:
-        calls.streamed(path, headers, client[1] if client else 0, status, journal.piped)
-
     streams = {"google.logging.v2.LoggingServiceV2/TailLogEntries": partial(tail, logs)}
     app = calls.around(runs.around(app, journal.piped), GRPC, journal.piped)
-    return RpcServer(app, RPC_PREFIXES, unserved, streams, streamed)
+    return RpcServer(app, streams, calls, runs, journal.piped)
 
 
 class Local:
@@ -203,16 +191,6 @@ class Local:
         owners: dict[str, Owner] = {CUSTOM_JOBS: self.jobs, TUNING_JOBS: self.studies, PIPELINES: self.pipelines}
         jobs = JobMethods(self.store, owners, {TUNING_JOBS: self.studies.shown})
         vertex = [row for one in (*jobs.services(), *self.registry.services) for row in one.routes(self.store)]
-        console = Console(
-            store=self.store,
-            logs=self.logs,
-            calls=self.calls,
-            about=about,
-            queue=self.jobs.queue.state,
-            root=self.jobs.settings.root,
-            refused=journal.refused,
-            plots=plots,
-        )
         return [
             http.mount(AIPLATFORM, [*vertex, *unserved_routes()]),
             http.mount(RESOURCE_MANAGER, projects.table()),
@@ -220,7 +198,7 @@ class Local:
             http.mount(LOGGING, LoggingApi(self.logs).service.routes()),
             http.mount(SCHEDULER, SchedulerApi(self.scheduler).table()),
             *storage.routes(self.objects),
-            *console.routes(),
+            *Console(self.jobs, self.logs, self.calls, journal, about).routes(),
             # Last: it answers what no mount has, in the form of Google's errors.
             http.mount("", []),
         ]
@@ -279,7 +257,7 @@ def _http_server(front: Front, local: Local, proxy: socket.socket, tls: socket.s
         loop="asyncio",
         http=protocol(front.journal.note),
     )
-    return server_with(config, proxy, tls, front.connections(proxy.getsockname()[1]), front.runs)
+    return server_with(config, front, proxy, tls)
 
 
 @contextmanager

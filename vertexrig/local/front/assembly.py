@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -23,9 +22,6 @@ from vertexrig.local.guard import LoopbackGuard
 from vertexrig.local.http import VERB, Api
 from vertexrig.local.services.housekeeping import Housekeeping
 from vertexrig.local.state import make_private
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 _DOMAIN = DOMAIN.replace(".", r"\.")
 _METADATA = "|".join(sorted(METADATA)).replace(".", r"\.")
@@ -104,28 +100,25 @@ class Front:
         app = FrontApp(_beside(plain, LoopbackGuard(metadata)), tuple(table), self.journal)
         return self.runs.around(app, self.journal.piped)
 
-    def connections(self, port: int) -> Callable[[NewHttp], Connections]:
-        """Return what makes the state that the connections of the front at a port share."""
+    def connections(self, port: int, new_http: NewHttp) -> Connections:
+        """Return what the connections of the front at a port share."""
 
         def grpc_port() -> int | None:
             # Asked at each connection: the gRPC port is known after the front has begun to listen.
             here = state.find(self.root)
             return here.grpc_port if here is not None else None
 
-        def made(new_http: NewHttp) -> Connections:
-            return Connections(
-                self.authority,
-                self.hosts,
-                self.token,
-                new_http,
-                grpc_port,
-                self.journal,
-                Upstream(port),
-                self.runs.at,
-                most_connections(),
-            )
-
-        return made
+        return Connections(
+            self.authority,
+            self.hosts,
+            self.token,
+            new_http,
+            grpc_port,
+            self.journal,
+            Upstream(port),
+            self.runs.at,
+            most_connections(),
+        )
 
 
 def _beside(plain: ASGIApp, metadata: ASGIApp) -> ASGIApp:

@@ -62,14 +62,11 @@ class Calls:
     """Keeps the last calls.
 
     Args:
-        clock: Seconds that only rise.
         note: Takes the gRPC methods that are not served; those of REST the front notes by their paths.
     """
 
-    def __init__(
-        self, clock: Callable[[], float] = time.monotonic, note: Callable[[str], None] = lambda what: None
-    ) -> None:
-        self._clock, self._lock, self._note = clock, threading.Lock(), note
+    def __init__(self, note: Callable[[str], None] = lambda what: None) -> None:
+        self._lock, self._note = threading.Lock(), note
         self._calls: deque[ClientCall] = deque(maxlen=MOST_CALLS)
         self._unserved: dict[tuple[str, str, str], int] = {}
         self.last = 0
@@ -86,7 +83,7 @@ class Calls:
         async def noted(scope: Scope, receive: Receive, send: Send) -> None:
             if scope["type"] != "http" or _is_own(scope):
                 return await app(scope, receive, send)
-            status, begun, at = [0], self._clock(), times.now()
+            status, begun, at = [0], time.monotonic(), times.now()
 
             async def seen(message: Message) -> None:
                 if message["type"] == "http.response.start":
@@ -107,7 +104,7 @@ class Calls:
                         {k.decode("latin-1").lower(): v.decode("latin-1") for k, v in scope["headers"]}
                     ),
                     status=status[0] or 499,
-                    ms=round(1000 * (self._clock() - begun), 1),
+                    ms=round(1000 * (time.monotonic() - begun), 1),
                     transport=_way(transport, through=bool(host) or (scope.get("client") or ("", 0))[1] in piped)
                     + (", stand-in" if (scope.get("state") or {}).get(STAND_IN) else ""),
                     time=times.rfc3339(at),

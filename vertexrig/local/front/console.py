@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
-from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from vertexrig.local.front import job_views
+from vertexrig.local.front import job_views, study_views
 from vertexrig.local.front.calls import Calls
+from vertexrig.local.front.proxy import Journal
 from vertexrig.local.http import Endpoint, endpoint, in_thread, mount, not_found, query_int
+from vertexrig.local.jobs.manager import Jobs
 from vertexrig.local.jobs.resources import MODELS, PLACE, SCHEDULES
-from vertexrig.local.jobs.store import ResourceStore
 from vertexrig.local.services.log_store import LogStore
 
 PREFIX = "/console"
@@ -37,31 +37,16 @@ class Console:
     """The page and its answers.
 
     Args:
-        store: Jobs, studies, models and schedules.
+        jobs: The queue, and the store of all that is shown.
         logs: Where log entries are kept.
         calls: The last calls.
+        journal: What the front refused.
         about: Facts of the server: url, root, version.
-        queue: How many slots are used.
-        root: The state folder.
-        refused: What the front refused, and how often.
-        plots: The rows of the plots of a study, by its name (`vertexrig.local.front.study_views`).
     """
 
-    def __init__(
-        self,
-        *,
-        store: ResourceStore,
-        logs: LogStore,
-        calls: Calls,
-        about: Mapping[str, object],
-        queue: Callable[[], Mapping[str, int]],
-        root: Path,
-        refused: Callable[[], Mapping[str, int]],
-        plots: Callable[[ResourceStore, str], Mapping[str, Any]],
-    ) -> None:
-        self.store, self.calls, self.about = store, calls, about
-        self.queue, self.root, self.refused, self._plots = queue, root, refused, plots
-        self._databases = [store.database, logs.database]
+    def __init__(self, jobs: Jobs, logs: LogStore, calls: Calls, journal: Journal, about: Mapping[str, object]) -> None:
+        self.jobs, self.store, self.calls, self.journal, self.about = jobs, jobs.store, calls, journal, about
+        self._databases = [jobs.store.database, logs.database]
 
     def routes(self) -> list[BaseRoute]:
         """Return the page at `/`, and all else below `/console`."""
@@ -71,7 +56,7 @@ class Console:
         """Return the routes below `/console`."""
         return [
             endpoint("GET", "/v1/pulse", self.pulse),
-            endpoint("GET", "/v1/jobs", self.jobs),
+            endpoint("GET", "/v1/jobs", self.listed),
             endpoint("GET", "/v1/disk", self.disk),
             endpoint("GET", "/v1/places", self.places),
             endpoint("GET", "/v1/calls", self.called),
@@ -99,20 +84,20 @@ class Console:
             {
                 **self.about,
                 "changes": changes,
-                "queue": self.queue(),
+                "queue": self.jobs.queue.state(),
                 "calls": self.calls.version,
                 "missing": self.calls.missing,
-                "refused": sum(self.refused().values()),
+                "refused": sum(self.journal.refused().values()),
             }
         )
 
-    async def jobs(self, request: Request, path: Mapping[str, str]) -> Response:
+    async def listed(self, request: Request, path: Mapping[str, str]) -> Response:
         """GET /console/v1/jobs: the newest jobs of each kind, and how many there are."""
         return JSONResponse(await in_thread(job_views.jobs, self.store))
 
     async def disk(self, request: Request, path: Mapping[str, str]) -> Response:
         """GET /console/v1/disk: the bytes that the state takes, by folder, and those that are free."""
-        return JSONResponse(await in_thread(job_views.disk, self.root))
+        return JSONResponse(await in_thread(job_views.disk, self.jobs.settings.root))
 
     async def places(self, request: Request, path: Mapping[str, str]) -> Response:
         """GET /console/v1/places: `projects/P/locations/L` in which there is something, since the APIs list by place, and
@@ -132,12 +117,12 @@ class Console:
     async def called(self, request: Request, path: Mapping[str, str]) -> Response:
         """GET /console/v1/calls?after=NUMBER: the calls after that one, methods that are not served, what was refused."""
         shown = await in_thread(self.calls.shown, query_int(request, "after", default=0))
-        refused = [{"what": what, "count": count} for what, count in self.refused().items()]
+        refused = [{"what": what, "count": count} for what, count in self.journal.refused().items()]
         return JSONResponse({**shown, "refused": refused})
 
     async def replicas(self, request: Request, path: Mapping[str, str]) -> Response:
         """GET /console/v1/JOB/replicas: the replicas of a custom job, with what is known of each on this machine."""
-        return JSONResponse(await in_thread(job_views.replicas, self.store, self.root, path["name"]))
+        return JSONResponse(await in_thread(job_views.replicas, self.store, self.jobs.settings.root, path["name"]))
 
     async def candidates(self, request: Request, path: Mapping[str, str]) -> Response:
         """GET /console/v1/JOB/candidates: the jobs of the same request as a job that has candidates."""
@@ -145,7 +130,7 @@ class Console:
 
     async def plots(self, request: Request, path: Mapping[str, str]) -> Response:
         """GET /console/v1/STUDY/plots: the rows that the plots of a tuning job or of a study of Vizier are drawn from."""
-        return JSONResponse(await in_thread(self._plots, self.store, path["name"]))
+        return JSONResponse(await in_thread(study_views.plots, self.store, path["name"]))
 
 
 def _file(name: str) -> Response:

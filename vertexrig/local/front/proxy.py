@@ -104,7 +104,7 @@ class Journal:
             _LOG.warning("%s", what)
 
 
-@dataclass(frozen=True)
+@dataclass
 class Connections:
     """What the connections of one front share.
 
@@ -131,7 +131,7 @@ class Connections:
     most: int
     open: dict[asyncio.Transport, int | None] = field(default_factory=dict)
     """Each connection with its user, None where the system does not say."""
-    peak: list[int] = field(default_factory=lambda: [0])
+    peak: int = 0
 
     def full(self, user: int | None) -> str:
         """Tell why one more connection of a user is refused, "" if it is not: a tenth is kept for another user, such as root."""
@@ -145,13 +145,13 @@ class Connections:
     def enter(self, transport: asyncio.Transport, user: int | None) -> None:
         """Count a connection."""
         self.open[transport] = user
-        self.peak[0] = max(self.peak[0], len(self.open))
+        self.peak = max(self.peak, len(self.open))
 
     def leave(self, transport: asyncio.Transport) -> None:
         """Count it no more; once many have gone, their memory goes back to the system."""
         self.open.pop(transport, None)
-        if self.peak[0] > _MANY > 4 * len(self.open):
-            self.peak[0] = 0
+        if self.peak > _MANY > 4 * len(self.open):
+            self.peak = 0
             asyncio.get_running_loop().call_later(1, _give_back)
 
 
@@ -237,8 +237,7 @@ class Gate(asyncio.Protocol):
         return self._ended
 
     def connection_lost(self, error: Exception | None) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
+        self._settled()
         if self.transport is not None:
             self.shared.leave(self.transport)
 

@@ -17,14 +17,19 @@ import grpc
 from starlette.types import ASGIApp
 
 from vertexrig.local import bindings, guard
+from vertexrig.local.front import call_names
 from vertexrig.local.front import rpc_convert as convert
 from vertexrig.local.front import rpc_inside as inside
-from vertexrig.local.http import JSON_LIMIT, ApiError, invalid, unserved
+from vertexrig.local.front.calls import GRPC, Calls
+from vertexrig.local.front.runs import Commands
+from vertexrig.local.http import JSON_LIMIT, MAKER, ApiError, invalid, unserved
 from vertexrig.local.services import tensorboards
 from vertexrig.local.services.jobs import EMPTY_LISTS
-from vertexrig.local.state import HOST
+from vertexrig.local.state import AIPLATFORM, HOST
 from vertexrig.spec import messages
 
+PREFIXES = {start: prefix for prefix, start in call_names.APIS.values()} | {"google.longrunning.": AIPLATFORM}
+"""Where the REST API of a gRPC service is, by the beginning of the service's name."""
 # Bounds, because without them a client in a loop takes all files and memory of the server.
 CONNECTIONS, CALLS, STREAMS = 256, 1000, 256
 """Most connections, calls at a time, and calls at a time on one connection."""
@@ -37,7 +42,6 @@ _EMPTY = ("google.cloud.aiplatform.v1.ListCustomJobsRequest", "google.cloud.aipl
 1 to 5, which a test holds, and an answer has nothing in it."""
 
 Stream = Callable[[dict[str, Any]], Awaitable[AsyncIterator[dict[str, Any]]]]
-OnStream = Callable[[str, Mapping[str, str], "guard.Address | None", int], None]
 
 
 class RpcServer(grpc.GenericRpcHandler):  # type: ignore[misc,unused-ignore]
@@ -45,23 +49,16 @@ class RpcServer(grpc.GenericRpcHandler):  # type: ignore[misc,unused-ignore]
 
     Args:
         app: The REST application, called in this process.
-        prefixes: The path at which the REST API of each service is, by the beginning of the service's full name.
-        on_unserved: Called with a method that is not served, the call's header fields, and where its client is.
         streams: Methods that stream, by `package.Service/Method`: a request's JSON to that of each answer.
-        on_stream: Called when such a call begins or is refused: with its path, header fields, the client's end and an HTTP
-            status. The calls of all other methods are calls of `app`.
+        calls: Takes these calls, and those that are not served; the calls of all other methods are calls of `app`.
+        runs: Commands of `local run`.
+        piped: The port that a client of the front came to, by the port that this server sees.
     """
 
     def __init__(
-        self,
-        app: ASGIApp,
-        prefixes: Mapping[str, str],
-        on_unserved: Callable[[str, Mapping[str, str], guard.Address | None], None],
-        streams: Mapping[str, Stream],
-        on_stream: OnStream,
+        self, app: ASGIApp, streams: Mapping[str, Stream], calls: Calls, runs: Commands, piped: Mapping[int, int]
     ) -> None:
-        self.app, self.prefixes, self.on_unserved, self.port = app, prefixes, on_unserved, 0
-        self.streams, self.on_stream = streams, on_stream
+        self.app, self.streams, self.calls, self.runs, self.piped, self.port = app, streams, calls, runs, piped, 0
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -102,7 +99,7 @@ class RpcServer(grpc.GenericRpcHandler):  # type: ignore[misc,unused-ignore]
         stable = service.replace("google.cloud.aiplatform.v1beta1.", "google.cloud.aiplatform.v1.")
         version = "v1" if stable == service else "v1beta1"
         routes = bindings.of_service(stable).get(name, ())
-        prefix = next((prefix for start, prefix in self.prefixes.items() if stable.startswith(start)), None)
+        prefix = next((prefix for start, prefix in PREFIXES.items() if stable.startswith(start)), None)
         found = _messages(stable, name)
         if found is None or not routes or prefix is None:
             # Streaming on both sides fits any method: nothing of the request is read.
@@ -127,15 +124,14 @@ class RpcServer(grpc.GenericRpcHandler):  # type: ignore[misc,unused-ignore]
         """Call the REST handler of a method, and gives the JSON of its answer."""
 
         async def call(request: bytes, context: Any) -> Any:
-            await self._guard(context)
-            headers = _headers(context)
+            client = await self._client(context)
             try:
                 binding, target, body = _rest(routes, convert.to_json(kind, request), version)
             except ValueError as error:
                 await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
                 raise
-            client = _client(context)
-            code, data = await inside.call(self.app, binding.http, prefix + target, body, headers.items(), client)
+            headers = _headers(context).items()
+            code, data = await inside.call(self.app, binding.http, prefix + target, body, headers, client)
             if code < 400:
                 return data
             name, message, details = convert.status(code, data)
@@ -150,7 +146,7 @@ class RpcServer(grpc.GenericRpcHandler):  # type: ignore[misc,unused-ignore]
         kind, answer = messages.message_class(method.input_type.full_name), method.output_type.full_name
 
         async def call(requests: Any, context: Any) -> AsyncIterator[bytes]:
-            await self._guard(context)
+            client = await self._client(context)
             refused: ApiError | None = None
             try:
                 first = convert.to_json(kind, await anext(requests, b""))  # the first message is the request
@@ -160,7 +156,8 @@ class RpcServer(grpc.GenericRpcHandler):  # type: ignore[misc,unused-ignore]
             except ValueError as error:
                 refused = invalid(str(error))
             # Noted before the first answer: the call may have no end.
-            self.on_stream(f"/{service}/{name}", _headers(context), _client(context), refused.code if refused else 200)
+            status = refused.code if refused else 200
+            self.calls.streamed(f"/{service}/{name}", _headers(context), client[1], status, self.piped)
             if refused is not None:
                 await context.abort(grpc.StatusCode[refused.status], refused.message)
             async for data in answers:
@@ -172,27 +169,25 @@ class RpcServer(grpc.GenericRpcHandler):  # type: ignore[misc,unused-ignore]
         """Refuses before a message has come: a client that streams may not send one for long."""
 
         async def call(requests: Any, context: Any) -> None:
-            await self._guard(context)
-            self.on_unserved(f"{service[:200]}.{name[:200]}", _headers(context), _client(context))
+            client = await self._client(context)
+            MAKER.set(self.runs.at(self.piped.get(client[1], 0)))
+            self.calls.unserved(f"{service[:200]}.{name[:200]}", call_names.client(_headers(context)), GRPC)
             await context.abort(grpc.StatusCode.UNIMPLEMENTED, unserved(f"{service[:200]}/{name[:200]}").message)
 
         return call
 
-    async def _guard(self, context: Any) -> None:
-        """Refuse a call over another user's connection, and one that a web page makes."""
-        client = _client(context)
+    async def _client(self, context: Any) -> guard.Address:
+        """Return the client's end; a call over another user's connection is refused, and one that a web page makes."""
+        peer = _PEER.fullmatch(context.peer())
+        client = (peer[1], int(peer[2])) if peer else None
         refusal = guard.user_refusal(client, self.address) if client else "This server answers this machine only."
         # Browsers add these fields, and programs do not.
         if any(key in ("origin", "sec-fetch-site") for key, _ in context.invocation_metadata() or ()):
             refusal = "Requests of web pages are refused."
         if refusal:
             await context.abort(grpc.StatusCode.PERMISSION_DENIED, refusal)
-
-
-def _client(context: Any) -> guard.Address | None:
-    """Address and port of the client's end, None for one that is not on this machine."""
-    peer = _PEER.fullmatch(context.peer())
-    return (peer[1], int(peer[2])) if peer else None
+        assert client is not None
+        return client
 
 
 def _headers(context: Any) -> dict[str, str]:

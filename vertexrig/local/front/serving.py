@@ -14,9 +14,9 @@ from typing import Any
 import h11
 import uvicorn
 
+from vertexrig.local.front.assembly import Front
 from vertexrig.local.front.pipes import HEAD_LIMIT, PipeEnd
 from vertexrig.local.front.proxy import Connections, Gate, NamedGate, most_connections
-from vertexrig.local.front.runs import Commands
 from vertexrig.local.guard import serving_protocol
 from vertexrig.local.http import HOST_STATE
 from vertexrig.local.state import HOST
@@ -94,19 +94,17 @@ def protocol(note: Callable[[str], None]) -> type[asyncio.Protocol]:
 
 def server_with(
     config: uvicorn.Config,
+    front: Front,
     listener: socket.socket,
     tls: socket.socket,
-    shared: Callable[[Callable[..., asyncio.Protocol]], Connections],
-    runs: Commands,
 ) -> uvicorn.Server:
     """Return a uvicorn server that opens the front's ports with its own and closes them with its own.
 
     Args:
         config: Of the server; its protocol is `protocol()`.
+        front: Its commands ask for further ports while the server runs.
         listener: The front's socket, bound.
         tls: The one where TLS begins at once, bound.
-        shared: Given what makes HTTP protocols, makes what the front's connections share.
-        runs: Asks for further ports while the server runs.
     """
 
     class FrontedServer(uvicorn.Server):
@@ -128,14 +126,14 @@ def server_with(
                 self.servers += opened
                 return opened
 
-            self.connections = connections = shared(new_http)
+            self.connections = connections = front.connections(listener.getsockname()[1], new_http)
             # Before uvicorn's own port, so that `started` is true of both.
-            front = await loop.create_server(lambda: Gate(connections), sock=listener, backlog=1024)
+            proxy = await loop.create_server(lambda: Gate(connections), sock=listener, backlog=1024)
             direct = await loop.create_server(lambda: NamedGate(connections), sock=tls, backlog=1024)
             await super().startup(sockets)
             # uvicorn closes what is in this list when it stops.
-            self.servers += [front, direct]
-            runs.listen = listen
+            self.servers += [proxy, direct]
+            front.runs.listen = listen
 
         async def main_loop(self) -> None:
             await super().main_loop()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -27,6 +27,7 @@ from vertexrig.local.storage.resources import (
     BUCKET_FIELDS,
     OBJECT_FIELDS,
     PROJECT_NUMBER,
+    Rules,
     bucket_resource,
     check_policy,
     merged,
@@ -54,6 +55,12 @@ def _limit(request: Request) -> int:
 
 def _next(name: str) -> Json:
     return {"nextPageToken": token_of(name)} if name else {}
+
+
+async def _change(request: Request, fields: Rules) -> Callable[[Json], Json]:
+    """Return what a PATCH does to the fields that are there, or a PUT, which replaces them all."""
+    sent = writable(await read_json(request), fields)
+    return lambda meta: merged(meta if request.method == "PATCH" else {}, sent)
 
 
 class StorageApi:
@@ -85,18 +92,10 @@ class StorageApi:
         bucket = await in_thread(self.store.bucket, values["bucket"], conditions(request))
         return JSONResponse(bucket_resource(bucket, base(request)))
 
-    async def patch_bucket(self, request: Request, values: Values) -> Response:
-        """buckets.patch."""
-        change = writable(await read_json(request), BUCKET_FIELDS)
-        bucket = await in_thread(
-            self.store.change_bucket, values["bucket"], lambda meta: merged(meta, change), conditions(request)
-        )
-        return JSONResponse(bucket_resource(bucket, base(request)))
-
-    async def update_bucket(self, request: Request, values: Values) -> Response:
-        """buckets.update."""
-        meta = whole(writable(await read_json(request), BUCKET_FIELDS))
-        bucket = await in_thread(self.store.change_bucket, values["bucket"], lambda _: meta, conditions(request))
+    async def change_bucket(self, request: Request, values: Values) -> Response:
+        """buckets.patch and buckets.update."""
+        change = await _change(request, BUCKET_FIELDS)
+        bucket = await in_thread(self.store.change_bucket, values["bucket"], change, conditions(request))
         return JSONResponse(bucket_resource(bucket, base(request)))
 
     async def delete_bucket(self, request: Request, values: Values) -> Response:
@@ -191,17 +190,10 @@ class StorageApi:
         """objects.get below /download."""
         return await media.download(self.store, request, values)
 
-    async def patch_object(self, request: Request, values: Values) -> Response:
-        """objects.patch."""
-        change = writable(await read_json(request), OBJECT_FIELDS)
-        where = place(values)
-        changed = await in_thread(self.store.change, *where, lambda meta: merged(meta, change), conditions(request))
-        return await self._answer(request, changed)
-
-    async def update_object(self, request: Request, values: Values) -> Response:
-        """objects.update."""
-        meta = whole(writable(await read_json(request), OBJECT_FIELDS))
-        changed = await in_thread(self.store.change, *place(values), lambda _: meta, conditions(request))
+    async def change_object(self, request: Request, values: Values) -> Response:
+        """objects.patch and objects.update."""
+        change = await _change(request, OBJECT_FIELDS)
+        changed = await in_thread(self.store.change, *place(values), change, conditions(request))
         return await self._answer(request, changed)
 
     async def delete_object(self, request: Request, values: Values) -> Response:
@@ -285,8 +277,8 @@ class StorageApi:
             endpoint("GET", "/v1/b/", self.list_buckets),  # as gcsfs 0.7.1 asks
             endpoint("POST", "/v1/b", self.insert_bucket),
             endpoint("GET", bucket, self.get_bucket),
-            endpoint("PATCH", bucket, self.patch_bucket),
-            endpoint("PUT", bucket, self.update_bucket),
+            endpoint("PATCH", bucket, self.change_bucket),
+            endpoint("PUT", bucket, self.change_bucket),
             endpoint("DELETE", bucket, self.delete_bucket),
             endpoint("GET", empty, self.empty_list),
             endpoint("GET", bucket + "/storageLayout", self.get_layout),
@@ -299,8 +291,8 @@ class StorageApi:
             endpoint("POST", item + "/moveTo/o/{to_object}", self.move_object),
             endpoint("POST", item + "/compose", self.compose_object),
             endpoint("GET", item, self.get_object),
-            endpoint("PATCH", item, self.patch_object),
-            endpoint("PUT", item, self.update_object),
+            endpoint("PATCH", item, self.change_object),
+            endpoint("PUT", item, self.change_object),
             endpoint("DELETE", item, self.delete_object),
             endpoint("GET", "/v1/projects/{project}/serviceAccount", self.service_account),
         ]

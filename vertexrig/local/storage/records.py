@@ -125,13 +125,11 @@ class Records:
         meta, conditions = json.loads(row["meta"]), json.loads(row["conditions"])
         return Upload(row["id"], row["bucket"], row["name"], meta, conditions, row["received"], row["generation"])
 
-    def save_upload(self, upload: Upload) -> Upload:
+    def save_upload(self, u: Upload) -> None:
         """Insert or replace a resumable upload's record."""
-        u = upload
         values = (u.id, u.bucket, u.name, json.dumps(u.meta), json.dumps(u.conditions), u.received, u.generation)
         with self.database.transaction() as connection:
             connection.execute("INSERT OR REPLACE INTO uploads VALUES (?, ?, ?, ?, ?, ?, ?)", values)
-        return upload
 
     def expire_uploads(self, before: int) -> None:
         """Forget uploads that were done before a time, in microseconds since the epoch."""
