@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 from vertexrig.local import filters
@@ -67,17 +68,15 @@ class Collection:
         name = f"{parent}/{self.kind}/{id_}" if id_ else resources.new_name(parent, self.kind)
         time = resources.now()
         made = {"createTime": time, "updateTime": resources.now(time), "etag": resources.etag()}
-        body = {**fields, "name": name, **made}
-        known = self.known
         # Messages differ in what they have: some have no updateTime.
-        body = {key: value for key, value in body.items() if key in known}
+        body = {key: value for key, value in {**fields, "name": name, **made}.items() if key in self.known}
         with self.store.database.transaction():
             if self.store.get(name) is not None:
                 raise exists(name, self.taken)
             self.store.add(self.kind, parent, name, body, hidden)
         return body
 
-    @property
+    @cached_property
     def known(self) -> set[str]:
         """The message's fields."""
         return {field.json_name for field in messages.message_class(self.message).DESCRIPTOR.fields}
@@ -102,7 +101,8 @@ class Collection:
 
         def edit(body: Json, _: Json) -> None:
             apply_mask(body, fields, str(request.get("updateMask", "")), allowed)
-            body.update({key: value for key, value in _changed().items() if key in self.known})
+            stamps = {"updateTime": resources.now(), "etag": resources.etag()}
+            body.update({key: value for key, value in stamps.items() if key in self.known})
 
         return self.store.change(name, edit) or {}
 
@@ -123,10 +123,6 @@ class Collection:
             self.store, self.kind, parent, text, order, page_size(request), token, parse or predicate
         )
         return answer(self.listed, [one.body for one in found], following)
-
-
-def _changed() -> Json:
-    return {"updateTime": resources.now(), "etag": resources.etag()}
 
 
 def masked(mask: str) -> list[list[str]]:

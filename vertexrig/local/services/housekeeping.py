@@ -46,7 +46,7 @@ class Housekeeping:
     def repositories(self) -> list[Endpoint]:
         """Routes of artifactregistry.googleapis.com."""
         return [
-            endpoint("GET", _REPOSITORIES, self._list_repositories),
+            endpoint("GET", _REPOSITORIES, self._list),
             endpoint("POST", _REPOSITORIES, self._make_repository),
             endpoint("GET", f"{_REPOSITORIES}/{{id}}", self._get),
             endpoint("GET", f"{_PROJECT}/locations/{{location}}/operations/{{id}}", self._get),
@@ -56,7 +56,7 @@ class Housekeeping:
         """Routes of iam.googleapis.com."""
         accounts = f"{_PROJECT}/serviceAccounts"
         return [
-            endpoint("GET", accounts, self._list_accounts),
+            endpoint("GET", accounts, self._list),
             endpoint("POST", accounts, self._make_account),
             endpoint("GET", f"{accounts}/{{id}}", self._account),
         ]
@@ -85,15 +85,10 @@ class Housekeeping:
         shown = [self._shown(path["project"], one) for one in map(str, named)]
         return JSONResponse({"name": "operations/done", "done": True, "response": {"services": shown}})
 
-    def _below(self, request: Request, kind: str) -> Response:
-        start = f"{_name(request)}/"
-        return JSONResponse({kind: [one for name, one in self._made.items() if name.startswith(start)]})
-
-    async def _list_repositories(self, request: Request, path: Mapping[str, str]) -> Response:
-        return self._below(request, "repositories")
-
-    async def _list_accounts(self, request: Request, path: Mapping[str, str]) -> Response:
-        return self._below(request, "accounts")
+    async def _list(self, request: Request, path: Mapping[str, str]) -> Response:
+        name = _name(request)
+        field = "repositories" if name.endswith("/repositories") else "accounts"
+        return JSONResponse({field: [one for key, one in self._made.items() if key.startswith(f"{name}/")]})
 
     async def _get(self, request: Request, path: Mapping[str, str]) -> Response:
         found = self._made.get(_name(request))

@@ -8,11 +8,11 @@ from collections import deque
 from collections.abc import Iterable
 from functools import partial
 
-from vertexrig.local.http import ApiError, Json, invalid
+from vertexrig.local.http import Json, invalid
 from vertexrig.local.jobs import resources
 from vertexrig.local.jobs.store import ResourceStore
 from vertexrig.local.services.collection import Collection, predicate
-from vertexrig.local.services.router import PACKAGE, Done, Method, place_of
+from vertexrig.local.services.router import PACKAGE, Done, Method, place_of, precondition
 
 SERVICE = f"{PACKAGE}.MetadataService"
 _UPDATED = frozenset(
@@ -102,7 +102,7 @@ class MetadataStores:
     def _delete(self, collection: Collection, request: Json) -> Done:
         name = collection.stored(request["name"]).name
         if collection is self.contexts and not request.get("force") and self._targets(CHILD, name):
-            raise ApiError(400, f"{name} has children; delete them first, or set force.", status="FAILED_PRECONDITION")
+            raise precondition(f"{name} has children; delete them first, or set force.")
         with self.store.database.transaction():
             done = collection.delete(request, name)
             self._unlink(name)

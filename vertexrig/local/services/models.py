@@ -103,15 +103,15 @@ class Models:
         made: Json = {}
 
         def edit(body: Json, hidden: Json) -> None:
-            versions = _versions(body, hidden)
+            versions = hidden["versions"]
             # Not the number of versions: one that was deleted does not come again.
-            number = str(hidden.get("last", len(versions)) + 1)
+            number = str(hidden["last"] + 1)
             shared: Json = {key: body[key] for key in ("description", "labels") if key in body}
             made.update(_version(name, number, set(), {**shared, **fields, "createTime": body["createTime"]}))
             versions[number] = made
             # After the version is there: an alias that another one has moves to it.
             _give(versions, number, aliases)
-            hidden.update(versions=versions, last=int(number))
+            hidden["last"] = int(number)
             _show_default(body, versions)
 
         self.store.change(name, edit)
@@ -123,7 +123,7 @@ class Models:
         wanted = name.partition("@")[2]
         if not wanted:
             return stored.body
-        found = _found(_versions(stored.body, stored.hidden), wanted, name)
+        found = _found(stored.hidden["versions"], wanted, name)
         return {**found, "name": f"{found['name']}@{found['versionId']}"}
 
     def list(self, request: Json) -> Json:
@@ -134,7 +134,7 @@ class Models:
         """ListModelVersions, the newest first."""
         stored = self._stored(request["name"])
         fits = predicate(str(request.get("filter", "")))
-        every = [one for one in _versions(stored.body, stored.hidden).values() if fits(one)]
+        every = [one for one in stored.hidden["versions"].values() if fits(one)]
         return {"models": sorted(every, key=lambda one: int(one["versionId"]), reverse=True)}
 
     def update(self, request: Json) -> Json:
@@ -193,10 +193,9 @@ class Models:
         made: Json = {}
 
         def edit_all(body: Json, hidden: Json) -> None:
-            versions = _versions(body, hidden)
+            versions = hidden["versions"]
             own = _found(versions, name.partition("@")[2] or "default", name)
             edit(own, versions)
-            hidden["versions"] = versions
             _show_default(body, versions)
             made.update(own)
 
@@ -211,11 +210,6 @@ def _by_model(text: str) -> Any:
     """Return the filter of ListModels, where `model` is a model's id."""
     fits = predicate(text)
     return lambda body: fits({**body, "model": resources.last_part(body["name"])})
-
-
-def _versions(body: Json, hidden: Mapping[str, Any]) -> dict[str, Json]:
-    """Return every version by number; a model of an older server has the one that is shown."""
-    return hidden.get("versions") or {str(body.get("versionId", "1")): dict(body)}
 
 
 def _version(name: str, number: str, aliases: set[str], fields: Mapping[str, Any]) -> Json:
