@@ -11,10 +11,10 @@ from vertexrig.cli import options, remote, streams
 from vertexrig.cli.output import result
 from vertexrig.cli.tables import table
 from vertexrig.cloud.storage import Storage
-from vertexrig.cloud.vertex import CUSTOM, TUNING, Vertex
+from vertexrig.cloud.vertex import CUSTOM, LIVE_FILTER, TUNING, Vertex
 from vertexrig.errors import VertexrigError
 from vertexrig.project import config
-from vertexrig.spec.states import LIVE, short
+from vertexrig.spec.states import short
 from vertexrig.submit.claims import LABEL, Claims
 from vertexrig.submit.reconcile import Reconciler, seen_twice
 
@@ -40,7 +40,7 @@ def command(where: options.WhereOptions, all_: bool, live: bool, limit: int, for
         streams.note(f"also rehearsed on this machine: {rehearsed}; `vertexrig jobs --local` lists them")
     vertex = remote.service(loaded)
     filters = [] if all_ else [f"labels.{LABEL}:*"]
-    filters += ["(" + " OR ".join(f'state="{state}"' for state in LIVE) + ")"] if live else []
+    filters += [LIVE_FILTER] if live else []
     sweeps = list(vertex.list(TUNING, filter=" AND ".join(filters)))
     runs = {job.labels[LABEL] for job in sweeps if LABEL in job.labels}
     trials = {trial.get("customJob") for job in sweeps for trial in job.data.get("trials", ())}

@@ -79,7 +79,7 @@ def find(where: WhereOptions, name: str) -> FoundJob:
         why = "Vertex AI has no job of that name" if absent else f"Vertex AI cannot be asked: {error}"
     else:
         # both times are RFC 3339 in UTC: they compare as text
-        if record is None or record.created <= str(job.data.get("createTime", "")):
+        if record is None or record.created <= job.created:
             return FoundJob(job, vertex.console(job.name))
         why = f"newer than job {job.id} on Vertex AI"
     streams.note(f"this is the rehearsal {record.run or record.job.id} on this machine ({why})")

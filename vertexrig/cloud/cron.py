@@ -163,18 +163,13 @@ def _english(words: str, zone: tzinfo) -> Timetable:
     match = _AT.fullmatch(words)
     if match:
         days = match.group(1).split(",")
-        numbers = [_day_number(day) for day in days]
-        if days == ["day"] or None not in numbers:
-            week = "*" if days == ["day"] else ",".join(map(str, numbers))
+        if days == ["day"] or all(day in (*_DAYS, *_LONG_DAYS) for day in days):
+            week = "*" if days == ["day"] else ",".join(str(_DAYS.index(day[:3])) for day in days)
             return Timetable(f"{int(match.group(3))} {int(match.group(2))} * * {week}", zone)
     raise ScheduleError(
         f"{words[:80]!r} is not a schedule; write unix-cron, 'every N minutes', 'every N hours', "
         "'every day HH:MM' and 'every mon,thu HH:MM'"
     )
-
-
-def _day_number(name: str) -> int | None:
-    return _DAYS.index(name[:3]) if name in (*_DAYS, *_LONG_DAYS) else None
 
 
 def _check_item(item: str, field: str, low: int, high: int, names: tuple[str, ...]) -> None:

@@ -30,6 +30,8 @@ COLLECTIONS = {"CustomJobSpec": CUSTOM, "HyperparameterTuningJob": TUNING}
 RESOURCES = {CUSTOM: "CustomJob", TUNING: "HyperparameterTuningJob"}
 _LOCAL_API = "/vertex/v1"
 """Path of this API on a local Vertex, whose console is at `/`."""
+LIVE_FILTER = "(" + " OR ".join(f'state="{state}"' for state in states.LIVE) + ")"
+"""Finds the jobs that have not ended."""
 PAGE = 100
 """Rows of a page that are asked for."""
 
@@ -74,6 +76,11 @@ class RemoteJob:
     @property
     def display_name(self) -> str:
         return str(self.data.get("displayName", ""))
+
+    @property
+    def created(self) -> str:
+        """When it was created, RFC 3339."""
+        return str(self.data.get("createTime", ""))
 
     @property
     def state(self) -> str:
@@ -181,7 +188,7 @@ class Vertex:
             newest = [
                 job for one in RESOURCES for job in self.list(one, filter=f"display_name={in_filter(text)}", limit=1)
             ]
-            found = max(newest, key=lambda job: str(job.data.get("createTime", "")), default=None)
+            found = max(newest, key=lambda job: job.created, default=None)
         if found is None:
             raise UsageError(
                 f"there is no job {text!r} in {self.parent}; `vertexrig jobs` lists what there is; a job of another region goes by its "

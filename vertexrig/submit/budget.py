@@ -19,7 +19,7 @@ from typing import Any
 from vertexrig import times
 from vertexrig.cloud.rest import RestError
 from vertexrig.cloud.storage import Item, Storage
-from vertexrig.cloud.vertex import RESOURCES, Vertex
+from vertexrig.cloud.vertex import LIVE_FILTER, RESOURCES, Vertex
 from vertexrig.errors import VertexrigError
 from vertexrig.project.triggered import Budget, RunLimits
 from vertexrig.spec.estimate import Estimate
@@ -36,7 +36,6 @@ _ENTRY = re.compile(
     rf"{FOLDER}/(?P<day>[0-9-]{{10}})/(?P<claim>[a-z0-9-]{{1,63}})\.(?P<cents>[0-9]{{1,12}})\.(?P<trials>[0-9]{{1,9}})"
     r"(?P<shares>(?:\.[a-z]+-[a-z0-9_-]{1,63})*)"
 )
-_LIVE_FILTER = " OR ".join(f'state="{state}"' for state in LIVE)
 
 
 class OverBudgetError(VertexrigError):
@@ -402,7 +401,7 @@ class Ledger:
         # Recent jobs are listed before live ones: a job that appears in between is then counted as about to start.
         after = f'create_time>"{times.rfc3339(since - timedelta(minutes=5), 0)}"'
         recent = self._listed(after, share) if young else {}
-        live = {claim for claim, states in self._listed(f"({_LIVE_FILTER})", share).items() if states & set(LIVE)}
+        live = {claim for claim, states in self._listed(LIVE_FILTER, share).items() if states & set(LIVE)}
         live |= {claim for claim, states in recent.items() if states & set(LIVE)}
         live |= set(share.begun()) - {claim_id}  # an earlier try of this run may have begun its steps
         # a young run whose job has ended already is in `recent` alone: it neither lives nor is about to start

@@ -34,7 +34,7 @@ class Reconciler:
         """Return the jobs of a claim, the oldest first."""
         found = self.vertex.list(collection, filter=f'labels.{LABEL}="{claim_id}"')
         # the name settles equal times, so that all who look choose the same job
-        return sorted(found, key=lambda job: (str(job.data.get("createTime", "")), job.name))
+        return sorted(found, key=lambda job: (job.created, job.name))
 
     def find(self, claim_id: str, collection: str) -> RemoteJob | None:
         """Return the oldest job of a claim, None if there is none."""

@@ -7,8 +7,7 @@ Of a job a claim keeps a `Recorded`: `recorded` makes one, `Claims.record` write
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeGuard
 
@@ -165,11 +164,8 @@ class Submitter:
         ordered = list(every)
         if len(every) > 1 and every[0].workspace.loaded.runnable(every[0].view.name).prefer == "price":
             ordered.sort(key=lambda one: price_of(one, self.limits).rank)
-        for one in ordered:
-            with suppress(OverBudgetError):
-                price_within(one, self.limits, terms)
-                return one
-        return every[0]
+        allowed = (one for one, price in _held(ordered, self.limits, terms) if isinstance(price, Estimate))
+        return next(allowed, every[0])
 
     def dry_run(self, prepared: Prepared, terms: Terms = Terms()) -> Submitted:
         """Return what `submit` would make, without making it.
@@ -404,22 +400,25 @@ def price_within(prepared: Prepared, limits: Budget, terms: Terms = Terms()) -> 
 
 def dearest(ways: Iterable[Prepared], limits: Budget, terms: Terms = Terms()) -> Estimate | None:
     """Return the price of the dearest candidate that the limits for one run let through: it counts until there is a job."""
-    allowed = list[Estimate]()
-    for one in ways:
-        with suppress(OverBudgetError):
-            allowed.append(price_within(one, limits, terms))
+    allowed = [price for _, price in _held(ways, limits, terms) if isinstance(price, Estimate)]
     return max(allowed, key=lambda price: price.usd_at_most, default=None)
 
 
 def left_out(ways: Iterable[Prepared], limits: Budget, terms: Terms = Terms()) -> dict[int, str]:
     """Return, by number, why the limits for one run give a candidate no job."""
-    found = dict[int, str]()
+    held = _held(ways, limits, terms)
+    return {one.candidate: str(error) for one, error in held if isinstance(error, OverBudgetError)}
+
+
+def _held(
+    ways: Iterable[Prepared], limits: Budget, terms: Terms
+) -> Iterator[tuple[Prepared, Estimate | OverBudgetError]]:
+    """Yield candidates, each with its price, or with why the limits for one run give it no job."""
     for one in ways:
         try:
-            price_within(one, limits, terms)
+            yield one, price_within(one, limits, terms)
         except OverBudgetError as error:
-            found[one.candidate] = str(error)
-    return found
+            yield one, error
 
 
 def body_of(prepared: Prepared, labels: Mapping[str, str], data: Mapping[str, Any] | None = None) -> dict[str, Any]:

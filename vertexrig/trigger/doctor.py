@@ -19,12 +19,11 @@ from typing import Any, Literal
 from vertexrig.cloud.registry import ArtifactRegistry
 from vertexrig.cloud.rest import Rest, is_loopback
 from vertexrig.cloud.storage import Storage
-from vertexrig.cloud.vertex import CUSTOM, RESOURCES, Vertex
+from vertexrig.cloud.vertex import CUSTOM, LIVE_FILTER, RESOURCES, Vertex
 from vertexrig.errors import ServiceError, VertexrigError, install
 from vertexrig.project import caller_overrides
 from vertexrig.project.config import Loaded
 from vertexrig.project.model import BUILD
-from vertexrig.spec.states import LIVE
 from vertexrig.submit import images
 from vertexrig.submit.claims import LABEL, Claims
 from vertexrig.submit.reconcile import Reconciler, seen_twice
@@ -207,12 +206,8 @@ def check_twice(subject: Subject) -> Iterator[Result]:
     """No request has two jobs; of those that have, all but the recorded one are cancelled."""
     if subject.storage is None:
         return
-    live = " OR ".join(f'state="{state}"' for state in LIVE)
-    jobs = [
-        job
-        for collection in RESOURCES
-        for job in subject.vertex.list(collection, filter=f"labels.{LABEL}:* AND ({live})")
-    ]
+    wanted = f"labels.{LABEL}:* AND {LIVE_FILTER}"
+    jobs = [job for collection in RESOURCES for job in subject.vertex.list(collection, filter=wanted)]
     reconciler = Reconciler(subject.vertex, Claims(subject.storage))
     cancelled = [name for claim, kind in seen_twice(jobs) for name in reconciler.look(claim, kind)]
     if cancelled:

@@ -132,7 +132,8 @@ class Deliveries:
     ) -> list[dict[str, Any]]:
         """Give rows without an end the `state` of their job, and those whose job ended their `end`, which is written; return these."""
         # one row a job: the one that made it, or the first that joined it where the maker died before it wrote its own
-        makers = {str(row["job"]): row for row in sorted(rows, key=_rank) if row.get("job")}
+        ranked = sorted(rows, key=lambda row: (row.get("decision") == "created", str(row.get("time", ""))))
+        makers = {str(row["job"]): row for row in ranked if row.get("job")}
         waiting = [row for row in makers.values() if "end" not in row]
         jobs, ladders = _jobs(vertex, waiting), Ladders(self.storage)
         ended = []
@@ -168,10 +169,6 @@ def end_entry(row: Mapping[str, Any]) -> dict[str, Any]:
         **about,
         **end,
     }
-
-
-def _rank(row: Mapping[str, Any]) -> tuple[bool, str]:
-    return row.get("decision") == "created", str(row.get("time", ""))
 
 
 def _months(since: datetime) -> Iterator[str]:

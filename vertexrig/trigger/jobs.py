@@ -125,12 +125,12 @@ def _trial(one: trials.TrialResult) -> dict[str, Any]:
 
 def _age(job: RemoteJob) -> int:
     """Return what sorts the newest first."""
-    return -(times.nanoseconds(str(job.data.get("createTime", ""))) or 0)
+    return -(times.nanoseconds(job.created) or 0)
 
 
 def _token(rows: list[RemoteJob], before: str, shown: frozenset[str]) -> str:
     """Return where the next page begins: the time of the last job, and the jobs of that instant that were shown."""
-    last = str(rows[-1].data.get("createTime", ""))
+    last = rows[-1].created
     same = [job.name for job in rows if _age(job) == _age(rows[-1])]
     kept = sorted({*same, *(shown if last == before else ())})
     return base64.urlsafe_b64encode(json.dumps([last, kept]).encode()).decode()

@@ -156,12 +156,12 @@ class Due:
             return
         done = f"{LABEL}:* AND labels.vertexrig_schedule={in_filter(self.name)} AND state={in_filter(SUCCEEDED)}"
         newest = self._newest(f"labels.{done}")
-        last = max(newest, key=lambda job: str(job.data.get("createTime", "")), default=None)
+        last = max(newest, key=lambda job: job.created, default=None)
         if last is not None and last.labels.get(DATA_LABEL) == data:
             end = Chains(self.submitter.storage).end(first_of(last.labels) or last.labels[LABEL])
             if end is not None and end.outcome not in GOOD:
                 return  # its job has succeeded, and its steps have not
-            since = str(last.data.get("createTime", ""))[:19]
+            since = last.created[:19]
             text = f"unchanged since {since}Z, when job {last.id} was started: {self.schedule.only_if_changed}"
             raise self._left_out("unchanged", text)
 

@@ -24,7 +24,7 @@ _MARK = ".vertexrig-function"
 # functions, templates and fidelity lie inside vertexrig only where it is installed: main.py and the templates are copied by
 # themselves. A function needs neither the command line nor the local Vertex, nor what only a desk does: deploy it, look at it,
 # explain a job, bring one in, draw a report.
-_LEFT_OUT = {"cli", "local", "explain", "functions", "templates", "fidelity", "__pycache__"}
+_LEFT_OUT = {"cli", "local", "explain", "functions", "templates", "fidelity", "__pycache__", "*.pyc", "*.so"}
 _LEFT_OUT |= {"alerts.py", "deploy.py", "doctor.py", "schedules.py", "stage.py", "standing.py"}
 _LEFT_OUT |= {"convert.py", "pull.py", "charts.py", "html.py"}
 _VARIABLE = re.compile(r"(?<!\$)\$\{([A-Za-z_][A-Za-z0-9_]*)")
@@ -67,7 +67,7 @@ def stage(loaded: Loaded, folder: Path) -> Staged:
     _empty(folder, loaded)
     # right after the folder: a build that is cut short leaves one that the next build may replace
     (folder / _MARK).write_text("Made by `vertexrig function build`, which replaces this folder.\n", encoding="utf-8")
-    shutil.copytree(TOOL, folder / "vertexrig", ignore=lambda _, names: {name for name in names if _unwanted(name)})
+    shutil.copytree(TOOL, folder / "vertexrig", ignore=shutil.ignore_patterns(*_LEFT_OUT))
     for name in ("main.py", "requirements.txt"):
         shutil.copyfile(source / name, folder / name)
     _copy(shipped_templates().glob(f"*{TEMPLATE_SUFFIX}"), folder / "templates")
@@ -95,10 +95,6 @@ def _empty(folder: Path, loaded: Loaded) -> None:
         raise UsageError(f"{folder} holds the project file: choose another folder")
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-
-
-def _unwanted(name: str) -> bool:
-    return name in _LEFT_OUT or name.endswith((".pyc", ".so"))
 
 
 def _shipped_function() -> Path:
