@@ -246,6 +246,7 @@ class Ledger:
 
         Raises:
             OverBudgetError: There is none; `take_out` takes the row out again.
+            RestError: Other runs keep the last room busy, or a service failed.
         """
         bounds = [share for share in (self.all_runs, *shares) if share.needed]
         if not bounds:
