@@ -127,6 +127,7 @@ class Renderer:
             lstrip_blocks=True,
             # templates do not change while a command runs; else each use would ask for the file's time
             auto_reload=False,
+            optimized=False,  # a command renders once: folding constants costs more than they do
         )
         for name in ("safe", "escape", "e", "forceescape", "striptags"):
             del env.filters[name]  # ways around the JSON, or meant for HTML
