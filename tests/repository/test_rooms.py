@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 
 from tests.support.tools import REPOSITORY
@@ -14,6 +15,7 @@ TRAINER = sorted((REPOSITORY / "trainer_pkg").rglob("*.py"))
 GOOGLE_CLIENTS = ("google.cloud.aiplatform", "google.cloud.storage", "google.cloud.scheduler", "google.auth")
 
 
+@cache
 def imports(file: Path) -> set[str]:
     """Every module that a file imports, at its top or inside a function; `from a import b` counts as a and a.b."""
     found = set()
