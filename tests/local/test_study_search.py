@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.tools import brief
 from vertexrig.local.jobs.study_engine import StudyEngine
 from vertexrig.spec.trial import Measurement
 
@@ -71,7 +72,7 @@ def best(function: Callable[..., float], parameters: list[dict[str, Any]], seed:
     return found
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("name", brief(list(FUNCTIONS), 2))
 def test_the_default_search_is_never_worse_than_random_search(name: str) -> None:
     """Over twenty seeds the median of the best values after 30 trials is no higher than that of RANDOM_SEARCH."""
     function, parameters = FUNCTIONS[name]
