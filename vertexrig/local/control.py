@@ -39,11 +39,9 @@ _STOP_S = 60.0
 """Seconds that a server has to stop its jobs' processes and to close its files."""
 
 
-def up(
-    settings: Settings, port: int | None = None, timeout: float = 30.0, *, record: Path | None = None
-) -> RunningServer:
+def up(settings: Settings, port: int | None = None, timeout: float = 30.0) -> RunningServer:
     """Start a server in the background, or find the one that runs on the folder; see `started`."""
-    return started(settings, port, timeout, record=record)[0]
+    return started(settings, port, timeout)[0]
 
 
 def started(
@@ -211,13 +209,7 @@ def status(root: Path = DEFAULT_ROOT) -> dict[str, Any] | None:
 
 
 def kill(here: RunningServer, job: str, replica: str) -> None:
-    """Kill one replica of a running job, as the loss of its machine would.
-
-    Args:
-        here: The server.
-        job: Id or display name of the custom job.
-        replica: Such as `workerpool1-0`.
-    """
+    """Kill one replica, such as `workerpool1-0`, of a job by id or display name, as the loss of its machine would."""
     call(here, "POST", f"/v1/jobs/{quote(job, safe='')}:kill", {"replica": replica})
 
 

@@ -101,12 +101,7 @@ def parse(text: str, dialect: Dialect) -> Node:
 
 
 def predicate(node: Node, comparison: Callable[[Compare], Predicate]) -> Predicate:
-    """Return a filter as a predicate on resources.
-
-    Args:
-        node: What `parse` returned.
-        comparison: Gives a comparison's own predicate, or raises for one that the API does not have.
-    """
+    """Return a filter as a predicate on resources; `comparison` raises for a comparison that the API does not have."""
     if isinstance(node, Compare):
         return comparison(node)
     if isinstance(node, Not):

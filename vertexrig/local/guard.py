@@ -98,12 +98,7 @@ def _asked_kernel(client: Address, server: Address) -> int | None:
 
 
 def peer_user(client: Address, server: Address) -> int | None:
-    """Return the user id that holds the client's end of a loopback connection, None if no process holds it (any more).
-
-    Args:
-        client: The client's address and port, IPv4.
-        server: The server's.
-    """
+    """Return the user id that holds the client's end of an IPv4 connection on loopback, None if nobody does (any more)."""
     user = _asked_kernel(client, server)
     if user is not None:
         return user
@@ -188,11 +183,7 @@ def serving_protocol() -> type[asyncio.Protocol]:
 
 
 class BodyGuard:
-    """Read whole bodies before the application is called, in bounded time and number.
-
-    Args:
-        app: Called with requests whose body is there.
-    """
+    """Read whole bodies before the application is called, in bounded time and number."""
 
     def __init__(self, app: Application) -> None:
         self.app, self._reading = app, 0

@@ -103,11 +103,7 @@ class ApiError(Exception):
         return {"error": {"code": self.code, "message": self.message, "errors": errors}}
 
     def response(self, *, older: bool = False) -> Response:
-        """Return the error as an HTTP answer; 304 has no body by definition.
-
-        Args:
-            older: In the form of the older JSON APIs.
-        """
+        """Return the error as an HTTP answer, `older` as by the older JSON APIs; 304 has no body by definition."""
         if self.code == 304:
             return Response(status_code=304)
         return JSONResponse(self.older_body() if older else self.body(), self.code, self.headers)
@@ -141,13 +137,13 @@ async def in_thread(function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
     return await anyio.to_thread.run_sync(partial(function, *args, **kwargs))
 
 
-async def read_body(request: Request, limit: int = JSON_LIMIT) -> bytes:
-    """Return the whole body, refused with 413 once it is longer than `limit` bytes."""
+async def read_body(request: Request) -> bytes:
+    """Return the whole body, refused with 413 once it is longer than `JSON_LIMIT` bytes."""
     parts, size = [], 0
     async for chunk in request.stream():
         size += len(chunk)
-        if size > limit:
-            raise ApiError(413, f"Request payload size exceeds the limit: {limit} bytes.")
+        if size > JSON_LIMIT:
+            raise ApiError(413, f"Request payload size exceeds the limit: {JSON_LIMIT} bytes.")
         parts.append(chunk)
     return b"".join(parts)
 

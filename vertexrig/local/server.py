@@ -359,11 +359,7 @@ def serve(
 ) -> None:
     """Serve until SIGTERM, SIGINT, a client's stop, or the folder is removed; jobs that ran go on with the next server.
 
-    Args:
-        settings: See `Settings`.
-        port: As for `running`.
-        on_start: Called once it answers.
-        record: As for `running`.
+    `on_start` is called once it answers; for the other arguments see `running`.
 
     Raises:
         KeyboardInterrupt: SIGINT came; all is closed.

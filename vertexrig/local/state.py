@@ -91,10 +91,9 @@ class Use:
 
 @contextmanager
 def in_use(root: Path) -> Iterator[Use]:
-    """Take part in the use of a server that is stopped when the last command that uses it ends; a server that is stopped here has ended when the lock is free.
+    """Take part in the use of a server that is stopped when the last command that uses it ends.
 
-    Args:
-        root: The state folder.
+    A server that is stopped here has ended when the lock is free.
     """
     # A lock of flock(2) is of the open file, not of the process: each command has its own, and loses it when it dies. All
     # share it while they use the server; a command that can have it alone as it leaves is the last, and has it until the
@@ -136,11 +135,7 @@ class ForeignStateError(UsageError):
 
 
 def claimed(root: Path, *, adopt: bool = False) -> Path:
-    """Return the folder, private, and bound to where it is.
-
-    Args:
-        root: The state folder.
-        adopt: Bind it, whoever made what is in it.
+    """Return the state folder, private, and bound to where it is; with `adopt`, whoever made what is in it.
 
     Raises:
         ForeignStateError: What is in it came with the folder.
@@ -240,12 +235,7 @@ def env(running: RunningServer, *, project: str = "local-project", region: str =
     """Variables that point gcloud, the storage clients and vertexrig itself at a local Vertex.
 
     The Python SDK takes its endpoint as an argument: `aiplatform.init(api_endpoint=os.environ["VERTEXRIG_AIPLATFORM"],
-    api_transport="rest", credentials=AnonymousCredentials(), ...)`.
-
-    Args:
-        running: The server.
-        project: Project for gcloud.
-        region: Region for gcloud.
+    api_transport="rest", credentials=AnonymousCredentials(), ...)`. Project and region are for gcloud.
     """
     url = running.url
     return {

@@ -75,12 +75,7 @@ class Authority:
         return self._certificate.public_bytes(Encoding.PEM)
 
     def context(self, host: str, protocols: tuple[str, ...]) -> ssl.SSLContext:
-        """Return what TLS on this machine uses for a host of Google's APIs.
-
-        Args:
-            host: `us-central1-aiplatform.googleapis.com`.
-            protocols: What ALPN may agree on, the preferred one first.
-        """
+        """Return what TLS uses for a host of Google's APIs; of the protocols, ALPN prefers the first."""
         name, now = _covering(host), datetime.now(timezone.utc)
         with self._lock:
             kept = self._contexts.get((name, protocols))

@@ -112,11 +112,7 @@ def _storage(http: str, found: re.Match[str]) -> tuple[str, str]:
 
 
 def client(headers: Mapping[str, str]) -> str:
-    """Return the program that called, from its User-Agent and x-goog-api-client: what tells it from others, in few words.
-
-    Args:
-        headers: By name in lower case.
-    """
+    """Return what tells the program that called from others, in few words, from its User-Agent and x-goog-api-client."""
     agent, api = headers.get("user-agent", ""), headers.get("x-goog-api-client", "")
     found = _GCLOUD.search(agent)
     if found:

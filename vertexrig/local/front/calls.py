@@ -72,13 +72,7 @@ class Calls:
         self.last = 0
 
     def around(self, app: ASGIApp, transport: str = REST, piped: Container[int] = ()) -> ASGIApp:
-        """Return an application that answers as `app` does, and whose calls are kept.
-
-        Args:
-            app: Answers.
-            transport: `REST` or `gRPC`.
-            piped: Ports of clients' ends that are the front's.
-        """
+        """Return an application that answers as `app` does, and whose calls are kept; see `streamed` for `piped`."""
 
         async def noted(scope: Scope, receive: Receive, send: Send) -> None:
             if scope["type"] != "http" or _is_own(scope):

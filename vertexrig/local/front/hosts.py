@@ -70,13 +70,7 @@ class Hosts:
         self.allowed = frozenset(pattern.lower() for pattern in allowed)
 
     def way(self, host: str, port: int, usual: int) -> Way:
-        """Return what is done with connections to a host, given in lower case.
-
-        Args:
-            host: Its name.
-            port: The port that is asked for.
-            usual: The port that a pattern without one allows.
-        """
+        """Return what is done with connections to a host, in lower case; patterns without a port allow the usual one."""
         if is_google(host):
             return Way.SERVED
         names = [f"{host}:{port}", *([host] if port == usual else [])]

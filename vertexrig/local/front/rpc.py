@@ -130,8 +130,8 @@ class RpcServer(grpc.GenericRpcHandler):  # type: ignore[misc,unused-ignore]
             except ValueError as error:
                 await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
                 raise
-            headers = _headers(context).items()
-            code, data = await inside.call(self.app, binding.http, prefix + target, body, headers, client)
+            path, headers = prefix + target, _headers(context)
+            code, data = await inside.call(self.app, binding.http, path, body, headers, client)
             if code < 400:
                 return data
             name, message, details = convert.status(code, data)

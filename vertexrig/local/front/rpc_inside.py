@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, MutableMapping
+from collections.abc import Mapping, MutableMapping
 from typing import Any
 
 from starlette.types import ASGIApp
 
+from vertexrig.local.guard import Address
 from vertexrig.local.http import Json
 
 
 async def call(
-    app: ASGIApp,
-    method: str,
-    target: str,
-    body: Any,
-    headers: Iterable[tuple[str, str]],
-    client: tuple[str, int] | None = None,
+    app: ASGIApp, method: str, target: str, body: Any, headers: Mapping[str, str], client: Address
 ) -> tuple[int, Json]:
     """Return the status and JSON of the answer to one request.
 
@@ -26,12 +22,12 @@ async def call(
         method: HTTP method.
         target: Path and query, encoded.
         body: The JSON that is sent; None for none.
-        headers: Header fields besides the content type.
-        client: Address and port of the client's end, where there is a connection.
+        headers: Header fields besides the content type, by name in lower case.
+        client: Of the gRPC connection.
     """
     path, _, query = target.partition("?")
     sent = b"" if body is None else json.dumps(body).encode()
-    fields = [(name.lower().encode("latin-1"), value.encode("latin-1", "replace")) for name, value in headers]
+    fields = [(name.encode("latin-1"), value.encode("latin-1", "replace")) for name, value in headers.items()]
     scope = {
         "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": method, "scheme": "http",
         "path": path, "raw_path": path.encode(), "query_string": query.encode(), "root_path": "",

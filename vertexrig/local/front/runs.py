@@ -89,9 +89,7 @@ class Commands:
     def around(self, app: ASGIApp, piped: Mapping[int, int]) -> ASGIApp:
         """Return an application that answers as `app` does, and knows of each request which command's it is.
 
-        Args:
-            app: Answers.
-            piped: The port that a client of gRPC came to, by the port that the gRPC server sees.
+        `piped` has the port that a client of gRPC came to, by the port that the gRPC server sees.
         """
 
         async def told(scope: Scope, receive: Receive, send: Send) -> None:

@@ -83,11 +83,7 @@ class LocalProtocol(_Guarded):  # type: ignore[misc]
 
 
 def protocol(note: Callable[[str], None]) -> type[asyncio.Protocol]:
-    """Return the HTTP protocol of a server.
-
-    Args:
-        note: Given why a connection was refused.
-    """
+    """Return the HTTP protocol of a server; `note` is given why a connection was refused."""
     own = {"note": staticmethod(note), "most": most_connections()}
     return type(LocalProtocol.__name__, (LocalProtocol,), own)
 

@@ -139,13 +139,7 @@ class Environment:
 
 
 def transparent(here: RunningServer, user: Mapping[str, str], *, project: str, region: str) -> Environment:
-    """Return the difference for a command of the user's.
-
-    Args:
-        here: The server.
-        user: The user's environment.
-        project: Project for clients that ask the environment.
-        region: Region for gcloud.
+    """Return the difference between a user's environment and that of a command of theirs.
 
     Raises:
         ServiceError: The server has no front.

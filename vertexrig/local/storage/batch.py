@@ -26,11 +26,7 @@ MOST = 100
 
 
 class Batch:
-    """The batch endpoint.
-
-    Args:
-        api: Where each call of a batch goes, as if it came alone under `/storage`.
-    """
+    """The batch endpoint: each call of a batch goes to `api`, as if it came alone under `/storage`."""
 
     def __init__(self, api: Api) -> None:
         self.api = api

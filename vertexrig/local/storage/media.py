@@ -287,9 +287,8 @@ def split_multipart(raw: Path, boundary: bytes, target: Path) -> tuple[Json, str
 def _part(head: bytes, start: int) -> tuple[dict[str, str], int]:
     """Return the headers of a part, and where its body starts."""
     # A part without any header begins with its blank line.
-    if re.match(rb"\r?\n", head[start : start + 2]):
-        blank = re.compile(rb"\r?\n").match(head, start)
-        return {}, blank.end() if blank else start
+    if blank := re.compile(rb"\r?\n").match(head, start):
+        return {}, blank.end()
     blank = re.compile(rb"\r?\n\r?\n").search(head, start)
     if blank is None:
         raise invalid("A part of the multipart upload has no end of headers.")

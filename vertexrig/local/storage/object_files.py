@@ -31,11 +31,7 @@ def stamp(status: os.stat_result) -> Stamp:
 
 
 class Files:
-    """The folders under one root.
-
-    Args:
-        root: The local Vertex's folder; made when missing.
-    """
+    """The folders under one root, which are made where they are missing."""
 
     def __init__(self, root: Path) -> None:
         self.buckets = root / "gs"
@@ -72,10 +68,7 @@ class Files:
     def plain_path(self, bucket: str, name: str, *, make: bool = False) -> Path | None:
         """Return where an object lies as a file, or None if its name cannot be a path or a symbolic link is on the way.
 
-        Args:
-            bucket: The bucket.
-            name: The object's.
-            make: Make the folders on the way.
+        With `make` the folders on the way are made.
         """
         parts = plain_parts(name)
         if parts is None:

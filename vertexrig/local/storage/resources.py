@@ -122,12 +122,7 @@ def etag(*parts: int) -> str:
 
 
 def object_resource(o: Object, base: str) -> Json:
-    """Return an object as clients see it.
-
-    Args:
-        o: The object, its digests computed.
-        base: `http://host:port` of the request, for the links that clients follow.
-    """
+    """Return an object, its digests computed, as clients see it, with links below `base` (see `names.base`)."""
     path = f"/b/{quote(o.bucket, safe='')}/o/{quote(o.name, safe='')}"
     resource: Json = {
         "kind": "storage#object",

@@ -32,8 +32,6 @@ class Object:
     """A live object.
 
     Args:
-        bucket: Its bucket.
-        name: Its name.
         generation: Microseconds since the epoch when its bytes were stored, made unique and rising.
         metageneration: Counts changes of `meta`, from 1.
         stamp: The state of the file that these facts describe.
@@ -41,7 +39,7 @@ class Object:
         md5: Base64 MD5 of the bytes; None when not yet computed, or for a composed object.
         crc32c: Base64 CRC32C; None when not yet computed.
         components: How many parts a composed object has, else None.
-        created: When this generation was made, microseconds since the epoch.
+        created: When this generation was made, in microseconds since the epoch.
         updated: When `meta` last changed, likewise.
         meta: The writable fields as clients sent them.
     """
@@ -66,8 +64,6 @@ class Upload:
 
     Args:
         id: Its secret id.
-        bucket: The bucket it goes to.
-        name: The object it becomes.
         meta: Object fields sent when it began.
         conditions: The request's precondition parameters.
         received: Bytes that are safe on disk.
