@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from tools.coverage import FIELDS, IDENTITY, LOGGING, SCHEDULER, STORAGE, Coverage, coverage
+from vertexrig.local.jobs.settings import Settings
 from vertexrig.local.jobs.store import ResourceStore
 from vertexrig.local.services import Registry, logging_api, projects, scheduler_api
 from vertexrig.local.services.jobs import JobMethods
@@ -30,7 +31,7 @@ def services() -> tuple[Service, ...]:
         store, logs = ResourceStore(root), LogStore(root)
         found = (
             *JobMethods(store, {}, {}).services(),
-            *Registry(store, seed=0, project="any").services,
+            *Registry(store, Settings(root=root), lambda name: None).services,
             Service(projects.SERVICE, {"GetProject": lambda request: request}),
             logging_api.LoggingApi(logs).service,
             scheduler_api.SchedulerApi(SchedulerEngine(store)).service,

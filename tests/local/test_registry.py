@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from vertexrig.local.http import ApiError
+from vertexrig.local.jobs.settings import Settings
 from vertexrig.local.jobs.store import ResourceStore
 from vertexrig.local.services import Registry
 
@@ -19,7 +20,7 @@ class Services:
     """Every method of the registry by its name."""
 
     def __init__(self, root: Path) -> None:
-        services = Registry(ResourceStore(root), seed=0, project="p", root=root).services
+        services = Registry(ResourceStore(root), Settings(root=root), lambda name: None).services
         self.methods = {name: method for one in services for name, method in one.methods.items()}
 
     def __call__(self, name: str, **request: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from starlette.requests import Request
@@ -10,13 +10,14 @@ from starlette.responses import JSONResponse, Response
 
 from vertexrig.errors import UsageError
 from vertexrig.local import http
-from vertexrig.local.front.runs import Commands
+from vertexrig.local.front.assembly import Front
 from vertexrig.local.http import VERB, ApiError, Endpoint, Json, endpoint, in_thread, invalid, not_found, query_int
 from vertexrig.local.jobs import ended_jobs
 from vertexrig.local.jobs.manager import Jobs
 from vertexrig.local.jobs.resources import CUSTOM_JOBS, PIPELINES, TUNING_JOBS
 from vertexrig.local.jobs.settings import Fault
 from vertexrig.local.runner.environment import local_path
+from vertexrig.local.storage import ObjectStore
 
 MOST_GRACE = 3600
 """Most seconds between SIGTERM and SIGKILL of a preemption on demand."""
@@ -27,24 +28,16 @@ class Admin:
 
     Args:
         jobs: Custom jobs.
+        objects: Knows which buckets were asked for and are not here.
+        front: What it refused or did not serve, and the commands of `local run`.
         about: Facts for the status page.
         stop: Ends the server.
-        noted: What the front refused or did not serve, and how often; of one command or all.
-        absent: Buckets that were asked for and are not here, likewise.
-        runs: Commands of `local run`.
     """
 
     def __init__(
-        self,
-        jobs: Jobs,
-        about: Mapping[str, object],
-        stop: Callable[[], None],
-        noted: Callable[[str], Mapping[str, int]],
-        absent: Callable[[str], Sequence[str]],
-        runs: Commands,
+        self, jobs: Jobs, objects: ObjectStore, front: Front, about: Mapping[str, object], stop: Callable[[], None]
     ) -> None:
-        self.jobs, self.about, self.stop, self.noted, self.absent = jobs, about, stop, noted, absent
-        self.runs = runs
+        self.jobs, self.objects, self.front, self.about, self.stop = jobs, objects, front, about, stop
 
     def table(self) -> list[Endpoint]:
         """Return the routes, below the mount."""
@@ -97,7 +90,8 @@ class Admin:
                 }
                 for kind, ended, one in store.since(after, (CUSTOM_JOBS, TUNING_JOBS, PIPELINES), run)
             ]
-            return {"last": store.last(), "made": rows, "noted": self.noted(run), "absent": list(self.absent(run))}
+            noted, absent = self.front.journal.noted(run), self.objects.absent(run)
+            return {"last": store.last(), "made": rows, "noted": noted, "absent": absent}
 
         return JSONResponse(await in_thread(work))
 
@@ -108,7 +102,7 @@ class Admin:
         if isinstance(process, bool) or not isinstance(process, int) or not 0 < process < 2**31:
             raise invalid(f"Invalid process: {str(process)[:80]!r}. It is the id of a process.")
         try:
-            made = await self.runs.begin(process)
+            made = await self.front.runs.begin(process)
         except OSError as error:
             raise ApiError(503, f"No further port can be opened: {error}") from None
         return JSONResponse({"run": made.id, "ports": made.ports})

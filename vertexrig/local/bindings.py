@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from vertexrig.local.http import Json
+from vertexrig.local.http import VERB, Json
 from vertexrig.spec import descriptors
 from vertexrig.spec.api_names import camel
 
@@ -145,7 +145,7 @@ def _text(value: Any) -> str:
 
 def _literal(text: str) -> str:
     """Return a template's literal; a verb's colon may be encoded, as some clients do."""
-    return re.escape(text).replace(":", "(?::|%3A)")
+    return re.escape(text).replace(":", VERB)
 
 
 def _segments(pattern: str, last: str = _ANY) -> str:

@@ -53,8 +53,6 @@ from vertexrig.local.front.assembly import Front
 from vertexrig.local.front.call_names import APIS
 from vertexrig.local.front.calls import GRPC, Calls
 from vertexrig.local.front.console import Console, sandboxed
-from vertexrig.local.front.proxy import Journal
-from vertexrig.local.front.runs import Commands
 from vertexrig.local.front.serving import protocol, server_with
 from vertexrig.local.front.variables import of_replica
 from vertexrig.local.guard import LoopbackGuard
@@ -119,7 +117,7 @@ def _check(document: Document, region: str) -> list[Finding]:
     return check(document, Context(load(), region=region))
 
 
-def rpc_server(app: ASGIApp, calls: Calls, logs: LogStore, journal: Journal, runs: Commands) -> RpcServer | None:
+def rpc_server(app: ASGIApp, calls: Calls, logs: LogStore, front: Front) -> RpcServer | None:
     """Return the gRPC server over the REST application; None, with a line in the log, where grpcio is not installed."""
     try:
         import grpc  # noqa: F401
@@ -128,9 +126,8 @@ def rpc_server(app: ASGIApp, calls: Calls, logs: LogStore, journal: Journal, run
         return None
     from vertexrig.local.front.rpc import RpcServer
 
-    streams = {"google.logging.v2.LoggingServiceV2/TailLogEntries": partial(tail, logs)}
-    app = calls.around(runs.around(app, journal.piped), GRPC, journal.piped)
-    return RpcServer(app, streams, calls, runs, journal.piped)
+    streams, piped = {"google.logging.v2.LoggingServiceV2/TailLogEntries": partial(tail, logs)}, front.journal.piped
+    return RpcServer(calls.around(front.runs.around(app, piped), GRPC, piped), streams, calls, front.runs, piped)
 
 
 class Local:
@@ -138,10 +135,9 @@ class Local:
 
     Args:
         settings: See `Settings`.
+        front: What the front refused or did not serve, and the commands of `local run`.
         about: Facts for the status page.
         stop: Called when a client asks the server to stop.
-        journal: What the front refused or did not serve.
-        runs: Commands of `local run`.
         grpc: Answer gRPC too, if grpcio is installed.
         record: Where calls are recorded, None for nowhere.
     """
@@ -149,10 +145,9 @@ class Local:
     def __init__(
         self,
         settings: Settings,
+        front: Front,
         about: Mapping[str, object],
         stop: Callable[[], None],
-        journal: Journal,
-        runs: Commands,
         *,
         grpc: bool,
         record: Path | None,
@@ -163,10 +158,7 @@ class Local:
         self.scheduler = SchedulerEngine(
             self.store, at_least_twice=settings.at_least_twice, log=lambda entry: self.logs.keep([(entry, None)])
         )
-        project, make_bucket = settings.run.project, self.objects.create_bucket
-        self.registry = Registry(
-            self.store, seed=settings.seed, project=project, make_bucket=make_bucket, root=settings.root
-        )
+        self.registry = Registry(self.store, settings, self.objects.create_bucket)
         check = _check if settings.checks else None
         self.jobs = Jobs(
             settings,
@@ -178,15 +170,13 @@ class Local:
         )
         self.studies = Studies(self.jobs)
         self.pipelines = Pipelines(self.jobs, self.registry.models, self.registry.datasets)
-        self.calls = Calls(note=journal.note)
-        self.apis = self._apis(self._routes(about, stop, journal, runs), record)
+        self.calls = Calls(front.journal.note)
+        self.apis = self._apis(self._routes(front, about, stop), record)
         self.app = sandboxed(LoopbackGuard(self.apis))
         self.xml = storage.XmlApi(self.objects)
-        self.rpc = rpc_server(self.apis, self.calls, self.logs, journal, runs) if grpc else None
+        self.rpc = rpc_server(self.apis, self.calls, self.logs, front) if grpc else None
 
-    def _routes(
-        self, about: Mapping[str, object], stop: Callable[[], None], journal: Journal, runs: Commands
-    ) -> list[BaseRoute]:
+    def _routes(self, front: Front, about: Mapping[str, object], stop: Callable[[], None]) -> list[BaseRoute]:
         """Return every route of the server's own port."""
         owners: dict[str, Owner] = {CUSTOM_JOBS: self.jobs, TUNING_JOBS: self.studies, PIPELINES: self.pipelines}
         jobs = JobMethods(self.store, owners, {TUNING_JOBS: self.studies.shown})
@@ -194,11 +184,11 @@ class Local:
         return [
             http.mount(AIPLATFORM, [*vertex, *unserved_routes()]),
             http.mount(RESOURCE_MANAGER, projects.table()),
-            http.mount(ADMIN, Admin(self.jobs, about, stop, journal.noted, self.objects.absent, runs).table()),
+            http.mount(ADMIN, Admin(self.jobs, self.objects, front, about, stop).table()),
             http.mount(LOGGING, LoggingApi(self.logs).service.routes()),
             http.mount(SCHEDULER, SchedulerApi(self.scheduler).table()),
             *storage.routes(self.objects),
-            *Console(self.jobs, self.logs, self.calls, journal, about).routes(),
+            *Console(self.jobs, self.logs, self.calls, front.journal, about).routes(),
             # Last: it answers what no mount has, in the form of Google's errors.
             http.mount("", []),
         ]
@@ -333,7 +323,7 @@ def _parts(
         front = Front(here.root, settings.run.project, settings.run.project_number, settings.allow_hosts)
         run = replace(settings.run, extra_env={**_job_env(here, settings.run), **settings.run.extra_env})
         own = replace(settings, root=here.root, run=run)
-        return front, Local(own, about, on_stop, front.journal, front.runs, grpc=grpc, record=record)
+        return front, Local(own, front, about, on_stop, grpc=grpc, record=record)
     except OSError as error:
         raise UsageError(
             f"the state folder {here.root} cannot be used: {error}; move away what is in the way"

@@ -8,9 +8,9 @@ own table, gRPC calls those, and the coverage page lists them.
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 from vertexrig.local.jobs import resources
+from vertexrig.local.jobs.settings import Settings
 from vertexrig.local.jobs.store import ResourceStore
 from vertexrig.local.services import datasets, metadata, models, persistent, tensorboards, vizier
 from vertexrig.local.services.router import Service
@@ -23,34 +23,23 @@ class Registry:
 
     Args:
         store: Where their resources are kept.
-        seed: Of Vizier's search.
-        project: The project of which the number is known before any client names it.
+        settings: With the project, the seed of Vizier's search, and the folder in which the buckets are.
         make_bucket: Makes a Cloud Storage bucket.
-        root: The local Vertex's folder, in which the buckets are.
     """
 
-    def __init__(
-        self,
-        store: ResourceStore,
-        *,
-        seed: int,
-        project: str,
-        make_bucket: Callable[[str], object] = lambda name: None,
-        root: Path = Path(),
-    ) -> None:
-        # Only this call leads from the number back to the id.
-        resources.project_number(project)
-        self.store = store
+    def __init__(self, store: ResourceStore, settings: Settings, make_bucket: Callable[[str], object]) -> None:
+        # Before any client names the project: only this call leads from the number back to the id.
+        resources.project_number(settings.run.project)
         self.models = models.Models(store)
         self.metadata = metadata.MetadataStores(store)
-        self.datasets = datasets.Datasets(store, make_bucket, root, self.metadata)
+        self.datasets = datasets.Datasets(store, make_bucket, settings.root, self.metadata)
         self.machines = persistent.PersistentResources(store)
-        boards = tensorboards.Tensorboards(store, make_bucket, root)
+        boards = tensorboards.Tensorboards(store, make_bucket, settings.root)
         self.services = [
             Service(models.SERVICE, self.models.table()),
             Service(datasets.SERVICE, self.datasets.table()),
             Service(persistent.SERVICE, self.machines.table()),
-            Service(vizier.SERVICE, vizier.Vizier(store, seed).table()),
+            Service(vizier.SERVICE, vizier.Vizier(store, settings.seed).table()),
             Service(tensorboards.SERVICE, boards.table()),
             Service(metadata.SERVICE, self.metadata.table()),
         ]

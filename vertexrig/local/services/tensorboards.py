@@ -43,9 +43,7 @@ class Tensorboards:
         root: The local Vertex's folder, in which the buckets are.
     """
 
-    def __init__(
-        self, store: ResourceStore, make_bucket: Callable[[str], object] = lambda name: None, root: Path = Path()
-    ) -> None:
+    def __init__(self, store: ResourceStore, make_bucket: Callable[[str], object], root: Path) -> None:
         self.store, self.make_bucket, self.root = store, make_bucket, root
         self.boards = Collection(store, "tensorboards", "Tensorboard", numbered=True)
         self.experiments, self.runs, self.series = (

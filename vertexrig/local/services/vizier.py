@@ -35,7 +35,7 @@ _ENGINES = 8
 class Vizier:
     """The studies of a local Vertex's Vizier."""
 
-    def __init__(self, store: ResourceStore, seed: int = 0) -> None:
+    def __init__(self, store: ResourceStore, seed: int) -> None:
         self.store, self.seed = store, seed
         self.studies = Collection(store, STUDIES, "Study")
         # What is kept, too: no other writes trials of these studies.

@@ -11,12 +11,14 @@ under `[GSUtil]` in its boto file it runs `gcloud storage` and works.
 
 from __future__ import annotations
 
+from functools import partial
+
 from starlette.routing import BaseRoute, Mount
 
 from vertexrig.local.http import endpoint
+from vertexrig.local.storage import batch
 from vertexrig.local.storage.answers import JsonApi, XmlApi
 from vertexrig.local.storage.api import StorageApi
-from vertexrig.local.storage.batch import Batch
 from vertexrig.local.storage.store import ObjectStore
 from vertexrig.local.storage.upload import Uploads
 
@@ -28,11 +30,11 @@ def routes(store: ObjectStore) -> list[BaseRoute]:
     api = StorageApi(store)
     main, uploads = JsonApi(api.table()), JsonApi(Uploads(store).table())
     media = JsonApi([endpoint("GET", "/v1/b/{bucket}/o/{object}", api.get_media)])
-    batch = JsonApi([endpoint("POST", "/v1", Batch(main).run)])
+    batches = JsonApi([endpoint("POST", "/v1", partial(batch.run, main))])
     return [
         Mount("/storage", app=main),
         Mount("/upload/storage", app=uploads),
         Mount("/resumable/upload/storage", app=uploads),
         Mount("/download/storage", app=media),
-        Mount("/batch/storage", app=batch),
+        Mount("/batch/storage", app=batches),
     ]

@@ -25,44 +25,39 @@ MOST = 100
 """Most calls in a batch, as the service documents."""
 
 
-class Batch:
-    """The batch endpoint: each call of a batch goes to `api`, as if it came alone under `/storage`."""
+async def run(api: Api, request: Request, values: Mapping[str, str]) -> Response:
+    """Do the calls one after another, as if each came alone to `api` under `/storage`, and answer each in its own part."""
+    content_type = request.headers.get("content-type", "")
+    body = await read_body(request)
+    # The parser of e-mails finds the boundary there.
+    header = b"Content-Type: " + content_type.encode("latin-1") + b"\r\n\r\n"
+    message = email.parser.BytesParser(policy=email.policy.compat32).parsebytes(header + body)
+    parts = message.get_payload()
+    if not message.is_multipart() or not isinstance(parts, list):
+        raise invalid("A batch needs a multipart/mixed body.")
+    if len(parts) > MOST:
+        raise invalid(f"The batch has {len(parts)} calls, and at most {MOST} are allowed.")
+    boundary = f"batch_{secrets.token_hex(16)}"
+    answers = [await _answer(api, request, part) for part in parts if isinstance(part, Message)]
+    text = b"".join(b"--" + boundary.encode() + b"\r\n" + answer + b"\r\n" for answer in answers)
+    ending = b"--" + boundary.encode() + b"--\r\n"
+    return Response(text + ending, media_type=f"multipart/mixed; boundary={boundary}")
 
-    def __init__(self, api: Api) -> None:
-        self.api = api
 
-    async def run(self, request: Request, values: Mapping[str, str]) -> Response:
-        """Do the calls one after another and answer each in its own part."""
-        content_type = request.headers.get("content-type", "")
-        body = await read_body(request)
-        # The parser of e-mails finds the boundary there.
-        header = b"Content-Type: " + content_type.encode("latin-1") + b"\r\n\r\n"
-        message = email.parser.BytesParser(policy=email.policy.compat32).parsebytes(header + body)
-        parts = message.get_payload()
-        if not message.is_multipart() or not isinstance(parts, list):
-            raise invalid("A batch needs a multipart/mixed body.")
-        if len(parts) > MOST:
-            raise invalid(f"The batch has {len(parts)} calls, and at most {MOST} are allowed.")
-        boundary = f"batch_{secrets.token_hex(16)}"
-        answers = [await self._part(request, part) for part in parts if isinstance(part, Message)]
-        text = b"".join(b"--" + boundary.encode() + b"\r\n" + answer + b"\r\n" for answer in answers)
-        ending = b"--" + boundary.encode() + b"--\r\n"
-        return Response(text + ending, media_type=f"multipart/mixed; boundary={boundary}")
-
-    async def _part(self, outer: Request, part: Message) -> bytes:
-        """Return one call's answer as an application/http part."""
-        try:
-            response = await self.api.answer(_request(outer, part))
-        except ApiError as error:
-            response = error.response(older=True)
-        # A line break in the id would begin another header.
-        content_id = re.sub(r"[^\x21-\x7e]", "", str(part.get("Content-ID", "")))[:200]
-        # Clients match answers to calls by this id, with `response-` before their own.
-        reply = f"<response-{content_id.strip('<>')}>"
-        lines = [f"HTTP/1.1 {response.status_code} {responses.get(response.status_code, 'Status')}"]
-        lines += [f"{k.decode('latin-1').title()}: {v.decode('latin-1')}" for k, v in response.raw_headers]
-        inner = "\r\n".join(lines).encode("latin-1") + b"\r\n\r\n" + bytes(response.body)
-        return f"Content-Type: application/http\r\nContent-ID: {reply}\r\n\r\n".encode() + inner
+async def _answer(api: Api, outer: Request, part: Message) -> bytes:
+    """Return one call's answer as an application/http part."""
+    try:
+        response = await api.answer(_request(outer, part))
+    except ApiError as error:
+        response = error.response(older=True)
+    # A line break in the id would begin another header.
+    content_id = re.sub(r"[^\x21-\x7e]", "", str(part.get("Content-ID", "")))[:200]
+    # Clients match answers to calls by this id, with `response-` before their own.
+    reply = f"<response-{content_id.strip('<>')}>"
+    lines = [f"HTTP/1.1 {response.status_code} {responses.get(response.status_code, 'Status')}"]
+    lines += [f"{k.decode('latin-1').title()}: {v.decode('latin-1')}" for k, v in response.raw_headers]
+    inner = "\r\n".join(lines).encode("latin-1") + b"\r\n\r\n" + bytes(response.body)
+    return f"Content-Type: application/http\r\nContent-ID: {reply}\r\n\r\n".encode() + inner
 
 
 def _request(outer: Request, part: Message) -> Request:
