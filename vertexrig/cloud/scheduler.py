@@ -25,11 +25,7 @@ ENDPOINT_VARIABLE = "VERTEXRIG_SCHEDULER"
 
 
 class Scheduler:
-    """The schedules of one project and region, as plain JSON data.
-
-    Args:
-        url: In place of the service's; by default what the environment says.
-    """
+    """The schedules of one project and region, as plain JSON data; `url` in place of the service's or the environment's."""
 
     def __init__(self, project: str, region: str, *, url: str | None = None) -> None:
         self.parent = location(project, region)

@@ -134,11 +134,7 @@ class Storage:
         return StoredObject(answer.data, found, read_at=_date(answer.headers.get("Date")))
 
     def read_aged(self, name: str) -> StoredObject | None:
-        """Return an object with its age: from its `updated` to the answer's date, so that this machine's clock does not matter.
-
-        Raises:
-            RestError: It failed, or the object changed each time between the two calls.
-        """
+        """Return an object with its age: from its `updated` to the answer's date, so that this machine's clock does not matter."""
         for _ in range(5):
             answer = self.rest.find(self._path(name), params={"fields": "generation,updated"})
             if answer is None:

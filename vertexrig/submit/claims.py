@@ -175,11 +175,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Existing(Generic[T]):
-    """The job was made by another delivery, or by an earlier try that died.
-
-    Args:
-        found: The job itself, where it had to be looked for.
-    """
+    """The job was made by another delivery, or by an earlier try that died; `found` is it, where it had to be looked for."""
 
     claim: Claim
     found: T | None = None
@@ -213,11 +209,7 @@ class InProgressError(VertexrigError):
 
 
 class Claims:
-    """The claims of one bucket.
-
-    Args:
-        clock: Seconds, from any start.
-    """
+    """The claims of one bucket; `clock` gives seconds, from any start."""
 
     def __init__(
         self,
@@ -366,11 +358,7 @@ class Claims:
         raise RestError("the claim changes too fast to record the job in it", status=503)
 
     def release(self, claim: Claim, ended: Mapping[str, str] | None = None) -> bool:
-        """Let the next delivery make the job at once, because it was certainly not made; whether the claim was ours.
-
-        Args:
-            ended: Why none may make it (`Claim.ended`), instead.
-        """
+        """Let the next delivery make the job at once, as it was surely not made, or say why none may (`ended`); whether it was ours."""
         released = replace(claim, state="released")
         if ended is not None:
             # a winner that no delivery is: a job that a frozen holder makes later ends at its fence

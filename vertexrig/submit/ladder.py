@@ -164,11 +164,7 @@ class Ladder:
                 return self._at(rung, "training" if began else "waiting", job=job)
 
     def tries(self, job: RemoteJob | None = None) -> list[Try]:
-        """Return what became of every try so far, the first one first.
-
-        Args:
-            job: The job that the last one is at, which tells how long that waited and what it cost.
-        """
+        """Return what became of every try so far; `job`, that of the last one, tells how long that waited and what it cost."""
         found = []
         for rung in self._rungs():
             claim = rung.claim or Claim("", "", "", "", "")

@@ -26,14 +26,7 @@ def upload_packages(workspace: Workspace, names: Iterable[str], storage: Storage
 
 
 def publish(workspace: Workspace, names: Iterable[str], storage: Storage) -> list[str]:
-    """Make the packages and images that jobs or sweeps need the ones that triggered runs use; packages are uploaded.
-
-    Returns:
-        URIs of all packages, new or there already, and of the trainer's own images.
-
-    Raises:
-        NoImageError: An image of the trainer as it is now is not in the registry.
-    """
+    """Make packages and images of jobs or sweeps the ones of triggered runs; URIs of all. NoImageError if an image is missing."""
     names = list(names)
     return [
         *images.record(workspace, names, storage),

@@ -27,12 +27,7 @@ GOES_ON = (WAITED, OVER_BUDGET, Scarcity.QUOTA.value, Scarcity.STOCKOUT.value, S
 
 @dataclass(frozen=True)
 class CandidateRun:
-    """A candidate, ready to be started.
-
-    Args:
-        prepared: It, rendered and checked.
-        submitter: Makes its job, where it is to run.
-    """
+    """A candidate, rendered and checked, and what makes its job where it is to run."""
 
     prepared: Prepared
     submitter: Submitter

@@ -229,10 +229,7 @@ class Submitter:
         return self._make(in_run, price, outcome, collection, terms)
 
     def end(self, key: Key, asked_digest: str, run: str, ended: Mapping[str, str]) -> Claim:
-        """Decide that no job is made for a request any more, unless there is one.
-
-        Returns:
-            Its claim: with a job, or ended, maybe for another reason.
+        """Decide that no job is made for a request, unless there is one; its claim, which may have ended for another reason.
 
         Raises:
             InProgressError: A delivery is at work.

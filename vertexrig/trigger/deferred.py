@@ -65,12 +65,7 @@ class DeferredRun:
 
 
 def start(make: Callable[[Terms], Submitted], key: Key, request: Request, terms: Terms, due: Due) -> Submitted:
-    """Make the job of a run that is due, by the schedule's policy.
-
-    Raises:
-        NotStartedError: It is left out, or kept for ticks.
-        VertexrigError: As of `Submitter.submit`.
-    """
+    """Make the job of a run that is due; NotStartedError if its policy leaves it out or keeps it for ticks."""
     try:
         return make(due.terms(terms))
     except Exception as error:

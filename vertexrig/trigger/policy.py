@@ -107,11 +107,7 @@ def until(text: str, now: datetime) -> str:
 
 @dataclass(frozen=True)
 class Due:
-    """A run of a schedule that is due.
-
-    Args:
-        time: What it is due for, RFC 3339, as Cloud Scheduler says it.
-    """
+    """A run of a schedule that is due; `time` is what it is due for, RFC 3339, as Cloud Scheduler says it."""
 
     name: str
     schedule: Schedule

@@ -78,11 +78,8 @@ def with_models(loaded: Loaded, chain: Chain, step: EvaluateStep, champion: str,
 
 
 def check(workspace: Workspace, name: str) -> None:
-    """Hold the job of each step of a schedule against the checks, with the first value of each parameter.
-
-    Raises:
-        ConfigError: It would fail; with the line of its step. A sweep that cannot be rendered here says nothing.
-    """
+    """Hold the job of each step of a schedule, with each parameter's first value, against the checks; ConfigError with the step's line."""
+    # a sweep that cannot be rendered here says nothing
     loaded, schedule = workspace.loaded, workspace.loaded.project.schedules[name]
     for index, step in enumerate(schedule.steps):
         if isinstance(step, RegisterStep):

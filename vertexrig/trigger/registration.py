@@ -73,12 +73,7 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class Registrar:
-    """Registers the models of chains.
-
-    Args:
-        chains: The chains, which say which versions count.
-        folder: Opens a gs:// folder.
-    """
+    """Registers the models of chains; `folder` opens a gs:// folder."""
 
     loaded: Loaded
     catalog: Catalog
@@ -220,11 +215,7 @@ class Registrar:
         return self._find(display_name(chain, step, job), chain.id) is not None
 
     def clean(self, display: str) -> list[str]:
-        """Delete versions that were uploaded a second time for a chain that has ended, except those to which a person gave an alias.
-
-        Returns:
-            Their resource names.
-        """
+        """Delete second uploads of a chain that has ended, but those that a person gave an alias; the names of what is deleted."""
         gone = []
         for model in self.models.find(display):
             name = plain(str(model.get("name", "")))

@@ -60,11 +60,7 @@ class Ticked(Protocol):
 
 
 def tick(trigger: Ticked, row: dict[str, Any]) -> Reply:
-    """Take each run as far as it goes now; what moved has a log entry.
-
-    Args:
-        row: The tick's own log entry; counts are added.
-    """
+    """Take each run as far as it goes now; what moved has a log entry, and counts are added to `row`, the tick's own."""
 
     def failed(what: str) -> Callable[[Exception], None]:
         return lambda error: trigger.log({"severity": "ERROR", "message": f"{what} failed", **answers.failure(error)})
