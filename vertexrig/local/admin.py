@@ -24,15 +24,7 @@ MOST_GRACE = 3600
 
 
 class Admin:
-    """Handlers of the local Vertex's own API.
-
-    Args:
-        jobs: Custom jobs.
-        objects: Knows which buckets were asked for and are not here.
-        front: What it refused or did not serve, and the commands of `local run`.
-        about: Facts for the status page.
-        stop: Ends the server.
-    """
+    """Handlers of the local Vertex's own API; `about` has facts for the status page, and `stop` ends the server."""
 
     def __init__(
         self, jobs: Jobs, objects: ObjectStore, front: Front, about: Mapping[str, object], stop: Callable[[], None]

@@ -214,13 +214,7 @@ def kill(here: RunningServer, job: str, replica: str) -> None:
 
 
 def preempt(here: RunningServer, job: str, grace: float = 0.0) -> None:
-    """Take the machines of a running job away, as happens to Spot VMs.
-
-    Args:
-        here: The server.
-        job: Id or display name of the custom job.
-        grace: Seconds from SIGTERM to SIGKILL; 0 kills at once.
-    """
+    """Take a job's machines away, as happens to Spot VMs, with so many seconds from SIGTERM to SIGKILL; 0 kills at once."""
     call(here, "POST", f"/v1/jobs/{quote(job, safe='')}:preempt", {"grace": grace})
 
 

@@ -96,10 +96,7 @@ _HERE = "install it here, or name a Python that has it under `local: interpreter
 def hint(text: str, image: str = "", *, docker: bool = False) -> str:
     """Return what the end of a failed replica's output most likely means, "" if it is none of the well-known causes.
 
-    Args:
-        text: The end of its output.
-        image: URI of its image.
-        docker: It ran in that image; otherwise a Python of this machine ran it.
+    With `docker` it ran in its image; otherwise a Python of this machine ran it.
     """
     known = next((words for pattern, words in HINTS if re.search(pattern, text)), "")
     module = _MODULE.search(text)

@@ -17,7 +17,6 @@ def paced(run: RunOptions, pace: str = "none", speed: float | None = None) -> Ru
     """Options of a run with the times of a pace.
 
     Args:
-        run: The options.
         pace: `none` waits for nothing, `recorded` takes the medians of public recordings (rows `durations.*` of the catalog's limits).
         speed: Divides the times; None is 1.
 

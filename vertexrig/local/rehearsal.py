@@ -133,9 +133,6 @@ def rehearse(
     """Render job or sweep `name`, package its trainer, run it to its end, and leave a record in the project's history.
 
     Args:
-        workspace: The project.
-        name: A job or sweep of it.
-        watcher: Called while it runs.
         control: To cancel it from another thread.
         trials: For a sweep: this many trials instead of maxTrialCount.
         seed: For a sweep: what its search starts from.

@@ -50,7 +50,6 @@ from vertexrig.local.control import (
     usual_port,
 )
 from vertexrig.local.front.assembly import Front
-from vertexrig.local.front.call_names import APIS
 from vertexrig.local.front.calls import GRPC, Calls
 from vertexrig.local.front.console import Console, sandboxed
 from vertexrig.local.front.serving import protocol, server_with
@@ -95,8 +94,6 @@ __all__ = [
 ]  # fmt: skip
 
 _LOG = logging.getLogger(__name__)
-FRONT_PREFIXES = {api: prefix for api, (prefix, _) in APIS.items()}
-"""Where the REST API of a host of Google's is, by the first part of the host's name."""
 _LOOK_EVERY_S = 2.0
 """Seconds between two looks whether the server's folder is still there."""
 BOTO_TEXT = "[GSUtil]\nuse_gcloud_storage = True\n"
@@ -235,7 +232,7 @@ class Local:
 def _http_server(front: Front, local: Local, proxy: socket.socket, tls: socket.socket) -> Any:
     """Uvicorn for the server's own port, on sockets that its `run` is given, and for the front's."""
     config = uvicorn.Config(
-        local.calls.around(front.app(local.app, local.apis, local.xml, FRONT_PREFIXES)),
+        local.calls.around(front.app(local.app, local.apis, local.xml)),
         log_level="warning",
         access_log=False,
         # A client must not choose its own address, by which the guard decides.

@@ -41,9 +41,6 @@ class RunningServer:
     """A server that runs.
 
     Args:
-        root: Its folder.
-        port: Its port.
-        pid: Its process.
         grpc_port: Port of its gRPC server, None while none runs.
         front_port: Port of its front, the proxy for unchanged programs.
         tls_port: Port of the front where TLS begins at once, for clients that are led here by name.

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from vertexrig.local import state
 from vertexrig.local.front.authority import Authority, write_private
+from vertexrig.local.front.call_names import APIS
 from vertexrig.local.front.hosts import DOMAIN, METADATA, Hosts, registries
 from vertexrig.local.front.identity import Account
 from vertexrig.local.front.pipes import Upstream
@@ -64,14 +65,13 @@ class Front:
             write_private(path, kept.encode())
         return kept
 
-    def app(self, plain: ASGIApp, apis: ASGIApp, xml: ASGIApp, prefixes: Mapping[str, str]) -> ASGIApp:
+    def app(self, plain: ASGIApp, apis: ASGIApp, xml: ASGIApp) -> ASGIApp:
         """Return the application for both ports.
 
         Args:
             plain: Answers the server's own port.
             apis: Answers by path prefix, without the guard of the server's own port.
             xml: Answers the XML API of Cloud Storage.
-            prefixes: Path prefix in `apis` by the first part of a host name.
         """
         who, stand_ins = self.identity, Housekeeping()
         metadata = Api(who.metadata_table())
@@ -86,7 +86,7 @@ class Front:
         ]
         table += [
             HostedApi(f"{name}.{DOMAIN}", rf"(?:[a-z0-9-]+-)?{name}(?:\.[a-z0-9-]+\.rep)?\.{_DOMAIN}", apis, prefix)
-            for name, prefix in prefixes.items()
+            for name, (prefix, _) in APIS.items()
         ]
         table += [
             # The JSON API before the XML API, which has any other path of the same host.

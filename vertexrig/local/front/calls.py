@@ -120,12 +120,7 @@ class Calls:
     def streamed(self, path: str, headers: Mapping[str, str], port: int, status: int, piped: Container[int]) -> None:
         """Keep a gRPC call that streams, when it begins: it has no REST route, and it may have no end.
 
-        Args:
-            path: `/package.Service/Method`.
-            headers: By name in lower case.
-            port: Of the client's end.
-            status: HTTP status of the answer's beginning.
-            piped: Ports of clients' ends that are the front's.
+        Its path is `/package.Service/Method`, and `port` that of the client's end; `piped` are those that are the front's.
         """
         self.note(
             http="POST",

@@ -34,15 +34,7 @@ _SHARED = "shared.js"
 
 
 class Console:
-    """The page and its answers.
-
-    Args:
-        jobs: The queue, and the store of all that is shown.
-        logs: Where log entries are kept.
-        calls: The last calls.
-        journal: What the front refused.
-        about: Facts of the server: url, root, version.
-    """
+    """The page and its answers; `about` has facts of the server: url, root, version."""
 
     def __init__(self, jobs: Jobs, logs: LogStore, calls: Calls, journal: Journal, about: Mapping[str, object]) -> None:
         self.jobs, self.store, self.calls, self.journal, self.about = jobs, jobs.store, calls, journal, about

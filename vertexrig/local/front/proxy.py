@@ -109,13 +109,8 @@ class Connections:
     """What the connections of one front share.
 
     Args:
-        authority: Makes certificates.
-        hosts: What becomes of a host.
         token: What clients have to know.
-        new_http: Makes the HTTP protocol for a host's connection.
         grpc_port: The gRPC server's port on loopback, None while none runs.
-        journal: Takes refusals.
-        upstream: Reaches hosts that pass.
         run_at: Names the command of `local run` whose port it is, "" if it is none's.
         most: Connections at one time.
     """

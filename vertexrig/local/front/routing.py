@@ -34,13 +34,7 @@ class HostedApi:
 
 
 class FrontApp:
-    """Answers what came through the front by its host, and all else as the server always did.
-
-    Args:
-        plain: For requests to the server's own port.
-        services: By host; the first row that fits is asked.
-        journal: Takes what is not served.
-    """
+    """Answers what came through the front by the first service that fits its host, and all else as `plain` does."""
 
     def __init__(self, plain: ASGIApp, services: tuple[HostedApi, ...], journal: Journal) -> None:
         self.plain, self.services, self.journal = plain, services, journal

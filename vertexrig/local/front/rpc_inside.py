@@ -15,16 +15,7 @@ from vertexrig.local.http import Json
 async def call(
     app: ASGIApp, method: str, target: str, body: Any, headers: Mapping[str, str], client: Address
 ) -> tuple[int, Json]:
-    """Return the status and JSON of the answer to one request.
-
-    Args:
-        app: The application.
-        method: HTTP method.
-        target: Path and query, encoded.
-        body: The JSON that is sent; None for none.
-        headers: Header fields besides the content type, by name in lower case.
-        client: Of the gRPC connection.
-    """
+    """Return the status and JSON of the answer to a request with an encoded target, and without a body if that is None."""
     path, _, query = target.partition("?")
     sent = b"" if body is None else json.dumps(body).encode()
     fields = [(name.encode("latin-1"), value.encode("latin-1", "replace")) for name, value in headers.items()]

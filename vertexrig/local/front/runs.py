@@ -25,14 +25,7 @@ Listen = Callable[[], Awaitable[list[asyncio.Server]]]
 
 @dataclass(frozen=True)
 class CommandPorts:
-    """The ports of one command.
-
-    Args:
-        id: Names the command.
-        process: Runs it.
-        ports: As `Listen` has them.
-        servers: What listens there.
-    """
+    """The ports of the command that a process runs, in the order of `Listen`, and what listens there."""
 
     id: str
     process: int

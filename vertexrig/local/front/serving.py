@@ -94,13 +94,9 @@ def server_with(
     listener: socket.socket,
     tls: socket.socket,
 ) -> uvicorn.Server:
-    """Return a uvicorn server that opens the front's ports with its own and closes them with its own.
+    """Return a uvicorn server with the protocol `protocol()` that opens the front's ports with its own and closes them, too.
 
-    Args:
-        config: Of the server; its protocol is `protocol()`.
-        front: Its commands ask for further ports while the server runs.
-        listener: The front's socket, bound.
-        tls: The one where TLS begins at once, bound.
+    The sockets are bound: the front's, and the one where TLS begins at once.
     """
 
     class FrontedServer(uvicorn.Server):

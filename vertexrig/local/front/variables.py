@@ -28,14 +28,7 @@ _BUNDLES = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 
 @dataclass(frozen=True)
 class Variable:
-    """One variable.
-
-    Args:
-        name: Its name.
-        value: Its value, with fields of `values` in braces.
-        replica: Whether replicas get it, too.
-        command: Whether a command of the user's gets it.
-    """
+    """A variable, whose value has fields of `values` in braces; replicas get it, a command of the user's, or both."""
 
     name: str
     value: str

@@ -19,13 +19,7 @@ __all__ = ["Registry"]
 
 
 class Registry:
-    """Vertex AI's services for all that does not run, over one store.
-
-    Args:
-        store: Where their resources are kept.
-        settings: With the project, the seed of Vizier's search, and the folder in which the buckets are.
-        make_bucket: Makes a Cloud Storage bucket.
-    """
+    """Vertex AI's services for all that does not run, over one store."""
 
     def __init__(self, store: ResourceStore, settings: Settings, make_bucket: Callable[[str], object]) -> None:
         # Before any client names the project: only this call leads from the number back to the id.

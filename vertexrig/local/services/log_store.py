@@ -115,17 +115,7 @@ class LogStore:
     def query(
         self, node: Node, *, descending: bool = False, after: Place | None = None, limit: int = 1000
     ) -> tuple[list[Json], Place | None]:
-        """Entries that pass a filter, ordered by time, then insertId.
-
-        Args:
-            node: A parsed filter.
-            descending: Newest first.
-            after: Where the page before ended.
-            limit: Most entries.
-
-        Returns:
-            The entries, and where to go on if there may be more.
-        """
+        """Entries that pass a filter, ordered by time, then insertId, and where to go on `after` if there may be more."""
         found: list[Json] = []
         matches = matching(node)
         for place, body in self._rows(node, descending, after):

@@ -168,14 +168,9 @@ def _request(
     body: Json,
     repeated: frozenset[str] = frozenset(),
 ) -> Json:
-    """Return the request that a REST call makes.
+    """Return the request that a REST call makes, given the decoded groups of its route's pattern.
 
-    Args:
-        binding: Its route.
-        path: The decoded groups of the route's pattern.
-        query: Parameters.
-        body: The JSON sent.
-        repeated: Fields of which one `a=1` is a list of one.
+    Of the `repeated` fields one `a=1` is a list of one.
     """
     made: Json = dict(body) if binding.body == "*" else {}
     if binding.body not in ("", "*"):

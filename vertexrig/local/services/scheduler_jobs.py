@@ -131,13 +131,7 @@ def _retry(given: Json) -> Json:
 
 
 def changed(old: Json, body: Json, mask: str) -> Json:
-    """Return a job after a PATCH.
-
-    Args:
-        old: The job as it is.
-        body: The job of the request, read by `read`.
-        mask: Comma-separated paths, camelCase or snake_case; empty means every field that `body` has.
-    """
+    """Return a job after a PATCH with a body read by `read`; an empty mask means every field that the body has."""
     result: Json = dict(old)
     for path in masked(mask) or [[key] for key in body if key != "name"]:
         kind: Any = messages.message_class(MESSAGE).DESCRIPTOR

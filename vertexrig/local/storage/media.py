@@ -247,18 +247,10 @@ def _boundary(content_type: str) -> bytes:
 
 
 def split_multipart(raw: Path, boundary: bytes, target: Path) -> tuple[Json, str]:
-    """Split a multipart/related body into its JSON part and its media.
+    """Return the JSON part of a multipart/related body and the content type of its media, which is written to `target`.
 
     The media may be larger than memory, which rules out Python's email package: its head and its end are searched for the
     boundary, and what is between them is copied.
-
-    Args:
-        raw: The whole body.
-        boundary: From its Content-Type.
-        target: Where the media is written.
-
-    Returns:
-        The JSON part, and the content type of the media part.
     """
     with raw.open("rb") as source:
         head = source.read(HEAD_LIMIT)
