@@ -368,14 +368,14 @@ def test_vizier_keeps_the_engine_of_a_study(tmp_path: Path, monkeypatch: pytest.
     def made(folder: Path, *, anew: bool) -> list[Any]:
         folder.mkdir()
         store = ResourceStore(folder)
-        served = vizier.Vizier(store).table()
+        served = vizier.Vizier(store, 0).table()
         name = served["CreateStudy"](
             {"parent": "projects/1/locations/us-central1", "study": {"displayName": "s", "studySpec": searched}}
         )["name"]
         found = []
         for turn in range(4):
             if anew:
-                served = vizier.Vizier(store).table()
+                served = vizier.Vizier(store, 0).table()
             trial = served["SuggestTrials"]({"parent": name, "suggestionCount": 1, "clientId": "c"}).response["trials"][
                 0
             ]
