@@ -366,6 +366,7 @@ def runs(process: psutil.Process) -> bool:
 
 @on_linux
 @pytest.mark.parametrize("warm", [False, True])
+@pytest.mark.whole
 def test_a_job_runs_out_of_memory_and_processes_before_the_server(tmp_path: Path, warm: bool) -> None:
     """A replica is what the kernel kills first, and may take three quarters of the processes that its user may have."""
     sdist(tmp_path / "gs/packages/trainer.tar.gz")

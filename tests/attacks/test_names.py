@@ -87,6 +87,7 @@ CUSTOM, STUDY = JOB, JOB.replace("customJobs", "hyperparameterTuningJobs")
 
 
 @pytest.mark.parametrize("verb", TREE, ids=" ".join)
+@pytest.mark.whole
 def test_no_verb_shows_a_name_that_acts_on_a_terminal(
     verb: tuple[str, ...], folder: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -143,6 +143,7 @@ def test_concurrent_duplicates_of_many_requests(here: server.RunningServer, stag
 
 
 @pytest.mark.parametrize("number", range(30 if LONG else 2))
+@pytest.mark.whole
 def test_killed_under_load_and_delivered_again(here: server.RunningServer, staged: Path, number: int) -> None:
     """A process that is killed in the middle of several requests: delivered again, each has one job that lives."""
     point = f"{('before', 'after')[number % 2]}:{4 + 5 * number}"

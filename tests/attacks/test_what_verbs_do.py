@@ -77,6 +77,7 @@ def seen(log: Path, stage: Stage) -> dict[str, set[str]]:
 
 
 @pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.whole
 def test_a_verb_does_what_the_table_says(verb: str, stage: Stage, tmp_path: Path) -> None:
     """Every program that a verb starts, place it reads or writes, and host it calls stands in its row."""
     home = stage.folder.parent / "home"

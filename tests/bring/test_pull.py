@@ -165,6 +165,7 @@ WORDS = st.text(st.characters(codec="utf-8", exclude_categories=("Cs", "Cc")), m
     env=st.lists(st.fixed_dictionaries({"name": WORDS, "value": WORDS}), max_size=3),
     name=WORDS,
 )
+@pytest.mark.whole
 def test_any_text_survives(args: list[str], env: list[dict[str, str]], name: str) -> None:
     """Quotes, dollars, hashes and numbers in arguments, variables and names come out as they went in."""
     program = {"imageUri": "i/i:1", **({"args": args} if args else {}), **({"env": env} if env else {})}

@@ -345,6 +345,7 @@ PAGES = (
 
 
 @pytest.mark.parametrize("header", PAGES, ids=str)
+@pytest.mark.whole
 def test_no_page_changes_anything(header: dict[str, str], front_client: requests.Session, here: RunningServer) -> None:
     """Every API, by its real name and at the server's own port, refuses what changes state from a page or for another host."""
     for name, path in PATHS.items():

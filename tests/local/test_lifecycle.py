@@ -194,6 +194,7 @@ class Lifecycle(RuleBasedStateMachine):
             assert "cannot become" not in body.get("error", {}).get("message", "")
 
 
+@pytest.mark.whole
 def test_every_change_of_a_state_is_in_the_table(root: Path) -> None:
     """Whatever is asked, in any order, a job moves by the table, ends, and has its times in order."""
     machine = type("Machine", (Lifecycle,), {"root": root})

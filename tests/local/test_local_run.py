@@ -192,6 +192,7 @@ print("made", flush=True)
 """
 
 
+@pytest.mark.whole
 def test_a_command_waits_for_its_own_jobs_alone(tmp_path: Path) -> None:
     """Of two commands on one server each lists and waits for the jobs that it made, over gRPC, REST, by name and by gcloud."""
     root, go = with_trainer(tmp_path / "state"), tmp_path / "go"

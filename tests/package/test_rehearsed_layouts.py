@@ -90,6 +90,7 @@ LAYOUTS: dict[str, tuple[dict[str, str], str, dict[str, str]]] = {
 
 
 @pytest.mark.parametrize("layout", brief([*LAYOUTS], 2))
+@pytest.mark.whole
 def test_a_layout_is_packaged_and_rehearsed(
     layout: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

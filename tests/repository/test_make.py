@@ -419,6 +419,7 @@ def test_serve_function_answers(served: tuple[int, subprocess.Popen[str]]) -> No
 
 
 @pytest.mark.parametrize("stamp", [".base", ".cloud", ".local", ".ready"])
+@pytest.mark.whole
 def test_a_larger_set_up_stands_for_a_smaller(tmp_path: Path, stamp: str) -> None:
     """A verb that needs the smallest set-up installs nothing where any other is there."""
     done = make(with_environment(copied(tmp_path), stamp), "tpu-job")

@@ -145,6 +145,7 @@ def test_a_tick_killed_anywhere_leaves_one_job_and_one_version(served: Served, p
     assert {"champion", "default"} <= set(champion["versionAliases"]) and champion["labels"]["vertexrig_chain"] == chain
 
 
+@pytest.mark.whole
 def test_many_ticks_at_one_time(served: Served) -> None:
     """Forty ticks at one time to two functions, at each step: one promoted job, one version; and a repeat of the run starts nothing."""
     chain = served.begin(50)
