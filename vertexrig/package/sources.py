@@ -223,7 +223,8 @@ def _setup(files: Mapping[str, Path], rewritten: dict[str, bytes]) -> str:
     def read(name: str) -> bytes | None:
         return rewritten.get(name) or (read_bytes(files[name], name) if name in files else None)
 
-    unsafe = unsafe_setting(layouts.read_config((read("setup.cfg") or b"").decode("utf-8", "replace")), read)
+    settings = read("setup.cfg")
+    unsafe = unsafe_setting(layouts.read_config(settings.decode("utf-8", "replace")), read) if settings else ""
     script = read("setup.py") or b""
     if unsafe or script == layouts.SETUP_PY.encode():
         return unsafe

@@ -10,7 +10,7 @@ import copy
 import re
 import shlex
 import traceback
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib.util import find_spec
@@ -397,7 +397,7 @@ def _nested(text: str, width: int, item: bool = False) -> Markup:
     return Markup("".join(f"{' ' * width}{line}\n" for line in lines))
 
 
-def _without_nulls(lines: Iterable[str]) -> list[str]:
+def _without_nulls(lines: Sequence[str]) -> list[str]:
     """Return the lines whose value is not null, without blank lines and headings that have nothing left under them.
 
     A value is JSON on its own line, so a line that ends in a bare `null` has no other value. When the first line of
@@ -406,9 +406,11 @@ def _without_nulls(lines: Iterable[str]) -> list[str]:
     kept: list[str] = []  # from the last line to the first
     comments: list[str] = []
     below, below_is_item = -1, False  # indentation of the nearest kept line below, -1 at the end
-    for line in reversed([line for line in lines if line.strip()]):
+    for line in reversed(lines):
         content = line.lstrip(" ")
         if content.endswith(": null") and content[0] not in "-#":  # most lines
+            continue
+        if not content.strip():
             continue
         if content.startswith("#"):
             # kept back: a comment goes with the line below it, and is dropped with none
