@@ -92,7 +92,7 @@ serve-function: $(LOCAL) ## Serve the staged function on this machine against th
 PYTEST = $(VENV)/bin/python -m pytest -n $(WORKERS) --dist worksteal $(RERUN)
 # With AGAIN what failed, and that alone (1 of pytest's exit codes), runs a last time when all others have ended.
 QUIET = $(if $(AGAIN),|| { [ $$? -eq 1 ] && echo "once more what failed:" && $(VENV)/bin/python -m pytest --last-failed --last-failed-no-failures none; })
-test: $(READY) ## Run the tests that end soon; TESTS="tests/render/test_render.py -k tpu" runs exactly those, WORKERS=2 at a time
+test: $(READY) ## Run the tests that end soon; TESTS="tests/vertexrig/render/test_render.py -k tpu" runs exactly those, WORKERS=2 at a time
 	@$(PYTEST) $(or $(TESTS),-m "not whole")
 
 test-all: $(READY) ## Run every test, the whole clusters, sweeps, pages and set-ups too
@@ -108,14 +108,14 @@ test-clients: $(READY) ## Run programs that nobody changed (Node, Java, gsutil, 
 	@TEST_CLIENTS=$(CURDIR)/build/clients $(VENV)/bin/python -m pytest $(RERUN) $(or $(TESTS),tests/clients)
 
 # What `make test` attacks briefly, at length. TESTS names other tests.
-ATTACKS := tests/attacks tests/submit/test_protocol.py tests/submit/test_ladder.py tests/submit/test_budget.py tests/trigger/test_chains_explored.py tests/trigger/test_policy_explored.py tests/trigger/test_trigger_generated.py tests/repository/test_newcomer.py
+ATTACKS := tests/attacks tests/vertexrig/submit/test_protocol.py tests/vertexrig/submit/test_ladder.py tests/vertexrig/submit/test_budget.py tests/vertexrig/trigger/test_chains_explored.py tests/vertexrig/trigger/test_policy_explored.py tests/vertexrig/trigger/test_trigger_generated.py tests/repository/test_newcomer.py
 attack: $(READY) ## Attack at length: ten times the schedules and rushes, more requests and kills
 	@ATTACK=long $(PYTEST) $(or $(TESTS),$(ATTACKS))
 
 # Debian's packages: buildah, debootstrap. The base image and the layers are kept below build/test-image.
 test-image: $(READY) ## Build the images of three trainers with buildah, and run each; as root, and it takes minutes
 	@mkdir -p build/test-image
-	@TEST_IMAGE=$(CURDIR)/build/test-image $(VENV)/bin/python -m pytest -rs $(RERUN) $(or $(TESTS),tests/package/test_image_built.py)
+	@TEST_IMAGE=$(CURDIR)/build/test-image $(VENV)/bin/python -m pytest -rs $(RERUN) $(or $(TESTS),tests/vertexrig/package/test_image_built.py)
 
 check: lint types test ## Run lint, types and test
 

@@ -102,7 +102,7 @@ setup(
     ],
     python_requires=">=3.10",
     packages=[
-        *find_packages(include=["vertexrig", "vertexrig.*"]),
+        *find_packages(include=["vertexrig", "vertexrig.*", "localvertex", "localvertex.*"]),
         "vertexrig.functions",
         "vertexrig.templates",
     ],
@@ -112,11 +112,12 @@ setup(
     },
     package_data={
         "vertexrig": ["py.typed", "built.txt"],
+        "localvertex": ["py.typed"],
         "vertexrig.render": ["starter.yaml"],
         "vertexrig.spec": ["aiplatform_v1.binpb", "services.binpb", "methods.tsv"],
         "vertexrig.catalog": ["data/*.json"],
-        "vertexrig.local.front": ["node.cjs", "page/*"],
-        "vertexrig.local.runner": ["startup/*.py"],
+        "localvertex.front": ["node.cjs", "page/*"],
+        "localvertex.runner": ["startup/*.py"],
         "vertexrig.results": ["page/*"],
         "vertexrig.studies": ["page/*"],
         "vertexrig.functions": ["requirements.txt"],
@@ -145,5 +146,10 @@ setup(
         "sdk": SDK,
         "dev": DEV,
     },
-    entry_points={"console_scripts": ["vertexrig = vertexrig.__main__:main"]},
+    entry_points={
+        "console_scripts": ["vertexrig = vertexrig.__main__:main"],
+        # how the local Vertex joins the tool, which imports nothing of it: vertexrig/workspace/emulator.py
+        "vertexrig.verbs": ["local = localvertex.cli.local:command", "rehearse = localvertex.cli.rehearse:command"],
+        "vertexrig.emulator": ["localvertex = localvertex.rehearsal.emulator"],
+    },
 )

@@ -15,8 +15,8 @@ from common import REPOSITORY, in_turn, row
 
 sys.path.insert(0, str(REPOSITORY))
 
-from tests.checks.job_bases import edited
-from tests.checks.test_rules import ALL
+from tests.vertexrig.checks.job_bases import edited
+from tests.vertexrig.checks.test_rules import ALL
 
 FILES = 5_000
 

@@ -20,9 +20,9 @@ import requests
 REPOSITORY = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(REPOSITORY))
 
-from vertexrig.local import server  # noqa: E402
-from vertexrig.local.jobs.settings import Settings  # noqa: E402
-from vertexrig.local.runner.options import RunOptions  # noqa: E402
+from localvertex import server  # noqa: E402
+from localvertex.jobs.settings import Settings  # noqa: E402
+from localvertex.runner.options import RunOptions  # noqa: E402
 from vertexrig.project.model import LocalImage  # noqa: E402
 
 IMAGE = "us-docker.pkg.dev/demo-project/trainers/counts:1"

@@ -24,10 +24,10 @@ import requests
 REPOSITORY = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(REPOSITORY))
 
-from vertexrig.local import server  # noqa: E402
-from vertexrig.local.jobs.settings import Fault, Settings  # noqa: E402
-from vertexrig.local.runner.options import RunOptions  # noqa: E402
-from vertexrig.local.services import logging_query  # noqa: E402
+from localvertex import server  # noqa: E402
+from localvertex.jobs.settings import Fault, Settings  # noqa: E402
+from localvertex.runner.options import RunOptions  # noqa: E402
+from localvertex.services import logging_query  # noqa: E402
 from vertexrig.project.model import LocalImage  # noqa: E402
 
 PORT = 8645

@@ -24,8 +24,8 @@ import requests
 REPOSITORY = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(REPOSITORY))
 
-from vertexrig.local import server  # noqa: E402
-from vertexrig.local.jobs.settings import Settings  # noqa: E402
+from localvertex import server  # noqa: E402
+from localvertex.jobs.settings import Settings  # noqa: E402
 
 PORT = 8644
 PROJECT = f"""\

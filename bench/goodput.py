@@ -14,7 +14,7 @@ from pathlib import Path
 
 from common import REPOSITORY, row
 
-from vertexrig.local.runner import Control, Line, RunOptions, run_job
+from localvertex.runner import Control, Line, RunOptions, run_job
 from vertexrig.project.model import LocalImage
 
 EPOCHS, STEPS, SAVE_EVERY = 6, 44, 10

@@ -20,9 +20,9 @@ from common import REPOSITORY, row
 
 sys.path.insert(0, str(REPOSITORY))
 
-from vertexrig.local import server
-from vertexrig.local.front.variables import of_replica
-from vertexrig.local.jobs.settings import Settings
+from localvertex import server
+from localvertex.front.variables import of_replica
+from localvertex.jobs.settings import Settings
 
 ROUNDS = 5
 PROGRAM = """

@@ -26,10 +26,10 @@ from common import REPOSITORY, row
 
 sys.path.insert(0, str(REPOSITORY))
 
-from vertexrig.local import server
-from vertexrig.local.jobs import resources
-from vertexrig.local.jobs.settings import Settings
-from vertexrig.local.jobs.store import ResourceStore
+from localvertex import server
+from localvertex.jobs import resources
+from localvertex.jobs.settings import Settings
+from localvertex.jobs.store import ResourceStore
 
 IMAGE = "us-docker.pkg.dev/vertex-ai/training/tf-cpu.2-17.py310:latest"
 TASK = "import json, os, sys, time\nexec(sys.argv[1])\n"

@@ -119,9 +119,9 @@ def started(here: Any, folder: Path) -> str:
 
 def main() -> None:
     """Print the rows."""
-    from vertexrig.local import server
-    from vertexrig.local.front.variables import transparent
-    from vertexrig.local.jobs.settings import Settings
+    from localvertex import server
+    from localvertex.front.variables import transparent
+    from localvertex.jobs.settings import Settings
 
     print("gRPC beside REST, through local run | gRPC | REST | ratio | bar | ok")
     with tempfile.TemporaryDirectory() as folder:

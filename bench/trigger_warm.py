@@ -17,8 +17,8 @@ import requests
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from localvertex import server
 from tests.support import clouds, functions
-from vertexrig.local import server
 from vertexrig.submit.submission import Request
 from vertexrig.trigger import stage
 

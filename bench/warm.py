@@ -20,9 +20,9 @@ from common import REPOSITORY, row
 
 sys.path.insert(0, str(REPOSITORY))
 
-from vertexrig.local.jobs.inprocess import run_study
-from vertexrig.local.jobs.settings import Settings
-from vertexrig.local.runner import RunOptions
+from localvertex.jobs.inprocess import run_study
+from localvertex.jobs.settings import Settings
+from localvertex.runner import RunOptions
 from vertexrig.project.model import LocalImage
 
 TRIALS, PARALLEL = 12, 2

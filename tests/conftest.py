@@ -18,7 +18,7 @@ from tests.support import tools
 from tests.support.tools import need
 
 if TYPE_CHECKING:
-    from vertexrig.local.server import RunningServer
+    from localvertex.server import RunningServer
 
 HERE = Path(__file__).parent
 

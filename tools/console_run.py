@@ -9,10 +9,10 @@ from pathlib import Path
 
 import httpx
 
+from localvertex import server
+from localvertex.jobs.settings import Settings
+from localvertex.runner import RunOptions
 from tests.support.browser import chromium
-from vertexrig.local import server
-from vertexrig.local.jobs.settings import Settings
-from vertexrig.local.runner import RunOptions
 from vertexrig.project.model import LocalImage
 
 IMAGE = "us-docker.pkg.dev/my-project/images/logistic:1"

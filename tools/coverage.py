@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from vertexrig.local import bindings
-from vertexrig.local.services.jobs import EMPTY_LISTS
+from localvertex import bindings
+from localvertex.services.jobs import EMPTY_LISTS
 
 
 @dataclass(frozen=True)

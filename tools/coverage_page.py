@@ -10,14 +10,14 @@ import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
+from localvertex.jobs.settings import Settings
+from localvertex.jobs.store import ResourceStore
+from localvertex.services import Registry, logging_api, projects, scheduler_api
+from localvertex.services.jobs import JobMethods
+from localvertex.services.log_store import LogStore
+from localvertex.services.router import Service
+from localvertex.services.scheduler_engine import SchedulerEngine
 from tools.coverage import FIELDS, IDENTITY, LOGGING, SCHEDULER, STORAGE, Coverage, coverage
-from vertexrig.local.jobs.settings import Settings
-from vertexrig.local.jobs.store import ResourceStore
-from vertexrig.local.services import Registry, logging_api, projects, scheduler_api
-from vertexrig.local.services.jobs import JobMethods
-from vertexrig.local.services.log_store import LogStore
-from vertexrig.local.services.router import Service
-from vertexrig.local.services.scheduler_engine import SchedulerEngine
 
 STATES = ("served", "approximated", "not served")
 _MORE = {logging_api.SERVICE: LOGGING, scheduler_api.SERVICE: SCHEDULER}

@@ -68,7 +68,7 @@ def counted() -> Iterator[Passes]:
 
 def loaded() -> int:
     """Return how many modules of the tool this process has loaded."""
-    return sum(name.partition(".")[0] == "vertexrig" for name in sys.modules)
+    return sum(name.partition(".")[0] in ("vertexrig", "localvertex") for name in sys.modules)
 
 
 def of_render() -> Passes:

@@ -17,10 +17,10 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
+from localvertex.runner.pythons import find_python
 from tools import man
 from vertexrig import __version__
 from vertexrig.cli import vertexrig
-from vertexrig.local.runner.pythons import find_python
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 DIST = REPOSITORY / "dist"

@@ -39,20 +39,22 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("submit",),
     ("bring",),
     ("studies",),
-    ("local",),
     ("library",),
     ("trigger",),
     ("cli",),
 )
-# The same inside the local Vertex: a room there imports from its own line or from one above it in this list.
+# The same of the local Vertex.
 LOCAL_LAYERS: tuple[tuple[str, ...], ...] = (
-    ("guard", "state", "http", "filters", "sqlite", "hints", "bindings", "object_places"),
+    ("",),
     ("storage", "runner"),
     ("jobs",),
     ("services",),
     ("front",),
-    ("",),
+    ("server",),
+    ("rehearsal",),
+    ("cli",),
 )
+REPOSITORY = Path(__file__).resolve().parents[1]
 
 
 @dataclass(frozen=True)
@@ -88,10 +90,11 @@ class House:
 
     Args:
         folder: The package's folder.
+        layers: Its rooms, from the lowest to the highest.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self.package = folder.name
+    def __init__(self, folder: Path, layers: tuple[tuple[str, ...], ...] = LAYERS) -> None:
+        self.package, self.layers = folder.name, layers
         self.modules = {module.name: module for module in _modules(folder)}
 
     def imported(self, module: Module) -> set[str]:
@@ -128,27 +131,13 @@ class House:
 
     def upward(self) -> list[str]:
         """Return imports that run up the list of layers."""
-        height = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}
+        height = {room: level for level, rooms in enumerate(self.layers) for room in rooms}
+
         return [
-            f"{name or '__init__'} imports {other}"
+            f"{self.package}.{name} imports {other}"
             for name, others in sorted(self.graph.items())
             for other in sorted(others)
             if name != "__main__" and height[self.modules[other].room] > height[self.modules[name].room]
-        ]
-
-    def upward_in_local(self) -> list[str]:
-        """Return imports inside `local` that run up its own list of layers."""
-        height = {part: level for level, parts in enumerate(LOCAL_LAYERS) for part in parts}
-
-        def level(name: str) -> int:
-            part = name.split(".")[1] if name.count(".") else ""
-            return height.get(part, height[""])
-
-        return [
-            f"{name} imports {other}"
-            for name, others in sorted(self.graph.items())
-            for other in sorted(others)
-            if name.startswith("local") and other.startswith("local.") and level(other) > level(name)
         ]
 
     def cycle(self) -> list[str]:
@@ -206,12 +195,12 @@ def report(house: House) -> str:
         f"modules beside rooms   {len(house.flat)}",
         f"import depth           {'none: there is a cycle' if cycle else len(house.chain())}",
         f"cycles                 {'at least one' if cycle else 0}",
-        f"upward imports         {len(house.upward()) + len(house.upward_in_local())}",
+        f"upward imports         {len(house.upward())}",
         f"repeated class names   {len(repeated)}" + (f" ({', '.join(repeated)})" if repeated else ""),
         f"lines                  {sum(lines.values()):,}",
         *(
             f"  {room or 'beside the rooms':<20} {lines[room]:>6,}"
-            for layer in LAYERS
+            for layer in house.layers
             for room in layer
             if "." not in room
         ),
@@ -219,24 +208,28 @@ def report(house: House) -> str:
     return "\n".join(rows)
 
 
+def houses() -> tuple[House, House]:
+    """Return the tool and the local Vertex."""
+    return House(REPOSITORY / "vertexrig"), House(REPOSITORY / "localvertex", LOCAL_LAYERS)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("folder", nargs="?", type=Path, default=Path(__file__).resolve().parents[1] / "vertexrig")
     parser.add_argument("--details", action="store_true", help="also name each offender and the longest chain")
     options = parser.parse_args()
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `| head` closes the pipe before everything is printed
-    house = House(options.folder)
-    print(report(house))
+    for house in houses():
+        print(f"{house.package}\n{report(house)}\n")
     for what, passes in (("render tpu", passes_of.of_render()), ("a POST", passes_of.of_post())):
         print(f"{what:<22} " + ", ".join(f"{number} {name}" for name, number in asdict(passes).items()))
-    if options.details:
+    for house in houses() if options.details else ():
         for title, found in {
-            "upward": [*house.upward(), *house.upward_in_local()],
+            "upward": house.upward(),
             "a cycle": [" -> ".join(house.cycle())] if house.cycle() else [],
             "longest chain": [] if house.cycle() else [" -> ".join(house.chain())],
             "repeated": [f"{name}: {', '.join(where)}" for name, where in house.repeated_classes().items()],
         }.items():
-            print(f"\n{title}:", *found, sep="\n  ")
+            print(f"\n{house.package}, {title}:", *found, sep="\n  ")
 
 
 if __name__ == "__main__":

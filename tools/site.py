@@ -20,9 +20,9 @@ from typing import Any
 
 import yaml
 
-from tests.checks.cases import Case, findings_of
-from tests.checks.job_bases import edited
-from tests.checks.test_rules import ALL
+from tests.vertexrig.checks.cases import Case, findings_of
+from tests.vertexrig.checks.job_bases import edited
+from tests.vertexrig.checks.test_rules import ALL
 from tools.checks_page import READING, escaped, title
 from vertexrig import __version__
 from vertexrig.checks import rules

@@ -20,14 +20,15 @@ from pathlib import Path
 import psutil
 import pytest
 
+from localvertex import server
+from localvertex.jobs.settings import Settings
+from localvertex.runner import Control, Line, RunOptions, run_job
 from tests.attacks.wire import FOREIGN, NOBODY, as_user, exchange, needs_root, on_linux, request, status_of
-from tests.local import test_warm
+from tests.localvertex import test_warm
 from tests.support.jobkit import PARENT, Api, job, pool, sdist
 from tests.support.tools import REPOSITORY
+from vertexrig import guard
 from vertexrig.errors import UsageError
-from vertexrig.local import guard, server
-from vertexrig.local.jobs.settings import Settings
-from vertexrig.local.runner import Control, Line, RunOptions, run_job
 
 QUICK = RunOptions(grace=0.5)
 
@@ -210,9 +211,9 @@ from tests.support.jobkit import Api, job, pool
 from vertexrig import spec
 from vertexrig.catalog import load
 from vertexrig.checks import Context, check
-from vertexrig.local import server
-from vertexrig.local.jobs.settings import Settings
-from vertexrig.local.runner import RunOptions
+from localvertex import server
+from localvertex.jobs.settings import Settings
+from localvertex.runner import RunOptions
 parameters = [{"parameterId": f"p{n}", "doubleValueSpec": {"minValue": 0, "maxValue": 1}} for n in range(5000)]
 study = {"metrics": [{"metricId": "accuracy", "goal": "MAXIMIZE"}], "parameters": parameters, "algorithm": "RANDOM_SEARCH"}
 body = {"displayName": "x", "studySpec": study, "trialJobSpec": job(pool("pass")), "maxTrialCount": 1, "parallelTrialCount": 1}

@@ -14,11 +14,11 @@ import click
 import pytest
 import yaml
 
+from localvertex import server
+from localvertex.jobs.settings import Settings
 from tests.support import made_studies
 from vertexrig import cli
 from vertexrig.cloud.vertex import RemoteJob
-from vertexrig.local import server
-from vertexrig.local.jobs.settings import Settings
 from vertexrig.studies import drawing, html
 
 NAME = "x\x1b]0;title\x07\x1b[2J\x1b[8m\u202egpj.\x9b31m\r\x08\x7fy"

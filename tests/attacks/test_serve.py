@@ -12,10 +12,10 @@ from contextlib import closing
 
 import pytest
 
+from localvertex import server
+from localvertex.jobs.settings import Settings
+from localvertex.runner import RunOptions
 from tests.attacks.wire import FOREIGN, NOBODY, as_user, exchange, needs_root, on_linux, request, status_of
-from vertexrig.local import server
-from vertexrig.local.jobs.settings import Settings
-from vertexrig.local.runner import RunOptions
 
 
 @pytest.fixture(scope="module")

@@ -19,11 +19,12 @@ import httpx
 import psutil
 import pytest
 
+from localvertex import server, state
+from localvertex.front import control
+from localvertex.jobs.settings import Settings
 from tests.attacks.wire import on_linux
 from tests.support.tools import REPOSITORY
 from vertexrig.errors import ServiceError, UsageError
-from vertexrig.local import control, server, state
-from vertexrig.local.jobs.settings import Settings
 
 
 def databases(root: Path) -> list[Path]:

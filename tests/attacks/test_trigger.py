@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 import pytest
 import requests
 
+from localvertex import server
 from tests.support import clouds, functions
-from vertexrig.local import server
 from vertexrig.trigger import stage
 
 LONG = os.environ.get("ATTACK") == "long"

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.test_every_verb import ROWS, Row, Stage, built, stage, words_of
 from tests.support.tools import REPOSITORY
+from tests.vertexrig.cli.test_every_verb import ROWS, Row, Stage, built, stage, words_of
 
 __all__ = ["built", "stage"]  # fixtures
 

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from localvertex import server
+from localvertex.front.variables import transparent
+from localvertex.jobs.settings import Settings
+from localvertex.runner import RunOptions
+from localvertex.state import RunningServer
 from tests.support.jobkit import TASK, sdist
-from vertexrig.local import server
-from vertexrig.local.front.variables import transparent
-from vertexrig.local.jobs.settings import Settings
-from vertexrig.local.runner import RunOptions
-from vertexrig.local.state import RunningServer
 
 PROJECT, REGION = "my-project", "us-central1"
 WATCHED = """

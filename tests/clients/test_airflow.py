@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from localvertex.state import RunningServer
 from tests.clients.conftest import Run
 from tests.clients.kit import python
 from tests.support.jobkit import IMAGE, Api
-from vertexrig.local.state import RunningServer
 
 DAG = """
 from datetime import datetime

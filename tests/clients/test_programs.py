@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from localvertex import server
+from localvertex.state import RunningServer
 from tests.clients.conftest import Run
 from tests.clients.install import JARS, PLUGINS
 from tests.clients.kit import folder, missing, program
 from tests.support.jobkit import IMAGE
-from vertexrig.local import server
-from vertexrig.local.state import RunningServer
 
 PROGRAMS = Path(__file__).with_name("programs")
 INSTALLED = ("guava*.jar", "failureaccess*.jar", "error-prone*.jar", "jsr305*.jar", "geronimo-annotation*.jar")

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from localvertex.state import RunningServer
 from tests.clients.conftest import Run
 from tests.clients.kit import python
 from tests.support.jobkit import IMAGE, Api, job, pool
 from tests.support.tools import need
-from vertexrig.local.state import RunningServer
 
 TRAIN = """
 import os, sys

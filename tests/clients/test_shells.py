@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from localvertex.front.variables import transparent
+from localvertex.state import RunningServer
 from tests.clients.conftest import PROJECT, REGION
 from tests.clients.kit import folder
 from tests.support.tools import INSTALLED
-from vertexrig.local.front.variables import transparent
-from vertexrig.local.state import RunningServer
 
 ENV = f"{sys.executable} -m vertexrig local env --transparent"
 SHOW = f"{sys.executable} -c 'import json, os; print(json.dumps(dict(os.environ)))'"

@@ -30,9 +30,10 @@ from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
 
+from localvertex import state
+from localvertex.front import control
 from tests.published import data, programs
 from tests.published.rows import BUCKET, ENDS, PROJECT, ROWS, Row
-from vertexrig.local import control, state
 
 TIMEOUT_S = 3600
 MISSING = "no checkout"

@@ -463,9 +463,9 @@ def test_launch_refuses_what_it_cannot_send(tmp_path: Path) -> None:
 @pytest.mark.whole
 def test_launch_runs_on_the_local_vertex(tmp_path: Path) -> None:
     """The codelab's CustomJob.run() really runs both pools on the local Vertex, to success."""
-    from vertexrig.local import server
-    from vertexrig.local.jobs.settings import Settings
-    from vertexrig.local.runner import RunOptions
+    from localvertex import server
+    from localvertex.jobs.settings import Settings
+    from localvertex.runner import RunOptions
     from vertexrig.project.model import LocalImage
 
     image = tmp_path / "image"

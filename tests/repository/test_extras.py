@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from functools import cache
@@ -22,16 +23,16 @@ from vertexrig.cli.extras import PARTS, MissingExtraError, missing, need
 from vertexrig.errors import install
 
 SUBMIT = ("vertexrig/cloud",)
-LOCAL = ("vertexrig/local", *SUBMIT)
+LOCAL = ("localvertex", *SUBMIT)
 SERVED = {
-    "": ("vertexrig",),
+    "": ("vertexrig", "localvertex"),
     "submit": SUBMIT,
     "local": LOCAL,
     "trigger": (*SUBMIT, "functions/main.py"),
     "report": ("vertexrig/studies", *SUBMIT),
     "trainer": ("trainer_pkg",),
     "sdk": ("examples",),
-    "dev": ("vertexrig", "functions", "trainer_pkg", "examples", "tests", "bench", "tools"),
+    "dev": ("vertexrig", "localvertex", "functions", "trainer_pkg", "examples", "tests", "bench", "tools"),
 }
 """Files and folders of each extra; "" is the base."""
 NOT_IMPORTED = {
@@ -99,7 +100,7 @@ def distributions(place: str) -> frozenset[str]:
     root = REPOSITORY / place
     files = [root] if root.is_file() else sorted(root.rglob("*.py"))
     names = {name for file in files for name in imports(file)}
-    own = {"vertexrig", "tests", "trainer", "tools"}
+    own = {"vertexrig", "localvertex", "tests", "trainer", "tools"}
     by_module = installed_modules()
     found = {
         one
@@ -150,7 +151,9 @@ def test_a_missing_module_s_row_names_what_brings_it() -> None:
     for module, part in PARTS.items():
         distribution = normalised(part.distribution)
         assert {distribution, brought_along.get(distribution, "")} & listed[part.extra], module
-    outside = (distributions("vertexrig") | distributions("functions/main.py")) - listed[""]
+    outside = (distributions("vertexrig") | distributions("localvertex") | distributions("functions/main.py")) - listed[
+        ""
+    ]
     assert outside - {normalised(part.distribution) for part in PARTS.values()} - COMES_WITH.keys() == set()
 
 
@@ -170,7 +173,11 @@ def test_an_extra_is_installed_as_the_documentation_says() -> None:
     """No index has the tool: nothing says to install it by its name alone, and the command is that of docs/README.md."""
     command, _, _ = install("local").partition(", ")
     assert command in (REPOSITORY / "docs/README.md").read_text(encoding="utf-8").splitlines()
-    texts = {file: file.read_text(encoding="utf-8") for file in (REPOSITORY / "vertexrig").rglob("*.py")}
+    texts = {
+        file: file.read_text(encoding="utf-8")
+        for package in ("vertexrig", "localvertex")
+        for file in (REPOSITORY / package).rglob("*.py")
+    }
     assert [file.name for file, text in texts.items() if re.search(r"pip install [^\n]*vertexrig\[", text)] == [
         "errors.py"
     ]
@@ -248,6 +255,43 @@ def test_the_base_installation_is_small(clean: Path) -> None:
     assert found == declared()[""] | brought and len(found) <= 13
     files = [file for file in site.rglob("*") if file.is_file() and file.relative_to(site).parts[0][:3] != "pip"]
     assert sum(file.stat().st_size for file in files) <= 20 * 2**20
+
+
+def test_the_tool_works_where_the_local_vertex_is_missing(tmp_path: Path) -> None:
+    """With the package `vertexrig` alone jobs are rendered, checked and explained, and `rehearse` names the extra that brings the rest."""
+    for name in ("vertexrig", "templates", "trainer_pkg", "vertexrig.yaml"):
+        source = REPOSITORY / name
+        if source.is_dir():
+            shutil.copytree(source, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(source, tmp_path)
+    # -S and the plain folders of this environment: no editable install, and so no entry point, is seen
+    places = os.pathsep.join([str(tmp_path), *(place for place in sys.path if place.endswith("site-packages"))])
+    hidden = "import sys; sys.meta_path.insert(0, type('Hidden', (), {'find_spec': staticmethod(refuse)}))"
+    script = f"""
+def refuse(name, path=None, target=None):
+    if name.partition('.')[0] == 'localvertex':
+        raise ModuleNotFoundError(f'No module named {{name!r}}', name=name)
+{hidden}
+import importlib.metadata as metadata
+metadata.entry_points = lambda **wanted: ()
+from vertexrig.__main__ import main
+main()
+"""
+
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-S", "-c", script, *words], cwd=tmp_path, capture_output=True, text=True, timeout=300,
+            env={**os.environ, "PYTHONPATH": places},
+        )  # fmt: skip
+
+    for words in ("render tpu", "check sweep", "explain multi-worker"):
+        done = run(*words.split())
+        assert done.returncode == 0, f"{words}: {done.stderr}"
+    for words in ("rehearse cpu", "local status", "diff --rehearse cpu"):
+        done = run(*words.split())
+        assert done.returncode == 2 and "Traceback" not in done.stderr, done.stderr
+    assert 'pip install "vertexrig[local]' in run("rehearse", "cpu").stderr
 
 
 @pytest.mark.whole

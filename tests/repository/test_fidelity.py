@@ -15,6 +15,10 @@ from typing import Any
 import pytest
 import yaml
 
+from localvertex import server
+from localvertex.jobs.settings import Settings
+from localvertex.recording import Blanks
+from localvertex.runner import RunOptions
 from tests.support.tools import REPOSITORY
 from tests.support.web import http
 from tools import fidelity_page
@@ -33,10 +37,6 @@ from tools.fidelity.manifest import (
     ManifestRow,
 )
 from vertexrig import cli
-from vertexrig.local import server
-from vertexrig.local.jobs.settings import Settings
-from vertexrig.local.recording import Blanks
-from vertexrig.local.runner import RunOptions
 from vertexrig.project.model import LocalImage
 
 OURS = manifest.load()

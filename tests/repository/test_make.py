@@ -127,9 +127,9 @@ def searched(name: str, override: str, trials: int) -> list[Case]:
     ]
 
 
-ONE_TEST = "TESTS='tests/cli/test_errors.py -x' WORKERS=1"
+ONE_TEST = "TESTS='tests/vertexrig/cli/test_errors.py -x' WORKERS=1"
 OLD = "tests/trainer/test_trainer_package.py --collect-only -q"
-BUILT = "tests/package/test_image_built.py --collect-only -q"
+BUILT = "tests/vertexrig/package/test_image_built.py --collect-only -q"
 #: verb -> what is typed. Those not here are typed by a test of their own, in APART; the last two in test_site.py and test_release.py.
 CASES: dict[str, list[Case]] = {
     "help": [Case("help", says=r"(?m)^  NAME-job .*"), Case("", says=r"(?m)^  demo .*")],
@@ -171,7 +171,7 @@ CASES: dict[str, list[Case]] = {
     "attack": [
         Case(
             "attack --dry-run",
-            says=r"ATTACK=long .*pytest.* tests/attacks tests/submit/test_protocol\.py tests/submit/test_ladder\.py",
+            says=r"ATTACK=long .*pytest.* tests/attacks tests/vertexrig/submit/test_protocol\.py tests/vertexrig/submit/test_ladder\.py",
         ),
         Case(
             "attack WORKERS=0 TESTS='tests/attacks/test_trigger.py --collect-only -q'",

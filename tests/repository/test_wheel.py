@@ -161,8 +161,9 @@ def test_the_wheel_holds_the_tool_and_nothing_else(wheel: Path) -> None:
     """Every module, template and data file is in it, and the function's; tests and the trainer are not."""
     names = set(zipfile.ZipFile(wheel).namelist())
     tops = {name.split("/")[0] for name in names if ".dist-info" not in name}
-    assert tops == {"vertexrig"}
-    for file in (REPOSITORY / "vertexrig").rglob("*"):
+    packages = {"vertexrig", "localvertex"}
+    assert tops == packages
+    for file in (file for package in packages for file in (REPOSITORY / package).rglob("*")):
         if file.is_file() and "__pycache__" not in file.parts:
             assert str(file.relative_to(REPOSITORY)) in names
     for file in (REPOSITORY / "templates").iterdir():
@@ -181,7 +182,7 @@ def test_the_tests_pass_on_the_wheel(wheel: Path, tmp_path: Path) -> None:
     )  # fmt: skip
     tests = tmp_path / "tests"
     shutil.copytree(
-        REPOSITORY / "tests", tests, ignore=shutil.ignore_patterns("__pycache__", "local", "trainer", "trainers")
+        REPOSITORY / "tests", tests, ignore=shutil.ignore_patterns("__pycache__", "localvertex", "trainer", "trainers")
     )
     shutil.copyfile(REPOSITORY / "vertexrig.yaml", tmp_path / "vertexrig.yaml")
     shutil.copytree(REPOSITORY / "trainer_pkg", tmp_path / "trainer_pkg")

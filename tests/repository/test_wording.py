@@ -29,11 +29,11 @@ SAME = {"strip", "rstrip", "lstrip", "lower", "casefold", "upper", "splitlines",
 # what is left, with the reason: module and expression
 ALLOWED = {
     # The same text at several pools is one finding; which text it is makes no difference.
-    ("checks/trainer.py", "problem.message not in seen"),
+    ("vertexrig/checks/trainer.py", "problem.message not in seen"),
     # sqlite3 of Python 3.10 has no error code for a full disk.
-    ("local/http.py", "'disk is full' in str(error)"),
+    ("localvertex/http.py", "'disk is full' in str(error)"),
     # The place that begins the message is a field of its own in the answer.
-    ("project/caller_overrides.py", "error.message.removeprefix(f'set.{key}: ')"),
+    ("vertexrig/project/caller_overrides.py", "error.message.removeprefix(f'set.{key}: ')"),
 }
 
 
@@ -71,10 +71,10 @@ def branches(source: str) -> Iterator[str]:
 
 def test_nothing_branches_on_wording() -> None:
     """No module compares, searches or cuts the text of a finding, problem or error, but for what ALLOWED names, all of it still there."""
-    root = REPOSITORY / "vertexrig"
     found = {
-        (file.relative_to(root).as_posix(), expression)
-        for file in root.rglob("*.py")
+        (file.relative_to(REPOSITORY).as_posix(), expression)
+        for package in ("vertexrig", "localvertex")
+        for file in (REPOSITORY / package).rglob("*.py")
         for expression in branches(file.read_text(encoding="utf-8"))
         if "field_.message" not in expression  # a message of protobuf, not of a person
     }

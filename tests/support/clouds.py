@@ -14,10 +14,10 @@ from typing import Any
 
 import yaml
 
+from localvertex.state import AIPLATFORM, RunningServer
 from tests.support.clouds_in_memory import Clock, MemoryStorage, MemoryVertex, WallClock
 from vertexrig.cloud.storage import Storage
 from vertexrig.cloud.vertex import RESOURCES, RemoteJob, Vertex
-from vertexrig.local.state import AIPLATFORM, RunningServer
 from vertexrig.project import config
 from vertexrig.submit.submission import Submitter
 from vertexrig.submit.uploaded import UploadedArtifacts
@@ -59,10 +59,10 @@ PROJECT: dict[str, Any] = {
 @contextmanager
 def cloud(root: Path, **settings: Any) -> Iterator[RunningServer]:
     """A local Vertex with a bucket, whose jobs wait for machines and never start unless `run` says otherwise."""
+    from localvertex import server
+    from localvertex.jobs.settings import Settings
+    from localvertex.runner import RunOptions
     from tests.support.jobkit import sdist
-    from vertexrig.local import server
-    from vertexrig.local.jobs.settings import Settings
-    from vertexrig.local.runner import RunOptions
 
     run = settings.pop("run", None) or RunOptions(grace=0.5, slow_start=3600)
     with server.running(Settings(root / "vertex", slots=2, run=run, **settings)) as here:

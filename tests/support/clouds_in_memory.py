@@ -1,6 +1,6 @@
 """Cloud Storage and Vertex AI in memory, on a clock that tests turn, and deliveries that can be frozen and killed.
 
-Storage is strongly consistent; a list of jobs may lag behind creates, a get never does. `tests/submit/test_protocol.py` holds
+Storage is strongly consistent; a list of jobs may lag behind creates, a get never does. `tests/vertexrig/submit/test_protocol.py` holds
 both against the local Vertex.
 """
 

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from vertexrig.local import server
-from vertexrig.local.front.variables import FOLDER
-from vertexrig.local.jobs.settings import Settings
-from vertexrig.local.state import RunningServer
+from localvertex import server
+from localvertex.front.variables import FOLDER
+from localvertex.jobs.settings import Settings
+from localvertex.state import RunningServer
 
 AIPLATFORM = "us-central1-aiplatform.googleapis.com"
 

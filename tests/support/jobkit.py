@@ -11,9 +11,9 @@ from typing import Any
 
 import httpx
 
+from localvertex.runner import Line
+from localvertex.state import claimed
 from tests.support.tools import environments
-from vertexrig.local.runner import Line
-from vertexrig.local.state import claimed
 
 TASK = """
 import json, os, sys

@@ -10,10 +10,10 @@ from typing import Any
 
 import grpc
 
+from localvertex import server
+from localvertex.jobs.settings import Settings
+from localvertex.runner import RunOptions
 from tests.support.jobkit import with_trainer
-from vertexrig.local import server
-from vertexrig.local.jobs.settings import Settings
-from vertexrig.local.runner import RunOptions
 
 PARENT = "projects/my-project/locations/us-central1"
 STUDY = {

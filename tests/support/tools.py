@@ -126,7 +126,8 @@ def _forks() -> Forks:
     from tests.support.forks import Forks
     from vertexrig.cli import VERBS
 
-    verbs = [f"vertexrig.cli.{module}" for module, _ in VERBS.values()]
+    verbs = [f"vertexrig.cli.{module}" for module, _ in VERBS.values() if module]
+    verbs += ["localvertex.cli.local", "localvertex.cli.rehearse"]
     return Forks({**os.environ, "PYTHONPATH": str(INSTALLED)}, ["vertexrig.cli", *verbs, "vertexrig.spec.strict"])
 
 

@@ -11,7 +11,17 @@ from pathlib import Path
 
 from tests.support.tools import REPOSITORY, available
 
-PARTS = ("vertexrig", "templates", "functions", "fidelity", "setup.py", "pyproject.toml", "README.md", "LICENSE")
+PARTS = (
+    "vertexrig",
+    "localvertex",
+    "templates",
+    "functions",
+    "fidelity",
+    "setup.py",
+    "pyproject.toml",
+    "README.md",
+    "LICENSE",
+)
 
 
 def build(folder: Path) -> Path:

@@ -12,7 +12,7 @@ from typing import Any
 
 from vertexrig import times
 
-_LOCAL = "vertexrig.local."
+_LOCAL = "localvertex."
 _NEW = f"{_LOCAL}jobs.resources:new_body"
 _MOVE = f"{_LOCAL}jobs.resources:move"
 _FILLED = f"{_LOCAL}jobs.resources:filled"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from localvertex import server, state
 from vertexrig import files, times
 from vertexrig.cli import options, streams
 from vertexrig.cli.output import result
@@ -213,8 +214,8 @@ def _check_budget(made: Sequence[Creation], budget: float) -> None:
 @contextmanager
 def _target(against: str, project: str | None, region: str, bucket: str | None, root: Path | None) -> Iterator[Target]:
     """Provide the real service, a running server, or one that is started for as long as this lasts."""
+    from localvertex.front import control
     from tools.fidelity import target
-    from vertexrig.local import control, state
 
     if against == "cloud":
         if not project:
@@ -237,11 +238,11 @@ def starting() -> Iterator[Target]:
     """Provide a local Vertex of its own, in this process."""
     import tempfile
 
+    from localvertex.front import control
+    from localvertex.jobs.settings import Settings
+    from localvertex.runner import RunOptions
+    from localvertex.runner.pace import QUEUED_S
     from tools.fidelity import target
-    from vertexrig.local import control, server
-    from vertexrig.local.jobs.settings import Settings
-    from vertexrig.local.pace import QUEUED_S
-    from vertexrig.local.runner import RunOptions
     from vertexrig.project.model import LocalImage
 
     with tempfile.TemporaryDirectory(prefix="vertexrig-fidelity-") as folder:

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from localvertex.recording import Blanks
 from tools.fidelity.target import Caller, Target
 from vertexrig.errors import UsageError
-from vertexrig.local.recording import Blanks
 
 _MARK = re.compile(r"<(id \d+|project|number|bucket|[a-z]+)>")
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from localvertex.recording import Blanks
 from tools.fidelity.judge import DIFFERS, NOT_TRIED, SAME, Verdict, short
 from tools.fidelity.manifest import AREAS, EVIDENCE, PARTS, Manifest
-from vertexrig.local.recording import Blanks
 
 
 @dataclass(frozen=True)

@@ -31,10 +31,10 @@ from typing import Any
 import jmespath
 import yaml
 
+from localvertex.front import control
 from tools.fidelity.manifest import Manifest, ManifestRow, Script
 from tools.fidelity.target import Caller, Target
 from vertexrig.errors import ServiceError, VertexrigError
-from vertexrig.local import control
 from vertexrig.spec.states import ENDED, of_pipeline
 
 _PLACE = re.compile(r"\$\{([^{}]+)\}")

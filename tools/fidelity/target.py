@@ -12,10 +12,10 @@ from typing import Any
 
 import requests
 
+from localvertex.state import AIPLATFORM, LOGGING, SCHEDULER, RunningServer, env
 from vertexrig import times
 from vertexrig.cloud.rest import Rest, is_loopback
 from vertexrig.errors import ServiceError
-from vertexrig.local.state import AIPLATFORM, LOGGING, SCHEDULER, RunningServer, env
 
 IMAGE = "us-docker.pkg.dev/vertex-ai/training/tf-cpu.2-17.py310:latest"
 """What jobs of the rows run on; none of them imports TensorFlow."""

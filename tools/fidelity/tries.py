@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from localvertex.recording import Blanks
 from tools.fidelity.judge import DIFFERS, NOT_TRIED, Verdict, judge
 from tools.fidelity.manifest import Manifest, ManifestRow
 from tools.fidelity.scripts import Player, ScriptRecord, StepError
 from tools.fidelity.target import Caller, Target
 from vertexrig.errors import ServiceError
-from vertexrig.local.recording import Blanks
 
 SIDE_BY_SIDE = 6
 

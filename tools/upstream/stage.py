@@ -18,8 +18,9 @@ from typing import Any
 
 import yaml
 
+from localvertex import state
+from localvertex.front import control
 from tools.upstream.table import HERE, PROJECT, document
-from vertexrig.local import control, state
 
 STAND_INS = HERE / "stand_ins"
 VERTEXRIG = (sys.executable, "-m", "vertexrig")

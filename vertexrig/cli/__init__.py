@@ -20,7 +20,10 @@ from vertexrig.cli import output, streams
 from vertexrig.cli.groups import Group
 from vertexrig.cli.problems import Failure, problem
 from vertexrig.errors import UsageError
+from vertexrig.workspace import emulator
 
+OF_EMULATOR = ""
+"""In place of a module: the verb comes from the package of the local Vertex."""
 # verb -> (module of vertexrig.cli, one line of help); the module is imported when the verb is used
 VERBS = {
     "init": ("init", "Write a project file to begin with."),
@@ -33,8 +36,8 @@ VERBS = {
     "catalog": ("catalog", "Print machines, accelerators, regions, images, prices or quotas."),
     "package": ("package", "Build the trainer's package."),
     "image": ("image", "Write, build and push the trainer's own image."),
-    "rehearse": ("rehearse", "Run a job's or sweep's YAML on this machine."),
-    "local": ("local", "Start and stop the local Vertex: the REST APIs on this machine."),
+    "rehearse": (OF_EMULATOR, "Run a job's or sweep's YAML on this machine."),
+    "local": (OF_EMULATOR, "Start and stop the local Vertex: the REST APIs on this machine."),
     "submit": ("submit", "Create a job or sweep on Vertex AI, exactly once."),
     "jobs": ("jobs", "List jobs and sweeps."),
     "watch": ("watch", "Follow a job to its end."),
@@ -78,7 +81,10 @@ class Verbs(Group):
         if cmd_name not in VERBS:
             return None
         # Here and not at the top: a verb's imports are most of its start, and each command line runs one verb.
-        command: click.Command = import_module(f"vertexrig.cli.{VERBS[cmd_name][0]}").command
+        module, _ = VERBS[cmd_name]
+        if module == OF_EMULATOR:
+            return emulator.verb(cmd_name)
+        command: click.Command = import_module(f"vertexrig.cli.{module}").command
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from vertexrig.catalog import load
-from vertexrig.cli import local_place, options, tables
+from vertexrig.cli import options, tables
 from vertexrig.cli.output import result
 from vertexrig.errors import UsageError
 from vertexrig.workspace import Workspace
@@ -38,7 +38,7 @@ def command(table: str, pattern: str | None, file: Path | None, format_: str) ->
 
     Rows of the project's own overlay file are included.
     """
-    loaded, _ = local_place.PlaceOptions(file, None).project()
+    loaded = options.project_if_any(file)
     # A table can be read outside any project: then there is no overlay.
     catalog = Workspace(loaded).catalog if loaded is not None else load()
     rows = catalog.rows(table)

@@ -21,10 +21,10 @@ from vertexrig.project import config
 from vertexrig.project.config import Loaded
 from vertexrig.project.model import Project
 from vertexrig.text import clean, shown
-from vertexrig.workspace import Workspace
+from vertexrig.workspace import Workspace, emulator
 
 if TYPE_CHECKING:
-    from vertexrig.local.rehearsal import Rehearsal
+    from vertexrig.results.rehearsal import Rehearsal
 
 
 @click.command("diff")
@@ -96,12 +96,12 @@ def _earlier(workspace: Workspace, project: options.ProjectOptions, rev: str) ->
 def _end(workspace: Workspace, name: str, overrides: Sequence[str], templates: Path | None = None) -> Rehearsal | None:
     """Return how a rehearsal ended; None if it could not begin."""
     extras.need("optuna", "requests")
-    from vertexrig.local.rehearsal import rehearse  # 140 ms, and an extra
-
     file = workspace.loaded.file
     try:
         loaded = config.load(file, overrides=[*workspace.loaded.overrides, *overrides], target=name)
-        return rehearse(Workspace(loaded, templates=templates, program=steps.program()), name)
+        return emulator.load("diff --rehearse").rehearse(
+            Workspace(loaded, templates=templates, program=steps.program()), name
+        )
     except VertexrigError as error:
         streams.note(f"{name}: {error}")
         return None

@@ -19,6 +19,7 @@ from vertexrig.cli.output import result
 from vertexrig.errors import UsageError
 from vertexrig.project import config
 from vertexrig.trigger import stage
+from vertexrig.workspace import emulator
 
 if TYPE_CHECKING:
     from vertexrig.trigger.deploy import DeployStep
@@ -67,17 +68,15 @@ def serve(file: Path | None, port: int, target: str) -> None:
 
     Jobs go where VERTEXRIG_AIPLATFORM says; without it, to the local Vertex that runs in .vertexrig/. Never to the cloud.
     """
-    from vertexrig.local import control, state
-
     extras.need("functions_framework", "requests", "uvicorn")
     loaded = config.load(file)
     environment = dict(os.environ)
     # Without it the staged function would ask Google, with the credentials of the person who tries it out.
     if not environment.get("VERTEXRIG_AIPLATFORM"):
-        here = state.find(loaded.output(config.STATE_FOLDER))
-        if here is None:
+        variables = emulator.load("vertexrig function serve").environment(loaded.output(config.STATE_FOLDER))
+        if not variables:
             raise UsageError("no local Vertex runs here: start one with `vertexrig local up`")
-        environment |= control.env(here)
+        environment |= variables
     staged = stage.stage(loaded, loaded.output(stage.FOLDER))
     streams.note(f"serving {staged.folder} on http://127.0.0.1:{port}")
     # The script gets no folder of the tool on its path: the function imports the staged copy, as in the cloud.

@@ -17,7 +17,7 @@ from typing import Any
 
 def _guards() -> Any:
     """Return the module `guard`, from its file."""
-    spec = importlib.util.spec_from_file_location("vertexrig_guard", Path(__file__).parents[1] / "local" / "guard.py")
+    spec = importlib.util.spec_from_file_location("vertexrig_guard", Path(__file__).parents[1] / "guard.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     # Before it runs, as in the recipe of importlib: a module may look itself up there.

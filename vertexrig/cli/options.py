@@ -8,21 +8,18 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from functools import partial, wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import click
 
 from vertexrig import files
-from vertexrig.cli import steps
+from vertexrig.cli import steps, streams
 from vertexrig.cli.arguments import complete_keys
 from vertexrig.errors import UsageError
 from vertexrig.project import config
 from vertexrig.project.model import NAME
 from vertexrig.text import quoted
 from vertexrig.workspace import Workspace
-
-if TYPE_CHECKING:
-    from vertexrig.local.runner.options import RunOptions
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -160,30 +157,24 @@ class WhereOptions:
     )
 
 
-@dataclass(frozen=True)
-class PaceOptions:
-    """How long a local job waits for its machines, and how long it takes to end."""
+def project_if_any(file: Path | None) -> config.Loaded | None:
+    """Return the project of a file, or of the one here or in a folder above; None where there is none."""
+    return config.load(file) if file is not None or has_project(note=True) else None
 
-    pace: str = option(
-        "--pace",
-        type=click.Choice(["none", "recorded"]),
-        default="none",
-        show_default=True,
-        help="How long a job waits for machines, and takes to end: no time, or the medians of recordings of Vertex AI (176 s and 65 s).",
-    )
-    speed: float | None = option(
-        "--speed",
-        type=click.FloatRange(min=0, min_open=True, max=100_000),
-        metavar="N",
-        show_default="1",
-        help="Divide the times of --pace recorded by N.",
-    )
 
-    def paced(self, run: RunOptions) -> RunOptions:
-        """Return a run's options with these times."""
-        from vertexrig.local.pace import paced  # 130 ms, which other verbs save
+def has_project(*, note: bool = False) -> bool:
+    """Whether a project file is here or in a folder above.
 
-        return paced(run, self.pace, self.speed)
+    Args:
+        note: Say so on stderr where one is there that is not read, since it is somebody else's.
+    """
+    try:
+        config.find(Path.cwd())
+    except UsageError as error:
+        if note and isinstance(error, config.ForeignProjectError):
+            streams.note(error)
+        return False
+    return True
 
 
 def workspace_of(file: Path | None) -> Workspace:
@@ -205,4 +196,3 @@ def entry_name(name: str | None) -> str | None:
 
 project_options = group("project", ProjectOptions)
 where_options = group("where", WhereOptions)
-pace_options = group("pace", PaceOptions)

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from vertexrig import files
 from vertexrig.bring import pull
 from vertexrig.bring.pull import Pulled, Wanted
-from vertexrig.cli import entries, extras, local_place, options, remote, steps, streams
+from vertexrig.cli import entries, extras, options, remote, steps, streams
 from vertexrig.cloud.vertex import Vertex
 from vertexrig.errors import UsageError
 from vertexrig.project import config
 from vertexrig.spec.api_names import JOB
-
-if TYPE_CHECKING:
-    from vertexrig.local.jobs.ended_jobs import Seed
+from vertexrig.workspace import emulator
 
 
 @click.command("pull")
@@ -54,20 +52,16 @@ def command(
     name = options.entry_name(name) or pull.entry_name(wanted.display_name or Path(source).stem)
     made = pull.pulled(wanted, name, entries.project_text(into), into or Path("vertexrig.yaml"))
     seeded = _seeded(data, wanted, made, into, where.file) if seed_local else None
-    entries.show(made, into, format_, {"seeded": seeded.name} if seeded is not None else {})
+    entries.show(made, into, format_, {"seeded": seeded} if seeded is not None else {})
     if seeded is not None:
-        _next(seeded, into or where.file)
+        _next(seeded, "studySpec" in data, into or where.file)
 
 
-def _seeded(data: Mapping[str, Any], wanted: Wanted, made: Pulled, into: Path | None, file: Path | None) -> Seed:
-    """Return the job in the local Vertex of the project file."""
-    from vertexrig.local.jobs import ended_jobs  # 120 ms, and an extra
-
-    loaded, folder = (
-        (None, files.output(into.parent, config.STATE_FOLDER))
-        if into
-        else local_place.PlaceOptions(file, None).project()
-    )
+def _seeded(data: Mapping[str, Any], wanted: Wanted, made: Pulled, into: Path | None, file: Path | None) -> str:
+    """Put the job into the local Vertex of the project file."""
+    loaded = None if into else options.project_if_any(file)
+    home = into.parent if into else loaded.file.parent if loaded else Path()
+    folder = files.output(home, config.STATE_FOLDER)
     # Without a project file the job's own project is the one: the text that was just made is read as if it were
     # written.
     if loaded is None:
@@ -75,18 +69,17 @@ def _seeded(data: Mapping[str, Any], wanted: Wanted, made: Pulled, into: Path | 
     region = wanted.region or loaded.project.region
     if region != loaded.project.region:
         streams.note(f"note: the job is in {region}, and the project in {loaded.project.region}, where verbs look")
-    one = ended_jobs.seed_of(data, loaded.project.project, region, wanted.source)
-    ended_jobs.seed(folder, one)
-    return one
+    local = emulator.load("pull --seed-local")
+    return local.seed(folder, data, loaded.project.project, region, wanted.source)
 
 
-def _next(seeded: Seed, file: Path | None) -> None:
+def _next(seeded: str, is_sweep: bool, file: Path | None) -> None:
     """Where the job is now, and how to look at it."""
-    kind, _, number = seeded.name.rpartition("/")
+    kind, _, number = seeded.rpartition("/")
     streams.note(f"put {kind.rpartition('/')[2]}/{number} into the local Vertex; look at it there:")
     streams.note(steps.line("local", "up", "--detach", *steps.named(file)))
     streams.note(f'eval "$({steps.line("local", "env", *steps.named(file))})"')
-    streams.note(steps.line("trials" if seeded.trials else "report", number, *steps.named(file)))
+    streams.note(steps.line("trials" if is_sweep else "report", number, *steps.named(file)))
 
 
 def _started(job: str, where: options.WhereOptions) -> Mapping[str, Any]:

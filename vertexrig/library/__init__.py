@@ -19,10 +19,10 @@ from vertexrig.finding import Finding, Severity, folded
 from vertexrig.project import config
 from vertexrig.project.model import Project
 from vertexrig.spec.reading import is_project
-from vertexrig.workspace import Workspace
+from vertexrig.workspace import Workspace, emulator
 
 if TYPE_CHECKING:
-    from vertexrig.local.rehearsal import Rehearsal
+    from vertexrig.results.rehearsal import Rehearsal
 
 __all__ = ["Findings", "RenderedJob", "check", "rehearse", "render"]
 
@@ -167,7 +167,7 @@ def rehearse(project: str | Path, name: str, *, set: Sequence[str] = (), trials:
         UsageError: There is no such job or sweep, or the extra `local` is not installed.
     """
     try:
-        from vertexrig.local import rehearsal  # an extra
+        local = emulator.load("a rehearsal")
     except ImportError as error:
         raise UsageError(f"a rehearsal needs {error.name}: {install('local')}") from None
-    return rehearsal.rehearse(Workspace(config.load(Path(project), overrides=set, target=name)), name, trials=trials)
+    return local.rehearse(Workspace(config.load(Path(project), overrides=set, target=name)), name, trials=trials)

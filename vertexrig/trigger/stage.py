@@ -22,11 +22,11 @@ FOLDER = "build/function"
 TOOL = Path(__file__).resolve().parents[1]  # the package vertexrig
 _MARK = ".vertexrig-function"
 # functions, templates and fidelity lie inside vertexrig only where it is installed: main.py and the templates are copied by
-# themselves. A function needs neither the command line nor the local Vertex, nor what only a desk does: deploy it, look at it,
+# themselves. A function needs neither the command line nor what only a desk does: deploy it, look at it,
 # explain a job, bring one in, draw a report.
-_LEFT_OUT = {"cli", "local", "explain", "functions", "templates", "fidelity", "__pycache__", "*.pyc", "*.so"}
+_LEFT_OUT = {"cli", "explain", "functions", "templates", "fidelity", "__pycache__", "*.pyc", "*.so"}
 _LEFT_OUT |= {"alerts.py", "deploy.py", "doctor.py", "schedules.py", "stage.py", "standing.py"}
-_LEFT_OUT |= {"convert.py", "pull.py", "charts.py", "html.py"}
+_LEFT_OUT |= {"convert.py", "pull.py", "charts.py", "html.py", "emulator.py", "guard.py"}
 _VARIABLE = re.compile(r"(?<!\$)\$\{([A-Za-z_][A-Za-z0-9_]*)")
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from localvertex.front import control
 from tests.attacks.checkout.aimed import aimed, repository
 from tests.attacks.checkout.hostile import (
     DIFF,
@@ -33,7 +34,6 @@ from tests.attacks.checkout.hostile import (
 from tests.attacks.test_names import verbs
 from tests.support.tools import LONG, typed
 from vertexrig import cli
-from vertexrig.local import control
 from vertexrig.project.config import STATE_FOLDER
 
 TRICKS = list(tricks())

@@ -1,0 +1,256 @@
+"""`vertexrig local`: the local Vertex, up, down, and made to fail on purpose."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import click
+from click.core import ParameterSource
+
+from localvertex import state
+from localvertex.cli import python, run, servers
+from localvertex.cli.servers import PlaceOptions
+from localvertex.front import control
+from localvertex.state import RunningServer
+from vertexrig import guard
+from vertexrig.cli import options, output, shells, steps, streams
+from vertexrig.cli.arguments import NameArgument
+from vertexrig.cli.groups import Group
+from vertexrig.cli.options import option
+from vertexrig.cli.output import result
+from vertexrig.project.config import Loaded
+
+_DEFAULT_PORT = 8642
+
+
+@click.group("local", cls=Group)
+def command() -> None:
+    """Run a server on this machine that speaks the APIs of Vertex AI and its neighbours, and really trains."""
+
+
+command.others = {"start": ("up",), "serve": ("up",), "stop": ("down",), "ls": ("status",), "list": ("status",)}
+
+
+@dataclass(frozen=True)
+class UpOptions:
+    """The server that is started."""
+
+    port: int | None = option(
+        "--port",
+        type=options.Integer(0, 65535),
+        help=f"Port on 127.0.0.1; 0 is a free one. By default {_DEFAULT_PORT}, or a free one if that is taken.",
+    )
+    detach: bool = option("--detach", "-d", is_flag=True, help="Return once it answers; it goes on in the background.")
+    slots: int | None = option(
+        "--slots",
+        type=options.Integer(1),
+        help="Replicas that run at a time; by default what the project file says, or one per core, 4 at least.",
+    )
+    slow_start: float = option(
+        "--slow-start",
+        type=options.Seconds(0, 86400),
+        default=0.0,
+        show_default=True,
+        help="Seconds each replica takes to be available.",
+    )
+    pace: servers.PaceOptions = options.shared(servers.pace_options)
+    faults: servers.FaultOptions = options.shared(servers.fault_options)
+    at_least_twice: bool = option(
+        "--at-least-twice", is_flag=True, help="Let schedules deliver each call twice, as Cloud Scheduler may."
+    )
+    no_checks: bool = option("--no-checks", is_flag=True, help="Accept jobs that the service would refuse.")
+    pass_credentials: bool = option("--pass-credentials", is_flag=True, help="Let trainers see your cloud credentials.")
+    seed: int = option(
+        "--seed", type=int, default=0, show_default=True, help="Where the search of studies starts from."
+    )
+    gs_paths: str | None = option(
+        "--gs-paths",
+        type=click.Choice(["mapped", "kept"]),
+        help="Keep gs:// in jobs' variables and arguments, or map it to folders; by default what the project file says, or kept "
+        "on Linux.",
+    )
+    trainers: servers.TrainerOptions = options.shared(servers.trainer_options)
+    adopt: bool = option(
+        "--adopt",
+        is_flag=True,
+        help="Use state that was made in another folder or on another machine, and run what waits in it.",
+    )
+    record: Path | None = option(
+        "--record",
+        type=click.Path(path_type=Path, dir_okay=False),
+        metavar="FILE",
+        help="Add every call and its answer to FILE, without ids, names and tokens.",
+    )
+
+
+@command.command("up", short_help="Start the server on 127.0.0.1.")
+@servers.place_options
+@options.group("asked", UpOptions)
+@options.format_option("text", "json")
+def up(place: PlaceOptions, asked: UpOptions, format_: str) -> None:
+    """Start the server on 127.0.0.1; it stops with Ctrl-C, or with `vertexrig local down`."""
+    from localvertex.runner.pace import QUEUED_S  # 130 ms, which other verbs save
+
+    loaded, folder = place.project()
+    servers.claim(folder, adopt=asked.adopt)
+    settings = servers.settings(
+        loaded, folder, asked.trainers, gs_paths=asked.gs_paths, slots=asked.slots, credentials=asked.pass_credentials
+    )
+    settings = replace(
+        settings,
+        run=replace(asked.pace.paced(settings.run), slow_start=asked.slow_start),
+        checks=not asked.no_checks,
+        seed=asked.seed,
+        faults=asked.faults.parsed(),
+        at_least_twice=asked.at_least_twice,
+        queued=QUEUED_S,
+    )
+    if not guard.KNOWS_USERS:
+        streams.note("warning: this system does not show whose a connection is: its other users can reach the server")
+    if asked.detach:
+        with state.in_use(folder) as use:
+            here, ours = control.started(settings, asked.port, record=asked.record)
+            if not ours and (given := _given(here)):
+                if use.last(here.pid):
+                    control.down(folder)
+                servers.refuse(here, given[0])
+            # Also one that a `local run` has started: it is to outlast that now.
+            use.keep(here.pid)
+        servers.make_bucket(here, loaded)
+        result(format_, _where(here), "")
+        streams.note(f"the local Vertex answers at {here.url}; its console: {here.url}/")
+        _show_next(loaded, steps.named(place.file), ["--root", place.root] if place.root is not None else [])
+        return
+    from localvertex import server  # 230 ms
+
+    server.serve(settings, asked.port, on_start=_started(format_, loaded), record=asked.record)
+
+
+def _given(found: RunningServer) -> list[str]:
+    """Return the options of the command line that a server takes at its start alone, and that do not fit one that runs."""
+    context = click.get_current_context()
+    fit = {"file", "max_file_size", "root", "format_", "detach", "adopt"}
+    fit |= {"port"} if context.params["port"] in (0, found.port) else set()
+    names = [(str(param.name), param.opts[0]) for param in context.command.params if param.name not in fit]
+    return [typed for name, typed in names if context.get_parameter_source(name) is ParameterSource.COMMANDLINE]
+
+
+def _where(here: RunningServer) -> dict[str, Any]:
+    return {"url": here.url, "pid": here.pid, "root": str(here.root), "grpc_port": here.grpc_port}
+
+
+def _show_next(loaded: Loaded | None, named: list[object], rooted: list[object]) -> None:
+    """Say how to use the server: in this shell, and with the project's first job."""
+    streams.note(f"""point gcloud and the SDK at it:\neval "$({steps.line("local", "env", *named, *rooted)})\"""")
+    job = next(iter(loaded.project.jobs), None) if loaded else None
+    if job is not None:
+        streams.note(f"then submit to it as to Vertex AI:\n{steps.line('submit', job, *named)}")
+
+
+def _started(format_: str, loaded: Loaded | None) -> Callable[[RunningServer], None]:
+    document = output.document()
+
+    def report(here: RunningServer) -> None:
+        servers.make_bucket(here, loaded)
+        if format_ == "json":
+            document.data.update(_where(here))
+            document.send()
+        streams.note(f"the local Vertex answers at {here.url}; its state is in {here.root}; its console: {here.url}/")
+
+    return report
+
+
+@command.command("down", short_help="Stop the server.")
+@servers.place_options
+@click.option("--forget", is_flag=True, help="Remove its state too: authority, buckets, jobs, logs, environments.")
+@options.format_option("text", "json")
+def down(place: PlaceOptions, forget: bool, format_: str) -> None:
+    """Stop the server; jobs that ran start again with the next one."""
+    folder = place.folder()
+    stopped = control.down(folder)
+    forgotten = forget and control.forget(folder)
+    result(format_, {"stopped": bool(stopped), **({"forgotten": forgotten} if forget else {})}, "")
+    streams.note("stopped" if stopped else f"no local Vertex runs on {folder}")
+    if forget:
+        streams.note(f"removed the state in {folder}" if forgotten else f"there is no state in {folder}")
+
+
+@command.command("status", short_help="Show whether the server runs, and what it does.")
+@servers.place_options
+@options.format_option("text", "json")
+def status(place: PlaceOptions, format_: str) -> None:
+    """Show whether the server runs, where, and what it does; the exit code is 1 where none runs."""
+    folder = place.folder()
+    found = control.status(folder)
+    if found is None:
+        result(format_, {"running": False}, f"no local Vertex runs on {folder}")
+        raise click.exceptions.Exit(1)
+    queue = found["queue"]
+    grpc = f"  gRPC 127.0.0.1:{found['grpc_port']}" if found.get("grpc_port") else ""
+    lines = [
+        f"{found['url']}{grpc}  process {found['pid']}  state in {found['root']}",
+        f"{queue['running']} jobs running, {queue['waiting']} waiting, {queue['used']} of {queue['slots']} slots",
+        f"its console: {found['url']}/",
+    ]
+    result(format_, found, "\n".join(lines))
+
+
+@command.command("env", short_help="Print the shell exports that point programs at it.")
+@servers.place_options
+@click.option("--transparent", is_flag=True, help="For unchanged programs, as `local run` does for one command.")
+@click.option(
+    "--shell",
+    type=click.Choice(list(shells.SHELLS)),
+    default="sh",
+    show_default=True,
+    help="Whose syntax: sh is also that of bash and zsh; fish takes `vertexrig local env --shell fish | source`.",
+)
+@options.format_option("text", "json")
+def env(place: PlaceOptions, transparent: bool, shell: str, format_: str) -> None:
+    """Print shell exports that point gcloud, the SDK, storage clients and vertexrig at the server."""
+    loaded, folder = place.project()
+    here = servers.running(folder)
+    if transparent:
+        difference = run.difference(here, loaded)
+        run.mention(difference)
+        found, unset = dict(difference.set), list(difference.unset)
+    else:
+        names = {"project": loaded.project.project, "region": loaded.project.region} if loaded else {}
+        found, unset = control.env(here, **names), []
+    removed = {"unset": unset} if transparent else {}
+    result(format_, {"env": found, **removed}, shells.SHELLS[shell](unset, found))
+
+
+@command.command("kill", short_help="Kill a replica of a running job.")
+@click.argument("job", cls=NameArgument)
+@click.argument("replica")
+@servers.place_options
+@options.format_option("text", "json")
+def kill(job: str, replica: str, place: PlaceOptions, format_: str) -> None:
+    """Kill REPLICA (such as workerpool1-0) of a running JOB (id or display name), as the loss of its machine would."""
+    control.kill(servers.running(place.folder()), job, replica)
+    result(format_, {"job": job, "replica": replica}, "")
+
+
+@command.command("preempt", short_help="Take the machines of a running job away.")
+@click.argument("job", cls=NameArgument)
+@click.option(
+    "--grace",
+    type=options.Seconds(0, 3600),
+    default=0.0,
+    show_default=True,
+    help="Send SIGTERM, and SIGKILL this many seconds later, such as 30s; 0 sends SIGKILL at once.",
+)
+@servers.place_options
+@options.format_option("text", "json")
+def preempt(job: str, grace: float, place: PlaceOptions, format_: str) -> None:
+    """Take the machines of a running JOB (id or display name) away, as happens to Spot VMs; the job then starts again."""
+    control.preempt(servers.running(place.folder()), job, grace)
+    result(format_, {"job": job, "grace": grace}, "")
+
+
+command.add_command(run.command)
+command.add_command(python.command)

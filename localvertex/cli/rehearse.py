@@ -1,0 +1,249 @@
+"""`vertexrig rehearse`: a job's or sweep's YAML, run on this machine."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from localvertex.cli import servers
+from vertexrig.cli import creation, extras, options, steps, streams
+from vertexrig.cli.arguments import NameArgument
+from vertexrig.cli.output import result
+from vertexrig.cli.tables import table
+from vertexrig.errors import JobFailedError, VertexrigError
+from vertexrig.files import typed, write_text
+from vertexrig.project.config import STATE_FOLDER
+from vertexrig.results import tries
+from vertexrig.results.trials import columns
+from vertexrig.spec.states import short
+from vertexrig.studies.outcome import PROMOTED_FROM
+from vertexrig.text import shown
+
+if TYPE_CHECKING:
+    from localvertex.rehearsal import Watcher
+    from localvertex.runner import Control, Line
+    from vertexrig.results.rehearsal import Rehearsal
+    from vertexrig.workspace import Workspace
+
+MOST_ASTRAY = 3  # files that are named
+DIGITS = 4  # of a parameter or metric
+
+
+@click.command("rehearse")
+@click.argument("name", cls=NameArgument)
+@options.project_options
+@click.option("--trials", type=options.Integer(min=1), help="For a sweep: this many trials instead of max_trial_count.")
+@click.option("--seed", type=int, default=0, show_default=True, help="For a sweep: what its search starts from.")
+@options.resume_option
+@servers.pace_options
+@servers.fault_options
+@options.format_option("text", "json")
+@click.option("--quiet", "-q", is_flag=True, help="Do not show what the replicas print.")
+def command(
+    name: str,
+    project: options.ProjectOptions,
+    trials: int | None,
+    seed: int,
+    resume: str,
+    pace: servers.PaceOptions,
+    faults: servers.FaultOptions,
+    format_: str,
+    quiet: bool,
+) -> None:
+    """Run job or sweep NAME on this machine from its rendered YAML, as Vertex AI would: the package installed into its
+    own environment, every replica a process with the service's environment, gs:// mapped to .vertexrig/gs/.
+
+    What the replicas print goes to stderr, a summary to stdout; the exit code is 0 only if the job succeeded. Each run has its own
+    output folder, and `vertexrig jobs --local` lists what was rehearsed. With `--fault` it runs on a local Vertex, and goes on to its
+    candidates as `submit --watch` does; what is waited for and a fault's length are divided by 300, or by the speed of a pace.
+    """
+    extras.need("optuna", "requests")
+    from localvertex.rehearsal import rehearse  # 140 ms, and an extra
+    from localvertex.runner import Control
+
+    if faults.texts:
+        more = () if trials is None else (f"max_trial_count={trials}",)
+        project = replace(project, overrides=(*project.overrides, *more))
+    workspace = project.workspace(name)
+    servers.claim(workspace.loaded.output(STATE_FOLDER))
+    if faults.texts:
+        from localvertex.cli import faults as faulted
+
+        done = faulted.rehearse(workspace, name, faults, pace, seed=seed, resume=resume, quiet=quiet)
+        result(format_, _plain(done), lambda: _text(done))
+        if not done.succeeded:
+            raise JobFailedError(f"{name} failed: {_first_line(done.error) or done.state}")
+        streams.note(
+            f"on Vertex AI, with its candidates:\n{steps.line('submit', name, '--watch', *steps.named(project.file))}"
+        )
+        return
+    control = Control()
+    with _cancelling(control) as interrupted:
+        done = rehearse(
+            workspace,
+            name,
+            watcher=_watcher(name, quiet),
+            control=control,
+            trials=trials,
+            seed=seed,
+            resume=resume,
+            pace=pace.paced,
+        )
+    result(format_, _plain(done), lambda: _text(done))
+    if done.trials:
+        streams.note(f"these trials again: {steps.line('trials', name, '--local', *steps.named(project.file))}")
+    # A signal that came when the job had succeeded changes nothing any more.
+    if interrupted and not done.succeeded:
+        raise KeyboardInterrupt
+    if done.succeeded:
+        _on_vertex(workspace, name, project.file, model=bool(done.metrics and done.model) and not done.model_empty)
+        return
+    if done.traceback and quiet:  # otherwise it was shown as it came
+        streams.note(f"\n{done.failed_replica or name} ended with:\n{done.traceback}\n")
+    if done.hint:
+        streams.note(f"hint: {done.hint}")
+    raise JobFailedError(f"{name} failed: {_first_line(done.error) or done.state}")
+
+
+def _watcher(name: str, quiet: bool) -> Watcher:
+    """Note what happens as it happens; `quiet` leaves out what the replicas print."""
+    from localvertex.rehearsal import Watcher
+
+    trial_of: dict[str, str] = {}
+
+    def line(job: str, one: Line) -> None:
+        # The service writes these lines of every job: here they tell nothing new.
+        if one.routine:
+            return
+        who = f"trial {trial_of.get(job, '?')} {one.task}" if job else one.task
+        streams.note(f"{who} | {one.text}")
+
+    def trial(record: Mapping[str, Any]) -> None:
+        trial_of[str(record.get("customJob", "")).rpartition("/")[2]] = str(record.get("id", ""))
+        if record.get("state") in ("SUCCEEDED", "INFEASIBLE"):
+            streams.note(f"{name}: {_trial(record)}")
+
+    return Watcher(
+        line=(lambda job, one: None) if quiet else line,
+        state=lambda state: streams.note(f"{name}: {short(state)}"),
+        trial=trial,
+    )
+
+
+def _on_vertex(workspace: Workspace, name: str, file: Path | None, *, model: bool) -> None:
+    """Write the YAML that ran, and show what runs the same on Vertex AI; `model`: a job has left one, with a metric."""
+    prepared = workspace.prepare(name)
+    path = workspace.loaded.folder / f"build/jobs/{name}.yaml"
+    write_text(path, prepared.rendered.text, below=workspace.loaded.folder)
+    given = steps.named(file)
+    if prepared.document.study is not None:
+        streams.note(f"its best trial:\n{steps.line('best', name, *given)}")
+        streams.note(f"a job with its parameters:\n{steps.line('promote', name, '--local', *given)}")
+    elif model or PROMOTED_FROM in prepared.view.labels:
+        streams.note(f"its model to the Model Registry:\n{steps.line('register', name, *given)}")
+    streams.note(f"through the API, on this machine:\n{steps.line('local', 'up', '--detach', *given)}")
+    streams.note(f"wrote {path}; on Vertex AI:")
+    for line in creation.commands([(prepared, path)]):
+        streams.note(line)
+
+
+@contextmanager
+def _cancelling(control: Control) -> Iterator[list[int]]:
+    """SIGINT and SIGTERM cancel the job, whose processes end before the block does; gives the signals that came.
+
+    Raises:
+        KeyboardInterrupt: Something failed after a signal: a terminal's Ctrl-C also reaches pip and other programs that build a package.
+    """
+    interrupted: list[int] = []
+
+    def stop(number: int, _: object) -> None:
+        interrupted.append(number)
+        control.cancel()
+
+    # A handler, not KeyboardInterrupt: replicas run in other sessions, and would go on after this process.
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield interrupted
+    except VertexrigError:
+        if interrupted:
+            raise KeyboardInterrupt from None
+        raise
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        control.close()
+
+
+def _plain(done: Rehearsal) -> dict[str, object]:
+    return {
+        "name": done.name,
+        "state": done.state,
+        "run": done.run or None,
+        "traceback": done.traceback or None,
+        "metrics": dict(done.metrics),
+        "model": typed(done.model) if done.model else None,
+        "model_empty": done.model_empty,
+        "astray": [typed(path) for path in done.astray] if done.model_empty else [],
+        "output": typed(done.output) if done.output else None,
+        "seconds": round(done.seconds, 1),
+        "stand_ins": list(done.stand_ins),
+        "hint": done.hint or None,
+        "trials": list(done.trials),
+        "tries": list(done.tries),
+    }
+
+
+def _text(done: Rehearsal) -> str:
+    rows = [("state", short(done.state)), ("seconds", f"{done.seconds:.1f}")]
+    rows += [("run", done.run)] if done.run else []
+    rows += [(name, shown(value, DIGITS)) for name, value in done.metrics.items()]
+    if done.model_empty:
+        red, off = ("\x1b[1;31m", "\x1b[0m") if streams.wants_color(sys.stdout, os.environ) else ("", "")
+        first, *others = done.models_empty
+        more = f" and {len(others)} more" if others else ""
+        rows.append(("model", f"{red}empty{off}: {typed(first)}{more}{_astray(done)}"))
+    elif done.model:
+        rows.append(("model", typed(done.model)))
+    elif done.output:
+        rows.append(("output", typed(done.output)))
+    rows += [("stand-in", sentence) for sentence in done.stand_ins]
+    width = max(len(name) for name, _ in rows)
+    text = "\n".join(f"{name.ljust(width)}  {value}" for name, value in rows)
+    if done.tries:
+        headings, cells = columns(tries.table(done.tries))
+        text += "\n\n" + table(headings, cells)
+    if done.trials:
+        headings, cells = columns(done.trials)
+        text += "\n\n" + table(headings, [[_first_line(shown(cell, DIGITS)) for cell in row] for row in cells])
+    return text
+
+
+def _astray(done: Rehearsal) -> str:
+    """Tell where the trainer wrote in place of its model's folder."""
+    if not done.astray:
+        return "; the trainer left no file in its working directory either"
+    more = f" and {len(done.astray) - MOST_ASTRAY} more" if len(done.astray) > MOST_ASTRAY else ""
+    files = ", ".join(map(typed, done.astray[:MOST_ASTRAY]))
+    return f"; the trainer wrote {files}{more}, which Vertex AI does not keep: save to AIP_MODEL_DIR"
+
+
+def _trial(record: Mapping[str, Any]) -> str:
+    values = ", ".join(
+        f"{own['parameterId']}={shown(own.get('value'), DIGITS)}" for own in record.get("parameters", ())
+    )
+    metrics = (record.get("finalMeasurement") or {}).get("metrics", ())
+    result = ", ".join(f"{own['metricId']} {shown(own.get('value'), DIGITS)}" for own in metrics)
+    return f"trial {record.get('id')} {record.get('state')}: {result or _first_line(str(record.get('infeasibleReason', '')))} ({values})"
+
+
+def _first_line(text: str) -> str:
+    """Return the first line of an error; what follows is the replica's own output, which is shown elsewhere."""
+    return text.partition("\n")[0].rstrip()

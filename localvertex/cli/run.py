@@ -1,0 +1,281 @@
+"""`vertexrig local run`: any program that uses Vertex AI, unchanged, against the local Vertex."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from localvertex import state
+from localvertex.cli import servers
+from localvertex.front import control
+from localvertex.state import RunningServer
+from vertexrig.cli import extras, steps, streams
+from vertexrig.errors import UsageError
+from vertexrig.project.config import Loaded
+
+if TYPE_CHECKING:
+    from localvertex.front.variables import Environment
+    from localvertex.jobs.settings import Settings
+
+# What ends a program from outside: the terminal's Ctrl-C, `kill`, a terminal that closes.
+_PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_LOOK_EVERY_S = 0.5
+"""Seconds between two looks at jobs that are waited for."""
+_SHOWN = {
+    "customJobs": "custom job",
+    "hyperparameterTuningJobs": "tuning job",
+    "trainingPipelines": "training pipeline",
+}
+
+
+@click.command(
+    "run",
+    short_help="Run an unchanged program against it.",
+    # Options after the first word of COMMAND are COMMAND's.
+    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+)
+@servers.place_options
+@click.option(
+    "--record",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Add every call of COMMAND and its answer to FILE, without ids, names and tokens.",
+)
+@click.option("--no-wait", is_flag=True, help="End with COMMAND; by default this waits for the jobs that COMMAND made.")
+@servers.trainer_options
+@servers.fault_options
+@click.argument("words", metavar="[--] COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
+def command(
+    words: tuple[str, ...],
+    place: servers.PlaceOptions,
+    record: Path | None,
+    no_wait: bool,
+    trainers: servers.TrainerOptions,
+    faults: servers.FaultOptions,
+) -> None:
+    """Run COMMAND, unchanged, with Google's APIs answered by the local Vertex.
+
+    The server is started if none runs, and stopped afterwards. Variables set for COMMAND alone send what it asks of
+    Google's APIs to this machine; your credentials are hidden from it. Jobs that COMMAND made and did not wait for are
+    waited for; Ctrl-C leaves them. The exit code is COMMAND's; the jobs that it made are listed on stderr.
+    """
+    program = shutil.which(words[0])
+    if program is None:
+        raise UsageError(f"there is no program {words[0]!r}; write the command after `vertexrig local run --`")
+    extras.need("certifi")
+
+    loaded, folder = place.project()
+
+    def settings() -> Settings:
+        return replace(servers.settings(loaded, folder, trainers, transparent=True), faults=faults.parsed())
+
+    given = {"--record": record, "--cold": trainers.cold, "--discrete": trainers.discrete, "--fault": faults.texts}
+    with (
+        unwinding(),
+        server(loaded, folder, settings, record, [name for name, value in given.items() if value]) as here,
+    ):
+        # Ports of this command alone tell what it makes from what others make on the same server.
+        own = control.call(here, "POST", "/v1/runs", {"process": os.getpid()})
+        port, front, tls = own["ports"]
+        change = difference(replace(here, port=port, front_port=front, tls_port=tls), loaded)
+        mention(change)
+        before = control.call(here, "GET", f"/v1/made?run={own['run']}")
+        code, signalled = _run([program, *words[1:]], words[0], change.over(os.environ))
+        made = f"/v1/made?after={before['last']}&run={own['run']}"
+        options = ["--cold"] * trainers.cold + (["--discrete", trainers.discrete] if trainers.discrete else [])
+        # What the jobs have is kept for them, as a server of `up` need not do.
+        options += [] if loaded and loaded.project.local.gs_paths else ["--gs-paths", "kept"]
+        resume = steps.line("local", "up", *steps.named(place.file), *options, "--root", folder)
+        try:
+            # Who ends the command by a signal wants an end.
+            if not no_wait and not signalled:
+                _wait(here, made, resume)
+        finally:
+            _report(control.call(here, "GET", made), before, here.root, resume)
+    raise click.exceptions.Exit(code)
+
+
+def difference(here: RunningServer, loaded: Loaded | None) -> Environment:
+    """Return what is different in the environment of a command that runs against a server."""
+    from localvertex.front.variables import transparent  # it needs an extra
+
+    project = loaded.project if loaded else None
+    named = project.project if project else os.environ.get("GOOGLE_CLOUD_PROJECT") or "local-project"
+    return transparent(here, os.environ, project=named, region=project.region if project else "us-central1")
+
+
+def mention(change: Environment) -> None:
+    """One line about credentials that are hidden."""
+    if change.hidden:
+        streams.note(f"hidden from the command: {', '.join(change.hidden)}")
+
+
+@contextmanager
+def unwinding() -> Iterator[None]:
+    """SIGTERM and SIGHUP end this process by an exception, as SIGINT does: a server that it started ends, too."""
+
+    def end(number: int, frame: FrameType | None) -> None:
+        raise SystemExit(128 + number)
+
+    caught = [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) is signal.SIG_DFL]
+    before = {number: signal.signal(number, end) for number in caught}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def server(
+    loaded: Loaded | None,
+    folder: Path,
+    settings: Callable[[], Settings],
+    record: Path | None,
+    given: list[str],
+    port: int | None = None,
+) -> Iterator[RunningServer]:
+    """Provide the server of a folder; one that a command like this started is stopped when the last such command ends.
+
+    Args:
+        loaded: The project, if there is one.
+        folder: Of its state.
+        settings: Gives those of a server that has to be started; they import what runs jobs.
+        record: Where it records calls.
+        given: Options that only a server takes that is started now.
+        port: As for `control.up`.
+    """
+    servers.claim(folder)
+    with state.in_use(folder) as use:
+        here = state.find(folder)
+        # One that was killed holds the folder for a while as it dies; then another is started.
+        if here is not None and not control.answers(here):
+            here = None
+        ours = False
+        try:
+            if here is None:
+                extras.need("uvicorn", "starlette", "optuna", "google_crc32c", "cryptography")
+                here, ours = control.started(settings(), port, record=record)
+            if ours:
+                use.begun(here.pid)
+                streams.note(f"the local Vertex answers at {here.url}")
+            elif given:
+                name = f"--record {record}" if record is not None else given[0]
+                servers.refuse(here, name, "--record FILE" if record is not None else name)
+            servers.make_bucket(here, loaded)
+            yield here
+        finally:
+            if here is not None and use.last(here.pid):
+                control.down(folder)
+
+
+def _wait(here: RunningServer, made: str, resume: str) -> None:
+    """Wait for the jobs that the command made, with a line for each change; Ctrl-C ends the wait.
+
+    Args:
+        here: The server.
+        made: Asks it for them.
+        resume: What goes on with them afterwards.
+    """
+    shown: dict[str, str] = {}
+    while waiting := [one for one in control.call(here, "GET", made)["made"] if not one["ended"]]:
+        if not shown:
+            streams.note(f"waiting for what the command made; Ctrl-C leaves it, and this goes on with it: {resume}")
+        for one in waiting:
+            trials = one["trials"]
+            line = f"{_titled(one)}{f'  {trials[0]} of {trials[1]} trials have ended' if trials else ''}"
+            if shown.get(one["name"]) != line:
+                shown[one["name"]] = line
+                streams.note(line)
+        time.sleep(_LOOK_EVERY_S)
+
+
+def _titled(one: Mapping[str, Any]) -> str:
+    state = str(one["state"]).rpartition("STATE_")[2]
+    return f"{_SHOWN.get(one['kind'], one['kind'])} {one['name'].rpartition('/')[2]}  {one['displayName']}  {state}"
+
+
+def _run(argv: list[str], name: str, environment: Mapping[str, str]) -> tuple[int, bool]:
+    """Run a command to its end; signals are passed on to it.
+
+    Returns:
+        Its exit code; 128 and the number of the signal that ended it, as a shell gives. Whether a signal came meanwhile.
+    """
+    children: list[subprocess.Popen[bytes]] = []
+    early: list[int] = []
+    came: list[int] = []
+
+    def pass_on(number: int, frame: FrameType | None) -> None:
+        came.append(number)
+        if not children:
+            early.append(number)
+        elif number == signal.SIGINT and _in_foreground():
+            pass  # the terminal sent it to the command, too
+        else:
+            with suppress(ProcessLookupError):
+                children[0].send_signal(number)
+
+    # What is ignored stays so, as nohup wants it: with a handler here the command would get the default action.
+    caught = [number for number in _PASSED_ON if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, pass_on) for number in caught}
+    try:
+        if early:
+            return 128 + early[0], True
+        children.append(subprocess.Popen([name, *argv[1:]], executable=argv[0], env=dict(environment)))
+        for number in early:  # they came while the command was being started, when no signal reaches it
+            children[0].send_signal(number)
+        code = children[0].wait()
+    except OSError as error:
+        raise UsageError(f"{argv[0]} cannot be run: {error.strerror or error}") from None
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    # Popen gives the number of a signal as a negative code.
+    return code if code >= 0 else 128 - code, bool(came)
+
+
+def _in_foreground() -> bool:
+    """Tell whether this process has a terminal whose Ctrl-C reaches its whole process group."""
+    try:
+        # The terminal itself, not stdin, which may be a pipe while Ctrl-C still works.
+        terminal = os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY)
+    except OSError:
+        return False
+    try:
+        return os.tcgetpgrp(terminal) == os.getpgrp()
+    except OSError:
+        return False
+    finally:
+        os.close(terminal)
+
+
+def _report(after: Mapping[str, Any], before: Mapping[str, Any], root: Path, resume: str) -> None:
+    """List the jobs that the command made, the calls that the local Vertex does not serve, and the buckets that are missing."""
+    for one in after["made"]:
+        streams.note(f"made: {_titled(one)}{', deleted' if one['deleted'] else ''}")
+        if one.get("error"):
+            streams.note(f"  {one['error']}")
+        if one.get("output"):
+            streams.note(f"  what it wrote: {one['output']}")
+    if any(not one["ended"] for one in after["made"]):
+        streams.note(f"jobs that have not ended go on with the local Vertex:\n{resume}")
+    for what, times in after["noted"].items():
+        more = times - before["noted"].get(what, 0)
+        if more > 0:
+            streams.note(f"{what}{f' ({more} times)' if more > 1 else ''}")
+    for name in sorted(set(after.get("absent", ())) - set(before.get("absent", ()))):
+        streams.note(
+            f"there is no bucket gs://{name} here; a folder makes one: mkdir -p {shlex.quote(str(root / 'gs' / name))}"
+        )

@@ -1,0 +1,209 @@
+"""Where the local Vertex of a command line is: the folder of its state, its project, the server that runs there."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+import click
+
+from localvertex import state
+from localvertex.front import control
+from vertexrig.cli import options, streams
+from vertexrig.errors import ServiceError, UsageError
+from vertexrig.files import output
+from vertexrig.project import config
+from vertexrig.project.model import LocalSettings
+
+if TYPE_CHECKING:
+    # 130 ms, which `local status` and its like save
+    from localvertex.jobs.settings import Fault, Settings
+    from localvertex.runner.options import RunOptions
+    from localvertex.state import RunningServer
+    from vertexrig.project.config import Loaded
+
+
+@dataclass(frozen=True)
+class PlaceOptions:
+    """Where the local Vertex of a command line is."""
+
+    file: Path | None = options.shared(options.file_option)
+    root: Path | None = options.option(
+        "--root",
+        type=click.Path(path_type=Path),
+        help="Folder of its state; by default .vertexrig in the folder of the project file.",
+    )
+
+    def project(self) -> tuple[Loaded | None, Path]:
+        """Return the project if there is one (the server also serves people without), and the folder of the server's state."""
+        folder = self.folder()
+        return options.project_if_any(self.file), folder
+
+    def folder(self) -> Path:
+        """Return the folder of the server's state; the project file is not read for it."""
+        # The folder of a file that is not there would be a new, empty state, and `down` would find nothing to stop.
+        if self.file is not None and not self.file.is_file():
+            raise UsageError(f"there is no file {self.file}")
+        if self.root is not None:
+            return self.root
+        if self.file is None and not options.has_project():
+            return output(Path(), config.STATE_FOLDER)
+        return output((config.find(Path.cwd()) if self.file is None else self.file).parent, config.STATE_FOLDER)
+
+
+@dataclass(frozen=True)
+class TrainerOptions:
+    """How a server runs trainers."""
+
+    cold: bool = options.option(
+        "--cold",
+        is_flag=True,
+        help="Start every replica cold; by default the second of an environment is forked after its imports.",
+    )
+    discrete: str | None = options.option(
+        "--discrete",
+        type=click.Choice(["retry", "decimal", "whole"]),
+        help="Send a discrete 128 to trainers as 128.0 (decimal), as 128 (whole), or as the one and, if the trainer refuses it, "
+        "the other (retry); by default what the project file says, or retry.",
+    )
+
+
+@dataclass(frozen=True)
+class PaceOptions:
+    """How long a local job waits for its machines, and how long it takes to end."""
+
+    pace: str = options.option(
+        "--pace",
+        type=click.Choice(["none", "recorded"]),
+        default="none",
+        show_default=True,
+        help="How long a job waits for machines, and takes to end: no time, or the medians of recordings of Vertex AI (176 s and 65 s).",
+    )
+    speed: float | None = options.option(
+        "--speed",
+        type=click.FloatRange(min=0, min_open=True, max=100_000),
+        metavar="N",
+        show_default="1",
+        help="Divide the times of --pace recorded by N.",
+    )
+
+    def paced(self, run: RunOptions) -> RunOptions:
+        """Return a run's options with these times."""
+        from localvertex.runner.pace import paced  # 130 ms, which other verbs save
+
+        return paced(run, self.pace, self.speed)
+
+
+@dataclass(frozen=True)
+class FaultOptions:
+    """What goes wrong on a server, on request."""
+
+    texts: tuple[str, ...] = options.option(
+        "--fault",
+        multiple=True,
+        metavar="KIND[:PATTERN]...",
+        help="Fail jobs whose machine, accelerator or region fits every PATTERN; KIND is stockout, quota, denied or preempt. By default "
+        "every job, every time; `:2` twice, `:30m` for half an hour, `preempt:after=20s` a Spot job that has run for 20 s, "
+        "`stockout:30m:wait` lets jobs wait so long. May be given several times.",
+    )
+
+    def parsed(self) -> list[Fault]:
+        """Return them; UsageError for a text that is none."""
+        from localvertex.jobs.settings import Fault  # 65 ms
+
+        return [Fault.parse(text) for text in self.texts]
+
+
+def claim(folder: Path, *, adopt: bool = False) -> None:
+    """Bind the folder of the state to this machine; somebody else's only if the user says so, here or by `--adopt`."""
+    try:
+        state.claimed(folder, adopt=adopt)
+    except state.ForeignStateError as error:
+        if not (sys.stdin.isatty() and click.confirm(f"{error}\nUse it?", err=True)):
+            raise
+        state.claimed(folder, adopt=True)
+
+
+pace_options = options.group("pace", PaceOptions)
+place_options = options.group("place", PlaceOptions)
+trainer_options = options.group("trainers", TrainerOptions)
+fault_options = options.group("faults", FaultOptions)
+
+
+def refuse(here: RunningServer, name: str, instead: str = "") -> NoReturn:
+    """Raise UsageError for an option that only a server takes that is started now.
+
+    Args:
+        here: The server that runs.
+        name: The option.
+        instead: What of it to give to `local up`, "" in that command itself.
+    """
+    what = "records only from its start" if name.startswith("--record") else "has its own settings"
+    start = f", or start it with `vertexrig local up {instead}`" if instead else " first"
+    raise UsageError(
+        f"{name}: a local Vertex runs already at {here.url}, and {what}; stop it with `vertexrig local down`{start}"
+    )
+
+
+def make_bucket(here: RunningServer, loaded: Loaded | None) -> None:
+    """Make the project's bucket on this machine, where jobs put their packages and outputs."""
+    name = loaded.project.bucket_name if loaded else ""
+    if not name:
+        return
+    try:
+        control.make_bucket(here, name)
+    except ServiceError as error:
+        streams.note(f"warning: the bucket {name} of the project file is not here: {error}")
+
+
+def running(folder: Path) -> RunningServer:
+    here = state.find(folder)
+    if here is None:
+        raise ServiceError(f"no local Vertex runs on {folder}; start it with `vertexrig local up --detach`")
+    return here
+
+
+def settings(
+    loaded: Loaded | None,
+    folder: Path,
+    trainers: TrainerOptions,
+    *,
+    gs_paths: str | None = None,
+    slots: int | None = None,
+    credentials: bool = False,
+    transparent: bool = False,
+) -> Settings:
+    """Return the settings of a server as the project file gives them.
+
+    Args:
+        loaded: The project, if there is one.
+        folder: The server's state.
+        trainers: Over what the project file says.
+        gs_paths: `mapped` or `kept`, over what the project file says. If neither does: `kept`, unless trainers see the
+            user's credentials, or this system cannot show them /gcs, which many put in place of `gs://`.
+        slots: Replicas at one time, over what the project file says.
+        credentials: Trainers see the user's credentials.
+        transparent: For an unchanged program, which may also name buckets by `gs://` in the code of its trainers.
+
+    Raises:
+        UsageError: `kept` and the user's credentials: trainers that have them go to Google.
+    """
+    # 130 ms, which `local status` and its like save
+    from localvertex.jobs.settings import Settings
+    from localvertex.runner.children import shows_buckets
+    from localvertex.runner.options import RunOptions
+    from localvertex.runner.project_options import of_project
+
+    local = loaded.project.local if loaded else LocalSettings()
+    run = replace(of_project(loaded), project=loaded.project.project) if loaded else RunOptions()
+    wanted = gs_paths or local.gs_paths
+    if wanted == "kept" and credentials:
+        raise UsageError("--pass-credentials is for trainers that go to Google; with gs_paths: kept they never do")
+    # An unchanged program may write gs:// into the code of its trainers, where no argument can be mapped.
+    keep = wanted == "kept" or (wanted is None and not credentials and (transparent or shows_buckets()))
+    run = replace(run, warm=run.warm and not trainers.cold, keep_gs=keep, credentials=credentials)
+    made = Settings(folder, run=run, allow_hosts=local.allow_hosts, discrete=trainers.discrete or local.discrete)
+    slots = slots or local.slots
+    return replace(made, slots=slots) if slots else made

@@ -1,0 +1,161 @@
+"""The console's routes: the page, its files, and read-only answers for what no API of Google has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import resources
+from pathlib import Path
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import BaseRoute, Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from localvertex.front import job_views, study_views
+from localvertex.front.calls import Calls
+from localvertex.front.proxy import Journal
+from localvertex.http import Endpoint, endpoint, in_thread, mount, not_found, query_int
+from localvertex.jobs.manager import Jobs
+from localvertex.jobs.resources import MODELS, PLACE, SCHEDULES
+from localvertex.services.log_store import LogStore
+
+PREFIX = "/console"
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+"""The page runs its own files and asks its own server; no inline script, no other host, no frame around it."""
+SANDBOX = "sandbox; default-src 'none'; frame-ancestors 'none'"
+"""For whatever else a browser opens as a page of this server: an HTML file in a bucket must not act as the console."""
+_TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}
+_FILES = {"index.html", "console.css", "console.js", "dom.js", "views.js", "plots.js", "jobs.js", "shared.js"}
+_SHARED = "shared.js"
+"""The report of a study has it, too."""
+
+
+class Console:
+    """The page and its answers; `about` has facts of the server: url, root, version."""
+
+    def __init__(self, jobs: Jobs, logs: LogStore, calls: Calls, journal: Journal, about: Mapping[str, object]) -> None:
+        self.jobs, self.store, self.calls, self.journal, self.about = jobs, jobs.store, calls, journal, about
+        self._databases = [jobs.store.database, logs.database]
+
+    def routes(self) -> list[BaseRoute]:
+        """Return the page at `/`, and all else below `/console`."""
+        return [Route("/", self.index, methods=["GET"]), mount(PREFIX, self.table())]
+
+    def table(self) -> list[Endpoint]:
+        """Return the routes below `/console`."""
+        return [
+            endpoint("GET", "/v1/pulse", self.pulse),
+            endpoint("GET", "/v1/jobs", self.listed),
+            endpoint("GET", "/v1/disk", self.disk),
+            endpoint("GET", "/v1/places", self.places),
+            endpoint("GET", "/v1/calls", self.called),
+            endpoint("GET", "/v1/{name*}/replicas", self.replicas),
+            endpoint("GET", "/v1/{name*}/candidates", self.candidates),
+            endpoint("GET", "/v1/{name*}/plots", self.plots),
+            endpoint("GET", "/{file}", self.file),
+        ]
+
+    async def index(self, request: Request) -> Response:
+        """GET /: the page."""
+        return _file("index.html")
+
+    async def file(self, request: Request, path: Mapping[str, str]) -> Response:
+        """GET /console/FILE."""
+        if path["file"] not in _FILES:
+            raise not_found(f"The console has no file {path['file'][:80]!r}.")
+        return _file(path["file"])
+
+    async def pulse(self, request: Request, path: Mapping[str, str]) -> Response:
+        """GET /console/v1/pulse: numbers that rise when something has changed; it reads memory alone."""
+        # SQLite counts rows changed by this connection, and each store has one: no query is needed.
+        changes = sum(one.connection.total_changes for one in self._databases)
+        return JSONResponse(
+            {
+                **self.about,
+                "changes": changes,
+                "queue": self.jobs.queue.state(),
+                "calls": self.calls.version,
+                "missing": self.calls.missing,
+                "refused": sum(self.journal.refused().values()),
+            }
+        )
+
+    async def listed(self, request: Request, path: Mapping[str, str]) -> Response:
+        """GET /console/v1/jobs: the newest jobs of each kind, and how many there are."""
+        return JSONResponse(await in_thread(job_views.jobs, self.store))
+
+    async def disk(self, request: Request, path: Mapping[str, str]) -> Response:
+        """GET /console/v1/disk: the bytes that the state takes, by folder, and those that are free."""
+        return JSONResponse(await in_thread(job_views.disk, self.jobs.settings.root))
+
+    async def places(self, request: Request, path: Mapping[str, str]) -> Response:
+        """GET /console/v1/places: `projects/P/locations/L` in which there is something, since the APIs list by place, and
+        how many models and schedules there are in all of them.
+        """
+
+        def work() -> dict[str, object]:
+            rows = self.store.database.rows(
+                "SELECT DISTINCT parent, kind = ? FROM resources ORDER BY parent", SCHEDULES
+            )
+            made, planned = ([row[0] for row in rows if row[1] == own and PLACE.fullmatch(row[0])] for own in (0, 1))
+            counts = {"models": self.store.count(MODELS), "schedules": self.store.count(SCHEDULES)}
+            return {"vertex": made, "scheduler": planned, **counts, "most": job_views.MOST_LISTED}
+
+        return JSONResponse(await in_thread(work))
+
+    async def called(self, request: Request, path: Mapping[str, str]) -> Response:
+        """GET /console/v1/calls?after=NUMBER: the calls after that one, methods that are not served, what was refused."""
+        shown = await in_thread(self.calls.shown, query_int(request, "after", default=0))
+        refused = [{"what": what, "count": count} for what, count in self.journal.refused().items()]
+        return JSONResponse({**shown, "refused": refused})
+
+    async def replicas(self, request: Request, path: Mapping[str, str]) -> Response:
+        """GET /console/v1/JOB/replicas: the replicas of a custom job, with what is known of each on this machine."""
+        return JSONResponse(await in_thread(job_views.replicas, self.store, self.jobs.settings.root, path["name"]))
+
+    async def candidates(self, request: Request, path: Mapping[str, str]) -> Response:
+        """GET /console/v1/JOB/candidates: the jobs of the same request as a job that has candidates."""
+        return JSONResponse(await in_thread(job_views.candidates, self.store, path["name"]))
+
+    async def plots(self, request: Request, path: Mapping[str, str]) -> Response:
+        """GET /console/v1/STUDY/plots: the rows that the plots of a tuning job or of a study of Vizier are drawn from."""
+        return JSONResponse(await in_thread(study_views.plots, self.store, path["name"]))
+
+
+def _file(name: str) -> Response:
+    package = "vertexrig.results" if name == _SHARED else "localvertex.front"
+    data = (resources.files(package) / "page" / name).read_bytes()
+    headers = {
+        "content-security-policy": POLICY,
+        "x-content-type-options": "nosniff",
+        "referrer-policy": "no-referrer",
+        "cross-origin-opener-policy": "same-origin",
+        # The files change with an upgrade of vertexrig, at the same address.
+        "cache-control": "no-cache",
+    }
+    return Response(data, media_type=f"{_TYPES[Path(name).suffix]}; charset=utf-8", headers=headers)
+
+
+def sandboxed(app: ASGIApp) -> ASGIApp:
+    """Return an application whose answers, where a browser opens them as a page, run no script; those with a policy keep theirs."""
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        headers = dict(scope.get("headers") or ())
+        if scope["type"] != "http" or headers.get(b"sec-fetch-mode") not in (b"navigate", b"nested-navigate"):
+            return await app(scope, receive, send)
+
+        async def guarded(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                kept = list(message.get("headers", ()))
+                # The console's own page has its policy, which lets its scripts run.
+                if not any(key.lower() == b"content-security-policy" for key, _ in kept):
+                    kept += [(b"content-security-policy", SANDBOX.encode()), (b"x-content-type-options", b"nosniff")]
+                message = {**message, "headers": kept}
+            await send(message)
+
+        return await app(scope, receive, guarded)
+
+    return answer

@@ -1,0 +1,105 @@
+"""What the console shows of one job, computed from what the local Vertex keeps."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections import Counter
+from contextlib import suppress
+from pathlib import Path
+
+from localvertex.http import Json, invalid, not_found
+from localvertex.jobs.resources import CUSTOM_JOBS, PIPELINES, STUDIES, TUNING_JOBS
+from localvertex.jobs.store import ResourceStore, StoredResource
+from localvertex.runner.job_files import job_folder
+from vertexrig.spec import cluster
+from vertexrig.spec.document import Document
+from vertexrig.spec.labels import CANDIDATE_LABEL, first_of
+from vertexrig.spec.states import has_run
+
+MOST_LISTED = 100
+"""Jobs of each kind, models and schedules that the page lists."""
+_LISTED = ("name", "displayName", "state", "createTime", "startTime", "endTime")
+
+
+def jobs(store: ResourceStore) -> Json:
+    """Return the newest jobs of each kind in all places, the newest first, and how many there are; not those of trials."""
+    rows, counts = [], {}
+    for kind in (CUSTOM_JOBS, TUNING_JOBS, PIPELINES, STUDIES):
+        counts[kind], found = store.newest(kind, MOST_LISTED)
+        for one in found:
+            row = _row(one.body)
+            rows.append({**row, "trials": _counted(store, one)} if kind == TUNING_JOBS else row)
+    rows.sort(key=lambda row: str(row["createTime"]), reverse=True)
+    return {"jobs": rows, "counts": counts, "most": MOST_LISTED}
+
+
+def _row(body: Json) -> Json:
+    """Return a job as it is listed, with a start only if it has run."""
+    row = {key: body.get(key, "") for key in _LISTED}
+    return row if has_run(body) else {**row, "startTime": ""}
+
+
+def _counted(store: ResourceStore, study: StoredResource) -> Json:
+    """Tell how many trials of a tuning job have ended, of how many."""
+    ended = sum(record.get("state") in ("SUCCEEDED", "INFEASIBLE") for record in store.trials(study.name))
+    return {"ended": ended, "asked": study.body.get("maxTrialCount", 0)}
+
+
+def disk(root: Path) -> Json:
+    """Return the bytes below each folder of the state, links not followed, and those that are free on its disk."""
+    parts: Counter[str] = Counter()
+    for folder, _, names in os.walk(root):
+        top = Path(folder).relative_to(root).parts[:1]
+        for name in names:
+            with suppress(OSError):  # a running job removes files
+                parts[top[0] if top else "."] += os.lstat(os.path.join(folder, name)).st_size
+    return {"parts": {name: size for name, size in parts.items() if size}, "free": shutil.disk_usage(root).free}
+
+
+def replicas(store: ResourceStore, root: Path, name: str) -> Json:
+    """Return the replicas of a custom job: name, role, machine, accelerator, and the size and age of its log file."""
+    kept = stored(store, name)
+    if f"/{CUSTOM_JOBS}/" not in name:
+        raise invalid(f"{name[:200]} is not a custom job and has no replicas.")
+    # A job that was given or seeded did not run here, and has its own spec alone.
+    spec = kept.hidden.get("spec") or kept.body.get("jobSpec") or {}
+    pools = Document("CustomJobSpec", dict(spec)).pools
+    folder = job_folder(root, name.rpartition("/")[2]) / "logs"
+    rows = []
+    for one in cluster.replicas(pools):
+        pool = pools[one.pool]
+        accelerators = f"{pool.accelerator_count} × {pool.accelerator_type}" if pool.accelerator_type else ""
+        row = {"name": one.name, "role": one.role, "machine": pool.machine_type, "accelerators": accelerators}
+        rows.append({**row, **_log(folder / f"{one.name}.log")})
+    return {"replicas": rows, "folder": str(folder)}
+
+
+def _log(path: Path) -> Json:
+    try:
+        facts = path.stat()
+    except OSError:
+        return {"bytes": 0, "written": None}
+    return {"bytes": facts.st_size, "written": facts.st_mtime}
+
+
+def candidates(store: ResourceStore, name: str) -> Json:
+    """Return the jobs of the same request as a job, in the order in which they were made, if it has candidates."""
+    labels = stored(store, name).body.get("labels", {})
+    first = first_of(labels)
+    rows = []
+    for kind in (CUSTOM_JOBS, TUNING_JOBS) if first else ():
+        for one in store.newest(kind, MOST_LISTED)[1]:
+            if first_of(one.body.get("labels", {})) == first:
+                row = _row(one.body)
+                error = str((one.body.get("error") or {}).get("message", "")).partition("\n")[0]
+                rows.append({**row, "candidate": one.body["labels"][CANDIDATE_LABEL], "error": error})
+    return {"candidates": sorted(rows, key=lambda row: str(row["createTime"]))}
+
+
+def stored(store: ResourceStore, name: str) -> StoredResource:
+    """Return a resource by its name; a 404 if there is none."""
+    kept = store.get(name)
+    if kept is None:
+        raise not_found(f"There is no resource {name[:200]!r}.")
+    return kept

@@ -1,0 +1,94 @@
+"""How jobs, studies and pipelines change their state, and the states of a custom job as a machine: one table of what may follow what.
+
+Sources: `create` answers PENDING (public recordings of 2021, four of four); QUEUED is where a job waits for quota
+(understanding-training-service page, 2026-08-22), here for free slots; CANCELLING may end in SUCCEEDED, FAILED or CANCELLED
+(REST JobState). A job whose replicas all start again is PENDING until they run: no recording shows it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from localvertex.http import ApiError, Json, not_found
+from localvertex.jobs import resources
+from localvertex.jobs.store import ResourceStore, StoredResource
+from localvertex.jobs.validation import found_errors
+from vertexrig.errors import VertexrigError
+from vertexrig.spec.states import CANCELLED, CANCELLING, ENDED, FAILED, PENDING, QUEUED, RUNNING, SUCCEEDED, of_pipeline
+
+CREATED = PENDING
+"""The state that `create` answers."""
+
+_CANCELLING = (CANCELLING, of_pipeline(CANCELLING))
+
+NEXT: Mapping[str, frozenset[str]] = {
+    PENDING: frozenset({QUEUED, RUNNING, CANCELLING, FAILED}),
+    QUEUED: frozenset({PENDING, CANCELLING, FAILED}),
+    RUNNING: frozenset({PENDING, CANCELLING, SUCCEEDED, FAILED}),
+    CANCELLING: frozenset({CANCELLED, SUCCEEDED, FAILED}),
+    **dict.fromkeys(ENDED, frozenset()),
+}
+
+
+def require(before: str, after: str) -> None:
+    """Raise VertexrigError for a change that is not in the table; staying in a state is allowed."""
+    if after != before and after not in NEXT[before]:
+        raise VertexrigError(
+            f"a job in state {before} cannot become {after}: {', '.join(sorted(NEXT[before]))} can follow"
+        )
+
+
+def stored(store: ResourceStore, name: str, collection: str) -> StoredResource:
+    """Return a resource of a collection, or 404."""
+    found = store.get(name)
+    if found is None or f"/{collection}/" not in name:
+        kind = resources.MESSAGES[collection]
+        if not resources.last_part(name).isdigit():
+            raise found_errors([("name", f"Invalid {kind} resource name.")])
+        raise not_found(f"The {kind} does not exist.")
+    return found
+
+
+def remove_ended(store: ResourceStore, name: str, collection: str) -> None:
+    """Forget a resource that has ended; 400 for one that has not."""
+    body = stored(store, name, collection).body
+    if not resources.has_ended(body):
+        message = f"{resources.MESSAGES[collection]} {name} is in state {body['state']} and cannot be deleted. Cancel it first."
+        raise ApiError(400, message, status="FAILED_PRECONDITION")
+    store.retire(name)
+
+
+def advance(
+    store: ResourceStore,
+    name: str,
+    state: str,
+    error: Mapping[str, Any] | None = None,
+    require: Callable[[str, str], None] = lambda before, after: None,
+) -> str:
+    """Set a resource's state. One that has ended stays as it is, and one that is being cancelled can only end: a thread that
+    reports how far its work is does not know of the cancellation yet.
+
+    Args:
+        store: Where the resource is.
+        name: Its name.
+        state: The new state.
+        error: google.rpc.Status of a job that did not succeed.
+        require: Raises for a change from one state to another that must not be.
+
+    Returns:
+        The state that it now has, "" if there is no such resource.
+    """
+
+    def edit(body: Json, _: Json) -> bool:
+        before = body["state"]
+        if resources.has_ended(body):
+            return True
+        # Not refused but left out: a report of progress is not wrong.
+        if before in _CANCELLING and not resources.has_ended({"state": state}):
+            return False
+        require(before, state)
+        return resources.move(body, state, error)
+
+    body = store.change(name, edit)
+    return str(body["state"]) if body else ""

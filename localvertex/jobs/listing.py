@@ -1,0 +1,167 @@
+"""Pages of a listing: filter, order, page size and page token, the same for every collection.
+
+A filter is such as `state="JOB_STATE_FAILED" AND (labels.team=vision OR NOT display_name:"old-*")`, with the fields and operators
+that the list methods of jobs document (display_name: = != :, state: = !=, create_time: all comparisons, labels:
+`labels.key=value`, `labels.key:value`, `labels.key:*`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from localvertex import filters
+from localvertex.filters import Predicate
+from localvertex.http import Json, invalid, place_of_token, token_of, whole_number
+from localvertex.jobs.store import ResourceStore, StoredResource
+from vertexrig import times
+from vertexrig.errors import did_you_mean
+from vertexrig.spec.api_names import camel, snake
+
+LANGUAGE = filters.Dialect(
+    "Invalid filter",
+    length=10_000,
+    depth=40,
+    text=False,
+    space=re.compile(r"\s*"),
+    quoted=re.compile(r"""\"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'"""),
+    bare=re.compile(r"[^\s()<>=!\"']+"),
+)
+"""How Vertex AI writes filters of its list methods."""
+_TIMES = {"createTime", "updateTime", "startTime", "endTime"}
+_ORDERED = {*_TIMES, "displayName", "name"}
+_FIELDS = {*_ORDERED, "state"}
+
+
+def parse(text: str) -> Predicate:
+    """Return a filter as a predicate on resource bodies; an empty one is true of all.
+
+    Raises:
+        ApiError: 400, for anything that is not a filter.
+    """
+    return filters.predicate(filters.parse(text, LANGUAGE), _restriction)
+
+
+def _restriction(node: filters.Compare) -> Predicate:
+    field, operator, value = ".".join(node.path), node.operator, node.value
+    if field.startswith("labels."):
+        return _label(field[len("labels.") :], operator, value)
+    key = camel(field)
+    if key not in _FIELDS:
+        choices = did_you_mean(field, ["display_name", "state", "create_time", "labels.KEY"])
+        raise invalid(f"Invalid filter: there is no field {field[:80]!r} to filter by. {choices}")
+    if key in _TIMES:
+        return _time(key, operator, value)
+    if operator == "=":
+        return lambda body: filters.like(body.get(key, ""), value) if "*" in value else body.get(key, "") == value
+    if operator == "!=":
+        return lambda body: body.get(key, "") != value
+    # The list methods document `=` and `!=` for a state.
+    if operator == ":" and key != "state":
+        pattern = value if "*" in value else f"*{value}*"
+        return lambda body: filters.like(body.get(key, ""), pattern)
+    raise invalid(f"Invalid filter: {field} does not support {operator}.")
+
+
+def _label(name: str, operator: str, value: str) -> Predicate:
+    def labels(body: Mapping[str, Any]) -> Mapping[str, str]:
+        return body.get("labels") or {}
+
+    if operator in ("=", ":"):
+        if operator == ":" and value == "*":
+            return lambda body: name in labels(body)
+        return lambda body: labels(body).get(name) == value
+    if operator == "!=":
+        return lambda body: labels(body).get(name) != value
+    raise invalid(f"Invalid filter: labels.{name[:80]} does not support {operator}.")
+
+
+def _time(key: str, operator: str, value: str) -> Predicate:
+    wanted, test = _moment(value), filters.COMPARED.get(operator)
+    if test is None:
+        raise invalid(f"Invalid filter: {key} does not support {operator}.")
+    # A time that is not set yet fits no comparison.
+    return lambda body: bool(body.get(key)) and bool(test(_moment(str(body[key])), wanted))
+
+
+def _moment(text: str) -> datetime:
+    try:
+        return times.parse(text)
+    except ValueError as error:
+        raise invalid(f"Invalid filter: {error}.") from None
+
+
+def page_size(request: Mapping[str, Any], usual: int = 100, largest: int = 1000) -> int:
+    """Tell how many resources a page has: 0 is unset, and too much is cut, as AIP-158 asks; 400 for a negative number."""
+    return min(whole_number(request.get("pageSize"), "page_size") or usual, largest)
+
+
+def answer(field: str, items: Sequence[Any], following: str) -> Json:
+    """Return the answer of a list method: the items below a field, and the token of the next page, each if there is one."""
+    return {key: value for key, value in ((field, items), ("nextPageToken", following)) if value}
+
+
+def page(
+    store: ResourceStore,
+    kind: str,
+    parent: str,
+    text: str,
+    order: str,
+    size: int,
+    token: str,
+    parse: Callable[[str], Predicate] = parse,
+) -> tuple[list[StoredResource], str]:
+    """Return one page of a listing and the token of the next, "" after the last.
+
+    Args:
+        store: Where resources are kept.
+        kind: Collection.
+        parent: `projects/123/locations/us-central1`.
+        text: Filter.
+        order: `create_time desc` and the like; by default the newest first.
+        size: Resources on a page.
+        token: Of this page, "" for the first.
+        parse: Reads the filter.
+    """
+    fits = parse(text)
+    if order.strip():
+        # With an order a token is an offset: the place of one resource says nothing where values are equal.
+        return _ordered(store.listed(kind, parent), fits, order, size, offset_of(token))
+    found: list[StoredResource] = []
+    # without an order a token names the last resource shown, so that new ones do not move what the next page has
+    # One more than a page: whether there is a next page shows only then.
+    for stored in store.listed(kind, parent, before=offset_of(token) or None, most=size + 1):
+        if fits(stored.body):
+            if len(found) == size:
+                return found, token_of(str(found[-1].number))
+            found.append(stored)
+    return found, ""
+
+
+def _ordered(
+    all_: Iterable[StoredResource], fits: Predicate, order: str, size: int, offset: int
+) -> tuple[list[StoredResource], str]:
+    found = [stored for stored in all_ if fits(stored.body)]
+    for part in reversed(order.split(",")):  # sorts are stable, so the first field is sorted by last
+        field, _, direction = part.strip().partition(" ")
+        key = camel(field)
+        if key not in _ORDERED or direction.strip() not in ("", "asc", "desc"):
+            raise invalid(
+                f"Invalid order_by: {part.strip()[:80]!r}. Fields: {', '.join(map(snake, sorted(_ORDERED)))}."
+            )
+        found.sort(key=lambda stored: str(stored.body.get(key, "")), reverse=direction.strip() == "desc")
+    rest = found[offset : offset + size]
+    return rest, token_of(str(offset + size)) if offset + size < len(found) else ""
+
+
+def offset_of(token: str) -> int:
+    """Return the place that a page token names; 400 for what is not one."""
+    if not token:
+        return 0
+    text = place_of_token(token)
+    # isdecimal() alone takes digits of other scripts; 18 digits are within SQLite's integers.
+    if not text.isdecimal() or not text.isascii() or len(text) > 18:
+        raise invalid(f"Invalid page token: {token[:80]!r}.")
+    return int(text)

@@ -1,0 +1,405 @@
+"""Custom jobs from their creation to their end: stored, queued, run, taken up again after a kill of the server."""
+
+from __future__ import annotations
+
+import select
+import shutil
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import asdict, replace
+from typing import Any
+
+from localvertex.http import ApiError, Json
+from localvertex.jobs import lifecycle, resources, validation
+from localvertex.jobs.queue import Queue
+from localvertex.jobs.resources import CUSTOM_JOBS
+from localvertex.jobs.settings import Settings
+from localvertex.jobs.store import ResourceStore, StoredResource
+from localvertex.runner import policy as rules
+from localvertex.runner.job_files import job_folder
+from localvertex.runner.lines import SERVICE, Line
+from localvertex.runner.options import Control
+from localvertex.runner.result import SUSPENDED, JobError, JobResult
+from localvertex.runner.run import run_job
+from localvertex.runner.warm import Warmth
+from vertexrig.catalog import load
+from vertexrig.errors import VertexrigError
+from vertexrig.spec import cluster
+from vertexrig.spec.document import Document
+from vertexrig.spec.quota import Draw, draws
+from vertexrig.spec.states import CANCELLED, CANCELLING, ENDED, FAILED, PENDING, QUEUED, RUNNING
+
+Write = Callable[[str, Iterable[Line]], None]
+"""Takes lines of the job of a resource name; they are kept when it returns."""
+
+
+class Jobs:
+    """The custom jobs of a local Vertex.
+
+    Args:
+        settings: See `Settings`.
+        store: Where jobs are kept.
+        write: Takes their output.
+        on_result: Called with the name of a job that has run to its end and how it went, in the job's thread.
+        check: The checks that a new job has to pass; None leaves them out.
+        admit: Raises `ApiError` for a job that names, under a parent, what does not exist there.
+        begin_run: Makes a run of an experiment and returns its name, "" where there is no such experiment.
+
+    Attributes:
+        held: Names of jobs that a stock-out on demand lets wait.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        store: ResourceStore,
+        write: Write,
+        on_result: Callable[[str, JobResult], None] = lambda name, result: None,
+        check: validation.Check | None = None,
+        admit: Callable[[str, Mapping[str, Any]], None] = lambda parent, job: None,
+        begin_run: Callable[[str], str] = lambda experiment: "",
+    ) -> None:
+        self.check, self.admit, self.begin_run = check, admit, begin_run
+        self.settings, self.store, self.write, self.on_result = settings, store, write, on_result
+        self.queue = Queue(settings.slots, self._run)
+        self._warmth = Warmth() if settings.run.warm else None
+        self._controls: dict[str, Control] = {}
+        self._preemptions: dict[str, threading.Timer] = {}
+        self._lock = threading.Lock()
+        self._listeners: list[Callable[[str, str], None]] = []
+        self._closing = False
+        self.held: set[str] = set()
+
+    def listen(self, listener: Callable[[str, str], None]) -> None:
+        """Have `listener(name, state)` called at every change of a job's state, in the job's thread."""
+        self._listeners.append(listener)
+
+    # what clients ask for
+
+    def create(self, parent: str, body: Mapping[str, Any]) -> Json:
+        """Accept a CustomJob, or raise the service's 400 (or 403 and 429, by a fault on demand)."""
+        region = parent.rpartition("/")[2]
+        outer, job = validation.custom_job(body, region, self.check)
+        self.refuse_denied(parent, CUSTOM_JOBS, job)
+        self.admit(parent, job)
+        self.refuse_for_quota(job, region)
+        if job.get("experiment") and not job.get("experimentRun"):
+            run = self.begin_run(str(job["experiment"]))
+            job = {**job, "experimentRun": run} if run else job
+        return self.add(parent, outer, job)
+
+    def refuse_denied(self, parent: str, collection: str, job: Mapping[str, Any]) -> None:
+        """Raise the service's 403 if a fault on demand denies the creation of what runs a job (t5x-on-vertex-ai issue 5)."""
+        _, project, _, region = parent.split("/")
+        if self.settings.fault("denied", job, region):
+            permission = f"aiplatform.{collection}.create"
+            place = f"projects/{resources.project_id(project)}/locations/{region}"
+            message = f"Permission '{permission}' denied on resource '//aiplatform.googleapis.com/{place}' (or it may not exist)."
+            of = {"domain": "aiplatform.googleapis.com", "metadata": {"permission": permission, "resource": place}}
+            info = {"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": "IAM_PERMISSION_DENIED", **of}
+            raise ApiError(403, message, details=[info])
+
+    def refuse_for_quota(self, job: Mapping[str, Any], region: str) -> None:
+        """Raise the service's 429 if a fault on demand leaves no quota for a job."""
+        if message := self.missing_quota(job, region):
+            detail = (
+                "[ORIGINAL ERROR] generic::resource_exhausted: com.google.cloud.ai.platform.common.errors."
+                f"AiPlatformException: code=RESOURCE_EXHAUSTED, message={message}, cause=null "
+                f'[google.rpc.error_details_ext] {{ code: 8 message: "{message}" }}'
+            )
+            details = [{"@type": "type.googleapis.com/google.rpc.DebugInfo", "detail": detail}]
+            raise ApiError(429, message, status="RESOURCE_EXHAUSTED", reason="rateLimitExceeded", details=details)
+
+    def missing_quota(self, job: Mapping[str, Any], region: str) -> str:
+        """Return the service's message if a fault on demand leaves no quota for a job, else ""."""
+        found = self.settings.fault("quota", job, region)
+        if found is None:
+            return ""
+        fits = found[1]
+        catalog = load()
+        items = {catalog.machines[name].family if name in catalog.machines else name for name in fits}
+        drawn = draws(Document("CustomJobSpec", dict(job)), catalog)
+        # A region stands for every quota; a machine whose CPUs have none for its accelerators.
+        named = [draw for draw in drawn if region in fits or items & set(draw.item.split(" and "))]
+        exceeded = named or [draw for draw in drawn if draw.unit != "GB"]
+        prefix = catalog.limits.text("quota.prefix")
+        metrics = {draw.metric or f"{prefix}{_unnamed(draw)}" for draw in exceeded} or {f"{prefix}cpus"}
+        return f"The following quota metrics exceed quota limits: {','.join(sorted(metrics))}"
+
+    def add(
+        self,
+        parent: str,
+        outer: Mapping[str, Any],
+        job: Mapping[str, Any],
+        hidden: Mapping[str, Any] | None = None,
+        study: str = "",
+    ) -> Json:
+        """Keep a job and line it up.
+
+        Args:
+            parent: Where it belongs.
+            outer: displayName, labels and the like.
+            job: Its canonical spec.
+            hidden: `trial` of a study's job, `pipeline` of a pipeline's, `quota` with the message of what it lacks.
+            study: The tuning job whose trial it runs.
+        """
+        hidden = dict(hidden or {})
+        name = resources.new_name(parent, CUSTOM_JOBS)
+        fields = {**outer, "jobSpec": resources.filled(resources.rest_form("CustomJobSpec", job))}
+        made = resources.new_body(name, lifecycle.CREATED, fields)
+        # Both or none: a trial whose job is not recorded would be started twice after a crash.
+        with self.store.database.transaction():
+            self.store.add(CUSTOM_JOBS, parent, name, made, {**hidden, "spec": dict(job)})
+            if study:
+                self.store.adopt(study, str(hidden["trial"]), name)
+        self._line_up(name, job)
+        return made
+
+    def get(self, name: str) -> Json:
+        """Return a job's body, or 404."""
+        return self._stored(name).body
+
+    def cancel(self, name: str) -> None:
+        """Begin to cancel a job; one that has ended stays as it is."""
+        # Not an error: the REST reference calls cancelling a best effort.
+        if self._stored(name).body["state"] in ENDED:
+            return
+        # the state comes first: a thread that starts the job at this moment reads it, and cancels the run itself
+        self._to(name, CANCELLING)
+        if self.queue.withdraw(name):
+            self._to(name, CANCELLED, rules.ON_CANCEL)
+            return
+        # None where the thread has not registered it yet; `_run_with` then reads CANCELLING.
+        control = self._controls.get(name)
+        if control is not None:
+            control.cancel()
+
+    def delete(self, name: str) -> None:
+        """Forget a job that has ended; 400 for one that has not."""
+        lifecycle.remove_ended(self.store, name, CUSTOM_JOBS)
+        # Outputs stay: they are in buckets, as on the service.
+        shutil.rmtree(job_folder(self.settings.root, resources.last_part(name)), ignore_errors=True)
+
+    def fault(self, name: str, *, kill: str = "", preempt: float | None = None) -> None:
+        """Kill a replica of a running job, or take its machines away with a window of `preempt` seconds."""
+        stored = self._stored(name)
+        control, state = self._controls.get(name), stored.body["state"]
+        if control is None or state != RUNNING:
+            raise ApiError(400, f"{name} is not running: its state is {state}.", status="FAILED_PRECONDITION")
+        if kill:
+            known = _replicas(stored.hidden["spec"])
+            if kill not in known:
+                raise ApiError(400, f"{name} has no replica {kill!r}. Its replicas: {', '.join(known)}.")
+            control.kill(kill)
+        if preempt is not None:
+            control.preempt(preempt)
+
+    # life of the server
+
+    def recover(self) -> None:
+        """Take up what a server that was killed left behind: jobs start again as after the loss of a worker."""
+        for stored in self.store.unfinished(CUSTOM_JOBS):
+            state, job = stored.body["state"], stored.hidden["spec"]
+            if state == CANCELLING:
+                self._to(stored.name, CANCELLED, rules.ON_CANCEL)
+            elif state == RUNNING and (job.get("scheduling") or {}).get("disableRetries"):
+                message = (
+                    "Internal error occurred for the current attempt: the server stopped, and disableRetries is set"
+                )
+                self._to(stored.name, FAILED, JobError(rules.INTERNAL, message))
+            else:
+                if state == RUNNING:
+                    self.log(
+                        stored.name,
+                        "The local Vertex was stopped while the job ran; its replicas start again.",
+                        "WARNING",
+                    )
+                    self.store.change(stored.name, lambda own, _: resources.move(own, PENDING))
+                self._line_up(stored.name, job)
+
+    def close(self) -> None:
+        """Stop every process; jobs that ran go on with the next server."""
+        with self._lock:
+            # Under the lock, so that a job that starts now is either suspended below or does not begin.
+            self._closing = True
+            controls = list(self._controls.values())
+        for control in controls:
+            control.suspend()
+        # Forkers after the queue: a replica that is being started may still ask one.
+        self.queue.close()
+        if self._warmth is not None:
+            self._warmth.close()
+
+    # the life of one job
+
+    def _stored(self, name: str) -> StoredResource:
+        return lifecycle.stored(self.store, name, CUSTOM_JOBS)
+
+    def _line_up(self, name: str, job: Mapping[str, Any]) -> None:
+        def edit(body: Json, _: Json) -> None:
+            if body["state"] == PENDING:
+                resources.move(body, QUEUED)
+
+        with suppress(sqlite3.Error, OSError):  # a full disk: the job is kept and in the line, which is what counts
+            self.store.change(name, edit)
+        self.queue.submit(name, len(_replicas(job)))
+
+    def _run(self, name: str) -> None:
+        """Run a job to its end; whatever happens, it gets a last state."""
+        control = Control()
+        with self._lock:
+            if self._closing:
+                return
+            # Before the state is read, so that a cancellation finds either the control or its state read.
+            self._controls[name] = control
+        try:
+            self._run_with(name, control)
+        except Exception as error:  # a defect here must not leave a job running
+            message = f"Internal error occurred for the current attempt: {error}"
+            self._fail_when_possible(name, JobError(rules.INTERNAL, message))
+            if not isinstance(error, (VertexrigError, OSError, sqlite3.Error)):
+                raise
+        finally:
+            with self._lock:
+                self._controls.pop(name, None)
+            if timer := self._preemptions.pop(name, None):
+                timer.cancel()
+            control.close()
+
+    def _run_with(self, name: str, control: Control) -> None:
+        stored = self.store.get(name)
+        if stored is None or stored.body["state"] in ENDED:
+            return
+        if stored.body["state"] == CANCELLING:
+            control.cancel()
+        # The hidden spec is canonical; the body has the form of REST, with int64 as text.
+        region, job = resources.location_of(name), stored.hidden["spec"]
+        if not {"trial", "pipeline"} & stored.hidden.keys():
+            select.select([control], [], [], self.settings.queued)
+        self._to(name, PENDING)
+        missing = stored.hidden.get("quota", "")
+        if missing:
+            self._to(name, RUNNING)  # as a pipeline's job was seen to do
+        if missing or not self._has_machines(name, job, region, control):
+            message = missing or rules.stockout_message(region)
+            self.log(name, message, "ERROR")
+            self._to(name, FAILED, JobError(rules.RESOURCE_EXHAUSTED, message))
+            return
+        options = replace(
+            self.settings.run,
+            job_id=resources.last_part(name),
+            display_name=stored.body.get("displayName", ""),
+            project_number=name.split("/")[1],
+            region=region,
+            trial=str(stored.hidden.get("trial", "")),
+            earlier=stored.hidden.get("counts", {}),
+        )
+        if job.get("persistentResourceId"):
+            options = replace(options, slow_start=0.0)  # its machines are there
+        with _Batch(self.write, name) as batch:
+            result = run_job(
+                job,
+                root=self.settings.root,
+                control=control,
+                options=options,
+                on_line=batch.add,
+                on_state=lambda state: self._at(name, state, job, region, control),
+                on_pause=batch.flush,
+                warmth=self._warmth,
+            )
+        if result.state == SUSPENDED:
+            with suppress(sqlite3.Error, OSError):  # a full disk: the next server then counts anew
+                self.store.change(name, lambda _, hidden: hidden.update(counts=dict(result.counts)))
+        else:
+            # Before the last state: a caller that waits for it finds the result.
+            self.on_result(name, result)
+            self._to(name, result.state, result.error)
+
+    def _has_machines(self, name: str, job: Mapping[str, Any], region: str, control: Control) -> bool:
+        """Tell whether a job gets machines, after the time in which a stock-out on demand lets it wait."""
+        found = self.settings.fault("stockout", job, region)
+        if found is None or not found[0].waits:
+            return found is None
+        said = 0.0
+        self.held.add(name)
+        while found[0].on and found[0] in self.settings.faults and not (control.cancelled or control.suspended):
+            # The log of a job that waits was seen to repeat the line; how often is not on record.
+            if time.monotonic() >= said + 60:
+                said = time.monotonic()
+                self.log(name, rules.stockout_message(region), "ERROR")
+            select.select([control], [], [], 0.1)
+        self.held.discard(name)
+        return True
+
+    def _at(self, name: str, state: str, job: Mapping[str, Any], region: str, control: Control) -> None:
+        """Take note of a state of a run; where a fault on demand preempts it, its machines are taken once it has run long enough."""
+        self._to(name, state)
+        if earlier := self._preemptions.pop(name, None):
+            earlier.cancel()
+        found = self.settings.fault("preempt", job, region) if state == RUNNING else None
+        if found is not None:
+            timer = self._preemptions[name] = threading.Timer(found[0].after, control.preempt)
+            timer.daemon = True
+            timer.start()
+
+    def _to(self, name: str, state: str, error: JobError | None = None) -> None:
+        """Change a job's state, and report the state that it then has to the listeners."""
+        status = asdict(error) if error else None
+        reached = lifecycle.advance(self.store, name, state, status, lifecycle.require)
+        # Outside the transaction: a listener may change other resources.
+        for listener in self._listeners if reached else ():
+            listener(name, reached)
+
+    def _fail_when_possible(self, name: str, error: JobError) -> None:
+        """Let a job fail, also when the disk is full: then as soon as there is room."""
+        while True:
+            try:
+                return self._to(name, FAILED, error)
+            except (sqlite3.Error, OSError):
+                if self._closing:
+                    return None  # the next server takes the job up
+                time.sleep(1.0)
+
+    def log(self, name: str, text: str, severity: str) -> None:
+        """Write a line of the service into the log of a job or a study."""
+        self.write(name, [Line(time.time(), SERVICE, severity, text)])
+
+
+class _Batch:
+    """Hands lines on in portions: before each wait for more, and whenever many have gathered."""
+
+    # Lines per transaction: enough that the disk's pace does not matter, few enough that readers see output at once.
+    _MOST = 1000
+
+    def __init__(self, write: Write, name: str) -> None:
+        self.write, self.name = write, name
+        self.lines: list[Line] = []
+
+    def add(self, line: Line) -> None:
+        self.lines.append(line)
+        if len(self.lines) >= self._MOST:
+            self.flush()
+
+    def flush(self) -> None:
+        if self.lines:
+            lines, self.lines = self.lines, []
+            self.write(self.name, lines)
+
+    def __enter__(self) -> _Batch:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.flush()
+
+
+def _replicas(job: Mapping[str, Any]) -> list[str]:
+    return [replica.name for replica in cluster.replicas(Document("CustomJobSpec", dict(job)).pools)]
+
+
+def _unnamed(draw: Draw) -> str:
+    """Return a metric's name by the pattern of the others, where no source names it."""
+    ending = {"vCPUs": "_cpus", "GPUs": "_gpus"}.get(draw.unit, "")
+    return f"{'preemptible_' if draw.preemptible else ''}{draw.item.lower().replace('-', '_')}{ending}"

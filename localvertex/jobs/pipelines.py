@@ -1,0 +1,187 @@
+"""Training pipelines with a custom task, as the SDK's CustomTrainingJob and CustomPythonPackageTrainingJob make them.
+
+A pipeline runs one custom job; when that succeeds and a model is to be uploaded, a model, or another version of
+`parentModel`, is made of what lies in the job's model directory. AutoML is not served.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from localvertex.http import ApiError, Json, invalid
+from localvertex.jobs import lifecycle, resources, validation
+from localvertex.jobs.manager import Jobs
+from localvertex.jobs.resources import MODELS, PIPELINES
+from localvertex.runner import policy as rules
+from localvertex.runner.environment import local_path
+from vertexrig.spec.states import ENDED, FAILED, SUCCEEDED, of_pipeline
+
+# The end of the address of a schema in Google's bucket; the SDK names it whole.
+CUSTOM_TASK = "custom_task_1.0.0.yaml"
+_FIELDS = frozenset(
+    {
+        *("displayName", "trainingTaskDefinition", "trainingTaskInputs", "modelToUpload", "labels", "encryptionSpec"),
+        *("modelId", "parentModel", "inputDataConfig"),
+    }
+)
+
+
+class ModelRegistry(Protocol):
+    """Where models go."""
+
+    def get(self, name: str) -> Json:
+        """Return a model, or 404."""
+
+    def add(self, parent: str, fields: Mapping[str, Any], *, parent_model: str = "", id_: str = "") -> Json:
+        """Keep a new model, or another version of `parent_model`."""
+
+
+class DatasetRegistry(Protocol):
+    """Where managed datasets are."""
+
+    def export(self, parent: str, config: Mapping[str, Any]) -> dict[str, str]:
+        """Write what a pipeline trains on; the variables that lead to it."""
+
+
+class Pipelines:
+    """The training pipelines of a local Vertex."""
+
+    def __init__(self, jobs: Jobs, models: ModelRegistry, datasets: DatasetRegistry) -> None:
+        self.jobs, self.store, self.models, self.datasets = jobs, jobs.store, models, datasets
+        jobs.listen(self._changed)
+
+    def create(self, parent: str, body: Mapping[str, Any]) -> Json:
+        """Accept a TrainingPipeline whose task is a custom one.
+
+        Raises:
+            ApiError: 400, for other tasks and for what is wrong with its inputs.
+        """
+        fields = {key: body[key] for key in body if key in _FIELDS}
+        definition = str(fields.get("trainingTaskDefinition", ""))
+        if not definition.endswith(CUSTOM_TASK):
+            raise invalid(f"The local Vertex runs custom tasks ({CUSTOM_TASK}), not {definition[:200]!r}.")
+        name, model = fields.get("displayName"), fields.get("modelToUpload")
+        data = fields.get("inputDataConfig")
+        labels = fields.get("labels") or {}
+        if not isinstance(name, str) or not name:
+            raise validation.found_errors([("display_name", "Display name is required.")])
+        if not isinstance(labels, dict) or not all(isinstance(one, (dict, type(None))) for one in (model, data)):
+            raise invalid(
+                "Invalid value at 'training_pipeline': labels, model_to_upload and input_data_config are messages."
+            )
+        fields.update(self._target(parent, fields))
+        region = parent.rpartition("/")[2]
+        job = validation.training_inputs(fields.get("trainingTaskInputs"), region, self.jobs.check)
+        self.jobs.refuse_denied(parent, PIPELINES, job)
+        self.jobs.admit(parent, job)
+        # Exported last: a request that is refused leaves no files.
+        if data:
+            job = _with_variables(job, self.datasets.export(parent, data))
+        pipeline = resources.new_name(parent, PIPELINES)
+        made = resources.new_body(pipeline, "PIPELINE_STATE_PENDING", fields)
+        # In one transaction: the job begins in its own thread, which waits for the database and then finds its pipeline.
+        with self.store.database.transaction():
+            self.store.add(PIPELINES, parent, pipeline, made)
+            outer = {"displayName": f"{name[:100]}-custom-job", **({"labels": labels} if labels else {})}
+            # A pipeline without quota is accepted and fails later (public reports, the latest of 2025-09).
+            inner = {"pipeline": pipeline, "quota": self.jobs.missing_quota(job, region)}
+            child = self.jobs.add(parent, outer, job, inner)["name"]
+
+            def note(own: Json, hidden: Json) -> None:
+                own["trainingTaskMetadata"] = {"backingCustomJob": child}
+                hidden["job"] = child
+
+            self.store.change(pipeline, note)
+            return made
+
+    def _target(self, parent: str, fields: Mapping[str, Any]) -> Json:
+        """Return the parent model by its full name; 400 where its id and a new model's id are both given, 404 without the model."""
+        above = str(fields.get("parentModel", ""))
+        if not above:
+            return {}
+        if fields.get("modelId"):
+            raise invalid("Invalid value at 'training_pipeline': set model_id or parent_model, not both.")
+        name = f"{parent}/{MODELS}/{resources.last_part(above).partition('@')[0]}"
+        self.models.get(name)
+        return {"parentModel": name}
+
+    def get(self, name: str) -> Json:
+        """Return a pipeline by name, or 404."""
+        return lifecycle.stored(self.store, name, PIPELINES).body
+
+    def cancel(self, name: str) -> None:
+        """Begin to cancel a pipeline's job, whose end is the pipeline's."""
+        stored = lifecycle.stored(self.store, name, PIPELINES)
+        if not resources.has_ended(stored.body):
+            self.jobs.cancel(stored.hidden["job"])
+
+    def delete(self, name: str) -> None:
+        """Forget a pipeline that has ended; 400 for one that has not."""
+        lifecycle.remove_ended(self.store, name, PIPELINES)
+
+    def recover(self) -> None:
+        """Bring pipelines up to date with their jobs after a kill; call it before `Jobs.recover`."""
+        for stored in self.store.unfinished(PIPELINES):
+            job = self.store.get(str(stored.hidden.get("job", "")))
+            if job is None:
+                error = {"code": rules.INTERNAL, "message": "The pipeline's CustomJob is gone."}
+                lifecycle.advance(self.store, stored.name, of_pipeline(FAILED), error)
+            else:
+                self._changed(job.name, job.body["state"])
+
+    def _changed(self, name: str, state: str) -> None:
+        """Take note that a custom job changed; its pipeline follows."""
+        stored = self.store.get(name)
+        pipeline = str(stored.hidden.get("pipeline", "")) if stored else ""
+        if not pipeline or stored is None:
+            return
+        error = stored.body.get("error")
+        if state == SUCCEEDED:
+            # Before the state: a pipeline that has succeeded shows its model.
+            error = self._upload(pipeline, stored.hidden["spec"])
+            if error:
+                lifecycle.advance(self.store, pipeline, of_pipeline(FAILED), error)
+                return
+        lifecycle.advance(self.store, pipeline, of_pipeline(state), error if state in ENDED else None)
+
+    def _upload(self, pipeline: str, job: Mapping[str, Any]) -> Json | None:
+        """Make the Model of a pipeline that wants one; an error if there is nothing to upload."""
+        stored = self.store.get(pipeline)
+        wanted = stored.body.get("modelToUpload") if stored else None
+        # A name is there when this was done before a crash: `recover` comes here again.
+        if not stored or not wanted or wanted.get("name"):
+            return None
+        base = str((job.get("baseOutputDirectory") or {}).get("outputUriPrefix", "")).rstrip("/")
+        uri = f"{base}/model" if base else ""
+        folder = local_path(uri, self.jobs.settings.root) if uri else None
+        if folder is None or not any(path.is_file() for path in folder.rglob("*")):
+            message = (
+                f'There are no files under "{uri}" to copy.'
+                if uri
+                else "There is no output directory to take a model from."
+            )
+            return {"code": rules.INVALID_ARGUMENT, "message": message}
+        parent = pipeline.rpartition(f"/{PIPELINES}/")[0]
+        above, id_ = str(stored.body.get("parentModel", "")), str(stored.body.get("modelId", ""))
+        fields = {**wanted, "artifactUri": uri, "trainingPipeline": pipeline}
+        try:
+            with self.store.database.transaction():
+                made = self.models.add(parent, fields, parent_model=above, id_=id_)
+                shown = {key: made[key] for key in ("name", "versionId", "versionAliases")}
+                self.store.change(pipeline, lambda own, _: own.update(modelToUpload={**fields, **shown}))
+        except ApiError as error:  # the parent model was deleted, or the id taken, while the job ran
+            code = rules.NOT_FOUND if error.code == 404 else rules.INVALID_ARGUMENT
+            return {"code": code, "message": error.message}
+        return None
+
+
+def _with_variables(job: Mapping[str, Any], variables: Mapping[str, str]) -> Json:
+    """Return a job whose replicas have further variables."""
+    added = [{"name": name, "value": value} for name, value in variables.items()]
+    pools = []
+    for pool in job.get("workerPoolSpecs") or ():
+        kind = "containerSpec" if "containerSpec" in pool else "pythonPackageSpec"
+        own = pool.get(kind) or {}
+        pools.append({**pool, kind: {**own, "env": [*own.get("env", ()), *added]}})
+    return {**job, "workerPoolSpecs": pools}

@@ -1,0 +1,172 @@
+"""Resource names, times and bodies of jobs, as the service writes them."""
+
+from __future__ import annotations
+
+import re
+import secrets
+import zlib
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+from localvertex.http import Json, invalid
+from localvertex.runner.result import new_job_id
+from vertexrig import times
+from vertexrig.catalog import load
+from vertexrig.spec import messages
+from vertexrig.spec.states import ENDED, FAILED, QUEUED, RUNNING, has_run, of_pipeline
+
+CUSTOM_JOBS, TUNING_JOBS = "customJobs", "hyperparameterTuningJobs"
+SCHEDULES = "jobs"
+"""Cloud Scheduler's; their names have the project as the client wrote it."""
+PIPELINES, STUDIES, MODELS, OPERATIONS = "trainingPipelines", "studies", "models", "operations"
+MESSAGES = {CUSTOM_JOBS: "CustomJob", TUNING_JOBS: "HyperparameterTuningJob", PIPELINES: "TrainingPipeline"}
+"""The API's message of each collection whose resources run."""
+
+_RUNNING = (RUNNING, of_pipeline(RUNNING))
+_ENDED = (*ENDED, *map(of_pipeline, ENDED))
+PLACE = re.compile(r"projects/([^/]+)/locations/([^/]+)(?=/|$)")
+"""How a resource name begins: project and location."""
+NAME = re.compile(PLACE.pattern + r"/([A-Za-z]+)/([^/]+)")
+"""The name of a resource right below a location, such as a job: project, location, collection and id."""
+# Ids of domain-scoped projects have a colon: `example.com:my-project`.
+_PROJECT = re.compile(r"[a-z0-9][a-z0-9:.-]{0,62}")
+_LOCATION = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
+
+
+def now(after: str = "") -> str:
+    """Return the present time in RFC 3339, in microseconds; later than another one."""
+    time = times.rfc3339(times.now())
+    return time if time > after else times.rfc3339(times.parse(after) + timedelta(microseconds=1))
+
+
+def etag() -> str:
+    """Return a new etag, of the form of recordings."""
+    return f"AMEw9y{secrets.token_urlsafe(32)}="
+
+
+_MOST_IDS = 10_000  # a fuzzer that names a new project with each request must not fill the memory
+_ids: dict[str, str] = {}
+"""Ids of the projects whose number was asked for, by number; nothing else leads from a number back to its id."""
+
+
+def project_number(project: str) -> str:
+    """Return the number of a project: itself, or twelve digits that are always the same for one id."""
+    if project.isdigit():
+        return project
+    number = str(100_000_000_000 + zlib.crc32(project.encode()) * 200)  # at most 10**11 + 2**32 * 200 < 10**12
+    if len(_ids) < _MOST_IDS:
+        _ids[number] = project
+    return number
+
+
+def project_id(project: str) -> str:
+    """Return the id of a project given by id or number; the number itself where no client has named the id."""
+    return _ids.get(project, project)
+
+
+def is_project(project: str) -> bool:
+    """Tell whether a text may be a project's id or number."""
+    return _PROJECT.fullmatch(project) is not None
+
+
+def parent_name(project: str, location: str) -> str:
+    """Return `projects/NUMBER/locations/LOCATION`.
+
+    Raises:
+        ApiError: 400, for what is not a project or location.
+    """
+    if not _PROJECT.fullmatch(project):
+        raise invalid(f"Invalid resource name: {project[:80]!r} is not a project id.")
+    if not _LOCATION.fullmatch(location):
+        raise invalid(f"Invalid resource name: {location[:80]!r} is not a location.")
+    return f"projects/{project_number(project)}/locations/{location}"
+
+
+def new_name(parent: str, kind: str) -> str:
+    """Return a new resource's name, with a numeric id."""
+    return f"{parent}/{kind}/{new_job_id()}"
+
+
+def last_part(name: str) -> str:
+    """Return the id in a resource name."""
+    return name.rpartition("/")[2]
+
+
+def location_of(name: str) -> str:
+    """Return the location in a resource name."""
+    return name.split("/")[3]
+
+
+def rest_form(kind: str, data: Mapping[str, Any]) -> Json:
+    """Canonical data as REST writes it: int64 as text, enums as names."""
+    return messages.from_message(messages.to_message(kind, dict(data)))
+
+
+def new_body(name: str, state: str, fields: Mapping[str, Any]) -> Json:
+    """Return the body of a new resource: its name, state and times around what the client gave."""
+    time = now()
+    return {"name": name, **fields, "state": state, "createTime": time, "updateTime": time}
+
+
+def has_ended(body: Mapping[str, Any]) -> bool:
+    """Tell whether a job, study or pipeline is in one of its last states."""
+    return body["state"] in _ENDED
+
+
+def move(body: Json, state: str, error: Mapping[str, Any] | None = None) -> bool:
+    """Set a resource's state with its times; returns whether it has ended, for `ResourceStore.change`.
+
+    Times have the form of public recordings: microseconds for creation and update; of what has run whole seconds for start and end
+    (2021, 2022), of what waits, or was cancelled while it did, microseconds for these, too (2026).
+    """
+    moment, ended, ran = times.now(), state in _ENDED, has_run(body)
+    body["state"], body["updateTime"] = state, times.rfc3339(moment)
+    if state == QUEUED and not ran:  # one that ran when a server was killed waits again
+        body["startTime"] = now(body["createTime"])
+        body["updateTime"] = now(body["startTime"])
+    if state in _RUNNING and not ran:  # one that starts again keeps its first start
+        body["startTime"] = times.whole_second(moment, body["createTime"])
+    if ended and not ran:
+        body["endTime"] = body["updateTime"]
+        if state == FAILED:
+            body.pop("startTime", None)  # as one was seen that failed without machines
+    elif ended:
+        body["endTime"] = times.whole_second(moment, str(body.get("startTime", body["createTime"])))
+        # of a job shorter than a second
+        body["updateTime"] = max(body["updateTime"], times.rfc3339(times.parse(body["endTime"])))
+    if error:
+        body["error"] = dict(error)
+    for key in ("createTime", "startTime", "endTime", "updateTime", "error"):  # the order of answers
+        if key in body:
+            body[key] = body.pop(key)
+    return ended
+
+
+_PROGRAMS = ("containerSpec", "pythonPackageSpec")
+"""The service shows them after the disk."""
+
+
+def filled(job: Mapping[str, Any]) -> Json:
+    """Return a CustomJobSpec in REST form with the boot disk of every pool that makes machines, which the service fills in.
+
+    Source: public recordings of 2021 and 2022 (create and get of custom and tuning jobs).
+    """
+    pools = [_with_disk(pool) if pool.get("machineSpec") else pool for pool in job.get("workerPoolSpecs", ())]
+    return {**job, "workerPoolSpecs": pools} if pools else dict(job)
+
+
+def filled_tuning(job: Mapping[str, Any]) -> Json:
+    """Return a HyperparameterTuningJob in REST form with its trials' job filled in."""
+    return {**job, "trialJobSpec": filled(job["trialJobSpec"])} if job.get("trialJobSpec") else dict(job)
+
+
+def _with_disk(pool: Mapping[str, Any]) -> Json:
+    catalog = load()
+    disk = {
+        "bootDiskType": catalog.default_boot_disk(str(pool["machineSpec"].get("machineType", ""))),
+        "bootDiskSizeGb": catalog.limits.integer("boot_disk.default_gb"),
+    }
+    program = {key: pool[key] for key in _PROGRAMS if key in pool}
+    before = {key: value for key, value in pool.items() if key not in program}
+    return {**before, "diskSpec": {**disk, **(pool.get("diskSpec") or {})}, **program}

@@ -1,0 +1,309 @@
+"""Tuning jobs: each a study run by the engine, its trials run as custom jobs of the same local Vertex."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from localvertex.http import Json
+from localvertex.jobs import lifecycle, resources, validation
+from localvertex.jobs.manager import Jobs
+from localvertex.jobs.resources import TUNING_JOBS
+from localvertex.jobs.store import StoredResource
+from localvertex.jobs.study_engine import StudyEngine
+from localvertex.jobs.study_run import Handle, StudyRun, TrialOutcome
+from localvertex.runner import policy as rules
+from localvertex.runner.job_files import metric_file
+from vertexrig.errors import VertexrigError
+from vertexrig.spec.states import CANCELLED, CANCELLING, ENDED, FAILED, PENDING, QUEUED, RUNNING, SUCCEEDED
+from vertexrig.spec.trial import Trial
+from vertexrig.times import seconds_since_1970
+
+_LOOK_EVERY = 0.2
+"""Seconds between two looks at the metric files; the end of a trial is noticed at once."""
+
+_AT_START_S = 120.0
+"""A trainer that ends within this many seconds, with no metric reported, has ended at its start."""
+_NEVER = "1970-01-01T00:00:00Z"
+
+
+class _Executor:
+    """Runs trials as custom jobs (`localvertex.jobs.study_run.Executor`)."""
+
+    def __init__(self, jobs: Jobs, study: StoredResource) -> None:
+        self.jobs, self.study = jobs, study
+
+    def start(self, trial: Trial, args: list[str]) -> Handle:
+        """Start a trial's job, or find the one that was started before the server was killed."""
+        return self.known(trial) or self.restart(trial, args)
+
+    def known(self, trial: Trial) -> Handle | None:
+        """Return the job that was started for a trial, None if there is none."""
+        # The link is in the transaction that adds the job, so a crash leaves both or none.
+        name = self.jobs.store.child(self.study.name, trial.id)
+        return self._handle(name) if name and self.jobs.store.get(name) is not None else None
+
+    def restart(self, trial: Trial, args: list[str]) -> Handle:
+        """Start a trial's job, whatever was run for the trial before."""
+        body, data = self.study.body, self.study.hidden["spec"]
+        outer = {
+            # A display name has at most 128 characters; the end must not be the part that is cut.
+            "displayName": f"{body['displayName'][:100]}-trial-{trial.id}",
+            "labels": dict(body.get("labels") or {}),
+        }
+        job = with_arguments(data["trialJobSpec"], args)
+        parent = self.study.name.rpartition(f"/{TUNING_JOBS}/")[0]
+        hidden = {"trial": trial.id, "study": self.study.name}
+        made = self.jobs.add(parent, {k: v for k, v in outer.items() if v}, job, hidden, self.study.name)
+        return self._handle(str(made["name"]))
+
+    def _handle(self, name: str) -> Handle:
+        return Handle(name, metric_file(self.jobs.settings.root.absolute(), resources.last_part(name)))
+
+    def poll(self, handle: Handle) -> TrialOutcome | None:
+        """Tell how a trial's job ended."""
+        stored = self.jobs.store.get(handle.custom_job)
+        if stored is None:
+            return TrialOutcome(False, "The trial's CustomJob was deleted.")
+        state = stored.body["state"]
+        if state not in ENDED:
+            return None
+        error = stored.body.get("error") or {}
+        seconds = seconds_since_1970(stored.body["endTime"]) - seconds_since_1970(
+            # A job that never ran has no start, and so did not end soon after it.
+            stored.body.get("startTime") or _NEVER
+        )
+        # INVALID_ARGUMENT is what an exit of the program itself gives; stockouts and defects of this machine have
+        # other codes.
+        early = state == FAILED and error.get("code") == rules.INVALID_ARGUMENT and seconds <= _AT_START_S
+        return TrialOutcome(state == SUCCEEDED, str(error.get("message", "")), early)
+
+    def stop(self, handle: Handle) -> None:
+        """Cancel a trial's job."""
+        self.jobs.cancel(handle.custom_job)
+
+
+class Studies:
+    """The tuning jobs of a local Vertex.
+
+    Args:
+        jobs: Runs their trials.
+        on_trial: Called with a trial's record at each change, in the study's thread.
+        on_note: Called with what a study's user should know at its end; by default it goes to the study's log.
+    """
+
+    def __init__(
+        self,
+        jobs: Jobs,
+        on_trial: Callable[[Json], None] = lambda record: None,
+        on_note: Callable[[str], None] | None = None,
+    ) -> None:
+        self.jobs, self.store, self.on_trial, self.on_note = jobs, jobs.store, on_trial, on_note
+        self._runs: dict[str, StudyRun] = {}
+        self._threads: dict[str, threading.Thread] = {}
+        self._lock = threading.Lock()
+        self._closing = False
+        jobs.listen(self._changed)
+
+    # what clients ask for
+
+    def create(self, parent: str, body: Mapping[str, Any]) -> Json:
+        """Accept a HyperparameterTuningJob, or raise the service's 400."""
+        return self.add(parent, validation.tuning_job(body, parent.rpartition("/")[2], self.jobs.check))
+
+    def add(self, parent: str, data: Mapping[str, Any]) -> Json:
+        """Keep a tuning job, canonical and checked, and start it; 400 for a study that cannot be searched."""
+        region = parent.rpartition("/")[2]
+        if not data.get("trialJobSpec") or not data.get("studySpec"):
+            raise validation.found_errors(
+                [("study_spec" if data.get("trialJobSpec") else "trial_job_spec", "It is required.")]
+            )
+        counts = (("max_trial_count", "maxTrialCount"), ("parallel_trial_count", "parallelTrialCount"))
+        wrong = [(path, "It must be at least 1.") for path, name in counts if int(data.get(name, 0)) < 1]
+        if wrong:
+            raise validation.found_errors(wrong)
+        name = resources.new_name(parent, TUNING_JOBS)
+        made = resources.new_body(
+            name, PENDING, resources.filled_tuning(resources.rest_form("HyperparameterTuningJob", data))
+        )
+        # Before it is kept: what cannot be searched is refused, and leaves nothing.
+        engine = self._searchable(data, made)
+        self.jobs.refuse_denied(parent, TUNING_JOBS, data["trialJobSpec"])
+        self.jobs.admit(parent, data["trialJobSpec"])
+        self.jobs.refuse_for_quota(data["trialJobSpec"], region)
+        queued = dict(made)
+        resources.move(queued, QUEUED)
+        self.store.add(TUNING_JOBS, parent, name, queued, {"spec": dict(data)})
+        self._start(name, engine)
+        return made
+
+    def _searchable(self, data: Mapping[str, Any], body: Json) -> StudyEngine:
+        """Return the engine of a new study; 400 for what it cannot search."""
+        try:
+            return self._engine(data, body, ())
+        except VertexrigError as error:
+            raise validation.found_errors([("study_spec", str(error))]) from None
+        # Without checks a spec comes here whose values were not compared with the rules.
+        except (ValueError, KeyError, TypeError, ArithmeticError) as error:
+            raise validation.found_errors([("study_spec", f"It cannot be searched: {error}")]) from None
+
+    def _engine(self, data: Mapping[str, Any], body: Json, trials: Iterable[Json]) -> StudyEngine:
+        created = seconds_since_1970(body["createTime"])
+        return StudyEngine(data["studySpec"], seed=self.jobs.settings.seed, trials=trials, created=created)
+
+    def get(self, name: str) -> Json:
+        """Return a tuning job's body with its trials, or 404."""
+        return self.shown(self._stored(name))
+
+    def shown(self, stored: StoredResource) -> Json:
+        """Return a stored tuning job as clients see it."""
+        trials = [
+            # `failed` is the run's own; the API's Trial has no such field.
+            {k: v for k, v in record.items() if k != "failed"}
+            for record in self.store.trials(stored.name)
+        ]
+        return {**stored.body, "trials": trials} if trials else stored.body
+
+    def cancel(self, name: str) -> None:
+        """Begin to cancel a tuning job and its trials."""
+        if self._stored(name).body["state"] in ENDED:
+            return
+        # The state first, as `_study` makes its run known first: one of the two sees the other.
+        lifecycle.advance(self.store, name, CANCELLING)
+        run = self._runs.get(name)
+        if run is not None:
+            run.cancel()
+
+    def delete(self, name: str) -> None:
+        """Forget a tuning job that has ended; its custom jobs stay. 400 for one that has not ended."""
+        lifecycle.remove_ended(self.store, name, TUNING_JOBS)
+
+    def wait(self, name: str, timeout: float) -> bool:
+        """Wait for a tuning job's end for at most `timeout` seconds; whether it is over."""
+        thread = self._threads.get(name)
+        if thread is not None:
+            thread.join(timeout)
+        return bool(self._stored(name).body["state"] in ENDED)
+
+    # life of the server
+
+    def recover(self) -> None:
+        """Go on with the studies of a server that was killed; call it after `Jobs.recover`."""
+        for stored in self.store.unfinished(TUNING_JOBS):
+            self._start(stored.name)
+
+    def close(self) -> None:
+        """Stop working; the next server goes on. Call it before `Jobs.close`."""
+        with self._lock:
+            self._closing = True
+            threads = list(self._threads.values())
+        for run in list(self._runs.values()):
+            run.notify()
+        for thread in threads:
+            # Threads are daemons: one that hangs does not keep the server from ending.
+            thread.join(10)
+
+    # the life of one study
+
+    def _stored(self, name: str) -> StoredResource:
+        return lifecycle.stored(self.store, name, TUNING_JOBS)
+
+    def _changed(self, name: str, state: str) -> None:
+        """Take note that a custom job changed; wake its study if a trial has ended."""
+        if state in ENDED:
+            stored = self.store.get(name)
+            run = self._runs.get(str(stored.hidden.get("study", ""))) if stored else None
+            if run is not None:
+                run.notify()
+
+    def _start(self, name: str, engine: StudyEngine | None = None) -> None:
+        with self._lock:
+            if self._closing:
+                return
+            thread = self._threads[name] = threading.Thread(
+                target=self._work, args=(name, engine), name=f"study {name}", daemon=True
+            )
+        thread.start()
+
+    def _work(self, name: str, engine: StudyEngine | None) -> None:
+        try:
+            while not self._tried(name, engine):
+                engine = None  # it may hold what was not stored
+                time.sleep(1.0)
+        except Exception as error:  # a defect here must not leave a study running
+            message = f"Internal error occurred for the current attempt: {error}"
+            lifecycle.advance(self.store, name, FAILED, {"code": rules.INTERNAL, "message": message})
+            if not isinstance(error, VertexrigError):
+                raise
+        finally:
+            with self._lock:
+                for table in (self._runs, self._threads):
+                    table.pop(name, None)
+
+    def _tried(self, name: str, engine: StudyEngine | None) -> bool:
+        """Run a study to its end; False if the disk was full, after which it goes on from what is stored."""
+        try:
+            self._study(name, engine)
+        except (sqlite3.Error, OSError):
+            return self._closing
+        return True
+
+    def _study(self, name: str, engine: StudyEngine | None) -> None:
+        stored = self._stored(name)
+        data = stored.hidden["spec"]
+
+        def save(record: Json) -> None:
+            self.store.save_trial(name, record)
+            self.on_trial(record)
+
+        def failing(message: str) -> None:
+            self.store.change(name, lambda _, hidden: hidden.update(failing=message))
+
+        # The one of `create` for a study that is new; after a restart it is built from what is stored.
+        engine = engine or self._engine(data, stored.body, self.store.trials(name))
+        run = self._runs[name] = StudyRun(
+            engine,
+            _Executor(self.jobs, stored),
+            save,
+            name=name,
+            max_trial_count=int(data["maxTrialCount"]),
+            parallel_trial_count=int(data["parallelTrialCount"]),
+            max_failed_trial_count=int(data.get("maxFailedTrialCount", 0)),
+            failing=stored.hidden.get("failing", ""),
+            on_failing=failing,
+            discrete=self.jobs.settings.discrete,
+        )
+        if stored.body["state"] == QUEUED:
+            time.sleep(self.jobs.settings.queued)
+        # Read again, after the run is in the table: `cancel` may have come between.
+        if self._stored(name).body["state"] == CANCELLING:
+            run.cancel()
+        else:
+            lifecycle.advance(self.store, name, RUNNING)
+        result = run.run(interval=_LOOK_EVERY, closing=lambda: self._closing)
+        if result is None:
+            return  # the server closes
+        if run.note and self.on_note is not None:
+            self.on_note(run.note)
+        elif run.note:
+            self.jobs.log(name, run.note, "WARNING")
+        code = {FAILED: rules.INTERNAL, CANCELLED: rules.CANCELLED}.get(result.state)
+        # The service's own word, of a job and of a study.
+        message = "CANCELED" if result.state == CANCELLED else result.message
+        lifecycle.advance(self.store, name, result.state, {"code": code, "message": message} if code else None)
+
+
+def with_arguments(job: Mapping[str, Any], args: Sequence[str]) -> Json:
+    """Return a trial's CustomJobSpec: the given one with the trial's values after each pool's own arguments."""
+    pools = []
+    # Every pool gets them: workers and parameter servers parse the same flags as the chief.
+    for pool in job.get("workerPoolSpecs", ()):
+        pool = dict(pool)
+        for key in ("pythonPackageSpec", "containerSpec"):
+            if pool.get(key):
+                pool[key] = {**pool[key], "args": [*pool[key].get("args", ()), *args]}
+        pools.append(pool)
+    return {**job, "workerPoolSpecs": pools}

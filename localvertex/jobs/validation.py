@@ -1,0 +1,226 @@
+"""Requests read strictly and checked, and what is wrong with them in the service's form.
+
+Unknown fields and wrong values get the message every Google API gives for its JSON; what the checks find gets the
+training service's own list: `List of found errors:\\t1.Field: job_spec.worker_pool_specs[0]...; Message: ...\\t`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from google.protobuf import json_format
+
+from localvertex.http import ApiError, Json, invalid
+from vertexrig import spec
+from vertexrig.catalog import load
+from vertexrig.finding import Finding, Severity
+from vertexrig.spec import descriptors, labels, messages
+from vertexrig.spec.api_names import snake
+from vertexrig.spec.strict import MOST_DEPTH, OUTPUT_ONLY
+
+Check = Callable[[spec.Document, str], Iterable[Finding]]
+"""What the checks find in a document for a region; given by the server, which knows the checks."""
+
+# Found by every Google API when it reads JSON, before a service sees the request.
+_JSON_RULES = {"unknown-field", "unknown-enum-value", "wrong-type", "one-of", "legacy-ai-platform"}
+_MACHINE_TYPE = 'Machine type "{machine}" is not supported.'
+_ALONE = frozenset({"accelerator-on-machine", "machine-unknown", "machine-not-for-training"})
+"""Rules whose words are the whole message: no list and no field is around them (vertex-ai-samples issue 213)."""
+_RECORDED: dict[str, tuple[str, str]] = {
+    "accelerator-pair": (
+        "Both `accelerator_type` and `accelerator_count` should be specified or none.",
+        "machineSpec.acceleratorType",
+    ),
+    "accelerator-on-machine": ('Accelerator "{accelerator}" is not supported for machine type "{machine}"', ""),
+    "machine-unknown": (_MACHINE_TYPE, ""),
+    "machine-not-for-training": (_MACHINE_TYPE, ""),
+    "chief-replicas": ("Replica count for master worker pool ({pools}[0].replica_count) should be 1.", ""),
+    "machine-and-replicas": ("Both or none of `machine_spec` and `replica_count` should be specified.", ""),
+    "env-twice": ("EnvVar names must be unique.", ""),
+}
+"""By rule: what public reports quote of the service, and the field below the pool that it names where ours is another."""
+
+_UNREAD_INPUTS = (
+    "Unable to parse `training_pipeline.training_task_inputs` into custom task `inputs` defined in the file: "
+    "gs://google-cloud-aiplatform/schema/trainingjob/definition/custom_task_1.0.0.yaml"
+)
+
+_REFUSED = {"machine-unknown"}
+"""Findings that the service refuses, though they are warnings where our list may be older than the service's."""
+
+_POOLS = "worker_pool_specs"
+# Anything may be before it: `trialJobSpec.` in a tuning job.
+_POOL_PATH = re.compile(r"(?:.*\.)?workerPoolSpecs\[(?P<pool>\d+)\]")
+_LABELS = (
+    "There can be no more than 64 labels attached to a single resource. Label keys and values can only contain "
+    "lowercase letters, numbers, dashes and underscores. Label keys must start with a letter or number, must be less "
+    "than 64 characters in length, and must be less that 128 bytes in length when encoded in UTF-8. Label values must "
+    "be less than 64 characters in length, and must be less that 128 bytes in length when encoded in UTF-8."
+)
+
+
+def found_errors(problems: Iterable[tuple[str, str]], ours: Iterable[str] = ()) -> ApiError:
+    """Return the training service's 400 for pairs of field path and message, with our own explanations beside it."""
+    listed = "".join(f"\t{i}.Field: {path}; Message: {message}" for i, (path, message) in enumerate(problems, 1))
+    return _explained(f"List of found errors:{listed}\t", ours)
+
+
+def _explained(message: str, ours: Iterable[str]) -> ApiError:
+    """Return a 400 in the service's words; what we know more is a detail, which clients print below them."""
+    details = [{"@type": "type.googleapis.com/google.rpc.DebugInfo", "detail": text} for text in ours]
+    return ApiError(400, message, details=details)
+
+
+def custom_job(body: Mapping[str, Any], region: str, check: Check | None = None) -> tuple[Json, Json]:
+    """Return a CustomJob as sent, as its outer fields and its canonical jobSpec.
+
+    Raises:
+        ApiError: 400, in the service's words.
+    """
+    outer = _outer(body, "CustomJob", "custom_job", skip=("jobSpec",))
+    # Proto3's JSON takes both names of a field.
+    job = next((body[key] for key in ("jobSpec", "job_spec") if key in body), None)
+    document = spec.from_data(whole_numbers(job if job is not None else {}), kind="CustomJobSpec")
+    if job is not None and not isinstance(job, dict):
+        raise invalid("Invalid value at 'custom_job.job_spec': a message belongs here.")
+    _refuse(document, "job_spec.", "custom_job.job_spec", region, check, outer)
+    return outer, document.job
+
+
+def tuning_job(body: Mapping[str, Any], region: str, check: Check | None = None) -> Json:
+    """Return a HyperparameterTuningJob as sent, canonical.
+
+    Raises:
+        ApiError: 400, in the service's words.
+    """
+    outer = _outer(body, "HyperparameterTuningJob", "hyperparameter_tuning_job", skip=("studySpec", "trialJobSpec"))
+    # Output-only fields are ignored in a request: clients send back what they got.
+    sent = {key: value for key, value in body.items() if key not in OUTPUT_ONLY}
+    document = spec.from_data(whole_numbers(sent), kind="HyperparameterTuningJob")
+    _refuse(document, "", "hyperparameter_tuning_job", region, check, outer)
+    return document.data
+
+
+def training_inputs(inputs: Any, region: str, check: Check | None = None) -> Json:
+    """Return the `trainingTaskInputs` of a custom training pipeline, as a canonical CustomJobSpec."""
+    document = spec.from_data(whole_numbers(inputs), kind="CustomJobSpec") if isinstance(inputs, dict) else None
+    # The service tells no more (generative-ai pull 2495, python-aiplatform issue 762).
+    if document is None or any(f.id in _JSON_RULES for f in document.findings if f.severity is Severity.ERROR):
+        raise invalid(_UNREAD_INPUTS)
+    _refuse(
+        document,
+        "training_task_inputs.",
+        "training_pipeline.training_task_inputs",
+        region,
+        check,
+        # The display name is the pipeline's, which has been checked.
+        {"displayName": "-"},
+    )
+    return document.job
+
+
+def whole_numbers(value: Any, depth: int = 0) -> Any:
+    """Return JSON with 1.0 as 1, since a protobuf Struct knows doubles only; nothing else of the format tells them apart."""
+    if depth > 3 * MOST_DEPTH:  # a message in a list inside a message takes three levels of JSON
+        raise invalid("Invalid JSON payload received. The message is nested too deeply.")
+    # Beyond 2**53 a double no longer holds every whole number.
+    if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
+        return int(value)
+    if isinstance(value, dict):
+        return {key: whole_numbers(item, depth + 1) for key, item in value.items()}
+    if isinstance(value, list):
+        return [whole_numbers(item, depth + 1) for item in value]
+    return value
+
+
+def _outer(body: Mapping[str, Any], kind: str, path: str, skip: tuple[str, ...]) -> Json:
+    """Return the fields around the spec, by their JSON names, as strictly read as the rest."""
+    names = {name: field.json_name for name, field in descriptors.message(kind).by_name.items()}
+    unknown = [key for key in body if key not in names]
+    if unknown:
+        raise _json_errors([_unknown(key, path) for key in unknown])
+    own = {names[key]: value for key, value in body.items() if names[key] not in OUTPUT_ONLY and names[key] not in skip}
+    try:
+        message = messages.to_message(kind, own)
+    except (json_format.ParseError, ValueError, TypeError) as error:
+        raise invalid(f"Invalid JSON payload received. {error}") from None
+    return {key: value for key, value in messages.from_message(message).items() if key not in skip}
+
+
+def _refuse(
+    document: spec.Document, prefix: str, json_path: str, region: str, check: Check | None, outer: Mapping[str, Any]
+) -> None:
+    """Raise what the service would, if it would."""
+    reading = [f for f in document.findings if f.severity is Severity.ERROR]
+    broken = [f for f in reading if f.id in _JSON_RULES]
+    if broken:
+        raise _json_errors([_json_message(finding, json_path) for finding in broken])
+    if document.job.get("tensorboard") and not document.job.get("serviceAccount"):
+        account = f"{json_path}.{snake(document.job_path)}service_account"
+        raise invalid(f"{account} must be specified when uploading to TensorBoard")  # kubeflow/pipelines issue 7123
+    problems = [*_outer_problems(outer)]
+    problems += [(prefix + snake(f.path), f.message) for f in reading]
+    found: list[Finding] = []
+    # The checks take a document that could be read.
+    if check is not None and not reading:
+        found = [f for f in check(document, region) if f.severity is Severity.ERROR or f.id in _REFUSED]
+    alone = [f for f in found if f.id in _ALONE]
+    problems += [_recorded(document, f, prefix) for f in found if f not in alone]
+    if not problems and not document.job.get("workerPoolSpecs"):
+        problems.append((f"{prefix}{snake(document.job_path)}worker_pool_specs", "Worker pool specs are required."))
+    if problems:
+        raise found_errors(problems, [f.message for f in found if f.id in _RECORDED and f not in alone])
+    if alone:
+        raise _explained(_recorded(document, alone[0], prefix)[1], [alone[0].message])
+
+
+def _outer_problems(outer: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
+    name, limits = str(outer.get("displayName", "")), load().limits
+    most = limits.integer("display_name.max_chars")
+    if not name:
+        yield "display_name", "Display name is required."
+    elif len(name) > most:
+        yield "display_name", f"Display name must be at most {most} characters long."
+    yield from label_problems(outer)
+
+
+def label_problems(outer: Mapping[str, Any], path: str = "labels") -> Iterable[tuple[str, str]]:
+    """Return what is wrong with a resource's labels, in the service's words."""
+    if any(labels.problems(outer.get("labels") or {}, load().limits)):
+        yield path, _LABELS
+
+
+def _recorded(document: spec.Document, finding: Finding, prefix: str) -> tuple[str, str]:
+    """Return field and message of a finding: the service's recorded words, where there are some, else our own."""
+    words, field = _RECORDED.get(finding.id, ("", ""))
+    place = _POOL_PATH.match(finding.path)
+    if not words or place is None:
+        return prefix + snake(finding.path), finding.message
+    pool = document.pools[int(place["pool"])]
+    said = words.format(machine=pool.machine_type, accelerator=pool.accelerator_type, pools=_POOLS)
+    path = f"{place[0]}.{field}" if field else finding.path
+    return prefix + snake(path), said
+
+
+def _unknown(name: str, where: str) -> tuple[str, str]:
+    return where, f"Invalid JSON payload received. Unknown name \"{name}\" at '{where}': Cannot find field."
+
+
+def _json_message(finding: Finding, json_path: str) -> tuple[str, str]:
+    """Return the field of a violation and its description, which is the service's message."""
+    path = snake(finding.path)
+    holder, _, _ = path.rpartition(".")
+    if finding.id == "unknown-field":
+        return _unknown(finding.path.rpartition(".")[2], f"{json_path}.{holder}" if holder else json_path)
+    if finding.id == "one-of":
+        where = f"{json_path}.{holder}" if holder else json_path
+        return where, f"Invalid value at '{where}' (oneof), {finding.message}"
+    return f"{json_path}.{path}", f"Invalid value at '{json_path}.{path}': {finding.message}"
+
+
+def _json_errors(problems: list[tuple[str, str]]) -> ApiError:
+    violations = [{"field": field, "description": text} for field, text in problems]
+    details = [{"@type": "type.googleapis.com/google.rpc.BadRequest", "fieldViolations": violations}]
+    return ApiError(400, "\n".join(text for _, text in problems), details=details)

@@ -1,0 +1,32 @@
+"""What verbs of `vertexrig` ask of the local Vertex (`vertexrig.workspace.emulator.Emulator`); an entry point names this module."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from localvertex import state
+from localvertex.front import control
+from localvertex.rehearsal import rehearse
+
+__all__ = ["environment", "rehearse", "seed"]
+
+
+def environment(folder: Path) -> dict[str, str]:
+    """Return the variables that lead clients to the server whose state is in a folder; none if no server runs there."""
+    here = state.find(folder)
+    return {} if here is None else control.env(here)
+
+
+def seed(folder: Path, job: Mapping[str, Any], project: str, region: str, source: str) -> str:
+    """Put a job that ended elsewhere into the state in a folder, and return its resource name there.
+
+    Raises:
+        UsageError: See `ended_jobs.seed_of` and `ended_jobs.seed`.
+    """
+    from localvertex.jobs import ended_jobs  # 120 ms, which `function serve` saves
+
+    made = ended_jobs.seed_of(job, project, region, source)
+    ended_jobs.seed(folder, made)
+    return made.name

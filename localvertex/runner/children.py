@@ -1,0 +1,418 @@
+"""Child processes that end with their parent, and one loop that reads the output of many of them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import IO, Any
+
+from localvertex.runner.lines import OF_PACKAGE, Line, Splitter
+from vertexrig.errors import JobFailedError
+
+_SUPERVISOR = Path(__file__).with_name("supervisor.py")
+_CHUNK = 256 * 1024  # more than a pipe of Linux holds (64 KiB by default, pipe(7)), so that one read empties it
+
+Fork = Callable[[Mapping[str, Any], Sequence[int]], bool]
+"""Asks a process that has made the program's imports to fork it: what to run, and its control socket, stdout and stderr.
+False if that process is not there."""
+
+
+@dataclass(frozen=True)
+class Command:
+    """A program to start.
+
+    Args:
+        argv: Program and arguments; the program is looked up in `env`'s PATH.
+        env: Its whole environment.
+        cwd: Its working directory.
+        memory: Bytes all its processes may take together, 0 for no limit.
+        cleanup: A command run after its end.
+        mark: How a variable of `env` begins that only processes of this program have, "" if there is none.
+        severities: Of its lines, by stream.
+        fork: Starts it warm, None to start it cold.
+        gcs: The folder that it sees as /gcs, "" for none.
+        framework: Of its image, "" if that is not known.
+        sources: The packages that hold it; none where it is in `cwd`.
+    """
+
+    argv: Sequence[str]
+    env: Mapping[str, str]
+    cwd: Path
+    memory: int = 0
+    cleanup: Sequence[str] = ()
+    mark: str = ""
+    severities: Mapping[str, str] = field(default_factory=lambda: OF_PACKAGE)
+    fork: Fork | None = None
+    gcs: str = ""
+    framework: str = ""
+    sources: tuple[Path, ...] = ()
+
+
+@dataclass(frozen=True)
+class Exit:
+    """How a process ended.
+
+    Args:
+        code: Exit code; 128 + N when signal N killed it, 128 when it could not be started.
+        signal: The signal that killed it, None if it exited by itself.
+        out_of_memory: It was killed for its memory: by the limit or by the kernel.
+        asked: The runner had asked it to end.
+    """
+
+    code: int
+    signal: int | None = None
+    out_of_memory: bool = False
+    asked: bool = False
+
+
+@dataclass
+class Child:
+    """A running program. Made by `Children.start`.
+
+    `process` is its supervisor; None where a forker has forked that, or will once its imports are made.
+    """
+
+    name: str
+    command: Command
+    process: subprocess.Popen[bytes] | None
+    control: socket.socket
+    streams: dict[IO[bytes], Splitter]
+    pid: int = 0
+    exit: Exit | None = None
+    asked: bool = False
+    refused: str = ""
+    _buffer: bytes = b""
+    _reported: Exit | None = None
+    open: set[object] = field(default_factory=set)
+
+    def send(self, number: int, *, asked: bool = True) -> None:
+        """Signal its process group; `asked` says that the runner wants it to end."""
+        self.asked = self.asked or asked
+        if self.waiting:
+            # There is no process to signal yet. The forker sees the closed socket when it comes to this request, and
+            # drops it.
+            self._reported = Exit(128 + number, signal.Signals(number), False, self.asked)
+            with contextlib.suppress(OSError):
+                self.control.shutdown(socket.SHUT_RDWR)
+            return
+        with contextlib.suppress(OSError):
+            self.control.sendall(f"signal {number}\n".encode())
+
+    @property
+    def waiting(self) -> bool:
+        """Whether a forker was asked for it and has not started it yet."""
+        return self.process is None and not self.pid
+
+    def read(self, data: bytes) -> None:
+        """Take what the supervisor reports."""
+        self._buffer += data
+        *lines, self._buffer = self._buffer.split(b"\n")
+        for line in lines:
+            word, *numbers = line.split()
+            if word == b"cold":
+                self.refused = line[5:].decode()
+            elif word == b"start":
+                self.pid = int(numbers[0])
+            elif word == b"exit":
+                status, oom = int(numbers[0]), bool(int(numbers[1]))
+                number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
+                # As a shell reports it.
+                code = 128 + number if number else os.WEXITSTATUS(status)
+                self._reported = Exit(code, number, oom, self.asked)
+
+    def finish(self) -> None:
+        """Settle how it ended, once nothing more can come."""
+        if self.process is not None:
+            self.process.wait()
+        if self._reported is None:
+            # A supervisor that ends properly has killed everything and reported; this one was killed itself.
+            sweep(self.command.mark, self.command.cleanup)
+        self.exit = self._reported or Exit(128 + signal.SIGKILL, signal.SIGKILL, False, self.asked)
+
+
+@lru_cache(maxsize=1)
+def shows_buckets() -> bool:
+    """Tell whether this system lets a program see a folder as /gcs: Linux that lets it make namespaces."""
+    with tempfile.TemporaryDirectory(prefix="vertexrig-gcs-") as folder:
+        Path(folder, "gs").mkdir()
+        # In another process: namespaces, once entered, cannot be left.
+        argv = [sys.executable, "-I", "-S", str(_SUPERVISOR), "try", f"{folder}/gs"]
+        return subprocess.run(argv, capture_output=True, cwd="/", check=False).returncode == 0
+
+
+def sweep(mark: str, cleanup: Sequence[str] = ()) -> None:
+    """Kill what a program left behind whose supervisor was killed: every process with its mark, and its container.
+
+    Only on Linux, where the system shows the environment that a process was started with.
+    """
+    for _ in range(200 if mark else 0):  # a process may fork while it is being killed
+        left = [pid for pid in _pids() if any(one.startswith(mark.encode()) for one in _environment(pid))]
+        if not left:
+            break
+        for pid in left:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.005)
+    if cleanup:
+        subprocess.run(cleanup, capture_output=True, check=False)
+
+
+def _pids() -> list[int]:
+    try:
+        return [int(name) for name in os.listdir("/proc") if name.isdecimal()]
+    except OSError:
+        return []
+
+
+def _environment(pid: int) -> list[bytes]:
+    """Return the environment a process was started with; empty if it has ended or belongs to another user."""
+    try:
+        return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return []
+
+
+class Children:
+    """Starts programs and reads them in the calling thread.
+
+    Args:
+        on_line: Called with every line of output.
+        wake: A file descriptor that interrupts `poll` when it can be read.
+        on_start: Called with each program that was to start warm, once it has started or has to be started cold.
+    """
+
+    def __init__(
+        self,
+        on_line: Callable[[Line], None],
+        wake: int | None = None,
+        on_start: Callable[[Child], None] = lambda child: None,
+    ) -> None:
+        self.on_line, self.on_start = on_line, on_start
+        self.running: dict[str, Child] = {}
+        self._selector = selectors.DefaultSelector()
+        self._wake = wake
+        if wake is not None:
+            # Its data is None: `poll` tells it from a child by that.
+            self._selector.register(wake, selectors.EVENT_READ, None)
+
+    def start(self, name: str, command: Command) -> Child:
+        """Start a program.
+
+        Raises:
+            JobFailedError: The system cannot start it, for instance because an argument is too long.
+        """
+        child = self._forked(name, command) or Child(name, command, *_supervised(name, command))
+        self._watch(child)
+        self.running[name] = child
+        return child
+
+    def _watch(self, child: Child) -> None:
+        sources: list[socket.socket | IO[bytes]] = [child.control, *child.streams]
+        for source in sources:
+            os.set_blocking(source.fileno(), False)
+            self._selector.register(source, selectors.EVENT_READ, child)
+            child.open.add(source)
+
+    def _forked(self, name: str, command: Command) -> Child | None:
+        """Return the program as a forker will start it, None if there is none."""
+        if command.fork is None:
+            return None
+        ours, theirs = socket.socketpair()
+        ends = {stream: os.pipe() for stream in ("stdout", "stderr")}
+        request = {
+            "argv": list(command.argv),
+            "env": dict(command.env),
+            "cwd": str(command.cwd),
+            "memory": command.memory,
+            "gcs": command.gcs,
+        }
+        asked = command.fork(request, [theirs.fileno(), *(write for _, write in ends.values())])
+        theirs.close()  # or the end of the forker would not show on `ours`
+        for _, write in ends.values():
+            os.close(write)
+        pipes: dict[str, IO[bytes]] = {stream: os.fdopen(read, "rb", 0) for stream, (read, _) in ends.items()}
+        if not asked:
+            ours.close()
+            for pipe in pipes.values():
+                pipe.close()
+            return None
+        return Child(name, command, None, ours, _splitters(name, command, pipes))
+
+    def _start_cold(self, child: Child) -> None:
+        """Start a program that no forker has started: it refused, or it has gone."""
+        for source in list(child.open):
+            self._close(child, source)
+        self.on_start(child)
+        self.running.pop(child.name, None)
+        # The same Child: the run keeps it, and asks it by its name.
+        child.process, child.control, child.streams = _supervised(child.name, child.command)
+        self._watch(child)
+        self.running[child.name] = child
+
+    def poll(self, timeout: float | None) -> list[Child]:
+        """Read what is there, waiting at most `timeout` seconds for it; the programs that ended meanwhile."""
+        ended = []
+        for key, _ in self._selector.select(timeout):
+            if key.data is None:
+                with contextlib.suppress(BlockingIOError):
+                    # Empties the pipe, or it would interrupt every later poll.
+                    os.read(key.fd, 4096)
+                continue
+            child: Child = key.data
+            # Closed in this very round, by another source of the same child.
+            if key.fileobj not in child.open:
+                continue
+            before = child.pid
+            self._read(child, key.fileobj)
+            # A forker has started it: only the report of its pid shows that.
+            if child.process is None and child.pid and not before:
+                self.on_start(child)
+            if child.waiting and child._reported is None and child.control not in child.open:
+                self._start_cold(child)
+                continue
+            if child.control not in child.open and (not child.open or child._reported is None or child.waiting):
+                # A supervisor that ends without a report was killed: what it started may hold the pipes for ever.
+                for source in list(child.open):
+                    self._close(child, source)
+                child.finish()
+                self.running.pop(child.name, None)
+                ended.append(child)
+        return ended
+
+    def _read(self, child: Child, source: object) -> None:
+        try:
+            if source is child.control:
+                data = child.control.recv(4096)
+                child.read(data)
+            else:
+                data = os.read(source.fileno(), _CHUNK)  # type: ignore[attr-defined]
+                self._emit(child, source, data, final=not data)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self._close(child, source)
+
+    def _emit(self, child: Child, source: object, data: bytes, *, final: bool) -> None:
+        for line in child.streams[source].feed(data, final=final):  # type: ignore[index]
+            self.on_line(line)
+
+    def _close(self, child: Child, source: object) -> None:
+        if source in child.open:
+            child.open.discard(source)
+            self._selector.unregister(source)  # type: ignore[arg-type]
+            source.close()  # type: ignore[attr-defined]
+
+    def stop(self, children: Sequence[Child], grace: float) -> None:
+        """End programs: SIGTERM, and SIGKILL for those still there after `grace` seconds. Returns when all are gone.
+
+        Without a grace there is no SIGTERM.
+        """
+        for child in children if grace > 0 else ():
+            child.send(signal.SIGTERM)
+        deadline = time.monotonic() + grace
+        while any(child.exit is None for child in children):
+            left = deadline - time.monotonic()
+            if left <= 0:
+                for child in children:
+                    if child.exit is None:
+                        child.send(signal.SIGKILL)
+                # SIGKILL is sent once.
+                deadline = left = float("inf")
+            # A selector takes no infinity.
+            self.poll(min(left, 1.0))
+
+    def close(self) -> None:
+        """Kill what still runs and free everything."""
+        for child in list(self.running.values()):
+            # All are asked before the first is waited for, so that they end side by side.
+            child.asked = True
+            self._selector.unregister(child.control)
+            child.control.close()  # which the supervisor takes as the end of this process
+            child.open.discard(child.control)
+        for child in list(self.running.values()):
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._wait(child, 10)
+            for source in list(child.open):
+                self._close(child, source)
+        self.running.clear()
+        self._selector.close()
+
+    @staticmethod
+    def _wait(child: Child, timeout: float) -> None:
+        """Wait for the end of a program's supervisor."""
+        if child.process is not None:
+            child.process.wait(timeout)
+        if child.process is not None or child.waiting:
+            return
+        # it is not a child of this process; it and what it started hold the other ends of the pipes
+        deadline = time.monotonic() + timeout
+        poll = select.poll()
+        pipes = {source.fileno() for source in child.streams if source in child.open}
+        for pipe in pipes:
+            poll.register(pipe, select.POLLIN)
+        while pipes and (left := deadline - time.monotonic()) > 0:
+            for pipe, _ in poll.poll(left * 1000):
+                with contextlib.suppress(BlockingIOError):
+                    if not os.read(pipe, _CHUNK):
+                        poll.unregister(pipe)
+                        pipes.discard(pipe)
+
+
+def _splitters(name: str, command: Command, pipes: Mapping[str, IO[bytes]]) -> dict[IO[bytes], Splitter]:
+    return {pipe: Splitter(name, stream, command.severities) for stream, pipe in pipes.items()}
+
+
+def _supervised(
+    name: str, command: Command
+) -> tuple[subprocess.Popen[bytes], socket.socket, dict[IO[bytes], Splitter]]:
+    """Start a program below a supervisor: that process, the socket to it, and the program's output.
+
+    Raises:
+        JobFailedError: The system cannot start it.
+    """
+    ours, theirs = socket.socketpair()
+    options = {
+        "memory": command.memory,
+        "cwd": str(command.cwd),
+        "cleanup": list(command.cleanup),
+        "gcs": command.gcs,
+    }
+    descriptor = theirs.fileno()
+    # isolated and without site: the variables in `env` and the packages installed here are the program's affair
+    argv = [sys.executable, "-I", "-S", str(_SUPERVISOR), str(descriptor), json.dumps(options), "--", *command.argv]
+    try:
+        # its own session, so that Ctrl-C in a terminal reaches the runner alone; no buffer, because a selector does not see
+        # what lies in one
+        process = subprocess.Popen(
+            argv,
+            env=dict(command.env),
+            cwd="/",
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            pass_fds=[descriptor],
+            start_new_session=True,
+            bufsize=0,
+        )
+    except (OSError, ValueError) as error:
+        ours.close()
+        raise JobFailedError(f"{name} cannot be started: {error}") from error
+    finally:
+        theirs.close()
+    assert process.stdout is not None and process.stderr is not None
+    return process, ours, _splitters(name, command, {"stdout": process.stdout, "stderr": process.stderr})

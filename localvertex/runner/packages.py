@@ -1,0 +1,326 @@
+"""Python environments for packages: a cached layer per interpreter, image and packages, on top of the interpreter.
+
+The layer is a virtual environment that also sees what the interpreter sees, so TensorFlow and all else installed there
+is used and not downloaded. Packages go into it the way the executor of the prebuilt images does it: each one with
+`pip install --force-reinstall --no-deps`, then their requirements, of which pip takes what is missing.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import lru_cache
+from importlib import metadata
+from importlib.util import find_spec
+from pathlib import Path
+
+from localvertex.runner.environment import machine_environment, search_path
+from vertexrig.errors import PackageError
+
+Execute = Callable[[Sequence[str], Mapping[str, str]], int]
+"""Runs a command with an environment and returns its exit code; its output goes to the job's log."""
+
+Step = Callable[[Path, bool], None]
+"""Called before a package is installed (False), and before its requirements are (True)."""
+
+_READY = "ready.json"
+# Nothing newer than Python 3.7: it runs in the interpreters of old images, too.
+_PROBE = (
+    "import json, os, sys; "
+    "paths = [p for p in sys.path if os.path.basename(p) in ('site-packages', 'dist-packages')]; "
+    "find = __import__('importlib.util').util.find_spec; tools = find('setuptools'); "
+    # since 70.1 setuptools makes wheels itself
+    "own = [f for f in (tools.submodule_search_locations if tools else ()) if os.path.exists(f + '/command/bdist_wheel.py')]; "
+    "print(json.dumps({'paths': paths, 'pip': find('pip') is not None, "
+    "'setuptools': bool(tools and (own or find('wheel'))), 'python': sys.executable, "
+    "'version': '.'.join(map(str, sys.version_info[:3])), 'path': sys.path}))"
+)
+QUIET_PIP = {"PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_INPUT": "1", "PIP_ROOT_USER_ACTION": "ignore"}
+_USER_SITE = "import site; site.addsitedir(site.getusersitepackages())\n"
+# By way of the shell, as pip does it: the first line of a script takes no path with a space.
+_PROGRAM = """\
+#!/bin/sh
+'''exec' "{python}" "$0" "$@"
+' '''
+import sys
+from {entry.module} import {name}
+sys.exit({entry.attr}())
+"""
+_FRAMEWORKS = {
+    **{name: name for name in ("tensorflow", "torch", "scikit-learn", "xgboost", "ray")},
+    **dict.fromkeys(
+        ("tensorflow-cpu", "tensorflow-intel", "tensorflow-macos", "tensorflow-rocm", "tf-nightly"), "tensorflow"
+    ),
+    "xgboost-cpu": "xgboost",
+    "tf-keras": "tf_keras",
+}
+"""Distributions that hold a framework, and what it is called here."""
+
+
+@dataclass(frozen=True)
+class Interpreter:
+    """A Python in place of a prebuilt image's.
+
+    Args:
+        python: Its executable.
+        site: Folders of installed packages it sees.
+        pip: Whether it has pip.
+        setuptools: Whether it can build a package without downloading anything: its setuptools makes wheels, or wheel is there.
+        version: Its version, `3.11.2`.
+        installed: Versions of the frameworks and of tf_keras that it sees, by distribution.
+    """
+
+    python: str
+    site: tuple[str, ...]
+    pip: bool
+    setuptools: bool
+    version: str = ""
+    installed: Mapping[str, str] = field(default_factory=dict)
+
+
+@lru_cache(maxsize=32)
+def interpreter(python: str) -> Interpreter:
+    """Look at a Python.
+
+    Raises:
+        PackageError: It cannot be run.
+    """
+    found = shutil.which(python)
+    try:
+        if found is None:
+            raise FileNotFoundError(f"no such program: {python}")
+        done = subprocess.run([found, "-c", _PROBE], capture_output=True, text=True, timeout=60, env=_own(), cwd="/")
+        data = json.loads(done.stdout)
+    except (OSError, ValueError, subprocess.SubprocessError) as error:
+        raise PackageError(
+            f"interpreter {python!r} cannot be used: {error}. Name an existing Python, such as {sys.executable}"
+        ) from error
+    installed = _installed(data["path"])
+    return Interpreter(
+        data["python"], tuple(data["paths"]), data["pip"], data["setuptools"], data["version"], installed
+    )
+
+
+def _installed(path: Sequence[str]) -> dict[str, str]:
+    """Return the versions of the frameworks in these folders. They are read here: before Python 3.8 it cannot list its own."""
+    found: dict[str, str] = {}
+    for one in metadata.distributions(path=list(path)):
+        name = _FRAMEWORKS.get((one.metadata["Name"] or "").lower().replace("_", "-"))
+        if name is not None:
+            found.setdefault(name, one.version)
+    return found
+
+
+def _own() -> dict[str, str]:
+    """Return the environment of our own programs that only look at an interpreter."""
+    return machine_environment(os.environ, Path(os.devnull)) | {"PATH": search_path((), os.environ)}
+
+
+def layer_key(base: Interpreter, image: str, packages: Sequence[Path]) -> str:
+    """Return names an environment by what goes into it: interpreter, state of its packages, image, each package's bytes."""
+    digest = hashlib.sha256()
+    digest.update(json.dumps([base.python, image]).encode())
+    for folder in base.site:
+        try:
+            # pip adds or removes a folder here at every change, which the folder's own time shows.
+            digest.update(f"{folder} {Path(folder).stat().st_mtime_ns}".encode())
+        except OSError:
+            continue
+    for package in packages:
+        digest.update(package.name.encode() + b"\0")
+        digest.update(hashlib.sha256(package.read_bytes()).digest())
+    return digest.hexdigest()[:20]
+
+
+def layer(
+    base: Interpreter,
+    image: str,
+    packages: Sequence[Path],
+    cache: Path,
+    env: Mapping[str, str],
+    execute: Execute,
+    step: Step = lambda package, requirements: None,
+    give_up: Callable[[], bool] = lambda: False,
+) -> Path:
+    """Return the interpreter of the environment for these packages; made when it is not in the cache.
+
+    Args:
+        base: What it is layered on.
+        image: The image it replaces.
+        packages: Source distributions or wheels, in order.
+        cache: Folder that holds the environments.
+        env: What pip, and so a package's setup.py, sees of the user's environment.
+        execute: Runs pip.
+        step: Called before each package and its requirements, if they are not in the cache.
+        give_up: Asked while another process makes the same environment; True ends the wait.
+
+    Raises:
+        PackageError: A package does not install; the message names it.
+    """
+    folder = cache / layer_key(base, image, packages)
+    return _kept(folder, give_up, lambda: _build(base, folder, packages, env, execute, step))
+
+
+def layer_of_commands(
+    base: Interpreter, image: str, cache: Path, env: Mapping[str, str], execute: Execute, give_up: Callable[[], bool]
+) -> Path:
+    """Return the interpreter of the environment in which commands of a container run; see `layer` for the arguments.
+
+    It has the programs of the packages, such as pip and torchrun. What is installed there by a replica goes to the
+    replica's own PYTHONUSERBASE, and comes before what the machine has.
+    """
+    folder = cache / layer_key(base, f"commands of {image}", ())
+
+    def build() -> str:
+        python = _venv(base, folder, _USER_SITE, env, execute)
+        # pip refuses --user in an environment that does not see the system's packages.
+        config = folder / "pyvenv.cfg"
+        text = config.read_text(encoding="utf-8")
+        config.write_text(re.sub(r"(include-system-site-packages = )false", r"\1true", text), encoding="utf-8")
+        for one in metadata.distributions(path=list(base.site)):
+            for entry in one.entry_points:
+                program = python.parent / entry.name
+                if entry.group == "console_scripts" and entry.attr and not program.exists():
+                    program.write_text(_PROGRAM.format(python=python, entry=entry, name=entry.attr.partition(".")[0]))
+                    program.chmod(0o755)
+        return ""
+
+    return _kept(folder, give_up, build)
+
+
+def _kept(folder: Path, give_up: Callable[[], bool], build: Callable[[], str]) -> Path:
+    """Return the interpreter of an environment, built if it is not there; what `build` returns is kept as what is replaced."""
+    python = folder / "bin" / "python"
+    # Written last, so an environment whose making was killed is not used.
+    if (folder / _READY).is_file():
+        return python
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with locked(folder.with_suffix(".lock"), give_up):
+        # Another process may have made it while this one waited.
+        if not (folder / _READY).is_file():
+            shutil.rmtree(folder, ignore_errors=True)
+            replaced = build()
+            (folder / _READY).write_text(json.dumps({"replaced": replaced}))
+    return python
+
+
+def replaced(python: Path) -> str:
+    """Which of the requirements of an environment made by `layer` this machine's own replace, "" if none."""
+    try:
+        data = json.loads((python.parent.parent / _READY).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return ""
+    return str(data.get("replaced") or "")
+
+
+def _build(
+    base: Interpreter, folder: Path, packages: Sequence[Path], env: Mapping[str, str], execute: Execute, step: Step
+) -> str:
+    # These lines would be in the log of a user's job, who can do nothing about them.
+    env = {**env, **QUIET_PIP}
+    # ensurepip takes 3 s, which a Python without pip, such as uv's, has to spend where ours has none either
+    has_pip = base.pip or find_spec("pip") is not None
+    python = _venv(base, folder, "", env, execute, has_pip=has_pip)
+    site = next(folder.glob("lib/python*/site-packages"))
+    # without pip, by ours: pip's --python runs it in the other interpreter
+    pip = (
+        [str(python), "-m", "pip"]
+        if base.pip or not has_pip
+        else [sys.executable, "-m", "pip", "--python", str(python)]
+    )
+    for package in packages:
+        step(package, False)
+        options = ["--quiet", "--upgrade", "--force-reinstall", "--no-deps", *_isolation(base, package)]
+        argv = [*pip, "install", *options, str(package)]
+        if execute(argv, env) != 0:
+            raise PackageError(f"package {package.name} cannot be installed; pip's output says why")
+    required = [line for one in metadata.distributions(path=[str(site)]) for line in one.requires or ()]
+    required, replaced = _without_other_keras(required, _installed([str(site), *base.site]))
+    for package in packages:
+        step(package, True)
+    # No warnings of conflicts: they are between packages of this machine, which the job does not use.
+    if required and execute([*pip, "install", "--quiet", "--no-warn-conflicts", *required], env) != 0:
+        names = ", ".join(package.name for package in packages)
+        raise PackageError(f"the requirements of {names} cannot be installed: {', '.join(required)}")
+    return replaced
+
+
+def _venv(
+    base: Interpreter,
+    folder: Path,
+    first: str,
+    env: Mapping[str, str],
+    execute: Execute,
+    *,
+    has_pip: bool | None = None,
+) -> Path:
+    """Return the interpreter of a new environment that sees what `base` sees, after what the line `first` adds."""
+    bare = ["--without-pip"] if (base.pip if has_pip is None else has_pip) else []
+    if execute([base.python, "-m", "venv", *bare, str(folder)], env) != 0:
+        raise PackageError(f"{base.python} cannot make a virtual environment; its output says why")
+    site = next(folder.glob("lib/python*/site-packages"))
+    # not --system-site-packages: of a virtual environment's Python that shows the packages of the Python below it
+    lines = [f"import site; site.addsitedir({path!r})\n" for path in base.site]
+    (site / "vertexrig_base.pth").write_text("".join([first, *lines]))
+    return folder / "bin" / "python"
+
+
+def _without_other_keras(required: list[str], here: Mapping[str, str]) -> tuple[list[str], str]:
+    """Return the requirements without a tf-keras that belongs to another TensorFlow than the one here, and what replaces it.
+
+    A package is built for its image's TensorFlow and pins tf-keras to it; installed here, it would bring a second
+    TensorFlow with it.
+    """
+    kept = [line for line in required if not re.match(r"tf[-_.]keras\b", line, re.IGNORECASE)]
+    if len(kept) == len(required):
+        return required, ""
+    if not here.get("tf_keras"):
+        return required, ""
+    pinned = next(line for line in required if line not in kept)
+    if not re.search(r"[<>=~!@]", pinned):
+        return kept, ""  # any will do
+    return kept, f"tf-keras {here['tf_keras']} of this machine for {pinned}, which the package brings on Vertex AI"
+
+
+def _isolation(base: Interpreter, package: Path) -> list[str]:
+    """Return a setup.py package is built with the setuptools that is here, so that nothing is downloaded for it."""
+    if not base.setuptools or not tarfile.is_tarfile(package):
+        return []
+    try:
+        with tarfile.open(package) as archive:
+            # An sdist has one folder, NAME-VERSION, around everything (PEP 625).
+            names = {name.partition("/")[2] for name in archive.getnames()}
+    except (OSError, tarfile.TarError, EOFError):
+        return []
+    return [] if "pyproject.toml" in names else ["--no-build-isolation"]
+
+
+@contextmanager
+def locked(path: Path, give_up: Callable[[], bool]) -> Iterator[None]:
+    """Hold a lock that the system frees when this process dies.
+
+    Raises:
+        PackageError: `give_up` ended the wait for it.
+    """
+    with path.open("w") as file:
+        while True:
+            try:
+                # Not blocking, so that a job that is cancelled need not wait for another one's installation.
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except OSError:
+                if give_up():
+                    raise PackageError("cancelled while another job makes the same environment") from None
+                time.sleep(0.05)
+        yield

@@ -1,0 +1,194 @@
+"""What to start for a worker pool: a module or a command in its environment, a Docker container, or a mapped folder."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from localvertex.runner import keras2, packages, pythons
+from localvertex.runner.command_line import ReplicaProgram, docker
+from localvertex.runner.environment import object_file
+from localvertex.runner.options import RunOptions, TrainerSources, first_match
+from vertexrig.catalog import load
+from vertexrig.errors import JobFailedError, PackageError, UsageError
+from vertexrig.package import builder
+from vertexrig.package.recipes import DISTRIBUTIONS
+from vertexrig.project.model import LocalImage
+from vertexrig.spec.document import Pool
+
+_SHELLS = ("sh", "bash")
+_REDUCTION = Path(__file__).with_name("reduction_stand_in.py")
+
+
+def _substitute(base: packages.Interpreter, image: str, built: TrainerSources | None = None) -> str:
+    """Return one sentence on what an interpreter has in place of an image, "" if the image has the same versions."""
+    prebuilt = load().image(image)
+    if built is not None:
+        name, framework, version, python = image.rpartition("/")[2], built.framework, built.version, built.python
+    elif prebuilt is not None:
+        name, framework, version, python = prebuilt.name, prebuilt.framework, prebuilt.version, prebuilt.python
+    else:
+        return f"Python {base.version} of this machine for the image {image}"
+    parts = []
+    if python and base.version.split(".")[:2] != python.split(".")[:2]:
+        parts.append(f"Python {base.version} for {python}")
+    distribution = DISTRIBUTIONS.get(framework, framework)
+    here = base.installed.get(distribution)
+    if here is None and framework:
+        parts.append(f"no {distribution} for {version}" if version else f"no {distribution}")
+    elif here is not None and version and here.split(".")[:2] != version.split(".")[:2]:
+        parts.append(f"{distribution} {here} for {version}")
+    return f"{' and '.join(parts)} of the image {name}" if parts else ""
+
+
+def prepare(
+    pool: Pool,
+    options: RunOptions,
+    root: Path,
+    env: Mapping[str, str],
+    execute: packages.Execute,
+    step: packages.Step,
+    give_up: Callable[[], bool],
+    log: Callable[[str], None],
+) -> ReplicaProgram:
+    """Make ready what a pool runs: install its packages, or find its image; `env` is what pip sees,
+    `step` is called as `packages.layer` says, and `log` with what is made beside the packages.
+
+    Raises:
+        PackageError: A package is not there or does not install.
+        JobFailedError: Nothing on this machine can run the image.
+    """
+    # An entry of the image map counts before: the user has named a folder for it.
+    if load().is_reduction_server(pool.image) and first_match(options.images, pool.image) is None:
+        note = "a program that does nothing for the Reduction Server, whose servers only make all-reduce between GPUs faster"
+        return ReplicaProgram((sys.executable, "-I", "-S", str(_REDUCTION)), (), substitutes=(note,))
+    base = interpreter(pool.image, options, log, give_up)
+    if pool.python_package is not None:
+        files = [_package(uri, root) for uri in pool.package_uris]
+        python = packages.layer(base, pool.image, files, root / "envs", env, execute, step, give_up)
+        settings, keras = keras2.of_image(base, pool.image)
+        notes = (_substitute(base, pool.image), packages.replaced(python), keras)
+        head: tuple[str, ...] = (str(python), "-m", pool.module)
+        framework = keras2.framework(pool.image)
+        return ReplicaProgram(
+            head, tuple(pool.args), (python.parent,), None, "", settings, notes, framework, tuple(files)
+        )
+    built = first_match(options.built, pool.image)
+    if built is not None and first_match(options.images, pool.image) is None:
+        file = builder.build(built.path, built.packages, module=built.module, verify=False).path
+        # Without its tag: the environment is named by the bytes of the package, and a new tag around the same package
+        # needs no other one.
+        python = packages.layer(base, pool.image.partition(":")[0], [file], root / "envs", env, execute, step, give_up)
+        settings, keras = keras2.of_version(base, built.version if built.framework == "tf" else "")
+        notes = (_substitute(base, pool.image, built), packages.replaced(python), keras)
+        head = tuple((pool.container or {}).get("command", ())) or ("python", "-m", built.module)
+        # `python` of the image is the interpreter of the environment.
+        head = (str(python), *head[1:]) if head[0] in ("python", "python3") else head
+        # torchrun and its like are beside the interpreter that has their package
+        path = (python.parent, Path(base.python).parent)
+        return ReplicaProgram(
+            head,
+            tuple(pool.args),
+            path,
+            settings=settings,
+            substitutes=notes,
+            framework=built.framework,
+            sources=(file,),
+        )
+    command = tuple((pool.container or {}).get("command", ()))
+    # a mapped folder counts before Docker: the user has named it for this machine
+    local = first_match(options.images, pool.image)
+    if local is None and options.docker and docker():
+        return ReplicaProgram(command, tuple(pool.args), image=pool.image)
+    if local is None and not (command and load().image(pool.image)):
+        raise _nowhere(pool.image)
+    head = command or (local.command if local is not None else ())
+    # A job's command may run pip, which must not install into the user's environment; a mapped trainer is started as ever.
+    installs = local is None or bool(command) or (bool(head) and Path(head[0]).name in _SHELLS)
+    if installs:
+        python = packages.layer_of_commands(base, pool.image, root / "envs", env, execute, give_up)
+        base = replace(base, python=str(python))
+    if local is not None:
+        return replace(_mapped(local, head, tuple(pool.args), base, pool.image), installs=installs)
+    settings, keras = keras2.of_image(base, pool.image)
+    return ReplicaProgram(
+        head,
+        tuple(pool.args),
+        (Path(base.python).parent,),
+        settings=settings,
+        substitutes=(_substitute(base, pool.image), keras),
+        framework=keras2.framework(pool.image),
+        installs=installs,
+    )
+
+
+def interpreter(
+    image: str, options: RunOptions, log: Callable[[str], None], give_up: Callable[[], bool]
+) -> packages.Interpreter:
+    """Return the Python in place of an image: the one that is named, else this one, unless it lacks the image's TensorFlow.
+
+    Then it is an environment of the image: with TensorFlow put beside this Python's packages, one of these (JAX, whose
+    ml_dtypes is newer) may end every job.
+    """
+    named, prebuilt = first_match(options.interpreters, image), load().image(image)
+    base = packages.interpreter(named or sys.executable)
+    if named or prebuilt is None or prebuilt.framework != "tf" or "tensorflow" in base.installed:
+        return base
+    try:
+        made = pythons.make_python(pythons.wanted(prebuilt.short_name, load(), None), log, give_up)
+    except (UsageError, PackageError) as error:
+        if give_up():
+            raise
+        log(f"This Python has no TensorFlow, which is installed beside its packages: {error}")
+        return base
+    log(
+        f"{'Made' if made.fresh else 'Found'} the environment of {prebuilt.short_name}, kept for other jobs: {made.python}"
+    )
+    return packages.interpreter(str(made.python))
+
+
+def _nowhere(image: str) -> JobFailedError:
+    return JobFailedError(
+        f"image {image!r} cannot be run here: no Docker engine answers, and no entry of the image map fits it. "
+        f"Start Docker, or map the image to a folder and an entry point under local: images: in the project file; "
+        f"`vertexrig check FILE --trainer FOLDER`, with the folder of its Dockerfile, prints the lines to put there"
+    )
+
+
+def _package(uri: str, root: Path) -> Path:
+    path = object_file(uri, root)
+    if not path.is_file():
+        hint = (
+            f"; copy it there with `gcloud storage cp` while pointed at the local Vertex (it is looked for at {path})"
+            if uri.startswith("gs://")
+            else ""
+        )
+        # gsutil's own words, which the executor runs.
+        raise PackageError(f"CommandException: No URLs matched: {uri}{hint}")
+    name = uri.rpartition("/")[2]
+    if path.name == name:
+        return path
+    # pip reads what a package is from its file's name
+    named = root / "storage/named" / path.name / name
+    named.parent.mkdir(parents=True, exist_ok=True)
+    return Path(shutil.copyfile(path, named))
+
+
+def _mapped(
+    local: LocalImage, head: Sequence[str], args: Sequence[str], base: packages.Interpreter, image: str
+) -> ReplicaProgram:
+    folder = Path(local.path)
+    if not folder.is_dir():
+        raise JobFailedError(f"image {image!r} is mapped to {folder}, which is not a folder")
+    if not head:
+        raise JobFailedError(
+            f"image {image!r} is mapped to {folder} without an entry point, and the spec has no command"
+        )
+    note = f"folder {folder.name} and Python {base.version} of this machine for the image {image}"
+    settings, keras = keras2.of_folder(base, image, folder)
+    path = (Path(base.python).parent,)
+    framework = local.framework or keras2.framework(image, folder)
+    return ReplicaProgram(tuple(head), tuple(args), path, folder, "", settings, (note, keras), framework)

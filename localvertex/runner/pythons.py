@@ -1,0 +1,279 @@
+"""Environments with the Python and the versions of an image, made with uv and kept in the user's cache by what is in them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from localvertex.runner import packages
+from localvertex.runner.children import Children, Command
+from localvertex.runner.lines import Line
+from vertexrig.catalog import Catalog
+from vertexrig.errors import JobFailedError, PackageError, UsageError, VertexrigError, did_you_mean
+from vertexrig.package.image import describe_image
+from vertexrig.package.recipes import pinned, recipe
+from vertexrig.package.uv import uv
+from vertexrig.project.config import Loaded
+from vertexrig.project.model import BUILD
+from vertexrig.text import command_line
+
+INSTALL_TIMEOUT_S = 3600
+_READY = "ready.json"
+_TOOLS = ("pip", "setuptools<81", "wheel")  # what packages are installed with; a newer setuptools has no pkg_resources
+# What the pre-built containers page lists for the newest images (mirror of 2026-08-22), with the versions that it names.
+_LISTED: Mapping[str, tuple[str, ...]] = {
+    "tf-2.17": ("cloudml-hypertune", "sympy==1.12", "pandas==2.2.3", "xgboost==2.1.3", "python-json-logger==3.2.1",
+                "WebOb==1.8.7", "Paste==3.7.1", "webapp2==3.0.0b1", "mock==5.1.0", "google-cloud-resource-manager==1.6.1"),
+    "pytorch-2.4": ("cloudml-hypertune", "pandas==2.2.3", "absl-py==2.1.0", "cloud-tpu-client==0.10",
+                    "python-json-logger==3.2.1", "scikit-learn==1.6.1"),
+    **dict.fromkeys(("sklearn-1.6", "xgboost-2.1"), (
+        "cloudml-hypertune", "numpy==1.26.4", "pandas==2.2.3", "scipy==1.15.2", "scikit-learn==1.6.1", "sympy==1.12",
+        "xgboost==2.1.3", "httplib2==0.22.0", "python-dateutil==2.9.0.post0", "six==1.17.0", "wrapt==1.17.2",
+        "python-json-logger==3.2.1", "mock==5.1.0", "requests", "google-cloud-bigquery==3.29.0",
+        "google-cloud-storage==2.19.0", "joblib==1.4.2",
+    )),
+}  # fmt: skip
+# TensorFlow before 2.9 takes any protobuf by its metadata on PyPI (read 2026-11-22), and does not import with 4 and later.
+_ANY_PROTOBUF, _PROTOBUF = (2, 9), "protobuf<3.21"
+
+
+@dataclass(frozen=True)
+class WantedPython:
+    """What an environment is to have.
+
+    Args:
+        image: The image's name in the project file: `tf-2.17`, or `build`.
+        python: Its Python, `3.10`.
+        requirements: What must be there.
+        listed: what the image lists besides that; left out where no registry has it.
+        lock: The lock file of an image of one's own, which then is all there is.
+    """
+
+    image: str
+    python: str
+    requirements: tuple[str, ...] = ()
+    listed: tuple[str, ...] = ()
+    lock: Path | None = None
+
+    @property
+    def folder(self) -> Path:
+        """Where the environment is, or will be."""
+        content = self.lock.read_bytes() if self.lock is not None else b""
+        what = json.dumps([self.python, self.requirements, self.listed, _TOOLS]).encode()
+        return cache_folder() / f"{self.image}-{hashlib.sha256(what + content).hexdigest()[:12]}"
+
+    @property
+    def program(self) -> Path:
+        """Its interpreter."""
+        return self.folder / "bin" / "python"
+
+
+@dataclass(frozen=True)
+class MadePython:
+    """An environment.
+
+    Args:
+        python: Its interpreter.
+        fresh: Whether this call made it.
+        differs: A sentence for each way in which it is not the image.
+    """
+
+    python: Path
+    fresh: bool
+    differs: tuple[str, ...]
+
+
+def cache_folder() -> Path:
+    """Return the user's cache of environments."""
+    home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(home) / "vertexrig" / "pythons"
+
+
+def wanted(image: str, catalog: Catalog, loaded: Loaded | None) -> WantedPython:
+    """Return what the environment of an image has, of the one for CPUs: no GPU library is loaded here.
+
+    Args:
+        image: A short name such as tf-2.17, or `build` for the project's own image.
+        catalog: For prebuilt images.
+        loaded: The project; needed for `build`.
+
+    Raises:
+        UsageError: There is no such image, or its lock file is missing.
+    """
+    if image == BUILD:
+        if loaded is None:
+            raise UsageError("--image build needs a project file")
+        own = describe_image(loaded, "cpu")
+        if not own.locked:
+            raise UsageError(
+                f"there is no lock file {own.lock}: run `vertexrig image NAME` with a job that runs this image"
+            )
+        return WantedPython(image, own.python, lock=own.lock)
+    found = catalog.find_short(image, "cpu")
+    if found is None:
+        names = [name for name in catalog.short_names() if catalog.find_short(name, "cpu")]
+        raise UsageError(f"there is no prebuilt cpu image {image!r}. {did_you_mean(image, [BUILD, *names], most=12)}")
+    try:
+        pin = pinned(found.version)
+        asked = tuple(line.format(pin=pin) for line in recipe(found.framework, "cpu").requirements)
+    except VertexrigError:
+        asked = (f"{found.framework}=={found.version}",)
+    if found.framework == "tf" and tuple(map(int, found.version.split(".")[:2])) < _ANY_PROTOBUF:
+        asked = (*asked, _PROTOBUF)
+    return WantedPython(image, found.python, asked, _LISTED.get(image, ("cloudml-hypertune",)))
+
+
+def make_python(
+    what: WantedPython, log: Callable[[str], None], give_up: Callable[[], bool] = lambda: False
+) -> MadePython:
+    """Return the environment, made when it is not in the cache.
+
+    Args:
+        what: What it is to have.
+        log: Called with what takes a while, before it begins, and with uv's progress.
+        give_up: Asked again and again; True ends the making, and the wait for another process that makes the same one.
+
+    Raises:
+        UsageError: uv is not installed.
+        PackageError: There is no such Python, what must be there cannot be installed, or it was given up.
+    """
+    folder = what.folder
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    # Two commands may want the same environment; the second waits and finds it made. The name has dots of its own: tf-2.17-…
+    with packages.locked(folder.with_name(f"{folder.name}.lock"), give_up):
+        fresh = not (folder / _READY).is_file()
+        if fresh:
+            missing = _build(what, folder, log, give_up)
+            differs = [*_differences(what), *(f"{one} is not here: no registry that uv asks has it" for one in missing)]
+            (folder / _READY).write_text(json.dumps({"differs": differs}), encoding="utf-8")
+    kept = json.loads((folder / _READY).read_text(encoding="utf-8"))
+    return MadePython(what.program, fresh, tuple(kept["differs"]))
+
+
+def _build(what: WantedPython, folder: Path, log: Callable[[str], None], give_up: Callable[[], bool]) -> list[str]:
+    """Make the environment; what of the listed packages it goes without."""
+    tool = _Uv(uv(), give_up)
+    shutil.rmtree(folder, ignore_errors=True)
+    log(f"making Python {what.python} in {folder}")
+    tool.must(
+        ["venv", "--quiet", "--python", find_python(what.python), str(folder)],
+        f"there is no Python {what.python} to be had",
+    )
+    install = ["pip", "install", "--quiet", "--python", str(what.program)]
+    tool.must([*install, *_TOOLS], "pip and setuptools cannot be installed")
+    if what.lock is not None:
+        log(f"installing {what.lock}")
+        tool.must([*install, "--require-hashes", "-r", str(what.lock)], f"{what.lock} cannot be installed")
+        return []
+    log(f"installing {', '.join(what.requirements)} with what they need, which takes minutes the first time")
+    loudly = [word for word in install if word != "--quiet"]
+    tool.must([*loudly, *what.requirements], f"{', '.join(what.requirements)} cannot be installed", log)
+    log(f"installing {', '.join(what.listed)}")
+    # together with the framework, so that no listed package moves it
+    if tool.run([*install, *what.requirements, *what.listed])[0] == 0:
+        return []
+    # One by one, to find those that no registry has: a single one makes uv install none.
+    return [one for one in what.listed if tool.run([*install, *what.requirements, one])[0] != 0]
+
+
+def find_python(version: str) -> str:
+    """Return a Python of a version that pyenv has here, where uv does not look; the version itself if there is none, for uv to find."""
+    root = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
+    for program in sorted(root.glob(f"versions/{version}.*/bin/python"), key=_patch, reverse=True):
+        if subprocess.run([program, "-c", "import venv"], capture_output=True, check=False).returncode == 0:
+            return str(program)
+    return version
+
+
+def _patch(program: Path) -> tuple[list[int], str]:
+    """Return what orders interpreters of pyenv: the numbers in the version's name, so that 3.10.12 is newer than 3.10.9."""
+    name = program.parents[1].name
+    return [int(number) for number in re.findall(r"\d+", name)], name
+
+
+@dataclass(frozen=True)
+class _Uv:
+    """Runs uv, which ends with this process, and when its work is given up."""
+
+    tool: Sequence[str]
+    give_up: Callable[[], bool]
+
+    def must(self, words: Sequence[str], why: str, log: Callable[[str], None] | None = None) -> None:
+        """Run it; PackageError with `why` and what it said if it fails."""
+        code, said = self.run(words, log)
+        if code != 0:
+            raise PackageError(f"{why}: {said}")
+
+    def run(self, words: Sequence[str], log: Callable[[str], None] | None = None) -> tuple[int, str]:
+        """Return its exit code and what it said; with `log`, that is also handed on line by line."""
+        said: list[str] = []
+
+        def keep(line: Line) -> None:
+            said.append(line.text)
+            # the list of all that was installed tells nothing of how far it is
+            if log is not None and not line.text.startswith(" + "):
+                log(line.text.strip())
+
+        # They lead to the environment that this process runs in, which has no part in the new one.
+        env = {
+            key: value for key, value in os.environ.items() if key not in ("VIRTUAL_ENV", "PYTHONPATH", "PYTHONHOME")
+        }
+        children, until = Children(keep), time.monotonic() + INSTALL_TIMEOUT_S
+        try:
+            try:
+                child = children.start("uv", Command([*self.tool, *words], env, Path.cwd()))
+            except JobFailedError as error:  # no job is run by it
+                raise PackageError(str(error)) from error
+            while child.exit is None:
+                children.poll(0.1)
+                if self.give_up():
+                    raise PackageError("cancelled while the environment of an image was being made")
+                if time.monotonic() > until:
+                    line = command_line(*words, program="uv")
+                    raise PackageError(f"{line} took longer than {INSTALL_TIMEOUT_S} s")
+        finally:
+            children.close()  # which ends one that still runs
+        return child.exit.code, "\n".join(said).strip()
+
+
+def _differences(what: WantedPython) -> list[str]:
+    """Tell how an environment differs from its image, as far as that is documented."""
+    found = []
+    if what.lock is None:
+        newest = (
+            f"patch versions are the newest of {', '.join(what.requirements)}, as the documentation says of the image"
+        )
+        found += ["packages that the image has and its documentation does not list are not here", newest]
+    found.append("the system's libraries are this machine's, and so are its drivers")
+    return found if sys.platform == "linux" else [*found, f"wheels are those for {sys.platform}"]
+
+
+def interpreters(loaded: Loaded, catalog: Callable[[], Catalog]) -> dict[str, str]:
+    """Return `local.interpreters` with the names of images in it as the interpreters of their environments, and paths made absolute.
+
+    Raises:
+        ConfigError: The environment of an image was not made yet.
+    """
+    found = {}
+    for pattern, value in loaded.project.local.interpreters.items():
+        if value == BUILD or (os.sep not in value and catalog().find_short(value, "cpu") is not None):
+            what = wanted(value, catalog(), loaded)
+            if not (what.folder / _READY).is_file():
+                line = command_line("local", "python", "--image", value, program="vertexrig")
+                raise loaded.error(
+                    f"the environment of {value} was not made yet: {line}", "local", "interpreters", pattern
+                )
+            value = str(what.program)
+        elif os.sep in value:  # not resolved: the link in an environment is what makes it one
+            value = os.path.abspath(loaded.folder / os.path.expanduser(value))
+        found[pattern] = value
+    return found

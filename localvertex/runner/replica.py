@@ -1,0 +1,121 @@
+"""The command of a replica: its program with the environment of the service and of this machine."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from localvertex.runner import environment, job_files
+from localvertex.runner.children import Command
+from localvertex.runner.command_line import ReplicaProgram, docker, docker_argv
+from localvertex.runner.forker import MARK
+from localvertex.runner.lines import OF_CONTAINER, OF_PACKAGE
+from localvertex.runner.options import RunOptions
+from localvertex.runner.packages import QUIET_PIP
+from localvertex.state import NAMES
+from vertexrig.spec import cluster
+from vertexrig.spec.document import Pool
+
+_STARTUP = Path(__file__).with_name("startup")
+INSTALLED = "installed"
+"""Folder of a replica for what its own pip installs."""
+_CLUSTER = ("CLUSTER_SPEC", "TF_CONFIG")
+
+
+def visible(options: RunOptions, scratch: Path) -> dict[str, str]:
+    """Return what replicas and pip see of the user's environment."""
+    scratch.mkdir(parents=True, exist_ok=True)
+    found = environment.machine_environment(
+        os.environ, scratch, credentials=options.credentials, pass_env=options.pass_env
+    )
+    return {**found, "PATH": environment.search_path((), os.environ)}
+
+
+def command(
+    one: cluster.Replica,
+    pool: Pool,
+    replicas: Sequence[cluster.Replica],
+    program: ReplicaProgram,
+    job: Mapping[str, Any],
+    options: RunOptions,
+    root: Path,
+) -> Command:
+    """Tell how a replica is started; its folders are made.
+
+    Args:
+        one: The replica.
+        pool: Its worker pool.
+        replicas: All replicas of the job.
+        program: What the pool runs.
+        job: The CustomJobSpec.
+        options: The job's.
+        root: The local Vertex's folder.
+    """
+    place = job_files.job_folder(root, options.job_id) / one.name
+    work = place / "work"
+    work.mkdir(parents=True, exist_ok=True)
+    seen = _service(one, pool, replicas, job, options)
+    metrics = job_files.metric_file(root, options.job_id, one.name)
+    seen["CLOUD_ML_HP_METRIC_FILE"] = str(metrics)
+    seen |= cluster.own_environment(pool.env, seen)  # after the service's, to which the user's `$(NAME)` may refer
+    buckets: Path | str = "/gcs" if program.image else environment.bucket_folder(root)
+    keep_gs = options.keep_gs and not program.image  # the front's variables do not reach into a container
+    contract = {
+        name: value if name in _CLUSTER else environment.map_paths(value, buckets, keep_gs=keep_gs)
+        for name, value in seen.items()
+    }
+    own = place / INSTALLED
+    machine = {
+        **visible(options, place / "config"),
+        "PATH": environment.search_path([*([own / "bin"] if program.installs else []), *program.folders], os.environ),
+        "PYTHONUNBUFFERED": "1",
+        **({"PYTHONUSERBASE": str(own), "PIP_USER": "1", **QUIET_PIP} if program.installs else {}),
+        **program.settings,
+        **options.extra_env,
+        **(environment.of_docker(os.environ) if program.image else {}),
+    }
+    cleanup: tuple[str, ...] = ()
+    if program.image:
+        name = f"vertexrig-{options.job_id}-{one.name}"
+        gpus = bool(environment.accelerators_here())
+        # at the same path: it is in a variable, and what a container writes anywhere else goes with it
+        volumes = {environment.bucket_folder(root): "/gcs", metrics.parent: str(metrics.parent)}
+        argv = docker_argv(docker(), name, program, seen, sorted(contract), volumes, gpus)
+        cleanup = (docker(), "rm", "--force", name)
+    else:
+        argv = program.argv(seen, buckets, keep_gs=keep_gs)
+    # The job's own variables win over this machine's, and nothing wins over the mark.
+    env = {**machine, **contract, MARK: f"{options.job_id}/{one.name}/"}
+    env |= {} if program.image else hook(env)
+    severities, mark = OF_PACKAGE if pool.container is None else OF_CONTAINER, f"{MARK}={env[MARK]}"
+    cwd, gcs = program.cwd or work, program.gcs(root)
+    return Command(
+        argv, env, cwd, options.memory_limit, cleanup, mark, severities, None, gcs, program.framework, program.sources
+    )
+
+
+def hook(env: Mapping[str, str]) -> dict[str, str]:
+    """PYTHONPATH with our sitecustomize, for a replica that gets several devices of the CPU, or reaches Google's names here."""
+    if not {"TRAINER_VIRTUAL_DEVICES", NAMES} & env.keys():
+        return {}
+    return {"PYTHONPATH": os.pathsep.join(filter(None, [str(_STARTUP), env.get("PYTHONPATH", "")]))}
+
+
+def _service(
+    one: cluster.Replica, pool: Pool, replicas: Sequence[cluster.Replica], job: Mapping[str, Any], options: RunOptions
+) -> dict[str, str]:
+    """Return the variables that the service sets."""
+    identity = cluster.Identity(options.job_id, options.project_number, options.region, options.trial)
+    found = dict(cluster.service_environment(replicas, one, job, identity))
+    for (
+        other
+    ) in replicas:  # as Kubernetes tells of services, in the names that a public program noted (read 2026-11-22)
+        host, _, port = other.address.rpartition(":")
+        name = f"CMLE_TRAINING_WORKERPOOL{other.pool}_{options.job_id}_{other.index}_SERVICE"
+        found |= {f"{name}_HOST": host, f"{name}_PORT": port, f"{name}_PORT_TF_PORT": port}
+    devices = environment.virtual_devices(pool)
+    if devices:
+        found["TRAINER_VIRTUAL_DEVICES"] = str(devices)
+    return found

@@ -1,0 +1,498 @@
+"""One job from its spec to its end: replicas started, watched, restarted and stopped by the rules of `policy`."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from localvertex.hints import hint
+from localvertex.runner import environment, job_files, policy, pool_programs, ports, replica, servicelog
+from localvertex.runner.children import Child, Children, Command, Exit, sweep
+from localvertex.runner.command_line import ReplicaProgram
+from localvertex.runner.forker import MARK
+from localvertex.runner.lines import SERVICE, Line, LogFiles, OnLine
+from localvertex.runner.options import Control, RunOptions
+from localvertex.runner.policy import Action
+from localvertex.runner.result import SUSPENDED, JobError, JobResult, new_job_id
+from localvertex.runner.warm import MODULES, Warmth
+from vertexrig import spec
+from vertexrig.errors import JobFailedError, PackageError, VertexrigError
+from vertexrig.spec import cluster
+from vertexrig.spec.states import CANCELLED, CANCELLING, FAILED, PENDING, RUNNING, SUCCEEDED
+
+# Lines of stderr per replica, for the error of the job; the whole output is in its log file.
+_STDERR_KEPT = 200
+# A line of stdout counts for the error, too, where its JSON names a higher severity: some trainers log no other way.
+_ORDINARY = ("DEFAULT", "INFO")
+# pip names the cause near its end; what it did before is in the log.
+_PIP_LINES_SHOWN = 40
+
+OnState = Callable[[str], None]
+
+
+def run_job(
+    job: Mapping[str, Any],
+    *,
+    root: Path | str,
+    on_line: OnLine = lambda line: None,
+    on_state: OnState = lambda state: None,
+    on_pause: Callable[[], None] = lambda: None,
+    control: Control | None = None,
+    options: RunOptions | None = None,
+    warmth: Warmth | None = None,
+) -> JobResult:
+    """Run a CustomJobSpec to its end, in the calling thread.
+
+    Args:
+        job: The spec as canonical data (`spec.Document.job`).
+        root: The local Vertex's folder: buckets in `gs/`, environments in `envs/`, each job's own in `jobs/<id>/`.
+        on_line: Called with each line of output, in this thread.
+        on_state: Called with each new state of the job, but not the last one, which the result holds.
+        on_pause: Called when no more lines are there for the moment, before the thread waits.
+        control: Cancels the job or injects faults, from other threads.
+        options: See `RunOptions`.
+        warmth: Has processes from which replicas start warm; None starts each one cold.
+
+    Returns:
+        How it ended. A job that cannot be started ends as failed, with the reason; nothing is raised for it.
+    """
+    options = options or RunOptions()
+    # Folders, marks and container names are made of the id, so it is fixed before anything starts.
+    options = replace(options, job_id=options.job_id or new_job_id())
+    own = control or Control()
+    run = _JobRun(job, Path(root).absolute(), on_line, on_state, on_pause, own, options, warmth)
+    try:
+        return run.go()
+    finally:
+        run.close()
+        if control is None:
+            own.close()
+
+
+class _Ended(Exception):
+    """Ends the run with a state; replicas have `grace` seconds for it."""
+
+    def __init__(self, state: str, error: JobError | None = None, grace: float | None = None) -> None:
+        self.state, self.error, self.grace = state, error, grace
+        super().__init__(state)
+
+
+class _Again(Exception):
+    """Ends an attempt; the job is started again once its replicas have ended, for which they have `grace` seconds."""
+
+    def __init__(self, grace: float | None = None) -> None:
+        self.grace = grace
+        super().__init__(grace)
+
+
+@dataclass
+class _Member:
+    """A replica and what runs it."""
+
+    replica: cluster.Replica
+    command: Command
+    stderr: deque[str] = field(default_factory=lambda: deque(maxlen=_STDERR_KEPT))
+    child: Child | None = None
+    introduced: bool = False
+
+
+class _JobRun:
+    def __init__(
+        self,
+        job: Mapping[str, Any],
+        root: Path,
+        on_line: OnLine,
+        on_state: OnState,
+        on_pause: Callable[[], None],
+        control: Control,
+        options: RunOptions,
+        warmth: Warmth | None,
+    ) -> None:
+        self.job, self.root, self.options, self.control = dict(job), root, options, control
+        self.pools = [p for p in spec.Document("CustomJobSpec", self.job).pools if not p.empty]
+        self.folder = job_files.job_folder(root, options.job_id)
+        self.files = LogFiles(self.folder / "logs", root)
+        self.children, self.warmth = Children(self._line, control.fileno(), self._started), warmth
+        self.scheduling = policy.scheduling_of(self.job)
+        self.counts = policy.Counts(**options.earlier)
+        self.members: dict[str, _Member] = {}
+        self.installing: deque[str] = deque(maxlen=_STDERR_KEPT)
+        self.exit_codes: dict[str, int] = {}
+        self.ports: list[int] = []
+        self.substitutes: list[str] = []
+        self.docker: set[int] = set()
+        self.failed, self.words, self.preparing = "", "", "workerpool0-0"
+        # Set once all replicas have started: time in the queue and for packages does not count against the timeout.
+        self.deadline = float("inf")
+        self.begun = time.monotonic()
+        self._on_line, self._on_state, self._on_pause, self._state = on_line, on_state, on_pause, ""
+
+    # its output
+
+    def _line(self, line: Line) -> None:
+        member = self.members.get(line.task)
+        if member is not None and (line.stderr or line.severity not in _ORDINARY):
+            member.stderr.append(line.text)
+        self.files.write(line)
+        self._on_line(line)
+
+    def log(self, text: str, severity: str = "INFO") -> None:
+        self._line(Line(time.time(), SERVICE, severity, text))
+
+    def _now(self, text: str) -> None:
+        """Log what takes a while before it begins."""
+        self.log(text)
+        self._flush()
+
+    def _say(self, texts: Iterable[str], task: str = SERVICE, *, routine: bool = True, severity: str = "INFO") -> None:
+        """Write lines that the service writes of every job."""
+        for text in texts:
+            self._line(Line(time.time(), task, severity, text, routine=routine))
+
+    def _flush(self) -> None:
+        """Hand on the lines so far."""
+        self.files.flush()
+        self._on_pause()
+
+    def state(self, state: str) -> None:
+        if state != self._state:
+            self._state = state
+            self._flush()
+            self._on_state(state)
+
+    # from start to end
+
+    def go(self) -> JobResult:
+        try:
+            self.state(PENDING)
+            self._say(servicelog.BEFORE)
+            delay = 0.0
+            while True:
+                try:
+                    # Each attempt gets new machines, as on the service; what was installed for the first one stays.
+                    self._wait(delay + self.options.provision)
+                    self._say([servicelog.RUNNING])
+                    if not self.members:
+                        self._prepare()
+                    self._attempt()
+                except _Again:
+                    self.state(PENDING)
+                    delay = self.options.restart_delay
+        except _Ended as end:
+            return self._result(end.state, end.error)
+        except VertexrigError as error:
+            # Preparation ends with a JobFailedError for both, so the control is asked what the user wanted.
+            if self.control.suspended:
+                return self._result(SUSPENDED, None)
+            if self.control.cancelled:
+                return self._result(CANCELLED, policy.ON_CANCEL)
+            if isinstance(error, PackageError):  # the job's error only begins with another sentence
+                self.log(str(error), "ERROR")
+            return self._result(FAILED, self._refusal(error))
+        except BrokenPipeError:  # the reader of the lines has gone
+            raise
+        except OSError as error:
+            return self._result(FAILED, policy.internal(error))
+
+    def _refusal(self, error: VertexrigError) -> JobError:
+        if not isinstance(error, PackageError):
+            return JobError(policy.INVALID_ARGUMENT, str(error))
+        # the executor installs packages inside the replica, so the service sees the replica fail
+        self.failed, self.words = self.preparing, "\n".join([*list(self.installing)[-_PIP_LINES_SHOWN:], str(error)])
+        return self._exit_error(Exit(1))
+
+    def _exit_error(self, exit_: Exit) -> JobError:
+        of = (self.options.project_number, self.options.job_id)
+        return JobError(policy.INVALID_ARGUMENT, policy.exit_message(self.failed, exit_, self.words, *of))
+
+    def _result(self, state: str, error: JobError | None) -> JobResult:
+        # A job that never started has written nothing: what lies in its output directory is of an earlier one.
+        outputs = (
+            tuple(job_files.outputs(self.job, self.root, self.options.trial))
+            if self.members and state != SUSPENDED
+            else ()
+        )
+        meant = ""
+        if state == FAILED and error is not None:
+            meant = self._hint(error)
+            first, *rest = error.message.split("\n")
+            self.log(first, "ERROR")
+            self._say(rest, severity="ERROR")  # the traceback, which the replica's log has already
+            self.log(f"The logs are in {self.folder / 'logs'}.", "WARNING")
+            if meant:
+                self.log(f"Hint: {meant}", "WARNING")
+        if state != SUSPENDED:
+            self._tear_down(state)
+        self.files.flush()
+        left = self.deadline - time.monotonic()
+        used = self.scheduling.timeout - left if left < float("inf") else self.counts.used
+        return JobResult(
+            state,
+            error,
+            dict(self.exit_codes),
+            self.failed,
+            self.words,
+            meant,
+            outputs,
+            tuple(self.substitutes),
+            time.monotonic() - self.begun,
+            self.options.job_id,
+            self.folder,
+            asdict(replace(self.counts, used=used)),
+        )
+
+    def _tear_down(self, state: str) -> None:
+        if state == SUCCEEDED:
+            self._say([servicelog.TEARING_DOWN])
+        self._flush()
+        until = time.monotonic() + self.options.tear_down
+        # poll() in place of sleep(), because the control interrupts it when the server closes.
+        while not self.control.suspended and (left := until - time.monotonic()) > 0:
+            self.children.poll(left)
+        self._say([servicelog.TORN_DOWN])
+        last = {SUCCEEDED: servicelog.SUCCEEDED, FAILED: servicelog.FAILED, CANCELLED: servicelog.CANCELLED}
+        self.log(last[state])
+
+    def _hint(self, error: JobError) -> str:
+        member = self.members.get(self.failed)
+        wanted = member.replica.pool if member is not None else self.pools[0].index if self.pools else 0
+        image = next((pool.image for pool in self.pools if pool.index == wanted), "")
+        return hint(f"{self.words}\n{error.message}", image, docker=wanted in self.docker)
+
+    def close(self) -> None:
+        # In this order: replicas may write and listen until they have ended.
+        self.children.close()
+        for name in self.members:
+            shutil.rmtree(self.folder / name / replica.INSTALLED, ignore_errors=True)
+        self.files.close()
+        ports.give_back(self.ports)
+
+    # preparing
+
+    def _prepare(self) -> None:
+        if not self.pools or not any(pool.index == 0 for pool in self.pools):
+            raise JobFailedError("workerPoolSpecs[0] is missing: a job needs its primary pool")
+        environment.refuse_upward(*job_files.texts(self.job))  # before packages are installed
+        if self.folder.exists():  # a server that was killed ran this job; its supervisors may have been killed, too
+            sweep(f"{MARK}={self.options.job_id}/")
+        self.folder.mkdir(parents=True, exist_ok=True)
+        replicas = cluster.replicas(self.pools)
+        self.ports = ports.take(len(replicas))
+        # twice, because addresses have ports, and how many of these are needed only the replicas say
+        by_place = {(r.pool, r.index): port for r, port in zip(replicas, self.ports, strict=True)}
+        replicas = cluster.replicas(self.pools, lambda pool, index: f"127.0.0.1:{by_place[pool, index]}")
+        environment.bucket_folder(self.root).mkdir(exist_ok=True)  # /gcs is there before there is a bucket
+        directories = cluster.output_directories(self.job, self.options.trial)
+        for uri in directories.values():
+            environment.local_path(uri, self.root).mkdir(parents=True, exist_ok=True)
+        made: dict[str, ReplicaProgram] = {}
+        members: dict[str, _Member] = {}
+        introduced: set[str] = set()
+        for pool in self.pools:
+            # Pools that differ in machines alone run the same program, which is then installed once.
+            key = json.dumps(
+                [pool.image, pool.package_uris, pool.module, pool.args, (pool.container or {}).get("command")]
+            )
+            if key not in made:
+                # Its log has the lines of the installation; the other replicas of the pool get the same lines when
+                # they start.
+                first = next(one for one in replicas if one.pool == pool.index)
+                made[key] = self._install(pool, first, replicas)
+                introduced.add(first.name)
+            self._note(pool, made[key])
+            self.docker |= {pool.index} if made[key].image else set()
+            for one in replicas:
+                if one.pool == pool.index:
+                    command = replica.command(one, pool, replicas, made[key], self.job, self.options, self.root)
+                    members[one.name] = _Member(one, command, introduced=one.name in introduced)
+        self.members = members
+
+    def _install(self, pool: spec.Pool, one: cluster.Replica, replicas: Sequence[cluster.Replica]) -> ReplicaProgram:
+        """Make ready what a pool runs; what the service says of it goes to the log of its first replica."""
+        self.preparing, uris, steps = one.name, {uri.rpartition("/")[2]: uri for uri in pool.package_uris}, 0
+        self._say(servicelog.fetching(pool, one, replicas), one.name)
+
+        def step(package: Path, requirements: bool) -> None:
+            nonlocal steps
+            steps += 1
+            if uri := uris.get(package.name):  # the service knows nothing of the package of a built image
+                texts = servicelog.requirements(uri) if requirements else servicelog.installing(uri)
+                self._say(texts, one.name, routine=False)  # it may take a while
+
+        seen = replica.visible(self.options, self.folder / "config")
+        program = pool_programs.prepare(
+            pool, self.options, self.root, seen, self._execute, step, lambda: self.control.ends, self._now
+        )
+        # Without a step the environment was in the cache; the lines appear all the same, because the service installs
+        # each time.
+        self._say([*([] if steps else servicelog.installed(pool)), *servicelog.starting(pool)], one.name)
+        return program
+
+    def _note(self, pool: spec.Pool, program: ReplicaProgram) -> None:
+        """Log what is different here from the cloud."""
+        for sentence in (environment.substitute(pool), *program.notes):
+            if sentence and sentence not in self.substitutes:
+                self.substitutes.append(sentence)
+                self.log(f"Stand-in: {sentence}.")
+        for uri in environment.absent(pool.args, self.root):
+            where = environment.local_path(uri, self.root)
+            self.log(f"{uri} is looked for at {where}: there is no such bucket here yet.")
+
+    def _execute(self, argv: Sequence[str], env: Mapping[str, str]) -> int:
+        """Run a program of the preparation, its output in the log of the primary replica."""
+        name = self.preparing
+
+        def keep(line: Line) -> None:
+            self.installing.append(line.text)
+            self._line(line)
+
+        children = Children(keep, self.control.fileno())
+        try:
+            child = children.start(name, Command(argv, env, self.folder))
+            while child.exit is None:
+                children.poll(None)
+                # `children.close` below kills pip and what it has started.
+                if self.control.ends:
+                    raise JobFailedError("cancelled while packages were being installed")
+            return child.exit.code
+        finally:
+            children.close()
+
+    # running
+
+    def _attempt(self) -> None:
+        """Start every replica and watch them until the job ends or has to start again."""
+        try:
+            for member in self.members.values():
+                self._wait(self.options.slow_start)
+                self._start(member)
+            if self.deadline == float("inf"):  # the timeout runs on when the job starts again
+                self.deadline = time.monotonic() + self.scheduling.timeout - self.counts.used
+            self.state(RUNNING)
+            while True:
+                self._step(None)
+        except _Ended as end:
+            if end.state == SUCCEEDED:
+                self.state(RUNNING)  # also where the primary replica was done before the last one was there
+            self._stop_all(end.grace)
+            raise
+        except _Again as again:
+            self._stop_all(again.grace)
+            raise
+
+    def _start(self, member: _Member) -> None:
+        one = member.replica
+        if not member.introduced:
+            everyone = [other.replica for other in self.members.values()]
+            self._say(servicelog.whole(self._pool(one), one, everyone), one.name)
+        member.introduced = False  # a replica that starts again goes through all of it again
+        member.stderr.clear()
+        command = member.command
+        if self.warmth is not None:
+            command, cold = self.warmth.of(command, len(self.members))
+            if cold:
+                self._say([servicelog.cold(one.name, cold)])
+        member.child = self.children.start(one.name, command)
+
+    def _started(self, child: Child) -> None:
+        """Log how a replica has started that was to start warm."""
+        if child.waiting:
+            self._say([servicelog.cold(child.name, child.refused or "the process that made its imports has gone")])
+        else:
+            self._say([servicelog.warm(child.name, MODULES[child.command.framework])])
+
+    def _pool(self, replica: cluster.Replica) -> spec.Pool:
+        return next(pool for pool in self.pools if pool.index == replica.pool)
+
+    def _wait(self, seconds: float) -> None:
+        """Let time pass while faults, cancellation and ends are still seen."""
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            self._step(until)
+        self._asked()
+
+    def _step(self, until: float | None) -> None:
+        wait = min(self.deadline, until if until is not None else float("inf")) - time.monotonic()
+        ended = self.children.poll(None if wait == float("inf") else max(wait, 0.0))
+        self._flush()
+        if self.files.trouble is not None:
+            raise _Ended(FAILED, policy.internal(self.files.trouble))
+        self._asked()
+        for child in ended:
+            self._end_of(child)
+        if time.monotonic() >= self.deadline:
+            text = f"The job ran longer than its timeout of {self.scheduling.timeout:g} seconds."
+            raise _Ended(FAILED, JobError(policy.DEADLINE_EXCEEDED, text))
+
+    def _asked(self) -> None:
+        """Do what the control wants."""
+        if self.control.suspended:
+            raise _Ended(SUSPENDED)
+        if self.control.cancelled:
+            self.state(CANCELLING)
+            raise _Ended(CANCELLED, policy.ON_CANCEL)
+        preempted, killed = self.control.take_faults()
+        for name in killed:
+            child = self.children.running.get(name)
+            if child is not None:
+                self.log(f"Fault on demand: {name} is killed.", "WARNING")
+                child.send(signal.SIGKILL, asked=False)
+        if preempted is not None:
+            window = f", SIGKILL follows in {preempted:g} s" if preempted else ""
+            self.log(f"Fault on demand: the machines are preempted{window}.", "WARNING")
+            # Counted apart from retries: Compute Engine tries Spot machines again by another limit.
+            self.counts.preemptions += 1
+            if self.counts.preemptions > policy.SPOT_RESTARTS or self.scheduling.disable_retries:
+                stockout = JobError(policy.RESOURCE_EXHAUSTED, policy.stockout_message(self.options.region))
+                raise _Ended(FAILED, stockout, preempted)
+            raise _Again(preempted)
+
+    def _end_of(self, child: Child) -> None:
+        name, member, exit_ = child.name, self.members[child.name], child.exit
+        assert exit_ is not None
+        self.exit_codes[name] = exit_.code
+        action = policy.decide(exit_, name, self.scheduling, self.counts)
+        if exit_.code == 0:
+            self._say(servicelog.ended(self._pool(member.replica)), name)
+        elif action is not Action.FAIL:
+            self.log(f"Task {name} ended with exit code {exit_.code}: {action.value}.", "ERROR")
+        began = time.time() - (time.monotonic() - self.begun)  # files have the clock's time, which may have been set
+        # One that failed has its own error; one that succeeded would lose its output on the service silently.
+        astray = environment.written_astray(member.command.cwd, began) if exit_.code == 0 else ""
+        if astray:
+            self.failed = name
+            raise _Ended(FAILED, JobError(policy.INVALID_ARGUMENT, f"{name} succeeded, but {astray}."))
+        if action is Action.SUCCEED:
+            raise _Ended(SUCCEEDED)
+        if action is Action.FAIL:
+            pool, one = self._pool(member.replica), member.replica
+            package = "pythonPackageSpec" in pool.data
+            self.failed, self.words = name, policy.last_words(list(member.stderr), exit_, package=package)
+            everyone, again = [other.replica for other in self.members.values()], not self.scheduling.disable_retries
+            for severity, text in servicelog.failed(pool, one, everyone, exit_, again=again):
+                self._say([text], name, severity=severity)
+            raise _Ended(FAILED, self._exit_error(exit_))
+        if action is Action.RETRY_JOB:
+            # Each of the three retries of the job has five new restarts of each worker.
+            self.counts.retries += 1
+            self.counts.restarts.clear()
+            raise _Again
+        if action in (Action.RESTART_JOB, Action.RESTART_REPLICA):
+            self.counts.restarts[name] = self.counts.restarts.get(name, 0) + 1
+            if action is Action.RESTART_JOB:
+                raise _Again
+            self._wait(self.options.restart_delay)
+            self._start(member)
+
+    def _stop_all(self, grace: float | None) -> None:
+        """SIGTERM, then SIGKILL; how a replica ends after that does not count for the job."""
+        seconds = self.options.grace if grace is None else grace
+        self.children.stop(list(self.children.running.values()), seconds)
+        self.files.flush()

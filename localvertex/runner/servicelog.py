@@ -1,0 +1,112 @@
+"""The lines that the service itself writes into a job's log: before, of each replica, and after, in their order.
+
+Source: eleven public `stream-logs` of GPU jobs with a Python package, us-central1, February 2026, and one of a container that
+ran out of memory, May 2026. Lines of the executor are known of package jobs only; a container has none.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from subprocess import CalledProcessError
+
+from localvertex.runner.children import Exit
+from vertexrig.spec.cluster import Replica, executor_job
+from vertexrig.spec.document import Pool
+
+BEFORE = (
+    "Waiting for job to be provisioned.",
+    "Vertex AI is provisioning job running framework. First time usage might take couple of minutes, and subsequent runs "
+    "can be much faster.",
+    "Vertex AI is setting up this job.",
+    "Waiting for training program to start.",
+    "Job is preparing.",
+)
+RUNNING = "Job is running."
+TASK_COMPLETED = "Task completed. Exit code (0). Exit reason (SUCCEEDED)"
+TEARING_DOWN = "Tearing down training program."  # seen where the job succeeded
+TORN_DOWN = "Finished tearing down training program."
+SUCCEEDED, FAILED = "Job completed successfully.", "Job failed."
+CANCELLED = "Job cancelled."  # no recording shows the service's words
+
+# The characters that Gson escapes by default (htmlSafe).
+_ESCAPED = {ord(char): f"\\u{ord(char):04x}" for char in "=<>&'"}
+
+
+def fetching(pool: Pool, one: Replica, everyone: Iterable[Replica]) -> list[str]:
+    """Return what the executor says of a replica up to its packages being there; nothing of a container."""
+    if pool.python_package is None:
+        return []
+    cluster: dict[str, list[str]] = {}
+    for replica in everyone:
+        cluster.setdefault(replica.role, []).append(replica.address)
+    task = {"type": one.role, "index": one.index}
+    job = executor_job(pool).translate(_ESCAPED)
+    arguments = f"--cluster={json.dumps(cluster)} --task={json.dumps(task)} --job={job}"
+    host = one.address.rpartition(":")[0]
+    # Of the chief alone, whose address it is.
+    lines = [f"Updating master address to local address {host}"] if one.pool == 0 else []
+    lines += ["Running run_module.py", f"Running task with arguments: {arguments}", f"Running module {pool.module}."]
+    for uri in pool.package_uris:
+        lines += [f"Downloading the package: {uri}", f"Running command: gsutil -q cp {uri} {_name(uri)}"]
+    return lines
+
+
+def installing(uri: str) -> list[str]:
+    """Return what it says before a package is installed."""
+    command = f"pip3 install --user --upgrade --force-reinstall --no-deps {_name(uri)}"
+    return [f"Installing the package: {uri}", f"Running command: {command}"]
+
+
+def requirements(uri: str) -> list[str]:
+    """Return what it says before the requirements of a package are installed."""
+    return [f"Running command: pip3 install --user {_name(uri)}"]
+
+
+def installed(pool: Pool) -> list[str]:
+    """Return what it says of packages that need no work here, because another replica or job has installed them."""
+    return [line for uri in pool.package_uris for line in (*installing(uri), *requirements(uri))]
+
+
+def starting(pool: Pool) -> list[str]:
+    """Return what it says before the trainer starts."""
+    if pool.python_package is None:
+        return []
+    return [f"Running command: python3 -m {' '.join([pool.module, *pool.args])}"]
+
+
+def ended(pool: Pool) -> list[str]:
+    """Return what it says once the trainer has ended with 0."""
+    return [] if pool.python_package is None else [TASK_COMPLETED]
+
+
+def failed(pool: Pool, one: Replica, everyone: Iterable[Replica], exit_: Exit, *, again: bool) -> list[tuple[str, str]]:
+    """Return what it says, with severities, once the trainer has ended with an error.
+
+    The recorded job's executor begins again before the service ends the job. Nothing is run a second time here.
+    """
+    if pool.python_package is None or exit_.signal is not None:
+        return []
+    ended = CalledProcessError(exit_.code, ["python3", "-m", pool.module, *pool.args])
+    lines = [*fetching(pool, one, everyone), *installed(pool)] if again else []
+    completed = f"Task completed. Exit code ({exit_.code}). Exit reason (SUBPROCESS_EXCEPTION)"
+    return [("ERROR", str(ended)), *(("INFO", line) for line in [completed, *lines])]
+
+
+def whole(pool: Pool, one: Replica, everyone: Iterable[Replica]) -> list[str]:
+    """Return all that the executor says of a replica before its trainer starts, where nothing is left to install."""
+    return [*fetching(pool, one, everyone), *installed(pool), *starting(pool)]
+
+
+def cold(name: str, reason: str) -> str:
+    """Return a replica has made its imports itself; a line of this machine, as the next one."""
+    return f"{name} starts cold: {reason}."
+
+
+def warm(name: str, module: str) -> str:
+    """Return a replica was forked from a process that had imported its framework."""
+    return f"{name} starts warm, from a process that has imported {module}."
+
+
+def _name(uri: str) -> str:
+    return uri.rpartition("/")[2]

@@ -1,0 +1,395 @@
+"""The local Vertex as one server on one port of this machine.
+
+Each API has its path prefix (Cloud Storage is at the root, where its clients expect it). State lies in one folder, which
+one server holds at a time; a server that was killed leaves nothing to clean up.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager, suppress
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING, Any
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.routing import BaseRoute
+from starlette.types import ASGIApp
+
+from localvertex import http, state, storage
+from localvertex.front.assembly import Front
+from localvertex.front.calls import GRPC, Calls
+from localvertex.front.console import Console, sandboxed
+from localvertex.front.control import (
+    DEFAULT_PORT,
+    add_fault,
+    bound,
+    call,
+    down,
+    env,
+    kill,
+    make_bucket,
+    preempt,
+    status,
+    up,
+    usual_port,
+)
+from localvertex.front.serving import protocol, server_with
+from localvertex.front.variables import of_replica
+from localvertex.jobs.manager import Jobs
+from localvertex.jobs.pipelines import Pipelines
+from localvertex.jobs.resources import CUSTOM_JOBS, PIPELINES, TUNING_JOBS
+from localvertex.jobs.settings import Fault, Settings
+from localvertex.jobs.store import ResourceStore
+from localvertex.jobs.studies import Studies
+from localvertex.recording import CallRecorder
+from localvertex.runner.options import RunOptions, TrainerSources
+from localvertex.server.admin import Admin
+from localvertex.services import Registry, projects
+from localvertex.services.jobs import JobMethods, Owner
+from localvertex.services.log_store import LogStore
+from localvertex.services.logging_api import LoggingApi, tail
+from localvertex.services.router import unserved_routes
+from localvertex.services.scheduler_api import SchedulerApi
+from localvertex.services.scheduler_engine import SchedulerEngine
+from localvertex.state import (
+    ADMIN,
+    AIPLATFORM,
+    BOTO,
+    HOST,
+    LOGGING,
+    RESOURCE_MANAGER,
+    SCHEDULER,
+    RunningServer,
+    find,
+)
+from vertexrig import __version__
+from vertexrig.catalog import load
+from vertexrig.checks import Context, check
+from vertexrig.errors import UsageError
+from vertexrig.files import write_text
+from vertexrig.finding import Finding
+from vertexrig.guard import LoopbackGuard
+from vertexrig.project.model import LocalImage
+from vertexrig.spec.document import Document
+
+if TYPE_CHECKING:
+    from localvertex.front.rpc import RpcServer
+
+
+__all__ = [
+    "ADMIN", "AIPLATFORM", "BOTO", "DEFAULT_PORT", "HOST", "LOGGING", "RESOURCE_MANAGER", "SCHEDULER", "Local", "RunningServer", "add_fault",
+    "call", "down", "env", "find", "kill", "make_bucket", "preempt", "running", "serve", "settings_of", "status", "up",
+]  # fmt: skip
+
+_LOG = logging.getLogger(__name__)
+_LOOK_EVERY_S = 2.0
+"""Seconds between two looks whether the server's folder is still there."""
+BOTO_TEXT = "[GSUtil]\nuse_gcloud_storage = True\n"
+"""Has gsutil hand its work to `gcloud storage`, which finds the server: gsutil's own JSON client speaks https only."""
+
+
+def _job_env(here: RunningServer, run: RunOptions) -> dict[str, str]:
+    """Variables by which the storage clients in a job find the server; gcloud's login stays on with `credentials`."""
+    if run.keep_gs:
+        return of_replica(here, os.environ, project=run.project)
+    names = ["BOTO_CONFIG", "STORAGE_EMULATOR_HOST", "CLOUDSDK_API_ENDPOINT_OVERRIDES_STORAGE"]
+    names += [] if run.credentials else ["CLOUDSDK_AUTH_DISABLE_CREDENTIALS"]
+    variables = env(here)
+    return {name: variables[name] for name in names}
+
+
+def _check(document: Document, region: str) -> list[Finding]:
+    return check(document, Context(load(), region=region))
+
+
+def rpc_server(app: ASGIApp, calls: Calls, logs: LogStore, front: Front) -> RpcServer | None:
+    """Return the gRPC server over the REST application; None, with a line in the log, where grpcio is not installed."""
+    try:
+        import grpc  # noqa: F401
+    except ImportError:
+        _LOG.warning("grpcio is not installed: the local Vertex answers REST alone (pip install grpcio)")
+        return None
+    from localvertex.front.rpc import RpcServer
+
+    streams, piped = {"google.logging.v2.LoggingServiceV2/TailLogEntries": partial(tail, logs)}, front.journal.piped
+    return RpcServer(calls.around(front.runs.around(app, piped), GRPC, piped), streams, calls, front.runs, piped)
+
+
+class Local:
+    """All parts of a local Vertex, wired together.
+
+    Args:
+        settings: See `Settings`.
+        front: What the front refused or did not serve, and the commands of `local run`.
+        about: Facts for the status page.
+        stop: Called when a client asks the server to stop.
+        grpc: Answer gRPC too, if grpcio is installed.
+        record: Where calls are recorded, None for nowhere.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        front: Front,
+        about: Mapping[str, object],
+        stop: Callable[[], None],
+        *,
+        grpc: bool,
+        record: Path | None,
+    ) -> None:
+        self.store = ResourceStore(settings.root)
+        self.objects = storage.ObjectStore(settings.root)
+        self.logs = LogStore(settings.root, settings.run.project)
+        self.scheduler = SchedulerEngine(
+            self.store, at_least_twice=settings.at_least_twice, log=lambda entry: self.logs.keep([(entry, None)])
+        )
+        self.registry = Registry(self.store, settings, self.objects.create_bucket)
+        check = _check if settings.checks else None
+        self.jobs = Jobs(
+            settings,
+            self.store,
+            self.logs.write,
+            check=check,
+            admit=self.registry.machines.require,
+            begin_run=self.registry.metadata.begin_run,
+        )
+        self.studies = Studies(self.jobs)
+        self.pipelines = Pipelines(self.jobs, self.registry.models, self.registry.datasets)
+        self.calls = Calls(front.journal.note)
+        self.apis = self._apis(self._routes(front, about, stop), record)
+        self.app = sandboxed(LoopbackGuard(self.apis))
+        self.xml = storage.XmlApi(self.objects)
+        self.rpc = rpc_server(self.apis, self.calls, self.logs, front) if grpc else None
+
+    def _routes(self, front: Front, about: Mapping[str, object], stop: Callable[[], None]) -> list[BaseRoute]:
+        """Return every route of the server's own port."""
+        owners: dict[str, Owner] = {CUSTOM_JOBS: self.jobs, TUNING_JOBS: self.studies, PIPELINES: self.pipelines}
+        jobs = JobMethods(self.store, owners, {TUNING_JOBS: self.studies.shown})
+        vertex = [row for one in (*jobs.services(), *self.registry.services) for row in one.routes(self.store)]
+        return [
+            http.mount(AIPLATFORM, [*vertex, *unserved_routes()]),
+            http.mount(RESOURCE_MANAGER, projects.table()),
+            http.mount(ADMIN, Admin(self.jobs, self.objects, front, about, stop).table()),
+            http.mount(LOGGING, LoggingApi(self.logs).service.routes()),
+            http.mount(SCHEDULER, SchedulerApi(self.scheduler).table()),
+            *storage.routes(self.objects),
+            *Console(self.jobs, self.logs, self.calls, front.journal, about).routes(),
+            # Last: it answers what no mount has, in the form of Google's errors.
+            http.mount("", []),
+        ]
+
+    def _apis(self, routes: list[BaseRoute], record: Path | None) -> ASGIApp:
+        """Return the application behind the guard, with the recorder of calls around it if there is one."""
+        apis: ASGIApp = Starlette(routes=routes, lifespan=lambda _: self._parts_running())
+        if record is None:
+            return apis
+
+        mounts = {AIPLATFORM: "vertex", LOGGING: "logging", SCHEDULER: "scheduler", ADMIN: "local"}
+        return CallRecorder(apis, record, mounts)
+
+    @asynccontextmanager
+    async def _parts_running(self) -> AsyncIterator[None]:
+        """Schedules fire, and gRPC is answered, while the HTTP server runs."""
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(self.scheduler.running())
+            if self.rpc is not None:
+                await stack.enter_async_context(self.rpc.running())
+            yield
+
+    @property
+    def grpc_port(self) -> int | None:
+        """Where gRPC is answered, None if it is not."""
+        return self.rpc.port if self.rpc is not None else None
+
+    def start(self) -> None:
+        """Take up what an earlier server left."""
+        # In this order: a job may end as soon as it is taken up, and its pipeline must know it by then.
+        self.pipelines.recover()
+        self.jobs.recover()
+        self.studies.recover()
+
+    def close(self) -> None:
+        """Stop every process; what ran goes on with the next server on this folder."""
+        # Studies first, or they would start further trials while jobs stop.
+        self.studies.close()
+        self.jobs.close()
+        for part in (self.store, self.objects, self.logs):
+            part.close()
+
+
+def _http_server(front: Front, local: Local, proxy: socket.socket, tls: socket.socket) -> Any:
+    """Uvicorn for the server's own port, on sockets that its `run` is given, and for the front's."""
+    config = uvicorn.Config(
+        local.calls.around(front.app(local.app, local.apis, local.xml)),
+        log_level="warning",
+        access_log=False,
+        # A client must not choose its own address, by which the guard decides.
+        proxy_headers=False,
+        lifespan="on",
+        # Seconds; a client that keeps reading would keep the server open for good.
+        timeout_graceful_shutdown=3,
+        # By default it takes uvloop where that is installed, whose transports are none of asyncio's.
+        loop="asyncio",
+        http=protocol(front.journal.note),
+    )
+    return server_with(config, front, proxy, tls)
+
+
+@contextmanager
+def running(
+    settings: Settings,
+    port: int | None = 0,
+    *,
+    grpc: bool = False,
+    on_stop: Callable[[], None] = lambda: None,
+    record: Path | None = None,
+) -> Iterator[RunningServer]:
+    """Provide a server in threads of this process, for as long as the block lasts.
+
+    Args:
+        settings: See `Settings`.
+        port: Its port; 0 takes a free one, None the usual one or, if that is taken, a free one.
+        grpc: Answer gRPC too, on a free port, if grpcio is installed.
+        on_stop: Called when a client asks the server to stop.
+        record: A file to which every call and its answer are added, blanked.
+
+    Raises:
+        UsageError: The port is taken, another server runs on the folder, or the folder cannot be used.
+    """
+    root = state.claimed(settings.root)
+    # A server that is started in a shell of `local env` must not lead its own connections to itself.
+    os.environ.pop(state.NAMES, None)
+    # The folder before the ports: of two that start at once the later one must not take a port.
+    with (
+        state.held(root) as lock, bound(usual_port(port)) as listener, _beside(listener, port) as proxy, bound(0) as tls,
+    ):  # fmt: skip
+        own, front_port, tls_port = (one.getsockname()[1] for one in (listener, proxy, tls))
+        here = RunningServer(root, own, os.getpid(), front_port=front_port, tls_port=tls_port)
+        about: dict[str, object] = {"version": __version__, "pid": here.pid, "root": str(root), "url": here.url}
+        front, local = _parts(settings, here, about, on_stop, grpc=grpc, record=record)
+        server = _http_server(front, local, proxy, tls)
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, name="server", daemon=True)
+        try:
+            write_text(root / BOTO, BOTO_TEXT)
+            # Before the first request: a client must not see jobs as they were when the last server died.
+            local.start()
+            thread.start()
+            while not server.started and thread.is_alive():  # uvicorn has no event for it
+                time.sleep(0.005)
+            # Chosen by the system while the server started.
+            here = replace(here, grpc_port=local.grpc_port)
+            about["grpc_port"] = here.grpc_port
+            # Only now: a client that reads it calls at once.
+            state.announce(lock, here)
+            yield here
+        finally:
+            server.should_exit = True
+            # It was never started where `local.start` failed.
+            if thread.ident is not None:
+                thread.join(10)
+            local.close()
+
+
+def _parts(
+    settings: Settings,
+    here: RunningServer,
+    about: Mapping[str, object],
+    on_stop: Callable[[], None],
+    *,
+    grpc: bool,
+    record: Path | None,
+) -> tuple[Front, Local]:
+    """Return the front and all behind it, over the folder of a server that is about to run.
+
+    Raises:
+        UsageError: The folder cannot be used.
+    """
+    try:
+        front = Front(here.root, settings.run.project, settings.run.project_number, settings.allow_hosts)
+        run = replace(settings.run, extra_env={**_job_env(here, settings.run), **settings.run.extra_env})
+        own = replace(settings, root=here.root, run=run)
+        return front, Local(own, front, about, on_stop, grpc=grpc, record=record)
+    except OSError as error:
+        raise UsageError(
+            f"the state folder {here.root} cannot be used: {error}; move away what is in the way"
+        ) from None
+
+
+@contextmanager
+def _beside(listener: socket.socket, port: int | None) -> Iterator[socket.socket]:
+    """Provide a socket for the front: the port after the server's, so that a shell that knows it works on with the next server."""
+    with ExitStack() as stack:
+        try:
+            proxy = stack.enter_context(bound(listener.getsockname()[1] + 1 if port != 0 else 0))
+        except UsageError:
+            proxy = stack.enter_context(bound(0))
+        yield proxy
+
+
+def serve(
+    settings: Settings,
+    port: int | None = None,
+    on_start: Callable[[RunningServer], None] = lambda here: None,
+    record: Path | None = None,
+) -> None:
+    """Serve until SIGTERM, SIGINT, a client's stop, or the folder is removed; jobs that ran go on with the next server.
+
+    `on_start` is called once it answers; for the other arguments see `running`.
+
+    Raises:
+        KeyboardInterrupt: SIGINT came; all is closed.
+    """
+    # not an Event: a handler that sets one waits for ever where it interrupts the wait for it
+    ends: SimpleQueue[int] = SimpleQueue()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda number, _: ends.put(number))
+    with (
+        running(settings, port, grpc=True, on_stop=lambda: ends.put(0), record=record) as here,
+        (here.root / state.LOCK).open() as lock,
+    ):
+        on_start(here)
+        end = None
+        while end is None and not state.lost(here.root, lock):
+            with suppress(Empty):
+                end = ends.get(timeout=_LOOK_EVERY_S)
+    if end == signal.SIGINT:
+        raise KeyboardInterrupt
+
+
+def settings_of(data: Mapping[str, Any]) -> Settings:
+    """Return settings from their JSON form, which is `dataclasses.asdict`'s."""
+    run = dict(data["run"])
+    run["images"] = {key: LocalImage(**{**one, "command": tuple(one["command"])}) for key, one in run["images"].items()}
+    run["built"] = {key: TrainerSources(**one) for key, one in run["built"].items()}
+    run["pass_env"] = tuple(run["pass_env"])
+    faults = [Fault(**{**one, "patterns": tuple(one["patterns"])}) for one in data["faults"]]
+    more = {"root": Path(data["root"]), "run": RunOptions(**run), "faults": faults}
+    return Settings(**{**data, **more, "allow_hosts": tuple(data["allow_hosts"])})
+
+
+def main() -> None:
+    """Serve with the settings and port that stdin holds as JSON; see `localvertex.front.control.up`."""
+    given = json.load(sys.stdin)
+    record = given.get("record")
+    serve(settings_of(given["settings"]), given["port"], record=Path(record) if record else None)
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except UsageError as problem:
+        sys.exit(f"error: {problem}")
+    except KeyboardInterrupt:
+        sys.exit(130)

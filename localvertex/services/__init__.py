@@ -1,0 +1,39 @@
+"""What is served: jobs and operations (`jobs`), Vertex AI's models, datasets, studies of Vizier, TensorBoards, metadata and persistent
+resources, projects, Cloud Logging (`log*`) and Cloud Scheduler (`scheduler_*`), which really fires HTTP targets on this machine.
+
+A service is a table of methods that take a request and give an answer as canonical JSON (`router`): its REST routes come from Google's
+own table, gRPC calls those, and the coverage page lists them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from localvertex.jobs import resources
+from localvertex.jobs.settings import Settings
+from localvertex.jobs.store import ResourceStore
+from localvertex.services import datasets, metadata, models, persistent, tensorboards, vizier
+from localvertex.services.router import Service
+
+__all__ = ["Registry"]
+
+
+class Registry:
+    """Vertex AI's services for all that does not run, over one store."""
+
+    def __init__(self, store: ResourceStore, settings: Settings, make_bucket: Callable[[str], object]) -> None:
+        # Before any client names the project: only this call leads from the number back to the id.
+        resources.project_number(settings.run.project)
+        self.models = models.Models(store)
+        self.metadata = metadata.MetadataStores(store)
+        self.datasets = datasets.Datasets(store, make_bucket, settings.root, self.metadata)
+        self.machines = persistent.PersistentResources(store)
+        boards = tensorboards.Tensorboards(store, make_bucket, settings.root)
+        self.services = [
+            Service(models.SERVICE, self.models.table()),
+            Service(datasets.SERVICE, self.datasets.table()),
+            Service(persistent.SERVICE, self.machines.table()),
+            Service(vizier.SERVICE, vizier.Vizier(store, settings.seed).table()),
+            Service(tensorboards.SERVICE, boards.table()),
+            Service(metadata.SERVICE, self.metadata.table()),
+        ]

@@ -1,0 +1,137 @@
+"""What programs do to a project before they train, answered at once and without any effect: services, repositories, accounts, policies."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from localvertex.http import VERB, ApiError, Endpoint, Json, endpoint, not_found, read_json
+from localvertex.jobs import resources
+
+ENABLED = tuple(
+    f"{name}.googleapis.com"
+    for name in (
+        "aiplatform",
+        "artifactregistry",
+        "cloudresourcemanager",
+        "cloudscheduler",
+        "iam",
+        "logging",
+        "storage",
+    )
+)
+_PROJECT = "/v[^/]+/projects/{project}"
+_REPOSITORIES = f"{_PROJECT}/locations/{{location}}/repositories"
+
+
+class Housekeeping:
+    """Stand-ins for the APIs of Service Usage, Artifact Registry and IAM, and for a project's policy; kept while the server runs."""
+
+    def __init__(self) -> None:
+        self._enabled: dict[str, None] = dict.fromkeys(ENABLED)
+        self._made: dict[str, Json] = {}
+        self._policies: dict[str, Json] = {}
+
+    def services(self) -> list[Endpoint]:
+        """Routes of serviceusage.googleapis.com."""
+        return [
+            endpoint("GET", f"{_PROJECT}/services", self._list_services),
+            endpoint("GET", f"{_PROJECT}/services/{{service}}", self._service),
+            endpoint("POST", f"{_PROJECT}/services/{{service}}{VERB}enable", self._enable),
+            endpoint("POST", f"{_PROJECT}/services{VERB}batchEnable", self._enable),
+        ]
+
+    def repositories(self) -> list[Endpoint]:
+        """Routes of artifactregistry.googleapis.com."""
+        return [
+            endpoint("GET", _REPOSITORIES, self._list),
+            endpoint("POST", _REPOSITORIES, self._make_repository),
+            endpoint("GET", f"{_REPOSITORIES}/{{id}}", self._get),
+            endpoint("GET", f"{_PROJECT}/locations/{{location}}/operations/{{id}}", self._get),
+        ]
+
+    def accounts(self) -> list[Endpoint]:
+        """Routes of iam.googleapis.com."""
+        accounts = f"{_PROJECT}/serviceAccounts"
+        return [
+            endpoint("GET", accounts, self._list),
+            endpoint("POST", accounts, self._make_account),
+            endpoint("GET", f"{accounts}/{{id}}", self._account),
+        ]
+
+    def policies(self) -> list[Endpoint]:
+        """Routes of cloudresourcemanager.googleapis.com for a project's policy."""
+        return [
+            endpoint("POST", f"{_PROJECT}{VERB}getIamPolicy", self._policy),
+            endpoint("POST", f"{_PROJECT}{VERB}setIamPolicy", self._set_policy),
+        ]
+
+    def _shown(self, project: str, service: str) -> Json:
+        name = f"projects/{resources.project_number(project)}/services/{service}"
+        state = "ENABLED" if service in self._enabled else "DISABLED"
+        return {"name": name, "state": state, "config": {"name": service, "title": service}}
+
+    async def _list_services(self, request: Request, path: Mapping[str, str]) -> Response:
+        return JSONResponse({"services": [self._shown(path["project"], one) for one in sorted(self._enabled)]})
+
+    async def _service(self, request: Request, path: Mapping[str, str]) -> Response:
+        return JSONResponse(self._shown(path["project"], path["service"]))
+
+    async def _enable(self, request: Request, path: Mapping[str, str]) -> Response:
+        named = [path["service"]] if "service" in path else (await read_json(request)).get("serviceIds") or []
+        self._enabled |= dict.fromkeys(map(str, named))
+        shown = [self._shown(path["project"], one) for one in map(str, named)]
+        return JSONResponse({"name": "operations/done", "done": True, "response": {"services": shown}})
+
+    async def _list(self, request: Request, path: Mapping[str, str]) -> Response:
+        name = _name(request)
+        field = "repositories" if name.endswith("/repositories") else "accounts"
+        return JSONResponse({field: [one for key, one in self._made.items() if key.startswith(f"{name}/")]})
+
+    async def _get(self, request: Request, path: Mapping[str, str]) -> Response:
+        found = self._made.get(_name(request))
+        if found is None:
+            raise not_found(f"Requested entity was not found: {_name(request)[:200]}")
+        return JSONResponse(found)
+
+    async def _account(self, request: Request, path: Mapping[str, str]) -> Response:
+        name = f"/serviceAccounts/{path['id']}"
+        # gcloud names no project here: it writes `-`.
+        found = next((one for key, one in self._made.items() if key.endswith(name)), None)
+        return JSONResponse(found) if found and path["project"] == "-" else await self._get(request, path)
+
+    async def _make_repository(self, request: Request, path: Mapping[str, str]) -> Response:
+        name = f"{_name(request)}/{request.query_params.get('repositoryId', 'repository')}"
+        made = self._keep(name, {**await read_json(request), "name": name, "createTime": resources.now()})
+        # gcloud looks the operation up, though it is done.
+        operation = f"{name.partition('/repositories/')[0]}/operations/{len(self._made)}"
+        return JSONResponse(self._keep(operation, {"name": operation, "done": True, "response": made}))
+
+    async def _make_account(self, request: Request, path: Mapping[str, str]) -> Response:
+        body, project = await read_json(request), path["project"]
+        email = f"{body.get('accountId', '')}@{project.rpartition(':')[2]}.iam.gserviceaccount.com"
+        name = f"{_name(request)}/{email}"
+        more = {"name": name, "email": email, "projectId": project, "uniqueId": str(10**20 + len(self._made))}
+        return JSONResponse(self._keep(name, {**(body.get("serviceAccount") or {}), **more}))
+
+    def _keep(self, name: str, made: Json) -> Json:
+        if name in self._made:
+            raise ApiError(409, f"Requested entity already exists: {name[:200]}")
+        self._made[name] = made
+        return made
+
+    async def _policy(self, request: Request, path: Mapping[str, str]) -> Response:
+        empty = {"version": 1, "etag": "BwAAAAAAAAA=", "bindings": []}
+        return JSONResponse(self._policies.get(path["project"], empty))
+
+    async def _set_policy(self, request: Request, path: Mapping[str, str]) -> Response:
+        policy = (await read_json(request)).get("policy") or {}
+        self._policies[path["project"]] = policy
+        return JSONResponse(policy)
+
+
+def _name(request: Request) -> str:
+    """Return the resource's name, which is the path behind the version."""
+    return request.url.path.split("/", 2)[2]

@@ -1,0 +1,135 @@
+"""JobService, PipelineService and operations of Vertex AI over the jobs, studies and pipelines of a local Vertex, and lists that are
+always empty, so that a client that lists everything of a project goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, Protocol
+
+from localvertex.http import Json, not_found
+from localvertex.jobs import resources
+from localvertex.jobs.listing import answer, page, page_size
+from localvertex.jobs.resources import MESSAGES, OPERATIONS
+from localvertex.jobs.store import ResourceStore, StoredResource
+from localvertex.services.router import (
+    LONG_RUNNING,
+    PACKAGE,
+    Done,
+    Method,
+    Service,
+    check_place,
+    numbered,
+    place_of,
+)
+
+EMPTY_LISTS = {
+    f"{PACKAGE}.EndpointService": ("ListEndpoints",),
+    f"{PACKAGE}.PipelineService": ("ListPipelineJobs",),
+    f"{PACKAGE}.JobService": ("ListNasJobs", "ListBatchPredictionJobs"),
+}
+"""By full name of the service."""
+
+
+class Owner(Protocol):
+    """What looks after the resources of a collection; each method raises `ApiError`."""
+
+    def create(self, parent: str, body: Mapping[str, Any]) -> Json: ...
+    def get(self, name: str) -> Json: ...
+    def cancel(self, name: str) -> None: ...
+    def delete(self, name: str) -> None: ...
+
+
+class JobMethods:
+    """Methods for what runs, and for operations.
+
+    Args:
+        store: Where resources are kept.
+        owners: By collection.
+        shown: By collection, how a stored resource is listed where it is not as stored.
+    """
+
+    def __init__(
+        self, store: ResourceStore, owners: Mapping[str, Owner], shown: Mapping[str, Callable[[StoredResource], Json]]
+    ) -> None:
+        self.store, self.owners, self.shown = store, owners, shown
+
+    def services(self) -> list[Service]:
+        """Return the services; their requests are read by the owners, in the training service's words."""
+        jobs, pipelines, endpoints = (f"{PACKAGE}.{name}Service" for name in ("Job", "Pipeline", "Endpoint"))
+        tables: dict[str, dict[str, Method]] = {jobs: {}, pipelines: {}, endpoints: {}}
+        for kind, message in MESSAGES.items():
+            tables[pipelines if kind == resources.PIPELINES else jobs] |= {
+                f"Create{message}": partial(self.create, kind),
+                f"Get{message}": lambda request, kind=kind: self.owners[kind].get(_name(request)),  # type: ignore[misc]
+                f"List{message}s": partial(self.list, kind),
+                f"Delete{message}": partial(self.delete, kind),
+                f"Cancel{message}": partial(self.cancel, kind),
+            }
+        for service, names in EMPTY_LISTS.items():
+            tables[service] |= dict.fromkeys(names, _nothing)
+        operations: dict[str, Method] = {
+            "ListOperations": partial(self.list, OPERATIONS),
+            "GetOperation": self.operation,
+            "WaitOperation": self.operation,  # it is done, so that waiting for it is looking at it
+            "CancelOperation": lambda request: self.operation(request) and {},
+            "DeleteOperation": self.delete_operation,
+        }
+        return [Service(name, table, as_sent=True) for name, table in {**tables, LONG_RUNNING: operations}.items()]
+
+    def create(self, kind: str, request: Json) -> Json:
+        """Make a job."""
+        message = MESSAGES[kind]
+        return self.owners[kind].create(_name(request, "parent"), request[message[0].lower() + message[1:]])
+
+    def cancel(self, kind: str, request: Json) -> Json:
+        """Begin to cancel a job."""
+        self.owners[kind].cancel(_name(request))
+        return {}
+
+    def delete(self, kind: str, request: Json) -> Done:
+        """Forget a job: a long-running operation, done at once."""
+        name = _name(request)
+        self.owners[kind].delete(name)
+        return Done(place_of(name), "DeleteOperationMetadata")
+
+    def operation(self, request: Json) -> Json:
+        """Return an operation."""
+        name = _operation(request)
+        stored = self.store.get(name)
+        if stored is None:
+            raise not_found(f"The Operation does not exist: {name}")
+        return stored.body
+
+    def delete_operation(self, request: Json) -> Json:
+        """Forget an operation."""
+        self.operation(request)
+        self.store.remove(_operation(request))
+        return {}
+
+    def list(self, kind: str, request: Json) -> Json:
+        """List a collection: pageSize, pageToken, and for what is not an operation filter and orderBy."""
+        parent = place_of(_name(request, "name" if kind == OPERATIONS else "parent"))
+        text, order = ("" if kind == OPERATIONS else str(request.get(key, "")) for key in ("filter", "orderBy"))
+        token = str(request.get("pageToken", ""))
+        found, following = page(self.store, kind, parent, text, order, page_size(request), token)
+        shown = self.shown.get(kind)
+        return answer(kind, [shown(one) if shown else one.body for one in found], following)
+
+
+def _name(request: Json, field: str = "name") -> str:
+    """Return a name of the request with the project's number; 400 for a project or location that is not one."""
+    check_place(request[field])
+    return str(numbered(request[field]))
+
+
+def _operation(request: Json) -> str:
+    """Return the name by which an operation is kept, at whatever resource a client looks for it."""
+    name = _name(request)
+    return f"{place_of(name)}/{OPERATIONS}/{resources.last_part(name)}"
+
+
+def _nothing(request: Json) -> Json:
+    check_place(request["parent"])
+    return {}

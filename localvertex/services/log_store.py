@@ -1,0 +1,169 @@
+"""Log entries of jobs in SQLite: appended by the runner, read in order, queried by the Logging API."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from urllib.parse import quote
+
+from localvertex.filters import Node
+from localvertex.http import Json
+from localvertex.runner.lines import SERVICE, Line
+from localvertex.services.logging_query import bounds, matching
+from localvertex.sqlite import Database
+from vertexrig import times
+
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS entries (
+  id INTEGER PRIMARY KEY AUTOINCREMENT, time INTEGER NOT NULL, insert_id TEXT NOT NULL, job_id TEXT NOT NULL,
+  entry TEXT NOT NULL
+);
+CREATE INDEX IF NOT EXISTS entries_by_job ON entries (job_id COLLATE NOCASE, time, insert_id);
+CREATE INDEX IF NOT EXISTS entries_by_time ON entries (time, insert_id);
+"""
+
+Place = tuple[int, str, int]
+"""Of an entry in the order of a listing: its time in ns, insertId and number."""
+_BATCH = 500
+"""Rows read at a time, so that the lock is never held for long."""
+
+
+def _without_task_name(connection: sqlite3.Connection) -> None:
+    """Copy the entries of a file of version 1, whose table had one more column, to a table without it."""
+    columns = [row["name"] for row in connection.execute("PRAGMA table_info(entries)")]
+    if "task_name" in columns:
+        # by a copy, since SQLite drops columns only from 3.35 on; one transaction, so that a kill leaves the old table
+        connection.executescript(
+            "BEGIN IMMEDIATE; ALTER TABLE entries RENAME TO older; DROP INDEX IF EXISTS entries_by_job; DROP INDEX IF EXISTS entries_by_time;"
+            f"{SCHEMA} INSERT INTO entries SELECT id, time, insert_id, job_id, entry FROM older; DROP TABLE older; COMMIT;"
+        )
+
+
+def _payload(line: Line, text: str) -> Json:
+    """Return a line as a payload: the service's own as text, a replica's as data (a public incident's entries, 2026-08)."""
+    if line.task == SERVICE:
+        return {"textPayload": text}
+    if line.payload is not None:
+        return {"jsonPayload": line.payload}
+    level = ("ERROR" if line.stderr else "INFO") if line.severity == "DEFAULT" else line.severity
+    return {"jsonPayload": {"attrs": {"tag": line.task}, "levelname": level, "message": text}}
+
+
+class LogStore:
+    """Log entries of all jobs. Safe to use from many threads; what `write` returned from survives a kill."""
+
+    def __init__(self, root: Path, project: str = "local-project") -> None:
+        self.project = project
+        self.database = Database(root / "logs" / "logs.sqlite3", SCHEMA, _without_task_name)
+
+    def close(self) -> None:
+        """Close the file."""
+        self.database.close()
+
+    def write(self, job: str, lines: Iterable[Line]) -> None:
+        """Store lines of the job of this resource name, in one transaction: much faster than one by one."""
+        job_id = job.rpartition("/")[2]
+        with self.database.transaction():
+            for line in lines:
+                # Whole microseconds, as everything else shows times; ns of a float are noise.
+                self._insert(self._body(job_id, line), round(line.time * 1e6) * 1000)
+
+    def _body(self, job_id: str, line: Line) -> Json:
+        # Lone surrogates (from os.fsdecode) cannot be sent as UTF-8.
+        text = line.text.encode("utf-8", errors="replace").decode()
+        return {
+            "logName": f"projects/{self.project}/logs/{quote(line.task, safe='')}",
+            "resource": {
+                "type": "ml_job",
+                "labels": {"job_id": job_id, "project_id": self.project, "task_name": line.task},
+            },
+            "severity": line.severity,
+            **_payload(line, text),
+        }
+
+    def _insert(self, body: Json, timestamp: int | None) -> None:
+        """Store an entry under a new insertId, or its own. Called in a transaction."""
+        now = time.time_ns()
+        when = now if timestamp is None else timestamp
+        labels = body["resource"].get("labels", {})
+        connection = self.database.connection
+        # First the row, since the insertId of an entry that brings none is the row's own number.
+        values = (when, str(labels.get("job_id", "")))
+        cursor = connection.execute("INSERT INTO entries VALUES (NULL, ?, '', ?, '')", values)
+        # Fixed width, so that ids sort as text the way they were made: gcloud goes on after the last one it saw.
+        insert_id = str(body.get("insertId") or f"{cursor.lastrowid:016d}")
+        full = {
+            **body,
+            "insertId": insert_id,
+            "timestamp": times.rfc3339_ns(when),
+            "receiveTimestamp": times.rfc3339_ns(now),
+        }
+        text = json.dumps(full)
+        connection.execute(
+            "UPDATE entries SET insert_id = ?, entry = ? WHERE id = ?", (insert_id, text, cursor.lastrowid)
+        )
+
+    def keep(self, bodies: Iterable[tuple[Json, int | None]]) -> None:
+        """Store entries of clients: (body, timestamp in ns or None for now), all or none."""
+        with self.database.transaction():
+            for body, timestamp in bodies:
+                self._insert(body, timestamp)
+
+    def query(
+        self, node: Node, *, descending: bool = False, after: Place | None = None, limit: int = 1000
+    ) -> tuple[list[Json], Place | None]:
+        """Entries that pass a filter, ordered by time, then insertId, and where to go on `after` if there may be more."""
+        found: list[Json] = []
+        matches = matching(node)
+        for place, body in self._rows(node, descending, after):
+            if matches(body):
+                found.append(body)
+                if len(found) == limit:
+                    return found, place
+        return found, None
+
+    def _rows(self, node: Node, descending: bool, after: Place | None) -> Iterator[tuple[Place, Json]]:
+        """Entries within the filter's bounds."""
+        demanded = bounds(node)
+        order, compare = ("DESC", "<") if descending else ("ASC", ">")
+        conditions: list[str] = []
+        values: list[object] = []
+        if demanded.job_id is not None:
+            # The query language ignores case, and the index is made so.
+            conditions, values = ["job_id = ? COLLATE NOCASE"], [demanded.job_id]
+        for bound, operator in ((demanded.first, ">="), (demanded.last, "<=")):
+            if bound is not None:
+                conditions.append(f"time {operator} ?")
+                # SQLite holds 64 bits: a bound beyond the year 2262 is as good as that year.
+                values.append(max(-(2**63), min(bound, 2**63 - 1)))
+        while True:
+            # A row value, by which SQLite goes on in the index.
+            more = [f"(time, insert_id, id) {compare} (?, ?, ?)"] if after else []
+            where = " AND ".join([*conditions, *more]) or "1"
+            sorting = f"time {order}, insert_id {order}, id {order}"
+            sql = f"SELECT * FROM entries WHERE {where} ORDER BY {sorting} LIMIT {_BATCH}"
+            rows = self.database.rows(sql, *values, *(after or ()))
+            for row in rows:
+                after = (row["time"], row["insert_id"], row["id"])
+                yield after, json.loads(row["entry"])
+            if len(rows) < _BATCH:
+                return
+
+    def last(self) -> int:
+        """Return the number of the entry that came last, 0 before there is one."""
+        return int(self.database.rows("SELECT COALESCE(MAX(id), 0) AS last FROM entries")[0]["last"])
+
+    def arrived(self, node: Node, after: int) -> tuple[list[Json], int]:
+        """Entries that came after that number and pass a filter, in order of arrival, and the number to go on from."""
+        sql = f"SELECT id, entry FROM entries WHERE id > ? ORDER BY id LIMIT {_BATCH}"
+        rows = self.database.rows(sql, after)
+        bodies = [json.loads(row["entry"]) for row in rows]
+        return list(filter(matching(node), bodies)), rows[-1]["id"] if rows else after
+
+    def log_names(self) -> list[str]:
+        """Return every log's name."""
+        rows = self.database.rows("SELECT DISTINCT json_extract(entry, '$.logName') AS name FROM entries ORDER BY name")
+        return [row["name"] for row in rows]

@@ -1,0 +1,138 @@
+"""The methods of Cloud Logging v2 that clients of training jobs use."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator
+
+from localvertex.filters import Node
+from localvertex.http import Json, in_thread, invalid, place_of_token, token_of
+from localvertex.jobs.listing import answer
+from localvertex.jobs.validation import whole_numbers
+from localvertex.services.log_store import LogStore, Place
+from localvertex.services.logging_query import SEVERITIES, parse
+from localvertex.services.router import Service, canonical
+from vertexrig.times import nanoseconds
+
+_PACKAGE = "google.logging.v2."
+SERVICE = f"{_PACKAGE}LoggingServiceV2"
+PAGE_LIMIT = 1000
+WRITE_LIMIT = 1000
+TAIL_S = 0.2
+"""How often a tail looks for entries."""
+PAYLOADS = ("textPayload", "jsonPayload", "protoPayload")
+_LOG_NAME = re.compile(r"(?:projects|organizations|billingAccounts|folders)/[^/]+/logs/[A-Za-z0-9/_.%-]{1,511}")
+
+
+def _read(method: str, request: Json) -> Json:
+    """Return the request of a method that reads entries, which names where they are."""
+    read = canonical(f"{_PACKAGE}{method}Request", request)
+    if not read.get("resourceNames"):
+        raise invalid("At least one resource name (resourceNames) is required.")
+    return read
+
+
+def _place(token: str) -> Place | None:
+    """Return where the page before ended."""
+    if not token:
+        return None
+    try:
+        when, number, insert_id = place_of_token(token).split(":", 2)
+        if max(abs(int(when)), abs(int(number))) >= 2**63:
+            raise ValueError("SQLite holds 64 bits")
+    except ValueError:
+        raise invalid(f"page_token doesn't match arguments from the request: {token[:80]!r}.") from None
+    return int(when), insert_id, int(number)
+
+
+async def tail(store: LogStore, request: Json) -> AsyncIterator[Json]:
+    """Return the answers of LoggingServiceV2.TailLogEntries, which has no REST form: entries as they arrive, from now on.
+
+    Entries come in order of arrival: `bufferWindow`, for which the service waits to put them in order, is not needed.
+
+    Raises:
+        ApiError: The request is wrong.
+    """
+    node = await in_thread(parse, _read("TailLogEntries", request).get("filter", ""))
+    return _arriving(store, node, await in_thread(store.last))
+
+
+async def _arriving(store: LogStore, node: Node, place: int) -> AsyncIterator[Json]:
+    while True:
+        found, now = await in_thread(store.arrived, node, place)
+        if found:
+            yield {"entries": found}
+        # Without a pause while there is more: a tail must keep up with a job that prints a lot.
+        if now == place:
+            await asyncio.sleep(TAIL_S)
+        place = now
+
+
+class LoggingApi:
+    """The methods, over one store."""
+
+    def __init__(self, store: LogStore) -> None:
+        self.store = store
+        self.service = Service(
+            SERVICE,
+            {"ListLogEntries": self.list_entries, "WriteLogEntries": self.write_entries, "ListLogs": self.list_logs},
+            as_sent=True,
+        )
+
+    def list_entries(self, request: Json) -> Json:
+        """ListLogEntries."""
+        asked = _read("ListLogEntries", request)
+        order, size = " ".join(asked.get("orderBy", "").lower().split()), asked.get("pageSize", 0)
+        if order not in ("", "timestamp", "timestamp asc", "timestamp desc"):
+            raise invalid(f"Invalid order_by: {order[:80]!r}. Expected 'timestamp asc' or 'timestamp desc'.")
+        if not 0 <= size <= PAGE_LIMIT:
+            raise invalid(f"page_size must be between 0 and {PAGE_LIMIT}, not {size}.")
+        found, place = self.store.query(
+            parse(asked.get("filter", "")),
+            descending=order == "timestamp desc",
+            after=_place(asked.get("pageToken", "")),
+            limit=size or 50,
+        )
+        # The insertId last: a client's own may hold a colon.
+        return answer("entries", found, token_of(f"{place[0]}:{place[2]}:{place[1]}") if place else "")
+
+    def write_entries(self, request: Json) -> Json:
+        """WriteLogEntries."""
+        # A Struct has doubles only; see `whole_numbers`.
+        given = whole_numbers(canonical(f"{_PACKAGE}WriteLogEntriesRequest", request))
+        entries = given.get("entries", [])
+        if not 0 < len(entries) <= WRITE_LIMIT:
+            raise invalid(f"entries must be a list of 1 to {WRITE_LIMIT} log entries.")
+        ready = [_entry(entry, given, f"entries[{index}]") for index, entry in enumerate(entries)]
+        if not given.get("dryRun"):
+            self.store.keep(ready)
+        return {}
+
+    def list_logs(self, request: Json) -> Json:
+        """ListLogs."""
+        names = self.store.log_names()
+        return {"logNames": names} if names else {}
+
+
+def _entry(entry: Json, request: Json, where: str) -> tuple[Json, int | None]:
+    """Return a client's entry with the request's defaults, and its time in ns (None is now)."""
+    # What the entry says itself wins over the request's defaults.
+    full: Json = {
+        "resource": {"type": "global"},
+        "logName": "",
+        **{key: request[key] for key in ("logName", "resource") if key in request},
+        **entry,
+    }
+    if not _LOG_NAME.fullmatch(full["logName"]):
+        raise invalid(f"{where}: log_name must be projects/PROJECT/logs/LOG, not {full['logName'][:80]!r}.")
+    full["labels"] = {**request.get("labels", {}), **entry.get("labels", {})}
+    if not any(name in full for name in PAYLOADS):
+        raise invalid(f"{where}: expected one of {', '.join(PAYLOADS)}.")
+    # An open enum: numbers that have no name come as they are.
+    full["severity"] = entry["severity"] if entry.get("severity") in SEVERITIES else "DEFAULT"
+    when = nanoseconds(entry["timestamp"]) if "timestamp" in entry else None
+    # Within SQLite's 64 bits; the service's own limits are narrower.
+    if when is not None and not -(2**62) < when < 2**62 * 2 - 1:
+        raise invalid(f"{where}: timestamp {entry['timestamp']!r} is not a time that can be kept.")
+    return full, when

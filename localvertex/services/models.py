@@ -1,0 +1,251 @@
+"""ModelService: models and their versions, as training pipelines leave them and clients register them. Nothing is served."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from localvertex.http import ApiError, Json, invalid, not_found
+from localvertex.jobs import resources, validation
+from localvertex.jobs.resources import MODELS
+from localvertex.jobs.store import ResourceStore, StoredResource
+from localvertex.services.collection import Collection, apply_mask, predicate
+from localvertex.services.router import PACKAGE, Done, Method, exists, place_of, precondition
+
+SERVICE = f"{PACKAGE}.ModelService"
+_UPDATED = frozenset(
+    {
+        *("displayName", "description", "labels", "versionDescription", "explanationSpec", "metadata"),
+        "defaultCheckpointId",
+    }
+)
+_SHARED = ("displayName", "description", "labels", "createTime", "trainingPipeline", "encryptionSpec")
+"""Fields that a version shows as its model has them, of those that an update of the model changes."""
+_CUSTOM: Json = {
+    "supportedExportFormats": [{"id": "custom-trained"}],
+    "supportedDeploymentResourcesTypes": ["DEDICATED_RESOURCES"],
+    "supportedInputStorageFormats": ["jsonl", "bigquery", "csv", "tf-record", "tf-record-gzip", "file-list"],
+    "supportedOutputStorageFormats": ["jsonl", "bigquery"],
+    "modelSourceInfo": {"sourceType": "CUSTOM"},
+}
+"""What the service says of every model of one's own (cloud-custodian, flights of 2026-08-11)."""
+_ID = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
+_ALIAS = re.compile(r"[a-z][a-zA-Z0-9-]{0,126}[a-z0-9]")
+
+
+class Models:
+    """The model registry of a local Vertex.
+
+    Args:
+        store: Where models are kept: the body is the default version's, the others are hidden.
+    """
+
+    def __init__(self, store: ResourceStore) -> None:
+        self.store = store
+        self.collection = Collection(store, MODELS, "Model")
+
+    def table(self) -> dict[str, Method]:
+        """Return the methods served."""
+        return {
+            "UploadModel": self.upload,
+            "GetModel": lambda request: self.get(request["name"]),
+            "ListModels": self.list,
+            "ListModelVersions": self.versions,
+            "UpdateModel": self.update,
+            "DeleteModel": self.delete,
+            "DeleteModelVersion": self.delete_version,
+            "MergeVersionAliases": self.merge_aliases,
+        }
+
+    # what clients ask for
+
+    def upload(self, request: Json) -> Done:
+        """UploadModel: a model, or another version of `parentModel`."""
+        parent, model = request["parent"], request.get("model") or {}
+        if not model.get("displayName"):
+            raise invalid("Model display_name is required.")
+        if problems := [*validation.label_problems(model, "model.labels")]:
+            raise validation.found_errors(problems)
+        made = self.add(parent, model, parent_model=request.get("parentModel", ""), id_=request.get("modelId", ""))
+        response = {"model": made["name"], "modelVersionId": made["versionId"]}
+        time = made["versionCreateTime"]
+        return Done(parent, "UploadModelOperationMetadata", "UploadModelResponse", response, made["name"], time)
+
+    def add(self, parent: str, fields: Mapping[str, Any], *, parent_model: str = "", id_: str = "") -> Json:
+        """Keep a new model, or a new version of an existing one.
+
+        Args:
+            parent: `projects/123/locations/us-central1`.
+            fields: Of the Model.
+            parent_model: Name of the model that gets another version; the version becomes the default one if
+                `versionAliases` has "default".
+            id_: The id of a new model, "" for one of ours.
+
+        Raises:
+            ApiError: 404 for a parent model that does not exist, 409 for an id that is taken, 400 for bad names.
+        """
+        aliases = _aliases(fields.get("versionAliases", ()))
+        if not parent_model:
+            if id_ and not _ID.fullmatch(id_):
+                raise invalid(f"Invalid model_id {id_[:100]!r}: it must match {_ID.pattern}.")
+            name = f"{parent}/{MODELS}/{id_}" if id_ else resources.new_name(parent, MODELS)
+            # The first version is the default one, whatever aliases it has.
+            body = _version(name, "1", {*aliases, "default"}, fields)
+            with self.store.database.transaction():
+                if self.store.get(name) is not None:
+                    raise exists(name)
+                self.store.add(MODELS, parent, name, body, {"versions": {"1": body}, "last": 1})
+            return body
+        if place_of(parent_model) != parent:
+            raise invalid(f"parent_model {parent_model} is not a model of {parent}.")
+        name = self._stored(parent_model).name
+        made: Json = {}
+
+        def edit(body: Json, hidden: Json) -> None:
+            versions = hidden["versions"]
+            # Not the number of versions: one that was deleted does not come again.
+            number = str(hidden["last"] + 1)
+            shared: Json = {key: body[key] for key in ("description", "labels") if key in body}
+            made.update(_version(name, number, set(), {**shared, **fields, "createTime": body["createTime"]}))
+            versions[number] = made
+            # After the version is there: an alias that another one has moves to it.
+            _give(versions, number, aliases)
+            hidden["last"] = int(number)
+            _show_default(body, versions)
+
+        self.store.change(name, edit)
+        return made
+
+    def get(self, name: str) -> Json:
+        """Return a model's default version, or the one after an @, by number or alias; 404 if there is none."""
+        stored = self._stored(name)
+        wanted = name.partition("@")[2]
+        if not wanted:
+            return stored.body
+        found = _found(stored.hidden["versions"], wanted, name)
+        return {**found, "name": f"{found['name']}@{found['versionId']}"}
+
+    def list(self, request: Json) -> Json:
+        """ListModels: the default version of each."""
+        return self.collection.list(request, _by_model)
+
+    def versions(self, request: Json) -> Json:
+        """ListModelVersions, the newest first."""
+        stored = self._stored(request["name"])
+        fits = predicate(str(request.get("filter", "")))
+        every = [one for one in stored.hidden["versions"].values() if fits(one)]
+        return {"models": sorted(every, key=lambda one: int(one["versionId"]), reverse=True)}
+
+    def update(self, request: Json) -> Json:
+        """UpdateModel: of the default version, or of the one after an @."""
+        given = request.get("model") or {}
+
+        def edit(own: Json, versions: dict[str, Json]) -> None:
+            apply_mask(own, given, str(request.get("updateMask", "")), _UPDATED)
+            if not own.get("displayName"):
+                raise invalid("Model display_name is required.")
+            own.update(etag=resources.etag(), updateTime=(time := resources.now()), versionUpdateTime=time)
+            for one in versions.values():
+                one.update({key: own[key] for key in _SHARED if key in own})
+
+        return self._change(str(given.get("name", "")), edit)
+
+    def delete(self, request: Json) -> Done:
+        """DeleteModel, with all versions."""
+        name = self._stored(request["name"]).name
+        self.store.remove(name)
+        return Done(place_of(name), "DeleteOperationMetadata", above=name)
+
+    def delete_version(self, request: Json) -> Done:
+        """DeleteModelVersion: never the default one."""
+        name = str(request["name"])
+        self._stored(name)
+        if "@" not in name:
+            raise invalid(f"The name {name} has no version; write MODEL@VERSION.")
+
+        def edit(own: Json, versions: dict[str, Json]) -> None:
+            if "default" in own["versionAliases"]:
+                raise precondition(
+                    f"{name} is the default version and cannot be deleted. Give the alias default away first."
+                )
+            del versions[own["versionId"]]
+
+        self._change(name, edit)
+        return Done(place_of(name), "DeleteOperationMetadata")
+
+    def merge_aliases(self, request: Json) -> Json:
+        """MergeVersionAliases: adds the aliases, takes those with a "-" before them away."""
+        given = [str(one) for one in request.get("versionAliases", ())]
+        added, removed = _aliases(one for one in given if one[:1] != "-"), {one[1:] for one in given if one[:1] == "-"}
+        if "default" in removed:
+            raise invalid("The alias default cannot be removed; give it to another version.")
+
+        def edit(own: Json, versions: dict[str, Json]) -> None:
+            _give(versions, own["versionId"], added)
+            own["versionAliases"] = sorted(set(own["versionAliases"]) - removed)
+            own.update(etag=resources.etag(), versionUpdateTime=resources.now())
+
+        return self._change(str(request["name"]), edit)
+
+    def _change(self, name: str, edit: Callable[[Json, dict[str, Json]], None]) -> Json:
+        """Have `edit` change a version, the default one unless `name` ends in @VERSION; given all versions, too."""
+        made: Json = {}
+
+        def edit_all(body: Json, hidden: Json) -> None:
+            versions = hidden["versions"]
+            own = _found(versions, name.partition("@")[2] or "default", name)
+            edit(own, versions)
+            _show_default(body, versions)
+            made.update(own)
+
+        self.store.change(self._stored(name).name, edit_all)
+        return made
+
+    def _stored(self, name: str) -> StoredResource:
+        return self.collection.stored(name.partition("@")[0])
+
+
+def _by_model(text: str) -> Any:
+    """Return the filter of ListModels, where `model` is a model's id."""
+    fits = predicate(text)
+    return lambda body: fits({**body, "model": resources.last_part(body["name"])})
+
+
+def _version(name: str, number: str, aliases: set[str], fields: Mapping[str, Any]) -> Json:
+    time = resources.now()
+    own = {key: value for key, value in fields.items() if key not in ("name", "versionAliases", "etag")}
+    updated = resources.now(time)
+    times = {"createTime": time, **own, "updateTime": updated, "versionCreateTime": time, "versionUpdateTime": updated}
+    fixed = {**_CUSTOM, "etag": resources.etag(), "versionId": number, "versionAliases": sorted(aliases)}
+    return {**times, **fixed, "name": name}
+
+
+def _give(versions: dict[str, Json], number: str, aliases: set[str]) -> None:
+    """Give aliases to a version; whichever had them loses them."""
+    for key, one in versions.items():
+        own = set(one["versionAliases"])
+        one["versionAliases"] = sorted(own | aliases if key == number else own - aliases)
+
+
+def _show_default(body: Json, versions: Mapping[str, Json]) -> None:
+    default = next(one for one in versions.values() if "default" in one["versionAliases"])
+    # In place: `ResourceStore.change` keeps this very dict.
+    body.clear()
+    body.update(default)
+
+
+def _found(versions: Mapping[str, Json], wanted: str, name: str) -> Json:
+    # By number first: an alias begins with a letter.
+    own = versions.get(wanted) or next((one for one in versions.values() if wanted in one["versionAliases"]), None)
+    if own is None:
+        raise not_found("The Model does not exist.")
+    return own
+
+
+def _aliases(given: Any) -> set[str]:
+    found = {str(one) for one in given}
+    for alias in sorted(found):
+        if not _ALIAS.fullmatch(alias):
+            raise ApiError(400, f"Invalid version alias {alias[:150]!r}: it must match {_ALIAS.pattern}.")
+    return found

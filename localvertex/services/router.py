@@ -1,0 +1,279 @@
+"""The router: the methods of a Google API as functions, and from Google's own table the REST routes that call them.
+
+A method takes its request in canonical JSON and returns its answer in the same form, or `Done` if it is a long-running operation. A
+`Service` is a table of such methods. Its REST routes come from `localvertex.bindings`, so no path is written down twice; gRPC calls
+those routes, and the coverage page has a row for each method of the service.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from google.protobuf import json_format
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from localvertex import bindings, http
+from localvertex.bindings import Binding
+from localvertex.http import ApiError, Endpoint, Handler, Json, in_thread, invalid, not_found
+from localvertex.jobs import resources
+from localvertex.jobs.resources import OPERATIONS
+from localvertex.jobs.store import ResourceStore
+from vertexrig.spec import messages
+from vertexrig.spec.api_names import camel
+
+PACKAGE = "google.cloud.aiplatform.v1"
+LONG_RUNNING = "google.longrunning.Operations"
+# Query parameters that every Google API takes.
+_SYSTEM = {"alt", "key", "fields", "prettyPrint", "quotaUser", "access_token", "callback", "uploadType", "userProject"}
+_FREE = {"metadata", "labels"}
+"""Fields of the user's own, whose text is left as it is."""
+
+
+@dataclass(frozen=True)
+class Done:
+    """The result of a long-running operation, which is done at once.
+
+    Args:
+        parent: `projects/123/locations/us-central1`.
+        metadata: Message of the operation's metadata: `UploadModelOperationMetadata`.
+        kind: Message of the response, "" for google.protobuf.Empty.
+        response: The response.
+        above: The resource below which the operation is named, "" for the location. It is found by either name.
+        created: When what it makes was made; the operation began then.
+        progress: Its first message and its last.
+    """
+
+    parent: str
+    metadata: str
+    kind: str = ""
+    response: Json | None = None
+    above: str = ""
+    created: str = ""
+    progress: tuple[str, str] | tuple[()] = ()
+
+    @property
+    def begins(self) -> bool:
+        """Tell whether the first answer is of an operation that has only begun: recorded where something is made."""
+        return self.metadata.startswith(("Create", "Upload"))
+
+
+Method = Callable[[Json], "Json | list[Json] | Done"]
+"""A list is the answers of a method that streams: a JSON array over REST, as the service sends it."""
+
+
+@dataclass(frozen=True)
+class Service:
+    """The methods of one service that are served.
+
+    Args:
+        name: Full name.
+        methods: By name.
+        as_sent: Requests are given as the client sent them: the methods read their fields themselves, in the service's words.
+            Otherwise they are read by their message, and resource names have the number of the project.
+        on_loop: Methods are called in the event loop, and not in a thread.
+    """
+
+    name: str
+    methods: Mapping[str, Method]
+    as_sent: bool = False
+    on_loop: bool = False
+
+    def routes(self, store: ResourceStore | None = None) -> list[Endpoint]:
+        """Return the REST routes of the methods that are served."""
+        found = bindings.of_service(self.name)
+        return [
+            Endpoint(one.http, one.pattern, self._handler(store, one, method))
+            for name, method in self.methods.items()
+            for binding in found[name]
+            for one in (_placed(binding) if self.name == LONG_RUNNING else (binding,))
+            if one.variables or not self.name.startswith(PACKAGE)  # of Vertex AI not those without a project
+        ]
+
+    def _handler(self, store: ResourceStore | None, binding: Binding, method: Method) -> Handler:
+        """Call a method with the request that a REST call makes, and answer in canonical JSON."""
+
+        def call(path: Mapping[str, str], query: list[tuple[str, str]], body: Json) -> Json | list[Json]:
+            if self.as_sent:
+                made = method(_request(binding, path, query, body))
+            else:
+                kind, answer = _messages(binding)
+                request = canonical(kind, _request(binding, path, query, body, repeated_fields(kind)))
+                for field, _ in binding.variables:
+                    check_place(_at(request, field))
+                made = method(numbered(request))
+            if isinstance(made, Done) and store is not None:
+                return operation(store, made, path.get("version", "v1"))
+            assert not isinstance(made, Done)
+            if self.as_sent:
+                return made
+            return [canonical(answer, one) for one in made] if isinstance(made, list) else canonical(answer, made)
+
+        async def handle(request: Request, path: Mapping[str, str]) -> Response:
+            given = path, request.query_params.multi_items(), await http.read_json(request)
+            made = call(*given) if self.on_loop else await in_thread(call, *given)
+            # The SDK's REST transport asks so. An operation holds messages of any kind, and is answered as it is kept.
+            if made and isinstance(made, dict) and "enum-encoding=int" in request.query_params.get("$alt", ""):
+                answer = _messages(binding)[1]
+                if answer.startswith(PACKAGE):
+                    made = messages.from_message(messages.to_message(answer, made), numbers=True)
+            return JSONResponse(made)
+
+        return handle
+
+
+def unserved_routes() -> list[Endpoint]:
+    """Routes that refuse with service and method, for every method of Vertex AI, and 404 for other versions of it."""
+    other = re.compile(r"/(?P<version>(?!v1/|v1beta1/)[^/]+)/projects/[^/]+/locations/.+")
+    return [
+        *(
+            Endpoint(binding.http, binding.pattern, partial(_refuse, f"{binding.service}/{binding.method}"))
+            for binding in bindings.bindings()
+            if binding.service.startswith(f"{PACKAGE}.")
+        ),
+        *(Endpoint(method, other, _other_version) for method in ("GET", "POST", "PATCH", "DELETE")),
+    ]
+
+
+async def _refuse(method: str, request: Request, path: Mapping[str, str]) -> Response:
+    await http.read_body(request)
+    raise http.unserved(method)
+
+
+async def _other_version(request: Request, path: Mapping[str, str]) -> Response:
+    await http.read_body(request)
+    raise not_found(f"The local Vertex serves v1 and v1beta1, not {path['version'][:20]!r}.")
+
+
+def _placed(binding: Binding) -> Iterator[Binding]:
+    """Yield the routes of a method of operations: at a location, and at whatever resource below it a client looks."""
+    for above in ("projects/*/locations/*", "projects/*/locations/*/**"):
+        name = f"{above}/operations/*" if binding.method != "ListOperations" else above
+        yield replace(binding, template=binding.template.replace("{name=**}", f"{{name={name}}}"))
+
+
+def _messages(binding: Binding) -> tuple[str, str]:
+    descriptor = messages.pool().FindServiceByName(binding.service).methods_by_name[binding.method]
+    return descriptor.input_type.full_name, descriptor.output_type.full_name
+
+
+def _request(
+    binding: Binding,
+    path: Mapping[str, str],
+    query: list[tuple[str, str]],
+    body: Json,
+    repeated: frozenset[str] = frozenset(),
+) -> Json:
+    """Return the request that a REST call makes, given the decoded groups of its route's pattern.
+
+    Of the `repeated` fields one `a=1` is a list of one.
+    """
+    made: Json = dict(body) if binding.body == "*" else {}
+    if binding.body not in ("", "*"):
+        made[camel(binding.body)] = body
+    try:
+        for name, value in query:
+            # `$alt` and `$.xgafv` are system parameters, too.
+            if name in _SYSTEM or name.startswith("$"):
+                continue
+            key = camel(name)
+            if key in repeated:
+                made.setdefault(key, []).append(value)
+            else:
+                bindings.put(made, name, {"true": True, "false": False}.get(value, value))
+        for field, value in binding.request(path).items():
+            # What the path says wins over the body.
+            made[field] = {**made.get(field, {}), **value} if isinstance(value, dict) else value
+    except (ValueError, TypeError, AttributeError) as error:
+        raise invalid(f"Invalid value in the query: {error}") from None
+    return made
+
+
+def repeated_fields(kind: str) -> frozenset[str]:
+    """Return the names of a message's repeated fields."""
+    return frozenset(one.json_name for one in messages.message_class(kind).DESCRIPTOR.fields if _repeated(one))
+
+
+def _repeated(field: Any) -> bool:
+    # protobuf deprecates `label` (3: LABEL_REPEATED in descriptor.proto) in the releases that have `is_repeated`
+    return bool(field.is_repeated if hasattr(field, "is_repeated") else field.label == 3)
+
+
+def _at(data: Json, field: str) -> str:
+    value: Any = data
+    for name in field.split("."):
+        value = (value or {}).get(camel(name))
+    return str(value or "")
+
+
+def canonical(kind: str, data: Mapping[str, Any]) -> Json:
+    """Return JSON of a message in its canonical form; 400 for what is not the message."""
+    try:
+        return messages.from_message(messages.to_message(kind, dict(data)))
+    except (json_format.ParseError, ValueError, TypeError) as error:
+        raise invalid(f"Invalid JSON payload received. {error}") from None
+
+
+def check_place(name: str) -> None:
+    """Refuse a resource name whose project or location is not one."""
+    found = resources.PLACE.match(name)
+    if found:
+        resources.parent_name(found[1], found[2])
+
+
+def numbered(value: Any) -> Any:
+    """Return a request with the number of the project in every resource name, whichever of its two names the client uses."""
+    if isinstance(value, dict):
+        return {key: one if key in _FREE else numbered(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [numbered(one) for one in value]
+    found = resources.PLACE.match(value) if isinstance(value, str) else None
+    if found is None:
+        return value
+    return f"projects/{resources.project_number(found[1])}/locations/{found[2]}{value[found.end() :]}"
+
+
+def operation(store: ResourceStore, done: Done, version: str) -> Json:
+    """Keep an operation that is done, and return it as the clients of that version read it."""
+    prefix = f"type.googleapis.com/{PACKAGE.removesuffix('v1')}{version}."
+    kind = f"{prefix}{done.kind}" if done.kind else "type.googleapis.com/google.protobuf.Empty"
+    name = resources.new_name(done.parent, OPERATIONS)
+    begun = done.created or resources.now()
+    first, last = (
+        {
+            "@type": prefix + done.metadata,
+            "genericMetadata": {"createTime": begun, "updateTime": time},
+            **({"progressMessage": said} if said else {}),
+        }
+        for time, said in zip(
+            (begun, resources.now(begun) if done.begins else begun), done.progress or ("", ""), strict=True
+        )
+    )
+    shown: Json = {"name": f"{done.above or done.parent}/{OPERATIONS}/{resources.last_part(name)}", "metadata": first}
+    body: Json = {
+        **shown,
+        "metadata": last,
+        "done": True,
+        "response": {"@type": kind, **(canonical(done.kind, done.response or {}) if done.kind else {})},
+    }
+    store.add(OPERATIONS, done.parent, name, body)
+    return shown if done.begins else body
+
+
+def place_of(name: str) -> str:
+    """Return `projects/123/locations/us-central1` of a resource name."""
+    return "/".join(name.split("/")[:4])
+
+
+def exists(name: str, words: str = "Requested entity already exists: {}") -> ApiError:
+    """Return a 409."""
+    return ApiError(409, words.format(name))
+
+
+def precondition(message: str) -> ApiError:
+    """Return a 400 FAILED_PRECONDITION."""
+    return ApiError(400, message, status="FAILED_PRECONDITION")

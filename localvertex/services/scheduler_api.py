@@ -1,0 +1,147 @@
+"""The methods of Cloud Scheduler v1."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Mapping
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from localvertex.http import (
+    ApiError,
+    Endpoint,
+    Json,
+    endpoint,
+    invalid,
+    not_found,
+)
+from localvertex.jobs import resources
+from localvertex.jobs.listing import answer, page, page_size
+from localvertex.jobs.resources import SCHEDULES
+from localvertex.services import scheduler_log
+from localvertex.services.router import Service
+from localvertex.services.scheduler_engine import SchedulerEngine
+from localvertex.services.scheduler_jobs import ID, changed, complete, read
+from vertexrig.catalog import load
+from vertexrig.times import rfc3339
+
+SERVICE = "google.cloud.scheduler.v1.CloudScheduler"
+
+
+class SchedulerApi:
+    """The methods, over one engine and its store.
+
+    SQLite is called on the event loop here: the tables are small, and the engine's state must not change in between.
+    """
+
+    def __init__(self, engine: SchedulerEngine) -> None:
+        self.engine, self.store = engine, engine.store
+        methods = {
+            "CreateJob": self.create,
+            "ListJobs": self.list_jobs,
+            "GetJob": lambda request: self._stored(request["name"]),
+            "UpdateJob": self.update,
+            "DeleteJob": self.delete,
+            "RunJob": self.run,
+            "PauseJob": lambda request: self._set_state(request, "PauseJob", "ENABLED", "PAUSED"),
+            "ResumeJob": lambda request: self._set_state(request, "ResumeJob", "PAUSED", "ENABLED"),
+        }
+        self.service = Service(SERVICE, methods, as_sent=True, on_loop=True)
+
+    def table(self) -> list[Endpoint]:
+        """Return the routes below the mount, with those of locations, which the service itself does not have."""
+        return [
+            *self.service.routes(),
+            endpoint("GET", "/v1/projects/{project}/locations", _locations),
+            endpoint("GET", "/v1/projects/{project}/locations/{location}", _get_location),
+        ]
+
+    def _stored(self, name: str) -> Json:
+        job = self.engine.get(name)
+        if job is None:
+            raise not_found(f"Job not found: {name[:600]}")
+        return job
+
+    def create(self, request: Json) -> Json:
+        """CreateJob."""
+        parent, job = request["parent"], read(request["job"])
+        # The service, too, gives a name to a job that has none.
+        name = job.get("name") or f"{parent}/jobs/{secrets.token_hex(10)}"
+        found = resources.NAME.fullmatch(name)
+        if found is None or found[3] != "jobs" or not ID.fullmatch(found[4]) or not name.startswith(parent + "/"):
+            raise invalid(
+                f'Job name must be formatted: "{parent}/jobs/<JOB_ID>", where <JOB_ID> has 1 to 500 letters, digits, '
+                f"'-' and '_', not {name[:200]!r}."
+            )
+        made = {**complete({**job, "name": name}), "state": "ENABLED", "userUpdateTime": self._now()}
+        with self.store.database.transaction():
+            if self.store.get(name) is not None:
+                raise ApiError(409, f"Job [{name}] already exists.")
+            self.store.add(SCHEDULES, parent, name, made)
+        return self.engine.plan(made)
+
+    def list_jobs(self, request: Json) -> Json:
+        """ListJobs."""
+        limit = page_size(request, 500, 500)
+        token = str(request.get("pageToken", ""))
+        found, following = page(self.store, SCHEDULES, request["parent"], "", "", limit, token)
+        return answer("jobs", [stored.body for stored in found], following)
+
+    def _changed(self, name: str, change: Callable[[Json], Json]) -> Json:
+        """Replace a job by `change` of it."""
+
+        def edit(body: Json, _: Json) -> None:
+            made = change(body)
+            body.clear()
+            body.update(made)
+
+        self._stored(name)
+        return self.engine.plan(self.store.change(name, edit) or {})
+
+    def update(self, request: Json) -> Json:
+        """UpdateJob."""
+        given, mask = read(request["job"]), str(request.get("updateMask", ""))
+        return self._changed(
+            request["job"]["name"],
+            lambda job: {**complete(changed(job, given, mask)), "userUpdateTime": self._now()},
+        )
+
+    def delete(self, request: Json) -> Json:
+        """DeleteJob."""
+        name = self._stored(request["name"])["name"]
+        # The store first: an execution under way looks there before each attempt.
+        self.store.remove(name)
+        self.engine.forget(name)
+        return {}
+
+    def run(self, request: Json) -> Json:
+        """RunJob."""
+        job = self._stored(request["name"])
+        self.engine.run_now(job["name"])
+        return self.engine.get(job["name"]) or job
+
+    def _set_state(self, request: Json, method: str, old: str, new: str) -> Json:
+        job = self._stored(request["name"])
+        if job["state"] != old:
+            reason = f"Job is {job['state']}; a job must be {old} to become {new}."
+            raise ApiError(400, reason, status="FAILED_PRECONDITION", reason="failedPrecondition")
+        self.engine.log(scheduler_log.audit(job, method))
+        return self._changed(job["name"], lambda job: {**job, "state": new})
+
+    def _now(self) -> str:
+        return rfc3339(self.engine.clock.now(), None)
+
+
+async def _locations(request: Request, path: Mapping[str, str]) -> Response:
+    """List the regions of the catalog."""
+    return JSONResponse({"locations": [_location(path["project"], region) for region in sorted(load().regions)]})
+
+
+async def _get_location(request: Request, path: Mapping[str, str]) -> Response:
+    return JSONResponse(_location(path["project"], path["location"]))
+
+
+def _location(project: str, region: str) -> Json:
+    name = f"projects/{project}/locations/{region}"
+    return {"name": name, "locationId": region, "labels": {"cloud.googleapis.com/region": region}}

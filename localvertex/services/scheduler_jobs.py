@@ -1,0 +1,149 @@
+"""What a Cloud Scheduler job may hold, and how a change to one is merged.
+
+Rules: the job resource of Cloud Scheduler v1 (https://cloud.google.com/scheduler/docs/reference/rest/v1/projects.locations.jobs).
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from typing import Any
+from urllib.parse import urlsplit
+
+from localvertex.http import Json, invalid
+from localvertex.services.collection import masked, replaced
+from localvertex.services.router import canonical
+from vertexrig.cloud.cron import ScheduleError, parse
+from vertexrig.spec import messages
+from vertexrig.times import duration_seconds
+
+MESSAGE = "google.cloud.scheduler.v1.Job"
+OUTPUT_ONLY = ("userUpdateTime", "state", "status", "scheduleTime", "lastAttemptTime", "satisfiesPzs")
+ID = re.compile(r"[A-Za-z0-9_-]{1,500}")
+BODY_LIMIT = 1024 * 1024
+HEADERS_LIMIT = 80 * 1024
+URI_LIMIT = 2083
+TEXT_LIMIT = 500
+TOKENS = ("oidcToken", "oauthToken")
+"""Fields of httpTarget of which a job has one at most (a oneof of the message)."""
+DEFAULT_RETRY = {"maxRetryDuration": "0s", "minBackoffDuration": "5s", "maxBackoffDuration": "3600s", "maxDoublings": 5}
+
+
+def seconds(duration: str) -> float:
+    """Return a protobuf duration, already checked, in seconds."""
+    return duration_seconds(duration) or 0.0
+
+
+def read(body: Json) -> Json:
+    """Return a job from a request's body as its message reads it, without what is output only."""
+    for other in ("pubsubTarget", "appEngineHttpTarget"):
+        if body.get(other) is not None:
+            raise invalid(f"The local Vertex does not serve '{other}'; it fires httpTarget only.")
+    target = body.get("httpTarget", body.get("http_target"))
+    content = target.get("body") if isinstance(target, dict) else None
+    # protobuf's JSON reader leaves out what is not Base64, in either alphabet.
+    if isinstance(content, str) and not re.fullmatch(r"[A-Za-z0-9+/_-]*={0,2}", content):
+        raise invalid("Invalid value at 'job.httpTarget.body' (TYPE_BYTES), Base64 decoding failed.")
+    return canonical(MESSAGE, {key: value for key, value in body.items() if key not in OUTPUT_ONLY})
+
+
+def complete(job: Json) -> Json:
+    """Return a job with its defaults, all rules held.
+
+    Raises:
+        ApiError: 400 for the first rule that is broken.
+    """
+    target = job.get("httpTarget")
+    if not job.get("schedule"):
+        raise invalid("Job schedule is required.")
+    try:
+        parse(job["schedule"], job.get("timeZone", ""))
+    except ScheduleError as error:
+        raise invalid(f"Schedule or timezone is invalid: {error}.") from None
+    if len(job.get("description", "")) > TEXT_LIMIT:
+        raise invalid(f"Job description has more than {TEXT_LIMIT} characters.")
+    if not target:
+        raise invalid("Job must have a target: httpTarget.")
+    deadline = job.get("attemptDeadline", "180s")
+    if not 15 <= seconds(deadline) <= 1800:
+        raise invalid(f"Job attemptDeadline must be between 15s and 1800s, not {deadline}.")
+    return {
+        **job,
+        "timeZone": job.get("timeZone") or "Etc/UTC",
+        "attemptDeadline": deadline,
+        "httpTarget": _target(target),
+        "retryConfig": _retry(job.get("retryConfig", {})),
+    }
+
+
+def _target(target: Json) -> Json:
+    uri, method = target.get("uri", ""), target.get("httpMethod", "POST")
+    _check_content(target)
+    try:
+        parts = urlsplit(uri)
+        fine = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        fine = False
+    if not fine or any(ord(c) <= 32 for c in uri):
+        raise invalid(f"HttpTarget.uri must be an http:// or https:// URI with a host, not {uri[:200]!r}.")
+    if len(uri.encode()) > URI_LIMIT:
+        raise invalid(f"HttpTarget.uri has more than {URI_LIMIT} characters.")
+    if target.get("body") and method not in ("POST", "PUT", "PATCH"):
+        raise invalid(f"HttpTarget.body is not allowed with httpMethod {method}; only with POST, PUT and PATCH.")
+    # An empty message is as good as none.
+    tokens = {key: target[key] for key in TOKENS if any(target.get(key, {}).values())}
+    for key, token in tokens.items():
+        if "@" not in token.get("serviceAccountEmail", ""):
+            raise invalid(f"HttpTarget.{key}.serviceAccountEmail must be the e-mail of a service account.")
+    # By default the audience is the URI as it is written (REST reference).
+    if "oidcToken" in tokens and not tokens["oidcToken"].get("audience"):
+        tokens["oidcToken"] = {**tokens["oidcToken"], "audience": uri}
+    kept = {key: value for key, value in target.items() if key not in TOKENS}
+    return {**kept, "httpMethod": method, **tokens}
+
+
+def _check_content(target: Json) -> None:
+    headers: dict[str, str] = target.get("headers", {})
+    for key, text in headers.items():
+        if not re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", key):
+            raise invalid(f"HttpTarget.headers: {key[:80]!r} is not the name of an HTTP header.")
+        if not re.fullmatch(r"[\t\x20-\x7e]*", text):
+            raise invalid(f"HttpTarget.headers: the value of {key[:80]!r} has control characters, or is not ASCII.")
+    if sum(map(len, (*headers, *headers.values()))) > HEADERS_LIMIT:
+        raise invalid(f"HttpTarget.headers are larger than {HEADERS_LIMIT} bytes.")
+    size = len(base64.b64decode(target.get("body", "")))
+    if size > BODY_LIMIT:
+        raise invalid(f"HttpTarget.body has {size} bytes, and {BODY_LIMIT} are allowed.")
+
+
+def _retry(given: Json) -> Json:
+    retry = {**DEFAULT_RETRY, **given}
+    if not 0 <= retry.get("retryCount", 0) <= 5:
+        raise invalid(f"RetryConfig.retryCount must be between 0 and 5, not {retry['retryCount']}.")
+    if not 0 <= retry["maxDoublings"] <= 100:
+        raise invalid(f"RetryConfig.maxDoublings must be between 0 and 100, not {retry['maxDoublings']}.")
+    negative = next((key for key, value in retry.items() if str(value).startswith("-")), None)
+    if negative:
+        raise invalid(f"RetryConfig.{negative} must not be negative, not {retry[negative]}.")
+    if seconds(retry["minBackoffDuration"]) > seconds(retry["maxBackoffDuration"]):
+        raise invalid("RetryConfig.minBackoffDuration must not be larger than maxBackoffDuration.")
+    return retry
+
+
+def changed(old: Json, body: Json, mask: str) -> Json:
+    """Return a job after a PATCH with a body read by `read`; an empty mask means every field that the body has."""
+    result: Json = dict(old)
+    for path in masked(mask) or [[key] for key in body if key != "name"]:
+        kind: Any = messages.message_class(MESSAGE).DESCRIPTOR
+        for number, key in enumerate(path, 1):
+            field = kind.fields_by_camelcase_name.get(key) if kind is not None else None
+            if field is None:
+                raise invalid(f"Invalid field mask: {'.'.join(path[:number])[:200]!r} is not a field of a job.")
+            kind = field.message_type
+        if path[0] not in OUTPUT_ONLY:
+            result = replaced(result, body, path)
+        token = path[1] if path[0] == "httpTarget" and len(path) > 1 else ""
+        if token in TOKENS and (body.get("httpTarget") or {}).get(token):
+            # A token of the other kind takes the place of this one.
+            result = replaced(result, {}, ["httpTarget", *(other for other in TOKENS if other != token)])
+    return {**result, "name": old["name"]}

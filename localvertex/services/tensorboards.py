@@ -1,0 +1,214 @@
+"""TensorboardService: TensorBoards, their experiments, runs and time series, and the values written to them."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import uuid
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from localvertex.http import Json, invalid, not_found, token_of
+from localvertex.jobs.listing import answer, offset_of, page_size
+from localvertex.jobs.store import ResourceStore
+from localvertex.runner.environment import local_path
+from localvertex.services.collection import Collection
+from localvertex.services.router import PACKAGE, Done, Method, place_of
+from vertexrig.times import nanoseconds
+
+SERVICE = f"{PACKAGE}.TensorboardService"
+_UPDATED = frozenset({"displayName", "description", "labels", "isDefault", "pluginName", "pluginData"})
+_POINTS, _LARGEST = 1000, 10_000
+"""Points of an answer unless the client says otherwise, and at most (google-cloud-aiplatform 2.7.0,
+types/tensorboard_service.py, ExportTensorboardTimeSeriesDataRequest.page_size)."""
+STREAMED = frozenset({(SERVICE, "ReadTensorboardBlobData")})
+"""Methods whose answers are a stream."""
+_BLOB = re.compile(r"[A-Za-z0-9-]{1,64}")
+_LEVELS = (
+    ("TensorboardExperiment", "experiments", "tensorboardExperiments", r"[a-z0-9][a-z0-9-]{0,126}"),
+    ("TensorboardRun", "runs", "tensorboardRuns", r"[a-z0-9][a-z0-9-]{0,126}"),
+    ("TensorboardTimeSeries", "timeSeries", "tensorboardTimeSeries", r"[a-z0-9][a-z0-9_-]{0,126}"),
+)
+
+
+class Tensorboards:
+    """The TensorBoards of a local Vertex.
+
+    Args:
+        store: Where they are kept.
+        make_bucket: Makes the Cloud Storage bucket of a TensorBoard, where the SDK's uploader puts images and graphs.
+        root: The local Vertex's folder, in which the buckets are.
+    """
+
+    def __init__(self, store: ResourceStore, make_bucket: Callable[[str], object], root: Path) -> None:
+        self.store, self.make_bucket, self.root = store, make_bucket, root
+        self.boards = Collection(store, "tensorboards", "Tensorboard", numbered=True)
+        self.experiments, self.runs, self.series = (
+            Collection(
+                store, kind, message, listed, pattern, missing=f"{message} {{}} is not found.",
+                allowed=f"Valid characters are {pattern}.",
+            )
+            for message, kind, listed, pattern in _LEVELS
+        )  # fmt: skip
+
+    def table(self) -> dict[str, Method]:
+        """Return the methods served."""
+        made: dict[str, Method] = {
+            "CreateTensorboard": self.create,
+            "GetTensorboard": self.boards.get,
+            "ListTensorboards": self.boards.list,
+            "UpdateTensorboard": self.update,
+            "DeleteTensorboard": partial(self._delete, self.boards),
+            "BatchCreateTensorboardRuns": partial(self._create_all, self.runs),
+            "BatchCreateTensorboardTimeSeries": partial(self._create_all, self.series),
+            "WriteTensorboardExperimentData": self.write_experiment,
+            "WriteTensorboardRunData": self.write_run,
+            "ReadTensorboardTimeSeriesData": self.read,
+            "ReadTensorboardBlobData": self.read_blobs,
+            "BatchReadTensorboardTimeSeriesData": self.read_batch,
+            "ExportTensorboardTimeSeriesData": self.export,
+        }
+        # Its plural is its singular.
+        plurals = {"TensorboardTimeSeries": "TensorboardTimeSeries"}
+        for collection in (self.experiments, self.runs, self.series):
+            name = collection.message
+            made[f"Create{name}"] = partial(self._create, collection)
+            made[f"Get{name}"] = collection.get
+            made[f"List{plurals.get(name, name + 's')}"] = collection.list
+            made[f"Update{name}"] = partial(collection.update, allowed=_UPDATED)
+            made[f"Delete{name}"] = partial(self._delete, collection)
+        return made
+
+    # resources
+
+    def create(self, request: Json) -> Done:
+        """CreateTensorboard."""
+        fields = request.get("tensorboard") or {}
+        if not fields.get("displayName"):
+            raise invalid("Tensorboard display_name is required.")
+        bucket = f"cloud-ai-platform-{uuid.uuid4()}"  # as the service names it
+        self.make_bucket(bucket)
+        made = self.boards.create(request["parent"], {**fields, "blobStoragePathPrefix": bucket})
+        shown: Json = {key: made[key] for key in ("name", "displayName", "description") if key in made}
+        kind = "CreateTensorboardOperationMetadata"
+        return Done(request["parent"], kind, "Tensorboard", shown, made["name"], made["createTime"])
+
+    def update(self, request: Json) -> Done:
+        """UpdateTensorboard."""
+        made = self.boards.update(request, _UPDATED)
+        return Done(place_of(made["name"]), "UpdateTensorboardOperationMetadata", "Tensorboard", made)
+
+    def _create(self, collection: Collection, request: Json) -> Json:
+        above = {"experiments": self.boards, "runs": self.experiments, "timeSeries": self.runs}[collection.kind]
+        parent = str(request.get("parent", ""))
+        above.stored(parent)
+        id_ = str(request.get(f"{collection.field}Id", ""))
+        if not id_ and collection is not self.series:
+            raise invalid(f"{collection.field}Id is required.")
+        return collection.create(parent, request.get(collection.field) or {}, id_)
+
+    def _create_all(self, collection: Collection, request: Json) -> Json:
+        with self.store.database.transaction():  # all of them or none
+            return {collection.listed: [self._create(collection, one) for one in request.get("requests", ())]}
+
+    def _delete(self, collection: Collection, request: Json) -> Done:
+        name = request["name"]
+        with self.store.database.transaction() as connection:
+            # recorded of a TensorBoard, an experiment and a run
+            done = collection.delete(request, "" if collection is self.boards else "/".join(name.split("/")[:-2]))
+            below = (name, len(name) + 1, f"{name}/")
+            connection.execute("DELETE FROM points WHERE series = ? OR substr(series, 1, ?) = ?", below)
+        return done
+
+    # values
+
+    def write_experiment(self, request: Json) -> Json:
+        """WriteTensorboardExperimentData: values of several runs."""
+        self.experiments.stored(request["tensorboardExperiment"])
+        with self.store.database.transaction():
+            for one in request.get("writeRunDataRequests", ()):
+                self.write_run(one)
+        return {}
+
+    def write_run(self, request: Json) -> Json:
+        """WriteTensorboardRunData: values of a run's time series; a later value of a step replaces the earlier one."""
+        run = str(request.get("tensorboardRun", ""))
+        self.runs.stored(run)
+        with self.store.database.transaction() as connection:
+            for data in request.get("timeSeriesData", ()):
+                name = f"{run}/timeSeries/{data.get('tensorboardTimeSeriesId', '')}"
+                values = data.get("values", ())
+                self.series.stored(name)
+                connection.executemany(
+                    "INSERT OR REPLACE INTO points VALUES (?, ?, ?)",
+                    [(name, int(point.get("step", 0)), json.dumps(point)) for point in values],
+                )
+                self.store.change(name, lambda body, _, values=values: _note_newest(body, values))  # type: ignore[misc]
+        return {}
+
+    def read(self, request: Json) -> Json:
+        """ReadTensorboardTimeSeriesData: at most `maxDataPoints` values, evenly chosen, the first and last among them."""
+        return {"timeSeriesData": self._data(request["tensorboardTimeSeries"], int(request.get("maxDataPoints", 0)))}
+
+    def read_blobs(self, request: Json) -> list[Json]:
+        """ReadTensorboardBlobData: an answer for each blob, from where the SDK's uploader puts them."""
+        name = self.series.stored(request["timeSeries"]).name
+        place, _, rest = name.partition("/tensorboards/")
+        board, _, experiment, _, run, _, series = rest.split("/")
+        prefix = self.boards.stored(f"{place}/tensorboards/{board}").body["blobStoragePathPrefix"]
+        # google-cloud-aiplatform 2.7.0, tensorboard/uploader.py, _BlobRequestSender
+        folder = f"gs://{prefix}/tensorboard-{board}/{experiment}/{run}/{series}"
+        return [self._blob(folder, str(blob)) for blob in request.get("blobIds", ())]
+
+    def _blob(self, folder: str, blob: str) -> Json:
+        if not _BLOB.fullmatch(blob):
+            raise invalid(f"{blob[:80]!r} is not the id of a blob.")
+        try:
+            data = local_path(f"{folder}/{blob}", self.root).read_bytes()
+        except OSError:
+            raise not_found(f"There is no blob {blob} in this time series.") from None
+        return {"blobs": [{"id": blob, "data": base64.b64encode(data).decode()}]}
+
+    def read_batch(self, request: Json) -> Json:
+        """BatchReadTensorboardTimeSeriesData."""
+        return {"timeSeriesData": [self._data(str(name), 0) for name in request.get("timeSeries", ())]}
+
+    def export(self, request: Json) -> Json:
+        """ExportTensorboardTimeSeriesData: all values, by page."""
+        size = page_size(request, _POINTS, _LARGEST)
+        start = offset_of(str(request.get("pageToken", "")))
+        name = self.series.stored(request["tensorboardTimeSeries"]).name
+        points = self._points(name, f"LIMIT {size + 1:d} OFFSET {start:d}")
+        return answer("timeSeriesDataPoints", points[:size], token_of(str(start + size)) if len(points) > size else "")
+
+    def _data(self, name: str, most: int) -> Json:
+        body = self.series.stored(name).body
+        points = self._points(name)
+        if most >= 0:  # -1 asks for all
+            points = _thinned(points, min(most or _POINTS, _LARGEST))
+        id_ = name.rpartition("/")[2]
+        return {"tensorboardTimeSeriesId": id_, "valueType": body.get("valueType", "SCALAR"), "values": points}
+
+    def _points(self, name: str, limit: str = "") -> list[Json]:
+        rows = self.store.database.rows(f"SELECT point FROM points WHERE series = ? ORDER BY step {limit}", name)
+        return [json.loads(row[0]) for row in rows]
+
+
+def _note_newest(body: Json, values: Any) -> None:
+    known: Mapping[str, Any] = body.get("metadata") or {}
+    steps = [int(known.get("maxStep", 0)), *(int(point.get("step", 0)) for point in values)]
+    times = [str(known.get("maxWallTime", "")), *(str(point.get("wallTime", "")) for point in values)]
+    # Not by their text: without a fraction a time ends in Z, which sorts behind the point of one with a fraction.
+    newest = max(times, key=lambda text: nanoseconds(text) or 0)
+    body["metadata"] = {"maxStep": str(max(steps)), **({"maxWallTime": newest} if newest else {})}
+
+
+def _thinned(points: list[Json], most: int) -> list[Json]:
+    if len(points) <= most:
+        return points
+    if most == 1:
+        return points[-1:]
+    return [points[round(i * (len(points) - 1) / (most - 1))] for i in range(most)]

@@ -1,0 +1,40 @@
+"""The Cloud Storage subset of the local Vertex: objects are plain files under `<root>/gs/<bucket>/`.
+
+Our own: trainers read and write the same objects as files, which no emulator of Cloud Storage expects behind its back.
+
+Clients expect these paths at the root of the server: gcloud replaces `storage/v1/` at the end of its base URL and joins
+`/upload/...` to the host alone, and STORAGE_EMULATOR_HOST is a scheme and host. So:
+`CLOUDSDK_API_ENDPOINT_OVERRIDES_STORAGE=http://127.0.0.1:PORT/storage/v1/` and
+`STORAGE_EMULATOR_HOST=http://127.0.0.1:PORT`. gsutil's own client speaks https only; with `use_gcloud_storage = True`
+under `[GSUtil]` in its boto file it runs `gcloud storage` and works.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from starlette.routing import BaseRoute, Mount
+
+from localvertex.http import endpoint
+from localvertex.storage import batch
+from localvertex.storage.answers import JsonApi, XmlApi
+from localvertex.storage.api import StorageApi
+from localvertex.storage.store import ObjectStore
+from localvertex.storage.upload import Uploads
+
+__all__ = ["ObjectStore", "XmlApi", "routes"]
+
+
+def routes(store: ObjectStore) -> list[BaseRoute]:
+    """Return the Cloud Storage API over a store, to be mounted at the root of the server."""
+    api = StorageApi(store)
+    main, uploads = JsonApi(api.table()), JsonApi(Uploads(store).table())
+    media = JsonApi([endpoint("GET", "/v1/b/{bucket}/o/{object}", api.get_media)])
+    batches = JsonApi([endpoint("POST", "/v1", partial(batch.run, main))])
+    return [
+        Mount("/storage", app=main),
+        Mount("/upload/storage", app=uploads),
+        Mount("/resumable/upload/storage", app=uploads),
+        Mount("/download/storage", app=media),
+        Mount("/batch/storage", app=batches),
+    ]

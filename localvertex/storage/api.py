@@ -1,0 +1,298 @@
+"""Buckets and objects of the Cloud Storage JSON API, without their bytes (see `media`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from localvertex.http import (
+    ApiError,
+    Endpoint,
+    Json,
+    endpoint,
+    in_thread,
+    invalid,
+    place_of_token,
+    query_bool,
+    query_int,
+    read_json,
+    token_of,
+)
+from localvertex.storage import media
+from localvertex.storage.conditions import Conditions, whole_number
+from localvertex.storage.names import base, conditions, place
+from localvertex.storage.resources import (
+    BUCKET_FIELDS,
+    OBJECT_FIELDS,
+    PROJECT_NUMBER,
+    Rules,
+    bucket_resource,
+    check_policy,
+    merged,
+    object_resource,
+    whole,
+    writable,
+)
+from localvertex.storage.store import ObjectStore, Query
+from localvertex.storage.stored import Object
+
+Values = Mapping[str, str]
+MOST_ITEMS = 1000
+"""Of a page (https://cloud.google.com/storage/docs/json_api/v1/objects/list, maxResults)."""
+
+
+def _after(request: Request) -> str:
+    """Return the name that a listing goes on after."""
+    return place_of_token(request.query_params.get("pageToken", ""))
+
+
+def _limit(request: Request) -> int:
+    """Tell how many items a page has: the service's own limit, unless the client asks for fewer."""
+    return min(query_int(request, "maxResults", default=MOST_ITEMS, high=2**31) or MOST_ITEMS, MOST_ITEMS)
+
+
+def _next(name: str) -> Json:
+    return {"nextPageToken": token_of(name)} if name else {}
+
+
+async def _change(request: Request, fields: Rules) -> Callable[[Json], Json]:
+    """Return what a PATCH does to the fields that are there, or a PUT, which replaces them all."""
+    sent = writable(await read_json(request), fields)
+    return lambda meta: merged(meta if request.method == "PATCH" else {}, sent)
+
+
+class StorageApi:
+    """The handlers of the metadata endpoints, over one store."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        self.store = store
+
+    # -- buckets
+
+    async def list_buckets(self, request: Request, values: Values) -> Response:
+        """buckets.list."""
+        prefix = request.query_params.get("prefix", "")
+        found, token = await in_thread(self.store.buckets, prefix, _after(request), _limit(request))
+        items = [bucket_resource(bucket, base(request)) for bucket in found]
+        return JSONResponse({"kind": "storage#buckets", **({"items": items} if items else {}), **_next(token)})
+
+    async def insert_bucket(self, request: Request, values: Values) -> Response:
+        """buckets.insert."""
+        body = await read_json(request)
+        name = body.get("name")
+        if not isinstance(name, str) or not name:
+            raise ApiError(400, "Required field 'name' is missing.", reason="required")
+        bucket = await in_thread(self.store.create_bucket, name, whole(writable(body, BUCKET_FIELDS)))
+        return JSONResponse(bucket_resource(bucket, base(request)))
+
+    async def get_bucket(self, request: Request, values: Values) -> Response:
+        """buckets.get."""
+        bucket = await in_thread(self.store.bucket, values["bucket"], conditions(request))
+        return JSONResponse(bucket_resource(bucket, base(request)))
+
+    async def change_bucket(self, request: Request, values: Values) -> Response:
+        """buckets.patch and buckets.update."""
+        change = await _change(request, BUCKET_FIELDS)
+        bucket = await in_thread(self.store.change_bucket, values["bucket"], change, conditions(request))
+        return JSONResponse(bucket_resource(bucket, base(request)))
+
+    async def delete_bucket(self, request: Request, values: Values) -> Response:
+        """buckets.delete."""
+        await in_thread(self.store.delete_bucket, values["bucket"], conditions(request))
+        return Response(status_code=204)
+
+    async def empty_list(self, request: Request, values: Values) -> Response:
+        """Sub-collections that the local Vertex does not have: folders, managedFolders, acl, notificationConfigs."""
+        await in_thread(self.store.bucket, values["bucket"])
+        return JSONResponse({"kind": f"storage#{values['kind']}"})
+
+    async def get_layout(self, request: Request, values: Values) -> Response:
+        """buckets.getStorageLayout."""
+        resource = bucket_resource(await in_thread(self.store.bucket, values["bucket"]), base(request))
+        kept = {key: resource[key] for key in ("location", "locationType")}
+        flat = {"hierarchicalNamespace": {"enabled": False}}
+        return JSONResponse({"kind": "storage#storageLayout", "bucket": values["bucket"], **kept, **flat})
+
+    async def get_policy(self, request: Request, values: Values) -> Response:
+        """buckets.getIamPolicy."""
+        return JSONResponse({"kind": "storage#policy", **await in_thread(self.store.policy, values["bucket"])})
+
+    async def set_policy(self, request: Request, values: Values) -> Response:
+        """buckets.setIamPolicy: kept, and no access depends on it."""
+        sent = await read_json(request)
+        check_policy(sent)
+        kept = await in_thread(self.store.set_policy, values["bucket"], sent)
+        return JSONResponse({"kind": "storage#policy", **kept})
+
+    async def test_permissions(self, request: Request, values: Values) -> Response:
+        """buckets.testIamPermissions: every permission is held."""
+        await in_thread(self.store.bucket, values["bucket"])
+        asked = request.query_params.getlist("permissions")
+        return JSONResponse({"kind": "storage#testIamPermissionsResponse", "permissions": asked})
+
+    async def service_account(self, request: Request, values: Values) -> Response:
+        """projects.serviceAccount.get."""
+        address = f"service-{PROJECT_NUMBER}@gs-project-accounts.iam.gserviceaccount.com"
+        return JSONResponse({"kind": "storage#serviceAccount", "email_address": address})
+
+    # -- objects
+
+    async def _answer(self, request: Request, found: Object) -> Response:
+        found = await in_thread(self.store.digested, found)
+        return JSONResponse(object_resource(found, base(request)))
+
+    async def list_objects(self, request: Request, values: Values) -> Response:
+        """objects.list."""
+        asked = request.query_params
+        query = Query(
+            prefix=asked.get("prefix", ""),
+            delimiter=asked.get("delimiter", ""),
+            after=_after(request),
+            limit=_limit(request),
+            start=asked.get("startOffset", ""),
+            end=asked.get("endOffset", ""),
+            trailing=query_bool(request, "includeTrailingDelimiter"),
+        )
+        # Nothing is deleted softly here.
+        if query_bool(request, "softDeleted"):
+            await in_thread(self.store.bucket, values["bucket"])
+            return JSONResponse({"kind": "storage#objects"})
+        page = await in_thread(self.store.list, values["bucket"], query)
+        items = []
+        for found in page.items:
+            try:
+                # Digests are part of a listing, and clients compare files by them: a file that a trainer wrote is
+                # hashed when it is first listed.
+                items.append(object_resource(await in_thread(self.store.digested, found), base(request)))
+            except ApiError:
+                continue  # its file went away since the listing
+        body: Json = {"kind": "storage#objects", **_next(page.token)}
+        if items:
+            body["items"] = items
+        if page.prefixes:
+            body["prefixes"] = page.prefixes
+        return JSONResponse(body)
+
+    async def get_object(self, request: Request, values: Values) -> Response:
+        """objects.get, with or without alt=media."""
+        if request.query_params.get("alt") == "media":
+            return await media.download(self.store, request, values)
+        where = place(values)
+        found = await in_thread(
+            self.store.get, *where, conditions(request), whole_number(request.query_params, "generation")
+        )
+        media.check_etag(request, found)
+        return await self._answer(request, found)
+
+    async def get_media(self, request: Request, values: Values) -> Response:
+        """objects.get below /download."""
+        return await media.download(self.store, request, values)
+
+    async def change_object(self, request: Request, values: Values) -> Response:
+        """objects.patch and objects.update."""
+        change = await _change(request, OBJECT_FIELDS)
+        changed = await in_thread(self.store.change, *place(values), change, conditions(request))
+        return await self._answer(request, changed)
+
+    async def delete_object(self, request: Request, values: Values) -> Response:
+        """objects.delete."""
+        await in_thread(
+            self.store.delete, *place(values), conditions(request), whole_number(request.query_params, "generation")
+        )
+        return Response(status_code=204)
+
+    async def _copied(self, request: Request, values: Values) -> Object:
+        """Do what copyTo and rewriteTo have in common."""
+        source_place = place(values)
+        target = place(values, bucket="to_bucket", name="to_object")
+        body = await read_json(request)
+        meta = whole(writable(body, OBJECT_FIELDS)) if body else None
+        source = await in_thread(
+            self.store.get,
+            *source_place,
+            conditions(request, source=True),
+            whole_number(request.query_params, "sourceGeneration"),
+            reading=False,
+        )
+        if meta is not None and "contentType" not in meta and "contentType" in source.meta:
+            meta["contentType"] = source.meta["contentType"]
+        return await in_thread(self.store.copy, source, *target, meta, conditions(request))
+
+    async def copy_object(self, request: Request, values: Values) -> Response:
+        """objects.copy."""
+        return await self._answer(request, await self._copied(request, values))
+
+    async def rewrite_object(self, request: Request, values: Values) -> Response:
+        """objects.rewrite, always done in one call."""
+        made = await self._copied(request, values)
+        size = str(made.stamp.size)
+        # Clients call again until `done`, for objects that the service copies in pieces.
+        done = {"totalBytesRewritten": size, "objectSize": size, "done": True}
+        return JSONResponse(
+            {"kind": "storage#rewriteResponse", **done, "resource": object_resource(made, base(request))}
+        )
+
+    async def move_object(self, request: Request, values: Values) -> Response:
+        """objects.move."""
+        where = place(values)
+        to = place(values, name="to_object")
+        source = await in_thread(self.store.get, *where, conditions(request, source=True), reading=False)
+        return await self._answer(request, await in_thread(self.store.move, source, to.name, conditions(request)))
+
+    async def compose_object(self, request: Request, values: Values) -> Response:
+        """objects.compose."""
+        where = place(values)
+        body = await read_json(request)
+        listed = body.get("sourceObjects")
+        destination = body.get("destination", {})
+        if not isinstance(listed, list) or not isinstance(destination, dict):
+            raise invalid("Expected 'sourceObjects' to be a list and 'destination' an object.")
+        sources = [await self._source(where.bucket, item) for item in listed]
+        meta = whole(writable(destination, OBJECT_FIELDS))
+        made = await in_thread(self.store.compose, *where, sources, meta, conditions(request))
+        return await self._answer(request, made)
+
+    async def _source(self, bucket: str, item: object) -> Object:
+        """Return one of a compose request's sources."""
+        if not isinstance(item, dict) or not isinstance(item.get("name"), str):
+            raise invalid("Each of 'sourceObjects' needs a 'name'.")
+        required = item.get("objectPreconditions") or {}
+        if not isinstance(required, dict):
+            raise invalid("Expected 'objectPreconditions' to be an object.")
+        where = place({"bucket": bucket, "object": item["name"]})
+        wanted = whole_number(item, "generation")
+        return await in_thread(self.store.get, *where, Conditions.of(required), wanted, reading=False)
+
+    def table(self) -> list[Endpoint]:
+        """Return the routes below `/storage`."""
+        bucket, item = "/v1/b/{bucket}", "/v1/b/{bucket}/o/{object}"
+        to = "/b/{to_bucket}/o/{to_object}"
+        empty = (
+            "/v1/b/{bucket}/(?P<kind>folders|managedFolders|acl|defaultObjectAcl|notificationConfigs|anywhereCaches)"
+        )
+        return [
+            endpoint("GET", "/v1/b", self.list_buckets),
+            endpoint("GET", "/v1/b/", self.list_buckets),  # as gcsfs 0.7.1 asks
+            endpoint("POST", "/v1/b", self.insert_bucket),
+            endpoint("GET", bucket, self.get_bucket),
+            endpoint("PATCH", bucket, self.change_bucket),
+            endpoint("PUT", bucket, self.change_bucket),
+            endpoint("DELETE", bucket, self.delete_bucket),
+            endpoint("GET", empty, self.empty_list),
+            endpoint("GET", bucket + "/storageLayout", self.get_layout),
+            endpoint("GET", bucket + "/iam/testPermissions", self.test_permissions),
+            endpoint("GET", bucket + "/iam", self.get_policy),
+            endpoint("PUT", bucket + "/iam", self.set_policy),
+            endpoint("GET", bucket + "/o", self.list_objects),
+            endpoint("POST", item + "/copyTo" + to, self.copy_object),
+            endpoint("POST", item + "/rewriteTo" + to, self.rewrite_object),
+            endpoint("POST", item + "/moveTo/o/{to_object}", self.move_object),
+            endpoint("POST", item + "/compose", self.compose_object),
+            endpoint("GET", item, self.get_object),
+            endpoint("PATCH", item, self.change_object),
+            endpoint("PUT", item, self.change_object),
+            endpoint("DELETE", item, self.delete_object),
+            endpoint("GET", "/v1/projects/{project}/serviceAccount", self.service_account),
+        ]

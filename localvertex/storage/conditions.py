@@ -1,0 +1,66 @@
+"""The four preconditions of Cloud Storage requests.
+
+Source: https://cloud.google.com/storage/docs/request-preconditions
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from localvertex.http import ApiError, invalid
+
+MESSAGE = "At least one of the pre-conditions you specified did not hold."
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """What must hold of the live object (or bucket) for a request to go on.
+
+    Args:
+        generation_match: The live generation; 0 means that there is no live object.
+        generation_not_match: Not the live generation; 0 means that there is one.
+        metageneration_match: The live metageneration.
+        metageneration_not_match: Not the live metageneration.
+    """
+
+    generation_match: int | None = None
+    generation_not_match: int | None = None
+    metageneration_match: int | None = None
+    metageneration_not_match: int | None = None
+
+    @staticmethod
+    def of(values: Mapping[str, object], *, source: bool = False) -> Conditions:
+        """Read `ifGenerationMatch` and its relatives (`ifSourceGenerationMatch`... with `source`) from a mapping."""
+        start = "ifSource" if source else "if"
+        return Conditions(
+            whole_number(values, f"{start}GenerationMatch"),
+            whole_number(values, f"{start}GenerationNotMatch"),
+            whole_number(values, f"{start}MetagenerationMatch"),
+            whole_number(values, f"{start}MetagenerationNotMatch"),
+        )
+
+    def check(self, generation: int | None, metageneration: int | None, *, reading: bool = False) -> None:
+        """Raise 412, or 304 for a failed "not match" of a read; `generation` None means there is no live object."""
+        live = generation or 0
+        if self.generation_match is not None and self.generation_match != live:
+            raise ApiError(412, MESSAGE)
+        if self.metageneration_match is not None and self.metageneration_match != metageneration:
+            raise ApiError(412, MESSAGE)
+        unchanged = (self.generation_not_match is not None and self.generation_not_match == live) or (
+            self.metageneration_not_match is not None and self.metageneration_not_match == (metageneration or 0)
+        )
+        if unchanged:
+            # A client that reads again what it has learns that it is unchanged; a write is refused.
+            raise ApiError(304 if reading else 412, MESSAGE)
+
+
+def whole_number(values: Mapping[str, object], name: str) -> int | None:
+    """Return a number such as a generation, from a query or a body; None without it, 400 for what is not one."""
+    value = values.get(name)
+    if value is None or value == "":
+        return None
+    if isinstance(value, bool) or not re.fullmatch(r"-?[0-9]{1,19}", str(value)):
+        raise invalid(f"Invalid value for parameter '{name}': {str(value)[:80]!r}. Expected an integer.")
+    return int(str(value))

@@ -1,0 +1,66 @@
+"""Names of buckets and objects: which are allowed, which can be paths, and those of a request with its preconditions and links."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from starlette.requests import Request
+
+from localvertex.http import invalid
+from localvertex.storage.conditions import Conditions
+
+# With dots up to 222 characters, of which each part has at most 63.
+_BUCKET = re.compile(r"[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]")
+NAME_LIMIT = 1024
+"""Most bytes of an object name in UTF-8 (https://cloud.google.com/storage/docs/objects#naming)."""
+
+
+def is_bucket(name: str) -> bool:
+    """Tell whether `name` follows the bucket naming rules; such a name is also a safe folder name.
+
+    Source: https://cloud.google.com/storage/docs/buckets#naming
+    """
+    return bool(_BUCKET.fullmatch(name)) and ".." not in name and all(len(part) <= 63 for part in name.split("."))
+
+
+def check_bucket(name: str) -> None:
+    """Raise a 400 unless `is_bucket(name)`."""
+    if not is_bucket(name):
+        raise invalid(f"Invalid bucket name: '{name[:300]}'")
+
+
+def check_object(name: str) -> None:
+    """Raise a 400 unless `name` may name an object."""
+    size = len(name.encode("utf-8", errors="surrogatepass"))
+    if not 1 <= size <= NAME_LIMIT:
+        raise invalid(f"Invalid object name: it has {size} bytes, and 1 to {NAME_LIMIT} are allowed.")
+    # These names are the service's own exceptions (naming requirements).
+    if "\r" in name or "\n" in name or name in (".", "..") or name.startswith(".well-known/acme-challenge/"):
+        raise invalid(f"Invalid object name: '{name[:300]}'")
+
+
+class ObjectPlace(NamedTuple):
+    """A bucket and an object name from a path, both checked."""
+
+    bucket: str
+    name: str
+
+
+def place(values: Mapping[str, str], *, bucket: str = "bucket", name: str = "object") -> ObjectPlace:
+    """Return the object that a path names; 400 for a name that cannot be one."""
+    found = ObjectPlace(values[bucket], values[name])
+    check_bucket(found.bucket)
+    check_object(found.name)
+    return found
+
+
+def conditions(request: Request, *, source: bool = False) -> Conditions:
+    """Return the preconditions of a request's query."""
+    return Conditions.of(dict(request.query_params), source=source)
+
+
+def base(request: Request) -> str:
+    """Return `http://host:port` as the client wrote it, for links in answers."""
+    return f"{request.url.scheme}://{request.headers.get('host', '127.0.0.1')}"

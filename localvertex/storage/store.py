@@ -1,0 +1,372 @@
+"""The rules of buckets and objects: preconditions, generations, and files that change behind our back."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NamedTuple
+
+from localvertex.http import MAKER, ApiError, Json, invalid, not_found
+from localvertex.storage import resources
+from localvertex.storage.conditions import MESSAGE, Conditions
+from localvertex.storage.names import check_bucket, check_object
+from localvertex.storage.object_files import CHUNK, Files, digests, remove_empty, stamp
+from localvertex.storage.records import Records
+from localvertex.storage.stored import Bucket, Object
+
+ANY = Conditions()
+
+
+class Page(NamedTuple):
+    """One page of a listing: objects, prefixes, and the token of the next page (empty when there is none)."""
+
+    items: list[Object]
+    prefixes: list[str]
+    token: str
+
+
+@dataclass(frozen=True)
+class Query:
+    """What to list; see https://cloud.google.com/storage/docs/json_api/v1/objects/list."""
+
+    prefix: str = ""
+    delimiter: str = ""
+    after: str = ""
+    limit: int = 1000
+    start: str = ""
+    end: str = ""
+    trailing: bool = False
+
+
+_MISSED_KEPT = 100
+"""Names of missing buckets that are remembered."""
+
+
+class ObjectStore:
+    """Buckets and objects under one root. Safe to use from many threads.
+
+    An object whose file changed on disk gets a new generation the next time anyone looks; a file that appears is an
+    object, a file that is gone is not. `<root>/gs/<bucket>` may be read and written by anyone at any time.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.files = Files(root)
+        self.records = Records(self.files.state / "storage.sqlite3")
+        self.lock = self.records.database.lock
+        self._missed: dict[str, set[str]] = {}
+
+    def close(self) -> None:
+        """Close the database."""
+        self.records.database.close()
+
+    # -- buckets
+
+    def create_bucket(self, name: str, meta: Json | None = None) -> Bucket:
+        """Make a bucket; 409 if it is there."""
+        check_bucket(name)
+        with self.records.database.transaction():
+            if self.files.has_bucket(name):
+                reason = "Your previous request to create the named bucket succeeded and you already own it."
+                raise ApiError(409, reason)
+            self.files.bucket(name).mkdir()
+            self.records.drop_bucket(name)
+            now = self.records.tick()
+            bucket = Bucket(name, 1, now, now, meta or {})
+            self.records.save_bucket(bucket)
+        return bucket
+
+    def bucket(self, name: str, conditions: Conditions = ANY, *, reading: bool = True) -> Bucket:
+        """Return a bucket, 404 if there is none. A folder that someone made is a bucket."""
+        with self.records.database.transaction():
+            if not self.files.has_bucket(name):
+                check_bucket(name)
+                # Clients choose the names.
+                if name in self._missed or len(self._missed) < _MISSED_KEPT:
+                    self._missed.setdefault(name, set()).add(MAKER.get())
+                raise not_found("The specified bucket does not exist.")
+            bucket = self.records.bucket(name)
+            if bucket is None:
+                now = self.records.tick()
+                bucket = Bucket(name, 1, now, now)
+                self.records.save_bucket(bucket)
+        conditions.check(None, bucket.metageneration, reading=reading)
+        return bucket
+
+    def absent(self, run: str = "") -> list[str]:
+        """Buckets that somebody asked for, or one command of `local run` or none, and that are still not here."""
+        with self.lock:
+            asked = [name for name, by in self._missed.items() if not run or {run, ""} & by]
+            return sorted(name for name in asked if not self.files.has_bucket(name))
+
+    def buckets(self, prefix: str = "", after: str = "", limit: int = 1000) -> tuple[list[Bucket], str]:
+        """Return one page of buckets by name, and the token of the next."""
+        names = [name for name in self.files.bucket_names() if name.startswith(prefix) and name > after]
+        token = names[limit - 1] if len(names) > limit else ""
+        return [self.bucket(name) for name in names[:limit]], token
+
+    def change_bucket(self, name: str, change: Callable[[Json], Json], conditions: Conditions = ANY) -> Bucket:
+        """Replace a bucket's writable fields by `change` of them."""
+        with self.records.database.transaction():
+            old = self.bucket(name, conditions, reading=False)
+            meta = change(old.meta)
+            new = replace(old, metageneration=old.metageneration + 1, updated=self.records.tick(), meta=meta)
+            self.records.save_bucket(new)
+        return new
+
+    def delete_bucket(self, name: str, conditions: Conditions = ANY) -> None:
+        """Delete an empty bucket; 409 if it holds objects."""
+        with self.records.database.transaction():
+            self.bucket(name, conditions, reading=False)
+            if self.list(name, Query(limit=1)).items:
+                raise ApiError(409, "The bucket you tried to delete is not empty.")
+            remove_empty(self.files.bucket(name))
+            if self.files.has_bucket(name):
+                reason = "The bucket's folder holds something that is not an object, such as a symbolic link."
+                raise ApiError(409, reason)
+            self.records.drop_bucket(name)
+
+    def policy(self, name: str) -> Json:
+        """Return a bucket's IAM policy: kept and shown, and nothing depends on it."""
+        with self.records.database.transaction():
+            self.bucket(name)
+            number, policy = self.records.policy(name)
+        return {"version": 1, "bindings": [], **policy, "etag": resources.etag(number)}
+
+    def set_policy(self, name: str, policy: Json) -> Json:
+        """Keep another IAM policy of a bucket; 412 if it was set since the policy that `etag` names was read."""
+        with self.records.database.transaction():
+            known = self.policy(name)
+            if policy.get("etag", known["etag"]) != known["etag"]:
+                raise ApiError(412, MESSAGE)
+            self.records.save_policy(name, {key: policy[key] for key in ("version", "bindings") if key in policy})
+            return self.policy(name)
+
+    # -- objects
+
+    def find(self, bucket: str, name: str) -> Object | None:
+        """Return the live object, brought up to date with its file, or None."""
+        with self.records.database.transaction():
+            known = self.records.object(bucket, name)
+            return self._fresh(bucket, name, known)
+
+    def _fresh(self, bucket: str, name: str, known: Object | None) -> Object | None:
+        """Return what is true now of an object that was last seen as `known`. Called in a transaction."""
+        seen = self.files.look(bucket, name, odd=False)
+        if seen is not None:  # a plain file counts even with an odd one of its name: somebody wrote it there since
+            if known is not None and not known.odd and known.stamp == seen:
+                return known
+            now = self.records.tick()
+            meta = {"contentType": resources.guess_type(name)}
+            return self.records.save_object(Object(bucket, name, now, 1, seen, False, None, None, None, now, now, meta))
+        if known is not None and known.odd and self.files.look(bucket, name, odd=True) == known.stamp:
+            return known
+        if known is not None:
+            self.records.drop_object(bucket, name)
+        return None
+
+    def get(
+        self,
+        bucket: str,
+        name: str,
+        conditions: Conditions = ANY,
+        generation: int | None = None,
+        *,
+        reading: bool = True,
+    ) -> Object:
+        """Return the live object; 404 if there is none, or not of `generation`."""
+        self.bucket(bucket)
+        found = self.find(bucket, name)
+        if found is None or generation not in (None, found.generation):
+            raise not_found(f"No such object: {bucket}/{name}")
+        conditions.check(found.generation, found.metageneration, reading=reading)
+        return found
+
+    def digested(self, o: Object) -> Object:
+        """Return the object with its digests, computed now if its file was not written through the API."""
+        if o.crc32c is not None:
+            return o
+        o, descriptor = self.open(o)
+        try:
+            md5, crc32c = digests(descriptor)
+        finally:
+            os.close(descriptor)
+        return self.records.save_digests(o, md5, crc32c)
+
+    def open(self, o: Object) -> tuple[Object, int]:
+        """Return the object and a descriptor of its bytes; the caller closes it.
+
+        A file replaced in between is looked up again, so that facts and bytes belong together.
+        """
+        # A trainer that rewrites its file all the time must not hold a request for ever.
+        for _ in range(5):
+            path = self.files.path(o.bucket, o.name, o.odd)
+            try:  # O_NONBLOCK: opening a named pipe that somebody put there would wait for a writer
+                descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK) if path else -1
+            except OSError:
+                descriptor = -1
+            if descriptor >= 0:
+                status = os.fstat(descriptor)
+                if stat.S_ISREG(status.st_mode) and stamp(status) == o.stamp:
+                    return o, descriptor
+                os.close(descriptor)
+            o = self.get(o.bucket, o.name)
+        raise ApiError(503, f"The file of {o.bucket}/{o.name} keeps changing; try again.")
+
+    def put(
+        self,
+        bucket: str,
+        name: str,
+        source: Path,
+        meta: Json | None = None,
+        conditions: Conditions = ANY,
+        *,
+        components: int | None = None,
+        expect: Json | None = None,
+    ) -> Object:
+        """Make the file `source` the object's bytes; `source` is moved, or removed on an error.
+
+        Args:
+            bucket: The bucket, 404 if it is not there.
+            name: The object.
+            source: A file made at `files.temp()`.
+            meta: Writable fields; contentType defaults to application/octet-stream.
+            conditions: Checked and acted on in one step.
+            components: Number of parts of a composed object, which has no MD5.
+            expect: `md5Hash` and `crc32c` as the client computed them, if it did; a mismatch is a 400.
+        """
+        try:
+            check_object(name)
+            descriptor = os.open(source, os.O_RDONLY)
+            try:
+                md5, crc32c = digests(descriptor)
+                written = stamp(os.fstat(descriptor))
+            finally:
+                os.close(descriptor)
+            # Before the transaction: hashing a large file must not hold the lock.
+            _check_digests(expect or {}, md5, crc32c)
+            with self.records.database.transaction():
+                self.bucket(bucket)
+                old = self.find(bucket, name)
+                conditions.check(old.generation if old else None, old.metageneration if old else None)
+                # In the transaction, though a file cannot be rolled back: one without a record is found as a new
+                # object.
+                odd = self.files.place(bucket, name, source)
+                # The same name may become a path or stop being one, as `a` does beside `a/b`.
+                if old is not None and old.odd != odd:
+                    self.files.remove(bucket, name, odd=old.odd)
+                now = self.records.tick()
+                sums = (None if components else md5, crc32c, components)
+                return self.records.save_object(Object(bucket, name, now, 1, written, odd, *sums, now, now, meta or {}))
+        finally:
+            source.unlink(missing_ok=True)
+
+    def change(self, bucket: str, name: str, change: Callable[[Json], Json], conditions: Conditions = ANY) -> Object:
+        """Replace an object's writable fields by `change` of them."""
+        with self.records.database.transaction():
+            old = self.get(bucket, name, conditions, reading=False)
+            meta = change(old.meta)
+            new = replace(old, metageneration=old.metageneration + 1, updated=self.records.tick(), meta=meta)
+            return self.records.save_object(new)
+
+    def delete(self, bucket: str, name: str, conditions: Conditions = ANY, generation: int | None = None) -> None:
+        """Delete the live object; 404 if there is none."""
+        with self.records.database.transaction():
+            old = self.get(bucket, name, conditions, generation, reading=False)
+            self.files.remove(bucket, name, odd=old.odd)
+            self.records.drop_object(bucket, name)
+
+    def copy(self, source: Object, bucket: str, name: str, meta: Json | None, conditions: Conditions = ANY) -> Object:
+        """Copy an object; `meta` None keeps its fields."""
+        (source,), path = self.gather([source])
+        meta = source.meta if meta is None else meta
+        return self.put(bucket, name, path, meta, conditions, components=source.components)
+
+    def move(self, source: Object, name: str, conditions: Conditions = ANY) -> Object:
+        """Rename an object within its bucket."""
+        with self.records.database.transaction():
+            made = self.copy(source, source.bucket, name, None, conditions)
+            if name != source.name:
+                self.delete(source.bucket, source.name)
+        return made
+
+    def gather(self, sources: Iterable[Object]) -> tuple[list[Object], Path]:
+        """Return the sources as they are now, and a temporary file with their bytes joined."""
+        path, now = self.files.temp(), []
+        try:
+            with path.open("wb") as out:
+                for source in sources:
+                    fresh, descriptor = self.open(source)
+                    now.append(fresh)
+                    with os.fdopen(descriptor, "rb") as data:
+                        shutil.copyfileobj(data, out, CHUNK)
+        except BaseException:
+            path.unlink(missing_ok=True)
+            raise
+        return now, path
+
+    def compose(
+        self, bucket: str, name: str, sources: list[Object], meta: Json | None = None, conditions: Conditions = ANY
+    ) -> Object:
+        """Join 1 to 32 objects of one bucket into one (https://cloud.google.com/storage/docs/composite-objects)."""
+        if not 1 <= len(sources) <= 32:
+            raise invalid(f"The number of source components provided ({len(sources)}) is not between 1 and 32.")
+        sources, path = self.gather(sources)
+        # As the service counts: parts of composed sources, each.
+        parts = sum(source.components or 1 for source in sources)
+        return self.put(bucket, name, path, meta, conditions, components=parts)
+
+    # -- listing
+
+    def list(self, bucket: str, query: Query) -> Page:
+        """Return one page of a bucket's objects in the order of their names' UTF-8 bytes."""
+        self.bucket(bucket)
+        with self.records.database.transaction():
+            known = self.records.objects(bucket, query.prefix)
+            # The folder decides what is there, and the records add what a file does not show.
+            names = set(self.files.names(bucket, query.prefix)) | {n for n, o in known.items() if o.odd}
+            for gone in known.keys() - names:
+                self.records.drop_object(bucket, gone)
+            chosen, prefixes, token = _page(sorted(names), query)
+            items = [self._fresh(bucket, name, known.get(name)) for name in chosen]
+        return Page([item for item in items if item is not None], prefixes, token)
+
+
+def _group(name: str, query: Query) -> str:
+    """Return the prefix that a name is listed under, or "" when it is listed itself."""
+    if not query.delimiter:
+        return ""
+    cut = name.find(query.delimiter, len(query.prefix))
+    return "" if cut < 0 else name[: cut + len(query.delimiter)]
+
+
+def _page(names: list[str], query: Query) -> tuple[list[str], list[str], str]:
+    """Object names and prefixes of one page, and the token of the next: the last name or prefix of this one."""
+    objects: list[str] = []
+    prefixes: list[str] = []
+    last, count = query.after, 0
+    for name in names:
+        if name < query.start or (query.end and name >= query.end):
+            continue
+        group = _group(name, query)
+        # Names of one prefix follow each other, and the object named like the prefix comes first of them.
+        if (group or name) <= last:
+            continue
+        if count >= query.limit:
+            return objects, prefixes, last
+        last, count = group or name, count + 1
+        if group:
+            prefixes.append(group)
+        if not group or (query.trailing and name == group):
+            objects.append(name)
+    return objects, prefixes, ""
+
+
+def _check_digests(expect: Json, md5: str, crc32c: str) -> None:
+    for field, what, actual in (("md5Hash", "MD5", md5), ("crc32c", "CRC32C", crc32c)):
+        given = expect.get(field)
+        if given is not None and given != actual:
+            raise invalid(f"Provided {what} hash {str(given)[:80]!r} doesn't match calculated {what} hash {actual!r}.")

@@ -1,0 +1,239 @@
+"""Uploads: in one request, or resumable ones, which are begun, sent in chunks, asked about, cancelled; what was acknowledged survives the server.
+
+Source: https://cloud.google.com/storage/docs/performing-resumable-uploads
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import secrets
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import quote
+from weakref import WeakValueDictionary
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from localvertex.http import ApiError, Endpoint, endpoint, in_thread, invalid, not_found, read_json
+from localvertex.storage.conditions import Conditions
+from localvertex.storage.media import check_target, expected, multipart, object_name, receive, simple
+from localvertex.storage.names import base
+from localvertex.storage.resources import OBJECT_FIELDS, object_resource, whole, writable
+from localvertex.storage.store import ObjectStore
+from localvertex.storage.stored import Upload
+
+MULTIPLE = 256 * 1024
+"""Every chunk but the last must be a multiple of this many bytes."""
+
+# As the service documents.
+LIFETIME = 7 * 86400
+"""Seconds after which an upload can no longer be resumed."""
+
+Values = Mapping[str, str]
+
+
+class ContentRange(NamedTuple):
+    """A chunk's first byte (None: the status is asked for), its end (None: all the rest) and the whole size (None: not known yet)."""
+
+    start: int | None
+    end: int | None
+    total: int | None
+
+
+def _capitalised(status: int, headers: Mapping[str, str]) -> Response:
+    """Return an answer without body whose headers are written as given: TensorFlow's client looks for `Location` and `Range`."""
+    response = Response(status_code=status)
+    # Starlette writes names in lower case, which HTTP allows and TensorFlow's client does not find.
+    own = {name.lower().encode() for name in headers}
+    kept = [(name, value) for name, value in response.raw_headers if name not in own]
+    response.raw_headers = [*kept, *((k.encode(), v.encode("latin-1", "replace")) for k, v in headers.items())]
+    return response
+
+
+def content_range(header: str | None) -> ContentRange | None:
+    """Read a Content-Range header; None when there is none, which means that the body is all the rest."""
+    if header is None:
+        return None
+    # `bytes 0-99/200`, `bytes 0-99/*` where the size is not known yet, `bytes 0-*/*` for all the rest (Node's client), `bytes */200` to
+    # ask how far it is.
+    match = re.fullmatch(r"bytes\s+(?:(\d{1,19})-(\d{1,19}|\*)|\*)/(\d{1,19}|\*)", header.strip())
+    if match is None:
+        raise invalid(f"Failed to parse Content-Range header: {header[:80]!r}.")
+    first, last, size = match.groups()
+    total = None if size == "*" else int(size)
+    if first is None:
+        return ContentRange(None, None, total)
+    end = total if last == "*" else int(last) + 1
+    # Of all the rest nothing may be left.
+    if end is not None and end < int(first) + (last != "*"):
+        raise invalid(f"Failed to parse Content-Range header: {header[:80]!r}.")
+    if end is not None and total is not None and end > total:
+        raise invalid(f"Content-Range {header[:80]!r} ends after the size of the object.")
+    return ContentRange(int(first), end, total)
+
+
+class Uploads:
+    """The handlers of uploads, over one store."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        self.store = store
+        self.folder = store.files.state / "uploads"
+        self.folder.mkdir(exist_ok=True)
+        self._expire()
+        # One per upload that is being sent; it goes with the last request that holds it.
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    def _expire(self) -> None:
+        """Drop uploads that are a week old, as the service does."""
+        oldest = time.time() - LIFETIME
+        self.store.records.expire_uploads(int(oldest * 1e6))
+        for path in self.folder.iterdir():
+            # Of the last bytes, so that an upload which is still sent does not expire.
+            if path.stat().st_mtime < oldest:
+                self.store.records.drop_upload(path.name)
+                path.unlink()
+
+    def _path(self, upload: Upload) -> Path:
+        return self.folder / upload.id
+
+    def table(self) -> list[Endpoint]:
+        """Return the routes below `/upload/storage` and `/resumable/upload/storage`."""
+        path = "/v1/b/{bucket}/o"
+        return [
+            endpoint("POST", path, self.insert),
+            endpoint("PUT", path, self.send),
+            endpoint("DELETE", path, self.cancel),
+        ]
+
+    async def insert(self, request: Request, values: Values) -> Response:
+        """objects.insert, by the type of the upload."""
+        kind = request.query_params.get("uploadType") or request.query_params.get("upload_protocol", "")
+        if request.query_params.get("upload_id"):
+            return await self.send(request, values)
+        if kind == "media":
+            return await simple(self.store, request, values)
+        if kind == "multipart":
+            return await multipart(self.store, request, values)
+        if kind == "resumable":
+            return await self.begin(request, values)
+        raise invalid(f"Invalid uploadType: {kind[:80]!r}. Expected media, multipart or resumable.")
+
+    async def begin(self, request: Request, values: Values) -> Response:
+        """objects.insert with uploadType=resumable"""
+        await check_target(self.store, values["bucket"])
+        body = await read_json(request)
+        name = object_name(request, body)
+        asked = dict(request.query_params)
+        Conditions.of(asked)  # refused now rather than after the bytes
+        sent_type = request.headers.get("x-upload-content-type", "application/octet-stream")
+        meta = whole(writable({"contentType": sent_type, **body}, OBJECT_FIELDS))
+        # Digests may come with the first request, and the bytes much later.
+        meta |= {"_expect": expected(request, body)}
+        # Preconditions are sent once and hold when the upload is finished.
+        kept = {key: value for key, value in asked.items() if key.startswith("if")}
+        upload = Upload(secrets.token_urlsafe(24), values["bucket"], name, meta, kept)
+        # The file before its record: a record without a file could not take bytes.
+        await in_thread(self._path(upload).touch)
+        await in_thread(self.store.records.save_upload, upload)
+        link = f"{base(request)}{request.scope.get('root_path', '')}/v1/b/{quote(upload.bucket)}/o"
+        location = f"{link}?uploadType=resumable&name={quote(name, safe='')}&upload_id={upload.id}"
+        return _capitalised(200, {"Location": location, "X-GUploader-UploadID": upload.id})
+
+    async def _upload(self, request: Request, values: Values) -> Upload:
+        upload_id = request.query_params.get("upload_id", "")
+        upload = await in_thread(self.store.records.upload, upload_id)
+        if upload is None or upload.bucket != values["bucket"]:
+            raise not_found("No such resumable upload: it was cancelled, or never begun here.")
+        return upload
+
+    async def cancel(self, request: Request, values: Values) -> Response:
+        """Cancel an upload: 499, as the service answers."""
+        upload = await self._upload(request, values)
+        await in_thread(self.store.records.drop_upload, upload.id)
+        await in_thread(self._path(upload).unlink, missing_ok=True)
+        return Response(status_code=499)
+
+    async def send(self, request: Request, values: Values) -> Response:
+        """Return one chunk, or a question about how much has arrived."""
+        upload_id = request.query_params.get("upload_id", "")
+        lock = self._locks.setdefault(upload_id, asyncio.Lock())
+        # A client that has lost an answer sends a chunk again while the first one may still be written.
+        async with lock:
+            upload = await self._upload(request, values)
+            if upload.generation is not None:
+                return await self._finished(request, upload)
+            chunk = content_range(request.headers.get("content-range"))
+            if chunk is None:
+                # Without a Content-Range the body is the whole object, from its first byte.
+                upload, chunk = replace(upload, received=0), ContentRange(0, None, None)
+            total = chunk.total
+            # What does not follow on the bytes that are there changes nothing.
+            if chunk.start is not None and chunk.start <= upload.received:
+                upload = await self._take(request, upload, chunk.start, chunk)
+                # All the rest has arrived.
+                if chunk.end is None:
+                    total = upload.received
+            if total is not None and upload.received > total:
+                raise invalid(f"The upload has {upload.received} bytes, more than its size of {total}.")
+            if upload.received != total:
+                return self._incomplete(upload)
+            return await self._finish(request, upload)
+
+    def _incomplete(self, upload: Upload) -> Response:
+        headers = {"Range": f"bytes=0-{upload.received - 1}"} if upload.received else {}
+        # 308 is "Resume Incomplete" here, not a redirect.
+        return _capitalised(308, {**headers, "X-GUploader-UploadID": upload.id})
+
+    async def _take(self, request: Request, upload: Upload, start: int, chunk: ContentRange) -> Upload:
+        """Append a chunk's bytes, all that arrive, without those that are there: a client sends a chunk again that broke off."""
+        if chunk.end is not None and chunk.end <= upload.received:
+            return upload
+        length = None if chunk.end is None else chunk.end - start
+        if length is not None and length % MULTIPLE and chunk.end != chunk.total:
+            raise invalid(f"A chunk of {length} bytes is not a multiple of {MULTIPLE} bytes and is not the last.")
+        with self._path(upload).open("r+b") as out:
+            # Bytes past what was acknowledged are of a chunk that was cut off by a crash.
+            await in_thread(out.truncate, upload.received)
+            out.seek(0, os.SEEK_END)
+            try:
+                size = await receive(request, out, skip=upload.received - start)
+            finally:
+                await in_thread(out.flush)
+                # Also of a body that broke off: what is on disk counts, and the client goes on after it.
+                arrived = os.fstat(out.fileno()).st_size
+                # A body longer than its Content-Range is not kept: which bytes are right is unknown.
+                if chunk.end is None or arrived <= chunk.end:
+                    upload = replace(upload, received=arrived)
+                    await in_thread(self.store.records.save_upload, upload)
+        if length is not None and size != length:
+            raise invalid(f"The body has {size} bytes, and its Content-Range says {length}.")
+        return upload
+
+    async def _finish(self, request: Request, upload: Upload) -> Response:
+        """Turn the bytes into an object."""
+        meta = dict(upload.meta)
+        expect = {**meta.pop("_expect", {}), **expected(request, {})}
+        source = self._path(upload)
+        required = Conditions.of(upload.conditions)
+        try:
+            made = await in_thread(self.store.put, upload.bucket, upload.name, source, meta, required, expect=expect)
+        # `put` has removed the bytes; a client that asks again has to begin again.
+        except ApiError:
+            await in_thread(self.store.records.drop_upload, upload.id)
+            raise
+        # After the object: a crash between the two leaves an upload that cannot be finished, and never an answer for
+        # an object that is not there.
+        await in_thread(self.store.records.save_upload, replace(upload, generation=made.generation))
+        return JSONResponse(object_resource(made, base(request)))
+
+    async def _finished(self, request: Request, upload: Upload) -> Response:
+        """Return the answer to a client that missed the answer to its finished upload."""
+        found = await in_thread(self.store.get, upload.bucket, upload.name)
+        found = await in_thread(self.store.digested, found)
+        return JSONResponse(object_resource(found, base(request)))

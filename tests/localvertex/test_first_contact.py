@@ -1,0 +1,194 @@
+"""What the server says of jobs that fail, and how a shell, gsutil and jobs find it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from localvertex import server
+from localvertex.cli.local import command
+from localvertex.hints import hint
+from localvertex.jobs.inprocess import run_study
+from localvertex.jobs.metrics import last_values
+from localvertex.jobs.settings import Settings
+from localvertex.runner import Control, Line, RunOptions, run_job
+from tests.support.jobkit import IMAGE, Api, job, output, pool, with_trainer
+from tests.support.tools import need
+
+TORCH = "us-docker.pkg.dev/vertex-ai/training/pytorch-gpu.2-4.py310:latest"
+
+
+@pytest.fixture
+def up(root: Path) -> Iterator[server.RunningServer]:
+    """A server in this process, on the shared folder."""
+    with server.running(Settings(root, slots=2, run=RunOptions(grace=0.5))) as here:
+        yield here
+
+
+def tool_env(tmp_path: Path, more: dict[str, str]) -> dict[str, str]:
+    """What a shell has after `eval "$(vertexrig local env)"`, with nothing of the user's."""
+    return {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "CLOUDSDK_CONFIG": str(tmp_path / "gcloud"), **more}
+
+
+@pytest.mark.parametrize(
+    ("code", "meant"),
+    [
+        ("import argparse; p = argparse.ArgumentParser(); p.add_argument('--n', type=int); p.parse_args(['--n', '128.0'])", "parse with int(float(text))"),
+        ("raise ValueError('Attempt to convert a value (PerReplica:{0: 1}) with an unsupported type')", "Keras 3 does not train under"),
+        ("import socket; socket.getaddrinfo('nowhere.invalid', 80)", "a host's name cannot be resolved"),
+        ("import module_of_nobody", "name its distribution in the trainer's requirements"),
+    ],
+    ids=["128.0", "PerReplica", "host", "module"],
+)  # fmt: skip
+def test_hints_in_the_servers_log(up: server.RunningServer, root: Path, code: str, meant: str) -> None:
+    """A failed job of the server has the hint in its log, which ends as the service's does, and not in its error."""
+    api = Api(up.url)
+    found = api.wait(api.create(job(pool(code)))["name"])
+    number = found["name"].rpartition("/")[2]
+    words = found["error"]["message"]
+    assert words.startswith("The replica workerpool0-0 exited with") and words.endswith(f"%22{number}%22")
+    log = (root / "jobs" / number / "logs/service.log").read_text().splitlines()
+    assert any(" WARNING Hint: " in line and meant in line for line in log) and log[-1].endswith("Job failed.")
+
+
+def test_an_unknown_argument_in_each_library_s_words() -> None:
+    """Hydra's usage comes before argparse's sentence; HfArgumentParser has one of its own."""
+    refused = "task.py: error: unrecognized arguments: --lr=0.1"
+    assert "vertexrig check" in hint(f"usage: task.py [-h] [--lr_rate LR_RATE]\n{refused}")
+    assert "Hydra takes lr=0.1" in hint(f"usage: task.py [--help] [--hydra-help] [--version]\n{refused}")
+    sentence = "ValueError: Some specified arguments are not used by the HfArgumentParser: ['--lr', '0.1']"
+    assert "vertexrig check" in hint(sentence)
+
+
+def test_a_module_missing_here_or_in_the_image() -> None:
+    """A framework that the image has is missing on this machine; what Docker ran misses it in the image."""
+    words = "ModuleNotFoundError: No module named 'torch.nn'"
+    assert hint(words, TORCH).startswith("this machine does not have torch, and the image pytorch-gpu.2-4.py310 does:")
+    assert "local: interpreters:" in hint(words, TORCH)
+    assert hint(words, IMAGE).startswith("the module torch.nn comes neither with the trainer's package nor")
+    assert hint(words, "gcr.io/mine/own:1").startswith("this machine does not have the module torch.nn: if the image")
+    assert hint(words, "gcr.io/mine/own:1", docker=True).startswith("the image does not have the module torch.nn")
+
+
+def test_a_trial_stopped_because_its_study_failed(tmp_path: Path) -> None:
+    """It says that it was stopped, and nothing of a metric file that it had no time to write."""
+    with_trainer(tmp_path)
+    code = "import time\nif os.environ['CLOUD_ML_TRIAL_ID'] == '1':\n    while not os.path.exists(args[0]):\n        time.sleep(0.01)\n    raise ValueError\nopen(args[0], 'w').close()\ntime.sleep(600)"
+    study = {
+        "metrics": [{"metricId": "accuracy", "goal": "MAXIMIZE"}],
+        "parameters": [{"parameterId": "rate", "doubleValueSpec": {"minValue": 0.1, "maxValue": 0.9}}],
+        "algorithm": "RANDOM_SEARCH",
+    }
+    spec = job(pool(code, str(tmp_path / "second")))
+    body = {
+        "displayName": "sweep",
+        "studySpec": study,
+        "trialJobSpec": spec,
+        "maxTrialCount": 2,
+        "parallelTrialCount": 2,
+    }
+    done = run_study(body, settings=Settings(tmp_path, slots=2, run=RunOptions(grace=0.5)))
+    assert done["state"] == "JOB_STATE_FAILED"
+    reason = {trial["id"]: trial["infeasibleReason"] for trial in done["trials"]}
+    assert "ValueError" in reason["1"]
+    assert reason["2"] == "The trial was stopped before its first measurement, because the study failed."
+
+
+def test_a_preempted_job_keeps_its_folder(root: Path) -> None:
+    """A job that starts again after its machines went writes to the same AIP_MODEL_DIR."""
+    control, lines = Control(), []
+
+    def line(one: Line) -> None:
+        lines.append(one)
+        if one.text.startswith("model ") and len(models()) == 1:
+            control.preempt()
+
+    def models() -> list[str]:
+        return [text for text in output(lines) if text.startswith("model ")]
+
+    code = (
+        "import pathlib, time\n"
+        "once = pathlib.Path(os.environ['AIP_MODEL_DIR'], 'once')\n"
+        "first = not once.exists()\n"
+        "once.parent.mkdir(parents=True, exist_ok=True); once.touch()\n"  # before the machines are taken away
+        "print('model', os.environ['AIP_MODEL_DIR'], flush=True)\n"
+        "if first: time.sleep(600)"
+    )
+    spec = job(pool(code), baseOutputDirectory={"outputUriPrefix": "gs://out/runs/cpu/20261121-171500-ab12"})
+    result = run_job(spec, root=root, on_line=line, control=control, options=RunOptions(grace=0.5))
+    control.close()
+    said = models()
+    assert (
+        result.succeeded and len(said) == 2 and said[0] == said[1] and said[0].endswith("20261121-171500-ab12/model/")
+    )
+
+
+def test_up_prints_an_env_line_for_its_root(tmp_path: Path) -> None:
+    """What `local up --root X` prints to point a shell at the server names X, and works as it stands."""
+    root = tmp_path / "a folder"
+    try:
+        done = CliRunner().invoke(command, ["up", "--root", str(root), "--port", "0", "--detach"])
+        assert done.exit_code == 0, done.output
+        (line,) = [one for one in done.stderr.splitlines() if one.startswith("eval ")]
+        assert line.endswith(f"local env --root '{root}')\"")
+        exports = CliRunner().invoke(command, ["env", "--root", str(root)]).stdout
+        assert f"export BOTO_CONFIG='{root / server.BOTO}'" in exports.splitlines()
+    finally:
+        server.down(root)
+
+
+@pytest.mark.whole
+def test_gsutil_finds_the_server(up: server.RunningServer, root: Path, tmp_path: Path) -> None:
+    """The unmodified gsutil, in a shell and in a job, works on the server's buckets with what `local env` sets."""
+    gsutil = need("gsutil")
+    (root / "gs/data").mkdir(exist_ok=True)
+    (tmp_path / "a.txt").write_text("hello")
+    env = tool_env(tmp_path, server.env(up))
+    done = subprocess.run(
+        [gsutil, "cp", "a.txt", "gs://data/in/a.txt"],
+        cwd=tmp_path,
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    assert (root / "gs/data/in/a.txt").read_text() == "hello"
+    code = f"import subprocess, sys; bucket = 'gs:' + '//data'; sys.exit(subprocess.call([{gsutil!r}, 'cp', bucket + '/in/a.txt', bucket + '/out/b.txt']))"
+    api = Api(up.url)
+    found = api.wait(api.create(job(pool(code)))["name"])
+    assert found["state"] == "JOB_STATE_SUCCEEDED", found
+    assert (root / "gs/data/out/b.txt").read_text() == "hello"
+
+
+def test_last_values_of_a_metric_file(tmp_path: Path) -> None:
+    """The last finite value under each tag counts; lines that are no report, and a file that is not there, give nothing."""
+    file = tmp_path / "output.metrics"
+    assert last_values(file) == {}
+    file.write_text(
+        '{"accuracy": "0.5", "global_step": "1"}\nnonsense\n[1]\n{"accuracy": "nan", "loss": 2, "trial": "0"}\n'
+    )
+    assert last_values(file) == {"accuracy": 0.5, "loss": 2.0}
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        (
+            "PermissionError: [Errno 13] Permission denied: '/data/x'",
+            "this user may not read or write the file or folder",
+        ),
+        ("the package cannot be written to '/x/build/packages': Permission denied", "this user may not read or write"),
+        ("Permission denied: storage.objects.get", "the job's service account may not do this"),
+        ("403 GET https://storage.googleapis.com/b/o", "the job's service account may not do this"),
+        ("ERROR: No matching distribution found for nosuchmodule", "no package index has a distribution of that name"),
+    ],
+)
+def test_a_hint_is_about_what_was_refused(words: str, meant: str) -> None:
+    """A local file is a matter of its permissions, a bucket one of the service account, a package one of its name."""
+    assert hint(words).startswith(meant)

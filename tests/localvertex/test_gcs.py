@@ -1,0 +1,92 @@
+"""What a trainer's own code reads and writes below /gcs is in the buckets, as on Vertex AI."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from localvertex.runner import RunOptions, children, run_job, supervisor
+from tests.support.jobkit import IMAGE, TASK, sdist
+from vertexrig.project.model import LocalImage
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """The folder of a local Vertex with a package whose module runs its first argument."""
+    sdist(tmp_path / "gs/packages/trainer.tar.gz", task=TASK)
+    return tmp_path
+
+
+def job(code: str) -> dict[str, object]:
+    return {"workerPoolSpecs": [
+        {"machineSpec": {"machineType": "n1-standard-4"}, "replicaCount": 1,
+         "pythonPackageSpec": {"executorImageUri": IMAGE, "packageUris": ["gs://packages/trainer.tar.gz"],
+                               "pythonModule": "trainer.task", "args": [code]}}],
+        "baseOutputDirectory": {"outputUriPrefix": "gs://out/run"}}  # fmt: skip
+
+
+WRITES = """
+folder = os.environ["AIP_MODEL_DIR"].replace("gs:" + "//", "/gc" + "s/")
+os.makedirs(folder, exist_ok=True)
+open(folder + "/model", "w").write("kept " + str(os.getuid()))
+assert sorted(os.listdir("/gc" + "s")) == ["out", "packages"], os.listdir("/")
+os.makedirs(os.environ["HOME"], exist_ok=True)
+"""
+
+
+@pytest.mark.skipif(not children.shows_buckets(), reason="this system has no mount namespaces for programs")
+def test_a_folder_below_gcs_is_in_its_bucket(root: Path) -> None:
+    """A trainer that puts /gcs in place of gs:// leaves its model in the bucket, and nothing on the machine."""
+    there = Path("/gcs").exists()
+    done = run_job(job(WRITES), root=root, options=RunOptions(keep_gs=True, grace=0.5))
+    assert done.state == "JOB_STATE_SUCCEEDED", done.error
+    assert (root / "gs/out/run/model/model").read_text() == f"kept {os.getuid()}"
+    assert Path("/gcs").exists() is there
+
+
+@pytest.mark.skipif(not children.shows_buckets(), reason="this system has no mount namespaces for programs")
+def test_a_job_runs_before_there_is_a_bucket(tmp_path: Path) -> None:
+    """A job that reads and writes no bucket sees an empty /gcs."""
+    code = "import os; assert os.listdir('/gcs') == [], os.listdir('/gcs')"
+    pool = {"machineSpec": {"machineType": "n1-standard-4"}, "replicaCount": 1,
+            "containerSpec": {"imageUri": "here/image", "command": ["python3", "-c", code]}}  # fmt: skip
+    image = LocalImage(str(tmp_path), ())
+    done = run_job(
+        {"workerPoolSpecs": [pool]},
+        root=tmp_path / "state",
+        options=RunOptions(images={"here/image": image}, grace=0.5),
+    )
+    assert done.state == "JOB_STATE_SUCCEEDED", done.error
+
+
+def test_a_system_without_namespaces_says_so(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where /gcs cannot be shown the job runs, and a line says what that means."""
+    monkeypatch.setattr("localvertex.runner.command_line.shows_buckets", lambda: False)
+    done = run_job(job("print('ran')"), root=root, options=RunOptions(grace=0.5))
+    assert done.state == "JOB_STATE_SUCCEEDED"
+    assert any("what the trainer's own code writes below /gcs is in no bucket" in one for one in done.stand_ins)
+
+
+@pytest.mark.skipif(sys.platform != "linux" or os.getuid() != 0, reason="takes root's rights away from a program")
+def test_a_user_without_rights_sees_gcs_too(tmp_path: Path) -> None:
+    """Another user than root has /gcs by a user namespace, in which its files stay its own."""
+    tmp_path.chmod(0o777)
+    for folder in tmp_path.parents:
+        if folder.owner() == "root" and folder != Path("/") and not folder.stat().st_mode & 1:
+            pytest.skip(f"{folder} is closed to others")
+    program = tmp_path / "supervisor.py"
+    program.write_bytes(Path(supervisor.__file__).read_bytes())
+    (tmp_path / "gs/bucket").mkdir(parents=True)
+    (tmp_path / "gs/bucket").chmod(0o777)
+    code = (
+        "import os, supervisor\n"
+        f"supervisor.show_buckets({str(tmp_path / 'gs')!r})\n"
+        "open('/gcs/bucket/made', 'w').write(str(os.getuid()))"
+    )
+    words = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", sys.executable, "-c", code]
+    subprocess.run(words, cwd=tmp_path, env={"PYTHONPATH": str(tmp_path), "HOME": "/"}, check=True)
+    assert (tmp_path / "gs/bucket/made").read_text() == "65534" and (tmp_path / "gs/bucket/made").stat().st_uid == 65534

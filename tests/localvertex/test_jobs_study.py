@@ -1,0 +1,170 @@
+"""Tuning jobs: trials as custom jobs, in a server that is killed, and in this process without one."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from localvertex import server
+from localvertex.http import ApiError
+from localvertex.jobs import studies
+from localvertex.jobs.inprocess import run_study
+from localvertex.jobs.settings import Settings
+from localvertex.runner import Control, Line, RunOptions
+from tests.support.jobkit import Api, job, pool, with_trainer
+
+REPORT = """
+import time
+rate = float(next(arg for arg in args if arg.startswith('--rate=')).partition('=')[2])
+with open(args[0] + '/' + os.environ['CLOUD_ML_TRIAL_ID'], 'a') as file:
+    file.write('run\\n')
+time.sleep(0.3)
+with open(os.environ['CLOUD_ML_HP_METRIC_FILE'], 'w') as file:
+    file.write(json.dumps({'timestamp': time.time(), 'accuracy': str(1 - rate), 'global_step': '1'}) + '\\n')
+with open(args[0] + '/' + os.environ['CLOUD_ML_TRIAL_ID'], 'a') as file:
+    file.write('end\\n')
+"""
+STUDY: dict[str, Any] = {
+    "metrics": [{"metricId": "accuracy", "goal": "MAXIMIZE"}],
+    "parameters": [{"parameterId": "rate", "doubleValueSpec": {"minValue": 0.1, "maxValue": 0.9}}],
+    "algorithm": "RANDOM_SEARCH",
+}
+
+
+def tuning(code: str, *args: str, trials: int, parallel: int, **fields: Any) -> dict[str, Any]:
+    """A HyperparameterTuningJob."""
+    counts = {"maxTrialCount": trials, "parallelTrialCount": parallel}
+    return {"displayName": "sweep", "studySpec": STUDY, "trialJobSpec": job(pool(code, *args)), **counts, **fields}
+
+
+@pytest.mark.whole
+def test_a_study_survives_five_kills_of_the_server(tmp_path: Path) -> None:
+    """A study of 20 trials whose server is killed with -9 five times ends with 20 trials, no finished one rerun, no orphan."""
+    with_trainer(tmp_path)
+    runs = tmp_path / "gs/runs"
+    runs.mkdir()
+    here = server.up(Settings(tmp_path, slots=4), 0)
+    body = tuning(REPORT, "gs://runs", trials=20, parallel=4)
+    name = Api(here.url).call("POST", "hyperparameterTuningJobs", json=body).json()["name"]
+    moment = random.Random(7)
+    seen: dict[str, dict[str, Any]] = {}
+    for kill in range(5):
+        api = Api(here.url)
+        wanted = 3 * (kill + 1)
+        until = time.monotonic() + 60
+        while len([t for t in api.get(name).get("trials", []) if t["state"] == "SUCCEEDED"]) < wanted:
+            assert time.monotonic() < until
+            time.sleep(0.02)
+        time.sleep(moment.uniform(0, 0.3))
+        ended = {trial["id"]: trial for trial in api.get(name)["trials"] if trial["state"] == "SUCCEEDED"}
+        assert {key: ended[key] for key in seen} == seen
+        seen = ended
+        processes = psutil.Process(here.pid).children(recursive=True)
+        os.kill(here.pid, signal.SIGKILL)
+        assert psutil.wait_procs(processes, timeout=30)[1] == []
+        finished = {path.name: path.read_text() for path in runs.iterdir() if path.name in seen}
+        here = server.up(Settings(tmp_path, slots=4), 0)
+        assert {key: (runs / key).read_text() for key in finished} == finished
+    try:
+        done = Api(here.url).wait(name)
+        assert done["state"] == "JOB_STATE_SUCCEEDED" and len(done["trials"]) == 20
+        assert {trial["state"] for trial in done["trials"]} == {"SUCCEEDED"}
+        assert len({trial["customJob"] for trial in done["trials"]}) == 20
+        assert {trial["id"]: trial for trial in done["trials"] if trial["id"] in seen} == seen
+        assert len(list(runs.iterdir())) == 20
+    finally:
+        server.down(tmp_path)
+
+
+def test_a_study_in_this_process(tmp_path: Path) -> None:
+    """Without a server a study runs, tells its trials and lines, is the same again with its seed, and leaves only its jobs' folders."""
+    with_trainer(tmp_path)
+    settings = Settings(tmp_path, slots=2, run=RunOptions(grace=0.5), seed=3)
+    code = "print('rate', args[-1])\n" + REPORT.replace("args[0]", repr(str(tmp_path)))
+    values = []
+    for _ in range(2):
+        lines: list[tuple[str, Line]] = []
+        records: list[dict[str, Any]] = []
+        done = run_study(
+            tuning(code, trials=3, parallel=1), settings=settings, on_trial=records.append,
+            on_line=lambda name, line, lines=lines: lines.append((name, line)),
+        )  # fmt: skip
+        assert done["state"] == "JOB_STATE_SUCCEEDED" and [trial["id"] for trial in done["trials"]] == ["1", "2", "3"]
+        values.append([trial["parameters"][0]["value"] for trial in done["trials"]])
+        spoken = {name for name, line in lines if line.text.startswith("rate --rate=")}
+        assert spoken == {trial["customJob"] for trial in done["trials"]}
+        assert [record["state"] for record in records if record["id"] == "3"][-1] == "SUCCEEDED"
+    assert values[0] == values[1] and len(set(values[0])) == 3
+    assert list((tmp_path / "rehearsals").iterdir()) == []
+
+
+def test_a_study_whose_trials_fail(tmp_path: Path) -> None:
+    """Failing trials are infeasible with the replica's error, and fail the study as maxFailedTrialCount says."""
+    with_trainer(tmp_path)
+    settings = Settings(tmp_path, slots=2, run=RunOptions(grace=0.5))
+    done = run_study(tuning("1 / 0", trials=5, parallel=1, maxFailedTrialCount=2), settings=settings)
+    assert done["state"] == "JOB_STATE_FAILED" and len(done["trials"]) == 2
+    assert all("ZeroDivisionError" in trial["infeasibleReason"] for trial in done["trials"])
+    with pytest.raises(ApiError, match="max_trial_count"):
+        run_study(tuning("pass", trials=0, parallel=1), settings=settings)
+
+
+def test_cancel_a_study_in_this_process(tmp_path: Path) -> None:
+    """Control.cancel ends the study and its running trials."""
+    with_trainer(tmp_path)
+    control = Control()
+
+    def line(_: str, line: Line) -> None:
+        if line.text == "up":
+            control.cancel()
+
+    settings = Settings(tmp_path, slots=2, run=RunOptions(grace=0.5))
+    body = tuning("print('up', flush=True)\nimport time; time.sleep(600)", trials=5, parallel=2)
+    done = run_study(body, settings=settings, on_line=line, control=control)
+    assert done["state"] == "JOB_STATE_CANCELLED" and {trial["state"] for trial in done["trials"]} == {"INFEASIBLE"}
+    control.close()
+
+
+def nested(depth: int) -> dict[str, Any]:
+    """A study whose parameters are conditional on one another, `depth` deep."""
+    spec: dict[str, Any] = {"parameterId": "p0", "categoricalValueSpec": {"values": ["a", "b"]}}
+    for index in range(1, depth):
+        child = {"parentCategoricalValues": {"values": ["a"]}, "parameterSpec": spec}
+        spec = {**spec, "parameterId": f"p{index}", "conditionalParameterSpecs": [child]}
+    return {**STUDY, "parameters": [spec]}
+
+
+@pytest.mark.parametrize(
+    ("depth", "says"), [(60, "more than 100 messages deep"), (120, "nested too deeply"), (300, "nested too deeply")]
+)
+def test_conditions_nested_too_deep_are_a_bad_request(tmp_path: Path, depth: int, says: str) -> None:
+    """As many levels of conditions as protobuf reads are accepted, more are a 400."""
+    with server.running(Settings(tmp_path, slots=1, run=RunOptions(grace=0.1))) as here:
+        body = tuning("pass", trials=1, parallel=1, studySpec=nested(depth))
+        answer = Api(here.url).call("POST", "hyperparameterTuningJobs", json=body)
+        assert answer.status_code == 400 and says in answer.json()["error"]["message"]
+        body["studySpec"] = nested(49)  # HyperparameterTuningJob, StudySpec, and two messages for each level
+        assert Api(here.url).call("POST", "hyperparameterTuningJobs", json=body).status_code == 200
+
+
+def test_a_created_study_builds_one_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The engine that accepts a study also runs it."""
+    with_trainer(tmp_path)
+    built = []
+
+    class Counted(studies.StudyEngine):
+        def __init__(self, *args: Any, **fields: Any) -> None:
+            built.append(self)
+            super().__init__(*args, **fields)
+
+    monkeypatch.setattr(studies, "StudyEngine", Counted)
+    settings = Settings(tmp_path, slots=2, run=RunOptions(grace=0.5))
+    done = run_study(tuning("1 / 0", trials=1, parallel=1), settings=settings)
+    assert len(done["trials"]) == 1 and len(built) == 1

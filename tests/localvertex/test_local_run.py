@@ -1,0 +1,436 @@
+"""`vertexrig local run`, as a real process."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+import tracemalloc
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from localvertex import recording as record
+from localvertex import server
+from localvertex.cli.local import command
+from localvertex.front import runs
+from localvertex.jobs.settings import Settings
+from tests.support.jobkit import IMAGE, Api, job, pool, sdist, with_trainer
+from tests.support.tools import INSTALLED, vertexrig
+from vertexrig.errors import ServiceError, UsageError
+
+LAUNCH = """
+import sys, requests
+jobs = "https://us-central1-aiplatform.googleapis.com/v1/projects/my-project/locations/us-central1/customJobs"
+pool = {{"machineSpec": {{"machineType": "n1-standard-4"}}, "replicaCount": 1, "pythonPackageSpec": {{
+    "executorImageUri": "{image}", "packageUris": ["gs://packages/trainer.tar.gz"], "pythonModule": "trainer.task",
+    "args": ["open('/gcs/packages/out/model/weights', 'w').write('w')"]}}}}
+made = requests.post(jobs, json={{"displayName": "launched", "jobSpec": {{
+    "workerPoolSpecs": [pool], "baseOutputDirectory": {{"outputUriPrefix": "gs://packages/out"}}}}}}).json()
+while requests.get(jobs.partition("projects/")[0] + made["name"]).json()["state"] != "JOB_STATE_SUCCEEDED":
+    pass
+requests.get("https://bigquery.googleapis.com/bigquery/v2/projects/my-project/jobs")
+sys.exit(7)
+"""
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+def test_a_server_starts_with_and_without_uvloop(tmp_path: Path, loop: str) -> None:
+    """`local run` starts a server and serves a program over its proxy, whether uvloop is installed or not."""
+    pytest.importorskip("uvloop")
+    if loop == "asyncio":  # Python finds no module of that name
+        (tmp_path / "uvloop.py").write_text("raise ImportError(name='uvloop')\n")
+    ask = "import requests; print(requests.get('https://us-central1-aiplatform.googleapis.com/v1/nothing-that-it-has').status_code)"
+    done = run(tmp_path / "state", sys.executable, "-c", ask, cwd=tmp_path, PYTHONPATH=str(tmp_path))
+    vertexrig("local", "down", "--root", str(tmp_path / "state"), cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (0, "405\n"), done.stderr
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[server.RunningServer]:
+    """A server that runs already."""
+    root = tmp_path_factory.mktemp("running") / "state"
+    with_trainer(root)
+    with server.running(Settings(root)) as running:
+        yield running
+
+
+def run(root: Path, *words: str, cwd: Path, **env: str) -> subprocess.CompletedProcess[str]:
+    return vertexrig("local", "run", "--root", str(root), "--", *words, cwd=cwd, env={"HOME": str(cwd), **env})
+
+
+def test_a_command_passes_its_exit_code_and_its_jobs_are_named(here: server.RunningServer, tmp_path: Path) -> None:
+    """The exit code is the command's, its stdout is untouched; stderr has its jobs, what was hidden and not served."""
+    (tmp_path / "launch.py").write_text(LAUNCH.format(image=IMAGE))
+    done = run(here.root, sys.executable, "launch.py", cwd=tmp_path, GOOGLE_APPLICATION_CREDENTIALS="/real/key.json")
+    assert (done.returncode, done.stdout) == (7, ""), done.stderr
+    hidden, made, wrote, unserved = done.stderr.splitlines()
+    assert wrote == f"  what it wrote: {here.root}/gs/packages/out/model"
+    assert hidden == "hidden from the command: GOOGLE_APPLICATION_CREDENTIALS"
+    assert made.startswith("made: custom job ") and made.endswith("  launched  SUCCEEDED")
+    assert unserved == "not served: bigquery.googleapis.com GET /bigquery/v2/projects/…/jobs"
+    assert server.find(here.root) is not None
+
+
+DELETES = LAUNCH.replace(
+    "sys.exit(7)", 'requests.delete(jobs.partition("projects/")[0] + made["name"]).raise_for_status()'
+)
+
+
+def test_a_job_that_the_command_deleted_is_named(here: server.RunningServer, tmp_path: Path) -> None:
+    """A program that trains and cleans up after itself has its job listed, with its end."""
+    (tmp_path / "launch.py").write_text(DELETES.format(image=IMAGE))
+    done = run(here.root, sys.executable, "launch.py", cwd=tmp_path)
+    assert "  launched  SUCCEEDED, deleted\n" in done.stderr, done.stderr
+
+
+FAILS = """
+import requests
+jobs = "https://us-central1-aiplatform.googleapis.com/v1/projects/my-project/locations/us-central1/customJobs"
+pool = {"machineSpec": {"machineType": "n1-standard-4"}, "replicaCount": 1, "containerSpec": {"imageUri": "example.com/p/i:v1"}}
+made = requests.post(jobs, json={"displayName": "launched", "jobSpec": {"workerPoolSpecs": [pool]}}).json()
+while requests.get(jobs.partition("projects/")[0] + made["name"]).json()["state"] != "JOB_STATE_FAILED":
+    pass
+storage = "https://storage.googleapis.com/storage/v1/b"
+for name in ("never-made", "made-later"):
+    assert requests.get(f"{storage}/{name}/o").status_code == 404
+requests.post(f"{storage}?project=my-project", json={"name": "made-later"})
+"""
+
+
+def test_a_failure_and_a_missing_bucket_explain_themselves(here: server.RunningServer, tmp_path: Path) -> None:
+    """A failed job is listed with its reason, and a bucket that is not there with what makes it."""
+    (tmp_path / "fails.py").write_text(FAILS)
+    done = run(here.root, sys.executable, "fails.py", cwd=tmp_path, PATH="/nonexistent")
+    made, why, bucket = done.stderr.splitlines()
+    assert made.endswith("  launched  FAILED") and why.startswith("  image 'example.com/p/i:v1' cannot be run here")
+    assert bucket == f"there is no bucket gs://never-made here; a folder makes one: mkdir -p {here.root}/gs/never-made"
+    again = run(here.root, "/bin/true", cwd=tmp_path)
+    assert "never-made" not in again.stderr
+
+
+ASKS = """
+import contextlib, requests
+from google.cloud import aiplatform_v1beta1
+with contextlib.suppress(requests.exceptions.ProxyError):
+    requests.get("https://asked-by-one.example.net")
+requests.get("https://bigquery.googleapis.com/bigquery/v2/asked-by-one")
+requests.get("https://storage.googleapis.com/storage/v1/b/asked-by-one/o")
+client = aiplatform_v1beta1.FeaturestoreServiceClient(client_options={"api_endpoint": "us-central1-aiplatform.googleapis.com"})
+with contextlib.suppress(Exception):
+    client.list_featurestores(parent="projects/p/locations/us-central1")
+"""
+
+
+def test_what_another_command_asked_for_in_vain_is_not_named(tmp_path: Path) -> None:
+    """Of two commands on one server each is told what it asked for itself, however the other one has asked meanwhile."""
+    root = tmp_path / "state"
+    (tmp_path / "asks.py").write_text(ASKS)
+    with server.running(Settings(root), grpc=True):
+        inner = [sys.executable, "-m", "vertexrig", "local", "run", "--root", str(root), "--"]
+        words = shlex.join([*inner, sys.executable, "asks.py"])
+        done = run(root, "sh", "-c", f"{words} 2>inner", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    found = (tmp_path / "inner").read_text()
+    assert found.count("asked-by-one") == 3 + 1 and "FeaturestoreService/ListFeaturestores" in found, found
+
+
+SUBMITS = LAUNCH[: LAUNCH.index("while")].replace("open(", "import time; time.sleep(3); open(")
+
+
+@pytest.mark.whole
+def test_jobs_that_the_command_leaves_are_waited_for(tmp_path: Path) -> None:
+    """A command that submits and exits has its job run to the end; with --no-wait it has not, and the line shown goes on with it."""
+    root = tmp_path / "a state"
+    with_trainer(root)
+    (tmp_path / "submit.py").write_text(SUBMITS.format(image=IMAGE))
+    done = run(root, sys.executable, "submit.py", cwd=tmp_path)
+    assert done.returncode == 0 and server.find(root) is None, done.stderr
+    made = [line for line in done.stderr.splitlines() if line.startswith("made: ")]
+    assert len(made) == 1 and made[0].endswith("  launched  SUCCEEDED") and "launched  RUNNING" in done.stderr
+    options = ["--no-wait", "--cold", "--discrete", "whole"]
+    words = ["local", "run", *options, "--root", str(root), "--", sys.executable, "submit.py"]
+    left = vertexrig(*words, cwd=tmp_path, env={"HOME": str(tmp_path)})
+    resume = left.stderr.splitlines()[-1]
+    assert left.returncode == 0 and resume.endswith(
+        f"local up --cold --discrete whole --gs-paths kept --root '{root}'"
+    ), left.stderr
+    here = server.up(Settings(root), 0)
+    try:
+        jobs = Api(here.url).call("GET", "customJobs").json()["customJobs"]
+        assert Api(here.url).wait(jobs[0]["name"])["state"] == "JOB_STATE_SUCCEEDED" and len(jobs) == 2
+    finally:
+        server.down(root)
+
+
+BY_EVERY_WAY = """
+import http.client, json, os, sys
+from google.cloud.aiplatform_v1 import JobServiceClient
+from google.cloud.aiplatform_v1.types import CustomJob
+
+host, parent = "us-central1-aiplatform.googleapis.com", "projects/my-project/locations/us-central1"
+body = json.load(open("job.json"))
+for way in ("grpc", "rest"):
+    jobs = JobServiceClient(transport=way, client_options={"api_endpoint": host})
+    jobs.create_custom_job(parent=parent, custom_job=CustomJob.from_json(json.dumps({**body, "displayName": way})))
+for way, link, prefix in (
+    ("name", http.client.HTTPSConnection(host), ""),
+    ("own", http.client.HTTPConnection(os.environ["VERTEXRIG_LOCAL"].partition("//")[2]), "/vertex"),
+):
+    link.request("POST", f"{prefix}/v1/{parent}/customJobs", json.dumps({**body, "displayName": way}))
+    assert link.getresponse().status == 200
+print("made", flush=True)
+"""
+
+
+@pytest.mark.whole
+def test_a_command_waits_for_its_own_jobs_alone(tmp_path: Path) -> None:
+    """Of two commands on one server each lists and waits for the jobs that it made, over gRPC, REST, by name and by gcloud."""
+    root, go = with_trainer(tmp_path / "state"), tmp_path / "go"
+    waits = f"import os, time\nwhile not os.path.exists({str(go)!r}): time.sleep(0.1)"
+    (tmp_path / "job.json").write_text(json.dumps({"jobSpec": job(pool(waits))}))
+    (tmp_path / "short.json").write_text(json.dumps(job(pool("pass"))))
+    (tmp_path / "make.py").write_text(BY_EVERY_WAY)
+    create = "gcloud ai custom-jobs create --region us-central1 --display-name gcloud --config short.json"
+    own = [sys.executable, "-m", "vertexrig", "local", "run", "--root", str(root), "--"]
+    env = {**os.environ, "PYTHONPATH": str(INSTALLED), "HOME": str(tmp_path)}
+    pipes: dict[str, Any] = {"stdin": -1, "stdout": -1, "stderr": -1, "text": True, "cwd": tmp_path, "env": env}
+    with server.running(Settings(root, slots=8), grpc=True), ExitStack() as ends:
+        first = ends.enter_context(subprocess.Popen([*own, "sh", "-c", f"echo up; read line; {create}"], **pipes))
+        ends.callback(first.kill)
+        assert first.stdout.readline() == "up\n"
+        second = ends.enter_context(subprocess.Popen([*own, sys.executable, "make.py"], **pipes))
+        ends.callback(second.kill)
+        ends.callback(go.touch)
+        assert second.stdout.readline() == "made\n", second.stderr.read()
+        told = first.communicate("go\n", timeout=60)[1]
+        assert [line.split()[-2:] for line in told.splitlines() if line.startswith("made: ")] == [
+            ["gcloud", "SUCCEEDED"]
+        ]
+        assert second.poll() is None
+        go.touch()
+        told = second.communicate(timeout=60)[1]
+    made = [line.split()[-2:] for line in told.splitlines() if line.startswith("made: ")]
+    assert made == [[way, "SUCCEEDED"] for way in ("grpc", "rest", "name", "own")], told
+
+
+def test_ports_of_commands_that_have_ended_are_closed(here: server.RunningServer) -> None:
+    """The ports of a command stay while its process lives, and for a while after; a process that is none is refused."""
+    with subprocess.Popen(["true"]) as ended:
+        pass
+    own = server.call(here, "POST", "/v1/runs", {"process": os.getpid()})["ports"]
+    old = [server.call(here, "POST", "/v1/runs", {"process": ended.pid})["ports"] for _ in range(runs.KEPT + 2)]
+    for port in (*own, *old[1]):
+        socket.create_connection(("127.0.0.1", port), 5).close()
+    for port in old[0]:
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", port), 5)
+    for wrong in (0, 2**31, "1", None, True):
+        with pytest.raises(ServiceError, match="It is the id of a process"):
+            server.call(here, "POST", "/v1/runs", {"process": wrong})
+
+
+def test_words_of_the_command_are_its_own(here: server.RunningServer, tmp_path: Path) -> None:
+    """Options after the command belong to it, with and without `--`; one that a signal ended gives 128 and its number."""
+    assert run(here.root, "echo", "--file", "x", cwd=tmp_path).stdout == "--file x\n"
+    same = vertexrig("local", "run", "--root", str(here.root), "echo", "--root", "y", cwd=tmp_path)
+    assert same.stdout == "--root y\n"
+    assert run(here.root, "sh", "-c", "kill -9 $$", cwd=tmp_path).returncode == 137
+    absent = run(here.root, "no-such-program", cwd=tmp_path)
+    assert absent.returncode == 2 and "there is no program 'no-such-program'" in absent.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_signals_are_passed_on(number: signal.Signals, here: server.RunningServer, tmp_path: Path) -> None:
+    """SIGTERM and SIGINT reach the command, whose own end counts."""
+    program = f"import signal, sys\nsignal.signal({number}, lambda *_: sys.exit(5))\nprint('ready', flush=True)\nsignal.pause()"
+    argv = [
+        sys.executable,
+        "-m",
+        "vertexrig",
+        "local",
+        "run",
+        "--root",
+        str(here.root),
+        "--",
+        sys.executable,
+        "-c",
+        program,
+    ]
+    env = {**os.environ, "PYTHONPATH": str(INSTALLED)}
+    with subprocess.Popen(
+        argv, stdout=subprocess.PIPE, text=True, cwd=tmp_path, env=env, start_new_session=True,
+        preexec_fn=lambda: signal.signal(number, signal.SIG_DFL),  # a shell's background jobs ignore SIGINT
+    ) as process:  # fmt: skip
+        try:
+            assert process.stdout is not None and process.stdout.readline() == "ready\n"
+            process.send_signal(number)
+            assert process.wait(60) == 5
+        finally:
+            process.kill()
+
+
+def test_a_signal_that_is_ignored_stays_so(here: server.RunningServer, tmp_path: Path) -> None:
+    """Under nohup the command goes on when the terminal is closed, as it would without `local run`."""
+    own = [sys.executable, "-m", "vertexrig", "local", "run", "--root", str(here.root), "--"]
+    words = ["nohup", *own, "sh", "-c", "kill -HUP $$; echo went on"]
+    env = {**os.environ, "PYTHONPATH": str(INSTALLED)}
+    done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, cwd=tmp_path, env=env)
+    assert (done.returncode, done.stdout) == (0, "went on\n"), done.stderr
+
+
+def test_without_a_server_one_is_started_and_stopped_by_the_last_command(tmp_path: Path) -> None:
+    """A command starts the server; another one that still runs when it ends keeps it, and stops it."""
+    root = tmp_path / "state"
+    waiting = "echo up; read line; curl -s $VERTEXRIG_LOCAL/local/v1/status"
+    argv = [sys.executable, "-m", "vertexrig", "local", "run", "--root", str(root), "--", "sh", "-c", waiting]
+    env = {**os.environ, "PYTHONPATH": str(INSTALLED)}
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "cwd": tmp_path, "env": env}
+    try:
+        with subprocess.Popen(argv, **pipes) as first, subprocess.Popen(argv, **pipes) as second:  # type: ignore[call-overload]
+            for process in (first, second):
+                assert process.stdout.readline() == "up\n"
+            here = server.find(root)
+            assert here is not None
+            for process, left in ((first, True), (second, False)):
+                status = json.loads(process.communicate("go\n", timeout=60)[0])
+                assert status["url"] == here.url and process.returncode == 0
+                assert (server.find(root) is not None) is left
+    finally:
+        server.down(root)
+
+
+@pytest.mark.parametrize("started", [False, True], ids=["before it is started", "while it is started"])
+def test_a_signal_is_not_lost_at_the_start(
+    here: server.RunningServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, started: bool
+) -> None:
+    """SIGTERM as the command is being started reaches it; one just before leaves it unstarted. Either way the code is 143."""
+    start, set_handler = subprocess.Popen, signal.signal
+
+    def interrupted(argv: list[str], **options: Any) -> subprocess.Popen[bytes]:
+        process = start(argv, **options)
+        if argv[0] == "sh":
+            os.kill(os.getpid(), signal.SIGTERM)
+        return process
+
+    def handled(number: int, handler: Any, install: Any = signal.signal) -> Any:
+        before = install(number, handler)
+        if number == signal.SIGHUP and callable(handler):  # the last of them to be caught
+            os.kill(os.getpid(), signal.SIGTERM)
+        return before
+
+    if started:
+        monkeypatch.setattr(subprocess, "Popen", interrupted)
+    else:
+        monkeypatch.setattr(signal, "signal", handled)
+    words = ["run", "--root", str(here.root), "--", "sh", "-c", "sleep 20 & wait; touch ended"]
+    monkeypatch.chdir(tmp_path)
+    given = set_handler(signal.SIGHUP, signal.SIG_DFL)  # a run of tests under nohup ignores it
+    try:
+        done = CliRunner().invoke(command, words, catch_exceptions=False)
+    finally:
+        set_handler(signal.SIGHUP, given)
+    assert done.exit_code == 143 and not (tmp_path / "ended").exists(), done.stderr
+
+
+def test_long_bodies_are_recorded_by_their_size(tmp_path: Path) -> None:
+    """Of a body longer than is recorded the recorder keeps no more than that, and writes its size."""
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        while (await receive())["more_body"]:
+            pass
+        await send({"type": "http.response.start", "status": 200})
+        for body, more in ((b"x" * record.MOST_BYTES, True), (b"xyz", False)):
+            await send({"type": "http.response.body", "body": body, "more_body": more})
+
+    asked = iter([(b"a" * record.MOST_BYTES, True)] * 32 + [(b"z", False)])
+
+    async def receive() -> dict[str, Any]:
+        body, more = next(asked)
+        return {"type": "http.request", "body": body, "more_body": more}
+
+    async def send(message: Any) -> None:
+        pass
+
+    scope = {"type": "http", "method": "PUT", "path": "/b/o", "query_string": b""}
+    tracemalloc.start()
+    asyncio.run(record.CallRecorder(app, tmp_path / "seen.jsonl", {})(scope, receive, send))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    (line,) = map(json.loads, (tmp_path / "seen.jsonl").read_text().splitlines())
+    most = record.MOST_BYTES
+    assert (line["request"]["body"], line["answer"]["body"]) == (f"<{32 * most + 1} bytes>", f"<{most + 3} bytes>")
+    assert peak < 16 * most
+
+
+def test_a_run_is_recorded(here: server.RunningServer, tmp_path: Path) -> None:
+    """`--record` keeps what the command asked and was answered, without ids; a server that runs already is left alone."""
+    sdist(tmp_path / "state/gs/packages/trainer.tar.gz")
+    (tmp_path / "launch.py").write_text(LAUNCH.format(image=IMAGE))
+    words = ("local", "run", "--record", "seen.jsonl", "--root")
+    done = vertexrig(*words, "state", "--", sys.executable, "launch.py", cwd=tmp_path, env={"HOME": str(tmp_path)})
+    assert done.returncode == 7, done.stderr
+    text = (tmp_path / "seen.jsonl").read_text()
+    assert '"POST"' in text and "customJobs" in text and "JOB_STATE_SUCCEEDED" in text
+    made = next(line for line in done.stderr.splitlines() if line.startswith("made: custom job "))
+    assert made.split()[3] not in text
+    refused = vertexrig(*words, str(here.root), "--", "true", cwd=tmp_path)
+    assert refused.returncode == 2 and "runs already" in refused.stderr and "Traceback" not in refused.stderr
+
+
+def test_faults_are_of_the_server_that_a_command_starts(here: server.RunningServer, tmp_path: Path) -> None:
+    """`local run --fault` refuses the command's job as the service does; a server that runs already keeps its own faults."""
+    asks = LAUNCH[: LAUNCH.index(".json()")].replace("made = ", "made = print(") + ".status_code)"
+    (tmp_path / "asks.py").write_text(asks.format(image=IMAGE))
+    words = ("local", "run", "--fault", "quota:n1-*", "--root")
+    done = vertexrig(*words, str(tmp_path / "state"), "--", sys.executable, "asks.py", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (0, "429\n"), done.stderr
+    done = vertexrig(*words, str(here.root), "--", sys.executable, "asks.py", cwd=tmp_path)
+    assert done.returncode == 2 and "--fault: a local Vertex runs already" in done.stderr
+
+
+def test_exports_for_a_shell(here: server.RunningServer, tmp_path: Path) -> None:
+    """`local env --transparent` gives a shell what `local run` gives a command, and removes what is in the way."""
+    script = (
+        f'eval "$({sys.executable} -m vertexrig local env --transparent --root {here.root})"\n'
+        f"{sys.executable} -c \"import requests; print(requests.get('https://storage.googleapis.com/storage/v1/b').json()['kind'])\"\n"
+        'echo "${STORAGE_EMULATOR_HOST-none}"'
+    )
+    env = {**os.environ, "PYTHONPATH": str(INSTALLED), "STORAGE_EMULATOR_HOST": "http://elsewhere"}
+    done = subprocess.run(["sh", "-c", script], env=env, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert done.stdout == "storage#buckets\nnone\n", done.stderr
+
+
+def test_down_forgets_on_request(tmp_path: Path) -> None:
+    """`local down --forget` removes the authority and all state, and no folder that is something else."""
+    root = tmp_path / "state"
+    with server.running(Settings(root)):
+        assert (root / "front/ca.key").is_file()
+    done = CliRunner().invoke(command, ["down", "--root", str(root), "--forget"], catch_exceptions=False)
+    assert done.exit_code == 0 and f"removed the state in {root}" in done.stderr and not root.exists()
+    (tmp_path / "mine/jobs").mkdir(parents=True)
+    (tmp_path / "mine/jobs/thesis").touch()
+    with pytest.raises(UsageError, match="is not the state of a local Vertex"):
+        CliRunner().invoke(command, ["down", "--root", str(tmp_path / "mine"), "--forget"], catch_exceptions=False)
+    assert (tmp_path / "mine/jobs/thesis").exists()
+
+
+def test_a_folder_named_gs_fails_the_job(here: server.RunningServer, tmp_path: Path) -> None:
+    """A trainer that treats gs:// as a local path succeeds here and loses its model in the cloud: the job fails and says so."""
+    from tests.support.jobkit import Api, job, pool
+
+    code = "folder = 'gs:' + '//bucket/model'\nos.makedirs(folder)\nopen(folder + '/m.pkl', 'w').close()"
+    api = Api(here.url)
+    found = api.wait(api.create(job(pool(code)))["name"])
+    assert found["state"] == "JOB_STATE_FAILED"
+    assert "it wrote gs://bucket/model/m.pkl to a folder named 'gs:'" in found["error"]["message"]
+    assert "Write to /gcs/bucket/model/m.pkl" in found["error"]["message"]

@@ -1,0 +1,419 @@
+"""Log entries: kept in order, found by filters, read by the real gcloud."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.routing import Route
+
+from localvertex.http import ApiError, mount
+from localvertex.runner.lines import OF_PACKAGE, Line, Splitter
+from localvertex.services.log_store import LogStore
+from localvertex.services.logging_api import LoggingApi
+from localvertex.services.logging_query import bounds, matching, parse
+from tests.support.tools import examples
+from tests.support.web import http
+from vertexrig import times
+from vertexrig.guard import LoopbackGuard
+
+Command = Callable[..., subprocess.CompletedProcess[str]]
+START = datetime(2026, 11, 20, 12, tzinfo=timezone.utc)
+
+ENTRY: dict[str, Any] = {
+    "logName": "projects/p/logs/workerpool0-0",
+    "resource": {"type": "ml_job", "labels": {"job_id": "123", "task_name": "workerpool0-0"}},
+    "severity": "ERROR",
+    "timestamp": "2026-11-20T12:00:00.500000000Z",
+    "insertId": "0000000000000007",
+    "labels": {"ml.googleapis.com/trial_id": "3"},
+    "jsonPayload": {"message": "Loss is NaN", "step": 12, "tags": ["a", "b"], "nested": {"ok": True}},
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", True),
+        ('resource.type="ml_job" AND resource.labels.job_id="123"', True),
+        ('resource.type="ml_job" resource.labels.job_id="124"', False),
+        ('resource.labels.task_name = "workerpool0-0"', True),
+        ('labels."ml.googleapis.com/trial_id"="3"', True),
+        ('timestamp>="2026-11-20T12:00:00Z" AND timestamp<"2026-11-20T12:00:01Z"', True),
+        ('timestamp="2026-11-20T13:00:00.5+01:00"', True),
+        ("timestamp > 2026-11-20", True),
+        ("timestamp < 2026-11-20", False),
+        (
+            '((timestamp="2026-11-20T12:00:00.500000000Z" AND insertId>"0000000000000006") '
+            'OR timestamp>"2026-11-20T12:00:00.500000000Z")',
+            True,
+        ),
+        (
+            '((timestamp="2026-11-20T12:00:00.500000000Z" AND insertId>"0000000000000007") '
+            'OR timestamp>"2026-11-20T12:00:00.500000000Z")',
+            False,
+        ),
+        ("severity>=WARNING", True),
+        ("severity = error", True),
+        ("severity>ERROR", False),
+        ("severity=(INFO OR ERROR)", True),
+        ("severity=(INFO OR DEBUG)", False),
+        ("NOT severity=ERROR", False),
+        ("-severity=INFO", True),
+        ("NOT (severity=INFO OR severity=DEBUG)", True),
+        ("severity=INFO OR severity=ERROR AND jsonPayload.step=13", False),
+        ("severity=ERROR OR severity=INFO AND jsonPayload.step=13", False),
+        ("jsonPayload.step>=12 jsonPayload.step<13", True),
+        ("jsonPayload.step=twelve", False),
+        ('jsonPayload.message:"nan"', True),
+        ("jsonPayload.message:*", True),
+        ("jsonPayload.gone:*", False),
+        ("NOT jsonPayload.gone:*", True),
+        ('jsonPayload.gone!="x"', False),
+        ("jsonPayload.tags=b", True),
+        ("jsonPayload.nested.ok=true", True),
+        ('"loss is"', True),
+        ("loss gain", False),
+        ("-- a comment\nseverity=ERROR -- another", True),
+        ('jsonPayload.message="loss is \\"nan\\""', False),
+    ],
+)
+def test_filters(text: str, expected: bool) -> None:
+    """Each part of the query language that clients send selects what the service would select."""
+    assert matching(parse(text))(ENTRY) is expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "(",
+        ")",
+        "a AND",
+        "severity=",
+        "NOT",
+        "a OR",
+        "severity=(INFO OR",
+        "x=~y",
+        "(" * 99,
+        'a="b',
+        "OR a",
+        "x=(a OR b c)",
+        "a" * 20001,
+    ],
+)
+def test_what_is_no_filter(text: str) -> None:
+    """A filter that cannot be read is a 400."""
+    with pytest.raises(ApiError) as refused:
+        parse(text)
+    assert refused.value.code == 400
+
+
+TERMS = st.sampled_from(
+    [
+        "severity>=INFO",
+        'a.b="c"',
+        "timestamp>1",
+        "AND",
+        "OR",
+        "NOT",
+        "(",
+        ")",
+        "-",
+        "--",
+        '"',
+        ":",
+        "=",
+        "x",
+        "\\",
+        "\n",
+    ]
+)
+
+
+@given(st.lists(TERMS | st.text(max_size=3), max_size=12).map(" ".join))
+def test_any_text_is_a_filter_or_a_400(text: str) -> None:
+    """Whatever the text, it is refused with a 400 or can be applied."""
+    try:
+        node = parse(text)
+    except ApiError as error:
+        assert error.code == 400
+    else:
+        assert matching(node)(ENTRY) in (True, False)
+
+
+@settings(max_examples=examples(150, 600), deadline=None)
+@given(st.lists(st.sampled_from(["timestamp", "timestamp", "timestamp", "job"]), min_size=1, max_size=3), st.data())
+def test_bounds_never_lose_an_entry(kinds: list[str], data: st.DataObject) -> None:
+    """What a filter lets through lies within the bounds that the index is read with."""
+    operator = st.sampled_from(["=", "<", "<=", ">", ">=", "!="])
+    joiner = data.draw(st.sampled_from([" AND ", " OR ", " OR "]))
+    pieces = []
+    for kind in kinds:
+        if kind == "timestamp":
+            second = data.draw(st.integers(0, 3))
+            pieces.append(f'timestamp{data.draw(operator)}"2026-11-20T12:00:0{second}Z"')
+        else:
+            pieces.append(f'resource.labels.job_id{data.draw(operator)}"12{data.draw(st.integers(2, 4))}"')
+    text = data.draw(st.sampled_from(["{}", "NOT ({})", "({}) severity=ERROR"])).format(joiner.join(pieces))
+    entry = {**ENTRY, "timestamp": f"2026-11-20T12:00:0{data.draw(st.integers(0, 3))}.000000000Z"}
+    found = bounds(parse(text))
+    when = times.nanoseconds(entry["timestamp"])
+    assert when is not None
+    if matching(parse(text))(entry):
+        assert found.job_id in (None, "123")
+        assert (found.first is None or found.first <= when) and (found.last is None or when <= found.last), text
+
+
+@given(st.datetimes(datetime(1970, 1, 1), datetime(2200, 1, 1)))
+def test_times_go_and_come_back(moment: datetime) -> None:
+    """A time written as text is read as itself, and text sorts as time does."""
+    ns = times.nanoseconds_of(moment.replace(tzinfo=timezone.utc))
+    assert times.nanoseconds(times.rfc3339_ns(ns)) == ns and times.rfc3339_ns(ns) < times.rfc3339_ns(ns + 1)
+
+
+def append(store: LogStore, job: str, task: str, severity: str, payload: Any, at: datetime = START) -> None:
+    text, data = (payload, None) if isinstance(payload, str) else ("", payload)
+    store.write(f"projects/1/locations/l/customJobs/{job}", [Line(at.timestamp(), task, severity, text, data)])
+
+
+def stored(store: LogStore, job: str = "1") -> list[dict[str, Any]]:
+    """A job's entries; those of one time are in the order of their arrival."""
+    return store.query(parse(f'resource.labels.job_id="{job}"'), limit=10**6)[0]
+
+
+def test_lines_come_back_in_order(tmp_path: Path) -> None:
+    """What many threads append is read back whole: per replica in the order it was written."""
+    store = LogStore(tmp_path)
+
+    def speak(task: str) -> None:
+        for number in range(100):
+            append(store, "1", task, "INFO", str(number))
+
+    threads = [threading.Thread(target=speak, args=(f"workerpool0-{n}",)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    everything = stored(store)
+    for n in range(4):
+        task = f"workerpool0-{n}"
+        written = [
+            entry["jsonPayload"]["message"] for entry in everything if entry["resource"]["labels"]["task_name"] == task
+        ]
+        assert written == [str(number) for number in range(100)]
+    assert not stored(store, "2")
+
+
+def test_strange_lines(tmp_path: Path) -> None:
+    """Text that UTF-8 cannot hold, no text, and data are entries like all others."""
+    store = LogStore(tmp_path)
+    for payload in ("a\udcffb", "", {"step": 1}):
+        append(store, "1", "t", "INFO", payload)
+    entries = stored(store)
+    assert [one["jsonPayload"].get("message") for one in entries] == ["a?b", "", None]
+    assert entries[2]["jsonPayload"] == {"step": 1}
+    assert entries[0]["jsonPayload"] == {"attrs": {"tag": "t"}, "levelname": "INFO", "message": "a?b"}
+    append(store, "1", "service", "INFO", "said by the service")
+    assert stored(store)[-1]["textPayload"] == "said by the service"
+
+
+OLDER = """
+CREATE TABLE entries (
+  id INTEGER PRIMARY KEY AUTOINCREMENT, time INTEGER NOT NULL, insert_id TEXT NOT NULL, job_id TEXT NOT NULL,
+  task_name TEXT NOT NULL, entry TEXT NOT NULL
+);
+CREATE INDEX entries_by_job ON entries (job_id COLLATE NOCASE, time, insert_id);
+CREATE INDEX entries_by_time ON entries (time, insert_id);
+PRAGMA user_version = 1;
+"""
+
+
+def test_a_file_of_an_older_vertexrig_opens(tmp_path: Path) -> None:
+    """A log with the column that each task had until version 1 keeps its entries and their numbers, and takes new ones."""
+    append(LogStore(tmp_path), "1", "workerpool0-0", "INFO", "before")
+    (kept,) = stored(LogStore(tmp_path))
+    file = tmp_path / "logs/logs.sqlite3"
+    file.unlink()
+    with closing(sqlite3.connect(file)) as connection, connection:
+        connection.executescript(OLDER)
+        row = (41, 1, kept["insertId"], "1", "workerpool0-0", json.dumps(kept))
+        connection.execute("INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?)", row)
+    for number in range(2):
+        store = LogStore(tmp_path)
+        assert store.last() == 41 + number
+        append(store, "1", "workerpool0-0", "INFO", "after")
+        names = [row["name"] for row in store.database.rows("PRAGMA table_info(entries)")]
+        assert names == ["id", "time", "insert_id", "job_id", "entry"]
+        store.close()
+    assert [entry["jsonPayload"]["message"] for entry in stored(LogStore(tmp_path))] == ["before", "after", "after"]
+    assert stored(LogStore(tmp_path))[0] == kept
+
+
+def test_json_that_no_answer_can_hold_is_text(tmp_path: Path) -> None:
+    """A line with NaN, with a number beyond a double or with half a character is text, so the log of its job can be read."""
+    store = LogStore(tmp_path)
+    lines = ['{"loss": NaN}', '{"loss": 1e999}', '{"text": "\\ud800"}', '{"loss": 1}']
+    output = "".join(f"{line}\n" for line in lines).encode()
+    store.write("customJobs/1", Splitter("t", "stdout", OF_PACKAGE).feed(output))
+    answer = json.loads(bytes(JSONResponse({"entries": stored(store)}).body))["entries"]
+    assert [one["jsonPayload"].get("message", one["jsonPayload"]) for one in answer] == [*lines[:3], {"loss": 1}]
+
+
+def test_pages_give_each_entry_once(tmp_path: Path) -> None:
+    """Pages of a query, both ways, give every entry once, sorted by time and then by insertId."""
+    store = LogStore(tmp_path)
+    for number in range(40):
+        append(store, "1", "t", "INFO", str(number), START + timedelta(seconds=number % 7))
+    node = parse('resource.labels.job_id="1"')
+    for descending in (False, True):
+        found, place = [], None
+        while True:
+            page, place = store.query(node, descending=descending, after=place, limit=7)
+            found += [(entry["timestamp"], entry["insertId"]) for entry in page]
+            if place is None:
+                break
+        assert found == sorted(found, reverse=descending) and len(set(found)) == 40
+
+
+CHILD = """
+import sys, time
+from pathlib import Path
+from localvertex.services.log_store import LogStore
+from localvertex.runner.lines import Line
+store = LogStore(Path(sys.argv[1]))
+for number in range(10**9):
+    store.write("customJobs/1", [Line(time.time(), "t", "INFO", str(number))])
+    print(number, flush=True)
+"""
+
+
+def test_acknowledged_lines_survive_kill_9(tmp_path: Path) -> None:
+    """Every line that `write` returned from is there after kill -9."""
+    child = subprocess.Popen(
+        [sys.executable, "-c", CHILD, str(tmp_path)], stdout=subprocess.PIPE, text=True, env=os.environ
+    )
+    assert child.stdout is not None
+    seen = [child.stdout.readline() for _ in range(200)]
+    child.send_signal(signal.SIGKILL)
+    seen += child.stdout.read().splitlines(keepends=True)
+    child.wait(timeout=20)
+    child.stdout.close()
+    last = max(int(line) for line in seen if line.endswith("\n"))
+    kept = [entry["jsonPayload"]["message"] for entry in stored(LogStore(tmp_path))]
+    assert kept[: last + 1] == [str(number) for number in range(last + 1)]
+
+
+@pytest.fixture(scope="module")
+def served_store(tmp_path_factory: pytest.TempPathFactory, serving: Any) -> Iterator[tuple[str, LogStore]]:
+    """The Logging API, and a custom job that has ended."""
+    store = LogStore(tmp_path_factory.mktemp("root"), project="my-project")
+
+    async def job(request: Request) -> JSONResponse:
+        name = request.url.path.removeprefix("/vertex/v1/")
+        return JSONResponse({"name": name, "state": "JOB_STATE_SUCCEEDED", "endTime": "2026-11-20T12:00:00Z"})
+
+    jobs = Route("/vertex/v1/projects/{p}/locations/{l}/customJobs/{j}", job)
+    with serving(LoopbackGuard(Starlette(routes=[mount("/logging", LoggingApi(store).service.routes()), jobs]))) as url:
+        yield url, store
+
+
+@pytest.mark.whole
+def test_stream_logs(gcloud: Command, served_store: tuple[str, LogStore]) -> None:
+    """Gcloud ai custom-jobs stream-logs prints every line of the job once, in order, with severity and replica."""
+    url, store = served_store
+    at = datetime.now(timezone.utc) - timedelta(minutes=5)
+    for number in range(30):
+        task = f"workerpool{number % 2}-0"
+        # Several lines share a timestamp: gcloud then goes on by insertId.
+        append(
+            store,
+            "4711",
+            task,
+            "ERROR" if number == 7 else "INFO",
+            f"line {number}",
+            at + timedelta(seconds=number // 4),
+        )
+    append(store, "4711", "workerpool0-0", "INFO", {"message": "from json"}, at + timedelta(minutes=1))
+    append(store, "4712", "workerpool0-0", "INFO", "another job", at)
+    command = ("ai", "custom-jobs", "stream-logs", "4711", "--region=us-central1", "--polling-interval=1")
+    rows = [line.split("\t") for line in gcloud(*command, url=url).stdout.splitlines()]
+    assert [row[3] for row in rows] == [f"line {number}" for number in range(30)] + ["from json"]
+    assert rows[7][0] == "ERROR" and rows[7][2] == "workerpool1-0"
+    one = gcloud(*command, "--task-name=workerpool1-0", url=url).stdout.splitlines()
+    assert [line.split("\t")[3] for line in one] == [f"line {number}" for number in range(1, 30, 2)]
+
+
+def test_gcloud_logging(gcloud: Command, served_store: tuple[str, LogStore]) -> None:
+    """Gcloud logging write stores an entry, and gcloud logging read finds it by severity, newest first."""
+    url, _ = served_store
+    gcloud("logging", "write", "my-log", "plain words", "--severity=WARNING", url=url)
+    gcloud("logging", "write", "my-log", '{"message": "json words"}', "--payload-type=json", url=url)
+    read = ("logging", "read", 'logName="projects/my-project/logs/my-log" AND severity>=WARNING', "--format=json")
+    (entry,) = json.loads(gcloud(*read, url=url).stdout)
+    assert entry["textPayload"] == "plain words" and entry["severity"] == "WARNING"
+    both = ("logging", "read", 'logName:"my-log"', "--format=value(insertId)", "--limit=5")
+    ids = gcloud(*both, url=url).stdout.split()
+    assert len(ids) == 2 and ids == sorted(ids, reverse=True)
+    assert "my-log" in gcloud("logging", "logs", "list", url=url).stdout
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=10),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=6,
+)
+LIST = ["resourceNames", "filter", "orderBy", "pageSize", "pageToken", "x"]
+WRITE = ["logName", "resource", "labels", "dryRun"]
+LOG_ENTRY = st.fixed_dictionaries(
+    {"logName": st.just("projects/p/logs/l") | JSON},
+    optional={
+        "textPayload": st.text(max_size=5) | JSON,
+        "jsonPayload": JSON,
+        "timestamp": JSON | st.sampled_from(["2026-11-20T12:00:00Z", "9999-12-31T23:59:59Z", "0001-01-01T00:00:00Z"]),
+        "severity": JSON | st.sampled_from(["INFO", 500]),
+        "resource": JSON | st.fixed_dictionaries({"type": JSON}, optional={"labels": JSON}),
+        "labels": JSON,
+        "insertId": JSON,
+    },
+)
+FILTERS = st.sampled_from(['timestamp>="9999-12-31T00:00:00Z"', "severity>=INFO", "x", "timestamp>x", "a" * 30_000])
+
+
+@settings(max_examples=examples(80, 500), deadline=None)
+@given(
+    path=st.sampled_from(["entries:list", "entries:write", "entries:tail", "projects/p/logs"]),
+    body=st.binary(max_size=30)
+    | JSON
+    | st.dictionaries(st.sampled_from(LIST), JSON, max_size=4)
+    | st.fixed_dictionaries({"resourceNames": st.just(["projects/p"]), "filter": FILTERS | st.text(max_size=20)})
+    | st.builds(
+        lambda more, entries: {**more, "entries": entries},
+        st.dictionaries(st.sampled_from(WRITE), JSON),
+        st.lists(LOG_ENTRY),
+    ),
+)
+def test_nonsense_is_never_a_500(served_store: tuple[str, LogStore], path: str, body: Any) -> None:
+    """Any body gets an answer below 500; errors are in Google's format."""
+    content = body if isinstance(body, bytes) else json.dumps(body).encode()
+    answer = http.post(f"{served_store[0]}/logging/v2/{path}", content=content, timeout=20)
+    assert answer.status_code < 500, answer.text
+    if answer.status_code >= 400:
+        assert answer.json()["error"].keys() >= {"code", "message", "status"}
+    listed = http.post(f"{served_store[0]}/logging/v2/entries:list", json={"resourceNames": ["projects/p"]}, timeout=20)
+    assert listed.status_code == 200

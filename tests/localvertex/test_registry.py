@@ -1,0 +1,151 @@
+"""Methods of the services beside jobs, called with requests as their REST routes make them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from localvertex.http import ApiError
+from localvertex.jobs.settings import Settings
+from localvertex.jobs.store import ResourceStore
+from localvertex.services import Registry
+
+PARENT = "projects/1/locations/us-central1"
+STORE = f"{PARENT}/metadataStores/default"
+
+
+class Services:
+    """Every method of the registry by its name."""
+
+    def __init__(self, root: Path) -> None:
+        services = Registry(ResourceStore(root), Settings(root=root), lambda name: None).services
+        self.methods = {name: method for one in services for name, method in one.methods.items()}
+
+    def __call__(self, name: str, **request: Any) -> Any:
+        return self.methods[name](request)
+
+
+@pytest.fixture
+def services(tmp_path: Path) -> Services:
+    return Services(tmp_path)
+
+
+def test_values_of_a_time_series_are_thinned(services: Services) -> None:
+    """At most `maxDataPoints` values come, the first and the last among them; -1 asks for all, and pages give each once."""
+    board = services("CreateTensorboard", parent=PARENT, tensorboard={"displayName": "b"}).response["name"]
+    experiment = services("CreateTensorboardExperiment", parent=board, tensorboardExperimentId="e")["name"]
+    run = services("CreateTensorboardRun", parent=experiment, tensorboardRunId="r")["name"]
+    made = services("CreateTensorboardTimeSeries", parent=run, tensorboardTimeSeries={"displayName": "loss"})
+    wall = {1198: "2026-11-20T12:00:00.500Z", 1199: "2026-11-20T12:00:00Z"}
+    points = [
+        {"step": str(step), "wallTime": wall.get(step, "2026-11-20T11:00:00Z"), "scalar": {"value": 1.0}}
+        for step in range(1200)
+    ]
+    data = [{"tensorboardTimeSeriesId": made["name"].rpartition("/")[2], "values": points}]
+    services("WriteTensorboardRunData", tensorboardRun=run, timeSeriesData=data)
+    newest = services.methods["GetTensorboardTimeSeries"]({"name": made["name"]})["metadata"]
+    assert newest == {"maxStep": "1199", "maxWallTime": "2026-11-20T12:00:00.500Z"}
+
+    def read(most: int) -> list[int]:
+        found = services("ReadTensorboardTimeSeriesData", tensorboardTimeSeries=made["name"], maxDataPoints=most)
+        return [int(point["step"]) for point in found["timeSeriesData"]["values"]]
+
+    assert read(3) == [0, 600, 1199] and read(1) == [1199] and len(read(0)) == 1000
+    assert read(-1) == list(range(1200))
+    token, exported = "", []
+    while True:
+        page = services("ExportTensorboardTimeSeriesData", tensorboardTimeSeries=made["name"], pageToken=token)
+        exported += [int(point["step"]) for point in page["timeSeriesDataPoints"]]
+        token = page.get("nextPageToken", "")
+        if not token:
+            break
+    assert exported == list(range(1200))
+
+
+def test_trials_stay_in_their_order_when_some_are_deleted(services: Services) -> None:
+    """ListTrials gives trials in the order in which they were made, also those made after others were deleted."""
+    space = [{"parameterId": "x", "doubleValueSpec": {"minValue": 0.0, "maxValue": 1.0}}]
+    spec = {"metrics": [{"metricId": "loss", "goal": "MINIMIZE"}], "parameters": space}
+    study = services("CreateStudy", parent=PARENT, study={"displayName": "s", "studySpec": spec})["name"]
+    services("SuggestTrials", parent=study, suggestionCount=3, clientId="c")
+    for number in "12":
+        services.methods["DeleteTrial"]({"name": f"{study}/trials/{number}"})
+    services("SuggestTrials", parent=study, suggestionCount=2, clientId="d")
+    assert [trial["name"][-1] for trial in services("ListTrials", parent=study)["trials"]] == ["3", "4", "5"]
+
+
+def test_the_lineage_of_an_artifact(services: Services) -> None:
+    """It goes as many steps as asked for, to the end without a number, and is refused for a negative one."""
+    services("CreateMetadataStore", parent=PARENT, metadataStoreId="default")
+    for kind, ids in (("Artifact", "abc"), ("Execution", "xy")):
+        for id_ in ids:
+            services(f"Create{kind}", parent=STORE, **{f"{kind.lower()}Id": id_})
+    for execution, artifacts in (("x", "ab"), ("y", "bc")):
+        events = [{"artifact": f"{STORE}/artifacts/{one}"} for one in artifacts]
+        services("AddExecutionEvents", execution=f"{STORE}/executions/{execution}", events=events)
+
+    def seen(**hops: int) -> str:
+        found = services("QueryArtifactLineageSubgraph", artifact=f"{STORE}/artifacts/a", **hops)
+        return "".join(one["name"][-1] for one in found["artifacts"] + found["executions"])
+
+    assert seen() == "abcxy" and seen(maxHops=2) == "abx"
+    with pytest.raises(ApiError, match="max_hops"):
+        seen(maxHops=-1)
+
+
+def test_a_model_with_wrong_labels_is_refused(services: Services) -> None:
+    """The refusal names the model's labels in the service's words, and leaves no model."""
+    with pytest.raises(ApiError) as refused:
+        services("UploadModel", parent=PARENT, model={"displayName": "x", "labels": {"Wrong": "x"}})
+    assert refused.value.message.startswith(
+        "List of found errors:\t1.Field: model.labels; Message: There can be no more than 64 "
+    )
+    assert services("ListModels", parent=PARENT) == {}
+
+
+@pytest.mark.parametrize("name", ["ListTrials", "ExportTensorboardTimeSeriesData", "ListModels"])
+def test_a_negative_page_size_is_refused(services: Services, name: str) -> None:
+    """A page of less than no resources is a 400, whatever is listed."""
+    with pytest.raises(ApiError) as refused:
+        services(name, parent=PARENT, tensorboardTimeSeries=PARENT, pageSize=-1)
+    assert refused.value.code == 400 and "page_size" in refused.value.message
+
+
+GRID = {
+    "metrics": [{"metricId": "a", "goal": "MAXIMIZE"}],
+    "parameters": [{"parameterId": "x", "integerValueSpec": {"minValue": "1", "maxValue": "9"}}],
+    "algorithm": "GRID_SEARCH",
+}
+
+
+def test_trials_of_a_study_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Calls read the trials of a study from the disk at the first one, and again only after a change that was not kept."""
+    services, reads, read = Services(tmp_path), list[str](), ResourceStore.trials
+    monkeypatch.setattr(ResourceStore, "trials", lambda store, study: reads.append(study) or read(store, study))
+    study = services("CreateStudy", parent=PARENT, study={"displayName": "s", "studySpec": GRID})["name"]
+
+    def suggested(client: str) -> list[tuple[str, Any]]:
+        given = services("SuggestTrials", parent=study, suggestionCount=2, clientId=client).response["trials"]
+        return [(one["name"].rpartition("/")[2], one["parameters"][0]["value"]) for one in given]
+
+    assert suggested("a") == suggested("a") == [("1", 1), ("2", 2)]
+    metric = {"metrics": [{"metricId": "a", "value": 0.5}]}
+    services("AddTrialMeasurement", trialName=f"{study}/trials/1", measurement=metric)
+    services.methods["CompleteTrial"]({"name": f"{study}/trials/1"})
+    assert services.methods["GetTrial"]({"name": f"{study}/trials/1"})["state"] == "SUCCEEDED"
+    assert suggested("a") == [("2", 2), ("3", 3)] and len(services("ListTrials", parent=study)["trials"]) == 3
+    assert reads == [study]
+
+    save = ResourceStore.save_trial
+
+    def full(store: ResourceStore, name: str, record: dict[str, Any]) -> None:
+        save(store, name, record)
+        if record["id"] == "5":
+            raise OSError("no space left on device")
+
+    with monkeypatch.context() as patched, pytest.raises(OSError, match="no space"):
+        patched.setattr(ResourceStore, "save_trial", full)
+        suggested("b")
+    assert suggested("b") == [("4", 4), ("5", 5)] and reads == [study, study]

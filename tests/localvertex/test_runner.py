@@ -1,0 +1,499 @@
+"""The runner on real processes: contract, ends, restarts, faults. The trainers are a few lines of plain Python."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from localvertex.runner import Control, JobResult, Line, RunOptions, run_job
+from tests.support.jobkit import job, output, pool, sdist
+from vertexrig.project.model import LocalImage
+
+FAST = RunOptions(grace=0.5)
+WAIT = "import time; time.sleep(600)"
+
+
+ENVIRONMENT = "print('ENV', json.dumps(dict(os.environ)), flush=True)\n"
+
+
+def environments(lines: list[Line]) -> dict[str, dict[str, str]]:
+    return {line.task: json.loads(line.text[4:]) for line in lines if line.text.startswith("ENV ")}
+
+
+class Started:
+    """Collects lines and lets a test wait for some of them."""
+
+    def __init__(self) -> None:
+        self.lines: list[Line] = []
+        self.states: list[str] = []
+        self._change = threading.Condition()
+
+    def line(self, line: Line) -> None:
+        with self._change:
+            self.lines.append(line)
+            self._change.notify_all()
+
+    def wait_for(self, text: str, times: int = 1) -> None:
+        with self._change:
+            assert self._change.wait_for(lambda: sum(line.text == text for line in self.lines) >= times, 60), self.lines
+
+
+def start(
+    spec: dict, root: Path, options: RunOptions = FAST
+) -> tuple[Started, Control, threading.Thread, list[JobResult]]:
+    """Run a job in a thread."""
+    seen, control, results = Started(), Control(), []
+
+    def run() -> None:
+        results.append(
+            run_job(spec, root=root, on_line=seen.line, on_state=seen.states.append, control=control, options=options)
+        )
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    return seen, control, thread, results
+
+
+def test_every_replica_sees_the_documented_cluster(root: Path) -> None:
+    """Chief, two workers, a parameter server and an evaluator get the TF_CONFIG and CLUSTER_SPEC of the documentation."""
+    last = (
+        "import time\nif os.environ['HERE'] != 'workerpool0': time.sleep(600)\n"
+        "while len(os.listdir(args[0])) < 4: time.sleep(0.01)"
+    )
+    meet = root / "gs/meet/full"
+    meet.mkdir(parents=True)
+    code = ENVIRONMENT + "task = json.loads(os.environ['CLUSTER_SPEC'])['task']\nos.environ['HERE'] = task['type']\n"
+    code += (
+        "if task['type'] != 'workerpool0': open(f\"{args[0]}/{task['type']}-{task['index']}\", 'w').close()\n" + last
+    )
+    pools = [pool(code, "gs://meet/full", replicas=count) for count in (1, 2, 1, 1)]
+    lines: list[Line] = []
+    result = run_job(job(*pools), root=root, on_line=lines.append, options=FAST)
+    assert result.state == "JOB_STATE_SUCCEEDED", result.error
+    seen = environments(lines)
+    assert sorted(seen) == ["workerpool0-0", "workerpool1-0", "workerpool1-1", "workerpool2-0", "workerpool3-0"]
+    configs = {name: json.loads(env["TF_CONFIG"]) for name, env in seen.items()}
+    clusters = [config["cluster"] for config in configs.values()]
+    assert all(cluster == clusters[0] for cluster in clusters)
+    assert {role: len(hosts) for role, hosts in clusters[0].items()} == {"chief": 1, "worker": 2, "ps": 1}
+    tasks = {name: (config["task"]["type"], config["task"]["index"]) for name, config in configs.items()}
+    assert tasks == {
+        "workerpool0-0": ("chief", 0),
+        "workerpool1-0": ("worker", 0),
+        "workerpool1-1": ("worker", 1),
+        "workerpool2-0": ("ps", 0),
+        "workerpool3-0": ("evaluator", 0),
+    }
+    spec = json.loads(seen["workerpool3-0"]["CLUSTER_SPEC"])
+    assert spec["task"] == {"type": "workerpool3", "index": 0}
+    assert [len(spec["cluster"][f"workerpool{i}"]) for i in range(4)] == [1, 2, 1, 1]
+    addresses = [host for hosts in spec["cluster"].values() for host in hosts]
+    assert len(set(addresses)) == 5 and all(host.startswith("127.0.0.1:") for host in addresses)
+
+
+def test_single_replica_has_outputs_but_no_tf_config(root: Path) -> None:
+    """A job of one replica has no TF_CONFIG; its AIP directories, args and env point into the local bucket."""
+    code = (
+        ENVIRONMENT
+        + "print(args)\nopen(os.environ['AIP_MODEL_DIR'] + 'saved_model.pb', 'w').write('x')\nopen(args[0], 'w').close()"
+    )
+    one = pool(code, "/gcs/out/one/beside", "--data=gs://out/$(CLOUD_ML_JOB_ID)", "$$(HOME)")
+    one["pythonPackageSpec"]["env"] = [
+        {"name": "DATA", "value": "gs://out/d"},
+        {"name": "BOTH", "value": "$(DATA)/$(NOPE)"},
+    ]
+    lines: list[Line] = []
+    options = RunOptions(grace=0.5, job_id="123", trial="7")
+    spec = job(one, baseOutputDirectory={"outputUriPrefix": "gs://out/one"})
+    result = run_job(spec, root=root, on_line=lines.append, options=options)
+    assert result.state == "JOB_STATE_SUCCEEDED", result.error
+    env = environments(lines)["workerpool0-0"]
+    assert "TF_CONFIG" not in env and env["CLOUD_ML_TRIAL_ID"] == "7" and env["CLOUD_ML_JOB_ID"] == "123"
+    assert env["AIP_MODEL_DIR"] == f"{root}/gs/out/one/7/model/"
+    assert env["BOTH"] == f"{root}/gs/out/d/$(NOPE)"
+    assert output(lines)[-1] == str([f"{root}/gs/out/one/beside", f"--data={root}/gs/out/123", "$(HOME)"])
+    assert result.outputs == ("gs://out/one/7/model/saved_model.pb",)
+
+
+def test_credentials_stay_outside(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The user's cloud login, tokens and other variables are not in a replica's environment unless they are asked for."""
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", "/key.json")
+    monkeypatch.setenv("CLOUDSDK_AUTH_ACCESS_TOKEN", "secret")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    monkeypatch.setenv("MINE", "yes")
+    lines: list[Line] = []
+    run_job(job(pool(ENVIRONMENT)), root=root, on_line=lines.append, options=FAST)
+    env = environments(lines)["workerpool0-0"]
+    assert "secret" not in str(env) and "GOOGLE_APPLICATION_CREDENTIALS" not in env and "MINE" not in env
+    assert os.listdir(env["CLOUDSDK_CONFIG"]) == []
+    lines.clear()
+    run_job(
+        job(pool(ENVIRONMENT)),
+        root=root,
+        on_line=lines.append,
+        options=RunOptions(credentials=True, pass_env=("MINE",)),
+    )
+    env = environments(lines)["workerpool0-0"]
+    assert (
+        env["GOOGLE_APPLICATION_CREDENTIALS"] == "/key.json"
+        and env["MINE"] == "yes"
+        and "AWS_SECRET_ACCESS_KEY" not in env
+    )
+
+
+@pytest.mark.parametrize("where", [0, 1])
+def test_an_exception_in_any_replica_fails_the_job(root: Path, where: int) -> None:
+    """A replica that raises fails the job at once, with the service's sentence and the replica's traceback."""
+    pools = [pool(WAIT), pool(WAIT)]
+    pools[where] = pool("print('on stdout')\nraise ValueError('bad shape')")
+    result = run_job(job(*pools), root=root, options=FAST)
+    name = f"workerpool{where}-0"
+    assert result.state == "JOB_STATE_FAILED" and result.failed_replica == name and result.error is not None
+    assert result.error.message.startswith(
+        f"The replica {name} exited with a non-zero status of 1. Termination reason: Error."
+    )
+    assert "ValueError: bad shape" in result.error.message and result.error.code == 3
+    assert result.traceback.startswith("Traceback (most recent call last):") and "on stdout" not in result.traceback
+    assert not result.counts["restarts"] and result.counts["retries"] == 0
+
+
+def test_a_lost_worker_comes_back_under_its_name(root: Path) -> None:
+    """A worker killed from outside is started again with the same TF_CONFIG, and the job still succeeds."""
+    flag = root / "gs/flags/lost"
+    flag.parent.mkdir(exist_ok=True)
+    worker = "print(os.environ['TF_CONFIG'], flush=True)\nprint('up', flush=True)\n" + WAIT
+    chief = f"import time\nwhile not os.path.exists({str(flag)!r}): time.sleep(0.01)"
+    seen, control, thread, results = start(job(pool(chief), pool(worker)), root)
+    seen.wait_for("up")
+    control.kill("workerpool1-0")
+    seen.wait_for("up", 2)
+    flag.touch()
+    thread.join()
+    assert results[0].state == "JOB_STATE_SUCCEEDED" and results[0].counts["restarts"] == {"workerpool1-0": 1}
+    configs = [text for text in output(seen.lines, "workerpool1-0") if text.startswith("{")]
+    assert len(configs) == 2 and configs[0] == configs[1]
+    assert seen.states == ["JOB_STATE_PENDING", "JOB_STATE_RUNNING"]
+
+
+def test_restart_job_on_worker_restart_starts_all_again(root: Path) -> None:
+    """With restartJobOnWorkerRestart the loss of one worker starts the chief again as well."""
+    spec = job(
+        pool("print('chief up', flush=True)\n" + WAIT),
+        pool("print('up', flush=True)\n" + WAIT),
+        scheduling={"restartJobOnWorkerRestart": True},
+    )
+    seen, control, thread, results = start(spec, root)
+    seen.wait_for("chief up")
+    seen.wait_for("up")
+    control.kill("workerpool1-0")
+    seen.wait_for("chief up", 2)
+    control.cancel()
+    thread.join()
+    assert seen.states[:4] == ["JOB_STATE_PENDING", "JOB_STATE_RUNNING", "JOB_STATE_PENDING", "JOB_STATE_RUNNING"]
+    assert results[0].state == "JOB_STATE_CANCELLED"
+
+
+def test_a_worker_is_restarted_five_times_and_the_job_three(root: Path) -> None:
+    """A worker lost for ever is started 6 times in each of 4 attempts, then the job fails."""
+    worker = "print('up', flush=True)\nimport signal; os.kill(os.getpid(), signal.SIGKILL)"
+    lines: list[Line] = []
+    result = run_job(job(pool(WAIT), pool(worker)), root=root, on_line=lines.append, options=FAST)
+    assert output(lines, "workerpool1-0").count("up") == 24
+    assert (result.state, result.counts["retries"], result.exit_codes["workerpool1-0"]) == ("JOB_STATE_FAILED", 3, 137)
+
+
+def test_disable_retries_fails_on_the_first_loss(root: Path) -> None:
+    """With disableRetries a lost worker is not started again."""
+    spec = job(
+        pool(WAIT),
+        pool("os.kill(os.getpid(), 9)"),
+        scheduling={"disableRetries": True, "restartJobOnWorkerRestart": True},
+    )
+    result = run_job(spec, root=root, options=FAST)
+    assert result.state == "JOB_STATE_FAILED" and not result.counts["restarts"] and result.counts["retries"] == 0
+
+
+def test_an_abort_is_tried_again_three_times(root: Path) -> None:
+    """SIGABRT counts as not permanent: the job is run four times in all."""
+    lines: list[Line] = []
+    result = run_job(job(pool("print('up', flush=True); os.abort()")), root=root, on_line=lines.append, options=FAST)
+    assert output(lines).count("up") == 4 and result.state == "JOB_STATE_FAILED"
+    assert result.error is not None and "non-zero status of 134" in result.error.message
+
+
+def test_timeout(root: Path) -> None:
+    """A job that runs longer than scheduling.timeout fails and says so."""
+    result = run_job(job(pool(WAIT), scheduling={"timeout": "1s"}), root=root, options=FAST)
+    assert result.state == "JOB_STATE_FAILED" and result.error is not None
+    assert result.error.message == "The job ran longer than its timeout of 1 seconds."
+
+
+def test_cancel_ends_a_replica_that_ignores_sigterm(root: Path) -> None:
+    """After SIGTERM and the grace time comes SIGKILL, also for a process the replica has put into another session."""
+    code = """
+    import signal, subprocess, sys, time
+    signal.signal(signal.SIGTERM, lambda *_: print('no', flush=True))
+    child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'], start_new_session=True)
+    print('daemon', child.pid, flush=True)
+    print('up', flush=True)
+    while True: time.sleep(600)
+    """
+    seen, control, thread, results = start(job(pool(textwrap.dedent(code))), root)
+    seen.wait_for("up")
+    control.cancel()
+    thread.join()
+    assert (
+        results[0].state == "JOB_STATE_CANCELLED"
+        and results[0].error is not None
+        and results[0].error.message == "CANCELED"
+    )
+    assert "no" in output(seen.lines) and seen.states[-1] == "JOB_STATE_CANCELLING"
+    daemon = int(next(text for text in output(seen.lines) if text.startswith("daemon")).split()[1])
+    assert not psutil.pid_exists(daemon)
+
+
+@pytest.mark.parametrize(("most", "scheduling"), [(7, {}), (1, {"disableRetries": True})])
+def test_preemption_starts_again_up_to_six_times(root: Path, most: int, scheduling: dict[str, Any]) -> None:
+    """A preempted job starts again; the seventh preemption, or any without retries, ends it as a stockout, without a SIGTERM."""
+    code = f"import signal\nsignal.signal(signal.SIGTERM, lambda *_: print('told', flush=True))\nprint('up', flush=True)\n{WAIT}"
+    seen, control, thread, results = start(job(pool(code), scheduling=scheduling), root)
+    for times in range(1, most + 1):
+        seen.wait_for("up", times)
+        control.preempt()
+    thread.join()
+    assert "told" not in output(seen.lines)
+    assert results[0].state == "JOB_STATE_FAILED" and results[0].error is not None
+    assert results[0].error.message.startswith("Resources are insufficient in region: us-central1.")
+
+
+def test_a_daemon_left_behind_ends_with_its_replica(root: Path) -> None:
+    """What a replica leaves running in another session is gone when the job is over, though the job succeeded."""
+    code = "import subprocess, sys\nc = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'], start_new_session=True)\nprint(c.pid)"
+    lines: list[Line] = []
+    result = run_job(job(pool(code)), root=root, on_line=lines.append, options=FAST)
+    assert result.succeeded and not psutil.pid_exists(int(output(lines)[-1]))
+
+
+def test_nothing_outlives_a_runner_killed_with_9(root: Path) -> None:
+    """Kill -9 of the process that runs a job ends its replicas, ignoring SIGTERM and all."""
+    code = (
+        "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\nprint('pid', os.getpid(), flush=True)\n" + WAIT
+    )
+    script = (
+        "import json, sys\nfrom localvertex.runner import run_job\n"
+        "run_job(json.loads(sys.argv[1]), root=sys.argv[2], on_line=lambda line: print(line.text, flush=True))"
+    )
+    spec = json.dumps(job(pool(code), pool(code)))
+    runner = subprocess.Popen([sys.executable, "-c", script, spec, str(root)], stdout=subprocess.PIPE, text=True)
+    assert runner.stdout is not None
+    found: list[int] = []
+    for line in runner.stdout:
+        found += [int(line.split()[1])] if line.startswith("pid") else []
+        if len(found) == 2:
+            break
+    processes = [psutil.Process(pid) for pid in found]
+    supervisors = [process.parent() for process in processes]
+    os.kill(runner.pid, signal.SIGKILL)
+    runner.wait()
+    runner.stdout.close()
+    _, alive = psutil.wait_procs([*processes, *(s for s in supervisors if s)], timeout=30)
+    assert alive == []
+
+
+def test_memory_limit(root: Path) -> None:
+    """A replica that takes more than the limit is killed, and the job fails with the out-of-memory sentence."""
+    code = "data = []\nimport time\nwhile len(data) < 60:\n    data.append(b'x' * 10_000_000); time.sleep(0.02)\ntime.sleep(600)"
+    result = run_job(job(pool(code)), root=root, options=RunOptions(grace=0.5, memory_limit=200_000_000))
+    assert result.state == "JOB_STATE_FAILED" and result.error is not None
+    assert (
+        result.error.message.splitlines()[0]
+        == "Replicas low on memory: workerpool0. Specify a machine with larger memory and try again."
+    )
+
+
+def test_hundred_megabytes_of_output(root: Path) -> None:
+    """All of 100 MB of output arrives, in order, in memory that does not grow with it."""
+    code = "import sys\nline = 'x' * 990\nfor i in range(100_000): sys.stdout.write(f'{i:09d}{line}\\n')"
+    expected = 0
+
+    def check(line: Line) -> None:
+        nonlocal expected
+        if line.task == "workerpool0-0" and line.text.endswith("xxx"):
+            assert int(line.text[:9]) == expected
+            expected += 1
+
+    result = run_job(job(pool(code)), root=root, on_line=check, options=FAST)
+    assert result.succeeded and expected == 100_000
+    assert (result.folder / "logs/workerpool0-0.log").stat().st_size > 100_000_000
+
+
+def test_lines_carry_severity_and_data(root: Path) -> None:
+    """Stdout is INFO, stderr ERROR, a JSON line has its own severity and its data; no line end and broken UTF-8 are no loss."""
+    code = "os.write(1, b'plain\\n')\nos.write(2, b'oops\\n')\nprint(json.dumps({'severity': 'warning', 'message': 'low'}), flush=True)\nos.write(1, b'\\xff\\r\\nlast')"
+    lines: list[Line] = []
+    run_job(job(pool(code)), root=root, on_line=lines.append, options=FAST)
+    seen = {(line.severity, line.text) for line in lines if line.task == "workerpool0-0"}
+    assert {("INFO", "plain"), ("ERROR", "oops"), ("INFO", "\ufffd"), ("INFO", "last")} <= seen
+    own = [line for line in lines if line.task == "workerpool0-0" and line.severity == "WARNING"]
+    assert [line.payload for line in own] == [{"severity": "warning", "message": "low"}]
+
+
+def test_accelerators_are_stood_in_for(root: Path) -> None:
+    """A pool with accelerators that are not here gets virtual devices, and the log and the result say so."""
+    gpus = pool("print(os.environ['TRAINER_VIRTUAL_DEVICES'])", acceleratorType="NVIDIA_H100_80GB", acceleratorCount=4)
+    lines: list[Line] = []
+    result = run_job(job(gpus), root=root, on_line=lines.append, options=FAST)
+    assert result.succeeded and output(lines)[-1] == "4"
+    assert "4 x NVIDIA_H100_80GB" in result.stand_ins[0]
+    service = [line.text for line in lines if (line.task, line.severity) == ("service", "INFO")]
+    assert all(f"Stand-in: {said}." in service for said in result.stand_ins)
+    tpu = pool("print(os.environ['TRAINER_VIRTUAL_DEVICES'])", machineType="ct5lp-hightpu-4t", tpuTopology="4x4")
+    lines.clear()
+    assert run_job(job(tpu), root=root, on_line=lines.append, options=FAST).succeeded and output(lines)[-1] == "4"
+
+
+def test_image_map(root: Path, tmp_path: Path) -> None:
+    """A custom image runs from the folder it is mapped to; command replaces the entry point; without a map it is refused."""
+    (tmp_path / "main.py").write_text("import sys; print('main', sys.argv[1:])")
+    (tmp_path / "other.py").write_text("import sys; print('other', sys.argv[1:])")
+    image = "us-docker.pkg.dev/mine/images/train:1"
+    options = RunOptions(
+        grace=0.5, docker=False, images={"*/mine/images/*": LocalImage(tmp_path, ("python", "main.py", "a"))}
+    )
+    texts = []
+    for fields in ({"args": ["b"]}, {"command": ["python3", "other.py"]}):
+        lines: list[Line] = []
+        one = {
+            "machineSpec": {"machineType": "n1-standard-4"},
+            "replicaCount": 1,
+            "containerSpec": {"imageUri": image, **fields},
+        }
+        done = run_job(job(one), root=root, on_line=lines.append, options=options)
+        assert done.succeeded and done.stand_ins[0].startswith(f"folder {tmp_path.name} and Python ")
+        assert done.stand_ins[0].endswith(f" of this machine for the image {image}")
+        texts.append(output(lines)[-1])
+    assert texts == ["main ['a', 'b']", "other []"]
+    result = run_job(job(one), root=root, options=RunOptions(docker=False))
+    assert (
+        result.state == "JOB_STATE_FAILED"
+        and result.error is not None
+        and "no entry of the image map fits" in result.error.message
+    )
+
+
+def test_a_program_that_is_not_there(root: Path, tmp_path: Path) -> None:
+    """An entry point that cannot be started ends the job with the reason."""
+    options = RunOptions(docker=False, grace=0.5, images={"*": LocalImage(tmp_path, ("no-such-program",))})
+    one = {"machineSpec": {"machineType": "n1-standard-4"}, "replicaCount": 1, "containerSpec": {"imageUri": "x"}}
+    result = run_job(job(one), root=root, options=options)
+    assert result.error is not None and "cannot start no-such-program" in result.error.message
+
+
+def test_arguments_the_system_cannot_take(root: Path) -> None:
+    """An argument longer than the system allows is a failed job, not an exception."""
+    result = run_job(job(pool("x" * 200_000)), root=root, options=FAST)
+    assert (
+        result.state == "JOB_STATE_FAILED" and result.error is not None and "cannot be started" in result.error.message
+    )
+
+
+def test_cancel_while_a_package_installs(root: Path) -> None:
+    """Cancelling ends pip too."""
+    sdist(root / "gs/packages/slow.tar.gz", name="slow", setup="import time; time.sleep(600)")
+    seen, control, thread, results = start(job(pool("", package="gs://packages/slow.tar.gz")), root)
+    seen.wait_for("Running command: pip3 install --user --upgrade --force-reinstall --no-deps slow.tar.gz")
+    control.cancel()
+    thread.join()
+    assert results[0].state == "JOB_STATE_CANCELLED"
+
+
+def test_slow_start_stays_pending(root: Path) -> None:
+    """With a slow start the job is pending until its last replica is there."""
+    seen, control, thread, results = start(
+        job(pool("print('up', flush=True)\n" + WAIT), pool(WAIT)), root, RunOptions(grace=0.5, slow_start=1.0)
+    )
+    seen.wait_for("up")
+    assert seen.states == ["JOB_STATE_PENDING"]
+    control.cancel()
+    thread.join()
+    assert results[0].state == "JOB_STATE_CANCELLED" and time.time() > 0
+
+
+@pytest.mark.whole
+def test_an_interpreter_chosen_for_an_image(root: Path, tmp_path: Path) -> None:
+    """The layer stands on the Python chosen for the image and sees what is installed there; a wrong one is named."""
+    subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "base")], check=True, timeout=120)
+    site = next((tmp_path / "base").glob("lib/python*/site-packages"))
+    (site / "only_there.py").write_text("NAME = 'base'")
+    options = RunOptions(grace=0.5, interpreters={"*tf-cpu.2-17*": str(tmp_path / "base/bin/python")})
+    lines: list[Line] = []
+    code = "import only_there; print(only_there.NAME)"
+    result = run_job(job(pool(code)), root=root, on_line=lines.append, options=options)
+    assert result.succeeded and "base" in output(lines), result.error
+    result = run_job(job(pool(code)), root=root, options=RunOptions(interpreters={"*": "/no/python"}))
+    assert result.error is not None and "interpreter '/no/python' cannot be used" in result.error.message
+
+
+SAVING = """
+import signal, time
+place = args[0] + '/saved'
+print('begins at', open(place).read() if os.path.exists(place) else '0', flush=True)
+def save(*_):
+    open(place, 'w').write('7')
+    os._exit(143)
+signal.signal(signal.SIGTERM, save)
+print('trains', flush=True)
+time.sleep(600)
+"""
+
+
+def test_a_preemption_with_and_without_a_window(root: Path, tmp_path: Path) -> None:
+    """Without a window SIGKILL comes at once and nothing is saved; with one SIGTERM comes first, and the job goes on from there."""
+    place = root / "gs/saving" / tmp_path.name
+    place.mkdir(parents=True)
+    seen, control, thread, _ = start(job(pool(SAVING, f"gs://saving/{tmp_path.name}")), root)
+    seen.wait_for("trains")
+    control.preempt()
+    seen.wait_for("trains", 2)
+    control.preempt(30.0)
+    seen.wait_for("trains", 3)
+    control.cancel()
+    thread.join(60)
+    assert [text for text in output(seen.lines) if text.startswith("begins")] == [
+        "begins at 0", "begins at 0", "begins at 7",
+    ]  # fmt: skip
+    faults = [line.text for line in seen.lines if line.text.startswith("Fault on demand")]
+    assert faults[0].endswith("preempted.") and "SIGKILL follows in 30 s" in faults[1]
+
+
+def test_a_signal_handler_may_cancel_at_any_moment() -> None:
+    """A handler interrupts the thread that runs the job, wherever that is, and may then ask it to end."""
+    control, seen = Control(), []
+
+    def interrupt(frame: Any, event: str, _: object) -> Any:
+        if frame.f_code is Control.take_faults.__code__:
+            if event == "line":
+                control.cancel()
+            return interrupt
+        return None
+
+    def look() -> None:
+        sys.settrace(interrupt)
+        seen.append(control.take_faults())
+
+    thread = threading.Thread(target=look, daemon=True)
+    thread.start()
+    thread.join(10)
+    assert seen == [(None, [])] and control.cancelled
+    control.close()

@@ -1,0 +1,117 @@
+"""The runner and the packages of a job: built, missing, needing others, installed once."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from localvertex.runner import Line, RunOptions, packages, pythons, run_job
+from tests.support.jobkit import IMAGE, job, output, pool, sdist
+from tests.support.tools import brief
+from vertexrig.project.model import LocalImage
+
+FAST = RunOptions(grace=0.5)
+
+
+def test_a_package_that_does_not_build(root: Path) -> None:
+    """The job fails as the executor would make it fail, and says which package and why."""
+    sdist(root / "gs/packages/broken.tar.gz", name="broken", setup="raise SystemExit('no compiler here')")
+    result = run_job(job(pool("", package="gs://packages/broken.tar.gz")), root=root, options=FAST)
+    assert result.state == "JOB_STATE_FAILED" and result.error is not None
+    assert result.error.message.startswith("The replica workerpool0-0 exited with a non-zero status of 1.")
+    assert "broken.tar.gz" in result.error.message and "no compiler here" in result.error.message
+
+
+def test_a_package_that_is_not_there(root: Path) -> None:
+    """A missing package is named, with the place it was looked for."""
+    result = run_job(job(pool("", package="gs://packages/absent.tar.gz")), root=root, options=FAST)
+    assert result.error is not None and f"{root}/gs/packages/absent.tar.gz" in result.error.message
+
+
+def test_a_module_that_is_not_there(root: Path) -> None:
+    """A wrong module fails the job with Python's own words."""
+    one = pool("")
+    one["pythonPackageSpec"]["pythonModule"] = "trainer.tsak"
+    result = run_job(job(one), root=root, options=FAST)
+    assert result.error is not None and "No module named trainer.tsak" in result.error.message
+
+
+def test_requirements_that_are_here_are_not_fetched(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Requirements the interpreter already satisfies are taken from it, without an index."""
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    sdist(root / "gs/packages/needs.tar.gz", requires=("psutil>=5", "absent-thing; extra == 'x'"))
+    result = run_job(
+        job(pool("import psutil; print(psutil.__file__)", package="gs://packages/needs.tar.gz")),
+        root=root,
+        options=FAST,
+    )
+    assert result.succeeded, result.error
+    sdist(root / "gs/packages/lacks.tar.gz", requires=("surely-not-a-distribution-of-anyone>=9",))
+    result = run_job(job(pool("", package="gs://packages/lacks.tar.gz")), root=root, options=FAST)
+    assert result.error is not None and "surely-not-a-distribution-of-anyone>=9" in result.error.message
+
+
+@pytest.mark.whole
+def test_a_python_before_3_8_runs_packages(root: Path, tmp_path: Path) -> None:
+    """The Python 3.7 of images up to TensorFlow 2.7 cannot list its distributions; requirements and frameworks are found."""
+    found = pythons.find_python("3.7")
+    if not Path(found).is_file():
+        pytest.skip("pyenv has no Python 3.7 here")
+    python = tmp_path / "env/bin/python"
+    subprocess.run([found, "-m", "venv", tmp_path / "env"], check=True)
+    site = tmp_path / "env/lib/python3.7/site-packages"
+    for name, version in (("tensorflow", "2.4.4"), ("psutil", "5.9")):
+        (site / f"{name}-{version}.dist-info").mkdir()
+        (site / f"{name}-{version}.dist-info/METADATA").write_text(f"Name: {name}\nVersion: {version}\n")
+    assert packages.interpreter(str(python)).installed == {"tensorflow": "2.4.4"}
+    sdist(root / "gs/packages/needs.tar.gz", requires=("surely-not-a-distribution-of-anyone>=9",))
+    options = RunOptions(grace=0.5, interpreters={"*": str(python)})
+    result = run_job(job(pool("", package="gs://packages/needs.tar.gz")), root=root, options=options)
+    assert (
+        result.error is not None and "requirements of needs.tar.gz cannot be installed: surely" in result.error.message
+    )
+
+
+def test_the_same_package_is_installed_once(root: Path) -> None:
+    """A second job with the same package runs no pip; other bytes under the same name do."""
+    path = sdist(root / "gs/packages/again.tar.gz", task="print('one')")
+    spec = job(pool("", package="gs://packages/again.tar.gz"))
+    made = []
+    for _ in range(2):
+        assert run_job(spec, root=root, options=FAST).succeeded
+        made.append({path: path.stat().st_mtime_ns for path in (root / "envs").glob("*/ready.json")})
+    assert made[0] == made[1]
+    sdist(path, task="print('two')")
+    lines = []
+    assert run_job(spec, root=root, on_line=lines.append, options=FAST).succeeded and output(lines)[-1] == "two"
+
+
+@pytest.mark.parametrize(
+    ("mapped", "start"),
+    brief([(False, ["bash", "-c"]), (True, ["python", "-c", "import os, sys; os.system(sys.argv[1])"]), (True, ["bash", "-c"])], 2),
+    ids=["prebuilt image", "python in a mapped image", "mapped image"],
+)  # fmt: skip
+@pytest.mark.whole
+def test_a_command_that_installs_changes_its_replica_alone(
+    root: Path, tmp_path: Path, mapped: bool, start: list[str]
+) -> None:
+    """What a command's `pip install …` brings, with --user or without, is there for that replica's Python and programs, and gone after it."""
+    sdist(root / "gs/packages/extra.tar.gz", name="extra", task="print('extra ran')")
+    bring = "pip3 install -q --no-index --no-build-isolation {user} /gcs/packages/extra.tar.gz && python3 -m extra.task && command -v pytest && pytest --version"
+    image = "us-docker.pkg.dev/mine/images/train:1" if mapped else IMAGE
+    options = RunOptions(grace=0.5, docker=False, images={"*/mine/images/*": LocalImage(tmp_path, ())})
+    for user in ("--user", ""):
+        lines: list[Line] = []
+        container = {"imageUri": image, "command": [*start, bring.format(user=user)]}
+        one = {"machineSpec": {"machineType": "n1-standard-4"}, "replicaCount": 2, "containerSpec": container}
+        done = run_job(job({**one, "replicaCount": 1}, one), root=root, on_line=lines.append, options=options)
+        assert done.succeeded, (done.error, lines)
+        texts = [line.text for line in lines]
+        assert "extra ran" in texts
+        assert f"pytest {pytest.__version__}" in texts and any(text.startswith(f"{root}/envs/") for text in texts)
+    for python in [sys.executable, *map(str, root.glob("envs/*/bin/python"))]:
+        assert subprocess.run([python, "-c", "import extra"], capture_output=True).returncode == 1
+    assert list(root.glob("jobs/*/*/installed")) == []

@@ -1,0 +1,260 @@
+"""The real gcloud and google-cloud-scheduler against the local Cloud Scheduler, and nonsense against its endpoints."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from localvertex.http import mount
+from localvertex.jobs.store import ResourceStore
+from localvertex.services.scheduler_api import SchedulerApi
+from localvertex.services.scheduler_engine import SchedulerEngine
+from tests.support.tools import examples
+from tests.support.web import http
+from vertexrig.guard import LoopbackGuard
+
+Command = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture(scope="module")
+def server(
+    tmp_path_factory: pytest.TempPathFactory, serving: Any
+) -> Iterator[tuple[str, list[tuple[dict[str, str], bytes]]]]:
+    """A scheduler, and a target at /hook that records its requests."""
+    seen: list[tuple[dict[str, str], bytes]] = []
+    engine = SchedulerEngine(ResourceStore(tmp_path_factory.mktemp("root")))
+
+    async def hook(request: Request) -> Response:
+        seen.append((dict(request.headers), await request.body()))
+        return Response()
+
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> Any:
+        async with engine.running():
+            yield
+
+    app = Starlette(
+        routes=[mount("/scheduler", SchedulerApi(engine).table()), Route("/hook", hook, methods=["POST"])],
+        lifespan=lifespan,
+    )
+    with serving(LoopbackGuard(app)) as url:
+        yield url, seen
+
+
+def wait_for(seen: list[tuple[dict[str, str], bytes]], name: str) -> tuple[dict[str, str], bytes]:
+    for _ in range(1000):
+        for headers, body in list(seen):
+            if headers.get("x-cloudscheduler-jobname") == name:
+                return headers, body
+        time.sleep(0.02)
+    raise AssertionError("the job did not fire")
+
+
+@pytest.mark.whole
+def test_gcloud_scheduler(gcloud: Command, server: tuple[str, list[tuple[dict[str, str], bytes]]]) -> None:
+    """Gcloud scheduler creates, lists, describes, runs, updates, pauses, resumes and deletes a job, and it fires."""
+    url, seen = server
+    where = "--location=us-central1"
+    gcloud(
+        *("scheduler", "jobs", "create", "http", "weekly", where, "--schedule=0 3 * * 1", "--time-zone=Europe/Berlin"),
+        *(f"--uri={url}/hook", "--http-method=post", "--headers=Content-Type=application/json"),
+        *('--message-body={"run": "sweep"}', "--oidc-service-account-email=a@my-project.iam.gserviceaccount.com"),
+        *("--attempt-deadline=540s", "--max-retry-attempts=3", "--min-backoff=30s"),
+        url=url,
+    )
+    twice = gcloud(
+        *("scheduler", "jobs", "create", "http", "weekly", where, "--schedule=0 3 * * 1", f"--uri={url}/hook"),
+        url=url,
+        check=False,
+    )
+    assert twice.returncode == 1 and "ALREADY_EXISTS" in twice.stderr
+    assert "weekly" in gcloud("scheduler", "jobs", "list", where, url=url).stdout
+    job = json.loads(gcloud("scheduler", "jobs", "describe", "weekly", where, "--format=json", url=url).stdout)
+    assert job["retryConfig"]["retryCount"] == 3 and job["timeZone"] == "Europe/Berlin" and job["state"] == "ENABLED"
+    gcloud("scheduler", "jobs", "run", "weekly", where, url=url)
+    headers, body = wait_for(seen, "weekly")
+    assert body == b'{"run": "sweep"}' and headers["content-type"] == "application/json"
+    gcloud(
+        "scheduler",
+        "jobs",
+        "update",
+        "http",
+        "weekly",
+        where,
+        "--schedule=*/5 * * * *",
+        "--update-headers=X-A=b",
+        url=url,
+    )
+    gcloud("scheduler", "jobs", "pause", "weekly", where, url=url)
+    job = json.loads(gcloud("scheduler", "jobs", "describe", "weekly", where, "--format=json", url=url).stdout)
+    assert job["schedule"] == "*/5 * * * *" and job["httpTarget"]["headers"]["X-A"] == "b" and job["state"] == "PAUSED"
+    gcloud("scheduler", "jobs", "resume", "weekly", where, url=url)
+    gcloud("scheduler", "jobs", "delete", "weekly", where, url=url)
+    assert "us-central1" in gcloud("scheduler", "locations", "list", url=url).stdout
+    gone = gcloud("scheduler", "jobs", "describe", "weekly", where, url=url, check=False)
+    assert gone.returncode == 1 and "NOT_FOUND" in gone.stderr
+    wrong = gcloud(
+        *("scheduler", "jobs", "create", "http", "wrong", where, "--schedule=61 * * * *", f"--uri={url}/hook"),
+        url=url,
+        check=False,
+    )
+    assert wrong.returncode == 1 and "Schedule or timezone is invalid" in wrong.stderr
+
+
+def test_google_cloud_scheduler(server: tuple[str, list[tuple[dict[str, str], bytes]]]) -> None:
+    """google-cloud-scheduler over REST creates, gets, lists, updates, pauses, resumes, runs and deletes a job."""
+    from google.api_core.client_options import ClientOptions
+    from google.api_core.exceptions import BadRequest, Conflict, NotFound
+    from google.auth.credentials import AnonymousCredentials
+    from google.cloud import scheduler_v1
+    from google.protobuf import field_mask_pb2
+
+    url, seen = server
+    client = scheduler_v1.CloudSchedulerClient(
+        transport="rest",
+        credentials=AnonymousCredentials(),
+        client_options=ClientOptions(api_endpoint=f"{url}/scheduler"),
+    )
+    parent = "projects/my-project/locations/europe-west4"
+    name = f"{parent}/jobs/sdk"
+    http = scheduler_v1.HttpTarget(uri=f"{url}/hook", http_method=scheduler_v1.HttpMethod.POST, body=b"\x00\xffraw")
+    job = scheduler_v1.Job(name=name, schedule="0 0 1 1 *", time_zone="UTC", http_target=http)
+    made = client.create_job(parent=parent, job=job)
+    assert made.state == scheduler_v1.Job.State.ENABLED and made.http_target.body == b"\x00\xffraw"
+    with pytest.raises(Conflict):
+        client.create_job(parent=parent, job=job)
+    with pytest.raises(BadRequest, match="Schedule or timezone is invalid"):
+        client.create_job(
+            parent=parent, job=scheduler_v1.Job(name=f"{parent}/jobs/x", schedule="nope", http_target=http)
+        )
+    assert [found.name for found in client.list_jobs(parent=parent)] == [name]
+    changed = scheduler_v1.Job(name=name, description="new")
+    client.update_job(job=changed, update_mask=field_mask_pb2.FieldMask(paths=["description"]))
+    assert client.get_job(name=name).description == "new" and client.get_job(name=name).schedule == "0 0 1 1 *"
+    assert client.pause_job(name=name).state == scheduler_v1.Job.State.PAUSED
+    with pytest.raises(BadRequest, match="must be ENABLED"):
+        client.pause_job(name=name)
+    client.resume_job(name=name)
+    client.run_job(name=name)
+    assert wait_for(seen, "sdk")[1] == b"\x00\xffraw"
+    client.delete_job(name=name)
+    with pytest.raises(NotFound):
+        client.get_job(name=name)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=10),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=6,
+)
+FIELDS = [
+    "name",
+    "schedule",
+    "timeZone",
+    "httpTarget",
+    "retryConfig",
+    "attemptDeadline",
+    "description",
+    "http_target",
+    "x",
+]
+TARGET = st.fixed_dictionaries(
+    {}, optional=dict.fromkeys(("uri", "httpMethod", "headers", "body", "oidcToken", "oauthToken"), JSON)
+)
+
+
+@settings(max_examples=examples(80, 500), deadline=None)
+@given(
+    method=st.sampled_from(["GET", "POST", "PATCH", "DELETE", "PUT"]),
+    path=st.sampled_from(["jobs", "jobs/x", "jobs/x:run", "jobs/x:pause", "jobs/%2F", "", "jobs/x:nope", "jobs/%ff"]),
+    body=st.binary(max_size=30)
+    | JSON
+    | st.dictionaries(st.sampled_from(FIELDS), JSON | TARGET, max_size=5)
+    | TARGET.map(lambda target: {"schedule": "0 0 1 1 *", "httpTarget": {"uri": "http://127.0.0.1:1/", **target}}),
+    query=st.dictionaries(st.sampled_from(["updateMask", "pageSize", "pageToken"]), st.text(max_size=10), max_size=2),
+)
+def test_nonsense_is_never_a_500(
+    server: tuple[str, Any], method: str, path: str, body: Any, query: dict[str, str]
+) -> None:
+    """Any method, path, body and query get an answer below 500; errors are in Google's format."""
+    content = body if isinstance(body, bytes) else json.dumps(body).encode()
+    url = f"{server[0]}/scheduler/v1/projects/p/locations/fuzz/{path}"
+    answer = http.request(method, url, content=content, params=query, timeout=20)
+    assert answer.status_code < 500, answer.text
+    if answer.status_code >= 400:
+        assert answer.json()["error"].keys() >= {"code", "message", "status"}
+
+
+SERVER = """
+import sys, uvicorn
+from contextlib import asynccontextmanager
+from pathlib import Path
+from starlette.applications import Starlette
+from localvertex.http import mount
+from localvertex.services.scheduler_api import SchedulerApi
+from localvertex.services.scheduler_engine import SchedulerEngine
+from localvertex.jobs.store import ResourceStore
+engine = SchedulerEngine(ResourceStore(Path(sys.argv[1])))
+@asynccontextmanager
+async def lifespan(app):
+    async with engine.running():
+        yield
+app = Starlette(routes=[mount("/scheduler", SchedulerApi(engine).table())], lifespan=lifespan)
+uvicorn.run(app, host="127.0.0.1", port=int(sys.argv[2]), log_level="error")
+"""
+
+
+def test_jobs_survive_kill_9(tmp_path: Path) -> None:
+    """A job that was acknowledged, and its pause, are there after kill -9."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    base = f"http://127.0.0.1:{port}/scheduler/v1/projects/p/locations/l/jobs"
+
+    def start() -> subprocess.Popen[bytes]:
+        process = subprocess.Popen([sys.executable, "-c", SERVER, str(tmp_path), str(port)], env=os.environ)
+        for _ in range(600):
+            try:
+                http.get(base, timeout=5)
+                return process
+            except httpx.TransportError:
+                assert process.poll() is None
+                time.sleep(0.05)
+        raise AssertionError("the server did not start")
+
+    server = start()
+    try:
+        job = {
+            "name": "projects/p/locations/l/jobs/a",
+            "schedule": "0 0 1 1 *",
+            "httpTarget": {"uri": "http://127.0.0.1:1/"},
+        }
+        assert http.post(base, json=job).status_code == 200
+        paused = http.post(base + "/a:pause", json={}).json()
+        server.send_signal(signal.SIGKILL)
+        server.wait(timeout=20)
+        server = start()
+        assert http.get(base + "/a").json() == paused and paused["state"] == "PAUSED"
+        server.terminate()
+        assert server.wait(timeout=20) in (0, -signal.SIGTERM)
+    finally:
+        server.kill()
+        server.wait(timeout=20)

@@ -1,0 +1,426 @@
+"""The server over HTTP: jobs and their listing, errors in the service's words, faults, life and death of the server."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psutil
+import pytest
+
+from localvertex import server, state
+from localvertex.jobs.settings import Settings
+from localvertex.runner import RunOptions
+from localvertex.runner.lines import Line, LogFiles
+from tests.support.jobkit import PARENT, Api, job, pool, with_trainer
+from tests.support.web import http
+from vertexrig.errors import ServiceError, UsageError
+from vertexrig.project.model import LocalImage
+
+WAIT = "print('up', flush=True)\nimport time; time.sleep(600)"
+QUICK = RunOptions(grace=0.5)
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[server.RunningServer]:
+    """A server that the tests of this module share."""
+    root = tmp_path_factory.mktemp("local")
+    with_trainer(root)
+    with server.running(Settings(root, slots=8, run=QUICK)) as running:
+        yield running
+
+
+@pytest.fixture
+def api(here: server.RunningServer) -> Api:
+    return Api(here.url)
+
+
+def wait_for_text(path: Path, text: str, times: int) -> None:
+    """Wait until a file holds a text so often."""
+    until = time.monotonic() + 60
+    while not path.is_file() or path.read_text().count(text) < times:
+        assert time.monotonic() < until, path
+        time.sleep(0.05)
+
+
+def message(answer: httpx.Response) -> str:
+    assert answer.headers["content-type"] == "application/json; charset=UTF-8"
+    return str(answer.json()["error"]["message"])
+
+
+def test_what_is_made_is_asked_for_as_the_sdk_does(api: Api) -> None:
+    """An upload's first answer is of an operation that has begun, which is done where the SDK looks, at its model and below /ui/; and enums
+    are numbers where a client wants them so.
+    """
+    begun = api.call("POST", "models:upload", json={"model": {"displayName": "m"}}).json()
+    assert list(begun) == ["name", "metadata"] and "/models/" in begun["name"]
+    ended = api.call("GET", f"/vertex/ui/{begun['name']}").json()
+    assert (
+        ended["done"]
+        and ended["metadata"]["genericMetadata"]["updateTime"] > ended["metadata"]["genericMetadata"]["createTime"]
+    )
+    model = ended["response"]["model"]
+    sources = [
+        api.get(f"{model}{tail}")["modelSourceInfo"]["sourceType"] for tail in ("", "?$alt=json;enum-encoding=int")
+    ]
+    assert sources == ["CUSTOM", 2]
+    assert api.get(f"{model}@default")["name"] == f"{model}@1"
+    assert api.call("DELETE", f"/vertex/v1/{model}").json()["done"]
+
+
+def test_a_job_goes_from_queued_to_succeeded(api: Api) -> None:
+    """A created job has the service's fields, runs, and ends with its times set; int64 comes back as text."""
+    made = api.create(job(pool("print('hello')")), name="first", labels={"team": "vision"})
+    assert made["state"] == "JOB_STATE_PENDING"
+    assert made["jobSpec"]["workerPoolSpecs"][0]["diskSpec"] == {"bootDiskType": "pd-ssd", "bootDiskSizeGb": 100}
+    kind, number = made["name"].split("/")[-2:]
+    assert kind == "customJobs" and number.isdigit() and made["name"].split("/")[1].isdigit()
+    assert made["jobSpec"]["workerPoolSpecs"][0]["replicaCount"] == "1"
+    done = api.wait(made["name"])
+    assert done["state"] == "JOB_STATE_SUCCEEDED" and "error" not in done
+    assert done["createTime"] <= done["startTime"] <= done["endTime"] and done["labels"] == {"team": "vision"}
+
+
+def test_enums_as_numbers_and_beta_alias(api: Api) -> None:
+    """The SDK's integers for enums are taken, names come back, and v1beta1 serves the same job."""
+    one = pool("pass", acceleratorType=5, acceleratorCount="1")
+    made = api.create(job(one))
+    assert made["jobSpec"]["workerPoolSpecs"][0]["machineSpec"]["acceleratorType"] == "NVIDIA_TESLA_T4"
+    assert api.call("GET", f"/vertex/v1beta1/{made['name']}").json()["name"] == made["name"]
+    api.wait(made["name"])
+
+
+def test_failure_has_the_service_words(api: Api) -> None:
+    """A failed job carries code 3, the replica's name and its traceback."""
+    done = api.wait(api.create(job(pool("1 / 0")))["name"])
+    assert done["state"] == "JOB_STATE_FAILED" and done["error"]["code"] == 3
+    assert (
+        "The replica workerpool0-0 exited with a non-zero status of 1. Termination reason: Error."
+        in done["error"]["message"]
+    )
+    assert "ZeroDivisionError" in done["error"]["message"]
+
+
+def test_cancel_and_delete(api: Api) -> None:
+    """A running job cancels; only then can it be deleted, by an operation that is done and can be looked up."""
+    name = api.create(job(pool(WAIT)))["name"]
+    api.wait(name, "JOB_STATE_RUNNING")
+    refused = api.call("DELETE", f"/vertex/v1/{name}")
+    assert refused.status_code == 400 and refused.json()["error"]["status"] == "FAILED_PRECONDITION"
+    assert api.call("POST", f"/vertex/v1/{name}:cancel", json={}).json() == {}
+    done = api.wait(name)
+    assert done["state"] == "JOB_STATE_CANCELLED" and done["error"] == {"code": 1, "message": "CANCELED"}
+    operation = api.call("DELETE", f"/vertex/v1/{name}").json()
+    assert operation["done"] is True and api.get(operation["name"]) == operation
+    assert api.call("GET", f"/vertex/v1/{name}").status_code == 404
+    assert api.call("POST", f"/vertex/v1/{name}:cancel", json={}).status_code == 404
+
+
+REFUSALS: list[tuple[dict[str, Any], str]] = [
+    ({"displayName": "x", "jobSpecc": {}}, "Invalid JSON payload received. Unknown name \"jobSpecc\" at 'custom_job': Cannot find field."),
+    ({"displayName": "x", "jobSpec": {"workerPoolSpecs": [{"machineSpec": {"machinetype": "n1"}}]}},
+     "Unknown name \"machinetype\" at 'custom_job.job_spec.worker_pool_specs[0].machine_spec': Cannot find field."),
+    ({"displayName": "x", "jobSpec": {"workerPoolSpecs": [{"machineSpec": {"acceleratorType": "NVIDIA_BOGUS"}}]}},
+     "Invalid value at 'custom_job.job_spec.worker_pool_specs[0].machine_spec.accelerator_type': 'NVIDIA_BOGUS' is not a value of AcceleratorType."),
+    ({"displayName": "x", "jobSpec": {}}, "List of found errors:\t1.Field: job_spec.worker_pool_specs; Message: "),
+    ({"displayName": "x", "jobSpec": 3}, "Invalid value at 'custom_job.job_spec'"),
+    ({"jobSpec": job(pool("pass"))}, "List of found errors:\t1.Field: display_name; Message: Display name is required.\t"),
+    ({"displayName": "x", "labels": {"Team": "a"}, "jobSpec": job(pool("pass"))}, "1.Field: labels; Message: There can be no more than 64"),
+    ({"displayName": 3, "jobSpec": job(pool("pass"))}, "Invalid JSON payload received."),
+    ({"displayName": "x", "jobSpec": job(pool("pass", acceleratorType="NVIDIA_TESLA_T4", acceleratorCount=3))},
+     "List of found errors:\t1.Field: job_spec.worker_pool_specs[0].machine_spec.accelerator_count; Message: "),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("body, said", REFUSALS, ids=range(len(REFUSALS)))
+def test_refusals(api: Api, body: dict[str, Any], said: str) -> None:
+    """What the service would refuse is refused with 400 INVALID_ARGUMENT in its words."""
+    answer = api.call("POST", "customJobs", json=body)
+    assert answer.status_code == 400 and answer.json()["error"]["status"] == "INVALID_ARGUMENT"
+    assert said in message(answer)
+
+
+def test_listing(api: Api) -> None:
+    """Lists filter by state, name, label and time with AND, OR and NOT, come in pages, the newest first."""
+    project = "/vertex/v1/projects/listing/locations/us-central1/customJobs"
+    for i in range(5):
+        body = {"displayName": f"list-{i}", "labels": {"n": str(i), "all": "yes"}, "jobSpec": job(pool("pass"))}
+        api.wait(api.call("POST", project, json=body).json()["name"])
+
+    def names(**params: Any) -> list[str]:
+        answer = api.call("GET", project, params=params)
+        assert answer.status_code == 200, answer.text
+        return [found["displayName"] for found in answer.json().get("customJobs", [])]
+
+    assert names() == ["list-4", "list-3", "list-2", "list-1", "list-0"]
+    assert names(filter='display_name="list-2"') == ["list-2"]
+    assert names(filter='labels.n=1 OR labels.n="3"') == ["list-3", "list-1"]
+    assert names(filter='state="JOB_STATE_SUCCEEDED" AND NOT display_name:"list-*"') == []
+    assert names(filter="NOT (labels.n=1 OR labels.n=2) AND labels.all:*") == ["list-4", "list-3", "list-0"]
+    assert names(filter="state=JOB_STATE_FAILED") == []
+    assert names(filter='create_time>"2020-01-01T00:00:00Z" create_time<2090-01-01T00:00:00Z') == names()
+    assert names(orderBy="display_name") == names()[::-1]
+    first = api.call("GET", project, params={"pageSize": 2, "filter": "labels.all=yes"}).json()
+    second = api.call("GET", project, params={"pageSize": 2, "pageToken": first["nextPageToken"]}).json()
+    third = api.call("GET", project, params={"pageSize": 2, "pageToken": second["nextPageToken"]}).json()
+    pages = [[found["displayName"] for found in page["customJobs"]] for page in (first, second, third)]
+    assert pages == [["list-4", "list-3"], ["list-2", "list-1"], ["list-0"]] and "nextPageToken" not in third
+    for wrong in ("state", "colour=red", "state=", "(state=a", 'create_time>"soon"', "x" * 20_000, "a" + "(" * 500):
+        assert api.call("GET", project, params={"filter": wrong}).status_code == 400, wrong
+    for params in ({"pageToken": "???"}, {"pageSize": "-1"}, {"orderBy": "shoe_size"}):
+        assert api.call("GET", project, params=params).status_code == 400
+
+
+def test_concurrent_creates_are_all_kept(api: Api) -> None:
+    """Twenty creates at once give twenty jobs, each with a name of its own, and all of them run."""
+    project = "/vertex/v1/projects/crowd/locations/us-central1/customJobs"
+    body = {"displayName": "crowd", "jobSpec": job(pool("pass"))}
+    with ThreadPoolExecutor(20) as threads:
+        made = list(threads.map(lambda _: api.call("POST", project, json=body).json()["name"], range(20)))
+    assert len(set(made)) == 20
+    assert {api.wait(name)["state"] for name in made} == {"JOB_STATE_SUCCEEDED"}
+
+
+def test_other_hosts_and_pages_are_refused(here: server.RunningServer) -> None:
+    """A foreign Host header (DNS rebinding) and a cross-site Origin get 403, before anything is looked at."""
+    for headers in ({"Host": "evil.example"}, {"Origin": "https://evil.example"}):
+        answer = http.get(f"{here.url}{PARENT}/customJobs", headers=headers)
+        assert answer.status_code == 403
+    assert psutil.net_connections is not None and here.url.startswith("http://127.0.0.1:")
+
+
+@pytest.mark.parametrize("path", ["/vertex", "/vertex/v2/projects/p/locations/l/customJobs", "/vertex/v1/shoes",
+                                  "/vertex/v1/projects/P!/locations/l/customJobs", "/vertex/v1/projects/p/locations/%2e%2e/customJobs"])  # fmt: skip
+def test_unknown_paths(api: Api, path: str) -> None:
+    """What is no path of an API is a Google-style 404 or 400."""
+    answer = api.call("GET", path)
+    assert answer.status_code in (400, 404) and answer.json()["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path"), [("GET", "shoes"), ("POST", "endpoints"), ("PATCH", "customJobs/1"), ("POST", "customJobs/1:pause"),
+                         ("GET", "/logging/v2/projects/p/sinks"), ("GET", "/scheduler/v1/projects/p/locations/l/jobs/1/x")]
+)  # fmt: skip
+def test_what_is_not_served_is_unimplemented(api: Api, method: str, path: str) -> None:
+    """A method that is not served answers 405 UNIMPLEMENTED: get-or-create code takes a 404 for an absent resource."""
+    answer = api.call(method, path, json={})
+    assert answer.status_code == 405 and answer.json()["error"]["status"] == "UNIMPLEMENTED", answer.text
+
+
+@pytest.mark.parametrize(
+    "body", [b"{", b"[]", b'"x"', b'{"displayName": NaN}', b"\xff\xfe", b"[" * 100_000, b'{"jobSpec": "\\ud800"}']
+)
+def test_broken_bodies(api: Api, body: bytes) -> None:
+    """A body that is no JSON object is a 400."""
+    for kind in ("customJobs", "hyperparameterTuningJobs", "trainingPipelines"):
+        answer = api.call("POST", kind, content=body)
+        assert answer.status_code == 400, answer.text
+
+
+def test_faults_on_demand(here: server.RunningServer, api: Api) -> None:
+    """A killed worker comes back; a preempted job starts again; quota and stockout rules strike as often as they say."""
+    name = api.create(job(pool(WAIT), pool(WAIT)), name="faulty")["name"]
+    api.wait(name, "JOB_STATE_RUNNING")
+    log = here.root / "jobs" / name.rpartition("/")[2] / "logs"
+    wait_for_text(log / "workerpool0-0.log", "up", 1)
+    wait_for_text(log / "workerpool1-0.log", "up", 1)
+    server.kill(here, "faulty", "workerpool1-0")
+    wait_for_text(log / "workerpool1-0.log", "up", 2)
+    server.preempt(here, name.rpartition("/")[2])
+    wait_for_text(log / "workerpool0-0.log", "up", 2)
+    wait_for_text(log / "workerpool1-0.log", "up", 3)
+    with pytest.raises(ServiceError, match="workerpool0-0, workerpool1-0"):
+        server.kill(here, "faulty", "workerpool7-0")
+    api.call("POST", f"/vertex/v1/{name}:cancel", json={})
+    api.wait(name)
+    with pytest.raises(ServiceError, match="No unfinished CustomJob"):
+        server.kill(here, "faulty", "workerpool0-0")
+    gpu = job(pool("pass", acceleratorType="NVIDIA_TESLA_T4", acceleratorCount=1))
+    server.add_fault(here, "quota:NVIDIA_TESLA_T4:1")
+    answer = api.call("POST", "customJobs", json={"displayName": "x", "jobSpec": gpu})
+    assert answer.status_code == 429 and answer.json()["error"]["status"] == "RESOURCE_EXHAUSTED"
+    assert message(answer).endswith("aiplatform.googleapis.com/custom_model_training_nvidia_t4_gpus")
+    server.add_fault(here, "stockout:NVIDIA_TESLA_T4:1")
+    done = api.wait(api.create(gpu)["name"])
+    assert done["error"]["message"].startswith("Resources are insufficient in region: us-central1.")
+    assert api.wait(api.create(gpu)["name"])["state"] == "JOB_STATE_SUCCEEDED"
+    with pytest.raises(ServiceError, match="is not KIND"):
+        server.add_fault(here, "earthquake")
+
+
+def test_slots_start_a_job_whole_or_not_at_all(tmp_path: Path) -> None:
+    """With two slots taken of three, a job of two replicas waits, and one behind it does not overtake it."""
+    with_trainer(tmp_path)
+    with server.running(Settings(tmp_path, slots=3, run=QUICK)) as running:
+        api = Api(running.url)
+        first = api.create(job(pool(WAIT), pool(WAIT)))["name"]
+        api.wait(first, "JOB_STATE_RUNNING")
+        second, third = api.create(job(pool("pass"), pool("pass")))["name"], api.create(job(pool("pass")))["name"]
+        status = server.status(tmp_path)
+        assert status is not None and status["queue"] == {"slots": 3, "used": 2, "running": 1, "waiting": 2}
+        assert api.get(second)["state"] == api.get(third)["state"] == "JOB_STATE_QUEUED"
+        api.call("POST", f"/vertex/v1/{third}:cancel", json={})
+        assert api.get(third)["state"] == "JOB_STATE_CANCELLED"
+        api.call("POST", f"/vertex/v1/{first}:cancel", json={})
+        assert api.wait(second)["state"] == "JOB_STATE_SUCCEEDED"
+
+
+def test_jobs_survive_a_kill_of_the_server(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    """After kill -9 nothing acknowledged is lost: a running job starts again, one without retries fails, none is orphaned."""
+    request.addfinalizer(lambda: server.down(tmp_path))  # whatever fails, no server stays
+    with_trainer(tmp_path)
+    flag = tmp_path / "gs/packages/go"
+    code = (
+        f"import time\nprint('pid', os.getpid(), flush=True)\nwhile not os.path.exists({str(flag)!r}): time.sleep(0.01)"
+    )
+    first = server.up(Settings(tmp_path, slots=3), 0)
+    api = Api(first.url)
+    again = api.create(job(pool(code), pool(WAIT)))["name"]
+    never = api.create(job(pool(WAIT), scheduling={"disableRetries": True}))["name"]
+    queued = api.create(job(pool("pass"), pool("pass")))["name"]
+    for name in (again, never):
+        api.wait(name, "JOB_STATE_RUNNING")
+    until = time.monotonic() + 60
+    while (
+        len(workers := psutil.Process(first.pid).children(recursive=True)) < 6
+    ):  # three replicas and their supervisors
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    os.kill(first.pid, signal.SIGKILL)
+    _, alive = psutil.wait_procs(workers, timeout=30)
+    assert alive == [] and server.find(tmp_path) is None and server.status(tmp_path) is None
+    second = server.up(Settings(tmp_path, slots=3), 0)
+    process = psutil.Process(second.pid)
+    api = Api(second.url)
+    lost = api.wait(never)
+    assert lost["state"] == "JOB_STATE_FAILED" and "disableRetries" in lost["error"]["message"]
+    flag.touch()
+    assert api.wait(again)["state"] == "JOB_STATE_SUCCEEDED"
+    assert api.wait(queued)["state"] == "JOB_STATE_SUCCEEDED"
+    assert server.down(tmp_path)
+    assert psutil.wait_procs([process], timeout=30)[1] == []
+    assert server.down(tmp_path) is False
+
+
+def test_a_stopped_server_hands_its_jobs_on(tmp_path: Path) -> None:
+    """`down` ends every process but not the jobs: the next server runs them again."""
+    with_trainer(tmp_path)
+    flag = tmp_path / "gs/packages/go"
+    code = f"import time\nwhile not os.path.exists({str(flag)!r}): time.sleep(0.01)"
+    with server.running(Settings(tmp_path, run=QUICK)) as running:
+        api = Api(running.url)
+        name = api.create(job(pool(code)))["name"]
+        api.wait(name, "JOB_STATE_RUNNING")
+    living = [child for child in psutil.Process().children(recursive=True) if child.status() != psutil.STATUS_ZOMBIE]
+    assert [child for child in living if str(tmp_path) in str(child.cmdline())] == []
+    flag.touch()
+    with server.running(Settings(tmp_path, run=QUICK)) as running:
+        assert Api(running.url).wait(name)["state"] == "JOB_STATE_SUCCEEDED"
+
+
+def test_a_server_whose_folder_is_removed_ends(tmp_path: Path) -> None:
+    """After `rm -rf` of its folder a server ends within seconds, with every process of its jobs, and makes nothing anew."""
+    root = with_trainer(tmp_path / "state")
+    here = server.up(Settings(root, run=QUICK), 0)
+    process = psutil.Process(here.pid)
+    try:
+        api = Api(here.url)
+        api.wait(api.create(job(pool(WAIT)))["name"], "JOB_STATE_RUNNING")
+        every = [process, *process.children(recursive=True)]
+        while root.exists():  # a log may be written meanwhile
+            shutil.rmtree(root, ignore_errors=True)
+        assert psutil.wait_procs(every, timeout=20)[1] == []
+        assert list(root.rglob("*")) == [] and not root.exists()
+    finally:
+        if process.is_running():
+            process.kill()
+
+
+def test_a_line_after_the_folder_is_gone_makes_no_folder(tmp_path: Path) -> None:
+    """The last line of a job whose folder was removed with all others is dropped, and its trouble is known."""
+    root = tmp_path / "state"
+    files = LogFiles(root / "jobs/1/logs", root)
+    root.rmdir()
+    files.write(Line(1.0, "service", "INFO", "Job cancelled."))
+    assert not root.exists() and isinstance(files.trouble, FileNotFoundError)
+
+
+def test_port_and_folder_are_taken(tmp_path: Path) -> None:
+    """A port in use and a folder in use are told at once, with what to do; `up` finds the server that runs."""
+    with server.running(Settings(tmp_path)) as running:
+        with pytest.raises(UsageError, match="already runs"), server.running(Settings(tmp_path)):
+            pass
+        with pytest.raises(UsageError, match="--port"):
+            server.up(Settings(tmp_path / "other"), running.port)
+        assert server.up(Settings(tmp_path), 0) == running
+        done = subprocess.run(
+            [sys.executable, "-m", "vertexrig", "local", "up", "--root", str(tmp_path / "third"), "--port", str(running.port)],
+            capture_output=True, text=True, timeout=60,
+        )  # fmt: skip
+        assert done.returncode == 2 and done.stderr.startswith("error: port") and "Traceback" not in done.stderr
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", running.port))
+
+
+def test_a_server_that_cannot_start_gives_the_reason(tmp_path: Path) -> None:
+    """What stops a server in the background reaches the one who started it."""
+    state.claimed(tmp_path)
+    (tmp_path / "vertex.sqlite3").write_text("garbage " * 1000)
+    with pytest.raises(ServiceError, match="error: .*vertex.sqlite3 is not a database"):
+        server.up(Settings(tmp_path), 0)
+
+
+def test_status_and_env(here: server.RunningServer) -> None:
+    """The status names the server and its queue; the environment points every client at it."""
+    status = server.status(here.root)
+    assert status is not None and status["url"] == here.url and status["queue"]["slots"] == 8
+    variables = server.env(here)
+    assert variables["CLOUDSDK_API_ENDPOINT_OVERRIDES_AIPLATFORM"] == f"{here.url}/vertex/"
+    assert variables["STORAGE_EMULATOR_HOST"] == here.url
+    assert json.dumps(variables)
+
+
+def test_a_full_disk_fails_the_job_and_not_the_server(tmp_path: Path) -> None:
+    """When nothing more can be written, a job fails with the reason as soon as that can be kept, and the server goes on."""
+    with_trainer(tmp_path)
+    here = server.up(Settings(tmp_path), 0)
+    try:
+        api = Api(here.url)
+        api.wait(api.create(job(pool("pass")))["name"])  # the package is installed
+        process = psutil.Process(here.pid)
+        flag = tmp_path / "gs/packages/go"
+        code = f"import time\nwhile not os.path.exists({str(flag)!r}): time.sleep(0.01)\nfor i in range(100_000): print('x' * 500)"
+        name = api.create(job(pool(code)))["name"]
+        api.wait(name, "JOB_STATE_RUNNING")
+        process.rlimit(psutil.RLIMIT_FSIZE, (4_500_000, -1))  # no file may grow further: what a full disk looks like
+        flag.touch()
+        log = tmp_path / "jobs" / name.rpartition("/")[2] / "logs/workerpool0-0.log"
+        until = time.monotonic() + 60
+        while process.children(recursive=True) and time.monotonic() < until:
+            time.sleep(0.05)
+        assert process.children(recursive=True) == [] and log.stat().st_size <= 4_500_000
+        process.rlimit(psutil.RLIMIT_FSIZE, (-1, -1))
+        done = api.wait(name)
+        assert done["state"] == "JOB_STATE_FAILED" and done["error"]["code"] == 13, done
+        assert api.wait(api.create(job(pool("pass")))["name"])["state"] == "JOB_STATE_SUCCEEDED"
+    finally:
+        server.down(tmp_path)
+
+
+def test_settings_reach_a_server_whole(tmp_path: Path) -> None:
+    """What a server in the background is given on its stdin has all the fields of an image's stand-in."""
+    images = {"a": LocalImage("folder", ("python", "main.py"), "tf"), "b": LocalImage("other", ())}
+    settings = Settings(tmp_path, run=RunOptions(images=images), allow_hosts=("*.example.com",))
+    assert server.settings_of(json.loads(json.dumps(asdict(settings), default=str))) == settings

@@ -1,0 +1,118 @@
+"""The service's own lines in a job's log, in the order and under the tasks of public recordings, and the times of a pace."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from pathlib import Path
+
+import pytest
+
+from localvertex.runner import Control, Line, RunOptions, run_job, servicelog
+from tests.support.jobkit import job, pool
+
+WAIT = "import time; time.sleep(600)"
+PACKAGE = "gs://packages/trainer.tar.gz"
+EXECUTOR = [
+    "Updating master address to local address 127.0.0.1",
+    "Running run_module.py",
+    "Running task with arguments: …",
+    "Running module trainer.task.",
+    f"Downloading the package: {PACKAGE}",
+    f"Running command: gsutil -q cp {PACKAGE} trainer.tar.gz",
+    f"Installing the package: {PACKAGE}",
+    "Running command: pip3 install --user --upgrade --force-reinstall --no-deps trainer.tar.gz",
+    "Running command: pip3 install --user trainer.tar.gz",
+]
+
+
+def texts(lines: list[Line], task: str) -> list[str]:
+    """A task's lines, with what differs from run to run left out, and without our own."""
+    ours = [line for line in lines if line.severity == "WARNING" or line.text.startswith("Stand-in: ")]
+    said = [line.text for line in lines if line.task == task and line not in ours]
+    return [re.sub(r"(?<=arguments: ).*", "…", text) for text in said]
+
+
+def test_a_job_that_succeeds(root: Path) -> None:
+    """The service speaks before, of each replica, and after; a second replica has the same lines without the master's."""
+    lines: list[Line] = []
+    flag = "import time\nopen(args[0] + '/there', 'w').close()\ntime.sleep(600)"
+    wait = "import time\nwhile not os.path.exists(args[0] + '/there'): time.sleep(0.01)\nprint('trained')"
+    (root / "gs/flags").mkdir(exist_ok=True)
+    spec = job(pool(wait, "gs://flags"), pool(flag, "gs://flags"))
+    assert run_job(spec, root=root, on_line=lines.append, options=RunOptions(grace=0.2)).succeeded
+    assert texts(lines, "service") == [
+        *servicelog.BEFORE, "Job is running.", "Tearing down training program.",
+        "Finished tearing down training program.", "Job completed successfully.",
+    ]  # fmt: skip
+    chief, worker = texts(lines, "workerpool0-0"), texts(lines, "workerpool1-0")
+    assert [line for line in chief if not line.startswith("Running command: python3")] == [
+        *EXECUTOR, "trained", servicelog.TASK_COMPLETED,
+    ]  # fmt: skip
+    assert worker[:-1] == EXECUTOR[1:] and worker[-1].startswith("Running command: python3 -m trainer.task ")
+    begun = next(line.text for line in lines if line.text.startswith("Running task with arguments: "))
+    cluster, task, own = re.fullmatch(r".*? --cluster=(.*) --task=(.*) --job=(.*)", begun, re.DOTALL).groups()  # type: ignore[union-attr]
+    assert set(json.loads(cluster)) == {"chief", "worker"} and json.loads(task) == {"type": "chief", "index": 0}
+    assert set(json.loads(own)) == {"python_module", "package_uris", "job_args"} and "=" not in own
+
+
+def test_a_job_that_fails(root: Path) -> None:
+    """The executor says how the program ended and begins again; then the service's error in lines, and `Job failed.` last."""
+    lines: list[Line] = []
+    options = RunOptions(grace=0.2, project_number="12", job_id="34")
+    result = run_job(job(pool("1/0")), root=root, on_line=lines.append, options=options)
+    after = texts(lines, "service")[len(servicelog.BEFORE) + 1 :]
+    assert after[-2:] == ["Finished tearing down training program.", "Job failed."]
+    assert result.error is not None and after[:-2] == result.error.message.split("\n")
+    assert after[0] == "The replica workerpool0-0 exited with a non-zero status of 1. Termination reason: Error. "
+    assert after[1] == "Traceback (most recent call last):" and after[-4] == ""
+    assert after[-3] == (
+        "To find out more about why your job exited please check the logs: https://console.cloud.google.com/logs/viewer"
+        "?project=12&resource=ml_job%2Fjob_id%2F34&advancedFilter=resource.type%3D%22ml_job%22%0A"
+        "resource.labels.job_id%3D%2234%22"
+    )
+    chief = texts(lines, "workerpool0-0")
+    ended = chief.index("Task completed. Exit code (1). Exit reason (SUBPROCESS_EXCEPTION)")
+    assert chief[ended - 1].startswith("Command '['python3', '-m', 'trainer.task', ")
+    assert chief[ended - 1].endswith("]' returned non-zero exit status 1.") and chief[ended + 1 :] == EXECUTOR
+    everything = [line.text for line in lines]
+    assert everything.index(servicelog.RUNNING) < everything.index(f"Downloading the package: {PACKAGE}")
+
+
+def test_a_container_has_no_executor(root: Path, tmp_path: Path) -> None:
+    """A container's log has what it prints and nothing else: recordings of containers show no more."""
+    from vertexrig.project.model import LocalImage
+
+    lines: list[Line] = []
+    spec = job({"machineSpec": {"machineType": "n1-standard-4"}, "replicaCount": 1,
+                "containerSpec": {"imageUri": "x/y", "command": ["echo", "hello"]}})  # fmt: skip
+    options = RunOptions(images={"x/y": LocalImage(str(tmp_path), ())}, docker=False)
+    assert run_job(spec, root=root, on_line=lines.append, options=options).succeeded
+    assert texts(lines, "workerpool0-0") == ["hello"]
+
+
+def test_a_pace_is_waited_for(root: Path) -> None:
+    """With times to get and to give back machines, a job prepares and is torn down at least that long."""
+    lines: list[Line] = []
+    options = RunOptions(grace=0.2, provision=0.3, tear_down=0.2)
+    assert run_job(job(pool("pass")), root=root, on_line=lines.append, options=options).succeeded
+    at = {line.text: line.time for line in lines}
+    assert at["Job is running."] - at["Job is preparing."] >= 0.3
+    assert at[servicelog.TORN_DOWN] - at[servicelog.TEARING_DOWN] >= 0.2
+
+
+@pytest.mark.parametrize("moment", ["Job is preparing.", servicelog.TEARING_DOWN])
+def test_no_pace_holds_up_a_stop(root: Path, moment: str) -> None:
+    """A job that waits for machines can be cancelled; one that is torn down ends as it would when the server stops."""
+    control, asked, preparing = Control(), threading.Event(), moment == "Job is preparing."
+
+    def line(one: Line) -> None:
+        if one.text == moment:
+            asked.set()
+            (control.cancel if preparing else control.suspend)()
+
+    options = RunOptions(grace=0.2, provision=3600) if preparing else RunOptions(grace=0.2, tear_down=3600)
+    result = run_job(job(pool("pass")), root=root, on_line=line, control=control, options=options)
+    assert asked.is_set()
+    assert result.state == ("JOB_STATE_CANCELLED" if preparing else "JOB_STATE_SUCCEEDED")

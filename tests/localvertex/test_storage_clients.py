@@ -1,0 +1,145 @@
+"""The real gcloud, gsutil and google-cloud-storage against the local Cloud Storage."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from localvertex.storage import ObjectStore, routes
+from tests.support.web import http
+
+Command = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> ObjectStore:
+    return ObjectStore(tmp_path / "root")
+
+
+@pytest.fixture
+def url(store: ObjectStore, serve: Callable[..., str]) -> str:
+    return serve(routes(store))
+
+
+@pytest.mark.whole
+def test_gcloud_storage(gcloud: Command, store: ObjectStore, url: str, tmp_path: Path) -> None:
+    """Gcloud storage makes a bucket, copies up (simple and resumable) and down, lists, prints, moves and removes."""
+    big = os.urandom(9 * 1024 * 1024)
+    (tmp_path / "small.txt").write_text("hello\n")
+    (tmp_path / "big.bin").write_bytes(big)
+    gcloud("storage", "buckets", "create", "gs://bkt", "--location=us-central1", url=url)
+    assert "name: bkt" in gcloud("storage", "buckets", "list", url=url).stdout
+    gcloud("storage", "cp", "small.txt", "big.bin", "gs://bkt/dir/", url=url)
+    assert (store.files.bucket("bkt") / "dir/big.bin").read_bytes() == big
+    assert gcloud("storage", "ls", "gs://bkt/dir", url=url).stdout.split() == [
+        "gs://bkt/dir/big.bin",
+        "gs://bkt/dir/small.txt",
+    ]
+    assert gcloud("storage", "cat", "gs://bkt/dir/small.txt", url=url).stdout == "hello\n"
+    gcloud("storage", "cp", "gs://bkt/dir/big.bin", "back.bin", url=url)
+    assert (tmp_path / "back.bin").read_bytes() == big
+    gcloud("storage", "mv", "gs://bkt/dir/small.txt", "gs://bkt/moved.txt", url=url)
+    gcloud("storage", "rm", "-r", "gs://bkt/dir", url=url)
+    assert gcloud("storage", "ls", "gs://bkt/**", url=url).stdout.split() == ["gs://bkt/moved.txt"]
+    missing = gcloud("storage", "cat", "gs://bkt/none", url=url, check=False)
+    assert missing.returncode == 1 and "matched no objects" in missing.stderr
+    gcloud("storage", "rm", "-r", "gs://bkt", url=url)
+    assert not store.files.has_bucket("bkt")
+
+
+def test_gcloud_honours_a_precondition(gcloud: Command, store: ObjectStore, url: str, tmp_path: Path) -> None:
+    """Gcloud storage cp --if-generation-match=0 refuses to overwrite."""
+    store.create_bucket("bkt")
+    (tmp_path / "a").write_text("1")
+    gcloud("storage", "cp", "--if-generation-match=0", "a", "gs://bkt/a", url=url)
+    again = gcloud("storage", "cp", "--if-generation-match=0", "a", "gs://bkt/a", url=url, check=False)
+    assert again.returncode == 1 and "pre-conditions you specified did not hold" in again.stderr
+
+
+@pytest.mark.whole
+def test_gsutil(gsutil: Command, store: ObjectStore, url: str, tmp_path: Path) -> None:
+    """gsutil, through its own gcloud shim, makes a bucket, copies, lists, prints and removes."""
+    (tmp_path / "a.txt").write_text("hello\n")
+    gsutil("mb", "-l", "us-central1", "gs://bkt", url=url)
+    gsutil("cp", "a.txt", "gs://bkt/x/a.txt", url=url)
+    assert gsutil("ls", "gs://bkt/x/", url=url).stdout.strip() == "gs://bkt/x/a.txt"
+    assert gsutil("cat", "gs://bkt/x/a.txt", url=url).stdout == "hello\n"
+    gsutil("rm", "gs://bkt/x/a.txt", url=url)
+    assert store.find("bkt", "x/a.txt") is None
+
+
+def test_google_cloud_storage(store: ObjectStore, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """google-cloud-storage uploads, claims, reads ranges, lists, copies, composes, patches and batches."""
+    from google.api_core.exceptions import NotFound, PreconditionFailed
+    from google.cloud import storage
+
+    monkeypatch.setenv("STORAGE_EMULATOR_HOST", url)
+    client = storage.Client(project="my-project")
+    bucket = client.create_bucket("bkt")
+    claim = bucket.blob("claims/1")
+    claim.metadata = {"k": "v"}
+    claim.upload_from_string("mine", if_generation_match=0)
+    with pytest.raises(PreconditionFailed):
+        bucket.blob("claims/1").upload_from_string("yours", if_generation_match=0)
+    data = os.urandom(2 * 1024 * 1024 + 7)
+    (tmp_path / "big").write_bytes(data)
+    big = bucket.blob("big", chunk_size=256 * 1024)
+    big.upload_from_filename(str(tmp_path / "big"))
+    assert big.download_as_bytes() == data and bucket.blob("big").download_as_bytes(start=5, end=9) == data[5:10]
+    bucket.blob("empty").upload_from_string("")
+    bucket.blob("empty", chunk_size=256 * 1024).download_to_filename(str(tmp_path / "empty"))
+    assert (tmp_path / "empty").read_bytes() == b""
+    bucket.blob("empty").delete()
+    with bucket.blob("stream").open("wb") as out:
+        out.write(data)
+    assert (store.files.bucket("bkt") / "stream").read_bytes() == data
+    for name in ("a//b", "dir/", "../x", "claims/1/deep", "ü/ x?#%2F"):
+        bucket.blob(name).upload_from_string(name)
+        assert bucket.blob(name).download_as_text() == name
+    whole = client.list_blobs(bucket, delimiter="/")
+    assert [blob.name for blob in whole] == ["big", "stream"]
+    assert whole.prefixes == {"../", "a/", "claims/", "dir/", "ü/"}
+    bucket.rename_blob(bucket.copy_blob(claim, bucket, "copied"), "renamed")
+    composed = bucket.blob("composed")
+    composed.compose([claim, bucket.blob("renamed")])
+    assert composed.download_as_text() == "minemine" and composed.component_count == 2
+    claim.metadata = {"k": None, "z": "1"}
+    claim.patch()
+    assert bucket.get_blob("claims/1").metadata == {"z": "1"}
+    with client.batch():
+        for name in ("renamed", "composed"):
+            bucket.blob(name).delete()
+    with pytest.raises(NotFound):
+        bucket.blob("renamed").reload()
+    assert bucket.get_blob("none") is None and client.lookup_bucket("none") is None
+    bucket.delete(force=True)
+    assert list(client.list_buckets()) == []
+
+
+def test_a_buckets_policy(store: ObjectStore, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """google-cloud-storage sets a bucket's IAM policy and reads it back; one read before another's change is refused."""
+    from google.api_core import exceptions
+    from google.auth.credentials import AnonymousCredentials
+    from google.cloud.storage import Client
+
+    monkeypatch.setenv("STORAGE_EMULATOR_HOST", url)
+    store.create_bucket("bkt")
+    bucket = Client(project="my-project", credentials=AnonymousCredentials()).bucket("bkt")
+    stale, policy = bucket.get_iam_policy(), bucket.get_iam_policy()
+    assert list(policy.bindings) == []
+    policy.bindings.append({"role": "roles/storage.objectViewer", "members": {"user:a@example.com"}})
+    bucket.set_iam_policy(policy)
+    kept = bucket.get_iam_policy()
+    assert kept.bindings == [{"role": "roles/storage.objectViewer", "members": {"user:a@example.com"}}]
+    with pytest.raises(exceptions.PreconditionFailed):
+        bucket.set_iam_policy(stale)
+    wrong = http.put(f"{url}/storage/v1/b/bkt/iam", json={"bindings": [{"members": ["a"]}]})
+    assert wrong.status_code == 400 and "'role'" in wrong.json()["error"]["message"]
+    assert bucket.test_iam_permissions(["storage.objects.get"]) == ["storage.objects.get"]
+    bucket.delete()
+    store.create_bucket("bkt")
+    assert list(bucket.get_iam_policy().bindings) == [], "a new bucket of the name has none"

@@ -1,0 +1,413 @@
+"""The Cloud Storage endpoints over HTTP: uploads, downloads, errors, and nonsense."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from starlette.applications import Starlette
+
+from localvertex.storage import ObjectStore, routes
+from tests.support.tools import examples
+from tests.support.web import http
+from vertexrig.guard import LoopbackGuard
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory, serving: Any) -> Iterator[str]:
+    store = ObjectStore(tmp_path_factory.mktemp("root"))
+    store.create_bucket("bkt")
+    with serving(LoopbackGuard(Starlette(routes=routes(store)))) as url:
+        yield url
+
+
+@pytest.fixture
+def client(base: str) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=base, timeout=30, verify=False) as client:
+        yield client
+
+
+def upload(client: httpx.Client, name: str, data: bytes, **params: Any) -> httpx.Response:
+    query = {"uploadType": "media", "name": name, **params}
+    return client.post("/upload/storage/v1/b/bkt/o", params=query, content=data)
+
+
+def begin(client: httpx.Client, name: str, **params: Any) -> str:
+    query = {"uploadType": "resumable", "name": name, **params}
+    answer = client.post("/upload/storage/v1/b/bkt/o", params=query, json={"metadata": {"a": "b"}})
+    assert answer.status_code == 200
+    return answer.headers["location"]
+
+
+CHUNK = 256 * 1024
+
+
+def test_resumable_upload(client: httpx.Client) -> None:
+    """Chunks, a status query between them, and a status query after the end give the object once."""
+    where, data = begin(client, "res/a"), os.urandom(2 * CHUNK + 5)
+    assert client.put(where, headers={"Content-Range": "bytes */*"}).status_code == 308
+    first = client.put(where, content=data[:CHUNK], headers={"Content-Range": f"bytes 0-{CHUNK - 1}/*"})
+    assert (first.status_code, first.headers["range"]) == (308, f"bytes=0-{CHUNK - 1}")
+    again = client.put(where, content=data[:CHUNK], headers={"Content-Range": f"bytes 0-{CHUNK - 1}/*"})
+    assert again.headers["range"] == f"bytes=0-{CHUNK - 1}"
+    asked = client.put(where, headers={"Content-Range": f"bytes */{len(data)}"})
+    assert asked.headers["range"] == f"bytes=0-{CHUNK - 1}"
+    rest = {"Content-Range": f"bytes {CHUNK}-{len(data) - 1}/{len(data)}"}
+    made = client.put(where, content=data[CHUNK:], headers=rest)
+    assert made.status_code == 200 and made.json()["size"] == str(len(data)) and made.json()["metadata"] == {"a": "b"}
+    assert client.put(where, headers={"Content-Range": f"bytes */{len(data)}"}).json() == made.json()
+    assert client.get("/storage/v1/b/bkt/o/res%2Fa", params={"alt": "media"}).content == data
+
+
+@pytest.mark.parametrize(
+    ("fields", "kept"),
+    [
+        ("name,size", {"name", "size"}),
+        ("size, owner(entity,role(x,y)),acl/entity", {"size"}),
+        ("kind,items(id,size)", {"kind"}),
+        ("none", set()),
+    ],
+)
+def test_fields_cut_an_answer(client: httpx.Client, fields: str, kept: set[str]) -> None:
+    """`fields` keeps the outermost names that it has; a star, nothing, and an error keep all."""
+    upload(client, "cut", b"x")
+    assert set(client.get("/storage/v1/b/bkt/o/cut", params={"fields": fields}).json()) == kept
+    whole = client.get("/storage/v1/b/bkt/o/cut").json()
+    for all_ in ("", "*", "name,*"):
+        assert client.get("/storage/v1/b/bkt/o/cut", params={"fields": all_}).json() == whole
+    missing = client.get("/storage/v1/b/bkt/o/none", params={"fields": fields}).json()["error"]
+    assert set(missing) == {"code", "message", "errors"}
+
+
+@pytest.mark.parametrize("size", ["*", "600005"])
+def test_an_upload_of_all_the_rest(client: httpx.Client, size: str) -> None:
+    """A range that ends in a star (Node's client) takes the body as all the rest from its first byte, and ends the upload."""
+    data = os.urandom(600_005)
+    where = begin(client, "rest/whole")
+    made = client.put(where, content=data, headers={"Content-Range": f"bytes 0-*/{size}"})
+    assert (made.status_code, made.json()["size"]) == (200, "600005")
+    where = begin(client, "rest/half")
+    client.put(where, content=data[:CHUNK], headers={"Content-Range": f"bytes 0-{CHUNK - 1}/*"})
+    ahead = client.put(where, content=data[CHUNK + 1 :], headers={"Content-Range": f"bytes {CHUNK + 1}-*/{size}"})
+    assert (ahead.status_code, ahead.headers["range"]) == (308, f"bytes=0-{CHUNK - 1}")
+    assert client.put(where, headers={"Content-Range": f"bytes */{size}"}).status_code == 308
+    made = client.put(where, content=data[CHUNK:], headers={"Content-Range": f"bytes {CHUNK}-*/{size}"})
+    assert made.status_code == 200
+    assert client.get("/storage/v1/b/bkt/o/rest%2Fhalf?alt=media").content == data
+    empty = client.put(begin(client, "rest/empty"), headers={"Content-Range": "bytes 0-*/*"})
+    assert empty.json()["size"] == "0"
+
+
+def test_bytes_that_are_there_are_not_taken_again(client: httpx.Client) -> None:
+    """Of a chunk that is sent again after a part of it has arrived, the rest is appended."""
+    where, data = begin(client, "res/again"), os.urandom(3 * CHUNK + 5)
+    client.put(where, content=data[:CHUNK], headers={"Content-Range": f"bytes 0-{CHUNK - 1}/*"})
+    first = client.put(where, content=data[: 2 * CHUNK], headers={"Content-Range": f"bytes 0-{2 * CHUNK - 1}/*"})
+    assert (first.status_code, first.headers["range"]) == (308, f"bytes=0-{2 * CHUNK - 1}")
+    long = client.put(where, content=data + b"x", headers={"Content-Range": f"bytes 0-{len(data) - 1}/{len(data)}"})
+    assert long.status_code == 400
+    rest = client.put(where, content=data, headers={"Content-Range": f"bytes 0-{len(data) - 1}/{len(data)}"})
+    assert rest.json()["size"] == str(len(data))
+    assert client.get("/storage/v1/b/bkt/o/res%2Fagain?alt=media").content == data
+
+
+def test_resumable_cancel(client: httpx.Client) -> None:
+    """A cancelled upload answers 499, then is unknown, and leaves no object."""
+    where = begin(client, "res/cancel")
+    assert client.delete(where).status_code == 499
+    assert client.put(where, headers={"Content-Range": "bytes */*"}).status_code == 404
+    assert client.get("/storage/v1/b/bkt/o/res%2Fcancel").status_code == 404
+
+
+def test_resumable_empty_and_precondition(client: httpx.Client) -> None:
+    """An empty object can be uploaded, and the precondition is judged when the upload ends."""
+    one, two = begin(client, "res/e", ifGenerationMatch=0), begin(client, "res/e", ifGenerationMatch=0)
+    assert client.put(one, headers={"Content-Range": "bytes */0"}).json()["size"] == "0"
+    assert client.put(two, content=b"x").status_code == 412
+
+
+def test_chunks_must_fit(client: httpx.Client) -> None:
+    """A short chunk that is not the last, a body that is longer than its range, and a bad range are 400s."""
+    where = begin(client, "res/bad")
+    for text, data in (("bytes 0-9/*", b"0123456789"), ("bytes 0-9/10", b"012345678901"), ("bytes 9-0/10", b"")):
+        assert client.put(where, content=data, headers={"Content-Range": text}).status_code == 400
+    assert client.put(where, content=b"whole").json()["size"] == "5"
+
+
+@pytest.mark.parametrize(
+    ("asked", "status", "expected"),
+    [
+        ("bytes=0-3", 206, b"0123"),
+        ("bytes=7-", 206, b"789"),
+        ("bytes=-2", 206, b"89"),
+        ("bytes=-99", 206, b"0123456789"),
+        ("bytes=8-99", 206, b"89"),
+        ("bytes=10-", 416, None),
+        ("bytes=-0", 416, None),
+        ("bytes=5-2", 200, b"0123456789"),
+        ("bytes=0-1,3-4", 200, b"0123456789"),
+        ("lines=1-2", 200, b"0123456789"),
+    ],
+)
+def test_ranges(client: httpx.Client, asked: str, status: int, expected: bytes | None) -> None:
+    """A range gives its bytes and a Content-Range; one with no byte is a 416 with the size; a malformed one is ignored."""
+    upload(client, "digits", b"0123456789")
+    answer = client.get("/download/storage/v1/b/bkt/o/digits", params={"alt": "media"}, headers={"Range": asked})
+    assert answer.status_code == status
+    assert expected is None or answer.content == expected
+    assert ("content-range" in answer.headers) == (status != 200)
+    assert status != 416 or answer.headers["content-range"] == "bytes */10"
+
+
+def test_digests_are_checked(client: httpx.Client) -> None:
+    """A body that does not match the MD5 the client computed is refused and not stored."""
+    query = {"uploadType": "media", "name": "sum"}
+    sent = client.post("/upload/storage/v1/b/bkt/o", params=query, content=b"x", headers={"X-Goog-Hash": "md5=AAAA"})
+    assert sent.status_code == 400 and "MD5" in sent.json()["error"]["message"]
+    assert client.get("/storage/v1/b/bkt/o/sum").status_code == 404
+
+
+def test_reads_with_conditions(client: httpx.Client) -> None:
+    """An unchanged object answers 304 to a not-match read, and a wrong generation 412 or 404."""
+    live = upload(client, "cond", b"x").json()
+    for params, status in (
+        ({"ifGenerationNotMatch": live["generation"]}, 304),
+        ({"ifMetagenerationNotMatch": "1"}, 304),
+        ({"ifGenerationMatch": "1"}, 412),
+        ({"generation": "1"}, 404),
+        ({"generation": live["generation"]}, 200),
+    ):
+        for more in ({}, {"alt": "media"}):
+            assert client.get("/storage/v1/b/bkt/o/cond", params={**params, **more}).status_code == status
+    for header, status in (("If-None-Match", 304), ("If-Match", 200)):
+        assert client.get("/storage/v1/b/bkt/o/cond", headers={header: live["etag"]}).status_code == status
+
+
+def test_one_create_wins_over_http(base: str) -> None:
+    """Of 24 concurrent uploads with ifGenerationMatch=0, one gets 200 and the others 412."""
+    with httpx.Client(base_url=base, timeout=60, verify=False) as client, ThreadPoolExecutor(12) as pool:
+        codes = list(
+            pool.map(lambda n: upload(client, "race", str(n).encode(), ifGenerationMatch=0).status_code, range(24))
+        )
+    assert sorted(codes) == [200] + [412] * 23
+
+
+def test_patch_and_update(client: httpx.Client) -> None:
+    """PATCH merges metadata key by key, PUT replaces all; each adds one to the metageneration."""
+    path = "/storage/v1/b/bkt/o/meta"
+    upload(client, "meta", b"x")
+    client.patch(path, json={"metadata": {"a": "1", "b": "2"}, "cacheControl": "no-cache"})
+    patched = client.patch(path, json={"metadata": {"a": None, "c": "3"}}).json()
+    assert patched["metadata"] == {"b": "2", "c": "3"} and patched["metageneration"] == "3"
+    put = client.put(path, json={"contentType": "text/x"}).json()
+    assert "metadata" not in put and "cacheControl" not in put and put["contentType"] == "text/x"
+    assert client.patch(path, json={"metadata": {"a": 1}}).status_code == 400
+    assert client.patch(path, json={"contentType": "a\r\nSet-Cookie: b"}).status_code == 400
+
+
+def test_bucket_life(client: httpx.Client) -> None:
+    """A bucket is made, found, refused twice, not deleted while it holds objects, and deleted when empty."""
+    assert (
+        client.post("/storage/v1/b", json={"name": "life-1", "location": "us-central1"}).json()["location"]
+        == "US-CENTRAL1"
+    )
+    assert client.post("/storage/v1/b", json={"name": "life-1"}).status_code == 409
+    client.post("/upload/storage/v1/b/life-1/o", params={"uploadType": "media", "name": "a"}, content=b"x")
+    assert client.delete("/storage/v1/b/life-1").status_code == 409
+    assert client.delete("/storage/v1/b/life-1/o/a").status_code == 204
+    assert client.delete("/storage/v1/b/life-1").status_code == 204
+    assert client.get("/storage/v1/b/life-1").status_code == 404
+    for name in ("..", "A", "a", "../x", "a..b", "x" * 300, 5, None):
+        assert client.post("/storage/v1/b", json={"name": name}).status_code == 400
+
+
+def error_like(answer: httpx.Response) -> bool:
+    """Whether an answer is fine or an error in Google's format."""
+    if answer.status_code < 400 or not answer.content:
+        return answer.status_code < 500
+    error = answer.json()["error"]
+    keys = set(error) == {"code", "message", "errors"}
+    return answer.status_code < 500 and keys and error["code"] == answer.status_code
+
+
+TEXT = st.text(max_size=20)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | TEXT, lambda x: st.lists(x) | st.dictionaries(TEXT, x), max_leaves=8
+)
+FIELDS = ["name", "metadata", "contentType", "labels", "sourceObjects", "destination", "location", "versioning", "x"]
+QUERY = [
+    *("name", "uploadType", "upload_id", "alt", "prefix", "delimiter", "pageToken", "maxResults", "generation"),
+    *("ifGenerationMatch", "ifMetagenerationNotMatch", "startOffset", "includeTrailingDelimiter", "sourceGeneration"),
+]
+VALUE = st.sampled_from(["0", "-1", "media", "multipart", "resumable", "9" * 30, "%", "dHQ=", "true", "é"]) | TEXT
+PART = st.sampled_from(
+    ["v1", "b", "bkt", "o", "a", "compose", "rewriteTo", "copyTo", "..", "%2F", "%ff", "%00", "iam", "moveTo"]
+)
+START = st.sampled_from(
+    [
+        "/storage/v1/b/bkt/o/a",
+        "/storage/v1/b",
+        "/upload/storage/v1/b/bkt/o",
+        "/batch/storage/v1",
+        "/download/storage",
+        "/",
+    ]
+)
+
+
+@settings(max_examples=examples(100, 600), deadline=None)
+@given(
+    method=st.sampled_from(["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"]),
+    start=START,
+    parts=st.lists(PART, max_size=6),
+    query=st.dictionaries(st.sampled_from(QUERY), VALUE, max_size=4),
+    body=st.binary(max_size=60) | st.dictionaries(st.sampled_from(FIELDS), JSON, max_size=4),
+    header=st.sampled_from(
+        ["content-type", "content-range", "range", "content-encoding", "x-goog-hash", "if-match", "x-y"]
+    ),
+    value=st.sampled_from(
+        ["multipart/related; boundary=a", "multipart/mixed", "bytes 0-1/2", "bytes */*", "gzip", "md5=x", "*"]
+    ),
+)
+def test_nonsense_is_never_a_500(
+    base: str, method: str, start: str, parts: list[str], query: dict[str, str], body: Any, header: str, value: str
+) -> None:
+    """Any method, path, query, header and body get an answer that is not a 5xx, with errors in Google's format."""
+    content = body if isinstance(body, bytes) else json.dumps(body).encode()
+    path = "/".join([start.rstrip("/"), *parts])
+    answer = http.request(method, base + path, params=query, content=content, headers={header: value}, timeout=20)
+    assert answer.status_code == 404 or method in ("HEAD", "OPTIONS") or error_like(answer), (
+        answer.status_code,
+        answer.text,
+    )
+    assert answer.status_code < 500
+
+
+@settings(max_examples=examples(40, 200), deadline=None)
+@given(
+    st.binary(max_size=80),
+    st.sampled_from([b"", b"--b\r\n\r\n{}\r\n--b\r\n\r\n", b"--b\r\nContent-Type: application/http\r\n\r\n"]),
+)
+def test_broken_multipart(base: str, tail: bytes, head: bytes) -> None:
+    """Multipart and batch bodies cut anywhere are 400s or work."""
+    headers = {"Content-Type": "multipart/related; boundary=b"}
+    for path in ("/upload/storage/v1/b/bkt/o?uploadType=multipart&name=m", "/batch/storage/v1"):
+        answer = http.post(base + path, content=head + tail, headers=headers, timeout=20)
+        assert answer.status_code < 500, answer.text
+
+
+@given(data=st.binary(max_size=300), feed=st.sampled_from([b"\r\n", b"\n"]))
+@example(data=b"ends in \r", feed=b"\n")
+@settings(max_examples=examples(30, 200), deadline=None)
+def test_multipart_keeps_every_byte(base: str, data: bytes, feed: bytes) -> None:
+    """The media of a multipart upload comes back byte for byte, whatever line ends it holds."""
+    head = b'--b\nContent-Type: application/json\n\n{"name": "mp"}\n--b\nContent-Type: a/b\n\n'
+    body = head.replace(b"\n", feed) + data + feed + b"--b--" + feed
+    if b"--b" in data:
+        return
+    headers = {"Content-Type": "multipart/related; boundary=b"}
+    sent = http.post(base + "/upload/storage/v1/b/bkt/o?uploadType=multipart", content=body, headers=headers)
+    assert sent.json()["contentType"] == "a/b"
+    assert http.get(base + "/storage/v1/b/bkt/o/mp?alt=media").content == data
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 200),
+        ({"Host": "localhost:1"}, 200),
+        ({"Host": "evil.example"}, 403),
+        ({"Host": "127.0.0.1.evil.example"}, 403),
+        ({"Host": ""}, 403),
+        ({"Origin": "http://evil.example"}, 403),
+        ({"Origin": "null"}, 403),
+        ({"Sec-Fetch-Site": "cross-site"}, 403),
+    ],
+)
+def test_guard(client: httpx.Client, headers: dict[str, str], status: int) -> None:
+    """Foreign hosts and pages of other origins are refused."""
+    assert client.get("/storage/v1/b", headers=headers).status_code == status
+
+
+SERVER = """
+import resource, sys, uvicorn
+from pathlib import Path
+from starlette.applications import Starlette
+from localvertex.storage import ObjectStore, routes
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[3]), -1))
+app = Starlette(routes=routes(ObjectStore(Path(sys.argv[1]))))
+uvicorn.run(app, host="127.0.0.1", port=int(sys.argv[2]), log_level="error")
+"""
+
+
+def test_acknowledged_objects_and_chunks_survive_kill_9(tmp_path: Path) -> None:
+    """After kill -9 every object that was acknowledged is there, and a resumable upload goes on from its last chunk."""
+    start, port = _starter(tmp_path)
+    server = start()
+    try:
+        url = f"http://127.0.0.1:{port}"
+        with httpx.Client(base_url=url, timeout=20, verify=False) as client:
+            client.post("/storage/v1/b", json={"name": "bkt"})
+            where = begin(client, "half")
+            client.put(where, content=b"x" * CHUNK, headers={"Content-Range": f"bytes 0-{CHUNK - 1}/*"})
+            made = [upload(client, f"o/{n}", str(n).encode()).json() for n in range(20)]
+            server.send_signal(signal.SIGKILL)
+            server.wait(timeout=20)
+        server = start()
+        with httpx.Client(base_url=url, timeout=20, verify=False) as client:
+            for resource in made:
+                assert client.get("/storage/v1/b/bkt/o/" + resource["name"].replace("/", "%2F")).json() == resource
+            rest = {"Content-Range": f"bytes {CHUNK}-{CHUNK}/{CHUNK + 1}"}
+            assert client.put(where, content=b"y", headers=rest).json()["size"] == str(CHUNK + 1)
+    finally:
+        server.kill()
+        server.wait(timeout=20)
+
+
+def test_a_full_disk_is_said_and_survived(tmp_path: Path) -> None:
+    """An upload that the disk does not take is an error in Google's format, leaves nothing, and the server goes on."""
+    start, port = _starter(tmp_path, limit=2_000_000)
+    server = start()
+    try:
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=20, verify=False) as client:
+            client.post("/storage/v1/b", json={"name": "bkt"})
+            refused = upload(client, "big", b"x" * 3_000_000)
+            assert refused.status_code == 503 and "File too large" in refused.json()["error"]["message"]
+            assert client.get("/storage/v1/b/bkt/o/big").status_code == 404
+            assert upload(client, "small", b"x").status_code == 200
+            assert list((tmp_path / "root/storage/tmp").iterdir()) == []
+    finally:
+        server.kill()
+        server.wait(timeout=20)
+
+
+def _starter(folder: Path, limit: int = -1) -> tuple[Callable[[], subprocess.Popen[bytes]], int]:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+
+    def start() -> subprocess.Popen[bytes]:
+        process = subprocess.Popen([sys.executable, "-c", SERVER, str(folder / "root"), str(port), str(limit)])
+        for _ in range(600):
+            try:
+                http.get(f"http://127.0.0.1:{port}/storage/v1/b", timeout=5)
+                return process
+            except httpx.TransportError:
+                assert process.poll() is None
+                time.sleep(0.05)
+        raise AssertionError("the server did not start")
+
+    return start, port

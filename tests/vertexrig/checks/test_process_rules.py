@@ -1,0 +1,74 @@
+"""The rules on what a trainer reads from buckets, and on what the processes of a replica share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.packages import trainer_of
+from tests.vertexrig.checks.cases import context, document
+from tests.vertexrig.checks.job_bases import TRAINER_JOB as JOB
+from tests.vertexrig.checks.process_cases import CSV
+from vertexrig.checks import reading
+
+
+def messages(folder: Path, source: str) -> list[str]:
+    around = context(trainer_of(folder, source))
+    return [problem.message for rule in reading.RULES for problem in rule.run(document(JOB), around)]
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "open('gs://b/x')", "open(file='gs://b/x')", "np.load('gs://b/x')", "np.loadtxt(fname='gs://b/x')", "torch.load('gs://b/x')",
+        "joblib.load(f'gs://b/{n}')", "Image.open('gs://b/' + n)", "h5py.File(os.path.join('gs://b', n))", "os.listdir('gs://b')",
+        "os.path.exists('gs://b/x')", "Path('gs://b/x')", "np.load(DATA)", "fetch('gs://b/x')", "glob.glob('gs://b/*')",
+        "torch.load(os.path.join(os.environ['AIP_CHECKPOINT_DIR'], 'x.pt'))",
+    ],
+)  # fmt: skip
+def test_what_reads_files_of_the_machine(tmp_path: Path, call: str) -> None:
+    """Each of these raises FileNotFoundError, or finds nothing, whatever a bucket holds."""
+    source = (
+        "import glob, os, joblib, h5py, torch\nimport numpy as np\nfrom pathlib import Path\nfrom PIL import Image\n"
+        f"DATA = 'gs://b/x'\nn = input()\ndef fetch(path):\n    return np.load(path)\n{call}\n"
+    )
+    if not call.startswith("fetch("):
+        source = source.replace("def fetch(path):\n    return np.load(path)\n", "")
+    assert len(messages(tmp_path, source)) == 1
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import tensorflow as tf\ntf.io.gfile.GFile('gs://b/x')\n", "import pandas as pd\npd.read_parquet('gs://b/x')\n",
+        "import gcsfs\nopen = gcsfs.GCSFileSystem().open\nopen('gs://b/x')\n", "import numpy as np\nnp.load(input())\n",
+        "import numpy as np\nnp.load('gs://b/x'.replace('gs://', '/gcs/'))\n", "import fsspec\nfsspec.open('gs://b/x')\n",
+    ],
+)  # fmt: skip
+def test_what_can_read_a_bucket_is_left_alone(tmp_path: Path, source: str) -> None:
+    """TensorFlow, pyarrow, fsspec, a function of the trainer's own, and a path that is changed first."""
+    assert messages(tmp_path, source) == []
+
+
+def test_gcsfs_in_the_requirements_is_enough(tmp_path: Path) -> None:
+    """Pandas imports gcsfs by itself, so the trainer need not."""
+    (tmp_path / "requirements.txt").write_text("pandas\ngcsfs>=2024\n")
+    assert messages(tmp_path, CSV) == []
+
+
+@pytest.mark.parametrize(
+    ("line", "port"),
+    [
+        ("sock.bind(('0.0.0.0', 2222))", 2222), ("HTTPServer(('', PORT), None)", 2222), ("debugpy.listen(2222)", 2222),
+        ("prometheus_client.start_http_server(2222)", 2222), ("server.add_insecure_port('[::]:2222')", 2222),
+        ("app.run(host='0.0.0.0', port=2222)", 2222), ("subprocess.Popen(['tensorboard', '--port', '2222'])", 2222),
+        ("os.system('ray start --head --port=2222')", 2222), ("sock.listen(2222)", None), ("run(2222)", None),
+        ("sock.connect(('a', 2222))", None), ("sock.bind(('', input()))", None),
+        ("server.add_insecure_port('[::]:2²')", None),
+    ],
+)  # fmt: skip
+def test_which_port_a_call_listens_on(tmp_path: Path, line: str, port: int | None) -> None:
+    """A plain number, a host and a port, an address, and the --port of a program; no queue lengths and no clients."""
+    trainer = trainer_of(tmp_path, f"import debugpy, os, socket, subprocess\nPORT = 2222\n{line}\n")
+    assert [one.port for one in trainer.listens] == ([port] if port else [])

@@ -1,0 +1,40 @@
+"""The rules that hold a PyTorch trainer against its cluster."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.packages import trainer_of
+from tests.vertexrig.checks.cases import context, document, found
+from tests.vertexrig.checks.job_bases import TRAINER_JOB as JOB
+from tests.vertexrig.checks.pytorch_cases import ALL_SAVE, CUDA, GOOD, GPU, LONE, MULTI, NCCL, UNSHARED
+from vertexrig.checks import pytorch as rules
+
+
+@pytest.mark.parametrize("changes", [{}, GPU, MULTI, {**GPU, **MULTI}], ids=str)
+@pytest.mark.parametrize("package", ["lightning", "accelerate", "transformers", "torch_xla.core"])
+def test_frameworks_that_do_it_themselves_are_left_alone(package: str, changes: dict[str, Any], tmp_path: Path) -> None:
+    """What Lightning and its like decide while running is not judged."""
+    for number, source in enumerate((NCCL, LONE, UNSHARED, ALL_SAVE, CUDA)):
+        around = context(trainer_of(tmp_path / str(number), f"import {package}\n{source}"))
+        assert found(rules.RULES, document(JOB, changes), around) == {}
+
+
+@pytest.mark.parametrize("changes", [{}, GPU, MULTI], ids=str)
+@pytest.mark.parametrize("source", ["import tensorflow\nx.cuda()\n", "import torch\ndef broken(:\n", GOOD])
+def test_what_is_right_or_not_pytorch_gives_nothing(source: str, changes: dict[str, Any], tmp_path: Path) -> None:
+    """Another framework, a source that cannot be read, and a good trainer give no finding."""
+    assert found(rules.RULES, document(JOB, changes), context(trainer_of(tmp_path, source))) == {}
+
+
+def test_the_example_fits_its_jobs() -> None:
+    """The example's own trainer gives nothing on any of its clusters."""
+    from tests.support.tools import REPOSITORY
+    from vertexrig.trainer_source.reader import read
+
+    trainer = read(REPOSITORY / "examples/pytorch-ddp/trainer_pkg", "digits.task")
+    for changes in ({}, GPU, MULTI, {**GPU, **MULTI}):
+        assert found(rules.RULES, document(JOB, changes), context(trainer)) == {}

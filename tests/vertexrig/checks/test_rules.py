@@ -1,0 +1,48 @@
+"""Every rule of every table: it finds what it is for, and accepts what is right beside it."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+
+import pytest
+
+from tests.vertexrig.checks import defect_cases, pytorch_cases, strategy_cases, study_cases, trainer_cases
+from tests.vertexrig.checks.cases import Case, must_accept, must_find, names
+from tests.vertexrig.checks.job_cases import CASES as JOB_CASES
+from tests.vertexrig.checks.process_cases import PROCESSES, READING
+
+# By the module of `vertexrig.checks` that has the rules.
+TABLES = {
+    **JOB_CASES,
+    "study": study_cases.CASES,
+    "trainer": trainer_cases.CASES,
+    "commands": trainer_cases.COMMANDS,
+    "defects": defect_cases.CASES,
+    "strategy": strategy_cases.CASES,
+    "pytorch": pytorch_cases.CASES,
+    "processes": PROCESSES,
+    "reading": READING,
+}
+# Each with whether nothing else may be found: the trainers of the other tables are too small to fit their jobs.
+ALL = [(case, topic in JOB_CASES) for topic, cases in TABLES.items() for case in cases]
+IDS = names(case for case, _ in ALL)
+
+
+@pytest.mark.parametrize(("case", "alone"), ALL, ids=IDS)
+def test_a_broken_rule_is_found(case: Case, alone: bool, tmp_path: Path) -> None:
+    """The failing edits give the rule's finding with its place in the file and a source; of a job's rules, no other."""
+    must_find(case, tmp_path, alone=alone)
+
+
+@pytest.mark.parametrize(("case", "alone"), ALL, ids=IDS)
+def test_a_kept_rule_is_silent(case: Case, alone: bool, tmp_path: Path) -> None:
+    """The passing edits, or the base itself, give nothing of the rule; of a job's rules, no error."""
+    must_accept(case, tmp_path, alone=alone)
+
+
+@pytest.mark.parametrize("topic", TABLES)
+def test_every_rule_of_a_topic_has_a_case(topic: str) -> None:
+    """No rule of a topic is without a failing and a passing case."""
+    module = importlib.import_module(f"vertexrig.checks.{topic}")
+    assert {case.rule for case in TABLES[topic]} == {rule.id for rule in module.RULES}

@@ -1,0 +1,185 @@
+"""watch on a terminal: the live table, a lost connection, and Ctrl-C; each with a real process on a pseudo terminal."""
+
+from __future__ import annotations
+
+import html
+import os
+import pty
+import re
+import select
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from fcntl import ioctl
+from pathlib import Path
+
+import pytest
+
+from localvertex import server
+from localvertex.runner import RunOptions
+from tests.support import clouds, tools
+from tests.support.jobkit import sdist
+from tests.support.tools import INSTALLED
+from vertexrig.cloud.rest import RestError
+from vertexrig.cloud.vertex import RemoteJob
+from vertexrig.studies import report
+from vertexrig.submit import submission as submit
+from vertexrig.submit.claims import request_key
+
+TASK = """
+import os, time, hypertune
+hypertune.HyperTune().report_hyperparameter_tuning_metric("accuracy", 0.5, global_step=7)
+print("trial", os.environ["CLOUD_ML_TRIAL_ID"], "waits", flush=True)
+while not os.path.exists(FILE):
+    time.sleep(0.05)
+"""
+_CODES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+
+
+@pytest.fixture(scope="module")
+def gate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Trials wait until this file is there."""
+    return tmp_path_factory.mktemp("gate") / "open"
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory: pytest.TempPathFactory, gate: Path) -> Iterator[server.RunningServer]:
+    """A local Vertex whose jobs really run."""
+    root = tmp_path_factory.mktemp("cloud")
+    with clouds.cloud(root, run=RunOptions(grace=0.5)) as running:
+        sdist(root / "vertex/gs/my-bucket/packages/trainer.tar.gz", task=TASK.replace("FILE", repr(str(gate))))
+        clouds.point_at(running)
+        yield running
+
+
+class Terminal:
+    """A process on a pseudo terminal.
+
+    Args:
+        process: The process.
+        number: The terminal's other end.
+    """
+
+    def __init__(self, process: subprocess.Popen[bytes], number: int) -> None:
+        self.process, self.number, self.text = process, number, ""
+
+    def until(self, *parts: str) -> str:
+        """Read until the text without terminal codes has every part."""
+        end = time.monotonic() + 120
+        while not all(part in self.text for part in parts):
+            assert time.monotonic() < end, self.text[-3000:]
+            self._read(1.0)
+        return self.text
+
+    def ends(self) -> int:
+        """Read to its end; its exit code."""
+        end = time.monotonic() + 120
+        while self._read(60.0):
+            assert time.monotonic() < end, self.text[-3000:]
+        return self.process.wait(30)
+
+    def _read(self, seconds: float) -> bool:
+        ready, _, _ = select.select([self.number], [], [], seconds)
+        try:
+            data = os.read(self.number, 65536) if ready else b""
+        except OSError:  # Linux: the process has closed the terminal
+            return False
+        self.text += _CODES.sub("", data.decode(errors="replace"))
+        return bool(data)
+
+
+@contextmanager
+def terminal(*words: str, cwd: Path, env: dict[str, str]) -> Iterator[Terminal]:
+    """The command line on a terminal of 110 columns."""
+    ours, theirs = pty.openpty()
+    ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 110, 0, 0))
+    process = subprocess.Popen(
+        [sys.executable, "-m", "vertexrig", *words], cwd=cwd, stdin=theirs, stdout=theirs, stderr=theirs,
+        env={**os.environ, "PYTHONPATH": str(INSTALLED), "TERM": "xterm", **env}, start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background jobs ignore it
+    )  # fmt: skip
+    os.close(theirs)
+    try:
+        yield Terminal(process, ours)
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.wait()
+        os.close(ours)
+
+
+def test_a_live_table_that_ctrl_c_leaves(here: server.RunningServer, tmp_path: Path, gate: Path) -> None:
+    """The table has the state, the running trials with their last metric, time, money and log lines; Ctrl-C ends it with 130
+    and the command to come back, which shows the end.
+    """
+    data = {**clouds.PROJECT, "sweeps": {"sweep": {**clouds.PROJECT["sweeps"]["sweep"], "max_trial_count": 3}}}
+    submitter = clouds.submitter(here, tmp_path, data)
+    made = submitter.submit(submitter.prepare_all(submit.Request("sweep"))[0], request_key("watch"), "x")
+    number = made.name.rpartition("/")[2]
+    env = {**server.env(here, project="my-project"), "NO_COLOR": "1"}
+    with terminal("watch", "sweep", "--poll=0.3", cwd=tmp_path, env=env) as shown:
+        shown.until("2 active of 3", "accuracy 0.5", "at step 7", "cost so far, an estimate", "time so far", "waits")
+        assert "trial 1 workerpool0-0" in shown.text
+        shown.process.send_signal(signal.SIGINT)
+        assert shown.ends() == 130
+        assert "goes on; come back to it:" in shown.text and f"watch {number}" in shown.text
+    gate.touch()
+    with terminal("watch", number, "--poll=0.3", cwd=tmp_path, env=env) as again:
+        assert again.ends() == 0
+        assert "SUCCEEDED  3 succeeded of 3" in again.text and "best so far" in again.text
+
+
+def test_the_commands_of_a_report_create_the_job_again(
+    here: server.RunningServer, tmp_path: Path, gate: Path, gcloud: str
+) -> None:
+    """The script on the HTML page of a sweep, run as it is with the real gcloud, makes a sweep of the same study."""
+    pytest.importorskip("vl_convert", reason="the extra report is not installed")
+    gate.touch()
+    data = {**clouds.PROJECT, "sweeps": {"sweep": {**clouds.PROJECT["sweeps"]["sweep"], "max_trial_count": 1}}}
+    submitter = clouds.submitter(here, tmp_path, data)
+    made = submitter.submit(submitter.prepare_all(submit.Request("sweep"))[0], request_key("again"), "x")
+    env = {**server.env(here, project="my-project"), "CLOUDSDK_CONFIG": str(tmp_path / "gcloud")}
+    done = tools.vertexrig("report", made.name, "--format=html", cwd=tmp_path, env=env)
+    assert done.returncode == 0, done.stderr
+    script = re.search(r"(cat &gt; .*?)</pre>", done.stdout, re.DOTALL)
+    assert script is not None
+    ran = subprocess.run(
+        ["sh", "-ec", html.unescape(script[1])], cwd=tmp_path, env={**os.environ, **env}, capture_output=True, text=True
+    )
+    assert ran.returncode == 0, ran.stderr
+    first, second = (clouds.vertex(here).get(name) for name in (made.name, newest(here)))
+    assert first is not None and second is not None and first.name != second.name
+    for key in ("displayName", "studySpec", "trialJobSpec", "maxTrialCount", "parallelTrialCount"):
+        assert second.data.get(key) == first.data.get(key), key
+
+
+def newest(here: server.RunningServer) -> str:
+    """The resource name of the newest sweep."""
+    return next(iter(clouds.vertex(here).list("hyperparameterTuningJobs", limit=1))).name
+
+
+def test_a_lost_connection_is_found_again() -> None:
+    """A service that fails twice is asked again; the watcher is called when it is lost and when it is back."""
+    answers: list[Callable[[], RemoteJob]] = [lambda: job("RUNNING"), fails, fails, lambda: job("SUCCEEDED")]
+    lost: list[bool] = []
+
+    class Service:
+        def get(self, name: str) -> RemoteJob:
+            return answers.pop(0)()
+
+    found = report.follow(Service(), "x", poll_s=0, lost=lambda error: lost.append(error is not None))  # type: ignore[arg-type]
+    assert [one.state for one in found] == ["JOB_STATE_RUNNING", "JOB_STATE_SUCCEEDED"]
+    assert lost == [True, True, False]
+
+
+def job(state: str) -> RemoteJob:
+    return RemoteJob({"name": "projects/1/locations/r/customJobs/2", "state": f"JOB_STATE_{state}"})
+
+
+def fails() -> RemoteJob:
+    raise RestError("Vertex AI cannot be reached", status=503)

@@ -1,0 +1,391 @@
+"""What follows a run: `then` of a schedule, step by step, and every way a chain ends."""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from localvertex import server
+from tests.support import clouds
+from tests.support.chain_place import DATA, Place, then
+from vertexrig import times
+from vertexrig.cloud.models import ModelsClient
+from vertexrig.cloud.rest import RestError
+from vertexrig.cloud.vertex import RemoteJob
+from vertexrig.spec.states import FAILED
+from vertexrig.submit.chains import OPEN, ChainEnd
+from vertexrig.submit.claims import LABEL
+from vertexrig.trigger import deploy
+from vertexrig.trigger.ticks import PATIENCE_S
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path)
+
+
+def test_a_night_from_the_sweep_to_the_version(place: Place) -> None:
+    """The sweep's end starts one full job with the best trial's parameters, its end adds one version with its labels and
+    aliases, and the next night's equal model is compared and left out: a proper end.
+    """
+    sweep = place.begin()
+    assert place.tick()["state"] == "waits"
+    place.sweep_ends(sweep, 0.7, None, 0.8)
+    row = place.tick()
+    assert (row["state"], row["step"]) == ("started", "promote"), row
+    job = place.vertex.jobs[row["job"]].data
+    args = job["jobSpec"]["workerPoolSpecs"][0]["pythonPackageSpec"]["args"]
+    assert sorted(args) == ["--epochs=30", "--learning_rate=0.30000000000000004"]
+    chain = place.vertex.jobs[sweep].data["labels"][LABEL]
+    labels = {
+        "promoted_from": "sweep",
+        "trial": "3",
+        "vertexrig_chain": chain,
+        "team": "vision",
+        "vertexrig_run": "sweep-best",
+    }
+    assert labels.items() <= job["labels"].items() and job["labels"][LABEL] != chain
+    assert place.tick()["detail"] == "sweep-best has not ended" and len(place.vertex.jobs) == 2
+    place.trained(row["job"], 0.9)
+    row = place.tick()
+    assert (row["state"], row["outcome"], row["step"]) == ("ended", "registered", "register")
+    (version,) = place.versions()
+    assert version["versionAliases"] == ["champion", "default"] and version["displayName"] == "sweep"
+    assert {"team": "vision", "stage": "try", "vertexrig_chain": chain, "metric_value": "0_9"}.items() <= version[
+        "labels"
+    ].items()
+    assert row["model"] == f"{version['name']}@1" and not place.open
+    end = place.trigger.chains.end(chain)
+    assert isinstance(end, ChainEnd) and list(end.jobs) == ["sweep", "sweep-best"]
+    entry = next(one for one in place.logs if one.get("outcome"))
+    assert entry["severity"] == "INFO" and "there is no such model yet" in entry["message"]
+    assert place.post({}, "/tick").body == {"chains": []} and len(place.vertex.jobs) == 2
+
+    place.clock.at += 86_400
+    sweep = place.begin()
+    place.sweep_ends(sweep, 0.8)
+    place.trained(place.tick()["job"], 0.905)
+    row = place.tick()
+    assert row["outcome"] == "not-better" and "better by 0.005; at least 0.01 is asked for" in row["detail"], row
+    assert len(place.versions()) == 1 and place.logs[-2]["severity"] == "INFO"
+
+
+def test_steps_by_themselves(tmp_path: Path) -> None:
+    """`register` alone takes the best trial's own model; `promote` alone ends with its job."""
+    place = Place(tmp_path, then("register"))
+    sweep = place.begin()
+    place.sweep_ends(sweep, 0.7, 0.8)
+    base = place.vertex.jobs[sweep].data["trialJobSpec"]["baseOutputDirectory"]["outputUriPrefix"]
+    place.storage.write(f"{base.removeprefix('gs://my-bucket/').rstrip('/')}/2/model/saved_model.pb", b"")
+    row = place.tick()
+    assert row["outcome"] == "registered" and place.versions()[0]["artifactUri"].endswith("/2/model"), row
+    place.load(
+        then(
+            {
+                "promote": {
+                    "topology": "gpu",
+                    "set": {"accelerator_type": "NVIDIA_TESLA_T4", "accelerator_count": 1},
+                    "name": "full",
+                }
+            }
+        )
+    )
+    place.clock.at += 86_400
+    sweep = place.begin()
+    place.sweep_ends(sweep, 0.7)
+    row = place.tick()
+    assert row["state"] == "started", row
+    pool = place.vertex.jobs[row["job"]].data["jobSpec"]["workerPoolSpecs"][0]
+    assert (
+        pool["machineSpec"]["acceleratorType"] == "NVIDIA_TESLA_T4"
+        and place.vertex.jobs[row["job"]].data["displayName"] == "full"
+    )
+    place.ends(row["job"])
+    row = place.tick()
+    assert (row["outcome"], row["detail"]) == ("done", "full has succeeded")
+
+
+# what becomes of the night -> how its chain ends, at which step, and what the reason says
+ENDS: list[tuple[str, str, str, str]] = [
+    ("the sweep is cancelled", "failed", "run", "sweep ended CANCELLED"),
+    ("the sweep fails", "failed", "run", "sweep ended FAILED: too many trials failed"),
+    ("the sweep is deleted", "failed", "run", "is gone"),
+    ("all trials infeasible", "impossible", "promote", "of 2 trials none counts (2 infeasible)"),
+    ("no trials", "impossible", "promote", "has no trials yet"),
+    ("the promoted job fails", "failed", "promote", "sweep-best ended FAILED: out of memory"),
+    ("no model", "impossible", "register", "nothing is in gs://my-bucket/runs/sweep-best/"),
+    ("no SavedModel", "impossible", "register", "no saved_model.pb is in"),
+    ("no summary", "impossible", "register", "summary.json of sweep-best has no accuracy"),
+    ("two models of the name", "impossible", "register", "2 models are called 'sweep'"),
+    ("a version of another metric", "not-better", "register", "its metric is loss"),
+    ("the registry refuses the model", "refused", "register", "artifact"),
+    ("the upload fails", "refused", "register", "no such image"),
+    ("other steps", "changed", "run", "are others than when the run began"),
+    ("no schedule", "changed", "run", "are others than when the run began"),
+    ("values not open any more", "changed", "run", "above 2"),
+    ("a promoted job that is wrong", "impossible", "promote", "sweep-best would fail"),
+    (
+        "a promoted job that does not fit",
+        "impossible",
+        "promote",
+        "jobs.sweep-best: topology gpu needs accelerator_type",
+    ),
+    ("a promoted job over the budget of a run", "over-budget", "promote", "more than $1.00 per run"),
+]
+
+
+@pytest.mark.parametrize(("what", "outcome", "step", "reason"), ENDS, ids=[row[0] for row in ENDS])
+def test_every_way_a_chain_ends(place: Place, what: str, outcome: str, step: str, reason: str) -> None:
+    """The reason is recorded and logged, and nothing more is made."""
+    sweep = place.begin()
+    row = _ended_by(place, sweep, what)
+    assert (row["state"], row["outcome"], row["step"]) == ("ended", outcome, step), row
+    assert reason in row["detail"] and not place.open
+    (end,) = place.trigger.chains.ends()
+    assert (end.outcome, end.step, end.reason) == (outcome, step, row["detail"])
+    entry = next(one for one in place.logs if one.get("outcome"))
+    assert entry["severity"] == ("INFO" if outcome == "not-better" else "ERROR") and reason in entry["message"]
+    assert not [one for one in place.versions() if "(chain " in one["versionDescription"] and outcome != "refused"]
+
+
+def _ended_by(place: Place, sweep: str, what: str) -> dict[str, Any]:
+    """Let it happen: what the tick says then."""
+    changed = {
+        "other steps": then("register"),
+        "no schedule": {**DATA, "schedules": {}},
+        "values not open any more": then(*DATA["schedules"]["nightly"]["then"], allow_args={"epochs": {"max": 2}}),
+        "a promoted job that is wrong": then(
+            {"promote": {"topology": "gpu", "set": {"accelerator_type": "NVIDIA_TESLA_T4", "accelerator_count": 3}}},
+            "register",
+        ),
+        "a promoted job that does not fit": then({"promote": {"topology": "gpu"}}, "register"),
+        "a promoted job over the budget of a run": then(
+            {"promote": {"machine_type": "n1-highmem-96"}}, "register", budget={"usd_per_run": 1}
+        ),
+    }
+    early = {
+        "the sweep is cancelled": lambda: place.ends(sweep, "JOB_STATE_CANCELLED"),
+        "the sweep fails": lambda: place.ends(sweep, FAILED, error={"message": "too many trials failed\nmore"}),
+        "the sweep is deleted": lambda: place.vertex.jobs.pop(sweep) and None,
+        "all trials infeasible": lambda: place.sweep_ends(sweep, None, None),
+        "no trials": lambda: place.ends(sweep),
+    }
+    if what in early:
+        early[what]()
+        return place.tick()
+    if what in changed:
+        data = changed[what]
+        if what == "values not open any more":
+            data["schedules"]["nightly"]["args"] = {}
+        place.load(data)
+        place.sweep_ends(sweep, 0.8)
+        return place.tick()
+    place.sweep_ends(sweep, 0.8)
+    job = place.tick()["job"]
+    return _after_promotion(place, job, what)
+
+
+def _after_promotion(place: Place, job: str, what: str) -> dict[str, Any]:
+    if what == "the promoted job fails":
+        place.ends(job, FAILED, error={"message": "out of memory"})
+        return place.tick()
+    saved = {"no model": "", "no SavedModel": "other.h5"}.get(what, "saved_model.pb")
+    place.trained(job, None if what in ("no model", "no summary") else 0.9, saved)
+    model = {"displayName": "sweep", "versionDescription": "loss 0.5, from x 1"}
+    if what == "two models of the name":
+        for name in ("one", "two"):
+            place.models.begin_upload(model, "", name)
+    if what == "a version of another metric":
+        place.models.begin_upload(model, "", "one")
+    if what == "the registry refuses the model":
+        place.models.uploading = RestError("Vertex AI: the artifact is not there", status=400)
+    if what == "the upload fails":
+        place.models.operation = lambda name: {"name": name, "done": True, "error": {"message": "no such image"}}  # type: ignore[method-assign]
+    return place.tick()
+
+
+WAITS: list[tuple[str, str]] = [
+    ("a role is missing", "Permission 'aiplatform.models.list' denied"),
+    ("the registry conflicts", "conflict"),
+    ("live jobs", "live jobs"),
+    ("a day's budget", "per day"),
+    ("no package", "no trainer package"),
+]
+
+
+@pytest.mark.parametrize(("what", "why"), WAITS, ids=[row[0] for row in WAITS])
+def test_what_a_step_waits_for(place: Place, what: str, why: str) -> None:
+    """What a person or another run has to free holds the step, with a warning in the log at each tick; it goes on once that is
+    free, and after three days it is given up.
+    """
+    budget = {"live jobs": {"live_jobs": 0}, "a day's budget": {"usd_per_day": 0.01}}.get(what)
+    sweep = place.begin()
+    place.sweep_ends(sweep, 0.8)
+    steps = DATA["schedules"]["nightly"]["then"]
+    if what in ("a role is missing", "the registry conflicts"):
+        place.trained(place.tick()["job"])
+        status = 403 if what == "a role is missing" else 409
+        place.models.refusal = RestError(
+            "Vertex AI: Permission 'aiplatform.models.list' denied; conflict", status=status
+        )
+    elif what == "no package":
+        pointer = place.storage.objects.pop("packages/latest/trainer.task-tf-2.17.json")
+    else:
+        place.load(then(*steps, budget=budget))
+    made = len(place.vertex.jobs)
+    for _ in range(3):
+        row = place.tick()
+        entry = place.logs[-2]
+        assert row["state"] == "waits" and entry["severity"] == "WARNING" and why in entry["message"], (row, entry)
+        assert (why in row["detail"]) is (
+            place.models.refusal is None
+        )  # a service's words about the trigger stay in the log
+    assert place.open and place.versions() == [] and len(place.vertex.jobs) == made
+    kept = copy.deepcopy((place.storage.objects, place.clock.at))
+    place.clock.at += PATIENCE_S
+    row = place.tick()
+    (end,) = place.trigger.chains.ends()
+    assert row["outcome"] == end.outcome == "given-up" and "after 3 days" in end.reason and why in end.reason
+
+    place.storage.objects, place.clock.at = kept
+    place.models.refusal = None
+    if what == "no package":
+        place.storage.objects["packages/latest/trainer.task-tf-2.17.json"] = pointer
+    place.load(DATA)
+    row = place.tick()
+    assert row["state"] == ("ended" if made == 2 else "started"), row
+
+
+def test_a_run_that_was_never_made_is_given_up(place: Place) -> None:
+    """A chain whose run the service refused waits for a repeat of the request; where nothing is known of its job it ends after three days."""
+    create = place.vertex.create
+    place.vertex.create = lambda *_: (_ for _ in ()).throw(RestError("no quota", status=429))  # type: ignore[method-assign]
+    assert place.post({"run": "sweep", "args": {"epochs": 3}, "then": "nightly", "request_id": "one"}).status == 429
+    place.vertex.create = create  # type: ignore[method-assign]
+    assert place.tick()["detail"] == "the run's job is not made yet" and place.open
+    (path,) = [name for name in place.storage.objects if name.startswith(OPEN)]
+    chain = json.loads(place.storage.objects[path][0])
+    place.begin(request_id="one")
+    chain["begun"] = times.rfc3339(place.clock.now())
+    place.storage.write(path, json.dumps(chain).encode())
+    assert place.tick()["detail"] == "sweep has not ended"
+    place.vertex.jobs.clear()
+    for name in [name for name in place.storage.objects if "/claims/" in name]:
+        del place.storage.objects[name]
+    assert place.tick()["state"] == "waits"
+    place.clock.at += PATIENCE_S
+    assert place.tick()["outcome"] == "given-up"
+
+
+def test_a_refused_run_has_no_end_and_may_be_asked_for_again(place: Place) -> None:
+    """The delivery has said that the run was refused: three days later its chain goes without an error, and a repeat has its steps."""
+    create = place.vertex.create
+    place.vertex.create = lambda *_: (_ for _ in ()).throw(RestError("denied", status=403))  # type: ignore[method-assign]
+    body = {"run": "sweep", "args": {"epochs": 3}, "then": "nightly", "request_id": "one"}
+    assert place.post(body).status >= 400 and place.open
+    place.vertex.create = create  # type: ignore[method-assign]
+    place.clock.at += PATIENCE_S + (times.now() - place.clock.now()).total_seconds()
+    place.logs.clear()
+    assert "was refused" in place.tick()["detail"] and not place.open
+    assert not place.trigger.chains.ends() and not [row for row in place.logs if row.get("severity") == "ERROR"]
+    sweep = place.begin(request_id="one")
+    place.sweep_ends(sweep, 0.8)
+    assert place.tick()["state"] == "started"
+
+
+def test_an_odd_object_and_an_error_of_ours_hold_up_no_other_chain(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is not a chain is named, an error that nobody foresaw is logged, and every other chain is looked at."""
+    first = place.begin(request_id="first")
+    second = place.begin(request_id="second")
+    bad = [b"{}", b"[]", b"\xff", json.dumps({"id": "../x", "steps": []}).encode()]
+    for number, content in enumerate(bad):
+        place.storage.write(f"{OPEN}odd-{number}.json", content)
+    get = place.vertex.get
+
+    def failing(name: str) -> RemoteJob | None:
+        if name == first:
+            raise ZeroDivisionError
+        return get(name)
+
+    monkeypatch.setattr(place.vertex, "get", failing)
+    place.clock.at += 600
+    rows = place.post({}, "/tick").body["chains"]
+    assert sorted(row["state"] for row in rows) == ["unknown"] * 5 + ["waits"]
+    assert next(row for row in rows if row["state"] == "waits")["job"] == second
+    failed = [entry["message"] for entry in place.logs if entry.get("error") == "ZeroDivisionError"]
+    assert failed == ["a chain failed", "an end failed"]
+    assert sum("is not a chain; delete it" in str(entry.get("message")) for entry in place.logs) == 4
+
+
+def test_every_permission_of_the_registry_is_used(place: Place, here: server.RunningServer) -> None:
+    """Two nights on the local Vertex's own registry: each permission that a schedule with `register` needs is proved by a call, each
+    call has one, and a second version of the first night, as a frozen tick may add it, is deleted in the next.
+    """
+    vertex, calls = clouds.vertex(here), set()
+    send = vertex.rest.session.request
+
+    def noted(method: str, url: str, **options: Any) -> Any:
+        path = urlsplit(url).path
+        calls.add((method, path[path.index("/v1/projects/") :]))
+        return send(method, url, **options)
+
+    vertex.rest.session.request = noted  # type: ignore[method-assign,assignment]
+    ticker = place.trigger.ticker
+    ticker.registrar = replace(ticker.registrar, models=ModelsClient(vertex))
+    versions = []
+    for night, accuracy in enumerate((0.9, 0.95)):
+        place.clock.at += 86_400
+        sweep = place.begin()
+        place.sweep_ends(sweep, 0.8)
+        place.trained(place.tick()["job"], accuracy)
+        row = place.tick()
+        assert row["outcome"] == "registered", row
+        versions.append(row["model"])
+        name, _, number = row["model"].partition("@")
+        kept = ModelsClient(clouds.vertex(here))
+        if night == 0:
+            first = kept.version(name, number)
+            assert first is not None
+            again = {key: first[key] for key in ("displayName", "versionDescription", "artifactUri", "containerSpec")}
+            kept.upload(again, name)
+    assert [row.rpartition("@")[2] for row in versions] == ["1", "3"]
+    assert {row["versionId"]: sorted(row.get("versionAliases", ())) for row in kept.versions(name)} == {
+        "1": [],
+        "3": ["champion", "default"],
+    }
+    table = deploy.MODEL_CALLS
+    used = {key for key, (verb, path) in table.items() if any(verb == m and re.fullmatch(path, p) for m, p in calls)}
+    assert used == set(table)
+    assert not [
+        one for one in calls if not any(one[0] == verb and re.fullmatch(path, one[1]) for verb, path in table.values())
+    ]
+
+
+def test_a_dry_run_keeps_no_chain(place: Place) -> None:
+    """It says which steps would follow."""
+    reply = place.post({"run": "sweep", "args": {"epochs": 3}, "then": "nightly", "dry_run": True})
+    assert reply.body["then"] == ["promote", "register"] and not place.open
+
+
+def test_the_promoted_job_has_the_run_s_own_values(tmp_path: Path) -> None:
+    """Arguments that the run was asked for with are the promoted job's, and so are keys of the sweep's job; the step wins."""
+    data = then({"promote": {"args": {"note": "full"}, "machine_type": "n1-standard-16"}}, allow_then=True)
+    data["trigger"]["allow"] |= {"jobs.cpu.timeout": {"max": 7200}, "jobs.cpu.machine_type": {}}
+    place = Place(tmp_path, data)
+    given = {"jobs.cpu.timeout": "600s", "jobs.cpu.machine_type": "n1-standard-8", "max_trial_count": 3}
+    sweep = place.begin(set=given, args={"epochs": 7, "note": "${HOME}"})
+    place.sweep_ends(sweep, 0.8)
+    spec = place.vertex.jobs[place.tick()["job"]].data["jobSpec"]
+    assert spec["scheduling"]["timeout"] == "600s"
+    pool = spec["workerPoolSpecs"][0]
+    assert pool["machineSpec"]["machineType"] == "n1-standard-16"
+    assert {"--epochs=7", "--note=full"} <= set(pool["pythonPackageSpec"]["args"])

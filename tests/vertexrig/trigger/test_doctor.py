@@ -1,0 +1,324 @@
+"""The doctor, and the verbs about submitted jobs, against the local Vertex."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from localvertex import server
+from localvertex.runner import RunOptions
+from tests.support import clouds, tools
+from tests.support.jobkit import sdist
+from tests.vertexrig.trigger.test_deploy import RIGHTS
+from vertexrig.cloud.rest import Rest
+from vertexrig.cloud.vertex import Vertex
+from vertexrig.spec.states import LIVE
+from vertexrig.submit import submission as submit
+from vertexrig.submit.claims import request_key
+from vertexrig.trigger import deploy, doctor
+
+TASK = """
+import json, os, sys
+rate = next((float(one.split("=")[1]) for one in sys.argv if one.startswith("--learning_rate=")), 0.1)
+path = os.environ.get("CLOUD_ML_HP_METRIC_FILE", "/var/hypertune/output.metrics")
+with open(path, "a") as file:
+    file.write(json.dumps({"timestamp": 1.0, "trial": os.environ.get("CLOUD_ML_TRIAL_ID", "1"), "accuracy": str(rate), "global_step": "1"}) + "\\n")
+print("rate", rate)
+if rate > 2: sys.exit(3)
+"""
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[server.RunningServer]:
+    """A local Vertex whose jobs really run."""
+    root = tmp_path_factory.mktemp("cloud")
+    with clouds.cloud(root, run=RunOptions(grace=0.5)) as running:
+        sdist(root / "vertex/gs/my-bucket/packages/trainer.tar.gz", task=TASK)
+        clouds.point_at(running)
+        yield running
+
+
+OBJECTS_ROLE = "projects/my-project/roles/vertexrig_trigger_objects"
+JOBS_ROLE = "projects/my-project/roles/vertexrig_trigger_jobs"
+
+
+def patient(here: clouds.Cloud, folder: Path, said: dict[str, str] | None = None, **parts: Any) -> doctor.Subject:
+    """What the doctor looks at; `said` is what gcloud prints for a command that begins so."""
+
+    def gcloud(words: list[str]) -> str | None:
+        return next((text for start, text in (said or {}).items() if " ".join(words).startswith(start)), None)
+
+    one = doctor.Subject(clouds.loaded(folder), clouds.vertex(here), clouds.storage(here), gcloud, date(2026, 11, 21))
+    return replace(one, **parts)
+
+
+def outcomes(check: Any, one: doctor.Subject) -> dict[str, tuple[str, str]]:
+    return {result.name: (result.outcome, result.fix) for result in check(one)}
+
+
+def test_the_command(here: server.RunningServer, tmp_path: Path) -> None:
+    """`vertexrig doctor` prints what it found and what to type, and fails for what is wrong."""
+    clouds.loaded(tmp_path)
+    done = tools.vertexrig("doctor", "--format=json", cwd=tmp_path, env=clouds.variables(here))
+    found = {row["name"]: row["outcome"] for row in json.loads(done.stdout)["results"]}
+    assert (
+        found["Vertex AI"] == "ok"
+        and found["clock"] == "ok"
+        and found["runtime"] == "ok"
+        and found["budget"] == "warning"
+    )
+    wrong = [name for name, outcome in found.items() if outcome == "error"]
+    assert done.returncode == (1 if wrong else 0) and set(wrong) <= {"bucket"}
+
+
+def test_every_check_is_made(here: server.RunningServer, tmp_path: Path) -> None:
+    """`vertexrig doctor` makes every check that there is: a schedule whose trainer was not uploaded is wrong, with what to type."""
+    checks = {value for name, value in vars(doctor).items() if name.startswith("check_")}
+    assert checks == set(doctor.CHECKS)
+    scheduled = {"nightly": {"run": "sweep", "cron": "0 3 * * *"}}
+    clouds.loaded(tmp_path, {**clouds.PROJECT, "bucket": "gs://my-bucket/elsewhere", "schedules": scheduled})
+    done = tools.vertexrig("doctor", "--format=json", cwd=tmp_path, env=clouds.variables(here))
+    found = {row["fix"]: row for row in json.loads(done.stdout)["results"] if row["name"] == "schedule nightly"}
+    assert done.returncode == 1 and found["vertexrig function package"]["outcome"] == "error"
+
+
+def test_any_limit_is_a_budget(tmp_path: Path) -> None:
+    """A limit of trials is named as the budget; a factor of prices alone limits nothing."""
+    for budget, outcome in (({"trials_per_day": 9}, "ok"), ({"price_factor": 1.1}, "warning")):
+        project = {**clouds.PROJECT, "trigger": {**clouds.PROJECT["trigger"], "budget": budget}}
+        one = replace(patient(clouds.MemoryCloud(), tmp_path), loaded=clouds.loaded(tmp_path, project))
+        found = [result for check in doctor.CHECKS for result in check(one) if result.name == "budget"]
+        assert [result.outcome for result in found] == [outcome]
+
+
+def test_the_bucket_s_region(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bucket in another region, in a multi-region, or not there at all is wrong, with the command that makes one."""
+    one = patient(clouds.MemoryCloud(), tmp_path)
+    assert outcomes(doctor.check_bucket, one)["bucket"][0] == "ok"  # a local one is in no region
+    assert one.storage is not None
+    one.storage.rest = Rest("https://example.invalid", "Cloud Storage")
+    for location, outcome in (("US-CENTRAL1", "ok"), ("US", "error"), ("EUROPE-WEST4", "error"), (None, "error")):
+        metadata = None if location is None else {"location": location}
+        monkeypatch.setattr(one.storage, "metadata", lambda metadata=metadata: metadata)
+        found, fix = outcomes(doctor.check_bucket, one)["bucket"]
+        assert found == outcome and ("buckets create gs://my-bucket --location=us-central1" in fix) == (
+            outcome == "error"
+        )
+    assert outcomes(doctor.check_bucket, replace(one, storage=None))["bucket"][0] == "error"
+
+
+def test_an_old_runtime(tmp_path: Path) -> None:
+    """A runtime that cannot be deployed on the day is wrong."""
+    one = patient(clouds.MemoryCloud(), tmp_path)
+    assert outcomes(doctor.check_trigger, one)["runtime"][0] == "ok"
+    assert outcomes(doctor.check_trigger, replace(one, today=date(2029, 5, 1)))["runtime"][0] == "error"
+
+
+def test_gcloud_s_version(tmp_path: Path) -> None:
+    """An old gcloud and none at all are warnings with what to do."""
+    for text, outcome in (
+        ('"Google Cloud SDK": "528.0.0"', "ok"),
+        ('"Google Cloud SDK": "400.0.0"', "warning"),
+        ("", "warning"),
+    ):
+        assert (
+            outcomes(doctor.check_gcloud, patient(clouds.MemoryCloud(), tmp_path, {"version": text}))["gcloud"][0]
+            == outcome
+        )
+
+
+def test_roles(tmp_path: Path) -> None:
+    """A role that is given is fine, one that is not is wrong, and a function that anybody may call is wrong."""
+    cloud = Vertex("my-project", "us-central1", url="https://example.invalid")
+
+    def policy(role: str, member: str) -> str:
+        return json.dumps({"bindings": [{"role": role, "members": [member]}]})
+
+    runtime = "serviceAccount:vertexrig-trigger@my-project.iam.gserviceaccount.com"
+    said = {
+        "projects": policy(JOBS_ROLE, runtime),
+        "storage": policy(OBJECTS_ROLE, runtime),
+        "run": policy("roles/run.invoker", "allUsers"),
+    }
+    found = outcomes(doctor.check_roles, patient(clouds.MemoryCloud(), tmp_path, said, vertex=cloud))
+    # between them the roles of the identity that builds it
+    assert [outcome for outcome, _ in found.values()] == ["ok", "ok", "error", "error", "error", "error"]
+    assert "remove-iam-policy-binding" in list(found.values())[-1][1]
+    assert {
+        outcome
+        for outcome, _ in outcomes(doctor.check_roles, patient(clouds.MemoryCloud(), tmp_path, vertex=cloud)).values()
+    } == {"unknown"}
+
+
+def test_roles_are_those_that_deploy_gives(tmp_path: Path) -> None:
+    """Every binding that `function deploy` prints is looked at, and is fine where that was run."""
+    cloud = Vertex("my-project", "us-central1", url="https://example.invalid")
+    loaded = clouds.loaded(tmp_path, RIGHTS)
+    steps = [step.words for step in deploy.commands(loaded, tmp_path / "out")]
+    given = [words for words in steps if "add-iam-policy-binding" in words[:5]]
+    assert {"gs://data", "runs", "hook"} <= {words[words.index("add-iam-policy-binding") + 1] for words in given}
+
+    def wrong(lacking: tuple[str, ...] = ()) -> list[str]:
+        """The doctor's errors after all steps but one."""
+
+        def gcloud(words: list[str]) -> str:
+            rows = []
+            for made in given:
+                at = made.index("add-iam-policy-binding")
+                member, role = (word.partition("=")[2] for word in made[at + 2 : at + 4])
+                if made != lacking and [*made[1:at], "get-iam-policy", made[at + 1]] == words[: at + 1]:
+                    rows.append({"role": role, "members": [member]})
+            if words[0] == "run":
+                rows = [{"role": "roles/run.invoker", "members": [f"serviceAccount:{loaded.project.invoker}"]}]
+            return json.dumps({"bindings": rows})
+
+        one = patient(clouds.MemoryCloud(), tmp_path, vertex=cloud, loaded=loaded, gcloud=gcloud)
+        return [result.name for result in doctor.check_roles(one) if result.outcome != "ok"]
+
+    assert wrong() == []
+    assert all(len(wrong(words)) == 1 for words in given)
+
+
+def test_who_applies_schedules(tmp_path: Path) -> None:
+    """Whoever applies schedules needs to act as the account that calls the function: a role on it is fine, none is a warning with the key."""
+    cloud = Vertex("my-project", "us-central1", url="https://example.invalid")
+    nightly = {"run": "sweep", "cron": "0 3 * * *"}
+    project = clouds.loaded(tmp_path, {**clouds.PROJECT, "schedules": {"nightly": nightly}})
+    for member, outcome in (("user:ana@example.com", "ok"), ("user:bob@example.com", "warning")):
+        policy = json.dumps({"bindings": [{"role": deploy.ACT_AS, "members": [member]}]})
+        said = {
+            "iam service-accounts get-iam-policy vertexrig-invoker@": policy,
+            "config get-value account": "ana@example.com\n",
+        }
+        one = patient(clouds.MemoryCloud(), tmp_path, said, vertex=cloud, loaded=project)
+        found, fix = outcomes(doctor.check_deployer, one)["apply schedules as ana@example.com"]
+        assert (found == outcome and "deployers: [user:ana@example.com]" in fix) or outcome == "ok"
+
+
+def test_what_chains_need(tmp_path: Path) -> None:
+    """Schedules with `register` need a role that has its permissions; without steps nothing."""
+    cloud = Vertex("my-project", "us-central1", url="https://example.invalid")
+    assert outcomes(doctor.check_chains, patient(clouds.MemoryCloud(), tmp_path, vertex=cloud)) == {}
+    nightly = {"run": "sweep", "cron": "0 3 * * *", "then": ["promote", "register"]}
+    chained = clouds.loaded(tmp_path, {**clouds.PROJECT, "schedules": {"nightly": nightly}})
+
+    def found(permissions: list[str] | None) -> dict[str, tuple[str, str]]:
+        said = {"iam": json.dumps({"includedPermissions": permissions})}
+        return outcomes(
+            doctor.check_chains, patient(clouds.MemoryCloud(), tmp_path, said, vertex=cloud, loaded=chained)
+        )
+
+    every = list(deploy.MODEL_CALLS)
+    assert found(every) == {"register after a run": ("ok", "")}
+    assert found(every[1:])["register after a run"] == ("error", "vertexrig function deploy")
+    unknown = outcomes(doctor.check_chains, patient(clouds.MemoryCloud(), tmp_path, vertex=cloud, loaded=chained))
+    assert [outcome for outcome, _ in unknown.values()] == ["unknown"]
+    assert (
+        outcomes(doctor.check_chains, patient(clouds.MemoryCloud(), tmp_path, loaded=chained)) == {}
+    )  # a local Vertex
+
+
+def test_no_service(tmp_path: Path) -> None:
+    """With nothing to reach, what cannot be found out is unknown, and there is no traceback."""
+    dead = Vertex("my-project", "us-central1", url="http://127.0.0.1:9")
+    dead.rest = Rest("http://127.0.0.1:9/v1", "Vertex AI", attempts=1)
+    assert outcomes(doctor.check_api, patient(clouds.MemoryCloud(), tmp_path, vertex=dead))["Vertex AI"][0] == "unknown"
+    assert (
+        outcomes(doctor.check_clock, patient(clouds.MemoryCloud(), tmp_path, vertex=dead, storage=None))["clock"][0]
+        == "unknown"
+    )
+
+
+@pytest.mark.whole
+def test_the_verbs(here: server.RunningServer, tmp_path: Path) -> None:
+    """jobs, watch, trials, best, report, logs and cancel do what they say on a sweep and a job that really run."""
+    data = {**clouds.PROJECT, "sweeps": {"sweep": {**clouds.PROJECT["sweeps"]["sweep"], "max_trial_count": 3}}}
+    submitter = clouds.submitter(here, tmp_path, data)
+
+    def run(*words: str, code: int = 0) -> str:
+        done = tools.vertexrig(*words, cwd=tmp_path, env=clouds.variables(here))
+        assert done.returncode == code, (words, done.stdout, done.stderr)
+        return done.stdout
+
+    sweep = submitter.submit(submitter.prepare_all(submit.Request("sweep"))[0], request_key("verbs"), "x")
+    watched = run("watch", "sweep", "--poll=0.1")
+    assert "SUCCEEDED  (3 succeeded of 3)" in watched.splitlines()[-1]
+    rows = json.loads(run("trials", sweep.name, "--format=json"))["trials"]
+    assert (
+        len(rows) == 3
+        and rows[0]["note"] == "best"
+        and rows[0]["metrics"]["accuracy"] == max(row["metrics"]["accuracy"] for row in rows)
+    )
+    (best,) = json.loads(run("best", "sweep", "--format=json"))["best"]
+    assert best["id"] == rows[0]["trial"]
+    assert f"{best['metrics']['accuracy']:.6g}" in run("best", "sweep").splitlines()[-1].split()
+    assert run("best", "sweep", "--format=args").startswith("--learning_rate=")
+    page = run("report", "sweep")
+    assert page.startswith("# sweep\n") and "| trial | state |" in page and "| best |" in page
+    printed = run("logs", "sweep", "--trial=1", "--print-command")
+    assert "custom-jobs stream-logs" in printed and "--polling-interval=5" in printed
+    run("logs", "sweep", "--print-command", code=2)
+    listed = json.loads(run("jobs", "--own", "--format=json"))["jobs"]
+    assert [job["name"] for job in listed] == [sweep.name]
+    every = json.loads(run("jobs", "--format=json"))["jobs"]
+    assert [job["name"] for job in every if job.get("labels", {}).get("vertexrig_claim") == sweep.claim] == [sweep.name]
+
+    bad = submit.Request("cpu", {}, {"note": "x"})
+    failing = submitter.submit(submitter.prepare_all(bad)[0], request_key("fails"), "x")
+    run("watch", failing.name.rsplit("/", 1)[-1], "--poll=0.1")
+    run("cancel", "nothing-of-the-kind", code=2)
+    run("trials", "cpu", code=2)
+    run("cancel", failing.name, code=2)
+
+
+@pytest.mark.whole
+def test_logs_of_a_trial(here: server.RunningServer, tmp_path: Path, gcloud: str) -> None:
+    """Logs shows, through the real gcloud, what a trial's trainer printed, and ends with the job."""
+    submitter = clouds.submitter(here, tmp_path)
+    sweep = submitter.submit(submitter.prepare_all(submit.Request("sweep"))[0], request_key("logs"), "x")
+    env = {**server.env(here, project="my-project"), "CLOUDSDK_CONFIG": str(tmp_path / "gcloud")}
+    assert tools.vertexrig("watch", sweep.name, "--poll=0.1", cwd=tmp_path, env=env).returncode == 0
+    shown = tools.vertexrig("logs", sweep.name, "--trial=2", "--poll=1", cwd=tmp_path, env=env)
+    assert shown.returncode == 0, shown.stderr
+    assert re.search(r"\brate 0\.\d+", shown.stdout + shown.stderr)
+    words = ("logs", sweep.name, "--trial=2", "--poll=1", "--format=json")
+    lines = json.loads(tools.vertexrig(*words, cwd=tmp_path, env=env).stdout)["lines"]
+    assert re.search(r"\brate 0\.\d+", "\n".join(lines))
+
+
+def test_cancel_waits(tmp_path: Path) -> None:
+    """Cancel comes back when the job has ended, and watch fails for a job that did not succeed."""
+    with clouds.cloud(tmp_path) as slow:
+        submitter = clouds.submitter(slow, tmp_path)
+        made = submitter.submit(submitter.prepare_all(submit.Request("cpu"))[0], request_key("c"), "x")
+        env = clouds.variables(slow)
+        until = time.monotonic() + 30
+        while tools.vertexrig("cancel", made.name, "--poll=0.1", cwd=tmp_path, env=env).returncode:
+            assert time.monotonic() < until
+        job = clouds.vertex(slow).get(made.name)
+        assert job is not None and job.state == "JOB_STATE_CANCELLED"
+        watched = tools.vertexrig("watch", made.name, cwd=tmp_path, env=env)
+        assert watched.returncode == 1 and "CANCELLED" in watched.stderr
+
+
+def test_a_second_job_of_one_request_is_cancelled(tmp_path: Path) -> None:
+    """The doctor cancels a second job that carries the claim of a recorded one, and says which; then all is well."""
+    here = clouds.MemoryCloud()
+    submitter, vertex = clouds.submitter(here, tmp_path), clouds.vertex(here)
+    first = submitter.submit(submitter.prepare_all(submit.Request("cpu"))[0], request_key("twice"), "x")
+    made = vertex.get(first.name)
+    assert made is not None
+    second = vertex.create(made.collection, {key: made.data[key] for key in ("displayName", "labels", "jobSpec")})
+    (found,) = doctor.check_twice(patient(here, tmp_path))
+    assert found.outcome == "warning" and second.id in found.message and made.id not in found.message
+    now, recorded = vertex.get(second.name), vertex.get(first.name)
+    assert now is not None and now.state not in LIVE and recorded is not None and recorded.state in LIVE
+    assert [one.outcome for one in doctor.check_twice(patient(here, tmp_path))] == ["ok"]

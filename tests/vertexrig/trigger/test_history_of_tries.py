@@ -1,0 +1,86 @@
+"""What the history says of runs with candidates, and of deliveries that joined a run: ends, their cost, and what is printed."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from tests.support.chain_place import Place
+from tests.support.ladder_world import STOCKOUT
+from tests.vertexrig.trigger.test_ladders import Scarce
+from vertexrig import times
+from vertexrig.cli import remote, schedule
+from vertexrig.spec.states import FAILED, SUCCEEDED
+
+
+def ended(here: Place) -> list[dict[str, Any]]:
+    """The rows that have an end."""
+    return [row for row in here.trigger.deliveries.rows(times.parse("2026-11-01T00:00:00Z")) if "end" in row]
+
+
+def ran(here: Scarce, state: str, **more: Any) -> None:
+    """Let the newest job have trained for an hour."""
+    start = times.rfc3339(here.clock.now(), 0)
+    here.clock.at += 3600
+    here.ends(here.newest, state, startTime=start, **more)
+
+
+def printed(here: Place, monkeypatch: pytest.MonkeyPatch, *words: str) -> list[str]:
+    """The lines of `schedule history`."""
+    monkeypatch.setattr(remote, "bucket", lambda *_: here.storage)
+    monkeypatch.setattr(remote, "service", lambda *_: here.vertex)
+    done = CliRunner().invoke(schedule.command, ["history", *words, f"--file={here.folder}/vertexrig.yaml"])
+    assert done.exit_code == 0, done.output
+    return done.stdout.splitlines()
+
+
+@pytest.mark.parametrize("steps", [(), [{"promote": {"epochs": 30}}]], ids=["alone", "with steps"])
+def test_a_run_without_machines_ends_as_that(tmp_path: Path, steps: Any) -> None:
+    """Where the first candidate's job found no machines and the others were refused the run is exhausted, whatever its only job says."""
+    here = Scarce(tmp_path, then=steps)
+    here.fire()
+    here.refused = {"2", "3"}
+    here.fails()
+    here.ticked()
+    here.ticked()
+    (row,) = ended(here)
+    assert (row["end"]["outcome"], row["end"]["reason"]) == ("exhausted", "none of the 2 candidates got machines")
+    assert times.parse(row["end"]["ended"]) > times.now() - timedelta(minutes=5)
+
+
+def test_a_run_costs_what_all_its_tries_cost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job that was preempted after an hour is paid, too; each try is a line of its own."""
+    here = Scarce(tmp_path, candidates=[{"machine_type": "n1-standard-8"}])
+    here.fire("cpu")
+    ran(here, FAILED, error={"code": 8, "message": STOCKOUT})
+    here.ticked()
+    ran(here, SUCCEEDED)
+    here.ticked()
+    (row,) = ended(here)
+    first, second = (one["usd"] for one in row["end"]["tries"])
+    assert first > 0.2 and second > 1.5 * first and row["end"]["usd"] == pytest.approx(first + second, abs=1e-3)
+    lines = printed(here, monkeypatch)
+    assert [line.split()[:2] for line in lines[-2:]] == [["candidate", "1"], ["candidate", "2"]], lines
+    assert f"${first:.2f}" in lines[-2] and "as it stands; " in lines[-2] and "machine_type: n1-standard-8" in lines[-1]
+
+
+@pytest.mark.parametrize("words", [["--last=1"], ["--since=1h"]], ids=" ".join)
+def test_an_end_is_written_once_however_few_are_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str]
+) -> None:
+    """A delivery that joined a run gets no end of its own where the row of the one that made it is not shown."""
+    here = Place(tmp_path)
+    body = {"run": "cpu", "request_id": "once"}
+    name = str(here.post(body).body["name"])
+    ((path, made),) = ((path, one) for path, one in here.storage.objects.items() if "/history/" in path)
+    (row,) = here.trigger.deliveries.rows(times.now() - timedelta(hours=1))
+    before = times.rfc3339(times.now() - timedelta(hours=2), 3)
+    here.storage.write(path, made[0], metadata={"row": here.storage.own[path]["row"].replace(row["time"], before)})
+    here.post(body)
+    here.ends(name)
+    printed(here, monkeypatch, *words)
+    assert [row["decision"] for row in ended(here)] == ["created"]

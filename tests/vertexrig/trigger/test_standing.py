@@ -1,0 +1,134 @@
+"""How schedules stand: each difference between file, function, Cloud Scheduler and history, with the line that ends it."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from localvertex.services import logging_query
+from tests.support import clouds
+from tests.vertexrig.trigger.test_schedule import DATA
+from vertexrig.cloud.rest import RestError
+from vertexrig.project import config
+from vertexrig.project.config import Loaded
+from vertexrig.trigger import deploy, schedules, standing
+
+NAME = "rig-nightly"
+ROW: dict[str, Any] = {
+    "time": "2026-11-22T02:00:01.000Z", "schedule": "nightly", "run": "sweep", "decision": "created",
+    "job": "projects/1/locations/us-central1/hyperparameterTuningJobs/77",
+}  # fmt: skip
+FAILED = {"lastAttemptTime": "2026-11-22T02:00:00Z", "status": {"code": 14, "message": "HTTP 503"}}
+
+
+@pytest.fixture
+def loaded(tmp_path: Path) -> Loaded:
+    return clouds.loaded(tmp_path, DATA)
+
+
+def stands(loaded: Loaded, *, job: Any = None, row: Any = None, digest: str = "") -> list[tuple[str, str]]:
+    """The differences of `nightly`; Cloud Scheduler has what apply would make, with the changes of `job`."""
+    jobs = [{**made, **({} if name != NAME else job or {})} for name, made in schedules.wanted(loaded).items()]
+    rows = row if isinstance(row, RestError) else [row] if row else []
+    found = standing.standings(loaded, [one for one in jobs if one.get("name")], rows, digest)
+    assert [one.name for one in found] == ["nightly", "weekly"]
+    return [(one.message, one.fix) for one in found[0].differences]
+
+
+@pytest.mark.parametrize(
+    ("given", "said", "fix"),
+    [
+        ({"job": {"name": ""}}, "is not in Cloud Scheduler", "vertexrig schedule apply"),
+        ({"job": {"state": "PAUSED"}}, "is paused in Cloud Scheduler", "vertexrig schedule resume nightly"),
+        ({"job": {"schedule": "0 4 * * *"}}, "another schedule", "vertexrig schedule apply"),
+        ({"digest": "abc"}, "another project file, templates or catalog (abc", "vertexrig function deploy --run"),
+        ({"job": FAILED}, "UNAVAILABLE HTTP 503, and the history has none", "vertexrig schedule run nightly"),
+        ({"row": RestError("no bucket")}, "the history cannot be read: no bucket", "vertexrig doctor"),
+        ({"row": {**ROW, "state": "gone"}}, "/77 is gone", "vertexrig schedule run nightly"),
+        ({"row": {**ROW, "end": {"outcome": "FAILED", "reason": "no image"}}}, "ended FAILED: no image", "trials 77"),
+        ({"row": {**ROW, "end": {"outcome": "exhausted"}}}, "ended exhausted", "name others of sweep"),
+        (
+            {"row": {**ROW, "decision": "refused", "reason": "over-budget", "text": "$9", "detail": {"limit": "usd_per_day"}}},
+            "was refused, over-budget: $9",
+            "raise trigger.budget.usd_per_day of ",
+        ),
+        *(
+            ({"row": {**ROW, "decision": "refused", "reason": reason, "text": "so"}}, f"was refused, {reason}: so", fix)
+            for reason, fix in (
+                ("no-machines", "name others of sweep"),
+                ("exhausted", "name others of sweep"),
+                ("given-up", "vertexrig schedule run nightly"),
+                ("unknown-caller", "vertexrig doctor"),
+            )
+        ),
+        ({"row": {**ROW, "decision": "refused", "reason": "never heard of"}}, "never heard of", "gcloud logging read"),
+    ],
+)  # fmt: skip
+def test_a_difference_comes_with_the_line_that_ends_it(loaded: Loaded, given: Any, said: str, fix: str) -> None:
+    """Each thing that keeps a schedule from doing what the file says is named, alone, with what to type."""
+    ((message, remedy),) = stands(loaded, **given)
+    assert said in message and fix in remedy
+
+
+def test_what_agrees_is_no_difference(loaded: Loaded) -> None:
+    """A schedule that is as the file says, whose run succeeded or whose failed attempt a delivery explains, has no more to say."""
+    done = {**ROW, "end": {"outcome": "SUCCEEDED"}}
+    assert stands(loaded, digest=loaded.digest, row=done) == []
+    refused = {**ROW, "decision": "refused", "reason": "quota", "text": "none left"}
+    ((message, _),) = stands(loaded, job=FAILED, row=refused)
+    assert "quota" in message
+
+
+def test_a_schedule_that_would_be_refused_now(tmp_path: Path) -> None:
+    """What would be refused at the next firing is a difference already, with the line of the file."""
+    data = copy.deepcopy(DATA)
+    data["trigger"]["budget"] = {"usd_per_run": 1}
+    ((message, _),) = stands(clouds.loaded(tmp_path, data))
+    assert "vertexrig.yaml:" in message and "trigger.budget.usd_per_run" in message
+
+
+def test_the_deployed_digest(loaded: Loaded, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The digest is the label that `function deploy` gives; it is not asked for where jobs go to a local Vertex."""
+    far = clouds.loaded(tmp_path, {**DATA, "trigger": {**DATA["trigger"], "uri": "https://rig.example.run.app"}})
+    monkeypatch.delenv("VERTEXRIG_AIPLATFORM", raising=False)
+    words = next(step.words for step in deploy.commands(far, tmp_path) if "deploy" in step.words)
+    label = next(word for word in words if word.startswith("--update-labels=")).partition("=")[2]
+    key, _, value = label.partition("=")
+    asked: list[list[str]] = []
+
+    def gcloud(words: list[str]) -> str | None:
+        asked.append(words)
+        return json.dumps({"labels": {key: value}})
+
+    assert standing.deployed(far, gcloud) == far.digest and asked[0][:2] == ["functions", "describe"]
+    assert standing.deployed(far, lambda _: None) == "" and standing.deployed(far, lambda _: "no JSON") == ""
+    monkeypatch.setenv("VERTEXRIG_AIPLATFORM", "http://127.0.0.1:9")
+    assert standing.deployed(far, gcloud) == "" and len(asked) == 1
+
+
+def test_the_filter_finds_the_schedule_and_nothing_else(loaded: Loaded) -> None:
+    """The printed filter finds the function's entries of the schedule, and those of its job of Cloud Scheduler."""
+    keeps = logging_query.matching(logging_query.parse(standing.log_filter(loaded, "nightly")))
+    function = {"type": "cloud_run_revision", "labels": {"service_name": "rig"}}
+    assert keeps({"resource": function, "jsonPayload": {"schedule": "nightly"}})
+    assert not keeps({"resource": function, "jsonPayload": {"schedule": "weekly"}})
+    assert keeps({"resource": {"type": "cloud_scheduler_job", "labels": {"job_id": NAME}}})
+
+
+@pytest.mark.parametrize("name", ["vertexrig.yaml", "own/cpu.yaml.j2", "rows.yaml"])
+def test_the_digest_is_of_all_that_decides_a_request(tmp_path: Path, name: str) -> None:
+    """A change of the project file, of a template of its own or of its rows of the catalog gives another digest; other files do not."""
+    (tmp_path / "own").mkdir()
+    for file in ("own/cpu.yaml.j2", "rows.yaml", "own/notes.txt"):
+        (tmp_path / file).write_text("{}\n")
+    data = {**copy.deepcopy(DATA), "templates": "own", "catalog": "rows.yaml"}
+    before = clouds.loaded(tmp_path, data)
+    (tmp_path / "own/notes.txt").write_text("other\n")
+    assert config.load(before.file).digest == before.digest
+    with (tmp_path / name).open("a") as file:
+        file.write("# more\n")
+    assert config.load(before.file).digest != before.digest

@@ -1,0 +1,80 @@
+"""How a rehearsal went: what the local Vertex gives back, and what verbs, notebooks and comments on pull requests show."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from vertexrig.spec.states import SUCCEEDED
+
+
+@dataclass(frozen=True)
+class Rehearsal:
+    """How a rehearsal went.
+
+    Args:
+        name: The job or sweep.
+        state: The state it ended in, such as `JOB_STATE_SUCCEEDED`.
+        error: Why it failed, "" if it did not.
+        seconds: Wall time.
+        output: Folder on this machine of the output URI, None without one.
+        run: The run whose output folder that is, "" if all runs of the job share one.
+        metrics: The last value under each tag that a job's primary replica reported with cloudml-hypertune.
+        failed_replica: The replica that failed the job, "" if none did.
+        traceback: The end of its output.
+        hint: What that usually means.
+        stand_ins: A sentence for each substitute for a part of the cloud.
+        astray: Files that a job, or the first trial without a model, left in its working directories, which are lost on Vertex AI, the largest first.
+        trials: A sweep's trials as rows, the best first (`vertexrig.results.trials.table`).
+        tries: What became of each candidate that was tried, if it was rehearsed with faults (`vertexrig.results.tries`).
+    """
+
+    name: str
+    state: str
+    error: str
+    seconds: float
+    output: Path | None
+    run: str = ""
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    failed_replica: str = ""
+    traceback: str = ""
+    hint: str = ""
+    stand_ins: tuple[str, ...] = ()
+    astray: tuple[Path, ...] = ()
+    trials: tuple[Mapping[str, Any], ...] = ()
+    tries: tuple[Mapping[str, Any], ...] = ()
+
+    def _repr_html_(self) -> str:
+        """As a notebook shows it."""
+        rows = [("state", self.state), ("seconds", f"{self.seconds:.1f}"), *self.metrics.items()]
+        rows += [("error", self.error)] if self.error else []
+        rows += [(f"trial {row.get('trial', number)}", str(row)) for number, row in enumerate(self.trials, 1)]
+        cells = "".join(f"<tr><th>{escape(str(name))}</th><td>{escape(str(value))}</td></tr>" for name, value in rows)
+        return f"<table><caption>{escape(self.name)}</caption>{cells}</table>"
+
+    @property
+    def succeeded(self) -> bool:
+        return self.state == SUCCEEDED
+
+    @property
+    def model(self) -> Path | None:
+        """Folder of the job's model on this machine, None if there is none."""
+        folder = self.output / "model" if self.output is not None else None
+        return folder if folder is not None and folder.is_dir() else None
+
+    @property
+    def models_empty(self) -> tuple[Path, ...]:
+        """Folders for models in which a job that succeeded, or trials of a sweep that did, left no file."""
+        if self.output is None or not self.succeeded:
+            return ()
+        trials = [str(row["trial"]) for row in self.trials if row["state"] == "SUCCEEDED"]
+        folders = [self.output / one / "model" for one in trials] if self.trials else [self.output / "model"]
+        return tuple(one for one in folders if one.is_dir() and not any(path.is_file() for path in one.rglob("*")))
+
+    @property
+    def model_empty(self) -> bool:
+        """Whether there are such folders."""
+        return bool(self.models_empty)

@@ -1,0 +1,73 @@
+"""What verbs of this package ask of the local Vertex, which the package `localvertex` brings and an entry point names.
+
+`vertexrig` imports nothing of `localvertex`: each can be read, tested and released alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from vertexrig.errors import UsageError, install
+
+if TYPE_CHECKING:
+    import click
+
+    from vertexrig.results.rehearsal import Rehearsal
+    from vertexrig.workspace import Workspace
+
+GROUP = "vertexrig.emulator"
+VERBS_GROUP = "vertexrig.verbs"
+
+
+class MissingEmulatorError(UsageError):
+    """No installed package brings the local Vertex (exit code 2)."""
+
+    code = "missing-extra"
+
+    def __init__(self, wanted: str) -> None:
+        super().__init__(f"{wanted} needs the local Vertex, which is not installed: {install('local')}")
+
+
+class Emulator(Protocol):
+    """The functions of the module that the entry point `localvertex` of `GROUP` names."""
+
+    def rehearse(self, workspace: Workspace, name: str, *, trials: int | None = None) -> Rehearsal:
+        """Run a job or sweep on this machine to its end."""
+
+    def environment(self, folder: Path) -> dict[str, str]:
+        """Return the variables that lead clients to the server whose state is in a folder; none if no server runs there."""
+
+    def seed(self, folder: Path, job: Mapping[str, Any], project: str, region: str, source: str) -> str:
+        """Put a job that ended elsewhere into the state in a folder; returns its resource name there."""
+
+
+def load(wanted: str) -> Emulator:
+    """Return the local Vertex.
+
+    Args:
+        wanted: What needs it, for the error.
+
+    Raises:
+        MissingEmulatorError: It is not installed.
+    """
+    emulator: Emulator = _loaded(GROUP, "localvertex", wanted)
+    return emulator
+
+
+def verb(name: str) -> click.Command:
+    """Return a verb that the local Vertex adds to the command line.
+
+    Raises:
+        MissingEmulatorError: It is not installed.
+    """
+    command: click.Command = _loaded(VERBS_GROUP, name, f"vertexrig {name}")
+    return command
+
+
+def _loaded(group: str, name: str, wanted: str) -> Any:
+    for one in entry_points(group=group, name=name):
+        return one.load()
+    raise MissingEmulatorError(wanted)
