@@ -13,6 +13,7 @@ MUTATE ?=
 # Many tests wait for a process or a server rather than for a core: one worker more than cores.
 WORKERS ?= $(shell echo $$(($$(nproc 2>/dev/null || echo 2) + 1)))
 RERUNS ?=
+SINCE ?=
 RERUN = $(if $(RERUNS),--reruns $(RERUNS))
 SETS = $(foreach pair,$(SET),--set $(pair))
 JOBS := cpu gpu multi-gpu multi-worker parameter-server tpu
@@ -92,8 +93,8 @@ serve-function: $(LOCAL) ## Serve the staged function on this machine against th
 PYTEST = $(VENV)/bin/python -m pytest -n $(WORKERS) --dist worksteal $(RERUN)
 # With AGAIN what failed, and that alone (1 of pytest's exit codes), runs a last time when all others have ended.
 QUIET = $(if $(AGAIN),|| { [ $$? -eq 1 ] && echo "once more what failed:" && $(VENV)/bin/python -m pytest --last-failed --last-failed-no-failures none; })
-test: $(READY) ## Run the tests that end soon; TESTS="tests/vertexrig/render/test_render.py -k tpu" runs exactly those, WORKERS=2 at a time
-	@$(PYTEST) $(or $(TESTS),-m "not whole")
+test: $(READY) ## Run the tests that end soon; TESTS="tests/vertexrig/render -k tpu" runs exactly those, SINCE=main leaves out those of localvertex where no change since main affects it
+	@$(PYTEST) $(or $(TESTS),-m "not whole" $(if $(SINCE),$(shell $(VENV)/bin/python tools/affected.py $(SINCE))))
 
 test-all: $(READY) ## Run every test, the whole clusters, sweeps, pages and set-ups too
 	@$(PYTEST) $(TESTS) $(QUIET)

@@ -384,12 +384,3 @@ def main() -> None:
     given = json.load(sys.stdin)
     record = given.get("record")
     serve(settings_of(given["settings"]), given["port"], record=Path(record) if record else None)
-
-
-if __name__ == "__main__":
-    try:
-        main()
-    except UsageError as problem:
-        sys.exit(f"error: {problem}")
-    except KeyboardInterrupt:
-        sys.exit(130)
