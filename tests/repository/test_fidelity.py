@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fnmatch
 import json
 import re
 import shutil
@@ -17,24 +16,16 @@ import yaml
 
 from localvertex import server
 from localvertex.jobs.settings import Settings
-from localvertex.recording import Blanks
 from localvertex.runner import RunOptions
 from tests.support.tools import REPOSITORY
 from tests.support.web import http
 from tools import fidelity_page
-from tools.fidelity import manifest, mutation, prices, score
+from tools.fidelity import manifest, mutation, score
 from tools.fidelity.breakages import ASKED, BREAKAGES, CONTROL
 from tools.fidelity.command import command, starting
-from tools.fidelity.judge import DIFFERS, SAME, Verdict, judge
 from tools.fidelity.manifest import (
     AREAS,
-    DOCUMENTED,
-    RECORDED,
-    UNLINKED,
-    FactSource,
-    Manifest,
     ManifestError,
-    ManifestRow,
 )
 from vertexrig import cli
 from vertexrig.project.model import LocalImage
@@ -64,12 +55,6 @@ def test_there_are_enough_rows_of_every_area() -> None:
     assert {row.area for row in OURS.rows} == set(AREAS)
 
 
-def test_every_source_is_outside_this_repository_and_used() -> None:
-    """No source is of ours, and none is left over."""
-    assert [one.where for one in OURS.sources.values() if "vertexrig" in one.where.lower()] == []
-    assert {source.id for row in OURS.rows for source in row.sources} == set(OURS.sources)
-
-
 def test_rows_hold_facts_and_nothing_personal() -> None:
     """A row is short, on one line, and has no id, project, address or e-mail of anybody."""
     for file in sorted((OURS.folder / "rows").glob("*.jsonl")):
@@ -86,16 +71,7 @@ def test_rows_hold_facts_and_nothing_personal() -> None:
     ("change", "said"),
     [
         ({"source": ""}, "it has no source"),
-        ({"source": "nowhere"}, "sources.jsonl has no 'nowhere'"),
-        ({"area": "weather"}, "area 'weather' is none of request"),
-        ({"tried": "telepathy"}, "tried 'telepathy' is none of REST"),
-        ({"id": "A Row"}, "is not words of small letters"),
-        ({"holds": ""}, "it does not say what holds"),
-        ({"run": "plain"}, "it needs either run or ask"),
-        ({"probe": "a["}, "is not JMESPath"),
-        ({"expect": {"type": "thing"}}, "is not a JSON Schema"),
         ({"expect": {}}, "so that the row cannot fail"),
-        ({"expects": 1}, "unknown keys expects"),
         ({"expect": {"pattern": "^job"}}, "pattern '^job' is not of a whole text"),
     ],
 )
@@ -104,144 +80,6 @@ def test_a_row_that_breaks_a_rule_is_refused(change: dict[str, Any], said: str, 
     folder = written(tmp_path / "m", {**GOOD, "id": "first"}, {**GOOD, **change})
     with pytest.raises(ManifestError, match=f"some.jsonl:2: .*{re.escape(said)}"):
         manifest.load(folder)
-
-
-def test_an_id_is_there_once(tmp_path: Path) -> None:
-    """A second row of the same id is refused."""
-    with pytest.raises(ManifestError, match="some.jsonl:2: the id 'a-row' is there already"):
-        manifest.load(written(tmp_path / "m", GOOD, GOOD))
-
-
-@pytest.mark.parametrize("change", [{"date": ""}, {"date": "lately"}, {"where": ""}, {"kind": "rumour"}])
-def test_a_source_has_kind_place_and_date(change: dict[str, str], tmp_path: Path) -> None:
-    """A source without them is refused."""
-    with pytest.raises(ManifestError, match="sources.jsonl:1"):
-        manifest.load(written(tmp_path / "m", GOOD, sources=[{**SOURCE, **change}]))
-
-
-@pytest.mark.parametrize("where", ["outputs of notebooks, backing LRO", "owner/name: outputs", "owner/name"])
-def test_a_recording_can_be_opened_or_is_unlinked(where: str, tmp_path: Path) -> None:
-    """A recording without a path, an issue or a page is refused, unless it says that it is not linked."""
-    seen = {**SOURCE, "kind": "recording", "where": where}
-    with pytest.raises(ManifestError, match="sources.jsonl:1: where .* is no path, issue or page"):
-        manifest.load(written(tmp_path / "m", GOOD, sources=[seen]))
-    assert manifest.load(written(tmp_path / "n", GOOD, sources=[{**seen, "linked": False}])).rows
-
-
-def test_a_place_is_one_source(tmp_path: Path) -> None:
-    """Two sources of one file or issue would count twice: they are one, with the cells of both."""
-    sources = [
-        {**SOURCE, "kind": "recording", "where": "a/b, c.ipynb, cell 1"},
-        {**SOURCE, "id": "page-2", "kind": "recording", "where": "a/d issue 2; a/b, c.ipynb, cells 2, 3"},
-    ]
-    with pytest.raises(ManifestError, match="sources.jsonl:2: a/b, c.ipynb is another source already"):
-        manifest.load(written(tmp_path / "m", GOOD, sources=sources))
-
-
-def test_a_recording_has_the_day_that_its_place_names() -> None:
-    """A source's date is that of the recording where it is known, not the day of collecting."""
-    for one in OURS.sources.values():
-        for day in re.findall(r" of (\d{4}-\d\d-\d\d)", one.where):
-            assert one.date == day, one.id
-
-
-def test_the_first_time_score_counts_each_source_once() -> None:
-    """Sources of those rows are either further ones or known already."""
-    found = {source.id for row in OURS.rows if row.id.startswith("found-") for source in row.sources}
-    assert OURS.first["sources"] + OURS.first["known"] == len(found)
-
-
-@pytest.mark.parametrize(
-    ("sources", "evidence"),
-    [
-        ([("page", True)], DOCUMENTED),
-        ([("page", True), ("error report", True)], RECORDED),
-        ([("page", True), ("recording", False)], DOCUMENTED),
-        ([("recording", False)], UNLINKED),
-    ],
-)
-def test_what_a_row_is_known_from_is_what_a_reader_can_open(sources: list[tuple[str, bool]], evidence: str) -> None:
-    """A recording counts where its source can be opened; a row none of whose sources can be is unlinked."""
-    known = tuple(FactSource("s", kind, "where", "2026-11-23", linked) for kind, linked in sources)
-    assert ManifestRow("r", "log", "h", known, "REST", "s", None, "a", False).evidence == evidence
-
-
-def test_what_nobody_knows_can_be_recorded() -> None:
-    """There are 15 such facts, and each row that their commands name is there."""
-    assert len(OURS.unknown) == 15
-    ids = [row.id for row in OURS.rows]
-    for one in OURS.unknown:
-        for pattern in re.findall(r"--row '?([a-z*-]+)", one["command"]):
-            assert fnmatch.filter(ids, pattern), one["fact"]
-
-
-def test_an_index_id_is_no_link() -> None:
-    """A source that is named by the id of an index alone is not counted as one that a reader can open."""
-    assert [one.id for one in OURS.sources.values() if re.match(r"(a )?public ", one.where) and one.linked] == []
-
-
-def test_rows_that_have_moved_are_named(tmp_path: Path) -> None:
-    """A row that came out another way than the accepted one is named, and a new one."""
-    held = manifest.load(written(tmp_path / "m", GOOD, {**GOOD, "id": "b-row"}))
-    (held.folder / "score.json").write_text(json.dumps({"rows": ["a-row"], "differs": [], "not_tried": []}))
-    found = [Verdict(row, DIFFERS) for row in held.rows]
-    assert score.moved(held, found) == ["a-row: same before, differs now", "b-row: new, differs"]
-
-
-def test_every_row_can_fail() -> None:
-    """Every row differs where nothing came, also one that expects a field not to be there."""
-    assert [row.id for row in OURS.rows if judge(row, {}).result != DIFFERS] == []
-
-
-# expectations
-
-
-def row_of(probe: str, expect: Any) -> ManifestRow:
-    return ManifestRow("r", "answer", "h", (), "REST", "s", None, probe, expect)
-
-
-@pytest.mark.parametrize(
-    ("probe", "expect", "result"),
-    [
-        ("a", {"const": 1}, SAME),
-        ("a", {"const": "1"}, DIFFERS),
-        ("held.missing", False, SAME),
-        ("missing.field", False, DIFFERS),
-        ("held.there", False, DIFFERS),
-        ("texts", {"inOrder": ["^one", "^three"]}, SAME),
-        ("texts", {"inOrder": ["^three", "^one"]}, DIFFERS),
-        ("missing", {"inOrder": ["x"]}, DIFFERS),
-        ("texts", {"noneMatches": "^four"}, SAME),
-        ("texts", {"noneMatches": "^two"}, DIFFERS),
-        ("length(missing)", {"const": 0}, DIFFERS),
-        ("texts[0]", {"includes": "n"}, SAME),
-        ("texts[0]", {"includes": "^n"}, DIFFERS),
-        ("a", {"includes": "1"}, DIFFERS),
-    ],
-)
-def test_an_expectation_is_held(probe: str, expect: Any, result: str) -> None:
-    """JSON Schema, `false`, and the two keywords for lists of text."""
-    assert (
-        judge(row_of(probe, expect), {"a": 1, "held": {"there": 1}, "texts": ["one", "two", "three"]}).result == result
-    )
-
-
-def test_blanked_recordings_keep_their_form_only() -> None:
-    """Ids, numbers, tokens, e-mail addresses, hosts, folders and the project's own names are replaced."""
-    seen = {
-        "name": "projects/116273516712/locations/us-central1/customJobs/3216493723709865984",
-        "by": "someone@example.com", "auth": "Bearer ya29.a0Af-x", "access_token": "s3cret",
-        "host": "cmle-training-workerpool0-99ab039ae0-0:2222", "node": "gk3-cml-0221-054317-2fe2",
-        "path": "/home/me/x.py", "uri": "gs://secret-bucket/p", "url": "http://10.12.0.81:8080/", "kept": "n1-standard-4",
-        "time": "2026-11-21T20:51:50.116378Z", "list": [80, "80"],
-    }  # fmt: skip
-    assert Blanks({"secret-bucket": "<bucket>"})(seen) == {
-        "name": "projects/<number>/locations/us-central1/customJobs/<id 1>",
-        "by": "<email>", "auth": "<token>", "access_token": "<secret>",
-        "host": "cmle-training-workerpool0-<cluster>-0:2222", "node": "<host>",
-        "path": "<path>", "uri": "gs://<bucket>/p", "url": "http://<address>/", "kept": "n1-standard-4",
-        "time": "2026-11-21T20:51:50.116378Z", "list": [80, "80"],
-    }  # fmt: skip
 
 
 # the whole
@@ -344,35 +182,6 @@ def test_a_wrong_row_is_shown_side_by_side(tmp_path: Path, capsys: pytest.Captur
     assert re.search(r"^scheduler +2 +1 +1 +0 +50.0 %$", out, re.MULTILINE)
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["--row", "deadline-defualt"], "there is no row 'deadline-defualt'. Did you mean 'deadline-default'"),
-        (["--area", "studies"], "there is no area 'studies'. Did you mean 'study'"),
-        (["--against", "cloud"], "--against cloud needs --project"),
-        (["--against", "cloud", "--project", "p", "--budget", "0.01"], "and --budget is 0.01"),
-        (["--accept", "--area", "study"], "leave --area, --row and --against out"),
-        (["--root", "nowhere"], "no local Vertex runs on nowhere"),
-    ],
-)
-def test_wrong_words_are_refused(
-    words: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Exit code 2, and a sentence that names the value and the choices."""
-    monkeypatch.chdir(tmp_path)
-    code, document, _ = call(words, capsys)
-    assert code == 2 and said in document["error"]["message"]
-
-
-def test_without_credentials_the_cloud_is_not_asked(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Exit code 3 and one sentence, not a traceback."""
-    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "nothing.json"))
-    code, document, _ = call(["--against", "cloud", "--project", "p", "--row", "enabled"], capsys)
-    assert code == 3 and "no credentials for storage" in document["error"]["message"]
-
-
 @pytest.fixture
 def cloud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[server.RunningServer]:
     """A local Vertex that gcloud's endpoint overrides put in the place of the cloud."""
@@ -385,18 +194,6 @@ def cloud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[server.Ru
             if name.startswith("CLOUDSDK_"):
                 monkeypatch.setenv(name, value)
         yield here
-
-
-def test_a_dry_run_creates_nothing(cloud: server.RunningServer, capsys: pytest.CaptureFixture[str]) -> None:
-    """It prints what the rows would create and what that costs at most, and makes no request."""
-    words = ["--against", "cloud", "--project", "somebodys-project", "--bucket", "my-own-bucket", "--dry-run"]
-    code, document, _ = call(words, capsys)
-    assert code == 0 and 0 < document["usd_at_most"] < 5
-    made = {one["script"]: one for one in document["creates"]}
-    assert made["study"]["jobs"] == 6 and made["study"]["what"] == "hyperparameterTuningJobs"
-    assert made["plain"]["usd_at_most"] == pytest.approx(made["study"]["usd_at_most"] / 6, rel=0.01)
-    assert "quota" not in made and "stockout" not in made
-    assert list((cloud.root / "gs/my-own-bucket").iterdir()) == []
 
 
 def test_the_rows_run_against_the_cloud(
@@ -422,18 +219,6 @@ def test_the_rows_run_against_the_cloud(
     assert code == (1 if differing == "differs" else 0)  # there a difference is always a finding
     text = (tmp_path / "seen.jsonl").read_text()
     assert "somebodys-project" not in text and "my-own-bucket" not in text and "<project>" in text
-
-
-def test_prices_are_those_of_the_catalog() -> None:
-    """A job of one n1-standard-4 with a disk for ten minutes, as `vertexrig explain` prices it."""
-    rows = [row for row in OURS.rows if row.run == "plain"]
-    (made,) = [one for one in prices.creations(OURS, rows, "us-central1") if one.what == "customJobs"]
-    assert made.complete and 0.21849885 / 6 < made.usd < 0.26 / 6
-
-
-def test_a_manifest_without_a_result_has_no_page(tmp_path: Path) -> None:
-    """The page needs a result: `kept` says {} where none was accepted."""
-    assert score.kept(Manifest(tmp_path, (), {})) == {}
 
 
 def test_a_recording_is_replayed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -475,25 +260,3 @@ def job_of_one() -> dict[str, Any]:
         "containerSpec": {"imageUri": "us-docker.pkg.dev/vertex-ai/training/tf-cpu.2-17.py310:latest", "command": ["true"]},
     }  # fmt: skip
     return {"scheduling": {"timeout": "600s"}, "workerPoolSpecs": [pool]}
-
-
-def test_a_server_records_what_a_program_asked(tmp_path: Path) -> None:
-    """Every call and its answer is a line of the recording's form, in its order, with each id as the same text."""
-    file = tmp_path / "seen.jsonl"
-    with server.running(Settings(tmp_path / "state"), record=file) as here:
-        parent = f"{here.url}{server.AIPLATFORM}/v1/projects/some-project/locations/us-central1/customJobs"
-        http.post(parent, json={"displayName": ""})
-        http.get(f"{parent}/1234567890123456789")
-        http.get(f"{parent}/1234567890123456789?x=1")
-        http.get(f"{here.url}/storage/v1/b/no-such-bucket")
-    lines = [json.loads(line) for line in file.read_text().splitlines()]
-    place = "/v1/projects/<project>/locations/us-central1/customJobs"
-    assert [line["request"] for line in lines] == [
-        {"api": "vertex", "method": "POST", "path": place, "body": {"displayName": ""}},
-        {"api": "vertex", "method": "GET", "path": f"{place}/<id 1>"},
-        {"api": "vertex", "method": "GET", "path": f"{place}/<id 1>?x=1"},
-        {"api": "storage", "method": "GET", "path": "/storage/v1/b/<bucket>"},
-    ]
-    assert [line["answer"]["status"] for line in lines] == [400, 404, 404, 404]
-    assert "Display name is required" in lines[0]["answer"]["body"]["error"]["message"]
-    assert "some-project" not in file.read_text()

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.published.__main__ import take
-from tests.published.rows import ROWS, Row
-from tests.support.tools import REPOSITORY
+from tests.published.rows import Row
 
 ROW = Row(
     "S0", "a notebook", "course", "lab.ipynb", "python program.py", cells=("job.run(",), before="import this",
@@ -43,18 +39,3 @@ def test_a_notebook_becomes_a_program_with_its_changes_alone(
     take(ROW, checkouts, tmp_path / "S0", every)
     assert (tmp_path / "S0/program.py").read_text() == f"import this\n\njob.run('my-project', 'T4', trials={trials})"
     assert (tmp_path / "S0/trainer/task.py").read_text() == "T4 = 'T4'"
-
-
-def test_another_version_of_a_notebook_is_noticed(checkouts: Path, tmp_path: Path) -> None:
-    """A cell that the row names and the notebook has not ends the script, with the text."""
-    with pytest.raises(SystemExit, match="has no cell with 'job.submit'"):
-        take(replace(ROW, cells=("job.submit",)), checkouts, tmp_path / "S0", every=False)
-
-
-def test_missing_checkouts_are_left_out(tmp_path: Path) -> None:
-    """Without a checkout every row says so, and nothing is made or fetched for it."""
-    words = [sys.executable, "-m", "tests.published", str(tmp_path), "--work", str(tmp_path / "work")]
-    done = subprocess.run(words, cwd=REPOSITORY, capture_output=True, text=True, check=False)
-    lines = [line.split(" | ")[2] for line in done.stdout.splitlines()]
-    assert (done.returncode, lines) == (0, ["no checkout"] * len(ROWS)), done.stderr
-    assert sorted(path.name for path in (tmp_path / "work").iterdir()) == ["home"]

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import subprocess
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import yaml
 
 from tests.published import programs
-from tests.published.programs import FAILS, MISSING, TRAINED, WHOLE, Program
+from tests.published.programs import FAILS, TRAINED, WHOLE, Program
 
 NOTEBOOK = {"cells": [{"cell_type": "code", "source": ['PROJECT = "[your-project]"\n', "!echo $PROJECT"]}]}
 MADE = "\nmade: custom job 1  iris  {}\n"
@@ -48,26 +47,6 @@ def test_a_program_is_taken_with_its_changes_alone(program: Program, snapshots: 
     assert (tmp_path / "lab/program/lab.ipynb").read_text() == text
 
 
-def test_a_folder_is_taken_whole(program: Program, snapshots: Path, tmp_path: Path) -> None:
-    """Of a folder the program is what lies in it."""
-    folder = replace(program, source="job", changes={"[your-project]": "p"})
-    assert programs.take(folder, snapshots, tmp_path / "lab")
-    assert (tmp_path / "lab/program/submit.py").read_text() == "print('p')\n"
-
-
-def test_a_change_that_fits_nothing_is_noticed(program: Program, snapshots: Path, tmp_path: Path) -> None:
-    """A text that the program has not ends the runner with the text."""
-    with pytest.raises(SystemExit, match="has 'K80'"):
-        programs.take(replace(program, changes={"K80": "T4"}), snapshots, tmp_path / "lab")
-
-
-def test_a_program_without_a_snapshot_says_how_to_bring_it(program: Program, tmp_path: Path) -> None:
-    """Without its snapshot nothing is run, and the line that brings it is given."""
-    ended = programs.run(program, tmp_path / "none", tmp_path)
-    line = f"git clone --bare https://github.com/me/lab {tmp_path}/none/me+lab/repo"
-    assert (ended.came, ended.words) == (MISSING, line)
-
-
 @pytest.mark.parametrize(
     ("code", "output", "came"),
     [
@@ -83,23 +62,6 @@ def test_a_program_without_a_snapshot_says_how_to_bring_it(program: Program, tmp
 def test_what_came_of_a_program(code: int, output: str, came: str) -> None:
     """It is whole with code 0 and jobs that succeeded, trained where these are followed by a refusal, else it failed."""
     assert programs.judged(code, output, 3).came == came
-
-
-def test_what_two_runners_accept_is_kept(program: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What another runner accepted in the meantime stays beside what this one accepts."""
-    kept, page = tmp_path / "outcomes.yaml", tmp_path / "page.md"
-    other = {"other": {"came": WHOLE, "seconds": 1, "words": ""}}
-
-    def run(*_: object) -> programs.Ended:
-        kept.write_text(yaml.safe_dump(other))
-        return programs.Ended(TRAINED, 2, "EndpointService/CreateEndpoint")
-
-    kept.write_text("{}")
-    for name, value in {"OUTCOMES": kept, "PAGE": page, "run": run, "table": lambda: [program]}.items():
-        monkeypatch.setattr(programs, name, value)
-    assert programs.run_all(tmp_path, tmp_path, accept=True) == 0
-    assert yaml.safe_load(kept.read_text()).keys() == {"other", "lab"}
-    assert "trained: EndpointService/CreateEndpoint" in page.read_text()
 
 
 def test_the_page_shows_the_table_and_its_outcomes() -> None:

@@ -17,36 +17,13 @@ import pytest
 import yaml
 
 from tests.repository.test_make import copied, environment, make
-from tests.support.tools import REPOSITORY, available, need, typed
+from tests.support.tools import REPOSITORY, available, need
 from tools.man import page
-from tools.release import JOB, origin, unfit
+from tools.release import JOB
 from vertexrig import __version__
 from vertexrig.cli import vertexrig
 
 DATED = f"# Changelog\n\n## {__version__} (2026-12-01)\n"
-
-
-@pytest.mark.parametrize(
-    ("given", "says"),
-    [
-        (("", "", ""), ""),
-        ((f"v{__version__}", "", DATED), ""),
-        (("", " M setup.py", DATED), "M setup.py"),
-        (("v9.9.9", "", DATED), f"tag v{__version__}"),
-        ((f"v{__version__}", "", DATED.replace("2026-12-01", "unreleased")), "CHANGELOG.md"),
-    ],
-)
-def test_what_is_no_release(given: tuple[str, str, str], says: str) -> None:
-    """A tag of another version, a file that is not committed, a change log without the day: each is named."""
-    assert (says in unfit(*given)) and bool(unfit(*given)) is bool(says)
-
-
-def test_a_version_names_the_run_that_built_it() -> None:
-    """Of a workflow it is the run's page, elsewhere the commit alone: no path and no name of a machine."""
-    run = {"GITHUB_RUN_ID": "7", "GITHUB_SERVER_URL": "https://github.com", "GITHUB_REPOSITORY": "a/b"}
-    assert origin("c0", run) == "built by https://github.com/a/b/actions/runs/7 from commit c0"
-    assert origin("c0", {"PWD": "/home/someone"}) == "built by hand from commit c0"
-    assert typed("--version").stdout == f"vertexrig {__version__}, from sources\n"
 
 
 def test_only_a_tag_publishes_and_no_secret_does() -> None:

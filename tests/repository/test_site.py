@@ -28,26 +28,6 @@ PAGES = ("index", "tutorial", "check", "checks", "rules/accelerator-count", "tri
 TWO = "Do it:\n\n**pip**\n\n<!-- not run: why -->\n```sh\na\n```\n\n**make**\n\n```sh\nb\n```\n\nDone.\n"
 
 
-def test_blocks_below_bold_lines_are_tabs() -> None:
-    """Two neighbours are, and keep no comment of the page's test; a single one stays as it is."""
-    assert site.tabbed(TWO) == (
-        'Do it:\n\n=== "pip"\n\n    ```sh\n    a\n    ```\n\n=== "make"\n\n    ```sh\n    b\n    ```\n\nDone.\n'
-    )
-    one = TWO.partition("**make**")[0]
-    assert site.tabbed(one) == one
-
-
-def test_a_link_out_of_the_site_goes_to_the_repository() -> None:
-    """Pages of the site are linked as they lie there, other files at the repository, and one that is not there ends the build."""
-    staged, page = site.places(), site.REPOSITORY / "docs/local.md"
-    assert site.relinked("[a](../bench/README.md#b)", page, staged) == "[a](benchmarks.md#b)"
-    assert site.relinked("[a](schema)", page, staged) == f"[a]({site.URL}/tree/main/docs/schema)"
-    fenced = "```text\n[a](nothing.md)\n```\n"
-    assert site.relinked(fenced, page, staged) == fenced
-    with pytest.raises(SystemExit, match=r"docs/local\.md: the link to nothing\.md leads to no file"):
-        site.relinked("[a](nothing.md)", page, staged)
-
-
 def test_a_rules_page_shows_a_mistake_and_what_is_said() -> None:
     """Every rule has a page; it shows the change, the finding, the kind of the fix and each source."""
     pages = dict(site.rule_pages())

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.upstream import __main__ as upstream
-from tools.upstream import runners, table
+from tools.upstream import table
 from tools.upstream.table import FAILED, NOT_RUN, PASSED, SKIPPED
 
 TESTS = """
@@ -65,46 +64,3 @@ def test_the_table_names_thirty_tests() -> None:
     assert {need for row in rows for need in row.needs} == set(data["needs"])
     programs = [one["program"] for one in data["images"].values() if "program" in one]
     assert all((table.HERE / "stand_ins" / program).is_file() for program in programs)
-
-
-@pytest.mark.parametrize(
-    ("code", "output", "expected"),
-    [
-        (0, "JUnit version 4.13.2\n.\nTime: 3\n\nOK (1 test)\n", (PASSED, "")),
-        (0, "JUnit version 4.13.2\nI\nTime: 3\n\nOK (0 tests)\n", (SKIPPED, "its authors skip it")),
-        (1, "..\n1) tests(a.B)\njava.lang.X: no\n\tat y\nFAILURES!!!\n", (FAILED, "tests(a.B): java.lang.X: no")),
-        (1, "Error: Could not find class\n", (FAILED, "exit code 1: Error: Could not find class")),
-        (None, "", (FAILED, f"stopped after {runners.MOST_SECONDS} s")),
-    ],
-)
-def test_what_junit_prints(code: int | None, output: str, expected: tuple[str, str]) -> None:
-    """Its output is read as passed, skipped or failed."""
-    (row,) = (row for row in table.rows() if row.file.endswith("GetTrainingPipelineSampleTest"))
-    (found,) = runners.read_junit([row], runners.Ran(code, output, Path("none"), 1.0))
-    assert (found.result, found.reason) == expected
-
-
-@pytest.mark.parametrize(
-    ("report", "expected"),
-    [
-        ({"passes": [{}], "failures": []}, (PASSED, "")),
-        ({"passes": [], "failures": []}, (SKIPPED, "its authors skip it")),
-        ({"passes": [{}], "failures": [{"err": {"message": "after all: 404\nmore"}}]}, (FAILED, "after all: 404")),
-    ],
-)
-def test_what_mocha_reports(report: object, expected: tuple[str, str], tmp_path: Path) -> None:
-    """A hook that fails after a test that passed is a failure."""
-    (tmp_path / "report.json").write_text(json.dumps(report))
-    row = next(row for row in table.rows() if row.suite.runner == "mocha")
-    (found,) = runners.read_mocha([row], runners.Ran(0, "", tmp_path / "report.json", 1.0))
-    assert (found.result, found.reason) == expected
-
-
-@pytest.mark.parametrize(
-    ("words", "expected"),
-    [(["--airflow", "/nowhere"], "--airflow /nowhere: no such folder"), (["--program", "x=y"], "--program x")],
-)
-def test_bad_arguments(words: list[str], expected: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """They end with 2 and name the argument."""
-    assert upstream.main(words) == 2
-    assert expected in capsys.readouterr().err

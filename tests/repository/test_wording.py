@@ -5,8 +5,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-import pytest
-
 from tests.support.tools import REPOSITORY
 
 TEXTS = {"message", "fix", "strerror", "reason_phrase"}
@@ -79,34 +77,3 @@ def test_nothing_branches_on_wording() -> None:
         if "field_.message" not in expression  # a message of protobuf, not of a person
     }
     assert found == ALLOWED
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        "if 'disk is full' in str(error): pass",
-        "x = problem.message.startswith('there is no module')",
-        "x = found.message.partition(': ')[2]",
-        "x = re.search('quota', error.message)",
-        "x = 'NewConnectionError' in repr(error)",
-        "x = problem.message.lower() == 'no'",
-        "try: pass\nexcept OSError as gone: x = 'full' in str(gone)",
-    ],
-)
-def test_a_branch_is_seen(line: str) -> None:
-    """The test above finds each way of looking into a message."""
-    assert list(branches(line))
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        "x = error.code == 'config'",
-        "x = ' '.join(str(error).split())",
-        "x = f'{error.message}'",
-        "x = a.message is None",
-    ],
-)
-def test_what_only_shows_a_message_is_not(line: str) -> None:
-    """Codes may be compared, and a message may be printed."""
-    assert not list(branches(line))
