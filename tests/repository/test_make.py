@@ -157,7 +157,7 @@ CASES: dict[str, list[Case]] = {
     # the tests, lint and types of the whole are the other tests and .ci/run; here each verb runs on something small
     "test": [
         Case(f"test {ONE_TEST}", says=r"\d+ passed"),
-        Case("test --dry-run", says=r'pytest .*-m "not whole"$'),
+        Case("test --dry-run", says=r'pytest .*-m "not whole" *$'),
         Case(
             "test --dry-run TESTS='tests/repository/test_pages.py -k tutorial'",
             says=r"pytest -n \d+ --dist worksteal +(--reruns \d )?tests/repository/test_pages.py -k tutorial$",
@@ -166,6 +166,10 @@ CASES: dict[str, list[Case]] = {
     "test-all": [
         Case("test-all --dry-run WORKERS=3 RERUNS=1", says=r"pytest -n 3 --dist worksteal --reruns 1 *$"),
         Case(f"test-all {ONE_TEST}", says=r"\d+ passed", whole=True),
+    ],
+    "coverage": [
+        Case("coverage --dry-run", says=r"not whole.*--cov=vertexrig --cov=localvertex"),
+        Case(f"coverage {ONE_TEST}", says=r"TOTAL +\d+", whole=True),
     ],
     # it takes many minutes by itself: what it would run, and that an attack is longer with it
     "attack": [
