@@ -1,17 +1,17 @@
-"""One SQLite file per store, opened so that what was committed survives the process being killed."""
+"""One SQLite file per store, opened so that committed changes survive a kill of the process."""
 
 from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from vertexrig.errors import UsageError
 
-VERSION = 2
-"""Of all schemas; a file keeps it as `user_version`. A release that changes the meaning of a table gives it the next one."""
+VERSION = 1
+"""Version of all schemas, which each file keeps as `user_version`. A release that changes the meaning of a table increases it."""
 
 
 class Database:
@@ -23,13 +23,12 @@ class Database:
     Args:
         path: The file; its folder is made when missing.
         schema: `CREATE ... IF NOT EXISTS` statements.
-        upgrade: Brings tables of an older vertexrig to this schema, before it is applied; a new file has none.
 
     Raises:
         UsageError: The file is not a database, cannot be opened, or a newer vertexrig wrote it.
     """
 
-    def __init__(self, path: Path, schema: str, upgrade: Callable[[sqlite3.Connection], None] | None = None) -> None:
+    def __init__(self, path: Path, schema: str) -> None:
         self.lock = threading.RLock()
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -43,8 +42,6 @@ class Database:
                     f"{path} was written by a newer vertexrig (version {found} of its schema; this one knows {VERSION}); "
                     f"upgrade vertexrig, or choose another state folder with --root"
                 )
-            if upgrade is not None and found < VERSION:
-                upgrade(self.connection)
             self.connection.executescript(f"{schema} PRAGMA user_version = {VERSION:d};")
         except (sqlite3.Error, OSError) as error:
             raise UsageError(

@@ -50,8 +50,8 @@ class RunningServer:
     port: int
     pid: int
     grpc_port: int | None = None
-    front_port: int | None = None
-    tls_port: int | None = None
+    front_port: int = 0
+    tls_port: int = 0
 
     @property
     def url(self) -> str:
@@ -114,7 +114,7 @@ def make_private(root: Path) -> Path:
             raise UsageError(f"the state folder {root} belongs to the user with id {found.st_uid}; choose another one")
         if found.st_mode & stat.S_IWOTH:
             raise UsageError(f"anyone may write into {root}; choose a folder of your own for the state")
-        # Made by an older version or by hand: the folder holds keys and tokens.
+        # The folder holds keys and tokens, and may have been made by hand.
         if found.st_mode & 0o077:
             root.chmod(0o700)
         # A server on a full disk could not even say so in its log. Buffered: a write of the system's may be a part.
@@ -201,8 +201,8 @@ def look(root: Path) -> tuple[bool, RunningServer | None]:
             return False, None
         with suppress(ValueError, KeyError, TypeError):
             data = json.loads(file.read())
-            ports = (data["grpc_port"], data["front_port"], data.get("tls_port"))
-            return True, RunningServer(root.absolute(), data["port"], data["pid"], *ports)
+            ports = (data[name] for name in ("port", "pid", "grpc_port", "front_port", "tls_port"))
+            return True, RunningServer(root.absolute(), *ports)
         return True, None
     return False, None
 

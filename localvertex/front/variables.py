@@ -13,7 +13,6 @@ import certifi
 
 from localvertex.front.hosts import DOMAIN, METADATA
 from localvertex.state import HOST, NAMES, RunningServer
-from vertexrig.errors import ServiceError
 
 FOLDER, TOKEN = "front", "token"
 CERTIFICATE, TRUST_STORE, CREDENTIALS, GCLOUD = "ca.pem", "trust.p12", "credentials.json", "gcloud"
@@ -132,11 +131,7 @@ class Environment:
 
 
 def transparent(here: RunningServer, user: Mapping[str, str], *, project: str, region: str) -> Environment:
-    """Return the difference between a user's environment and that of a command of theirs.
-
-    Raises:
-        ServiceError: The server has no front.
-    """
+    """Return the difference between a user's environment and that of a command run by `local run`."""
     made = values(here, user, project=project, region=region)
     ours = {row.name: row.value.format(**made) for row in TABLE if row.command}
     ours |= {name: _together(user[name], ours[name]) for name in _OPTIONS if user.get(name)}
@@ -153,14 +148,8 @@ def of_replica(here: RunningServer, user: Mapping[str, str], *, project: str) ->
 
 
 def values(here: RunningServer, user: Mapping[str, str], *, project: str, region: str) -> dict[str, str]:
-    """Return what the table's fields hold for one server.
-
-    Raises:
-        ServiceError: The server has no front.
-    """
+    """Return the values of the fields in the table's braces, for one server."""
     folder = here.root / FOLDER
-    if here.front_port is None:
-        raise ServiceError(f"the local Vertex on {here.root} has no front; stop it and start it again")
     token = (folder / TOKEN).read_text(encoding="ascii")
     account = json.loads((folder / CREDENTIALS).read_text(encoding="utf-8"))["client_email"]
     return {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -31,17 +30,6 @@ _BATCH = 500
 """Rows read at a time, so that the lock is never held for long."""
 
 
-def _without_task_name(connection: sqlite3.Connection) -> None:
-    """Copy the entries of a file of version 1, whose table had one more column, to a table without it."""
-    columns = [row["name"] for row in connection.execute("PRAGMA table_info(entries)")]
-    if "task_name" in columns:
-        # by a copy, since SQLite drops columns only from 3.35 on; one transaction, so that a kill leaves the old table
-        connection.executescript(
-            "BEGIN IMMEDIATE; ALTER TABLE entries RENAME TO older; DROP INDEX IF EXISTS entries_by_job; DROP INDEX IF EXISTS entries_by_time;"
-            f"{SCHEMA} INSERT INTO entries SELECT id, time, insert_id, job_id, entry FROM older; DROP TABLE older; COMMIT;"
-        )
-
-
 def _payload(line: Line, text: str) -> Json:
     """Return a line as a payload: the service's own as text, a replica's as data (a public incident's entries, 2026-08)."""
     if line.task == SERVICE:
@@ -57,7 +45,7 @@ class LogStore:
 
     def __init__(self, root: Path, project: str = "local-project") -> None:
         self.project = project
-        self.database = Database(root / "logs" / "logs.sqlite3", SCHEMA, _without_task_name)
+        self.database = Database(root / "logs" / "logs.sqlite3", SCHEMA)
 
     def close(self) -> None:
         """Close the file."""

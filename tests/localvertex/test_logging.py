@@ -5,12 +5,10 @@ from __future__ import annotations
 import json
 import os
 import signal
-import sqlite3
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -231,38 +229,6 @@ def test_strange_lines(tmp_path: Path) -> None:
     assert entries[0]["jsonPayload"] == {"attrs": {"tag": "t"}, "levelname": "INFO", "message": "a?b"}
     append(store, "1", "service", "INFO", "said by the service")
     assert stored(store)[-1]["textPayload"] == "said by the service"
-
-
-OLDER = """
-CREATE TABLE entries (
-  id INTEGER PRIMARY KEY AUTOINCREMENT, time INTEGER NOT NULL, insert_id TEXT NOT NULL, job_id TEXT NOT NULL,
-  task_name TEXT NOT NULL, entry TEXT NOT NULL
-);
-CREATE INDEX entries_by_job ON entries (job_id COLLATE NOCASE, time, insert_id);
-CREATE INDEX entries_by_time ON entries (time, insert_id);
-PRAGMA user_version = 1;
-"""
-
-
-def test_a_file_of_an_older_vertexrig_opens(tmp_path: Path) -> None:
-    """A log with the column that each task had until version 1 keeps its entries and their numbers, and takes new ones."""
-    append(LogStore(tmp_path), "1", "workerpool0-0", "INFO", "before")
-    (kept,) = stored(LogStore(tmp_path))
-    file = tmp_path / "logs/logs.sqlite3"
-    file.unlink()
-    with closing(sqlite3.connect(file)) as connection, connection:
-        connection.executescript(OLDER)
-        row = (41, 1, kept["insertId"], "1", "workerpool0-0", json.dumps(kept))
-        connection.execute("INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?)", row)
-    for number in range(2):
-        store = LogStore(tmp_path)
-        assert store.last() == 41 + number
-        append(store, "1", "workerpool0-0", "INFO", "after")
-        names = [row["name"] for row in store.database.rows("PRAGMA table_info(entries)")]
-        assert names == ["id", "time", "insert_id", "job_id", "entry"]
-        store.close()
-    assert [entry["jsonPayload"]["message"] for entry in stored(LogStore(tmp_path))] == ["before", "after", "after"]
-    assert stored(LogStore(tmp_path))[0] == kept
 
 
 def test_json_that_no_answer_can_hold_is_text(tmp_path: Path) -> None:
