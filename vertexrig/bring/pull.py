@@ -65,6 +65,8 @@ class Wanted:
         region: Region, "" if the description does not say.
         source: Where it comes from, for a comment.
         notes: What of the description was left out, or has another meaning here.
+        placeholders: Keys of a job that the description does not give, and whose values here are placeholders: they are
+            left to the project's trainer.
     """
 
     document: Document
@@ -75,6 +77,7 @@ class Wanted:
     region: str = ""
     source: str = ""
     notes: tuple[str, ...] = ()
+    placeholders: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -163,7 +166,7 @@ def entry_name(display_name: str) -> str:
     return name or "pulled"
 
 
-def pulled(job: Wanted, name: str, text: str, file: Path, absent: Sequence[str] = ()) -> Pulled:
+def pulled(job: Wanted, name: str, text: str, file: Path) -> Pulled:
     """Return the entries of a job in a project file.
 
     Args:
@@ -171,7 +174,6 @@ def pulled(job: Wanted, name: str, text: str, file: Path, absent: Sequence[str] 
         name: What it is called there.
         text: The project file; empty for a new one.
         file: Its path, which relative paths in it start from.
-        absent: Keys of the job that hold placeholders, and are left to the project's trainer.
 
     Raises:
         UsageError: The name is taken, or the job has something that no entry can express.
@@ -199,7 +201,7 @@ def pulled(job: Wanted, name: str, text: str, file: Path, absent: Sequence[str] 
         entries = tuple(_with_spec(entry, extra) for entry in entries)
         rendered = _rendered(before, entries, file, name)
     _must_be_equal(rendered, job)
-    made, entries = before, tuple(_without(entry, absent) for entry in entries)
+    made, entries = before, tuple(_without(entry, job.placeholders) for entry in entries)
     for entry in entries:
         made = edit.added(made, entry, str(file))
     labels = {key: value for key, value in rendered.view.labels.items() if job.labels.get(key) != value}

@@ -50,7 +50,7 @@ VERBS = {
     "promote": ("promote", "Add a full training job from a sweep's best trial to the project file."),
     "register": ("register", "Add a trained model to the Model Registry, if it is better."),
     "pull": ("pull", "Turn any job of Vertex AI into an entry of a project file."),
-    "convert": ("convert", "Turn a YAML file for gcloud, or for AI Platform, into an entry of a project file."),
+    "convert": ("convert", "Turn a YAML file for gcloud into entries of a project file."),
     "schedule": ("schedule", "Make Cloud Scheduler match the project file."),
     "function": ("function", "Stage, serve and deploy the Cloud Function that starts jobs."),
     "completion": ("completion", "Print what makes a shell complete this program's words."),

@@ -83,9 +83,8 @@ def _from_reading(reading: yamltext.Reading, file: str, kind: Kind | None, *, te
             "legacy-ai-platform",
             (legacy[0],),
             legacy[0],
-            f"{legacy[0]!r} belongs to AI Platform Training, which is retired; gcloud sends it to Vertex AI unchanged",
-            "`vertexrig convert FILE` makes entries of a project file of it; by hand: workerPoolSpecs (custom job) or studySpec and "
-            "trialJobSpec (tuning job)",
+            f"{legacy[0]!r} is a key of AI Platform Training, which is retired; Vertex AI does not take it",
+            "write workerPoolSpecs (custom job), or studySpec and trialJobSpec (tuning job)",
         )
         return Document(taken, {}, tuple(walk.findings), file, walk.lines)
     inner = next((key for key in _WRAPPERS if isinstance(data.get(key), dict)), None)

@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 
 from tests.support.recorded import DISK, K80, MOBILE_GAMING, UJ11, UJ11_ENDED, recorded
 from tests.support.tools import REPOSITORY
-from vertexrig import catalog, spec, yamltext
+from vertexrig import spec, yamltext
 from vertexrig.bring import convert, edit, pull
-from vertexrig.catalog.legacy import MACHINES, TIERS
 from vertexrig.errors import UsageError
 from vertexrig.project import config
 from vertexrig.workspace import Workspace
@@ -198,78 +197,17 @@ def test_what_is_no_job_is_said(text: str, message: str) -> None:
     assert "Traceback" not in str(caught.value)
 
 
-def converted(text: str, **options: Any) -> tuple[dict[str, Any], pull.Pulled, convert.Converted]:
-    made = convert.convert(text, "job.yaml", catalog.load(), **options)
-    found = pull.pulled(made.job, "x", "", Path("vertexrig.yaml"), made.absent)
-    return yamltext.read(found.text).data, found, made
+def converted(text: str) -> tuple[dict[str, Any], pull.Pulled, pull.Wanted]:
+    job = convert.convert(text, "job.yaml")
+    found = pull.pulled(job, "x", "", Path("vertexrig.yaml"))
+    return yamltext.read(found.text).data, found, job
 
 
-LEGACY = """\
-trainingInput:
-  scaleTier: CUSTOM
-  masterType: n1-highcpu-16
-  masterConfig:
-    diskConfig: {bootDiskType: pd-ssd, bootDiskSizeGb: '200'}
-    tpuTfVersion: '2.1'
-    acceleratorConfig: {count: 2, type: NVIDIA_TESLA_T4}
-  workerType: n1-highcpu-16
-  workerCount: 9
-  workerConfig:
-    acceleratorConfig: {count: 2, type: NVIDIA_TESLA_T4}
-  parameterServerType: n1-highmem-8
-  parameterServerCount: 3
-  packageUris: [gs://b/t.tar.gz]
-  pythonModule: trainer.task
-  runtimeVersion: '2.11'
-  pythonVersion: '3.7'
-  region: europe-west4
-  jobDir: gs://b/out
-  args: [--epochs, '3']
-  scheduling: {maxRunningTime: 7200s}
-  hyperparameters:
-    goal: MINIMIZE
-    hyperparameterMetricTag: loss
-    maxTrials: 45
-    maxParallelTrials: 2
-    enableTrialEarlyStopping: True
-    resumePreviousJobId: old
-    params:
-    - {parameterName: batch_size, type: DISCRETE, discreteValues: [48, 64, 96]}
-    - {parameterName: lr, type: DOUBLE, minValue: 0.001, maxValue: 0.1, scaleType: UNIT_LOG_SCALE}
-    - {parameterName: num, type: INTEGER, minValue: 1, maxValue: 9}
-    - {parameterName: kind, type: CATEGORICAL, categoricalValues: [a, b]}
-"""
-
-
-def test_a_training_input_becomes_a_sweep() -> None:
-    """Machines, counts, package, image by runtime version, scheduling, study and region; what has no equal is named."""
-    data, found, made = converted(LEGACY)
-    assert made.absent == () and data["region"] == "europe-west4"
-    pools = made.job.document.pools
-    assert [pool.replica_count for pool in pools] == [1, 9, 3]
-    assert pools[0].image.endswith("tf-gpu.2-11.py310:latest") and pools[2].image.endswith("tf-cpu.2-11.py310:latest")
-    assert pools[0].args == [
-        "--epochs",
-        "3",
-        "--job-dir=gs://b/out",
-    ]
-    assert data["jobs"]["x-trial"]["timeout"] == "7200s" and data["jobs"]["x-trial"]["topology"] == "parameter-server"
-    study = data["sweeps"]["x"]["study"]
-    assert study["metrics"] == {"loss": "MINIMIZE"} and list(study["parameters"]) == ["batch_size", "lr", "num", "kind"]
-    assert study["parameters"]["lr"]["scale_type"] == "UNIT_LOG_SCALE" and "median_automated_stopping_spec" in study
-    assert data["sweeps"]["x"]["max_trial_count"] == 45
-    said = "\n".join(found.notes)
-    assert data["jobs"]["x-trial"]["boot_disk_size_gb"] == 200 and not pools[1].data.get("diskSpec")
-    for words in ("pythonVersion", "masterConfig.tpuTfVersion", "resumePreviousJobId", "enableTrialEarlyStopping"):
-        assert words in said
-
-
-def test_what_the_file_does_not_say_is_left_to_the_project_s_trainer() -> None:
-    """The book's hparam-continue.yaml names no package: no stand-in stays in the entry."""
-    text = LEGACY.replace("  packageUris: [gs://b/t.tar.gz]\n", "").replace("  pythonModule: trainer.task\n", "")
-    data, found, _ = converted(text.replace("  runtimeVersion: '2.11'\n", ""))
-    assert not {"image", "package_uris", "module"} & data["jobs"]["x-trial"].keys()
-    assert any("the project's trainer is used" in note for note in found.notes)
+@pytest.mark.parametrize("text", ["trainingInput: {scaleTier: BASIC}", "scaleTier: BASIC", "training_input: {}"])
+def test_a_file_for_ai_platform_is_refused(text: str) -> None:
+    """The message says that the product is retired, and what to write for Vertex AI."""
+    with pytest.raises(UsageError, match="AI Platform Training, which is retired; .*; write workerPoolSpecs"):
+        converted(text)
 
 
 def test_a_file_for_gcloud_becomes_a_job_or_a_sweep() -> None:
@@ -287,7 +225,7 @@ def test_a_file_for_gcloud_becomes_a_job_or_a_sweep() -> None:
     study = converted(json.dumps(sweep))[0]["sweeps"]["x"]["study"]
     assert study["metrics"]["loss"]["safety_config"] == {"safety_threshold": 0}
     assert study["parameters"]["x"]["double_value_spec"]["min_value"] == 0
-    assert made.job.display_name == UJ11["displayName"] and data["sweeps"]["x"]["job"] == "x-trial"
+    assert made.display_name == UJ11["displayName"] and data["sweeps"]["x"]["job"] == "x-trial"
 
 
 def test_a_custom_job_around_the_spec_gives_its_name_and_labels() -> None:
@@ -296,7 +234,7 @@ def test_a_custom_job_around_the_spec_gives_its_name_and_labels() -> None:
         data, found, made = converted(
             json.dumps({name: "J", "labels": {"a": "b"}, wrapper: {"workerPoolSpecs": POOLS["gpu"]}})
         )
-        assert made.job.display_name == "J" and data["jobs"]["x"]["labels"] == {"a": "b"} and found.notes == ()
+        assert made.display_name == "J" and data["jobs"]["x"]["labels"] == {"a": "b"} and found.notes == ()
 
 
 def test_worker_pools_alone_become_a_job() -> None:
@@ -316,105 +254,6 @@ def test_a_number_in_args_becomes_text() -> None:
     data, found, _ = converted(json.dumps({"workerPoolSpecs": [pool]}))
     assert data["jobs"]["x"]["args"] == {"lr": "0.01"} or data["jobs"]["x"]["args"] == ["--lr", "0.01"]
     assert [note for note in found.notes if "0.01" in note] == ["args[1]: 0.01 is written as text"]
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
-    [
-        (
-            "scaleTier: CUSTOM",
-            "scaleTier: PREMIUM_1",
-            "scaleTier PREMIUM_1 was a large number of workers .* no source says how many",
-        ),
-        (
-            "scaleTier: CUSTOM",
-            "scaleTier: BASIC",
-            "BASIC is of AI Platform only: a single machine, and no source says its size",
-        ),
-        ("scaleTier: CUSTOM", "scaleTier: STANDARD_2", "there is no scaleTier STANDARD_2. Choices: BASIC, "),
-        (
-            "masterType: n1-highcpu-16",
-            "masterType: standard_gpu",
-            "standard_gpu is of AI Platform only: as standard, and no source",
-        ),
-        ("  masterType: n1-highcpu-16\n", "", "masterType is missing"),
-        ("  workerType: n1-highcpu-16\n", "", "workerCount is 9, and workerType does not say"),
-        ("type: DISCRETE", "type: ODD", "'batch_size' has the type 'ODD'; choices"),
-        ("minValue: 0.001, ", "", "'lr' needs minValue and maxValue"),
-        ("workerCount: 9", "workerCount: nine", "workerCount is text, 'nine'; a whole number belongs there"),
-        ("workerCount: 9", "workerCount: 9\n  scheduling: soon", "scheduling is text, 'soon'; a mapping belongs there"),
-        ("workerCount: 9", "workerCount: 9\n  args: 5", "args is a whole number, 5; a list belongs there"),
-    ],
-)
-def test_a_legacy_file_that_cannot_be_converted_says_why(old: str, new: str, message: str) -> None:
-    with pytest.raises(UsageError, match=message):
-        converted(LEGACY.replace(old, new))
-
-
-def test_a_legacy_machine_gets_the_machine_that_is_named() -> None:
-    """--machine-type takes the place of AI Platform's own types; their GPUs follow from their names."""
-    single = "trainingInput: {scaleTier: CUSTOM, masterType: complex_model_m_p100}"
-    data, _, _ = converted(single, machine_type="n1-standard-16")
-    assert data["jobs"]["x"]["machine_type"] == "n1-standard-16"
-    assert (data["jobs"]["x"]["accelerator_type"], data["jobs"]["x"]["accelerator_count"]) == ("NVIDIA_TESLA_P100", 4)
-    tpu = converted(
-        "trainingInput: {scaleTier: CUSTOM, masterType: n1-standard-4, workerType: cloud_tpu, workerCount: 1}"
-    )[0]
-    assert tpu["jobs"]["x"] == {
-        "topology": "tpu",
-        "machine_type": "cloud-tpu",
-        "accelerator_type": "TPU_V2",
-        "accelerator_count": 8,
-    }
-
-
-def test_a_legacy_file_may_have_snake_case_keys_throughout() -> None:
-    """Its image, counts and study are read as those in camelCase; a TPU's disk is named as left out."""
-    text = (
-        "training_input: {scale_tier: CUSTOM, master_type: n1-standard-4, master_config: {image_uri: gcr.io/p/i}, "
-        "hyperparameters: {max_trials: 4, params: [{parameter_name: lr, type: DOUBLE, min_value: 0, max_value: 1}]}}"
-    )
-    data, found, made = converted(text)
-    assert made.job.document.pools[0].image == "gcr.io/p/i" and found.notes == ()
-    assert data["sweeps"]["x"]["max_trial_count"] == 4 and list(data["sweeps"]["x"]["study"]["parameters"]) == ["lr"]
-    disk = "master_config: {disk_config: {boot_disk_size_gb: 200}}"
-    _, found, _ = converted(f"trainingInput: {{scaleTier: BASIC_TPU, {disk}}}")
-    assert "left out: diskConfig" in " ".join(found.notes)
-
-
-def test_a_file_without_a_scale_tier_is_read() -> None:
-    """Its machine stood on the command line: a plain one is taken and said, or the one that is named."""
-    text = "trainingInput: {hyperparameters: {goal: MINIMIZE, maxTrials: 4, params: [{parameterName: lr, type: DOUBLE, minValue: 0, maxValue: 1}]}}"
-    data, found, _ = converted(text)
-    assert data["jobs"]["x-trial"]["machine_type"] == "n1-standard-4" and data["sweeps"]["x"]["max_trial_count"] == 4
-    assert "the file has no scaleTier" in " ".join(found.notes)
-    assert converted(text, machine_type="n1-highmem-8")[0]["jobs"]["x-trial"]["machine_type"] == "n1-highmem-8"
-
-
-def test_a_scale_tier_whose_machines_are_known_is_written_out() -> None:
-    """STANDARD_1 becomes its master, workers and parameter servers; a size that is not offered for training becomes the next one up."""
-    data, found, _ = converted("trainingInput: {scaleTier: STANDARD_1, region: us-central1}")
-    job = data["jobs"]["x"]
-    assert (job["topology"], job["machine_type"]) == ("parameter-server", "n1-highcpu-16")
-    assert (job["worker"]["replica_count"], job["ps"]["replica_count"]) == (4, 3)
-    assert job["ps"]["machine_type"] == "n1-standard-4"
-    said = " ".join(found.notes)
-    assert (
-        "masterType was n1-highcpu-8, which is not offered for training; n1-highcpu-16" in said
-        and "training-data-analyst" in said
-    )
-
-
-@pytest.mark.parametrize("kind", [*MACHINES, "BASIC", "BASIC_GPU"])
-def test_each_legacy_machine_needs_a_size_and_keeps_its_gpus(kind: str) -> None:
-    """With --machine-type each of them is converted, with the GPUs that the reference gives it; without, its size is asked for."""
-    text = f"scaleTier: {kind}" if kind.startswith("BASIC") else f"scaleTier: CUSTOM\nmasterType: {kind}"
-    with pytest.raises(UsageError, match="--machine-type n1-standard-8"):
-        converted(text)
-    job = converted(text, machine_type="n1-standard-32")[0]["jobs"]["x"]
-    known = MACHINES.get(kind) or TIERS[kind]
-    assert job["machine_type"] == "n1-standard-32"
-    assert (job.get("accelerator_type", ""), job.get("accelerator_count", 0)) == (known.accelerator, known.count)
 
 
 def test_names_fit_the_project_file() -> None:
