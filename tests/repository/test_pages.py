@@ -13,13 +13,11 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
-import psutil
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support import pages
-from tests.support.page_runs import Place, Ran, run, shell
+from tests.support.page_runs import Ran, run
 from tests.support.pages import PageError
 from tests.support.tools import REPOSITORY, module, need, typed, vertexrig
 from tools import picture
@@ -154,20 +152,6 @@ def test_a_page_that_cannot_be_read_is_refused(text: str, why: str) -> None:
     assert why in str(caught.value)
 
 
-def test_a_block_is_read_into_commands() -> None:
-    """Commands that go on, indented blocks, outputs and exit codes are found with their lines."""
-    text = "1. one\n\n   <!-- exits: 3 -->\n   ```console\n   $ echo a \\\n     b\n   a b\n   $ (exit 3)\n   ```\n\n```sh\n# why\nfor x in 1; do\n  echo $x\ndone\ntrue  # so\n```\n"
-    first, second = pages.blocks(text, "p.md")
-    assert pages.commands(first, "p.md") == [
-        pages.Command(5, "echo a \\\n  b", ("a b",), 6, 7),
-        pages.Command(8, "(exit 3)", (), 8, 8, 3),
-    ]
-    assert [(one.line, one.text) for one in pages.commands(second, "p.md")] == [
-        (13, "for x in 1; do\n  echo $x\ndone"),
-        (16, "true  # so"),
-    ]
-
-
 SAME = [
     ("wrote build/jobs/cpu.yaml", "wrote build/jobs/cpu.yaml"),
     ("built\n...\nend", "built\na\nb\nend"),
@@ -195,13 +179,6 @@ DIFFERENT = [
 ]
 
 
-@pytest.mark.parametrize(("shown", "real"), SAME)
-def test_what_differs_between_runs_is_the_same(shown: str, real: str) -> None:
-    """Ids, times, ports, numbers of training and what an ellipsis replaces make no difference."""
-    assert pages.same(shown.split("\n"), real.split("\n"))
-    assert pages.updated(shown.split("\n"), real.split("\n")) == shown.split("\n")
-
-
 @pytest.mark.parametrize(("shown", "real"), DIFFERENT)
 def test_what_a_page_says_wrong_is_different(shown: str, real: str) -> None:
     """Any other number, word or line makes one; brought up to date, it makes none."""
@@ -218,55 +195,12 @@ LINES = st.lists(
 )
 
 
-@given(shown=LINES, real=LINES)
-def test_accepting_once_is_enough(shown: list[str], real: list[str]) -> None:
-    """Whatever was shown and printed: brought up to date the two agree, stay as they are, and read back from a page."""
-    now = pages.updated(shown, real)
-    assert pages.same(now, real) and pages.updated(now, real) == now
-    if now == shown:
-        return
-    (block,) = pages.blocks("\n".join(["```console", "$ true", *now, "```", ""]), "p.md")
-
-    assert pages.commands(block, "p.md") == [pages.Command(2, "true", tuple(now), 2, 2 + len(now))]
-
-
 def test_accept_keeps_ellipses_and_what_still_holds() -> None:
     """Only lines that no longer hold are replaced; ids and times of the others stay, and so do the ellipses."""
     shown = ["job 3179294386125220461", "...", "accuracy 0.5", "wrote old.yaml", "end"]
     real = ["job 1179294386125220462", "a", "b", "accuracy 0.7", "wrote new.yaml", "", "end"]
     assert pages.updated(shown, real) == ["job 3179294386125220461", "...", "accuracy 0.5", "wrote new.yaml", "", "end"]
     assert pages.updated(["?"], ["a", "b"]) == ["a", "b"]
-
-
-def test_outputs_are_rewritten_in_place() -> None:
-    """The page keeps everything but the lines of the outputs, also where blocks are indented and outputs grow or shrink."""
-    text = (
-        "# P\n\n```console\n$ a\nold\n$ b\nkept\n```\n\n- in a list\n\n  ```console\n  $ c\n  old\n  old\n  ```\nend\n"
-    )
-    first, second = pages.blocks(text, "p.md")
-    a, b = pages.commands(first, "p.md")
-    (c,) = pages.commands(second, "p.md")
-    outputs = [(a, first.indent, ["one", "", "two"]), (c, second.indent, ["new"])]
-    assert pages.rewritten(text, outputs) == (
-        "# P\n\n```console\n$ a\none\n\ntwo\n$ b\nkept\n```\n\n- in a list\n\n  ```console\n  $ c\n  new\n  ```\nend\n"
-    )
-    assert b.shown == ("kept",)
-
-
-def test_a_shell_lives_as_long_as_its_page(tmp_path: Path) -> None:
-    """Variables and folders last from command to command, exit codes and outputs are each command's own, and nothing outlives it."""
-    with shell(Place(tmp_path, REPOSITORY / "README.md")) as typed:
-        assert typed("cd docs; export A=1\necho out; echo err >&2") == (0, ["out", "err"])
-        assert typed("echo $A; pwd; cat") == (0, ["1", "/home/me/project/docs"])
-        assert typed("(exit 7)") == (7, [])
-        assert typed("sleep 600 & echo $!")[0] == 0
-        assert typed("type vertexrig | head -1; echo http://127.0.0.1:8642")[1] == [
-            "vertexrig is a function",
-            "http://127.0.0.1:8642",
-        ]
-        sleeper = int((tmp_path / "4.out").read_text())
-        assert typed("exit 3") == (None, [])
-    assert not psutil.pid_exists(sleeper) or psutil.Process(sleeper).status() == psutil.STATUS_ZOMBIE
 
 
 def test_a_tutorial_starts_in_an_empty_folder(tmp_path: Path) -> None:
