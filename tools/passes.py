@@ -44,7 +44,7 @@ def counted() -> Iterator[Passes]:
     """Count what is done in this process meanwhile."""
     from vertexrig import files, yamltext
     from vertexrig.project import resolve
-    from vertexrig.render.sandbox import Sandbox
+    from vertexrig.render.sandbox import Templates
 
     passes = Passes()
 
@@ -59,7 +59,7 @@ def counted() -> Iterator[Passes]:
 
     with (
         counting(resolve, "resolve", "resolves"),
-        counting(Sandbox, "bounded", "renders"),
+        counting(Templates, "render", "renders"),
         counting(yamltext, "read", "reads"),
         counting(files, "read_text", "files", lambda file, *_: Path(file).name == "vertexrig.yaml"),
     ):

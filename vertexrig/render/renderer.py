@@ -1,35 +1,28 @@
-"""Project and name to YAML text and the gcloud command: the one Jinja environment, and what leaves it.
-
-Values reach YAML only as JSON scalars, which the environment itself makes of every `{{ }}`: no template can forget it,
-and no value can add a key. Measured 2026-11-20 on 11 awkward strings: bare interpolation got 4 wrong, JSON none.
-"""
+"""A job or sweep of the project to YAML text and the gcloud command that submits it."""
 
 from __future__ import annotations
 
 import copy
 import re
 import shlex
-import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
-import jinja2
-from jinja2 import meta
-from jinja2.sandbox import safe_range
-from markupsafe import Markup
-
-from vertexrig import files, spec, yamltext
+from vertexrig import spec, yamltext
 from vertexrig.catalog import Catalog
-from vertexrig.errors import ConfigError, TemplateError, VertexrigError, did_you_mean
+from vertexrig.errors import did_you_mean
 from vertexrig.project import model, resolve, runs
 from vertexrig.project.config import TEMPLATE_SUFFIX, Loaded
-from vertexrig.render.sandbox import Sandbox, charge, guarded_filter, weight
+from vertexrig.render.sandbox import RefusedByTemplateError, Templates
 from vertexrig.spec.api_names import camel
 from vertexrig.yamltext import scalar
+
+if TYPE_CHECKING:
+    from vertexrig.render.bounded import BoundedTemplates
 
 _SHARED = ("parts", "study")  # templates that other templates include; not topologies
 
@@ -74,17 +67,6 @@ class Rendered:
         return shlex.join(self.command(file))
 
 
-class _Templates(jinja2.FileSystemLoader):
-    """Templates in these folders; a link that leads out of the folder's checkout is none."""
-
-    def get_source(self, environment: jinja2.Environment, template: str) -> Any:
-        # the user's own folder comes first; of ours an installer may have made links
-        path = Path(self.searchpath[0], template)
-        if len(self.searchpath) > 1 and path.exists() and not files.is_inside(path, self.searchpath[0]):
-            raise TemplateError(f"{path} is a link that leads out of the project's folder: it is not read")
-        return super().get_source(environment, template)
-
-
 class Renderer:
     """Renders the jobs and sweeps of one project. Building it costs one Jinja environment; each render is cheap.
 
@@ -112,42 +94,21 @@ class Renderer:
         # or prints the commands for it, looks here: what the user names by URI is not among them.
         self.packages: dict[str | None, str] = {}  # TensorFlow version -> URI of the package for it
         self.images: dict[str, str] = {}  # cpu, gpu or tpu -> URI of the trainer's own image
-        self._used: dict[str, set[str]] = {}  # template -> names that it looks at
-        self._found: set[str] = set()  # topologies that have a template
+        self.templates: Templates | BoundedTemplates
+        if own is None:
+            self.templates = Templates(self.folders)
+        else:
+            # templates that are not ours get a limit, which takes a process
+            from vertexrig.render.bounded import BoundedTemplates
 
-    @cached_property
-    def environment(self) -> Sandbox:
-        """The Jinja environment: strict about undefined names, JSON for every value, bounded in what it may do."""
-        env = Sandbox(
-            loader=_Templates(self.folders),
-            undefined=jinja2.StrictUndefined,
-            finalize=_emit,
-            autoescape=True,  # so that text made by macros is distinct from values
-            trim_blocks=True,
-            lstrip_blocks=True,
-            # templates do not change while a command runs; else each use would ask for the file's time
-            auto_reload=False,
-            optimized=False,  # a command renders once: folding constants costs more than they do
-        )
-        for name in ("safe", "escape", "e", "forceescape", "striptags"):
-            del env.filters[name]  # ways around the JSON, or meant for HTML
-        # Jinja's own escapes <, > and & for HTML, which YAML would keep
-        env.filters["tojson"] = _emit
-        env.filters["nested"] = guarded_filter(_nested)
-        env.globals |= {
-            "range": safe_range,
-            "dict": dict,
-            "zip": zip,
-            "refuse": _refuse,
-            "grid_study": resolve.grid_study,
-        }
-        return env
+            self.templates = BoundedTemplates(self.folders)
+        self._found: set[str] = set()  # topologies that have a template
 
     def overridden(self, loaded: Loaded) -> Renderer:
         """Return a renderer of the same project after overrides, with the templates that are compiled already."""
-        # packages and images anew: overrides may choose other ones; `_used` is shared, since the templates are the same
+        # packages and images anew: overrides may choose other ones
         other = copy.copy(self)
-        other.loaded, other.packages, other.images, other.environment = loaded, {}, {}, self.environment
+        other.loaded, other.packages, other.images = loaded, {}, {}
         other.__dict__.pop("framework", None)
         return other
 
@@ -158,8 +119,7 @@ class Renderer:
 
     def compile(self) -> None:
         """Compile the templates of all topologies, and those that they share, which the first render would do otherwise."""
-        for name in (*self.topologies(), *_SHARED):
-            self.environment.get_template(f"{name}{TEMPLATE_SUFFIX}")
+        self.templates.compile([f"{name}{TEMPLATE_SUFFIX}" for name in (*self.topologies(), *_SHARED)])
 
     def render(self, name: str) -> Rendered:
         """Return the YAML of a job or sweep.
@@ -298,25 +258,9 @@ class Renderer:
     def _template_text(self, view: resolve.View) -> str:
         template = f"{view.template}{TEMPLATE_SUFFIX}"
         try:
-            text = self.environment.bounded(template, _variables(view, self.loaded))
-        except _Refused as refusal:
+            text = self.templates.render(template, _variables(view, self.loaded))
+        except RefusedByTemplateError as refusal:
             raise self.loaded.error(str(refusal), *view.key) from None
-        # ours already: with the place in the project file, or in the template
-        except (ConfigError, TemplateError):
-            raise
-        except (
-            jinja2.TemplateError,
-            ArithmeticError,
-            TypeError,
-            ValueError,
-            LookupError,
-            AttributeError,
-            MemoryError,
-        ) as error:
-            raise TemplateError(_explained(error, template)) from None
-        except RecursionError as deep:
-            endless = RecursionError("the template includes or calls itself without end")
-            raise TemplateError(_explained(endless.with_traceback(deep.__traceback__), template)) from None
         self._check_roles(view)
         body = "\n".join(_without_nulls(text.splitlines()))
         kind = "job" if view.sweep is None else "sweep"
@@ -325,21 +269,11 @@ class Renderer:
     def _check_roles(self, view: resolve.View) -> None:
         """Refuse a role that the project file gives and the template never looks at."""
         for role in resolve.ROLES[1:]:
-            if view.pools[role] is not None and role not in self._names_used(f"{view.job.topology}{TEMPLATE_SUFFIX}"):
+            if view.pools[role] is not None and role not in self.templates.names_used(
+                f"{view.job.topology}{TEMPLATE_SUFFIX}"
+            ):
                 message = f"topology {view.job.topology} has no {role.replace('_', ' ')}: leave {role} out, or use another topology"
                 raise self.loaded.error(message, *view.job_key, role)
-
-    def _names_used(self, template: str) -> set[str]:
-        """Return every name that a template and those it includes take from outside, looked up once."""
-        if template not in self._used:
-            env = self.environment
-            assert env.loader is not None
-            tree = env.parse(env.loader.get_source(env, template)[0])
-            names = self._used[template] = meta.find_undeclared_variables(tree)
-            for other in meta.find_referenced_templates(tree):
-                if other is not None:
-                    names |= self._names_used(other)
-        return self._used[template]
 
 
 def shipped_templates() -> Path:
@@ -348,14 +282,6 @@ def shipped_templates() -> Path:
     if found is None or found.origin is None:
         return Path(__file__).resolve().parents[2] / "templates"
     return Path(found.origin).parent
-
-
-class _Refused(VertexrigError):
-    """A template says that the project file asks for something it cannot give."""
-
-
-def _refuse(message: str) -> NoReturn:
-    raise _Refused(message)
 
 
 def _variables(view: resolve.View, loaded: Loaded) -> dict[str, Any]:
@@ -370,31 +296,6 @@ def _variables(view: resolve.View, loaded: Loaded) -> dict[str, Any]:
         "study": view.study,
         **view.pools,
     }
-
-
-_NULL = Markup("null")
-
-
-def _emit(value: Any) -> Markup:
-    """Return a value as a JSON scalar, list or mapping on one line, in the part of JSON that every YAML reader agrees on."""
-    if value is None:  # most fields of most jobs
-        charge(4)
-        return _NULL
-    if isinstance(value, Markup):
-        charge(len(value))
-        return value
-    if isinstance(value, jinja2.Undefined):
-        str(value)  # raises, naming what is undefined
-    charge(weight(value))
-    return Markup(scalar(value))
-
-
-def _nested(text: str, width: int, item: bool = False) -> Markup:
-    """Filter: every line of `text` moved in by `width`; with `item`, as one item of the list at that place."""
-    lines = [line for line in str(text).splitlines() if line.strip()]
-    if item:
-        lines = [f"{'  ' if index else '- '}{line}" for index, line in enumerate(lines)]
-    return Markup("".join(f"{' ' * width}{line}\n" for line in lines))
 
 
 def _without_nulls(lines: Sequence[str]) -> list[str]:
@@ -430,19 +331,6 @@ def _without_nulls(lines: Sequence[str]) -> list[str]:
         comments.clear()
         below, below_is_item = indent, item
     return [*kept, *comments][::-1]
-
-
-def _explained(error: Exception, template: str) -> str:
-    """Return a Jinja error with the template and line it comes from."""
-    if isinstance(error, jinja2.TemplateSyntaxError):
-        return f"{error.name or template}:{error.lineno}: {error.message}"
-    if isinstance(error, jinja2.TemplateNotFound):
-        return f"template {template} includes {error.name!r}, which is not there"
-    # Jinja writes the template's own file and line into the traceback of its compiled code
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename.endswith(TEMPLATE_SUFFIX)]
-    if frames:
-        return f"{Path(frames[-1].filename).name}:{frames[-1].lineno}: {error}"
-    return f"{template}: {error}"
 
 
 def laid_over(view: resolve.View) -> list[tuple[Mapping[str, Any], yamltext.RawPath, yamltext.RawPath]]:

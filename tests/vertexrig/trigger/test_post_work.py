@@ -17,7 +17,7 @@ from tests.support import clouds
 from tests.support.chain_place import Place
 from vertexrig import spec, yamltext
 from vertexrig.project import resolve
-from vertexrig.render.sandbox import Sandbox
+from vertexrig.render.sandbox import Templates
 
 ROOT = Path(__file__).parents[3]
 MOST_MODULES = 60
@@ -41,11 +41,11 @@ def test_a_post_does_each_thing_once(
     """A POST resolves the job once, renders it once, reads the text once and parses it strictly once."""
     job = {**clouds.PROJECT["jobs"]["cpu"], **more}
     place, done = Place(tmp_path, {**clouds.PROJECT, "jobs": {"cpu": job}}), Counter[str]()
-    for owner, name in ((resolve, "resolve"), (Sandbox, "bounded"), (yamltext, "read"), (spec, "parse")):
+    for owner, name in ((resolve, "resolve"), (Templates, "render"), (yamltext, "read"), (spec, "parse")):
         monkeypatch.setattr(owner, name, counted(name, getattr(owner, name), done))
     reply = place.post({"run": "cpu", **body})
     assert reply.status == (200 if "dry_run" in body else 201), reply.body
-    assert done == {"resolve": 1, "bounded": 1, "read": 1, "parse": 1}
+    assert done == {"resolve": 1, "render": 1, "read": 1, "parse": 1}
 
 
 def counted(name: str, function: Callable[..., Any], done: Counter[str]) -> Callable[..., Any]:
