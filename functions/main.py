@@ -19,7 +19,7 @@ APPLICATION = application(FOLDER)
 
 @functions_framework.http
 def trigger(request: Any) -> Any:
-    """Answer an HTTP request: POST / starts a job, GET / lists, GET /jobs/ID tells, POST /tick goes on."""
+    """Answer an HTTP request: POST / starts a job, GET / lists what may run, GET /jobs/ID describes a job, POST /tick continues open runs."""
     return APPLICATION.http(request)
 
 

@@ -244,7 +244,7 @@ class PolicyWorld(World):
         claims, _ = self._parts(None)
         for due in DUE:
             key = key_of(due)
-            said, held = [what for one, what in self.said if one == key], claims.held(key)
+            said, held = [what for one, what in self.said if one == key], claims.by_key(key)
             jobs = [id for id in alive if id.startswith(key.digest[:32])]
             if len(jobs) > 1:
                 raise Broken(f"two runs for {due}: {jobs}")

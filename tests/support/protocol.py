@@ -168,7 +168,7 @@ class World:
         """
         self.train(job)
         id = job["labels"][LABEL]
-        held, recorded = self._parts(None)[0].of(id), self._recorded(id)
+        held, recorded = self._parts(None)[0].by_id(id), self._recorded(id)
         over = held is not None and held.id == id and held.state == "ended" and not recorded
         other = over or recorded not in (None, "", job["name"])
         if other != (job["state"] == FAILED):
@@ -176,7 +176,7 @@ class World:
 
     def _recorded(self, id: str) -> str | None:
         """The job that is recorded for an id of a claim; None if the claim knows the id no more."""
-        held = self._parts(None)[0].of(id)
+        held = self._parts(None)[0].by_id(id)
         return None if held is None else held.job.name if held.id == id else held.before[id]
 
     def step(self, number: int, *verdicts: str, until: str = "") -> None:

@@ -18,8 +18,8 @@ JOB = "projects/p/locations/us-central1/customJobs/7"
 RECORDED: dict[str, Any] = {"id": ID, "job": {"name": JOB}, "before": {}, "winners": {ID: OTHER}}
 
 
-def variables(file: Path, attempt: str = f"{ID}.{MINE}") -> dict[str, str]:
-    return {"VERTEXRIG_CLAIM": str(file), "VERTEXRIG_ATTEMPT": attempt}
+def variables(file: Path, token: str = f"{ID}.{MINE}") -> dict[str, str]:
+    return {"VERTEXRIG_CLAIM": str(file), "VERTEXRIG_CLAIM_TOKEN": token}
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_whatever_else_a_claim_says_the_job_trains_on(tmp_path: Path, content: s
 
 
 def test_only_a_job_with_a_claim_looks(tmp_path: Path) -> None:
-    """Without both variables, or with half an attempt, nothing is read."""
+    """Without both variables, or with half a token, nothing is read."""
 
     def read(uri: str) -> bytes:
         raise AssertionError(uri)

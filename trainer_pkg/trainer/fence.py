@@ -1,7 +1,7 @@
 """The fence: a job that was started by a request ends at once where the request's claim records another job.
 
 Whoever starts a job at most once per request may write a claim, and give the job's processes two variables:
-VERTEXRIG_CLAIM, the claim's URI, and VERTEXRIG_ATTEMPT, `ID.TOKEN`. The claim is JSON; its `winners` has the token of the
+VERTEXRIG_CLAIM, the claim's URI, and VERTEXRIG_CLAIM_TOKEN, `ID.TOKEN`. The claim is JSON; its `winners` has the token of the
 job that was recorded for each id. A claim that is missing, cannot be read or records nothing yet stops nobody.
 Imports TensorFlow only where the claim's bucket is not mounted at /gcs.
 """
@@ -18,7 +18,7 @@ from typing import Any
 from trainer.errors import SurplusJobError
 
 LOG = logging.getLogger("trainer")
-CLAIM, ATTEMPT = "VERTEXRIG_CLAIM", "VERTEXRIG_ATTEMPT"
+CLAIM, TOKEN = "VERTEXRIG_CLAIM", "VERTEXRIG_CLAIM_TOKEN"
 MOUNTED = "/gcs"  # where Vertex AI mounts every bucket that the job may read
 LARGEST = 1 << 20  # bytes of a claim
 
@@ -46,7 +46,7 @@ def check(environ: Mapping[str, str] = os.environ, read: Callable[[str], bytes] 
     Raises:
         SurplusJobError: it records another job.
     """
-    uri, (id, _, token) = environ.get(CLAIM, "").strip(), environ.get(ATTEMPT, "").strip().partition(".")
+    uri, (id, _, token) = environ.get(CLAIM, "").strip(), environ.get(TOKEN, "").strip().partition(".")
     if not uri or not id or not token:
         return
     try:

@@ -64,8 +64,8 @@ def of_job(workspace: Workspace, job: RemoteJob) -> Ladder | None:
         return None
     prepared, submitter, claim = known
     for resume in ("", claim.run_id):
-        if digest_of(prepared[0], resume) == claim.body:
-            made = _ladder(prepared, submitter, claim.body, resume)
+        if digest_of(prepared[0], resume) == claim.asked:
+            made = _ladder(prepared, submitter, claim.asked, resume)
             made.first = claim.id
             return made
     streams.note(
@@ -85,7 +85,7 @@ def tries_of(workspace: Workspace, found: FoundJob) -> list[dict[str, Any]]:
     if known is None:
         return []
     prepared, submitter, claim = known
-    return data(Ladder(ways(prepared, submitter), claim.body, first=claim.id), found.job)
+    return data(Ladder(ways(prepared, submitter), claim.asked, first=claim.id), found.job)
 
 
 def _known(
@@ -98,7 +98,7 @@ def _known(
         return None
     prepared = workspace.prepare_all(name, check=check)
     submitter = Submitter(workspace, remote.service(workspace.loaded), remote.bucket(workspace.loaded, "claims"))
-    claim = submitter.claims.of(first)
+    claim = submitter.claims.by_id(first)
     return (prepared, submitter, claim) if claim is not None and len(prepared) > 1 else None
 
 

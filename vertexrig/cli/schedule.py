@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from vertexrig.cloud.scheduler import Scheduler  # 220 ms, and an extra
     from vertexrig.project.config import Loaded
     from vertexrig.trigger.policy import Hold
+    from vertexrig.trigger.schedule_status import ScheduleStatus
     from vertexrig.trigger.schedules import Step
-    from vertexrig.trigger.standing import Standing
 
 
 @click.group("schedule", cls=Group)
@@ -42,14 +42,14 @@ def _client(loaded: Loaded) -> Scheduler:
 
 
 def _plan(loaded: Loaded) -> tuple[Scheduler, list[Step]]:
-    from vertexrig.trigger import deploy, schedules, standing  # 150 ms
+    from vertexrig.trigger import deploy, schedule_status, schedules  # 150 ms
 
     extras.need("croniter", "cron_descriptor", "requests", "google.cloud.scheduler_v1")
     schedules.wanted(loaded)  # a wrong file is refused before the service is asked
     schedules.check(loaded)
     for line in schedules.left_out(loaded):
         streams.note(line)
-    digest = standing.deployed(loaded, deploy.gcloud)
+    digest = schedule_status.deployed(loaded, deploy.gcloud)
     if digest and digest != loaded.digest:
         streams.note(
             "the deployed function has another project file, templates or catalog: `vertexrig function deploy --run`"
@@ -178,12 +178,14 @@ def status(schedule: str | None, file: Path | None, format_: str) -> None:
     """Show how each SCHEDULE stands in the project file, the deployed function, Cloud Scheduler and the history; every difference
     comes with the line that ends it, and is an error for the exit code.
     """
-    from vertexrig.trigger import deploy, standing  # 150 ms
+    from vertexrig.trigger import deploy, schedule_status  # 150 ms
 
     extras.need("croniter", "cron_descriptor", "requests", "google.cloud.scheduler_v1")
     loaded = config.load(file)
     remote.bucket(loaded, "deliveries")
-    found = [one for one in standing.look(Workspace(loaded), deploy.gcloud) if schedule in (None, one.name)]
+    found = [
+        one for one in schedule_status.of_project(Workspace(loaded), deploy.gcloud) if schedule in (None, one.name)
+    ]
     if schedule is not None and not found:
         raise UsageError(f"there is no schedule {schedule!r}. {did_you_mean(schedule, loaded.project.schedules)}")
     result(format_, {"schedules": [one.data for one in found]}, lambda: "\n\n".join(map(_stands, found)))
@@ -192,7 +194,7 @@ def status(schedule: str | None, file: Path | None, format_: str) -> None:
         raise FindingsError(f"not as the file says: {', '.join(wrong)}")
 
 
-def _stands(one: Standing) -> str:
+def _stands(one: ScheduleStatus) -> str:
     row = one.delivery
     end = (row.get("end") or {}).get("outcome") or row.get("state", "")
     lines = [
@@ -259,7 +261,7 @@ def _delivered(row: Mapping[str, Any]) -> Iterator[tuple[Any, ...]]:
         f"{end['metric']} {end['value']:.4g}" if end.get("metric") else "",
         "" if usd is None else f"${usd:.2f}", "" if seconds is None else str(timedelta(seconds=round(seconds))), why,
     )  # fmt: skip
-    for one in end.get("tries", ()):
+    for one in end.get("attempts", ()):
         usd, waited = one.get("usd"), one.get("waited_s")
         told = [one.get("changes") or "as it stands", one.get("text")]
         told += [f"waited {timedelta(seconds=round(waited))}"] if waited is not None else []

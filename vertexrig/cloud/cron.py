@@ -1,8 +1,8 @@
 """Cloud Scheduler's schedules: unix-cron in a time zone, and a part of the older English-like format.
 
 croniter (kept by the Pallets community) finds the next time and cron-descriptor puts a line into words. croniter accepts
-far more than Cloud Scheduler does (seconds, `@daily`, hashes), so the text is checked here first. In a night when clocks go back, a time that comes twice fires
-twice; when they go forward, a time that is left out fires when the gap ends.
+far more than Cloud Scheduler does (seconds, `@daily`, hashes), so the text is checked here first. When clocks go back, a time that comes twice fires
+twice; when they go forward, a time that does not exist fires when the gap ends.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def parse(text: str, zone: str) -> Timetable:
 
 
 def next_runs(text: str, zone: str, count: int = 5, *, after: datetime | None = None) -> list[datetime]:
-    """Tell when a schedule fires next, from a time or now on, in its own time zone; ScheduleError as of `parse`."""
+    """Return when a schedule fires next, from a time or now on, in its own time zone; ScheduleError as of `parse`."""
     timetable = parse(text, zone)
     moment, found = after or times.now(), []
     for _ in range(count):
@@ -148,8 +148,8 @@ def words(text: str) -> str:
     options = Options()
     options.use_24hour_time_format, options.locale_code = True, "en_US"
     options.casing_type = CasingTypeEnum.Sentence
-    said = str(get_description(" ".join(text.lower().split()), options))
-    return said[:1].lower() + said[1:]
+    text_of = str(get_description(" ".join(text.lower().split()), options))
+    return text_of[:1].lower() + text_of[1:]
 
 
 def _english(words: str, zone: tzinfo) -> Timetable:

@@ -26,8 +26,8 @@ def email_of(token: str, audience: str, certificates: str = CERTIFICATES) -> str
     return str(claims.get("email", "")) if good else ""
 
 
-def refuses_strangers(url: str) -> bool:
-    """Tell whether the platform refuses a call without a token before it reaches the function."""
+def refuses_anonymous(url: str) -> bool:
+    """Whether the platform refuses a call without a token before it reaches the function."""
     try:
         Rest(url, "The function's own URL", attempts=1).call("GET", "/openapi.json", raw=True)
     except RestError as error:

@@ -38,7 +38,7 @@ class JobLogs:
 
     def __init__(self, project: str) -> None:
         self.project = project
-        # One try: `watch` asks again at its next look.
+        # One attempt: `watch` asks again.
         self.rest = Rest(f"{service_url('logging', LOGGING_VARIABLE)}/v2", "Cloud Logging", attempts=1)
 
     def tail(self, jobs: Sequence[str], since: str) -> list[PrintedLine]:
@@ -46,7 +46,7 @@ class JobLogs:
 
         Args:
             jobs: Numbers of custom jobs.
-            since: RFC 3339; nothing older is looked at.
+            since: RFC 3339; older lines are left out.
         """
         if not jobs:
             return []

@@ -15,7 +15,7 @@ from vertexrig.errors import UsageError
 ENDPOINT_VARIABLE = "VERTEXRIG_ARTIFACTREGISTRY"
 """Environment variable with the base URL of another server."""
 _URI = re.compile(
-    r"(?P<place>[a-z0-9-]+)-docker\.pkg\.dev/(?P<project>.+)/(?P<repository>[^/]+)/(?P<image>[^/:@]+):(?P<tag>[^/:@]+)"
+    r"(?P<location>[a-z0-9-]+)-docker\.pkg\.dev/(?P<project>.+)/(?P<repository>[^/]+)/(?P<image>[^/:@]+):(?P<tag>[^/:@]+)"
 )
 
 
@@ -27,12 +27,12 @@ class ArtifactRegistry:
         self.rest = Rest(url if "://" in url else f"http://{url}", "Artifact Registry")
 
     def has_repository(self, repository: str) -> bool:
-        """Tell whether HOST/PROJECT/REPOSITORY is there."""
+        """Whether HOST/PROJECT/REPOSITORY is there."""
         # The parser wants a whole name; image and tag are left out of what is asked.
         return self.rest.find(_parent(f"{repository}/image:tag")[0]) is not None
 
     def has(self, uri: str) -> bool:
-        """Tell whether an image, HOST/PROJECT/REPOSITORY/IMAGE:TAG, is there."""
+        """Whether an image, HOST/PROJECT/REPOSITORY/IMAGE:TAG, is there."""
         parent, image, tag = _parent(uri)
         return self.rest.find(f"{parent}/packages/{image}/tags/{tag}") is not None
 
@@ -45,5 +45,5 @@ def _parent(uri: str) -> tuple[str, str, str]:
         )
     # the name of an image writes a slash for the colon of a domain-scoped project, such as example.com:my-project
     project = quote(found["project"].replace("/", ":"), safe="")
-    place = f"/v1/projects/{project}/locations/{found['place']}/repositories/{quote(found['repository'])}"
-    return place, quote(found["image"]), quote(found["tag"])
+    path = f"/v1/projects/{project}/locations/{found['location']}/repositories/{quote(found['repository'])}"
+    return path, quote(found["image"]), quote(found["tag"])

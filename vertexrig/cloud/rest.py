@@ -34,11 +34,11 @@ RETRIED = frozenset({408, 429, 500, 502, 503, 504})
 CONNECT_S, READ_S, ANSWER_S = 5.0, 20.0, 20.0
 """Longest wait for a connection, for the next bytes of an answer, and for all of it, seconds."""
 CALL_S = CONNECT_S + ANSWER_S + READ_S
-"""Longest that one try of a call takes, seconds: the last bytes may be waited for just before the whole is given up."""
+"""Longest that a call takes once, seconds: the last bytes may be waited for just before the whole is given up."""
 REPEAT_WITHIN_S = 45.0
-"""Seconds after the first try in which a call that may be repeated is tried again."""
+"""Seconds after the first attempt in which a call that may be repeated is repeated."""
 LONGEST_WAIT_S = 5.0
-"""Longest wait between two tries, also where a service asks for more."""
+"""Longest wait between two attempts, also where a service asks for more."""
 POOL = 64
 """Connections that are kept open; a function that answers more requests at a time opens others for a call each."""
 LONGEST_ANSWER = 32 * 1024 * 1024
@@ -55,7 +55,7 @@ class RestError(ServiceError):
     """A call that failed.
 
     Args:
-        message: What the service said, in one line.
+        message: The service's message, in one line.
         status: Its HTTP status, if it answered.
         outcome_unknown: The call may have taken effect all the same.
         retry_after: Seconds after which the service asks to be called again.
@@ -99,8 +99,8 @@ class Rest:
     Args:
         url: Its base, without a slash at the end.
         name: What to call it in messages.
-        attempts: Tries of a call that may be repeated.
-        pause: Seconds before the third try, doubled for each further one; each has up to as much again, at random.
+        attempts: How often a call that may be repeated is made at most.
+        pause: Seconds before the third attempt, doubled for each further one; each has up to as much again, at random.
     """
 
     def __init__(self, url: str, name: str, *, attempts: int = 4, pause: float = 0.2) -> None:
@@ -138,11 +138,11 @@ class Rest:
         """
         from urllib3.util import Retry
 
-        # POST is not repeated by itself: the first try may have taken effect.
+        # POST is not repeated by itself: the first attempt may have taken effect.
         left = self.attempts if (method == "GET" if repeat is None else repeat) else 1
         headers = {"Content-Type": content_type} if content_type else {}
         words = {"params": params, "json": json, "data": data, "headers": headers}
-        # The deadline spans all tries, which urllib3's own loop cannot do; its Retry decides the waits between them.
+        # The deadline spans all attempts, which urllib3's own loop cannot do; its Retry decides the waits between them.
         until, pause = time.monotonic() + REPEAT_WITHIN_S, self._pause
         backoff = Retry(total=self.attempts, backoff_factor=pause, backoff_jitter=pause, backoff_max=LONGEST_WAIT_S)
         while True:
@@ -178,7 +178,7 @@ class Rest:
                 return
 
     def _once(self, method: str, path: str, words: Mapping[str, Any], raw: bool) -> Answer:
-        """Return one try; `words` are arguments of requests."""
+        """Make the call once; `words` are arguments of requests."""
         import requests
         import urllib3
 
@@ -285,12 +285,12 @@ def load_client() -> None:
 
 
 def is_loopback(url: str) -> bool:
-    """Tell whether a URL points at this machine."""
+    """Whether a URL points at this machine."""
     return urlsplit(url).hostname in ("127.0.0.1", "localhost", "::1")
 
 
 def takes_credentials(url: str, universe: str = "googleapis.com") -> bool:
-    """Tell whether a token may be sent to a URL: only over https, and only to a host of the credentials' own universe."""
+    """Whether a token may be sent to a URL: only over https, and only to a host of the credentials' own universe."""
     parts = urlsplit(url)
     host = parts.hostname or ""
     return parts.scheme == "https" and (host == universe or host.endswith(f".{universe}"))
@@ -343,7 +343,7 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 
 def _reason(error: BaseException) -> str:
-    """Return what the operating system said, below all that HTTP clients wrap around it; else what the error says."""
+    """Return the operating system's message, which HTTP clients wrap in their own errors; without one, the error's text."""
     return next((one.strerror for one in _chain(error) if isinstance(one, OSError) and one.strerror), _line(error))
 
 

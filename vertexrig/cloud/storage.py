@@ -100,8 +100,8 @@ class Storage:
             repeat: Try again after a failure.
 
         Returns:
-            The new generation, or None if the object is of another generation. After a failed try that was repeated,
-            None may also mean that the first try went through: read it to see.
+            The new generation, or None if the object is of another generation. After a failed attempt that was repeated,
+            None may also mean that the first attempt took effect: read the object to find out.
         """
         # `fields`: only the generation is wanted of the answer.
         params: dict[str, Any] = {"uploadType": "media", "name": self.prefix + name, "fields": "generation"}
@@ -156,7 +156,7 @@ class Storage:
         return None if answer is None else _number(answer.data.get("generation"))
 
     def exists(self, name: str) -> bool:
-        """Tell whether there is an object of that name; false also where there is no such bucket."""
+        """Whether there is an object of that name; false also where there is no such bucket."""
         return self.generation(name) is not None
 
     def delete(self, name: str, generation: int | None = None) -> bool:
@@ -170,7 +170,7 @@ class Storage:
             raise
 
     def list(self, prefix: str, *, metadata: bool = False) -> Iterator[Item]:
-        """Objects whose names begin with `prefix`, with the metadata of each if that is asked for."""
+        """Yield the objects whose names begin with `prefix`, with the metadata of each if that is asked for."""
         more = ",metadata" if metadata else ""
         fields = f"items(name,generation,timeCreated,size{more}),nextPageToken"
         try:

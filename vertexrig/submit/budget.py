@@ -28,7 +28,7 @@ from vertexrig.submit.claims import LABEL, LEASE_S, Claim
 
 FOLDER = "vertexrig/days"
 GRANTED = b"granted"
-"""What the row of a run holds that was let through; before that it is empty, as a listing shows."""
+"""Content of the row of a granted run; before that the row is empty, which a listing shows by its size."""
 SETTLE_S = 10.0
 """Seconds a run waits for others that ask for the same room."""
 # The numbers are in the object's name (`_row`), so that one listing gives the sums without reading an object.
@@ -44,15 +44,15 @@ class OverBudgetError(VertexrigError):
     Args:
         limit: The key of the budget.
         message: The sum, term by term, and the limit.
-        place: Where the project file has it.
+        path: Where the project file has it.
     """
 
     exit_code = 1
     code = "budget"
 
-    def __init__(self, limit: str, message: str, estimate: Estimate, place: str = "trigger.budget") -> None:
-        self.limit, self.estimate, self.place = limit, estimate, place
-        super().__init__(f"{message} ({place}.{limit})")
+    def __init__(self, limit: str, message: str, estimate: Estimate, path: str = "trigger.budget") -> None:
+        self.limit, self.estimate, self.path = limit, estimate, path
+        super().__init__(f"{message} ({path}.{limit})")
 
 
 @dataclass(frozen=True)
@@ -62,14 +62,14 @@ class Share:
     Args:
         kind: `caller` or `schedule`; their jobs have the label `vertexrig_KIND`. "" for the limits of all runs.
         value: Which one, as the label has it.
-        place: Where the project file has the limits.
+        path: Where the project file has the limits.
         begun: Claims of runs that live besides those with a job that does, such as one whose next step is to come.
     """
 
     kind: str
     value: str
     limits: RunLimits
-    place: str
+    path: str
     begun: Callable[[], Collection[str]] = tuple
 
     @property
@@ -94,11 +94,11 @@ class Terms:
     """On what terms a run is started.
 
     Args:
-        shares: What it is held against beside the budget of all runs.
+        shares: Further limits that it must keep, beside the budget of all runs.
         labels: Labels of its job, over those of the project file.
-        before_create: Called with the claim just before the job is made, again with each try; what it raises leaves the job unmade.
+        before_create: Called with the claim just before each attempt to make the job; if it raises, no job is made.
         most: What counts in the day's budget until the job is there, if that may cost more than the job itself.
-        ends: Tells of an error that left the job unmade why it is over for this request (`Claim.ended`); None if it may be tried again.
+        ends: Returns why an error that left the job unmade is final for this request (`Claim.ended`); None if it may be repeated.
     """
 
     shares: Sequence[Share] = ()
@@ -155,7 +155,7 @@ def trials_of(estimate: Estimate) -> int:
 
 
 def arithmetic(estimate: Estimate) -> str:
-    """Tell how the price of a run comes about, in one line."""
+    """Return the arithmetic of a run's price in one line."""
     trials = "" if estimate.trials is None else f"{estimate.trials} trials × "
     hours = f"{estimate.timeout_s / 3600:g} h" + (
         "" if estimate.timeout_written else " (the service's default timeout)"
@@ -180,12 +180,12 @@ def estimate_data(price: Estimate) -> dict[str, Any]:
     }
 
 
-def check_run(limits: RunLimits, estimate: Estimate, place: str = "trigger.budget") -> None:
-    """Hold one run against the limits that need no ledger; OverBudgetError if it is over one, or has no price for one in dollars."""
+def check_run(limits: RunLimits, estimate: Estimate, path: str = "trigger.budget") -> None:
+    """Compare one run with the limits that need no ledger; OverBudgetError if it is over one, or has no price for one in dollars."""
     trials = trials_of(estimate)
     if limits.trials_per_run is not None and trials > limits.trials_per_run:
         message = f"{trials} trials, and {limits.trials_per_run} are allowed per run"
-        raise OverBudgetError("trials_per_run", message, estimate, place)
+        raise OverBudgetError("trials_per_run", message, estimate, path)
     in_dollars = [name for name in ("usd_per_run", "usd_per_day") if getattr(limits, name) is not None]
     # part of the price is unknown, so any comparison would be too low
     if in_dollars and not estimate.complete:
@@ -193,11 +193,11 @@ def check_run(limits: RunLimits, estimate: Estimate, place: str = "trigger.budge
         if not missing:
             missing = f"this region (the catalog's prices are for {estimate.region})"
             fix = "give trigger.budget.price_factor, what prices are there against the catalog's"
-        message = f"{missing} has no sourced price, so the run cannot be held against a budget in dollars: {fix}"
-        raise OverBudgetError(in_dollars[0], message, estimate, place)
+        message = f"{missing} has no sourced price, so the run cannot be compared with a budget in dollars: {fix}"
+        raise OverBudgetError(in_dollars[0], message, estimate, path)
     if limits.usd_per_run is not None and estimate.usd_at_most > limits.usd_per_run:
         limit = f"more than ${limits.usd_per_run:.2f} per run"
-        raise OverBudgetError("usd_per_run", f"{arithmetic(estimate)}: {limit}", estimate, place)
+        raise OverBudgetError("usd_per_run", f"{arithmetic(estimate)}: {limit}", estimate, path)
 
 
 class Ledger:
@@ -206,7 +206,7 @@ class Ledger:
     A run writes its row, lists all rows, and only then grants its own, by a write that fails if the row is gone. Of two
     runs one lists after the other's row is there (a listing of Cloud Storage is strongly consistent), and it counts that
     row whether it is granted or not, so both cannot pass on room for one. A row that is older than the lease and not
-    granted belongs to a run that died: whoever lists it deletes it, so that its holder cannot grant it any more.
+    granted belongs to a run that died: the next process that lists it deletes it, so that its holder cannot grant it any more.
 
     Its name also has the shares that the run belongs to (`Share`): their limits are held in the same step, over the rows of each.
 
@@ -242,10 +242,10 @@ class Ledger:
         """Put a run into the day's ledger and grant it, if there is room.
 
         Args:
-            shares: What else than the budget of all runs it is held against.
+            shares: Further limits that it must keep, beside the budget of all runs.
 
         Raises:
-            OverBudgetError: There is none; `take_out` takes the row out again.
+            OverBudgetError: There is no room; `take_out` deletes the row.
             RestError: Other runs keep the last room busy, or a service failed.
         """
         bounds = [share for share in (self.all_runs, *shares) if share.needed]
@@ -299,7 +299,7 @@ class Ledger:
             pause = min(pause * 1.6, 1.0)
 
     def settle(self, claim_id: str, estimate: Estimate, shares: Sequence[Share] = ()) -> None:
-        """Let a run count for what its job costs, in place of what was kept free for it; if that fails, the more stays."""
+        """Count what the job of a run costs in place of what was reserved; if that fails, the larger sum stays."""
         with suppress(RestError):
             there, cents = self.objects_of(claim_id, shares), _cents(estimate)
             read = [_ENTRY.fullmatch(row.name) for row in there]
@@ -382,18 +382,18 @@ class Ledger:
             about = f"of {len(others)} run{'' if len(others) == 1 else 's'} on {day} (UTC)"
             if limits.usd_per_day is not None and spent + usd > limits.usd_per_day:
                 message = f"${spent:.2f} {about} + {arithmetic(estimate)} = ${spent + usd:.2f}: more than ${limits.usd_per_day:.2f} per day"
-                raise OverBudgetError("usd_per_day", message, estimate, share.place)
+                raise OverBudgetError("usd_per_day", message, estimate, share.path)
             if limits.trials_per_day is not None and tried + trials > limits.trials_per_day:
                 message = (
                     f"{tried} trials {about} + {trials} = {tried + trials}: more than {limits.trials_per_day} per day"
                 )
-                raise OverBudgetError("trials_per_day", message, estimate, share.place)
+                raise OverBudgetError("trials_per_day", message, estimate, share.path)
             if limits.live_jobs is not None:
                 live, waiting = self._live(claim_id, own, share)
                 if live + waiting + 1 > limits.live_jobs:
                     soon = f" + {waiting} about to start" if waiting else ""
                     message = f"{live} live jobs{soon} + this one: more than {limits.live_jobs}"
-                    raise OverBudgetError("live_jobs", message, estimate, share.place)
+                    raise OverBudgetError("live_jobs", message, estimate, share.path)
 
     def _live(self, claim_id: str, others: list[BudgetEntry], share: Share) -> tuple[int, int]:
         """Our jobs that live, and runs so young that their jobs may not be listed yet."""

@@ -4,9 +4,9 @@ A claim is a Cloud Storage object created with `ifGenerationMatch=0`: of many de
 which carries the claim's id as a label. The others wait for the job that the first one records in the claim. If the
 first one dies, the next delivery looks for a job with the label; if there is none when the claim's lease has run out,
 it takes the claim over, again by a write that only one can win. A recorded job is never replaced by another one, so
-whoever sees a second job with the label may cancel it (`vertexrig.submit.reconcile`).
+any process that finds a second job with the label may cancel it (`vertexrig.submit.reconcile`).
 
-From `claimed` a claim goes on to `created` (its job is recorded), `released` (the service refused the job: the next delivery takes it
+A claim begins as `claimed` and becomes `created` (its job is recorded), `released` (the service refused the job: the next delivery takes it
 over under the same id, with another body too, since no job was made) or `ended` (none is made any more). Once a key's window is over, the
 next delivery begins again, under a new id.
 """
@@ -48,7 +48,7 @@ LOOK_AFTER_S = 3.0
 WINDOW_S = 300.0
 """Requests with the same body and without an id are one request within so many seconds."""
 KEPT_BEFORE = 8
-"""Earlier ids of a key whose jobs a claim remembers, so that a holder that wakes after its window still finds its place."""
+"""How many earlier ids of a key, with their jobs, a claim keeps. A holder that wakes after its window still finds its own id there."""
 
 assert CREATE_WITHIN_S + CALL_S < LEASE_S < WINDOW_S
 
@@ -56,11 +56,11 @@ _ID = re.compile(r"[0-9a-f]{32}-[0-9a-f]{12}")
 _TOKEN = re.compile(r"[0-9a-f]{32}")
 _MADE = re.compile(f"(?:{JOB.pattern})|(?:{VERSION.pattern})")
 """What a claim may record: a job, a version of a model, or the operation that makes one."""
-_WRITTEN = ("id", "token", "body", "run", "kind", "state", "job", "before", "winners", "ended")
+_WRITTEN = ("id", "token", "asked", "run", "kind", "state", "run_id", "before", "winners")
 _STATES = ("claimed", "created", "released", "ended")
 _RECORDED = {
     "name": str,
-    "attempt": str,
+    "token": str,
     "state": str,
     "output": str,
     "labels": dict,
@@ -97,11 +97,9 @@ class Key:
 class Recorded:
     """What a claim stores about a job, or a version of a model, under its key `job`.
 
-    Such objects lie in buckets already: a new field needs a default, and none changes its name or meaning.
-
     Args:
         name: Resource name of a job, a version, or the operation that makes one; "" while nothing is recorded.
-        attempt: The `Claim.token` under which it was made, "" if it does not say.
+        token: The `Claim.token` of the delivery that made it, "" if the job does not name one.
         state: Its JobState by name at that time.
         output: gs:// URI of its output folder, "" without one.
         estimate: What it was estimated to cost.
@@ -109,7 +107,7 @@ class Recorded:
     """
 
     name: str = ""
-    attempt: str = ""
+    token: str = ""
     state: str = ""
     output: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -123,22 +121,22 @@ class Claim:
 
     Args:
         id: Value of the job's label.
-        token: Who holds it: one try to make its job; another thing than `vertexrig.trigger.deliveries.Delivery.id`.
-        body: Digest of what is asked for (`Submitter.submit`); the name is older than its meaning.
+        token: Names the delivery that holds it; not the same as `vertexrig.trigger.deliveries.Delivery.id`.
+        asked: Digest of what is asked for (`Submitter.submit`).
         run: The job or sweep asked for.
         kind: The key's kind.
         state: `claimed`; `created` once the job is recorded; `released` if the service refused the job; `ended` if none may be made.
         job: What is recorded of its job.
-        run_id: The run whose output folder the job gets, such as 20261121-171500-ab12; written as `output`; it stays when another delivery takes the claim over; "" in a claim of an earlier release, whose job keeps its folder.
+        run_id: The run whose output folder the job gets, such as 20261121-171500-ab12. It stays when another delivery takes the claim over.
         before: Earlier ids of the key, whose windows are over -> the resource name of their job, "" if none is recorded.
-        winners: Ids whose job is recorded -> its `Recorded.attempt`; for the fence in the job, which reads nothing else.
+        winners: Ids whose job is recorded -> its `Recorded.token`; for the fence in the job, which reads nothing else.
         ended: Why none may be made, or why the recorded job is given up: `reason`, a word for programs, and `text`, for people.
         age_s: Seconds since it was written, by the service's clock.
     """
 
     id: str
     token: str
-    body: str
+    asked: str
     run: str
     kind: str
     state: str = "claimed"
@@ -152,8 +150,9 @@ class Claim:
     age_s: float = 0.0
 
     def to_bytes(self) -> bytes:
-        written = {name: getattr(self, name) for name in _WRITTEN if name != "ended" or self.ended}
-        return json.dumps({**written, "output": self.run_id, "job": asdict(self.job) if self.job.name else {}}).encode()
+        written = {name: getattr(self, name) for name in _WRITTEN}
+        more = {"job": asdict(self.job) if self.job.name else {}, **({"ended": self.ended} if self.ended else {})}
+        return json.dumps({**written, **more}).encode()
 
 
 @dataclass(frozen=True)
@@ -162,7 +161,7 @@ class Taken:
 
     Args:
         started: When it was taken, by the clock of `Claims`.
-        first: Nobody held this id before.
+        first: No other delivery has ever had this id.
     """
 
     claim: Claim
@@ -175,7 +174,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Existing(Generic[T]):
-    """The job was made by another delivery, or by an earlier try that died; `found` is it, where it had to be looked for."""
+    """Another delivery made the job; `found` is the job if it had to be looked up by its label."""
 
     claim: Claim
     found: T | None = None
@@ -225,11 +224,11 @@ class Claims:
         self.wait_s = WAIT_S if wait_s is None else wait_s
 
     def late(self, taken: Taken) -> bool:
-        """Tell whether it is too late to start the job: another delivery may take the claim over before it is there."""
+        """Whether it is too late to start the job: another delivery may take the claim over before the job exists."""
         return self.clock() - taken.started > CREATE_WITHIN_S
 
     def lease_over(self, taken: Taken) -> bool:
-        """Tell whether another delivery may have taken the claim over."""
+        """Whether another delivery may have taken the claim over."""
         return self.clock() - taken.started > self.lease_s
 
     def take(
@@ -258,128 +257,131 @@ class Claims:
         mine = Claim(
             _new_id(key), uuid.uuid4().hex, asked_digest, run, key.kind, run_id=run_id or new_run_id(), path=key.path
         )
-        held: Claim | None = None
+        current: Claim | None = None
         while True:
-            if held is None:  # nobody's, or deleted in between
+            if current is None:  # there is no claim, or it was deleted in between
                 # Before the write: the time that the write takes is part of what the holder has.
                 started = self.clock()
                 generation = self.storage.write(key.path, mine.to_bytes(), generation=0)
                 if generation is not None:
                     return Taken(replace(mine, generation=generation), started, first=True)
-            held = self._read(key.path)
-            if held is not None and mine.id in (held.id, *held.before):
+            current = self._read(key.path)
+            if current is not None and mine.id in (current.id, *current.before):
                 # our first write took effect, its answer was lost, and by now another delivery may have used our id
                 mine = replace(mine, id=_new_id(key), run_id=run_id or new_run_id())
-            outcome = self._outcome(key, held, mine, find, to_record) if held else None
+            outcome = self._outcome(key, current, mine, find, to_record) if current else None
             if outcome is not None:
                 return outcome
             if self.clock() + pause > until:
-                raise InProgressError(self.lease_s - (held.age_s if held else 0.0))
+                raise InProgressError(self.lease_s - (current.age_s if current else 0.0))
             self.sleep(pause)
             pause = min(pause * 1.6, 1.0)
 
     def _outcome(
         self,
         key: Key,
-        held: Claim,
+        current: Claim,
         mine: Claim,
         find: Callable[[str], T | None],
         to_record: Callable[[T], Recorded],
     ) -> Taken | Existing[T] | None:
         """Return what a claim that is there already means for us; None: wait."""
         # whatever its state and body: the same key is a new request now
-        if key.window_s is not None and held.age_s > key.window_s:
-            before = {**held.before, held.id: held.job.name}
+        if key.window_s is not None and current.age_s > key.window_s:
+            before = {**current.before, current.id: current.job.name}
             kept = dict(list(before.items())[-KEPT_BEFORE:])
-            winners = {id: token for id, token in held.winners.items() if id in kept}
-            return self._take_over(replace(mine, before=kept, winners=winners, generation=held.generation), first=True)
-        if held.state == "released":
-            # whoever released it made none; a holder from before that was frozen may have, also after that
-            job = find(held.id) if held.body == mine.body else None
+            winners = {id: token for id, token in current.winners.items() if id in kept}
+            return self._take_over(
+                replace(mine, before=kept, winners=winners, generation=current.generation), first=True
+            )
+        if current.state == "released":
+            # the delivery that released it made no job; an earlier holder that was frozen may have made one, even later
+            job = find(current.id) if current.asked == mine.asked else None
             if job is not None:
-                return Existing(self.record(held, to_record(job)), job)
-            # under the same id: so who looks finds both
-            again = replace(mine, id=held.id, before=held.before, winners=held.winners)
-            return self._take_over(replace(again, generation=held.generation))
-        if held.body != mine.body:
+                return Existing(self.record(current, to_record(job)), job)
+            # under the same id, so that a search by label finds the jobs of both
+            again = replace(mine, id=current.id, before=current.before, winners=current.winners)
+            return self._take_over(replace(again, generation=current.generation))
+        if current.asked != mine.asked:
             raise OtherBodyError("the same request id came with another body")
-        if held.state == "created":
-            return Existing(held)
-        if held.state == "ended":
-            raise EndedError(held)
-        own = held.token == mine.token
+        if current.state == "created":
+            return Existing(current)
+        if current.state == "ended":
+            raise EndedError(current)
+        own = current.token == mine.token
         # a young claim's holder is at work: asking Vertex AI each time would cost a list call per turn
-        if not own and held.age_s < min(LOOK_AFTER_S, self.lease_s):
+        if not own and current.age_s < min(LOOK_AFTER_S, self.lease_s):
             return None
-        job = find(held.id)
+        job = find(current.id)
         if job is not None:
-            return Existing(self.record(held, to_record(job)), job)
+            return Existing(self.record(current, to_record(job)), job)
         if own:  # the answer to our own write was lost
             # the age is in whole seconds: the start is put a second earlier, never later than it was
-            return Taken(held, self.clock() - held.age_s - 1.0)
-        if held.age_s <= self.lease_s:
+            return Taken(current, self.clock() - current.age_s - 1.0)
+        if current.age_s <= self.lease_s:
             return None
-        taken = self._take_over(replace(held, token=mine.token))
-        # once more, for a create of the old holder that was on its way when we looked first
-        job = None if taken is None else find(held.id)
+        taken = self._take_over(replace(current, token=mine.token))
+        # search again: the old holder's create call may have been on its way during the first search
+        job = None if taken is None else find(current.id)
         if taken is None or job is None:
             return taken
         return Existing(self.record(taken.claim, to_record(job)), job)
 
-    def record(self, claim: Claim, job: Recorded, held: Claim | None = None) -> Claim:
+    def record(self, claim: Claim, job: Recorded, current: Claim | None = None) -> Claim:
         """Write a job into its claim, unless another one is recorded there.
 
         Args:
-            held: The claim that is there, if it is another one by now.
+            current: The claim as it is in the bucket now, if that is not `claim`.
 
         Returns:
             The claim as it is then. If its job is another one, or none as it has ended, this job is one too many.
         """
-        done, held = replace(claim, state="created", job=job), held or claim
-        won = {claim.id: job.attempt} if _TOKEN.fullmatch(job.attempt) else {}
+        done, current = replace(claim, state="created", job=job), current or claim
+        won = {claim.id: job.token} if _TOKEN.fullmatch(job.token) else {}
         for _ in range(8):  # each further turn lost to another delivery's write
-            if held.id == claim.id:
-                if held.state in ("created", "ended"):
-                    return held
-                new = replace(held, state="created", job=job, winners={**held.winners, **won})
+            if current.id == claim.id:
+                if current.state in ("created", "ended"):
+                    return current
+                new = replace(current, state="created", job=job, winners={**current.winners, **won})
             else:
-                known = held.before.get(claim.id)
+                known = current.before.get(claim.id)
                 if known is None:  # a person deleted our claim, or it is too long ago
                     return done
                 # another job is recorded for this id, and a record is never replaced
                 if known:
                     return replace(done, job=Recorded(known))
-                before = {**held.before, claim.id: job.name}
-                new = replace(held, before=before, winners={**held.winners, **won})
-            written = self.storage.write(claim.path, new.to_bytes(), generation=held.generation)
+                before = {**current.before, claim.id: job.name}
+                new = replace(current, before=before, winners={**current.winners, **won})
+            written = self.storage.write(claim.path, new.to_bytes(), generation=current.generation)
             if written is not None:
                 return replace(new, generation=written) if new.id == claim.id else done
-            held = self._read(claim.path) or replace(claim, state="claimed", job=Recorded(), generation=0)
+            current = self._read(claim.path) or replace(claim, state="claimed", job=Recorded(), generation=0)
         raise RestError("the claim changes too fast to record the job in it", status=503)
 
     def release(self, claim: Claim, ended: Mapping[str, str] | None = None) -> bool:
-        """Let the next delivery make the job at once, as it was surely not made, or say why none may (`ended`); whether it was ours."""
+        """Give the claim up; return whether it was still ours. The job was certainly not made.
+
+        Args:
+            ended: Why no job may be made for the request any more; None lets the next delivery make it at once.
+        """
         released = replace(claim, state="released")
         if ended is not None:
-            # a winner that no delivery is: a job that a frozen holder makes later ends at its fence
+            # the token of no delivery: a job that a frozen holder makes later ends at its fence
             winners = {**claim.winners, claim.id: uuid.uuid4().hex}
             released = replace(claim, state="ended", ended=ended, winners=winners)
         return self.storage.write(claim.path, released.to_bytes(), generation=claim.generation) is not None
 
     def give_up(self, claim: Claim, ended: Mapping[str, str]) -> Claim | None:
-        """Write why a recorded job is given up (`Claim.ended`); None if the claim was written since it was read.
-
-        The record stays. `vertexrig.submit.ladder` says what follows.
-        """
+        """Write why a recorded job is given up (`Claim.ended`); None if the claim was written since it was read. The record stays."""
         given = replace(claim, ended=ended)
         written = self.storage.write(claim.path, given.to_bytes(), generation=claim.generation)
         return None if written is None else replace(given, generation=written, age_s=0.0)
 
-    def held(self, key: Key) -> Claim | None:
-        """Return the claim of a key, None if nobody holds it."""
+    def by_key(self, key: Key) -> Claim | None:
+        """Return the claim of a key, None if there is none."""
         return self._read(key.path)
 
-    def of(self, id: str) -> Claim | None:
+    def by_id(self, id: str) -> Claim | None:
         """Return the claim that has an id, or had it before its window was over; None if there is none."""
         if not _ID.fullmatch(id):
             return None
@@ -389,7 +391,7 @@ class Claims:
         return claim if claim is not None and (claim.id == id or id in claim.before) else None
 
     def _take_over(self, claim: Claim, first: bool = False) -> Taken | None:
-        """Return the claim, if no other delivery was faster."""
+        """Write the claim as ours; None if another delivery was faster."""
         started = self.clock()
         generation = self.storage.write(claim.path, claim.to_bytes(), generation=claim.generation)
         return None if generation is None else Taken(replace(claim, generation=generation), started, first)
@@ -399,41 +401,41 @@ class Claims:
         if stored is None:
             return None
         claim = _parsed(path, stored.data)
-        if claim is None:  # not ours: leave it, a person has to look
+        if claim is None:  # not written by this tool: a person decides what to do with it
             raise VertexrigError(f"{self.storage.uri(path)} is not a claim; delete it if nothing else needs it")
         return replace(claim, path=path, generation=stored.generation, age_s=stored.age_s)
 
 
 def _parsed(path: str, content: bytes) -> Claim | None:
-    """Return a claim of these bytes; None unless every part has its form, since whoever may write the bucket may have made it."""
+    """Return a claim of these bytes; None unless every part has its form: other programs may write to the bucket."""
     data = as_json(content) or {}
-    texts = [data.get(name) for name in ("id", "token", "body", "run", "kind", "state")]
+    texts = [data.get(name) for name in ("id", "token", "asked", "run", "kind", "state", "run_id")]
     tables = [data.get(name) or {} for name in ("before", "winners", "ended")]
-    run_id, job = data.get("output") or "", _parsed_job(data.get("job"))
+    job = _parsed_job(data.get("job"))
     if job is None or not all(isinstance(table, dict) for table in tables):
         return None
     before, winners, ended = tables
-    names = [*([job.name] if texts[-1] == "created" else []), *filter(None, before.values())]
-    if not all(isinstance(value, str) for value in (*texts, run_id, *names, *winners.values(), *ended.values())):
+    names = [*([job.name] if data.get("state") == "created" else []), *filter(None, before.values())]
+    if not all(isinstance(value, str) for value in (*texts, *names, *winners.values(), *ended.values())):
         return None
-    id, token, body, run, kind, state = map(str, texts)
+    id, token, asked, run, kind, state, run_id = map(str, texts)
     stem = path.rpartition("/")[2][:32]  # every id of a key begins as its object is named (`_new_id`)
     fits = (
         state in _STATES
         and all(_ID.fullmatch(one) and one[:32] == stem for one in (id, *before, *winners))
         and all(map(_MADE.fullmatch, names))
         and all(map(_TOKEN.fullmatch, winners.values()))
-        and (not run_id or runs.NAME.fullmatch(run_id))
+        and runs.NAME.fullmatch(run_id) is not None
     )
-    return Claim(id, token, body, run, kind, state, job, run_id, before, winners, ended) if fits else None
+    return Claim(id, token, asked, run, kind, state, job, run_id, before, winners, ended) if fits else None
 
 
 def _parsed_job(data: Any) -> Recorded | None:
-    """Return what a claim stores about its job; keys that earlier releases wrote beside these are left out."""
+    """Return what a claim stores about its job; None unless every part has its type."""
     if not isinstance(data, dict):
         return None
-    parts = {name: data[name] for name in _RECORDED if name in data}
-    return Recorded(**parts) if all(isinstance(part, _RECORDED[name]) for name, part in parts.items()) else None
+    fits = data.keys() <= _RECORDED.keys() and all(isinstance(part, _RECORDED[name]) for name, part in data.items())
+    return Recorded(**data) if fits else None
 
 
 def fresh_key() -> Key:

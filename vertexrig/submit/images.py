@@ -29,14 +29,14 @@ def pointer(loaded: Loaded, kind: str) -> str:
 
 
 def is_ours(loaded: Loaded, kind: str, uri: str) -> bool:
-    """Tell whether a URI is an image that this project makes."""
+    """Whether a URI is an image that this project makes."""
     from vertexrig.package.image import patterns
 
     return fnmatchcase(uri, patterns(loaded)[kind])
 
 
 def is_local() -> bool:
-    """Tell whether jobs go to the local Vertex, which runs the trainer's sources and pulls no image."""
+    """Whether jobs go to the local Vertex, which runs the trainer's sources and pulls no image."""
     # with a registry of its own named beside it, the local Vertex does look at images
     return ENDPOINT_VARIABLE not in os.environ and is_loopback(os.environ.get(vertex.ENDPOINT_VARIABLE, ""))
 

@@ -250,14 +250,14 @@ class Ladder:
 
     def _held(self, place: int, again: int) -> Claim | None:
         if (place, again) != (0, 0):
-            return self._claims.held(self._key(place, again))
+            return self._claims.by_key(self._key(place, again))
         if self.key is not None and not self._pinned:
-            found = self._claims.held(self.key)
+            found = self._claims.by_key(self.key)
             if found is None or (self.key.window_s is not None and found.age_s > self.key.window_s):
                 return None  # the same key is a new request now
             self.first = found.id
             return found
-        found = self._claims.of(self.first) if self.first else None
+        found = self._claims.by_id(self.first) if self.first else None
         if found is not None and found.id == self.first:
             return found
         # its window is over, and another request has the claim: what is left of ours is its job
@@ -381,7 +381,7 @@ class Ladder:
         return replace(share, begun=lambda: set(share.begun()) - {self.first})
 
     def _lost(self, rung: Rung) -> bool:
-        """Tell whether the claim of the first rung, which is to be gone on with, is not the request's own any more."""
+        """Whether the claim of the first rung, which is to be gone on with, is not the request's own any more."""
         return self._pinned and (rung.claim is None or not rung.claim.path)
 
     def _named(self, rung: Rung) -> tuple[Key, str]:

@@ -1,4 +1,4 @@
-"""One job survives per claim: every other job with the claim's label is cancelled, whoever sees it first.
+"""One job survives per claim: the first process that finds another job with the claim's label cancels it.
 
 Vertex AI has no request id and no fencing, so a holder that was frozen between its last look at the clock and its create
 call, or a list that lags, can lead to a second job. The recorded one decides, and a record is never replaced.
@@ -19,7 +19,7 @@ from vertexrig.cloud.vertex import CUSTOM, TUNING, RemoteJob, Vertex
 from vertexrig.spec.states import CANCELLING
 from vertexrig.submit.claims import LABEL, Claim, Claims, Recorded
 
-CLAIM_VARIABLE, ATTEMPT_VARIABLE = "VERTEXRIG_CLAIM", "VERTEXRIG_ATTEMPT"
+CLAIM_VARIABLE, TOKEN_VARIABLE = "VERTEXRIG_CLAIM", "VERTEXRIG_CLAIM_TOKEN"
 """The gs:// URI of the claim; and `ID.TOKEN`: the claim's id, and the delivery that holds it."""
 _PROGRAMS = ("pythonPackageSpec", "containerSpec")
 
@@ -33,7 +33,7 @@ class Reconciler:
     def with_label(self, claim_id: str, collection: str) -> list[RemoteJob]:
         """Return the jobs of a claim, the oldest first."""
         found = self.vertex.list(collection, filter=f'labels.{LABEL}="{claim_id}"')
-        # the name settles equal times, so that all who look choose the same job
+        # the name decides between equal times, so that every process chooses the same job
         return sorted(found, key=lambda job: (job.created, job.name))
 
     def find(self, claim_id: str, collection: str) -> RemoteJob | None:
@@ -41,7 +41,7 @@ class Reconciler:
         return next(iter(self.with_label(claim_id, collection)), None)
 
     def keep_recorded(self, claim: Claim, jobs: Iterable[RemoteJob]) -> list[str]:
-        """Cancel the jobs of a claim that are not the recorded one; their names. RestError if one was not: the next look tries again."""
+        """Cancel the jobs of a claim that are not the recorded one; return their names. RestError if a cancel failed: call it again later."""
         extra = {job.name for job in jobs if job.name != claim.job.name and not job.ended and job.state != CANCELLING}
         failed: RestError | None = None
         for name in sorted(extra):
@@ -63,17 +63,17 @@ class Reconciler:
             Resource names of the jobs that were cancelled.
         """
         jobs = self.with_label(claim_id, collection)
-        # one job is the normal case, and needs no look at the bucket
-        held = self.claims.of(claim_id) if len(jobs) > 1 else None
-        if held is None:
+        # one job is the normal case and needs no read of the bucket
+        current = self.claims.by_id(claim_id) if len(jobs) > 1 else None
+        if current is None:
             return []
-        claim = Claim(claim_id, held.token, held.body, held.run, held.kind, path=held.path)
+        claim = Claim(claim_id, current.token, current.asked, current.run, current.kind, path=current.path)
         kept = (
-            held
-            if held.id == claim_id and held.job.name
-            else self.claims.record(claim, recorded(jobs[0], claim_id), held)
+            current
+            if current.id == claim_id and current.job.name
+            else self.claims.record(claim, recorded(jobs[0], claim_id), current)
         )
-        # the record is of a sweep, and these are the custom jobs of its trials, which carry its labels
+        # the record is of a sweep, and these custom jobs are its trials, which have the sweep's labels
         if f"/{collection}/" not in kept.job.name:
             return []
         return self.keep_recorded(kept, jobs)
@@ -90,7 +90,7 @@ def call_off(vertex: Vertex, name: str) -> None:
 
 def recorded(job: RemoteJob, claim_id: str) -> Recorded:
     """Return what a claim, by its id, stores about a job; of the job alone, so without price and packages."""
-    return Recorded(job.name, attempt_of(job.data, claim_id), job.state, job.output, dict(job.labels))
+    return Recorded(job.name, token_of(job.data, claim_id), job.state, job.output, dict(job.labels))
 
 
 def seen_twice(jobs: Iterable[RemoteJob]) -> list[tuple[str, str]]:
@@ -109,17 +109,17 @@ def fenced(data: Mapping[str, Any], claim_uri: str, id: str, token: str) -> dict
     """Return a CustomJobSpec or HyperparameterTuningJob whose containers all know their claim; `token` is the delivery that makes it."""
     if "trialJobSpec" in data:
         return {**data, "trialJobSpec": fenced(data["trialJobSpec"], claim_uri, id, token)}
-    ours = {CLAIM_VARIABLE: claim_uri, ATTEMPT_VARIABLE: f"{id}.{token}"}
+    ours = {CLAIM_VARIABLE: claim_uri, TOKEN_VARIABLE: f"{id}.{token}"}
     return {**data, "workerPoolSpecs": [_with(pool, ours) for pool in data.get("workerPoolSpecs") or ()]}
 
 
-def attempt_of(data: Mapping[str, Any], id: str) -> str:
-    """Return the delivery that made a job, as the service describes that; "" if it does not say."""
+def token_of(data: Mapping[str, Any], id: str) -> str:
+    """Return the token of the delivery that made a job, from the job's environment; "" if it has none."""
     spec = data.get("jobSpec") or data.get("trialJobSpec") or {}
     for pool in spec.get("workerPoolSpecs") or ():
         for variable in pool.get(_program(pool), {}).get("env") or ():
             of, _, token = str(variable.get("value", "")).partition(".")
-            if variable.get("name") == ATTEMPT_VARIABLE and of == id:
+            if variable.get("name") == TOKEN_VARIABLE and of == id:
                 return token
     return ""
 
@@ -131,7 +131,7 @@ def _program(pool: Mapping[str, Any]) -> str:
 def _with(pool: Mapping[str, Any], ours: Mapping[str, str]) -> dict[str, Any]:
     name = _program(pool)
     if not name:
-        return dict(pool)  # a pool that only holds a place
+        return dict(pool)  # an empty pool, which keeps the positions of the others
     # names of variables have to be unique: one that the project file gives under these names would hide ours
     kept = [one for one in pool[name].get("env") or () if one.get("name") not in ours]
     env = [*kept, *({"name": key, "value": value} for key, value in ours.items())]

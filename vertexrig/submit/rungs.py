@@ -171,7 +171,7 @@ def ways(prepared: Sequence[Prepared], submitter: Submitter) -> list[CandidateRu
 
 
 def begun(job: RemoteJob) -> bool:
-    """Tell whether a job has begun to train, now or before."""
+    """Whether a job has begun to train, now or before."""
     return has_run(job.data)
 
 

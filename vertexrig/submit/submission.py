@@ -75,7 +75,7 @@ class Request:
 
 
 def is_body(body: Any) -> TypeGuard[dict[str, Any]]:
-    """Tell whether plain data has the form of a `Request.body`."""
+    """Whether plain data has the form of a `Request.body`."""
     kinds = {"run": str, "set": dict, "args": dict, "then": str}
     if not isinstance(body, dict) or body.keys() != kinds.keys():
         return False
@@ -160,11 +160,11 @@ class Submitter:
         return TUNING if run in self.workspace.loaded.project.sweeps else CUSTOM
 
     def first_allowed(self, every: Sequence[Prepared], terms: Terms = Terms()) -> Prepared:
-        """Return which of a job and its candidates is asked for first: that which the limits for one run let through, or the first if none."""
+        """Return the first candidate that the limits for one run allow; the first of all if they allow none."""
         ordered = list(every)
         if len(every) > 1 and every[0].workspace.loaded.runnable(every[0].view.name).prefer == "price":
             ordered.sort(key=lambda one: price_of(one, self.limits).rank)
-        allowed = (one for one, price in _held(ordered, self.limits, terms) if isinstance(price, Estimate))
+        allowed = (one for one, price in _priced(ordered, self.limits, terms) if isinstance(price, Estimate))
         return next(allowed, every[0])
 
     def dry_run(self, prepared: Prepared, terms: Terms = Terms()) -> Submitted:
@@ -195,7 +195,7 @@ class Submitter:
         """Make the job of a request, or find the one that was made for it.
 
         Args:
-            asked_digest: Of what is asked for: of the trigger's `Request.digest`, of the command line `climbing.digest_of`.
+            asked_digest: Of what is asked for: of the trigger's `Request.digest`, of the command line that of `vertexrig.cli`.
             run_id: An earlier run that is resumed: its output folder is used. Otherwise the job gets a new one, the same
                 however often the request is delivered.
 
@@ -229,7 +229,7 @@ class Submitter:
         return self._make(in_run, price, outcome, collection, terms)
 
     def end(self, key: Key, asked_digest: str, run: str, ended: Mapping[str, str]) -> Claim:
-        """Decide that no job is made for a request, unless there is one; its claim, which may have ended for another reason.
+        """End a request that has no job, so that none is made; return its claim, which may have ended for another reason.
 
         Raises:
             InProgressError: A delivery is at work.
@@ -252,11 +252,10 @@ class Submitter:
     def _make(self, prepared: Prepared, price: Estimate, taken: Taken, collection: str, terms: Terms) -> Submitted:
         claim = taken.claim
         try:
-            # Budget before chain before job: what a crash leaves behind is then a row that grows old, never a job
-            # without its steps.
+            # Budget, then run, then job: a crash leaves a row that grows old, never a job without its steps.
             self.ledger.reserve(claim.id, terms.most or price, terms.shares)
             terms.before_create(claim)
-            # the last look before the create call: after this much time another delivery may hold the claim
+            # checked last: after this much time another delivery may hold the claim
             if self.claims.late(taken):
                 raise RestError("claiming took too long; nothing was started", retry_after=5.0)
         except Exception as error:
@@ -291,7 +290,7 @@ class Submitter:
         return made if held.job.name == made.name else answer
 
     def _after_failure(self, taken: Taken, collection: str, error: RestError) -> RemoteJob:
-        """Return the job that a failed create call made all the same; if none is seen, the claim is kept, and it raises."""
+        """Return the job that a failed create call made after all; if none is found, keep the claim and raise UnsureError."""
         try:
             found = self.reconciler.find(taken.claim.id, collection)
         except RestError:
@@ -304,11 +303,11 @@ class Submitter:
         return found
 
     def _release(self, taken: Taken, terms: Terms, error: Exception) -> None:
-        """Give a claim up whose job was certainly not made.
+        """Release a claim whose job was certainly not made.
 
         Raises:
-            InProgressError: It is over for the request, and another delivery holds the claim by now.
-            RestError: It is over for the request, and that could not be written.
+            InProgressError: The error is final for the request, but another delivery holds the claim by now.
+            RestError: The error is final for the request, and that could not be written.
         """
         ended = terms.ends(error)
         try:
@@ -324,7 +323,7 @@ class Submitter:
             # otherwise its lease runs out
 
     def _keep_recorded_alone(self, claim: Claim, collection: str, seen: RemoteJob | None) -> Submitted:
-        """Return the answer about a job that is recorded; every other job of the claim is cancelled.
+        """Return the recorded job, and cancel every other job of the claim.
 
         Args:
             seen: A job of the claim that the list may not show yet.
@@ -391,27 +390,27 @@ def price_within(prepared: Prepared, limits: Budget, terms: Terms = Terms()) -> 
     price = price_of(prepared, limits)
     budget.check_run(limits, price)
     for share in terms.shares:
-        budget.check_run(share.limits, price, share.place)
+        budget.check_run(share.limits, price, share.path)
     return price
 
 
-def dearest(ways: Iterable[Prepared], limits: Budget, terms: Terms = Terms()) -> Estimate | None:
+def dearest(candidates: Iterable[Prepared], limits: Budget, terms: Terms = Terms()) -> Estimate | None:
     """Return the price of the dearest candidate that the limits for one run let through: it counts until there is a job."""
-    allowed = [price for _, price in _held(ways, limits, terms) if isinstance(price, Estimate)]
+    allowed = [price for _, price in _priced(candidates, limits, terms) if isinstance(price, Estimate)]
     return max(allowed, key=lambda price: price.usd_at_most, default=None)
 
 
-def left_out(ways: Iterable[Prepared], limits: Budget, terms: Terms = Terms()) -> dict[int, str]:
+def left_out(candidates: Iterable[Prepared], limits: Budget, terms: Terms = Terms()) -> dict[int, str]:
     """Return, by number, why the limits for one run give a candidate no job."""
-    held = _held(ways, limits, terms)
-    return {one.candidate: str(error) for one, error in held if isinstance(error, OverBudgetError)}
+    priced = _priced(candidates, limits, terms)
+    return {one.candidate: str(error) for one, error in priced if isinstance(error, OverBudgetError)}
 
 
-def _held(
-    ways: Iterable[Prepared], limits: Budget, terms: Terms
+def _priced(
+    candidates: Iterable[Prepared], limits: Budget, terms: Terms
 ) -> Iterator[tuple[Prepared, Estimate | OverBudgetError]]:
     """Yield candidates, each with its price, or with why the limits for one run give it no job."""
-    for one in ways:
+    for one in candidates:
         try:
             yield one, price_within(one, limits, terms)
         except OverBudgetError as error:

@@ -1,4 +1,4 @@
-"""The trainer's packages and images that lie in the bucket: which of them a triggered run uses.
+"""Find the trainer package and image in the bucket that a triggered run uses.
 
 `vertexrig.submit.publish` and `images` write what is read here.
 """
@@ -15,7 +15,7 @@ from vertexrig.errors import UsageError
 from vertexrig.project.config import Loaded
 
 PACKAGES, LATEST = "packages/", "packages/latest"
-# the pointer lies in the bucket: what it names must be an object of packages/, and no path out of it
+# the pointer is an object of the bucket: it may name only an object below packages/
 _PACKAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,200}")
 
 
@@ -48,12 +48,12 @@ class UploadedArtifacts:
         return uri
 
     def _intact(self, name: str, uploaded: Mapping[str, Any]) -> bool:
-        """Tell whether an object is the one that was uploaded: whoever may write objects could put other code there.
+        """Whether an object is the one that was uploaded: any account that may write objects could put other code there.
 
-        A generation never gets other bytes, so the one that the upload noted needs no look at them. Any other one is read: the same
-        package may have been uploaded twice at one time, or copied, or noted by an earlier release, which kept the SHA-256 only.
+        The bytes of a generation never change, so the recorded generation needs no download. An object of another generation is
+        downloaded and its SHA-256 compared: the same package may have been uploaded twice, or copied.
         """
-        if uploaded.get("generation") is not None and self.storage.generation(name) == uploaded["generation"]:
+        if self.storage.generation(name) == uploaded.get("generation"):
             return True
         package = self.storage.read(name)
         return package is not None and hashlib.sha256(package.data).hexdigest() == uploaded.get("sha256")

@@ -1,6 +1,6 @@
 """Alert policies and a dashboard of Cloud Monitoring, as the JSON that gcloud takes.
 
-Fields: AlertPolicy and Dashboard, REST reference of Cloud Monitoring v3 and v1. What the filters look for is what `vertexrig.trigger` logs.
+Fields: AlertPolicy and Dashboard, REST reference of Cloud Monitoring v3 and v1. The filters match what `vertexrig.trigger` logs.
 """
 
 from __future__ import annotations

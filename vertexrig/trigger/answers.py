@@ -1,4 +1,4 @@
-"""What the trigger answers: problems, and jobs with one row per field, which makes both the answer and its schema in /openapi.json.
+"""The trigger's answers: problems, and jobs with one row per field, from which the answer and its schema in /openapi.json are made.
 
 Neither what `Submitter.submit` returns nor what a claim stores (`vertexrig.submit.claims.Recorded`) is an answer: a row here says where
 its value comes from.
@@ -120,8 +120,8 @@ def problem(about: RequestProblem) -> Reply:
 
 
 def explained(error: Exception) -> RequestProblem:
-    """Return what a caller is told about an error: the text of the errors named here, which are about the request; of any other only
-    that it happened, since its text, in `kept` for the log, may hold names, paths or tokens.
+    """Return the problem that a caller sees for an error. The errors named here are about the request and keep their text. Any other
+    error says only that it happened: its text may have names, paths or tokens, and goes to the log (`kept`).
     """
     if isinstance(error, RequestProblem):
         return error
@@ -141,7 +141,7 @@ def explained(error: Exception) -> RequestProblem:
 
 
 def _room_in(limit: str) -> float | None:
-    """Return the seconds after which a limit may leave room; None for what no waiting helps against."""
+    """Return the seconds after which a limit may leave room; None if waiting does not help."""
     if limit.endswith("_per_day"):
         now = times.now()
         return 86_400.0 - (now.hour * 3600 + now.minute * 60 + now.second)
@@ -149,7 +149,7 @@ def _room_in(limit: str) -> float | None:
 
 
 def failure(error: Exception) -> dict[str, Any]:
-    """Return what the log says about an error that nobody foresaw, with the fields that Error Reporting groups by.
+    """Return the log fields of an unexpected error, with the fields that Error Reporting groups by.
 
     https://docs.cloud.google.com/error-reporting/docs/formatting-error-messages (a `ReportedErrorEvent` with a location)
     """
@@ -158,9 +158,9 @@ def failure(error: Exception) -> dict[str, Any]:
     row: dict[str, Any] = {"error": type(error).__name__, "at": at}
     if frames:
         last = frames[-1]
-        place = {"filePath": Path(last.filename).name, "lineNumber": last.lineno, "functionName": last.name}
+        location = {"filePath": Path(last.filename).name, "lineNumber": last.lineno, "functionName": last.name}
         row["@type"] = "type.googleapis.com/google.devtools.clouderrorreporting.v1beta1.ReportedErrorEvent"
-        row["context"] = {"reportLocation": place}
+        row["context"] = {"reportLocation": location}
         row["serviceContext"] = {
             "service": os.environ.get("K_SERVICE", "vertexrig"),
             "version": os.environ.get("K_REVISION", ""),
@@ -188,9 +188,9 @@ def _service_problem(error: RestError) -> RequestProblem:
         detail = f"{who} cannot be reached; nothing is lost or doubled by trying again"
         return RequestProblem(503, "unavailable", detail, retry_after=wait, kept=kept)
     if error.status == 400:
-        # the service's own words about the job that was sent: they tell the caller what to change
-        said = {"id": "service", "path": "", "message": str(error)[:1000]}
-        return RequestProblem(400, "refused", "Vertex AI refused the job", (said,), kept=kept)
+        # the service's message about the job: it shows the caller what to change
+        why = {"id": "service", "path": "", "message": str(error)[:1000]}
+        return RequestProblem(400, "refused", "Vertex AI refused the job", (why,), kept=kept)
     return RequestProblem(502, "misconfigured", f"{who} refused the trigger itself; its log says why", kept=kept)
 
 
@@ -233,7 +233,7 @@ SUBMITTED = (
         ),
     ),
     AnswerField("packages", TEXTS),
-    # of the first try, where the job is one of several: the id of the chain
+    # of the run's first attempt, which is the run's id
     AnswerField("claim", TEXT, lambda about: first_of(about.labels) or about.claim),
     AnswerField("output", TEXT),
     AnswerField("duplicate", TRUTH),

@@ -23,7 +23,7 @@ from vertexrig.trigger.request import Asked, RequestProblem
 
 EVENT = "event"
 """The caller of an event: who may publish it or write the object is not known here."""
-LOOKED_FOR_S = 300.0
+CHECKED_FOR_S = 300.0
 NOBODY = Caller(runs=(), keys=())
 
 
@@ -35,13 +35,13 @@ def rule(loaded: Loaded, email: str) -> tuple[str, Caller]:
 
 
 def narrowed(loaded: Loaded, email: str) -> Loaded:
-    """Return the project as it is open to one caller."""
+    """Return the project with only what is open to one caller."""
     _, own = rule(loaded, email)
     trigger = loaded.project.trigger
     fixed = {f"labels.{key}" for key in own.labels}
 
     def may(name: str) -> bool:
-        # with its place, as in jobs.cpu.labels.team, it is the same label
+        # with its path, as in jobs.cpu.labels.team, it is the same label
         return not any(name == key or name.endswith(f".{key}") for key in fixed) and any(
             fnmatchcase(name, key) for key in own.keys
         )
@@ -54,10 +54,10 @@ def narrowed(loaded: Loaded, email: str) -> Loaded:
 
 
 def read(body: Any, loaded: Loaded, email: str) -> Asked:
-    """Return a body as a request that is allowed to this caller; RequestProblem as of `request.read`, 403 for whom no entry fits."""
+    """Return a body as a request that is allowed to this caller; RequestProblem as of `request.read`, 403 if no entry fits the caller."""
     if email == loaded.project.invoker:
         asked = request.read(body, loaded)
-        # what the schedules ask for stands in the project file already
+        # the requests of schedules are in the project file already
         if asked.request.digest in {of_schedule(name, one).digest for name, one in loaded.project.schedules.items()}:
             return asked
     if rule(loaded, email)[1] is NOBODY:
@@ -82,11 +82,11 @@ def terms(loaded: Loaded, email: str) -> Terms:
 
 @dataclass
 class CheckedTokens:
-    """Tells who calls, as far as that was checked."""
+    """The identity of callers whose token was checked."""
 
     loaded: Loaded
     certificates: str = identity.CERTIFICATES
-    _looked: tuple[float, bool] = field(default=(0.0, False), init=False)
+    _checked: tuple[float, bool] = field(default=(0.0, False), init=False)
 
     def email(self, headers: Mapping[str, str]) -> str:
         """Return the caller's e-mail, "" if it is not known."""
@@ -99,9 +99,9 @@ class CheckedTokens:
         return identity.email_of(token, audience, self.certificates) if audience and signed else ""
 
     def _platform_checks(self, uri: str) -> bool:
-        """Tell whether the platform lets nobody in without a token it has checked: where it lets others in, anybody may write one."""
-        at, closed = self._looked
-        if not at or time.monotonic() - at > LOOKED_FOR_S:
-            closed = bool(uri) and identity.refuses_strangers(uri)
-            self._looked = (time.monotonic(), closed)
+        """Whether the platform refuses every call without a token that it has checked; otherwise anybody may write such a token."""
+        at, closed = self._checked
+        if not at or time.monotonic() - at > CHECKED_FOR_S:
+            closed = bool(uri) and identity.refuses_anonymous(uri)
+            self._checked = (time.monotonic(), closed)
         return closed

@@ -27,7 +27,7 @@ from vertexrig.trigger.policy import EVERY, PATIENCE_S, Due, Holds
 from vertexrig.trigger.request import RequestProblem, steps
 
 FOLDER = "vertexrig/deferred/"
-WAITS = ("held", "overlap")
+WAITS = ("hold", "overlap")
 """Reasons that end by themselves."""
 
 

@@ -1,6 +1,6 @@
 """Deliveries: what the trigger decided about each request to start something, and why, as one log entry and one small object.
 
-The object is `vertexrig/history/YYYY-MM/TIME-ID.json`, written once. What it holds stands also in its metadata, which listings bring:
+The object is `vertexrig/history/YYYY-MM/TIME-ID.json`, written once. Its content is also in its metadata, which listings return:
 a listing of a month is then one call for a thousand deliveries, and reads no object (`vertexrig.trigger.history`).
 """
 
@@ -17,7 +17,7 @@ from vertexrig.cloud.storage import Storage
 
 FOLDER = "vertexrig/history"
 ROW = "row"
-"""The key of an object's metadata that holds a delivery, or an end, as JSON."""
+"""Key of an object's metadata: a delivery, or an end, as JSON."""
 LONGEST_ROW = 6000
 """Bytes of a row at most: Cloud Storage takes 8 KiB of metadata an object."""
 NO_MACHINES = "no-machines"
@@ -55,11 +55,11 @@ class NotStartedError(Exception):
 
 @dataclass
 class Delivery:
-    """A request to start a run, filled in while it is decided.
+    """A request to start a run, filled in while it is handled.
 
     Args:
         time: When it came, RFC 3339.
-        id: Tells it from every other one.
+        id: Unique.
         decision: `created` a job, `joined` one that an earlier delivery of the same request made, or ended without a job.
         reason: Why, as a short word for programs: the type of a problem, such as `over-budget`.
         text: Why, as a sentence for people.
@@ -135,7 +135,7 @@ class Delivery:
 
 
 def keep(storage: Storage, path: str, data: Mapping[str, Any], *, repeat: bool = True) -> None:
-    """Write an object of the history, unless it is there: whole, and as the row that listings bring."""
+    """Write an object of the history, unless it is there: whole, and as the row that listings return."""
     row = whole = _text(data)
     # the longest parts are in the object alone
     for name in ("detail", "estimate", "text"):

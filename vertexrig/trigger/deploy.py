@@ -80,7 +80,7 @@ class DeployStep:
     Args:
         present: A command that succeeds, and suffices, where the step was done before; empty if the step can be repeated.
         secrets: Environment variables whose values in the command are not shown.
-        tells: What it prints is the function's URL.
+        tells: It prints the function's URL.
     """
 
     why: str
@@ -226,7 +226,7 @@ def roles(project: Project) -> dict[str, tuple[str, ...]]:
 
 
 def registers(project: Project) -> bool:
-    """Tell whether a schedule registers models, or measures the one that is there."""
+    """Whether a schedule registers models, or measures the registered one."""
     return any(
         isinstance(step, (EvaluateStep, RegisterStep)) for one in project.schedules.values() for step in one.steps
     )
@@ -266,11 +266,11 @@ def grants(project: Project) -> Iterator[Grant]:
     for notify in project.trigger.notify:
         kind, role = (TOPIC, "pubsub.publisher") if notify.topic else (SECRET, "secretmanager.secretAccessor")
         _, owner, _, name, *_ = str(notify.topic or notify.webhook).split("/")
-        yield Grant("tell what has come of runs", kind, name, runtime, f"roles/{role}", (f"--project={owner}",))
+        yield Grant("send notices of how runs ended", kind, name, runtime, f"roles/{role}", (f"--project={owner}",))
     for account in training_accounts(project):
         yield Grant("start jobs that run as the training account", ACCOUNT, account, runtime, ACT_AS, place)
     for role in BUILD_ROLES:
-        yield _on_project("build the function, whatever the project's default account may", builder, role, project)
+        yield _on_project("build the function, independent of the project's default account", builder, role, project)
     if any(event.bucket for event in project.trigger.events.values()):
         yield _on_project("events of buckets reach this account", invoker, "roles/eventarc.eventReceiver", project)
     # who makes a job of Cloud Scheduler acts as the account that it calls with, and who deploys as the other two

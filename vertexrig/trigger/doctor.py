@@ -1,4 +1,4 @@
-"""What `vertexrig doctor` looks at: each check says what is wrong and what to type; nothing is changed but that a second
+"""The checks of `vertexrig doctor`: each says what is wrong and what to type. Nothing is changed, except that a second
 job of one request is cancelled.
 
 Roles: IAM pages of docs.cloud.google.com (2026-05-30). Runtimes: Google Cloud's buildpacks runtime lifecycle (2026-04-14).
@@ -29,7 +29,7 @@ from vertexrig.submit.claims import LABEL, Claims
 from vertexrig.submit.reconcile import Reconciler, seen_twice
 from vertexrig.submit.submission import Request, Submitter
 from vertexrig.submit.uploaded import NoPackageError, UploadedArtifacts
-from vertexrig.trigger import deploy, standing
+from vertexrig.trigger import deploy, schedule_status
 from vertexrig.workspace import Workspace
 
 Outcome = Literal["ok", "warning", "error", "unknown"]
@@ -59,7 +59,7 @@ class Result:
 
 @dataclass(frozen=True)
 class Subject:
-    """What the checks look at.
+    """What is checked.
 
     Args:
         storage: Its bucket, None if it names none.
@@ -105,7 +105,7 @@ def check_gcloud(subject: Subject) -> Iterator[Result]:
     if version < GCLOUD:
         tried = ".".join(map(str, GCLOUD))
         yield Result(
-            "gcloud", "warning", f"{shown} is older than {tried}, which this was tried with", "gcloud components update"
+            "gcloud", "warning", f"{shown} is older than {tried}, which was tested", "gcloud components update"
         )
     else:
         yield Result("gcloud", "ok", shown)
@@ -162,7 +162,7 @@ def check_bucket(subject: Subject) -> Iterator[Result]:
         return
     place = str(found.get("location", "")).lower()
     if is_loopback(storage.rest.url):
-        yield Result("bucket", "ok", f"gs://{storage.bucket} on this machine, where its region does not matter")
+        yield Result("bucket", "ok", f"gs://{storage.bucket} on this machine, its region does not matter")
     elif place == project.region:
         yield Result("bucket", "ok", f"gs://{storage.bucket} in {place}")
     elif project.region.startswith(_MULTI.get(place, "-")):
@@ -223,7 +223,7 @@ def check_clock(subject: Subject) -> Iterator[Result]:
         # any answer will do, an error page too: only its Date header is read
         answer = rest.session.get(rest.url + "/", timeout=10)
         skew = time.time() - parsedate_to_datetime(answer.headers["Date"]).timestamp()
-    except Exception:  # whatever it is, the other checks say more about it
+    except Exception:  # the other checks report the cause
         yield Result("clock", "unknown", "no service gave its time")
         return
     if abs(skew) > SKEW_S:
@@ -235,7 +235,7 @@ def check_clock(subject: Subject) -> Iterator[Result]:
 
 
 def check_roles(subject: Subject) -> Iterator[Result]:
-    """Yield the function's identity has its roles, and nobody may call without one."""
+    """Check that the function's identity has its roles and that only accounts with the role may call it."""
     project = subject.loaded.project
     if is_loopback(subject.vertex.rest.url):
         yield Result("roles", "unknown", "the local Vertex has no identities: nobody is refused there")
@@ -264,7 +264,7 @@ def check_roles(subject: Subject) -> Iterator[Result]:
 
 
 def check_deployer(subject: Subject) -> Iterator[Result]:
-    """Yield whether whoever applies schedules may act as the account that they call with; a role on the project would do, too."""
+    """Check that the account that applies schedules may act as the account that they call with; a role on the project also suffices."""
     project = subject.loaded.project
     if not project.schedules or is_loopback(subject.vertex.rest.url):
         return
@@ -295,21 +295,21 @@ def check_schedules(subject: Subject) -> Iterator[Result]:
         except NoPackageError as error:
             yield Result(f"schedule {name}", "error", str(error), "vertexrig function package")
         except VertexrigError:
-            pass  # the standings say so
+            pass  # the schedule's status reports it
     try:
-        found = standing.look(Workspace(loaded), subject.gcloud)
+        found = schedule_status.of_project(Workspace(loaded), subject.gcloud)
     except ImportError as error:
         yield Result("schedules", "unknown", str(error), install("submit"))
         return
-    for stands in found:
-        for wrong in stands.differences:
-            yield Result(f"schedule {stands.name}", "error", wrong.message, wrong.fix)
-        if not stands.differences:
-            yield Result(f"schedule {stands.name}", "ok", f"{stands.state.lower()}, next {stands.next[:19]}")
+    for status in found:
+        for wrong in status.differences:
+            yield Result(f"schedule {status.name}", "error", wrong.message, wrong.fix)
+        if not status.differences:
+            yield Result(f"schedule {status.name}", "ok", f"{status.state.lower()}, next {status.next[:19]}")
 
 
 def check_chains(subject: Subject) -> Iterator[Result]:
-    """Hold the role of the function against what `register` calls."""
+    """Compare the role of the function with what `register` calls."""
     project = subject.loaded.project
     if not deploy.registers(project) or is_loopback(subject.vertex.rest.url):
         return

@@ -1,6 +1,6 @@
 """The history of a trigger: its deliveries, and how the jobs of those that started one have ended.
 
-An end is written once, beside its delivery, by the tick or by whoever reads the history first. A month that is over can be folded into
+An end is written once, beside its delivery, by the tick or by the first command that reads the history. A month that is over can be folded into
 one object, `vertexrig/history/YYYY-MM.jsonl`; nothing else takes anything away.
 """
 
@@ -34,7 +34,7 @@ from vertexrig.trigger.ladders import LadderEnd, Ladders
 _END = ".end.json"
 _FOLDED = ".jsonl"
 RECENT = timedelta(days=60)
-"""How far back a tick looks for ends, and for what it tells of them: longer than a study of many trials takes."""
+"""How far back a tick searches for ends and for what to report: longer than a study of many trials takes."""
 
 
 @dataclass(frozen=True)
@@ -47,11 +47,11 @@ class DeliveryEnd:
         reason: Why, in one line.
         ended: When, RFC 3339.
         seconds: How long the job took.
-        usd: What it cost with all tries, estimated from their times; None without a sourced price.
+        usd: What all attempts cost, estimated from their times; None without a sourced price.
         metric: The name of what it reported.
         value: What it reported.
         model: The version that was registered.
-        tries: Of a run with candidates, what became of each try (`vertexrig.submit.ladder.Try`).
+        attempts: Of a run with candidates, each attempt (`vertexrig.submit.ladder.Try`).
     """
 
     outcome: str
@@ -62,7 +62,7 @@ class DeliveryEnd:
     metric: str = ""
     value: float | None = None
     model: str = ""
-    tries: Sequence[Mapping[str, Any]] = ()
+    attempts: Sequence[Mapping[str, Any]] = ()
 
 
 class Deliveries:
@@ -120,7 +120,7 @@ class Deliveries:
             text = "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for _, row in sorted(rows.items()))
             if self.storage.write(f"{FOLDER}/{month}{_FOLDED}", text.encode(), generation=generation) is None:
                 raise RestError(f"another process folds {month}; try again", status=503)
-            # listed before the rows were read: what came since then stays, and so does what is not ours
+            # listed before the rows were read: objects that came since then stay, and so do objects of other programs
             done = [item for item in items if item.name.removesuffix(_END).removesuffix(".json") in rows]
             for item in done:
                 self.storage.delete(item.name, item.generation)
@@ -131,7 +131,7 @@ class Deliveries:
         self, rows: Iterable[dict[str, Any]], loaded: Loaded, vertex: Vertex, catalog: Catalog
     ) -> list[dict[str, Any]]:
         """Give rows without an end the `state` of their job, and those whose job ended their `end`, which is written; return these."""
-        # one row a job: the one that made it, or the first that joined it where the maker died before it wrote its own
+        # one row a job: the delivery that made it, or the first that joined it if the maker died before it wrote its row
         ranked = sorted(rows, key=lambda row: (row.get("decision") == "created", str(row.get("time", ""))))
         makers = {str(row["job"]): row for row in ranked if row.get("job")}
         waiting = [row for row in makers.values() if "end" not in row]
@@ -198,13 +198,13 @@ def _end(
     row: Mapping[str, Any], job: RemoteJob | None, over: LadderEnd | None, storage: Storage, loaded: Loaded
 ) -> DeliveryEnd | None:
     """Return how a delivery's job, or the chain that follows it, has ended, `over` being the end of its candidates; None if it has not."""
-    end, seconds = DeliveryEnd("", tries=over.tries if over is not None else ()), None
+    end, seconds = DeliveryEnd("", attempts=over.attempts if over is not None else ()), None
     if job is not None and job.ended:
         run = course(job.data)
         seconds = None if run.start is None or run.end is None else run.end - run.start
         end = replace(end, outcome=short(job.state), reason=job.cause, ended=str(job.data.get("endTime", "")))
     if over is not None and (not end.outcome or over.state not in ("succeeded", "failed", "cancelled")):
-        # what ended the run is not what its last job says
+        # the run's end differs from its last job's state
         end = replace(end, outcome=over.state, reason=over.text, ended=times.rfc3339(times.now(), 0))
     if not end.outcome:
         return None
@@ -222,19 +222,19 @@ def _end(
 def _with_cost(
     end: DeliveryEnd, job: RemoteJob | None, vertex: Vertex, loaded: Loaded, catalog: Catalog
 ) -> DeliveryEnd:
-    """Return an end with what its job, or each of its tries, has cost."""
+    """Return an end with what its job, or each of its attempts, has cost."""
     jobs = {job.name: job} if job is not None else {}
-    for name in {str(one.get("job")) for one in end.tries} - jobs.keys():
+    for name in {str(one.get("job")) for one in end.attempts} - jobs.keys():
         if JOB.fullmatch(name) and (found := vertex.get(name)) is not None:
             jobs[name] = found
     paid = {name: spent(one, catalog, factor=loaded.project.trigger.budget.price_factor) for name, one in jobs.items()}
     usd = {name: one.usd for name, one in paid.items()}
-    tries = tuple({**one, "usd": usd.get(str(one.get("job")), one.get("usd"))} for one in end.tries)
-    # without a price of what ran there is none of the whole; what never began cost nothing
+    attempts = tuple({**one, "usd": usd.get(str(one.get("job")), one.get("usd"))} for one in end.attempts)
+    # the sum is known only if each attempt that ran has a price; one that never began cost nothing
     known = any(one is not None for one in usd.values()) and all(
         paid[name].seconds == 0 or usd[name] is not None for name in paid
     )
-    return replace(end, tries=tries, usd=round(sum(one or 0.0 for one in usd.values()), 4) if known else None)
+    return replace(end, attempts=attempts, usd=round(sum(one or 0.0 for one in usd.values()), 4) if known else None)
 
 
 def _metric(row: Mapping[str, Any], job: RemoteJob, storage: Storage, loaded: Loaded) -> tuple[str, float | None]:

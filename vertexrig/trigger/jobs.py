@@ -37,12 +37,12 @@ QUERY: Mapping[str, tuple[Mapping[str, Any], str]] = {
 
 @dataclass(frozen=True)
 class JobPages:
-    """What the trigger tells of the jobs that it started.
+    """The pages about the jobs that the trigger started.
 
     Args:
         submitter: Made them.
-        may: Whether the caller may see and end the jobs of a run.
-        stop: Stops a run with candidates by its claim: the job that it is at, "" if it has none now; None if it is over.
+        may: Whether the caller may see and cancel the jobs of a run.
+        stop: Stops a run with candidates by its claim: the job that runs now, "" if none does; None if the run is over.
     """
 
     submitter: Submitter
@@ -58,8 +58,8 @@ class JobPages:
         terms += [f"create_time>={in_filter(asked['since'])}" if "since" in asked else ""]
         terms += [f"create_time<={in_filter(before)}" if before else ""]
         wanted = " AND ".join(term for term in terms if term)
-        places = product(self.submitter.ledger.vertices, RESOURCES)
-        lists = (vertex.list(collection, filter=wanted) for vertex, collection in places)
+        collections = product(self.submitter.ledger.vertices, RESOURCES)
+        lists = (vertex.list(collection, filter=wanted) for vertex, collection in collections)
         rows: list[RemoteJob] = []
         for job in heapq.merge(*lists, key=_age):
             if job.name in shown or not self._is_open(job):
@@ -75,13 +75,13 @@ class JobPages:
         try:
             surplus = self.submitter.reconciler.look(job.labels[LABEL], job.collection)
         except VertexrigError:
-            surplus = []  # the next look tries again
+            surplus = []  # the next request repeats it
         if job.name in surplus:
             job = self._now(job)
         return Reply(200, self._row(job, detail=True))
 
     def cancel(self, number: str) -> Reply:
-        """Cancel a job, and of a run with candidates the one tried by now; what has ended stays. RequestProblem 404 if there is none."""
+        """Cancel a job, and of a run with candidates its current job; an ended job stays as it is. RequestProblem 404 if there is none."""
         job = self._own(number)
         if job.ended:
             current = self.stop(first_of(job.labels))
@@ -99,7 +99,7 @@ class JobPages:
     def _own(self, number: str) -> RemoteJob:
         asked = self.submitter.ledger.vertices if re.fullmatch(r"[0-9]{1,30}", number) else ()
         job = next((job for vertex in asked if (job := vertex.by_id(number)) is not None), None)
-        # other jobs of the project are not the callers' business
+        # callers may not see other jobs of the project
         if job is None or not self._is_open(job):
             raise RequestProblem(404, "no-such-job", "the trigger started no job with this number")
         return job
@@ -170,5 +170,5 @@ def _read(query: Mapping[str, str]) -> dict[str, str]:
 
 
 def _wrong(found: list[tuple[str, str]]) -> RequestProblem:
-    rows: Iterator[Mapping[str, str]] = ({"id": "form", "path": path, "message": said} for path, said in sorted(found))
+    rows: Iterator[Mapping[str, str]] = ({"id": "form", "path": path, "message": text} for path, text in sorted(found))
     return RequestProblem(400, "malformed", "the query is not as /openapi.json says", tuple(rows))

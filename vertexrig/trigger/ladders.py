@@ -69,7 +69,7 @@ class LadderEnd(RunEnd):
             `skipped` by the schedule's policy, or `changed`: the project file does not allow it any more.
         candidate: `candidate 2 of 4`: the last one that was tried.
         job: Resource name of its job, "" if it has none.
-        tries: What became of each try (`vertexrig.submit.ladder.Try`).
+        attempts: What became of each try (`vertexrig.submit.ladder.Try`).
     """
 
     run: str
@@ -77,7 +77,7 @@ class LadderEnd(RunEnd):
     text: str = ""
     candidate: str = ""
     job: str = ""
-    tries: Sequence[Mapping[str, Any]] = field(default_factory=tuple)
+    attempts: Sequence[Mapping[str, Any]] = field(default_factory=tuple)
 
 
 @dataclass(frozen=True)
@@ -244,7 +244,7 @@ class Climber:
             self.ladders.forget(one.id)
             return Climbed(one, known.state, known.text, known.candidate, known.job)
         if hold is not None:
-            return Climbed(one, "waiting", f"held until {hold.until}: {hold.reason}")
+            return Climbed(one, "waiting", f"on hold until {hold.until}: {hold.reason}")
         ladder: Ladder | None = None
         try:
             ladder = self.ladder(one)
@@ -264,7 +264,7 @@ class Climber:
                 raise
             return self._wait(one, ladder, error)
         except NotStartedError as error:
-            if error.reason == "held":  # since this tick began
+            if error.reason == "hold":  # since this tick began
                 return Climbed(one, "waiting", error.text)
             return self._close(one, "skipped", error.text, ladder)
         except EndedError as error:
@@ -315,7 +315,7 @@ class Climber:
         decision: Decision = "skipped" if state in ("skipped", "superseded") else "refused"
         if ladder is not None and not any(each.job for each in tries):
             self.keep(_row(one, decision, state, text))
-        self.ladders.close(LadderEnd(one.id, run, state, text, tries=[asdict(each) for each in tries]))
+        self.ladders.close(LadderEnd(one.id, run, state, text, attempts=[asdict(each) for each in tries]))
         return Climbed(one, state, text, moved=True)
 
 

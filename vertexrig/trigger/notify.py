@@ -1,7 +1,7 @@
-"""Telling people what has come of runs: at each tick, to subscribers of a Pub/Sub topic or to a webhook, at least once, with an id.
+"""Send notices of how runs ended: with each tick, to a Pub/Sub topic or a webhook, at least once, each with an id.
 
-What is told is in the history already; that it was told is one small object, written after the call. A tick that dies between the two
-tells it again, with the same id. What is older than a day is not told any more.
+The content is in the history already. After each call one small object says that the notice was sent; a tick that dies before that
+sends it again, with the same id. What is older than a day is not sent any more.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ _MARKS = {"failed": ":red_circle:", "refused": ":red_circle:", "waiting": ":larg
 
 @dataclass(frozen=True)
 class Notice:
-    """Something to tell.
+    """A notice.
 
     Args:
-        id: The same each time that it is told.
+        id: The same each time that it is sent.
         occasions: What it is, for `when`.
         time: When it happened, RFC 3339.
         data: As the history has it.
@@ -68,9 +68,9 @@ class Notice:
 
 
 def notices(rows: Iterable[Mapping[str, Any]], looked: Iterable[Looked], now: datetime) -> Iterator[Notice]:
-    """Yield what the history and a tick have to tell: of schedules, since a caller over HTTP has got an answer."""
+    """Yield the notices of the history and of a tick: only of schedules, since a caller over HTTP has an answer."""
     for row in rows:
-        # who may write the bucket may have made it
+        # other programs may write to the bucket
         if not row.get("schedule") or not re.fullmatch(r"[0-9a-f]{1,32}", str(row.get("id"))):
             continue
         about = {
@@ -92,7 +92,7 @@ def notices(rows: Iterable[Mapping[str, Any]], looked: Iterable[Looked], now: da
 
 
 class Notifier:
-    """Tells what has come of runs, and keeps what was told."""
+    """Sends notices, and records what was sent."""
 
     def __init__(
         self,
@@ -104,8 +104,8 @@ class Notifier:
     ) -> None:
         self.storage, self.wanted, self.send, self.now = storage, wanted, send or deliver, now
 
-    def tell(self, rows: Iterable[Mapping[str, Any]], looked: Iterable[Looked]) -> Iterator[dict[str, Any]]:
-        """Tell what is new; yields the log entry of each call.
+    def send_new(self, rows: Iterable[Mapping[str, Any]], looked: Iterable[Looked]) -> Iterator[dict[str, Any]]:
+        """Send what is new; yield the log entry of each call.
 
         Args:
             rows: The history of `vertexrig.trigger.history.RECENT`, settled: a run that was started days ago may have ended now.
@@ -114,28 +114,28 @@ class Notifier:
         first = times.nanoseconds_of(since)
         found = [one for one in notices(rows, looked, self.now()) if (times.nanoseconds(one.time) or 0) >= first]
         months = {one.time[:7] for one in found}
-        told = {item.name for month in months for item in self.storage.list(f"{FOLDER}/{month}/")}
+        sent = {item.name for month in months for item in self.storage.list(f"{FOLDER}/{month}/")}
         for to in self.wanted:
-            place = to.topic or to.webhook or ""
-            where = hashlib.sha256(place.encode()).hexdigest()[:8]
+            receiver = to.topic or to.webhook or ""
+            where = hashlib.sha256(receiver.encode()).hexdigest()[:8]
             for one in found:
                 path = f"{FOLDER}/{one.time[:7]}/{one.id}.{where}"
-                if path in told or not set(one.occasions) & set(to.when):
+                if path in sent or not set(one.occasions) & set(to.when):
                     continue
-                entry = {"notice": one.id, "to": place, "schedule": one.data["schedule"]}
+                entry = {"notice": one.id, "to": receiver, "schedule": one.data["schedule"]}
                 try:
                     self.send(to, one)
-                except VertexrigError as error:  # the next tick tries again
+                except VertexrigError as error:  # the next tick repeats it
                     yield {
                         "severity": "WARNING",
-                        "message": f"not told: {one.line}",
+                        "message": f"notice not sent: {one.line}",
                         **entry,
                         "error": str(error)[:300],
                     }
                     continue
-                # after the call: what dies in between is told again, and not lost
+                # after the call: a tick that dies in between sends it again
                 self.storage.write(path, b"{}", generation=0)
-                yield {"severity": "INFO", "message": f"told: {one.line}", **entry}
+                yield {"severity": "INFO", "message": f"notice sent: {one.line}", **entry}
 
 
 def deliver(to: Notify, notice: Notice) -> None:

@@ -82,7 +82,9 @@ def document(loaded: Loaded) -> dict[str, Any]:
             },
             "/tick": {
                 "post": _operation(
-                    "tick", "Take the next steps of runs that have ended.", {"200": _json("What was looked at.", _TICK)}
+                    "tick",
+                    "Take the next steps of runs that have ended.",
+                    {"200": _json("What the tick found.", _TICK)},
                 )
             },
             "/openapi.json": {"get": _read("openapi", "This document.", _json("This document.", {"type": "object"}))},
@@ -182,13 +184,13 @@ def _hint(key: str) -> Any:
     """Return the type of a key that callers may set; None if it has none."""
     path = key.split(".")
     if path[0] in ("jobs", "sweeps"):
-        return _walk(Project, tuple(path))
+        return _hint_at(Project, tuple(path))
     # a key without jobs. or sweeps. is one of whatever runs
-    return next((found for cls in (Sweep, Job) if (found := _walk(cls, tuple(path))) is not None), None)
+    return next((found for cls in (Sweep, Job) if (found := _hint_at(cls, tuple(path))) is not None), None)
 
 
 @lru_cache(maxsize=256)
-def _walk(cls: Any, path: tuple[str, ...]) -> Any:
+def _hint_at(cls: Any, path: tuple[str, ...]) -> Any:
     for index, name in enumerate(path):
         hint = (
             caller_overrides.plain_hint(typed.hints(cls).get(name))
@@ -200,15 +202,15 @@ def _walk(cls: Any, path: tuple[str, ...]) -> Any:
         origin = typing.get_origin(hint)
         if isinstance(origin, type) and issubclass(origin, Mapping):
             inner = typing.get_args(hint)[-1]
-            # a mapping's own key, such as the job's name, has no type: the path goes on behind it
+            # a mapping's own key, such as the job's name, has no type: the path continues after it
             rest = path[index + 2 :]
-            return _walk(inner, rest) if rest else inner
+            return _hint_at(inner, rest) if rest else inner
         cls = hint
     return cls
 
 
 def _operation(id: str, summary: str, answers: Mapping[str, Any], *, html: bool = False) -> dict[str, Any]:
-    """Return an operation with the problems every page has; `html`: functions-framework itself refuses some paths, its way."""
+    """Return an operation with the problems every page has; `html`: functions-framework itself refuses some paths with an HTML page."""
     problems: dict[str, dict[str, Any]] = {
         status: {"description": text, "content": {"application/problem+json": {"schema": _PROBLEM}}}
         for status, text in _PROBLEMS.items()

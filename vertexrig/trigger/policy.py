@@ -1,7 +1,7 @@
 """Policy: whether a run of a schedule that is due may start: its times, holds, and earlier runs that have not ended.
 
-What a schedule's policy decides is decided once for each delivery. A run that is left out ends its claim, so that a repeat is
-answered the same; one that waits is kept (`vertexrig.trigger.deferred`) and tried again by ticks.
+A schedule's policy is applied once to each delivery. A run that is left out ends its claim, so that a repeat gets the
+same answer; one that waits is kept (`vertexrig.trigger.deferred`) and tried again by ticks.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Holds:
         self.storage = storage
 
     def current(self) -> dict[str, Hold]:
-        """Return the holds in effect by schedule, by the service's clock; VertexrigError if the object holds none: nothing starts then."""
+        """Return the holds in effect by schedule, by the service's clock; VertexrigError if the object cannot be read as holds: nothing starts then."""
         return self._read()[0]
 
     def of(self, schedule: str) -> Hold | None:
@@ -89,7 +89,9 @@ class Holds:
             return {name: one for name, one in rows.items() if times.parse(one.until) > now}, stored.generation
         except (TypeError, ValueError, AttributeError):
             where = self.storage.uri(HOLDS)
-            raise VertexrigError(f"{where} does not hold holds; delete it, and make them again") from None
+            raise VertexrigError(
+                f"{where} is not a list of holds: delete it, and place the holds again with `vertexrig schedule hold`"
+            ) from None
 
 
 def until(text: str, now: datetime) -> str:
@@ -115,7 +117,7 @@ class Due:
     submitter: Submitter
 
     def check_times(self) -> None:
-        """Hold it against `start` and `end`, by the time that it is due for: no clock of ours counts. NotStartedError if it is left out."""
+        """Compare the time that it is due for with `start` and `end`; NotStartedError if it is outside. Our own clock does not matter."""
         due, one = times.parse(self.time), self.schedule
         if one.start is not None and due < times.parse(one.start):
             raise self._left_out("before-start", f"{self.name} starts at {one.start} (schedules.{self.name}.start)")
@@ -123,11 +125,11 @@ class Due:
             raise self._left_out("after-end", f"{self.name} ended at {one.end} (schedules.{self.name}.end)")
 
     def check_hold(self) -> None:
-        """Hold it against the holds; NotStartedError if it is held: kept if the schedule catches up, otherwise left out."""
+        """Read the holds; NotStartedError if the schedule is on hold: deferred if it catches up, otherwise skipped."""
         hold = Holds(self.submitter.storage).of(self.name)
         if hold is not None:
-            text = f"held until {hold.until}: {hold.reason} (`vertexrig schedule release {self.name}`)"
-            raise NotStartedError("deferred" if self.schedule.catch_up else "skipped", "held", text)
+            text = f"on hold until {hold.until}: {hold.reason} (`vertexrig schedule release {self.name}`)"
+            raise NotStartedError("deferred" if self.schedule.catch_up else "skipped", "hold", text)
 
     def data(self) -> str:
         """Return a digest of the names and generations of the data that the run depends on; "" if it depends on none."""
@@ -147,7 +149,7 @@ class Due:
         return Storage(uri, url=self.submitter.storage.rest.url)
 
     def check_data(self, data: str) -> None:
-        """Hold the data against that of the schedule's last job that succeeded; NotStartedError if it is the same."""
+        """Compare the data with that of the schedule's last job that succeeded; NotStartedError if it is the same."""
         if not data:
             return
         done = f"{LABEL}:* AND labels.vertexrig_schedule={in_filter(self.name)} AND state={in_filter(SUCCEEDED)}"
@@ -174,11 +176,11 @@ class Due:
             for one in Chains(self.submitter.storage).open()
             if not isinstance(one, str) and one.schedule == self.name
         )
-        held = {id: self.submitter.claims.of(id) for id in own}
+        held = {id: self.submitter.claims.by_id(id) for id in own}
         return {id for id, claim in held.items() if claim is not None and (claim.job.name or self._has_later(id))}
 
     def _has_later(self, id: str) -> bool:
-        """Tell whether a later candidate got the job of a run, whose first one was refused."""
+        """Whether a later candidate got the job of a run whose first one was refused."""
         return bool(self._newest(f"labels.{FIRST_LABEL}={in_filter(id)}"))
 
     def _newest(self, filter: str) -> list[RemoteJob]:
@@ -187,11 +189,11 @@ class Due:
         return [job for one in self.submitter.ledger.vertices for job in one.list(collection, filter=filter, limit=1)]
 
     def not_started(self, error: Exception) -> NotStartedError | None:
-        """Tell what an error means by the schedule's policy; None if it is no matter of policy."""
+        """Return what an error means by the schedule's policy; None if the policy does not cover it."""
         if isinstance(error, NotStartedError):
             return error
         one, patient = self.schedule, self.schedule.retry_for is not None
-        if isinstance(error, OverBudgetError) and error.place == self.share.place:
+        if isinstance(error, OverBudgetError) and error.path == self.share.path:
             text = f"an earlier run of {self.name}, or a step that follows it, has not ended"
             if one.overlap == "wait":
                 return NotStartedError("deferred", "overlap", text)
@@ -204,7 +206,7 @@ class Due:
         return None
 
     def ends(self, error: Exception) -> Mapping[str, str] | None:
-        """Tell what a claim keeps about an error that ends the request (`Terms.ends`)."""
+        """Return what a claim keeps about an error that ends the request (`Terms.ends`)."""
         found = self.not_started(error)
         over = found is not None and found.decision == "skipped"
         return {"reason": found.reason, "text": found.text} if found is not None and over else None
@@ -214,7 +216,7 @@ class Due:
         data = self.data()  # before the claim is taken: a long list takes its time
 
         def before(claim: Claim) -> None:
-            # with the claim held, so that the look is no older than a create call may be
+            # while the claim is ours, so that what is read is no older than a create call may be
             self.check_hold()
             self.check_data(data)
             terms.before_create(claim)

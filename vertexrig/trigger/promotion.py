@@ -72,14 +72,14 @@ def with_models(loaded: Loaded, chain: Chain, step: EvaluateStep, champion: str,
     """
     own = loaded.project.jobs[step.job]
     models = {step.challenger_flag: challenger} | ({step.champion_flag: champion} if champion else {})
-    assert isinstance(own.args, Mapping)  # held when the file was loaded
+    assert isinstance(own.args, Mapping)  # checked when the file was loaded
     job = replace(own, args={**own.args, **step.args, **models}, labels={**own.labels, CHAIN_LABEL: chain.id})
     return replace(loaded, project=replace(loaded.project, jobs={**loaded.project.jobs, step.job: job}))
 
 
 def check(workspace: Workspace, name: str) -> None:
-    """Hold the job of each step of a schedule, with each parameter's first value, against the checks; ConfigError with the step's line."""
-    # a sweep that cannot be rendered here says nothing
+    """Run the checks on the job of each step of a schedule, with each parameter's first value; ConfigError with the step's line."""
+    # a sweep that cannot be rendered here is not an error here
     loaded, schedule = workspace.loaded, workspace.loaded.project.schedules[name]
     for index, step in enumerate(schedule.steps):
         if isinstance(step, RegisterStep):
@@ -91,7 +91,7 @@ def check(workspace: Workspace, name: str) -> None:
 
 
 def _wrong(workspace: Workspace, chain: Chain, step: PromoteStep | EvaluateStep) -> str:
-    """Tell why the job of a step would fail, "" if it would not."""
+    """Return why the job of a step would fail, "" if it would not."""
     if isinstance(step, EvaluateStep):
         folder = f"{workspace.loaded.project.bucket}/model"
         try:
@@ -124,7 +124,7 @@ def _wrong(workspace: Workspace, chain: Chain, step: PromoteStep | EvaluateStep)
 
 
 def errors(prepared: Prepared) -> str:
-    """Return what the checks have against a job, in one line; "" if nothing."""
+    """Return the errors that the checks found in a job, in one line; "" if none."""
     wrong = [one for one in prepared.findings if one.severity is Severity.ERROR]
     return "; ".join(f"{one.path}: {one.message}" for one in wrong)
 

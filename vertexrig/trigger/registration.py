@@ -2,7 +2,7 @@
 
 An upload has no request id, so it is claimed like a job. The version carries the chain in its description, which each version
 has for itself, and no alias: only the version whose upload is recorded in the claim gets the aliases, so a second one that a
-frozen holder added is known by its description, has no alias, and is deleted by whoever looks next.
+frozen holder added is found by its description, has no alias, and is deleted by the next step that registers.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from vertexrig.submit.chains import Chain, Chains, Outcome
 from vertexrig.submit.claims import Claim, Claims, Existing, Key, Recorded, Taken, digest
 
 _MARK = re.compile(r" \(chain (?P<chain>[0-9a-f]{32}-[0-9a-f]{12})\)$")
-_LOOKED_AT = 20
-"""Versions, the newest ones, that are looked at for second uploads of a chain."""
+_CHECKED = 20
+"""Versions, the newest ones, that are checked for second uploads of a chain."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Registered:
 
     Args:
         outcome: `registered`; `not-better`; `refused` by the service; "" if the upload still runs.
-        text: What was compared, or what the service said.
+        text: What was compared, or the service's message.
         model: The version, `projects/P/locations/R/models/M@V`.
     """
 
@@ -95,7 +95,7 @@ class Registrar:
             UsageError: There is no model, or nothing it can be compared by.
             InProgressError: Another tick is at it.
         """
-        claim = self.claims.held(key)
+        claim = self.claims.by_key(key)
         display, text = display_name(chain, step, job), ""
         if claim is None or claim.state != "created":
             made = self._upload(chain, key, step, job, display, evaluation)
@@ -119,7 +119,7 @@ class Registrar:
         if evaluation is not None:
             value, was = evaluation.of(model.metric)
             model = replace(model, value=value)
-        # first, so that a version too many is not what the new model is compared with
+        # first, so that the new model is not compared with a surplus version
         self.clean(display)
         outcome = self.claims.take(
             key, digest({"chain": chain.id}), chain.run, lambda _: self._find(display, chain.id), _record
@@ -128,7 +128,7 @@ class Registrar:
             return outcome.claim, ""
         try:
             there = register.present(self.models, display, step.alias)
-            if there is not None and _chain_of(there) == chain.id:  # ours, of a try that died
+            if there is not None and _chain_of(there) == chain.id:  # ours, of an attempt that died
                 return self.claims.record(outcome.claim, _record(there)), ""
             if evaluation is not None and folder_of(there) != evaluation.champion:
                 self.claims.release(outcome.claim)
@@ -148,13 +148,13 @@ class Registrar:
         return self.claims.record(outcome.claim, record), f"{display}: {comparison.text}"
 
     def _begin(self, taken: Taken, body: Mapping[str, Any], parent: str, chain: Chain) -> dict[str, Any]:
-        """Ask for the upload. The id of a new model comes from the chain: two tries cannot make two models."""
+        """Ask for the upload. The id of a new model comes from the chain: two attempts cannot make two models."""
         if self.claims.late(taken):
             raise RestError("comparing took too long; nothing was uploaded", retry_after=5.0)
         try:
             return self.models.begin_upload(body, parent, "" if parent else _model_id(chain.id))
         except RestError as error:
-            if error.status == 409 and not parent:  # another try of this chain has made it
+            if error.status == 409 and not parent:  # another attempt of this chain made it
                 raise RestError(str(error), status=409, outcome_unknown=True) from None
             raise
 
@@ -187,10 +187,10 @@ class Registrar:
         if "/operations/" in name:
             operation = self.models.operation(name)
             if operation is not None and not operation.get("done"):
-                return Registered("", "the registry takes the model in")
+                return Registered("", "the registry is adding the model")
             if operation is not None and operation.get("error"):
-                said = " ".join(str(operation["error"].get("message", "the upload failed")).split())
-                return Registered("refused", f"Vertex AI: {said}")
+                why = " ".join(str(operation["error"].get("message", "the upload failed")).split())
+                return Registered("refused", f"Vertex AI: {why}")
             made = (operation or {}).get("response") or {}
             found = None if made.get("model") else self._find(display, chain.id)
             if not made.get("model") and found is None:
@@ -211,7 +211,7 @@ class Registrar:
         return "" if own else folder_of(there), self._trained(chain, step, job)[0].uri
 
     def has_uploaded(self, chain: Chain, step: RegisterStep, job: RemoteJob) -> bool:
-        """Tell whether a version of the chain is in the registry."""
+        """Whether a version of the chain is in the registry."""
         return self._find(display_name(chain, step, job), chain.id) is not None
 
     def clean(self, display: str) -> list[str]:
@@ -220,7 +220,7 @@ class Registrar:
         for model in self.models.find(display):
             name = plain(str(model.get("name", "")))
             rows = sorted(self.models.versions(name), key=lambda row: int(row.get("versionId") or 0), reverse=True)
-            for row in rows[:_LOOKED_AT]:
+            for row in rows[:_CHECKED]:
                 version, chain = _version_name(row), _chain_of(row)
                 end = self.chains.end(chain) if chain else None
                 if end is None or end.model == version:

@@ -1,4 +1,4 @@
-"""The trigger's request: a small JSON body, read with limits and held against the rules of the project file.
+"""The trigger's request: a small JSON body, read with limits and checked against the rules of the project file.
 
 Nothing of a body reaches a job but values for keys that the project file opens (see `vertexrig.project.caller_overrides`).
 """
@@ -41,7 +41,7 @@ _OWN_FOLDERS = ("vertexrig/", "packages/", "runs/")
 # X-Cloud-Trace-Context has TRACE/SPAN, the W3C traceparent 00-TRACE-SPAN-FLAGS
 _TRACE = re.compile(r"([0-9a-fA-F]{32})(?:/|$)|00-([0-9a-f]{32})-")
 CHECKED = "SIGNATURE_REMOVED_BY_GOOGLE"
-"""What stands in a token for its signature once Cloud Run has checked it (cloud.google.com/run/docs/securing/service-identity)."""
+"""What a token has in place of its signature once Cloud Run has checked it (cloud.google.com/run/docs/securing/service-identity)."""
 _EMAIL = re.compile(r"[^\s@]{1,120}@[^\s@]{1,120}")
 _SCHEDULER_JOB = re.compile(r"[A-Za-z0-9_/.:-]{1,600}")
 _SCHEDULER_TIME = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(?:\.\d{1,9})?(?:Z|[+-]\d{2}:\d{2})")
@@ -129,7 +129,7 @@ def read(body: Any, loaded: Loaded) -> Asked:
         wrong = (_finding("not-allowed", "run", message),)
         raise RequestProblem(403, "not-allowed", "the project file does not open this run to callers", wrong)
     refused = caller_overrides.check(loaded, run, set_, args)
-    # what is not open at all goes first: a caller learns nothing of the bounds of a closed key
+    # closed keys first: a caller learns nothing of their bounds
     closed = [one for one in refused if not one.allowed]
     if closed:
         rows = tuple(_finding("not-allowed", one.path, one.message) for one in closed)
@@ -159,7 +159,7 @@ def steps(loaded: Loaded, then: str) -> list[str]:
 
 
 def _check_then(loaded: Loaded, run: str, set_: Mapping[str, Any], args: Mapping[str, Any], then: str) -> None:
-    """Hold `then` against the project file: a body names a schedule and brings no steps of its own. RequestProblem 403 or 400."""
+    """Check `then`: a body names a schedule and has no steps of its own. RequestProblem 403 or 400."""
     if not then:
         return
     names = with_steps(loaded)
@@ -199,7 +199,7 @@ def event_body(type: str, data: Any, storage: Storage) -> Any:
     if own or not run or not pattern or not re.fullmatch(pattern, uri):
         return None  # among others, what our own runs write: else one run would start the next
     arg = os.environ.get(EVENT_ARG, "")
-    # the object's generation tells a second upload from a second delivery
+    # the object's generation distinguishes a second upload from a second delivery
     return {"run": run, "args": {arg: uri} if arg else {}}
 
 

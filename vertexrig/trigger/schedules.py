@@ -70,8 +70,8 @@ def wanted(loaded: Loaded) -> dict[str, dict[str, Any]]:
 
 
 def ticks(loaded: Loaded) -> bool:
-    """Tell whether a schedule has steps or runs that wait, a run that the trigger may start has candidates, or somebody is told of
-    runs, so that a tick has to look for them.
+    """Whether a schedule has steps or runs that wait, a run that the trigger may start has candidates, or notices are
+    sent, so that a tick is needed.
     """
     project = loaded.project
     tried = any(run.candidates and project.trigger.may_start(name) for name, run in project.entries.items())
@@ -80,7 +80,7 @@ def ticks(loaded: Loaded) -> bool:
 
 
 class _AsUploaded:
-    """The trainer's packages and images as the function will find them: what is right here needs no trainer at the desk."""
+    """The trainer's packages and images as the function will find them, so that no trainer is needed here."""
 
     def __init__(self, loaded: Loaded) -> None:
         self.loaded = loaded
@@ -103,16 +103,16 @@ def check(loaded: Loaded) -> None:
 def refusals(loaded: Loaded) -> dict[str, ConfigError]:
     """Return, by schedule, why the trigger would refuse its request, or its job would fail: when it fires, no person is looking.
 
-    What only the bucket and the day know is not looked at: whether the packages were uploaded, and what else runs that day.
+    Not checked: whether the packages were uploaded, and what else runs that day.
     """
-    workspace, desk, found = Workspace(loaded, uploaded=_AsUploaded(loaded)), Workspace(loaded), {}
+    workspace, plain, found = Workspace(loaded, uploaded=_AsUploaded(loaded)), Workspace(loaded), {}
     for name, schedule in loaded.project.schedules.items():
         wrong = _refusal(workspace, schedule)
         if wrong:
             found[name] = loaded.error(f"{schedule.run} would be refused when it fires: {wrong}", "schedules", name)
             continue
         try:
-            promotion.check(desk, name)
+            promotion.check(plain, name)
         except ConfigError as error:
             found[name] = error
     return found
@@ -124,12 +124,12 @@ def left_out(loaded: Loaded) -> list[str]:
     limits, terms = loaded.project.trigger.budget, _terms(loaded)
     for name, schedule in loaded.project.schedules.items():
         if loaded.runnable(schedule.run).candidates:
-            without = submission.left_out(_ways(workspace, schedule), limits, terms)
+            without = submission.left_out(_candidates(workspace, schedule), limits, terms)
             lines += [f"{name}: candidate {n} of {schedule.run} gets no job: {why}" for n, why in without.items()]
     return lines
 
 
-def _ways(workspace: Workspace, schedule: Schedule) -> list[Prepared]:
+def _candidates(workspace: Workspace, schedule: Schedule) -> list[Prepared]:
     return workspace.prepare_all(schedule.run, changed=Request(schedule.run, schedule.set, schedule.args).apply)
 
 
@@ -140,19 +140,19 @@ def _terms(loaded: Loaded) -> Terms:
 
 def _refusal(workspace: Workspace, schedule: Schedule) -> str:
     limits, terms = workspace.loaded.project.trigger.budget, _terms(workspace.loaded)
-    bounds = [("trigger.budget", limits), *((share.place, share.limits) for share in terms.shares)]
+    bounds = [("trigger.budget", limits), *((share.path, share.limits) for share in terms.shares)]
     try:
-        ways = _ways(workspace, schedule)
-        wrong = [one for way in ways for one in way.findings if one.severity is Severity.ERROR]
+        candidates = _candidates(workspace, schedule)
+        wrong = [one for candidate in candidates for one in candidate.findings if one.severity is Severity.ERROR]
         if wrong:
             return "; ".join(f"{f'line {one.line}: ' if one.line else ''}{one.path}: {one.message}" for one in wrong)
-        price = dearest(ways, limits, terms) or price_within(ways[0], limits, terms)
+        price = dearest(candidates, limits, terms) or price_within(candidates[0], limits, terms)
         # a day that begins with it has no room for it either
         days = (("usd_per_day", price.usd_at_most), ("trials_per_day", trials_of(price)))
-        for (place, own), (key, value) in product(bounds, days):
+        for (path, own), (key, value) in product(bounds, days):
             most = getattr(own, key)
             if most is not None and value > most:
-                raise OverBudgetError(key, f"{arithmetic(price)}: more than {most:g} per day", price, place)
+                raise OverBudgetError(key, f"{arithmetic(price)}: more than {most:g} per day", price, path)
     except ConfigError as error:
         return error.message
     except VertexrigError as error:
@@ -180,9 +180,9 @@ def _job(loaded: Loaded, name: str, schedule: Schedule) -> dict[str, Any]:
         config["maxRetryDuration"] = retry.max_retry_duration
     waits = _waits(config)
     if outlasted(waits) < 1:
-        said = " + ".join(f"{wait:g}" for wait in waits) + f" = {sum(waits):g} s after" if waits else "with"
+        total = " + ".join(f"{wait:g}" for wait in waits) + f" = {sum(waits):g} s after" if waits else "with"
         raise loaded.error(
-            f"the retries end {said} the first delivery, and a delivery that died holds its claim for {LEASE_S:g} s, with a "
+            f"the retries end {total} the first delivery, and a delivery that died keeps its claim for {LEASE_S:g} s, with a "
             f"margin {FREE_AFTER_S:g} s: the run would be lost. Raise retry_count or min_backoff_duration; the default, "
             "3 retries from 30s on, outlasts it twice",
             *("schedules", name, "retry_config"),
@@ -244,17 +244,17 @@ def _target(loaded: Loaded, body: Mapping[str, Any], path: str = "") -> dict[str
 
 
 def _waits(config: Mapping[str, Any]) -> list[float]:
-    """Return seconds before each retry. With a count and a duration, Cloud Scheduler goes on until both are reached."""
+    """Return seconds before each retry. With a count and a duration, Cloud Scheduler continues until both are reached."""
     count, limit = int(config["retryCount"]), duration_seconds(str(config.get("maxRetryDuration", "0s"))) or 0.0
     waits: list[float] = []
-    # a long maxRetryDuration with short waits would go on for thousands; 100 are enough to see what they outlast
+    # a long maxRetryDuration with short waits would give thousands; 100 are enough to compare with the lease
     while count and len(waits) < 100 and (len(waits) < count or sum(waits) < limit):
         waits.append(cron.backoff(config, len(waits)))
     return waits
 
 
 def outlasted(waits: Sequence[float]) -> int:
-    """Tell how many deliveries in a row may die and leave a retry that makes the job, with these seconds before the retries."""
+    """Return how many deliveries in a row may die and still leave a retry that makes the job, with these seconds before the retries."""
     count, since = 0, 0.0
     for wait in waits:
         since += wait

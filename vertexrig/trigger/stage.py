@@ -22,10 +22,10 @@ FOLDER = "build/function"
 TOOL = Path(__file__).resolve().parents[1]  # the package vertexrig
 _MARK = ".vertexrig-function"
 # functions, templates and fidelity lie inside vertexrig only where it is installed: main.py and the templates are copied by
-# themselves. A function needs neither the command line nor what only a desk does: deploy it, look at it,
-# explain a job, bring one in, draw a report.
+# themselves. A function needs neither the command line nor what only a person's machine needs: deploying, status,
+# explaining a job, importing one, reports.
 _LEFT_OUT = {"cli", "explain", "functions", "templates", "fidelity", "__pycache__", "*.pyc", "*.so"}
-_LEFT_OUT |= {"alerts.py", "deploy.py", "doctor.py", "schedules.py", "stage.py", "standing.py"}
+_LEFT_OUT |= {"alerts.py", "deploy.py", "doctor.py", "schedules.py", "stage.py", "schedule_status.py"}
 _LEFT_OUT |= {"convert.py", "pull.py", "charts.py", "html.py", "emulator.py", "guard.py"}
 _VARIABLE = re.compile(r"(?<!\$)\$\{([A-Za-z_][A-Za-z0-9_]*)")
 
@@ -113,7 +113,7 @@ def _project_files(loaded: Loaded, folder: Path) -> None:
         for file in own.glob(f"*{TEMPLATE_SUFFIX}"):
             if not (file.is_file() and is_inside(file, own)):
                 raise UsageError(
-                    f"{file} is no file, or a link that leads out of the project's folder: the function cannot have it"
+                    f"{file} is not a file of the project's folder: the function cannot contain it. Put the file itself there"
                 )
         _copy(own.glob(f"*{TEMPLATE_SUFFIX}"), _inside(folder, project.templates))
     if project.catalog:

@@ -99,10 +99,10 @@ def tick(trigger: Ticked, row: dict[str, Any]) -> Reply:
         ):
             trigger.log(history.end_entry(ended))
         if wanted := trigger.loaded.project.trigger.notify:
-            for told in notify.Notifier(trigger.submitter.storage, wanted).tell(rows, looked):
-                trigger.log(told)
+            for sent in notify.Notifier(trigger.submitter.storage, wanted).send_new(rows, looked):
+                trigger.log(sent)
     except VertexrigError as error:  # the next tick comes
-        row["ends"] = f"not looked at: {error}"[:300]
+        row["ends"] = f"not read: {error}"[:300]
     except Exception as error:
         failed("an end")(error)
     if errors:

@@ -169,7 +169,7 @@ class Ticker:
             return walk.looked("ended", known.reason, end=known)
         hold = self.holds.get(chain.schedule) or self.holds.get(EVERY)
         if hold is not None:
-            return walk.looked("waits", f"held until {hold.until}: {hold.reason}")
+            return walk.looked("waits", f"on hold until {hold.until}: {hold.reason}")
         try:
             return self._follow(walk)
         except _OverError as over:
@@ -242,7 +242,7 @@ class Ticker:
 
     def _first(self, chain: Chain) -> str:
         """Return the resource name of the run's job, "" if none is recorded."""
-        held = self.claims.of(chain.id)
+        held = self.claims.by_id(chain.id)
         if held is None:
             return ""
         if held.state == "ended":  # by the schedule's policy, after an earlier try
@@ -259,7 +259,7 @@ class Ticker:
         chain = walk.chain
 
         def refused() -> bool:
-            held = self.claims.of(chain.id)
+            held = self.claims.by_id(chain.id)
             return held is not None and held.id == chain.id and held.state == "released"
 
         if self._waited(walk) > PATIENCE_S and self.chains.drop(chain.id, refused):
@@ -287,7 +287,7 @@ class Ticker:
     def _promote(self, walk: _Walk, index: int, step: PromoteStep, sweep: RemoteJob) -> tuple[str, Looked | None]:
         """Return the promoted job's name, and what the tick says if it was made just now."""
         chain, key = walk.chain, walk.chain.key(index)
-        held = self.claims.held(key)
+        held = self.claims.by_key(key)
         # asked before rendering: promoting again would read the sweep's trials for a job that is there
         if held is not None and held.state == "created":
             walk.job = held.job.name
@@ -309,7 +309,7 @@ class Ticker:
         chain, ran = walk.chain, f"{step.job} (evaluate)"
         register = next((one for one in following if isinstance(one, RegisterStep)), RegisterStep())
         # once the model is on its way into the registry, it is among those that are there
-        uploaded = self.claims.held(chain.key(index + 1)) if following else None
+        uploaded = self.claims.by_key(chain.key(index + 1)) if following else None
         settled = uploaded is not None and uploaded.state == "created"
         try:
             champion, challenger = self.registrar.rivals(chain, register, job)
@@ -320,7 +320,7 @@ class Ticker:
                 raise
             champion = challenger = ""
         turn, made = 0, ""
-        while (held := self.claims.held(chain.key(index, turn))) is not None and held.state == "created":
+        while (held := self.claims.by_key(chain.key(index, turn))) is not None and held.state == "created":
             turn, made = turn + 1, held.job.name
         if made:
             walk.job = made

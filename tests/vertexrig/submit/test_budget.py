@@ -263,7 +263,7 @@ def test_a_late_release_leaves_the_successor_s_row() -> None:
     with pytest.raises(RestError):
         submitter.submit(job, KEY, "body")
     assert len(bench.ledger().entries("2026-11-21")) == 1
-    assert not isinstance(claims.of("0" * 32 + "-" + "0" * 12), Existing)
+    assert not isinstance(claims.by_id("0" * 32 + "-" + "0" * 12), Existing)
 
 
 def _refused(collection: str, body: Any) -> Any:

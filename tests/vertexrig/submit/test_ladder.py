@@ -64,7 +64,7 @@ class GoesOnUnseen(Ladder):
 
     def cancel(self, rung: Rung, what: Move) -> None:
         super().cancel(rung, what)
-        held = self._claims.held(self._key(rung.place, rung.again)) if rung.place or rung.again else self._held(0, 0)
+        held = self._claims.by_key(self._key(rung.place, rung.again)) if rung.place or rung.again else self._held(0, 0)
         if held is not None:
             self._claims.give_up(held, {"reason": what.why, "text": "", rungs.SEEN: "now"})
 

@@ -19,7 +19,7 @@ from vertexrig.cloud.vertex import COLLECTIONS, RemoteJob, Vertex
 from vertexrig.errors import VertexrigError
 from vertexrig.submit.budget import Terms
 from vertexrig.submit.claims import LABEL, Claims, Existing, Recorded, Taken, request_key
-from vertexrig.submit.reconcile import ATTEMPT_VARIABLE, CLAIM_VARIABLE, attempt_of, fenced
+from vertexrig.submit.reconcile import CLAIM_VARIABLE, TOKEN_VARIABLE, fenced, token_of
 from vertexrig.submit.submission import Request, Submitter, price_of
 from vertexrig.submit.uploaded import UploadedArtifacts
 from vertexrig.trigger.app import Call, Trigger
@@ -28,7 +28,7 @@ from vertexrig.workspace import Workspace
 ID, TOKEN = "a" * 32 + "-" + "b" * 12, "1" * 32
 URI = "gs://b/vertexrig/claims/x.json"
 PYTHON = {"pythonPackageSpec": {"executorImageUri": "i", "env": [{"name": "A", "value": "b"}]}}
-CONTAINER = {"containerSpec": {"imageUri": "i", "env": [{"name": ATTEMPT_VARIABLE, "value": "old"}]}}
+CONTAINER = {"containerSpec": {"imageUri": "i", "env": [{"name": TOKEN_VARIABLE, "value": "old"}]}}
 
 # The trainer's own start, with a training that only prints: the package's other modules come from the checkout.
 TASK = f"""
@@ -48,12 +48,12 @@ def test_every_container_knows_its_claim(inside: str) -> None:
     given = spec if inside == "jobSpec" else {inside: spec, "maxTrialCount": 2}
     made = fenced(given, URI, ID, TOKEN)
     pools = (made if inside == "jobSpec" else made[inside])["workerPoolSpecs"]
-    ours = [{"name": CLAIM_VARIABLE, "value": URI}, {"name": ATTEMPT_VARIABLE, "value": f"{ID}.{TOKEN}"}]
+    ours = [{"name": CLAIM_VARIABLE, "value": URI}, {"name": TOKEN_VARIABLE, "value": f"{ID}.{TOKEN}"}]
     assert pools[0]["pythonPackageSpec"]["env"] == [{"name": "A", "value": "b"}, *ours]
     assert pools[1] == {} and pools[2]["containerSpec"]["env"] == ours
     assert json.dumps(spec) == before
     body = {"jobSpec": made} if inside == "jobSpec" else made
-    assert attempt_of(body, ID) == TOKEN and attempt_of(body, "c" * 45) == attempt_of({}, ID) == ""
+    assert token_of(body, ID) == TOKEN and token_of(body, "c" * 45) == token_of({}, ID) == ""
 
 
 class Killed(BaseException):
@@ -130,9 +130,9 @@ def test_only_triggered_jobs_carry_it(here: server.RunningServer, tmp_path: Path
     assert CLAIM_VARIABLE not in str(post(dry_run=True))
     made = post()
     job = clouds.vertex(here).get(str(made["name"]))
-    claim = trigger.submitter.claims.of(str(made["claim"]))
+    claim = trigger.submitter.claims.by_id(str(made["claim"]))
     assert job is not None and claim is not None
-    assert claim.winners == {claim.id: claim.token} == {claim.id: attempt_of(job.data, claim.id)}
+    assert claim.winners == {claim.id: claim.token} == {claim.id: token_of(job.data, claim.id)}
     assert storage.uri(claim.path) in str(job.data["trialJobSpec"])
     typed = clouds.submitter(here, tmp_path)
     name = typed.submit(typed.prepare_all(Request("sweep"))[0], request_key("fence-typed"), "x").name
@@ -151,11 +151,11 @@ def test_winners_of_another_form_are_no_claim(here: server.RunningServer) -> Non
             claims.take(key, "x", "cpu", lambda _: None, lambda _: {})
 
 
-def test_an_attempt_of_another_form_is_not_recorded(here: server.RunningServer) -> None:
-    """A job that carries the label and something else for an attempt is recorded without a winner, and the claim stays
+def test_a_token_of_another_form_is_not_recorded(here: server.RunningServer) -> None:
+    """A job that carries the label and something else for a token is recorded without a winner, and the claim stays
     readable.
     """
-    claims, key = Claims(Storage(clouds.BUCKET, url=here.url)), request_key("fence-attempt")
+    claims, key = Claims(Storage(clouds.BUCKET, url=here.url)), request_key("fence-token")
     taken = claims.take(key, "x", "cpu", lambda _: None, lambda _: {})
     assert isinstance(taken, Taken)
     name = "projects/p/locations/us-central1/customJobs/1"

@@ -61,7 +61,7 @@ def test_a_run_costs_what_all_its_tries_cost(tmp_path: Path, monkeypatch: pytest
     ran(here, SUCCEEDED)
     here.ticked()
     (row,) = ended(here)
-    first, second = (one["usd"] for one in row["end"]["tries"])
+    first, second = (one["usd"] for one in row["end"]["attempts"])
     assert first > 0.2 and second > 1.5 * first and row["end"]["usd"] == pytest.approx(first + second, abs=1e-3)
     lines = printed(here, monkeypatch)
     assert [line.split()[:2] for line in lines[-2:]] == [["candidate", "1"], ["candidate", "2"]], lines

@@ -175,7 +175,7 @@ def test_the_history_has_every_try(here: Scarce) -> None:
     here.ticked()
     (row,) = (row for row in here.trigger.deliveries.rows(times.parse("2026-11-01T00:00:00Z")) if "end" in row)
     assert row["end"]["outcome"] == "SUCCEEDED"
-    assert [(one["candidate"], one["reason"], one["waited_s"]) for one in row["end"]["tries"]] == [
+    assert [(one["candidate"], one["reason"], one["waited_s"]) for one in row["end"]["attempts"]] == [
         (1, "stockout", 60.0),
         (2, "", None),
     ]
@@ -240,7 +240,7 @@ def test_the_history_has_the_end_of_a_later_candidates_steps(tmp_path: Path) -> 
     here.ticked()
     (row,) = (row for row in here.trigger.deliveries.rows(times.parse("2026-11-01T00:00:00Z")) if "end" in row)
     assert (row["claim"], row["end"]["outcome"]) == (chain.id, "done")
-    assert [(one["candidate"], one["reason"]) for one in row["end"]["tries"]] == [(1, "quota"), (2, "")]
+    assert [(one["candidate"], one["reason"]) for one in row["end"]["attempts"]] == [(1, "quota"), (2, "")]
 
 
 def test_the_history_has_the_steps_of_a_run_that_a_tick_started(tmp_path: Path) -> None:
@@ -387,7 +387,7 @@ def test_a_try_waits_for_days_and_then_ends(here: Scarce) -> None:
     assert here.ticked(PATIENCE_S - 3600) == [("waiting", "")]
     assert here.ticked(7200) == [("given-up", "")]
     (end,) = here.ended
-    assert end.text.startswith("given up after 3 days: Permission") and end.tries[0]["job"]
+    assert end.text.startswith("given up after 3 days: Permission") and end.attempts[0]["job"]
     here.failing = {}
     assert here.ticked() == [] and len(here.vertex.jobs) == 1
 
@@ -429,7 +429,7 @@ def test_a_held_run_keeps_its_candidates(tmp_path: Path) -> None:
     here = Scarce(tmp_path, then=[{"promote": {"epochs": 30}}], schedule={"catch_up": True})
     holds = Holds(here.storage)
     holds.put("nightly", Hold("2099-01-01T00:00:00Z", "freeze"))
-    assert here.fire().body["reason"] == "held" and here.open_ones == 0
+    assert here.fire().body["reason"] == "hold" and here.open_ones == 0
     assert here.ticked() == []
     holds.put("nightly", None)
     here.ticked()

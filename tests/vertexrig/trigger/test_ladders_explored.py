@@ -74,7 +74,7 @@ class KeptWorld(LadderWorld):
         while wake and self.deliveries:
             self.step(0, *[""] * 20)
         self.close()
-        claim = Claims(self.storage).held(REQUEST)
+        claim = Claims(self.storage).by_key(REQUEST)
         jobs = [job.data for job in self.vertex.jobs.values() if job.data["state"] in LIVE]
         live = [job["name"] for job in jobs if self._recorded(job["labels"][LABEL]) == job["name"]]
         if live and claim is not None and not Ladders(self.storage).is_open(claim.id):

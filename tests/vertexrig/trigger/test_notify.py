@@ -111,7 +111,9 @@ def test_a_topic_and_a_webhook_are_told(tmp_path: Path, monkeypatch: pytest.Monk
         before = len(got)
         place.post({}, "/tick")
         assert len(got) == before
-        assert "hidden" not in json.dumps(place.logs) and any("not told" in str(row["message"]) for row in place.logs)
+        assert "hidden" not in json.dumps(place.logs) and any(
+            "notice not sent" in str(row["message"]) for row in place.logs
+        )
 
 
 @pytest.mark.parametrize(
@@ -168,7 +170,7 @@ class ToldWorld(World):
 
         wanted = (Notify(topic="projects/p/topics/t"),)
         rows = Deliveries(self.storage).rows(self._time() - RECENT)
-        list(self.notifier(self.storage, wanted, send=send, now=self._time).tell(rows, ()))
+        list(self.notifier(self.storage, wanted, send=send, now=self._time).send_new(rows, ()))
 
     def finish(self, wake: bool) -> None:
         while wake and self.deliveries:
@@ -222,7 +224,7 @@ def test_nothing_is_lost_in_any_schedule() -> None:
 class MarksFirst(Notifier):
     """Keeps that it was told before it is."""
 
-    def tell(self, rows: Any, looked: Any) -> Any:
+    def send_new(self, rows: Any, looked: Any) -> Any:
         send = self.send
 
         def first(to: Any, one: Any) -> None:
@@ -231,7 +233,7 @@ class MarksFirst(Notifier):
             send(to, one)
 
         self.send = first
-        return super().tell(rows, looked)
+        return super().send_new(rows, looked)
 
 
 def test_the_mark_has_to_come_after_the_call() -> None:

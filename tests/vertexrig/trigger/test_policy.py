@@ -116,12 +116,12 @@ def test_nothing_starts_under_a_hold(tmp_path: Path, catch_up: bool) -> None:
     here = place(tmp_path, catch_up=catch_up)
     held(here, "end of quarter")
     replies = [fire(here, time) for time in (MON, TUE)]
-    assert {(one.status, one.body["reason"]) for one in replies} == {(202 if catch_up else 200, "held")}
+    assert {(one.status, one.body["reason"]) for one in replies} == {(202 if catch_up else 200, "hold")}
     assert "end of quarter" in replies[0].body["detail"] and not here.vertex.jobs
     assert here.post(BODY).status == 201
     assert ticked(here) == ([("16", "skipped", "superseded")] if catch_up else [])
     Holds(here.storage).put("nightly", None)
-    assert ticked(here) == ([("17", "created", "held")] if catch_up else [])
+    assert ticked(here) == ([("17", "created", "hold")] if catch_up else [])
     assert fire(here, TUE).status == 200 and fire(here, WED).status == 201
 
 
@@ -130,12 +130,12 @@ def test_a_hold_ends_by_the_service_s_clock(tmp_path: Path) -> None:
     here = place(tmp_path)
     holds = Holds(here.storage)
     holds.put(EVERY, Hold("2026-11-21T13:00:00Z", "an hour"))  # the clock stands at noon
-    assert fire(here, MON).body["reason"] == "held" and holds.put("nightly", None) is False
+    assert fire(here, MON).body["reason"] == "hold" and holds.put("nightly", None) is False
     here.clock.at += 3600
     assert fire(here, TUE).status == 201 and not holds.current()
     here.storage.write(policy.HOLDS, b'{"nightly": 1}')
     assert fire(here, WED).status == 500 and len(here.vertex.jobs) == 1
-    assert "does not hold holds" in str(here.logs[-1]["message_of_error"])
+    assert "is not a list of holds" in str(here.logs[-1]["message_of_error"])
 
 
 def test_steps_wait_under_a_hold(tmp_path: Path) -> None:
@@ -145,7 +145,7 @@ def test_steps_wait_under_a_hold(tmp_path: Path) -> None:
     here.sweep_ends(sweep, 0.7, 0.8)
     held(here)
     here.clock.at += 10 * 86_400
-    assert "held until 2027" in here.tick()["detail"]
+    assert "on hold until 2027" in here.tick()["detail"]
     Holds(here.storage).put("nightly", None)
     assert here.tick()["state"] in ("started", "ended")
 

@@ -112,8 +112,8 @@ class RowsAreNotWrittenAgain(Ledger):
 class EndsAreReplaced(Claims):
     """A job that a frozen holder made is recorded over the end of its claim."""
 
-    def record(self, claim: Claim, job: Any, held: Claim | None = None) -> Claim:
-        there = held or self.of(claim.id) or claim
+    def record(self, claim: Claim, job: Any, current: Claim | None = None) -> Claim:
+        there = current or self.by_id(claim.id) or claim
         if there.state == "ended":
             self.storage.write(claim.path, claim.to_bytes())
             there = claim

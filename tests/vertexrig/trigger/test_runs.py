@@ -78,11 +78,11 @@ def test_a_healed_claim_keeps_its_folder(tmp_path: Path) -> None:
     claims = Claims(here.storage, lease_s=1.0)
     claims.take(key, body, "cpu", lambda _: None, lambda _: {})
     stored = here.storage.read_json(key.path)
-    assert stored is not None and runs.RUN.fullmatch(stored["output"])
+    assert stored is not None and runs.RUN.fullmatch(stored["run_id"])
     here.clock.at += 2
     submitter = clouds.submitter(here, tmp_path, claims=claims)
     made = submitter.submit(submitter.prepare_all(Request("cpu"))[0], key, body)
-    assert not made.duplicate and made.output == f"gs://my-bucket/runs/cpu/{stored['output']}"
+    assert not made.duplicate and made.output == f"gs://my-bucket/runs/cpu/{stored['run_id']}"
     assert output(here, made.name) == made.output
 
 

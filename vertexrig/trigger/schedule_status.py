@@ -1,6 +1,6 @@
-"""How each schedule stands: the project file, the deployed function, Cloud Scheduler and the last delivery, held against each other.
+"""Compare each schedule in the project file with the deployed function, Cloud Scheduler and the last run.
 
-Every difference comes with the line that ends it.
+Every difference comes with the command that ends it.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from vertexrig.trigger.policy import EVERY, Hold, Holds
 from vertexrig.workspace import Workspace
 
 PERIOD = timedelta(days=35)
-"""How far back the last delivery is looked for: the rarest common schedule is monthly."""
+"""How far back the last delivery is searched: the rarest common schedule is monthly."""
 SKEW = timedelta(minutes=2)
 """What the clocks of Cloud Scheduler and of the function may differ by."""
 _DEPLOY, _AGAIN = "vertexrig function deploy --run", "vertexrig schedule run {schedule}"
-_CANDIDATES = f"ticks go on as long as candidates are left; then name others of {{run}}, or retry_for, in {{file}}, {_DEPLOY}, and {_AGAIN}"
+_CANDIDATES = f"ticks continue while candidates are left; then name others of {{run}}, or retry_for, in {{file}}, {_DEPLOY}, and {_AGAIN}"
 _REMEDIES = {
     "over-budget": f"raise trigger.budget.{{limit}} of {{file}} or make the run smaller, then {_DEPLOY}",
     "findings": f"vertexrig check {{run}}, correct {{file}}, then {_DEPLOY}",
@@ -45,7 +45,7 @@ _REMEDIES = {
     "exhausted": _CANDIDATES,
     "given-up": f"vertexrig doctor, mend what the message names, then {_AGAIN}",
     "unknown-caller": f"vertexrig doctor says what is open to whom; {_DEPLOY}, then vertexrig schedule apply",
-    "held": "vertexrig schedule release {schedule}",
+    "hold": "vertexrig schedule release {schedule}",
     "overlap": "the tick starts it when the run before it has ended; overlap: allow of schedules.{schedule} does not wait",
     "quota": f"ask for more of the quota that is named, or name other machines as candidates; then {_AGAIN}",
     "unavailable": _AGAIN,
@@ -64,7 +64,7 @@ class Difference:
 
 
 @dataclass(frozen=True)
-class Standing:
+class ScheduleStatus:
     """A schedule.
 
     Args:
@@ -95,8 +95,8 @@ class Standing:
         return asdict(self)
 
 
-def look(workspace: Workspace, gcloud: Callable[[list[str]], str | None]) -> list[Standing]:
-    """Return how the schedules of a project stand now.
+def of_project(workspace: Workspace, gcloud: Callable[[list[str]], str | None]) -> list[ScheduleStatus]:
+    """Return the status of each schedule of a project.
 
     Raises:
         ServiceError: Cloud Scheduler cannot be asked.
@@ -107,7 +107,7 @@ def look(workspace: Workspace, gcloud: Callable[[list[str]], str | None]) -> lis
     loaded, project = workspace.loaded, workspace.loaded.project
     client = Scheduler(project.project, project.region)
     storage = Storage(project.bucket, location=project.region)
-    # before the history: an instance that is asked writes what it could not write before
+    # before the history: a request makes an instance write the rows that it could not write before
     digest = deployed(loaded, gcloud)
     rows: list[dict[str, Any]] | RestError
     holds: dict[str, Hold] = {}
@@ -127,7 +127,7 @@ def look(workspace: Workspace, gcloud: Callable[[list[str]], str | None]) -> lis
         rows = list(newest.values())
     except RestError as error:
         rows = error
-    return standings(loaded, client.list(), rows, digest, client.normal, holds)
+    return statuses(loaded, client.list(), rows, digest, client.normal, holds)
 
 
 def deployed(loaded: Loaded, gcloud: Callable[[list[str]], str | None]) -> str:
@@ -165,15 +165,15 @@ def log_command(loaded: Loaded, name: str) -> str:
     return shlex.join(words)
 
 
-def standings(
+def statuses(
     loaded: Loaded,
     jobs: Sequence[Mapping[str, Any]],
     rows: Sequence[Mapping[str, Any]] | RestError,
     digest: str,
     normal: Any = dict,
     holds: Mapping[str, Hold] | None = None,
-) -> list[Standing]:
-    """Return how the schedules of the file stand, and the tick.
+) -> list[ScheduleStatus]:
+    """Return the status of each schedule of the file, and of the tick.
 
     Args:
         jobs: What Cloud Scheduler has.
@@ -192,9 +192,9 @@ def standings(
         row: Mapping[str, Any] = {}
         wrong = [Difference(str(refused[name]), f"correct {loaded.file}, then {_DEPLOY}")] if name in refused else []
         wrong += _of_scheduler(name, schedule is not None and schedule.paused, job, changes.get(schedules.job_id(loaded, name)))  # fmt: skip
-        for held in (one for one in (name, EVERY) if schedule is not None and one in (holds or {})):
-            hold, named = (holds or {})[held], "" if held == EVERY else f" {held}"
-            wrong.append(Difference(f"held until {hold.until}: {hold.reason}", f"vertexrig schedule release{named}"))
+        for key in (one for one in (name, EVERY) if schedule is not None and one in (holds or {})):
+            hold, named = (holds or {})[key], "" if key == EVERY else f" {key}"
+            wrong.append(Difference(f"on hold until {hold.until}: {hold.reason}", f"vertexrig schedule release{named}"))
         if digest and digest != loaded.digest:
             what = (
                 f"the deployed function has another project file, templates or catalog ({digest}, here {loaded.digest})"
@@ -207,7 +207,7 @@ def standings(
             wrong += _of_delivery(loaded, name, row)
         wrong += _of_attempt(loaded, name, job, row)
         found.append(
-            Standing(
+            ScheduleStatus(
                 name,
                 "" if schedule is None else schedule.run,
                 str(job.get("state", "")),
@@ -241,7 +241,7 @@ def _of_scheduler(name: str, paused: bool, job: Mapping[str, Any], change: sched
 
 
 def _attempt(job: Mapping[str, Any]) -> str:
-    """Tell how the last attempt of Cloud Scheduler ended, "" if there was none."""
+    """Return how the last attempt of Cloud Scheduler ended, "" if there was none."""
     status = job.get("status") or {}
     if not job.get("lastAttemptTime"):
         return ""
@@ -250,16 +250,16 @@ def _attempt(job: Mapping[str, Any]) -> str:
 
 
 def _of_attempt(loaded: Loaded, name: str, job: Mapping[str, Any], row: Mapping[str, Any]) -> list[Difference]:
-    """Return what is wrong where an attempt failed and no delivery tells why."""
-    told, attempted = _attempt(job), str(job.get("lastAttemptTime", ""))
-    if told in ("", "OK"):
+    """Return what is wrong if an attempt failed and no delivery explains it."""
+    result, attempted = _attempt(job), str(job.get("lastAttemptTime", ""))
+    if result in ("", "OK"):
         return []
     if row and times.parse(str(row["time"])) > times.parse(attempted) - SKEW:
         return []
     return [
         Difference(
-            f"the delivery of {attempted[:19]}Z ended {told.rstrip('.')}, and the history has none of it: the function was killed, or "
-            "was not reached. What it had begun is taken up by the next delivery",
+            f"the delivery of {attempted[:19]}Z ended {result.rstrip('.')}, and the history has no entry for it: the function was killed, or "
+            "was not reached. The next delivery continues what it had begun",
             f"{log_command(loaded, name)}; then vertexrig schedule run {name}",
         )
     ]
@@ -270,10 +270,10 @@ def _of_delivery(loaded: Loaded, name: str, row: Mapping[str, Any]) -> list[Diff
         reason, text = str(row.get("reason", "")), str(row.get("text", ""))
         detail = row.get("detail") or {}
         found = (str(one.get("message", "")) for one in detail.get("findings", ()))
-        said = "; ".join(filter(None, (text, str(detail.get("service", "")), *found)))
+        why = "; ".join(filter(None, (text, str(detail.get("service", "")), *found)))
         remedy = _REMEDIES.get(reason, log_command(loaded, name))
         fix = remedy.format(schedule=name, run=row.get("run", ""), limit=detail.get("limit", ""), file=loaded.file)
-        return [Difference(f"the delivery of {str(row['time'])[:19]}Z was {row['decision']}, {reason}: {said}", fix)]
+        return [Difference(f"the delivery of {str(row['time'])[:19]}Z was {row['decision']}, {reason}: {why}", fix)]
     end = row.get("end") or {}
     if end and end.get("outcome") not in (*GOOD, short(SUCCEEDED)):
         number = str(row.get("job", "")).rsplit("/", 1)[-1]

@@ -15,7 +15,7 @@ from tests.vertexrig.trigger.test_schedule import DATA
 from vertexrig.cloud.rest import RestError
 from vertexrig.project import config
 from vertexrig.project.config import Loaded
-from vertexrig.trigger import deploy, schedules, standing
+from vertexrig.trigger import deploy, schedule_status, schedules
 
 NAME = "rig-nightly"
 ROW: dict[str, Any] = {
@@ -34,7 +34,7 @@ def stands(loaded: Loaded, *, job: Any = None, row: Any = None, digest: str = ""
     """The differences of `nightly`; Cloud Scheduler has what apply would make, with the changes of `job`."""
     jobs = [{**made, **({} if name != NAME else job or {})} for name, made in schedules.wanted(loaded).items()]
     rows = row if isinstance(row, RestError) else [row] if row else []
-    found = standing.standings(loaded, [one for one in jobs if one.get("name")], rows, digest)
+    found = schedule_status.statuses(loaded, [one for one in jobs if one.get("name")], rows, digest)
     assert [one.name for one in found] == ["nightly", "weekly"]
     return [(one.message, one.fix) for one in found[0].differences]
 
@@ -46,7 +46,7 @@ def stands(loaded: Loaded, *, job: Any = None, row: Any = None, digest: str = ""
         ({"job": {"state": "PAUSED"}}, "is paused in Cloud Scheduler", "vertexrig schedule resume nightly"),
         ({"job": {"schedule": "0 4 * * *"}}, "another schedule", "vertexrig schedule apply"),
         ({"digest": "abc"}, "another project file, templates or catalog (abc", "vertexrig function deploy --run"),
-        ({"job": FAILED}, "UNAVAILABLE HTTP 503, and the history has none", "vertexrig schedule run nightly"),
+        ({"job": FAILED}, "UNAVAILABLE HTTP 503, and the history has no entry", "vertexrig schedule run nightly"),
         ({"row": RestError("no bucket")}, "the history cannot be read: no bucket", "vertexrig doctor"),
         ({"row": {**ROW, "state": "gone"}}, "/77 is gone", "vertexrig schedule run nightly"),
         ({"row": {**ROW, "end": {"outcome": "FAILED", "reason": "no image"}}}, "ended FAILED: no image", "trials 77"),
@@ -104,15 +104,17 @@ def test_the_deployed_digest(loaded: Loaded, monkeypatch: pytest.MonkeyPatch, tm
         asked.append(words)
         return json.dumps({"labels": {key: value}})
 
-    assert standing.deployed(far, gcloud) == far.digest and asked[0][:2] == ["functions", "describe"]
-    assert standing.deployed(far, lambda _: None) == "" and standing.deployed(far, lambda _: "no JSON") == ""
+    assert schedule_status.deployed(far, gcloud) == far.digest and asked[0][:2] == ["functions", "describe"]
+    assert (
+        schedule_status.deployed(far, lambda _: None) == "" and schedule_status.deployed(far, lambda _: "no JSON") == ""
+    )
     monkeypatch.setenv("VERTEXRIG_AIPLATFORM", "http://127.0.0.1:9")
-    assert standing.deployed(far, gcloud) == "" and len(asked) == 1
+    assert schedule_status.deployed(far, gcloud) == "" and len(asked) == 1
 
 
 def test_the_filter_finds_the_schedule_and_nothing_else(loaded: Loaded) -> None:
     """The printed filter finds the function's entries of the schedule, and those of its job of Cloud Scheduler."""
-    keeps = logging_query.matching(logging_query.parse(standing.log_filter(loaded, "nightly")))
+    keeps = logging_query.matching(logging_query.parse(schedule_status.log_filter(loaded, "nightly")))
     function = {"type": "cloud_run_revision", "labels": {"service_name": "rig"}}
     assert keeps({"resource": function, "jsonPayload": {"schedule": "nightly"}})
     assert not keeps({"resource": function, "jsonPayload": {"schedule": "weekly"}})
