@@ -20,7 +20,8 @@ from common import REPOSITORY, row
 
 sys.path.insert(0, str(REPOSITORY))
 
-from localvertex.jobs.inprocess import run_study
+from localvertex.jobs.inprocess import LocalJobs
+from localvertex.jobs.manager import Watcher
 from localvertex.jobs.settings import Settings
 from localvertex.runner import RunOptions
 from vertexrig.project.model import LocalImage
@@ -85,7 +86,8 @@ def study(folder: Path, *, warm: bool) -> tuple[float, list[float]]:
     image = LocalImage(str(folder), (sys.executable, "main.py"), "tf")
     run = RunOptions(images={"bench/warm": image}, docker=False, warm=warm)
     begun = time.perf_counter()
-    done = run_study(data, settings=Settings(folder / "state", slots=PARALLEL, run=run))
+    with LocalJobs(Settings(folder / "state", slots=PARALLEL, run=run), Watcher()) as here:
+        done = here.follow(here.add({}, data))
     seconds = time.perf_counter() - begun
     failed = [trial for trial in done["trials"] if trial["state"] != "SUCCEEDED"]
     if failed:

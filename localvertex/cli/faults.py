@@ -3,39 +3,29 @@
 from __future__ import annotations
 
 import os
-import threading
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 from localvertex.cli import servers
-from localvertex.cli.run import server, unwinding
+from localvertex.cli.run import unwinding
 from localvertex.front.control import add_fault, call, env
-from localvertex.jobs.metrics import last_values
-from localvertex.runner.environment import local_path
-from localvertex.runner.job_files import metric_file
-from localvertex.runner.lines import SERVICE
-from vertexrig.cli import climbing, remote, streams
-from vertexrig.cloud.vertex import CUSTOM, TUNING, RemoteJob
+from localvertex.jobs.manager import Watcher
+from localvertex.rehearsal import Watched
+from localvertex.server import running
+from vertexrig.cli import climbing, remote
+from vertexrig.cloud.vertex import RemoteJob
 from vertexrig.errors import FindingsError
 from vertexrig.project import runs
 from vertexrig.project.config import STATE_FOLDER
 from vertexrig.project.triggered import Budget
-from vertexrig.results.history import History, Record
 from vertexrig.results.rehearsal import Rehearsal
-from vertexrig.results.trials import table
 from vertexrig.spec.states import FAILED
 from vertexrig.studies import report
 from vertexrig.submit import submission
 from vertexrig.submit.claims import fresh_key
 from vertexrig.submit.ladder import Ladder
 from vertexrig.workspace import Workspace
-
-if TYPE_CHECKING:
-    from localvertex.jobs.settings import Settings
 
 SPEED = 300.0
 """What a wait for machines and a fault's length are divided by without a pace: 20 minutes take 4 s."""
@@ -50,7 +40,7 @@ def rehearse(
     *,
     seed: int,
     resume: str,
-    quiet: bool,
+    watcher: Watcher,
 ) -> Rehearsal:
     """Run a job or sweep on a local Vertex with faults, go on to its candidates, and leave a record in the project's history.
 
@@ -61,26 +51,23 @@ def rehearse(
         pace: How long jobs wait for machines; its speed also divides what is waited for.
         seed: What a sweep's search starts from.
         resume: An earlier run whose output folder is used; a new one by default.
-        quiet: Do not show what the replicas print.
+        watcher: Called as jobs run; `climbing.follow` shows their states.
     """
-    loaded, begun = workspace.loaded, time.monotonic()
+    loaded = workspace.loaded
     every = workspace.prepare_all(name)
     if not all(one.ok for one in every):
         raise FindingsError(f"{name} would fail: `{workspace.verb('check', name)}` says why")
+    faults.parsed()  # before anything starts
     root = loaded.output(STATE_FOLDER).absolute()
     speed = SPEED if pace.pace == "none" else pace.speed or 1.0
-
-    def settings() -> Settings:
-        trainers, gs = servers.TrainerOptions(cold=False, discrete=None), loaded.project.local.gs_paths
-        made = servers.settings(loaded, root, trainers, gs_paths=gs or "mapped")
-        return replace(made, run=pace.paced(made.run), seed=seed)
-
-    faults.parsed()  # before anything starts
-    with unwinding(), server(loaded, root, settings, None, ["--fault"], 0) as here:
+    trainers = servers.TrainerOptions(cold=False, discrete=None)
+    settings = servers.settings(loaded, root, trainers, gs_paths=loaded.project.local.gs_paths or "mapped")
+    settings = replace(settings, run=pace.paced(settings.run), seed=seed)
+    watched = Watched(name, root, watcher)
+    with unwinding(), running(settings, watcher=watched.watcher) as here:
         for one in every:
             servers.make_bucket(here, one.workspace.loaded)
-        place = env(here, project=loaded.project.project, region=loaded.project.region)
-        with _environment(place), nullcontext() if quiet else _printing(root / "jobs"):
+        with _environment(env(here, project=loaded.project.project, region=loaded.project.region)):
             vertex, storage = remote.service(loaded), remote.bucket(loaded, "claims and packages")
             if resume:
                 climbing.resumable(vertex, storage, every[0], resume)
@@ -98,18 +85,11 @@ def rehearse(
             except BaseException:
                 _cancel(climbed)
                 raise
-            tries = tuple(climbing.data(climbed, at.job))
-            made = next((one["job"] for one in reversed(tries) if one["job"]), "")
+            attempts = tuple(climbing.data(climbed, at.job))
+            made = next((one["job"] for one in reversed(attempts) if one["job"]), "")
             job = at.job or (vertex.get(made) if made else None) or RemoteJob({"state": FAILED})
-    error = "" if at.state == "succeeded" else at.text or job.error
-    output = local_path(job.output.rstrip("/"), root) if job.output else None
-    run = runs.run_id_of(job.output)
-    metrics = last_values(metric_file(root, job.id)) if job.name and job.collection == CUSTOM else {}
-    if job.name:
-        History(root).save(Record(name, job.data, run, str(output or ""), metrics, tries=tries))
-    trials = tuple(table(job.data)) if job.name and job.collection == TUNING else ()
-    seconds = time.monotonic() - begun
-    return Rehearsal(name, job.state, error, seconds, output, run, metrics, trials=trials, tries=tries)
+    error = "" if at.state == "succeeded" else at.text
+    return watched.ended(job.data, runs.run_id_of(job.output), error, attempts)
 
 
 def _cancel(climbed: Ladder) -> None:
@@ -129,35 +109,3 @@ def _environment(values: dict[str, str]) -> Iterator[None]:
     finally:
         for name, value in before.items():
             os.environ.pop(name) if value is None else os.environ.update({name: value})
-
-
-@contextmanager
-def _printing(jobs: Path) -> Iterator[None]:
-    """Note what the replicas of jobs print that begin while the block lasts, from their log files."""
-    read = {path: path.stat().st_size for path in jobs.glob("*/logs/*.log")}
-    ended = threading.Event()
-
-    def look() -> None:
-        for path in sorted(jobs.glob("*/logs/*.log")):
-            if path.stem == SERVICE:
-                continue
-            with path.open("rb") as file:
-                file.seek(read.get(path, 0))
-                text = file.read()
-            whole = text[: text.rfind(b"\n") + 1]
-            read[path] = read.get(path, 0) + len(whole)
-            for line in whole.decode("utf-8", "replace").splitlines():
-                streams.note(f"{path.stem} | {line.split(' ', 2)[-1]}")  # without its time and severity
-
-    def follow() -> None:
-        while not ended.wait(_LOOK_EVERY_S):
-            look()
-        look()
-
-    thread = threading.Thread(target=follow, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        thread.join()

@@ -8,7 +8,6 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -21,17 +20,17 @@ from vertexrig.cli.tables import table
 from vertexrig.errors import JobFailedError, VertexrigError
 from vertexrig.files import typed, write_text
 from vertexrig.project.config import STATE_FOLDER
-from vertexrig.results import tries
+from vertexrig.results import attempts
 from vertexrig.results.trials import columns
 from vertexrig.spec.states import short
 from vertexrig.studies.outcome import PROMOTED_FROM
 from vertexrig.text import shown
 
 if TYPE_CHECKING:
-    from localvertex.rehearsal import Watcher
-    from localvertex.runner import Control, Line
+    from localvertex.jobs.manager import Watcher
+    from localvertex.runner import Line
     from vertexrig.results.rehearsal import Rehearsal
-    from vertexrig.workspace import Workspace
+    from vertexrig.workspace import Prepared
 
 MOST_ASTRAY = 3  # files that are named
 DIGITS = 4  # of a parameter or metric
@@ -66,84 +65,76 @@ def command(
     candidates as `submit --watch` does; what is waited for and a fault's length are divided by 300, or by the speed of a pace.
     """
     extras.need("optuna", "requests")
-    from localvertex.rehearsal import rehearse  # 140 ms, and an extra
-    from localvertex.runner import Control
+    from localvertex.rehearsal import prepare, rehearse  # 140 ms, and an extra
 
-    if faults.texts:
-        more = () if trials is None else (f"max_trial_count={trials}",)
-        project = replace(project, overrides=(*project.overrides, *more))
+    if faults.texts and trials is not None:
+        project = replace(project, overrides=(*project.overrides, f"max_trial_count={trials}"))
     workspace = project.workspace(name)
     servers.claim(workspace.loaded.output(STATE_FOLDER))
+    watcher, given = _watcher(name, quiet), steps.named(project.file)
     if faults.texts:
-        from localvertex.cli import faults as faulted
+        from localvertex.cli import faults as with_faults
 
-        done = faulted.rehearse(workspace, name, faults, pace, seed=seed, resume=resume, quiet=quiet)
-        result(format_, _plain(done), lambda: _text(done))
-        if not done.succeeded:
-            raise JobFailedError(f"{name} failed: {_first_line(done.error) or done.state}")
-        streams.note(
-            f"on Vertex AI, with its candidates:\n{steps.line('submit', name, '--watch', *steps.named(project.file))}"
+        done = with_faults.rehearse(
+            workspace, name, faults, pace, seed=seed, resume=resume, watcher=replace(watcher, state=lambda *_: None)
         )
-        return
-    control = Control()
-    with _cancelling(control) as interrupted:
-        done = rehearse(
-            workspace,
-            name,
-            watcher=_watcher(name, quiet),
-            control=control,
-            trials=trials,
-            seed=seed,
-            resume=resume,
-            pace=pace.paced,
-        )
+        prepared, interrupted = None, []
+    else:
+        with _interrupts() as interrupted:
+            prepared = prepare(workspace, name)
+            done = rehearse(
+                prepared,
+                watcher=watcher,
+                cancelled=lambda: bool(interrupted),
+                trials=trials,
+                seed=seed,
+                resume=resume,
+                pace=pace.paced,
+            )
     result(format_, _plain(done), lambda: _text(done))
     if done.trials:
-        streams.note(f"these trials again: {steps.line('trials', name, '--local', *steps.named(project.file))}")
+        streams.note(f"these trials again: {steps.line('trials', name, '--local', *given)}")
     # A signal that came when the job had succeeded changes nothing any more.
     if interrupted and not done.succeeded:
         raise KeyboardInterrupt
-    if done.succeeded:
-        _on_vertex(workspace, name, project.file, model=bool(done.metrics and done.model) and not done.model_empty)
-        return
-    if done.traceback and quiet:  # otherwise it was shown as it came
-        streams.note(f"\n{done.failed_replica or name} ended with:\n{done.traceback}\n")
-    if done.hint:
-        streams.note(f"hint: {done.hint}")
-    raise JobFailedError(f"{name} failed: {_first_line(done.error) or done.state}")
+    if not done.succeeded:
+        if done.traceback and quiet:  # otherwise it was shown as it came
+            streams.note(f"\n{done.failed_replica or name} ended with:\n{done.traceback}\n")
+        if done.hint:
+            streams.note(f"hint: {done.hint}")
+        raise JobFailedError(f"{name} failed: {_first_line(done.error) or done.state}")
+    if prepared is None:
+        streams.note(f"on Vertex AI, with its candidates:\n{steps.line('submit', name, '--watch', *given)}")
+    else:
+        _on_vertex(prepared, given, model=bool(done.metrics and done.model) and not done.model_empty)
 
 
 def _watcher(name: str, quiet: bool) -> Watcher:
     """Note what happens as it happens; `quiet` leaves out what the replicas print."""
-    from localvertex.rehearsal import Watcher
+    from localvertex.jobs.manager import Watcher
 
     trial_of: dict[str, str] = {}
 
     def line(job: str, one: Line) -> None:
-        # The service writes these lines of every job: here they tell nothing new.
-        if one.routine:
-            return
-        who = f"trial {trial_of.get(job, '?')} {one.task}" if job else one.task
+        who = f"trial {trial_of[job]} {one.task}" if job in trial_of else one.task
         streams.note(f"{who} | {one.text}")
 
     def trial(record: Mapping[str, Any]) -> None:
-        trial_of[str(record.get("customJob", "")).rpartition("/")[2]] = str(record.get("id", ""))
+        trial_of[str(record.get("customJob", ""))] = str(record.get("id", ""))
         if record.get("state") in ("SUCCEEDED", "INFEASIBLE"):
             streams.note(f"{name}: {_trial(record)}")
 
-    return Watcher(
-        line=(lambda job, one: None) if quiet else line,
-        state=lambda state: streams.note(f"{name}: {short(state)}"),
-        trial=trial,
-    )
+    def state(job: str, state: str) -> None:
+        streams.note(f"{name}: {short(state)}")
+
+    return Watcher(line=(lambda job, one: None) if quiet else line, state=state, trial=trial)
 
 
-def _on_vertex(workspace: Workspace, name: str, file: Path | None, *, model: bool) -> None:
+def _on_vertex(prepared: Prepared, given: list[object], *, model: bool) -> None:
     """Write the YAML that ran, and show what runs the same on Vertex AI; `model`: a job has left one, with a metric."""
-    prepared = workspace.prepare(name)
-    path = workspace.loaded.folder / f"build/jobs/{name}.yaml"
-    write_text(path, prepared.rendered.text, below=workspace.loaded.folder)
-    given = steps.named(file)
+    name, folder = prepared.view.name, prepared.workspace.loaded.folder
+    path = folder / f"build/jobs/{name}.yaml"
+    write_text(path, prepared.rendered.text, below=folder)
     if prepared.document.study is not None:
         streams.note(f"its best trial:\n{steps.line('best', name, *given)}")
         streams.note(f"a job with its parameters:\n{steps.line('promote', name, '--local', *given)}")
@@ -156,30 +147,25 @@ def _on_vertex(workspace: Workspace, name: str, file: Path | None, *, model: boo
 
 
 @contextmanager
-def _cancelling(control: Control) -> Iterator[list[int]]:
-    """SIGINT and SIGTERM cancel the job, whose processes end before the block does; gives the signals that came.
+def _interrupts() -> Iterator[list[int]]:
+    """Provide the list of the SIGINT and SIGTERM that come while the block lasts, which do not end it.
 
     Raises:
         KeyboardInterrupt: Something failed after a signal: a terminal's Ctrl-C also reaches pip and other programs that build a package.
     """
-    interrupted: list[int] = []
-
-    def stop(number: int, _: object) -> None:
-        interrupted.append(number)
-        control.cancel()
-
+    came: list[int] = []
     # A handler, not KeyboardInterrupt: replicas run in other sessions, and would go on after this process.
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    caught = (signal.SIGINT, signal.SIGTERM)
+    before = {number: signal.signal(number, lambda number, _: came.append(number)) for number in caught}
     try:
-        yield interrupted
+        yield came
     except VertexrigError:
-        if interrupted:
+        if came:
             raise KeyboardInterrupt from None
         raise
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-        control.close()
 
 
 def _plain(done: Rehearsal) -> dict[str, object]:
@@ -197,7 +183,7 @@ def _plain(done: Rehearsal) -> dict[str, object]:
         "stand_ins": list(done.stand_ins),
         "hint": done.hint or None,
         "trials": list(done.trials),
-        "tries": list(done.tries),
+        "attempts": list(done.attempts),
     }
 
 
@@ -217,8 +203,8 @@ def _text(done: Rehearsal) -> str:
     rows += [("stand-in", sentence) for sentence in done.stand_ins]
     width = max(len(name) for name, _ in rows)
     text = "\n".join(f"{name.ljust(width)}  {value}" for name, value in rows)
-    if done.tries:
-        headings, cells = columns(tries.table(done.tries))
+    if done.attempts:
+        headings, cells = columns(attempts.table(done.attempts))
         text += "\n\n" + table(headings, cells)
     if done.trials:
         headings, cells = columns(done.trials)

@@ -1,89 +1,120 @@
-"""A tuning job run in this process, without a server: for rehearsals."""
+"""The jobs and studies of a local Vertex in this process, without its ports and APIs: what a rehearsal runs on."""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterable, Mapping
+import threading
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from types import TracebackType
 from typing import Any
 
 from localvertex.http import Json
 from localvertex.jobs import resources
-from localvertex.jobs.manager import Jobs
+from localvertex.jobs.manager import Jobs, Watcher
+from localvertex.jobs.resources import TUNING_JOBS
 from localvertex.jobs.settings import Settings
 from localvertex.jobs.store import ResourceStore
 from localvertex.jobs.studies import Studies
-from localvertex.runner.lines import Line
-from localvertex.runner.options import Control
-from localvertex.runner.result import JobResult, new_job_id
+from localvertex.runner.result import new_job_id
 
-_LOOK_EVERY = 0.1
+_LOOK_EVERY_S = 0.1
 
 
-def run_study(
-    data: Mapping[str, Any],
-    *,
-    settings: Settings,
-    on_line: Callable[[str, Line], None] = lambda job, line: None,
-    on_trial: Callable[[Json], None] = lambda record: None,
-    on_result: Callable[[str, JobResult], None] = lambda job, result: None,
-    on_note: Callable[[str], None] = lambda text: None,
-    control: Control | None = None,
-) -> Json:
-    """Run a HyperparameterTuningJob to its end.
+class LocalJobs:
+    """A context that runs jobs and studies; whatever still runs at its end is stopped.
 
     Args:
-        data: The job, canonical (`spec.Document.data`), with maxTrialCount and parallelTrialCount.
-        settings: Folder, slots, seed, how trials run.
-        on_line: Called with the resource name of a trial's job and a line of its output, from several threads.
-        on_trial: Called with a trial's record at each change, from the study's thread.
-        on_result: Called with the resource name of a trial's job and how it ended, from several threads.
-        on_note: Called with what its user should know at its end.
-        control: Cancels the study from another thread.
-
-    Returns:
-        The resource as the API would show it: state, error, trials.
-
-    Raises:
-        ApiError: 400, if the study cannot be searched.
+        settings: How they run.
+        watcher: Called as they run, from several threads.
     """
 
-    def write(job: str, lines: Iterable[Line]) -> None:
-        for line in lines:
-            on_line(job, line)
+    def __init__(self, settings: Settings, watcher: Watcher) -> None:
+        self._moved, self._raised = threading.Event(), list[Exception]()
+        root = settings.root.absolute()
+        self._folder = root / "rehearsals" / new_job_id()  # apart from a server's store, which would take these jobs up
+        self._store = ResourceStore(self._folder)
+        self._parent = resources.parent_name(settings.run.project, settings.run.region)
+        self._jobs = Jobs(
+            replace(settings, root=root),
+            self._store,
+            lambda name, lines: None,
+            watcher=Watcher(
+                line=self._guarded(watcher.line),
+                state=self._guarded(watcher.state, moves=True),
+                trial=self._guarded(watcher.trial, moves=True),
+                result=self._guarded(watcher.result),
+            ),
+        )
+        self._studies = Studies(self._jobs)
 
-    key = new_job_id()
-    root = settings.root.absolute()
-    place = root / "rehearsals" / key  # apart from a server's store, which would take these jobs up
-    store = ResourceStore(place)
-    jobs = Jobs(
-        replace(settings, root=root),
-        store,
-        write,
-        on_result,
-    )
-    studies = Studies(jobs, on_trial, on_note)
-    parent = resources.parent_name(settings.run.project, settings.run.region)
-    own = control or Control()
-    try:
-        name = str(studies.add(parent, dict(data))["name"])
-        _wait(studies, name, own)
-        return studies.get(name)
-    finally:
+    def __enter__(self) -> LocalJobs:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         # Studies first, as with a server: one that goes on would start further jobs.
-        studies.close()
-        jobs.close()
-        store.close()
-        shutil.rmtree(place, ignore_errors=True)
-        if control is None:
-            own.close()
+        self._studies.close()
+        self._jobs.close()
+        self._store.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
 
+    def _guarded(self, call: Callable[..., None], *, moves: bool = False) -> Callable[..., None]:
+        """Return a call whose exception `follow` raises: in the thread of a job it would fail the job."""
 
-def _wait(studies: Studies, name: str, control: Control) -> None:
-    """Wait for the end of a study, which `control` may cancel."""
-    asked = False
-    while not studies.wait(name, _LOOK_EVERY):
-        if control.cancelled and not asked:
-            # Once: cancelling again would write the state at every look.
-            asked = True
-            studies.cancel(name)
+        def guarded(*what: Any) -> None:
+            try:
+                call(*what)
+            except Exception as error:
+                self._raised.append(error)
+            if moves:
+                self._moved.set()
+
+        return guarded
+
+    def add(self, outer: Mapping[str, Any], data: Mapping[str, Any]) -> str:
+        """Start a job or a study, and return its resource name.
+
+        Args:
+            outer: displayName and labels.
+            data: The canonical CustomJobSpec or HyperparameterTuningJob.
+
+        Raises:
+            ApiError: 400, if the study cannot be searched.
+        """
+        if "studySpec" in data:
+            return str(self._studies.add(self._parent, {**data, **outer})["name"])
+        return str(self._jobs.add(self._parent, outer, data)["name"])
+
+    def get(self, name: str) -> Json:
+        """Return a job or study as the API would show it."""
+        return (self._studies if f"/{TUNING_JOBS}/" in name else self._jobs).get(name)
+
+    def follow(
+        self,
+        name: str,
+        changed: Callable[[Json], None] = lambda body: None,
+        cancelled: Callable[[], bool] = lambda: False,
+    ) -> Json:
+        """Wait for the end of a job or study, and return it.
+
+        Args:
+            name: Its resource name.
+            changed: Called with it after each change, in this thread.
+            cancelled: Whether it is to be cancelled; asked about ten times a second.
+        """
+        asked = False
+        while True:
+            moved = self._moved.wait(_LOOK_EVERY_S)
+            self._moved.clear()
+            if self._raised:
+                raise self._raised[0]
+            if cancelled() and not asked:
+                asked = True  # once: cancelling again would write the state each time
+                (self._studies if f"/{TUNING_JOBS}/" in name else self._jobs).cancel(name)
+            stored = self._store.get(name)
+            if stored is not None and resources.has_ended(stored.body):
+                return self.get(name)
+            if moved:
+                changed(self.get(name))

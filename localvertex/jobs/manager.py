@@ -7,9 +7,9 @@ import shutil
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from localvertex.http import ApiError, Json
@@ -32,8 +32,25 @@ from vertexrig.spec.document import Document
 from vertexrig.spec.quota import Draw, draws
 from vertexrig.spec.states import CANCELLED, CANCELLING, ENDED, FAILED, PENDING, QUEUED, RUNNING
 
-Write = Callable[[str, Iterable[Line]], None]
+Write = Callable[[str, Sequence[Line]], None]
 """Takes lines of the job of a resource name; they are kept when it returns."""
+
+
+@dataclass(frozen=True)
+class Watcher:
+    """What is called as jobs and studies run, in their threads.
+
+    Args:
+        line: Called with the resource name of a job or study and each line of its log.
+        state: Called with the resource name of a custom job and its state, at each change.
+        trial: Called with the record of a trial at each change.
+        result: Called with the resource name of a custom job and how it ended, before its last state.
+    """
+
+    line: Callable[[str, Line], None] = lambda name, line: None
+    state: Callable[[str, str], None] = lambda name, state: None
+    trial: Callable[[Json], None] = lambda record: None
+    result: Callable[[str, JobResult], None] = lambda name, result: None
 
 
 class Jobs:
@@ -43,10 +60,10 @@ class Jobs:
         settings: See `Settings`.
         store: Where jobs are kept.
         write: Takes their output.
-        on_result: Called with the name of a job that has run to its end and how it went, in the job's thread.
         check: The checks that a new job has to pass; None leaves them out.
         admit: Raises `ApiError` for a job that names, under a parent, what does not exist there.
         begin_run: Makes a run of an experiment and returns its name, "" where there is no such experiment.
+        watcher: Called as they run.
 
     Attributes:
         held: Names of jobs that a stock-out on demand lets wait.
@@ -57,19 +74,19 @@ class Jobs:
         settings: Settings,
         store: ResourceStore,
         write: Write,
-        on_result: Callable[[str, JobResult], None] = lambda name, result: None,
         check: validation.Check | None = None,
         admit: Callable[[str, Mapping[str, Any]], None] = lambda parent, job: None,
         begin_run: Callable[[str], str] = lambda experiment: "",
+        watcher: Watcher | None = None,
     ) -> None:
         self.check, self.admit, self.begin_run = check, admit, begin_run
-        self.settings, self.store, self.write, self.on_result = settings, store, write, on_result
+        self.settings, self.store, self._keep, self.watcher = settings, store, write, watcher or Watcher()
         self.queue = Queue(settings.slots, self._run)
         self._warmth = Warmth() if settings.run.warm else None
         self._controls: dict[str, Control] = {}
         self._preemptions: dict[str, threading.Timer] = {}
         self._lock = threading.Lock()
-        self._listeners: list[Callable[[str, str], None]] = []
+        self._listeners = [self.watcher.state]
         self._closing = False
         self.held: set[str] = set()
 
@@ -299,7 +316,7 @@ class Jobs:
         )
         if job.get("persistentResourceId"):
             options = replace(options, slow_start=0.0)  # its machines are there
-        with _Batch(self.write, name) as batch:
+        with _Batch(self._write, name) as batch:
             result = run_job(
                 job,
                 root=self.settings.root,
@@ -315,7 +332,7 @@ class Jobs:
                 self.store.change(name, lambda _, hidden: hidden.update(counts=dict(result.counts)))
         else:
             # Before the last state: a caller that waits for it finds the result.
-            self.on_result(name, result)
+            self.watcher.result(name, result)
             self._to(name, result.state, result.error)
 
     def _has_machines(self, name: str, job: Mapping[str, Any], region: str, control: Control) -> bool:
@@ -365,7 +382,12 @@ class Jobs:
 
     def log(self, name: str, text: str, severity: str) -> None:
         """Write a line of the service into the log of a job or a study."""
-        self.write(name, [Line(time.time(), SERVICE, severity, text)])
+        self._write(name, [Line(time.time(), SERVICE, severity, text)])
+
+    def _write(self, name: str, lines: Sequence[Line]) -> None:
+        self._keep(name, lines)
+        for line in lines:
+            self.watcher.line(name, line)
 
 
 class _Batch:

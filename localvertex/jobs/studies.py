@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from localvertex.http import Json
@@ -91,17 +91,10 @@ class Studies:
 
     Args:
         jobs: Runs their trials.
-        on_trial: Called with a trial's record at each change, in the study's thread.
-        on_note: Called with what a study's user should know at its end; by default it goes to the study's log.
     """
 
-    def __init__(
-        self,
-        jobs: Jobs,
-        on_trial: Callable[[Json], None] = lambda record: None,
-        on_note: Callable[[str], None] | None = None,
-    ) -> None:
-        self.jobs, self.store, self.on_trial, self.on_note = jobs, jobs.store, on_trial, on_note
+    def __init__(self, jobs: Jobs) -> None:
+        self.jobs, self.store = jobs, jobs.store
         self._runs: dict[str, StudyRun] = {}
         self._threads: dict[str, threading.Thread] = {}
         self._lock = threading.Lock()
@@ -181,13 +174,6 @@ class Studies:
         """Forget a tuning job that has ended; its custom jobs stay. 400 for one that has not ended."""
         lifecycle.remove_ended(self.store, name, TUNING_JOBS)
 
-    def wait(self, name: str, timeout: float) -> bool:
-        """Wait for a tuning job's end for at most `timeout` seconds; whether it is over."""
-        thread = self._threads.get(name)
-        if thread is not None:
-            thread.join(timeout)
-        return bool(self._stored(name).body["state"] in ENDED)
-
     # life of the server
 
     def recover(self) -> None:
@@ -257,7 +243,7 @@ class Studies:
 
         def save(record: Json) -> None:
             self.store.save_trial(name, record)
-            self.on_trial(record)
+            self.jobs.watcher.trial(record)
 
         def failing(message: str) -> None:
             self.store.change(name, lambda _, hidden: hidden.update(failing=message))
@@ -286,9 +272,7 @@ class Studies:
         result = run.run(interval=_LOOK_EVERY, closing=lambda: self._closing)
         if result is None:
             return  # the server closes
-        if run.note and self.on_note is not None:
-            self.on_note(run.note)
-        elif run.note:
+        if run.note:
             self.jobs.log(name, run.note, "WARNING")
         code = {FAILED: rules.INTERNAL, CANCELLED: rules.CANCELLED}.get(result.state)
         # The service's own word, of a job and of a study.

@@ -6,23 +6,23 @@ import filecmp
 import shutil
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from localvertex.jobs import resources
-from localvertex.jobs.inprocess import run_study
+from localvertex.jobs.inprocess import LocalJobs
+from localvertex.jobs.manager import Watcher
 from localvertex.jobs.metrics import last_values
+from localvertex.jobs.resources import TUNING_JOBS
 from localvertex.jobs.settings import Settings
 from localvertex.runner.environment import local_path
 from localvertex.runner.job_files import metric_file
 from localvertex.runner.lines import Line
-from localvertex.runner.options import Control, RunOptions
+from localvertex.runner.options import RunOptions
 from localvertex.runner.project_options import of_project
-from localvertex.runner.result import JobResult, new_job_id
-from localvertex.runner.run import run_job
+from localvertex.runner.result import JobResult
 from localvertex.state import claimed
-from vertexrig.cloud.vertex import CUSTOM, TUNING
+from vertexrig.cloud.vertex import TUNING, RemoteJob
 from vertexrig.errors import FindingsError, UsageError
 from vertexrig.package import builder
 from vertexrig.project import runs
@@ -31,61 +31,80 @@ from vertexrig.results.history import History, Record
 from vertexrig.results.rehearsal import Rehearsal
 from vertexrig.results.trials import table
 from vertexrig.spec.labels import RUN_LABEL
+from vertexrig.spec.states import ENDED, FAILED
 from vertexrig.workspace import Prepared, Workspace
 
 
-@dataclass(frozen=True)
-class Watcher:
-    """What is called while it runs.
+def prepare(workspace: Workspace, name: str) -> Prepared:
+    """Return job or sweep `name`, rendered and checked.
 
-    Args:
-        line: Called with the id of a trial ("" outside sweeps) and each line that its replicas print.
-        state: Called with each state the job goes through.
-        trial: Called with a trial's record, as the API shows it, at each change.
+    Raises:
+        FindingsError: The checks found an error.
+        UsageError: There is no such job or sweep.
     """
-
-    line: Callable[[str, Line], None] = lambda trial, line: None
-    state: Callable[[str], None] = lambda state: None
-    trial: Callable[[Mapping[str, Any]], None] = lambda trial: None
+    prepared = workspace.prepare(name)
+    if not prepared.ok:
+        raise FindingsError(f"{name} would fail: `{workspace.verb('check', name)}` says why")
+    return prepared
 
 
 def rehearse(
-    workspace: Workspace,
-    name: str,
+    prepared: Prepared,
     *,
     watcher: Watcher | None = None,
-    control: Control | None = None,
+    cancelled: Callable[[], bool] = lambda: False,
     trials: int | None = None,
     seed: int = 0,
     resume: str = "",
     pace: Callable[[RunOptions], RunOptions] = lambda run: run,
 ) -> Rehearsal:
-    """Render job or sweep `name`, package its trainer, run it to its end, and leave a record in the project's history.
+    """Package the trainer of a job or sweep, run it to its end, and leave a record in the project's history.
 
     Args:
-        control: To cancel it from another thread.
+        prepared: The job or sweep.
+        watcher: Called as it runs.
+        cancelled: Whether it is to be cancelled; asked about ten times a second.
         trials: For a sweep: this many trials instead of maxTrialCount.
         seed: For a sweep: what its search starts from.
         resume: An earlier run whose output folder is used; a new one by default.
         pace: Gives the run its times (`localvertex.runner.pace.paced`).
 
     Raises:
-        FindingsError: The checks found an error.
-        UsageError: There is no such job or run, or `trials` was given for a job.
+        UsageError: There is no such run, or `trials` was given for a job.
     """
-    prepared = workspace.prepare(name)
-    if not prepared.ok:
-        raise FindingsError(f"{name} would fail: `{workspace.verb('check', name)}` says why")
+    name, loaded = prepared.view.name, prepared.workspace.loaded
     if trials is not None and prepared.document.study is None:
         raise UsageError(f"{name} is a job, which has no trials; leave --trials out")
-    root = claimed(workspace.loaded.output(STATE_FOLDER))
+    root = claimed(loaded.output(STATE_FOLDER))
     if resume:
         _must_be_there(prepared, root, resume)
     prepared = prepared.in_run(resume or runs.new_run_id())
-    place_packages(workspace, prepared, root)
-    run = pace(run_options(workspace, prepared))
-    stage = _Stage(workspace, prepared, root, watcher or Watcher(), control, run)
-    return stage.job() if prepared.document.study is None else stage.sweep(trials, seed)
+    document, view = prepared.document, prepared.view
+    place_packages(prepared, root)
+    watcher = watcher or Watcher()
+    if document.study is not None:
+        watcher = replace(watcher, state=lambda name, state: None)  # those of its trials' jobs
+    watched = Watched(name, root, watcher)
+    outer = {"displayName": view.display_name, "labels": {**view.labels, RUN_LABEL: name}}
+    data = document.job if document.study is None else dict(document.data)
+    if trials is not None:
+        data["maxTrialCount"] = trials
+        # As the checks advise: not more trials at a time than in all.
+        data["parallelTrialCount"] = min(trials, int(data.get("parallelTrialCount", 1)))
+    local, project = loaded.project.local, loaded.project
+    # One job starts cold: it would wait for a process that only a second one is forked from.
+    options = replace(of_project(loaded), project=project.project, region=project.region)
+    if document.study is None:
+        options = replace(options, warm=False)
+    settings = Settings(root, run=pace(options), seed=seed, discrete=local.discrete)
+    if local.slots:
+        settings = replace(settings, slots=local.slots)
+    with LocalJobs(settings, watched.watcher) as here:
+        job = here.add(outer, data)
+        with watched.history.running(watched.record(here.get(job), view.run_id)):
+            save = watched.history.save
+            body = here.follow(job, lambda body: save(watched.record(body, view.run_id)), cancelled)
+            return watched.ended(body, view.run_id)
 
 
 def _must_be_there(prepared: Prepared, root: Path, run: str) -> None:
@@ -98,138 +117,90 @@ def _must_be_there(prepared: Prepared, root: Path, run: str) -> None:
         raise runs.no_such_run(view.name, run, known)
 
 
-@dataclass(frozen=True)
-class _Stage:
-    """One rehearsal: what runs, where, and who watches."""
+class Watched:
+    """What a rehearsal's jobs show as they run, and what is made of it at the end: the `Rehearsal`, and the record in the history.
 
-    workspace: Workspace
-    prepared: Prepared
-    root: Path
-    watcher: Watcher
-    control: Control | None
-    run: RunOptions
+    Args:
+        name: The job or sweep.
+        root: The folder of the state.
+        watcher: Called with what jobs print, each new state but the last, and trials.
 
-    @property
-    def output(self) -> Path | None:
-        return _local(self.prepared.document.output, self.root)
+    Attributes:
+        watcher: What the local Vertex calls.
+    """
 
-    def record(self, resource: Mapping[str, Any], **more: Any) -> Record:
-        """Return what the history keeps."""
-        view = self.prepared.view
-        return Record(view.name, resource, view.run_id, str(self.output or ""), **more)
+    def __init__(self, name: str, root: Path, watcher: Watcher) -> None:
+        self.name, self.root, self.history = name, root, History(root)
+        self.watcher = Watcher(self._line, self._state, watcher.trial, self._result)
+        self._outer, self._begun, self._shown = watcher, time.monotonic(), ""
+        self._results: dict[str, JobResult] = {}
+        self._notes: list[str] = []
 
-    def resource(self, collection: str, number: str, fields: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the resource of a job that begins, as the API would show it."""
-        options, view = self.run, self.prepared.view
-        parent = resources.parent_name(options.project, options.region)
-        shown = {"displayName": view.display_name, "labels": {**view.labels, RUN_LABEL: view.name}, **fields}
-        return resources.new_body(f"{parent}/{collection}/{number}", "JOB_STATE_PENDING", shown)
+    def _line(self, job: str, line: Line) -> None:
+        if f"/{TUNING_JOBS}/" in job:
+            self._notes.append(line.text)
+        # The service writes the routine lines of every job, so they tell nothing new.
+        elif not line.routine:
+            self._outer.line(job, line)
 
-    def job(self) -> Rehearsal:
-        document, number = self.prepared.document, new_job_id()
-        body = self.resource(CUSTOM, number, {"jobSpec": resources.rest_form("CustomJobSpec", document.job)})
-        history = History(self.root)
+    def _state(self, job: str, state: str) -> None:
+        if state not in ENDED and state != self._shown:
+            self._shown = state
+            self._outer.state(job, state)
 
-        def moved(state: str) -> None:
-            resources.move(body, state)
-            history.save(self.record(body))
-            self.watcher.state(state)
+    def _result(self, job: str, result: JobResult) -> None:
+        self._results[job] = result
 
-        with history.running(self.record(body)):
-            result = run_job(
-                document.job,
-                root=self.root,
-                on_line=lambda line: self.watcher.line("", line),
-                on_state=moved,
-                control=self.control,
-                options=replace(self.run, job_id=number),
-            )
-            error = asdict(result.error) if result.error else None
-            resources.move(body, result.state, error)
-            metrics = last_values(metric_file(self.root.absolute(), number))
-            history.save(self.record(body, metrics=metrics, stand_ins=result.stand_ins))
-        return self._ended(
-            state=result.state,
-            error=result.error.message if result.error else "",
-            seconds=result.wall_seconds,
-            metrics=metrics,
-            failed_replica=result.failed_replica,
-            traceback=result.traceback,
-            hint=result.hint,
-            stand_ins=result.stand_ins,
-            astray=_left_in(result.folder),
-        )
+    def record(self, body: Mapping[str, Any], run: str, **more: Any) -> Record:
+        """Return what the history keeps of a job as it is now."""
+        return Record(self.name, body, run, str(_local(RemoteJob(body).output, self.root) or ""), **more)
 
-    def sweep(self, trials: int | None, seed: int) -> Rehearsal:
-        data = self._sweep_data(trials)
-        ended: dict[str, JobResult] = {}
-        records: dict[str, Mapping[str, Any]] = {}
-        history = History(self.root)
-        shown = resources.rest_form("HyperparameterTuningJob", data)
-        body = self.resource(TUNING, new_job_id(), shown)
-        body["state"] = "JOB_STATE_RUNNING"
+    def ended(
+        self, body: Mapping[str, Any], run: str, error: str = "", attempts: tuple[Mapping[str, Any], ...] = ()
+    ) -> Rehearsal:
+        """Return how the rehearsal went, and keep its last record.
 
-        def trial(record: Mapping[str, Any]) -> None:
-            records[str(record["id"])] = {key: value for key, value in record.items() if key != "failed"}
-            history.save(self.record({**body, "trials": list(records.values())}))
-            self.watcher.trial(record)
-
-        begun, noted = time.monotonic(), list[str]()
-        with history.running(self.record(body)):
-            job = run_study(
-                data,
-                settings=self._settings(seed),
-                control=self.control,
-                on_trial=trial,
-                on_line=lambda name, one: self.watcher.line(name.rpartition("/")[2], one),
-                on_result=lambda name, result: ended.update({name: result}),
-                on_note=noted.append,
-            )
-            # Of the history's own record: the engine's job has a number that was shown to no one.
-            job = {**job, "name": body["name"], "labels": body["labels"]}
-            notes = ["the local study engine for Vertex AI's search: its trials have other values"]
-            stand_ins = tuple(
-                dict.fromkeys(notes + [one for result in ended.values() for one in result.stand_ins] + noted)
-            )
-            history.save(self.record(job, stand_ins=stand_ins))
-        # The last to fail: its end is the one that the study ended with.
-        failed = next((one for one in reversed(ended.values()) if one.state == "JOB_STATE_FAILED"), None)
-        failed = failed if job["state"] == "JOB_STATE_FAILED" else None
-        done = self._ended(
-            state=job["state"],
-            error=(job.get("error") or {}).get("message", ""),
-            seconds=time.monotonic() - begun,
-            failed_replica=failed.failed_replica if failed else "",
-            hint=failed.hint if failed else "",
-            traceback=failed.traceback if failed else "",
+        Args:
+            body: The job or sweep as the API shows it; without a name if none was made.
+            run: The run whose output folder it has.
+            error: Why it failed, by default the job's own error.
+            attempts: As `vertexrig.results.attempts` has them.
+        """
+        job, tuning = RemoteJob(body), RemoteJob(body).collection == TUNING
+        of_job = [self._results[job.name]] if job.name in self._results else []
+        results = list(self._results.values()) if tuning else of_job
+        notes = ["the local study engine for Vertex AI's search: its trials have other values"] if tuning else []
+        notes = [*notes, *(one for result in results for one in result.stand_ins), *self._notes]
+        stand_ins = tuple(dict.fromkeys(notes))
+        metrics = last_values(metric_file(self.root, job.id)) if job.name and not tuning else {}
+        if job.name:
+            more = {"metrics": metrics, "stand_ins": stand_ins, "attempts": attempts}
+            self.history.save(self.record(body, run, **more))
+        # The last to fail: its end is the one that a study ended with.
+        failed = [one for one in results if one.state == job.state == FAILED][-1:]
+        done = Rehearsal(
+            self.name,
+            job.state,
+            error or job.error,
+            time.monotonic() - self._begun,
+            _local(job.output, self.root),
+            run,
+            metrics,
             stand_ins=stand_ins,
-            trials=tuple(table(job)),
+            trials=tuple(table(body)) if tuning else (),
+            attempts=attempts,
+            **{key: getattr(one, key) for one in failed for key in ("failed_replica", "traceback", "hint")},
         )
-        jobs = {str(one["id"]): one.get("customJob", "") for one in job.get("trials", ())}
-        lost = [ended[name] for one in done.models_empty if (name := jobs[one.parent.name]) in ended]
-        return replace(done, astray=_left_in(lost[0].folder)) if lost else done
-
-    def _ended(self, **how: Any) -> Rehearsal:
-        view = self.prepared.view
-        return Rehearsal(name=view.name, output=self.output, run=view.run_id, **how)
-
-    def _sweep_data(self, trials: int | None) -> dict[str, Any]:
-        data = {**self.prepared.document.data, "displayName": self.prepared.view.display_name}
-        if trials is not None:
-            data["maxTrialCount"] = trials
-            # As the checks advise: not more trials at a time than in all.
-            data["parallelTrialCount"] = min(trials, int(data.get("parallelTrialCount", 1)))
-        return data
-
-    def _settings(self, seed: int) -> Settings:
-        local = self.workspace.loaded.project.local
-        settings = Settings(root=self.root, run=self.run, seed=seed, discrete=local.discrete)
-        slots = local.slots
-        return replace(settings, slots=slots) if slots else settings
+        if tuning:
+            jobs = {str(one["id"]): one.get("customJob", "") for one in body.get("trials", ())}
+            lost = [jobs[one.parent.name] for one in done.models_empty]
+            results = [self._results[one] for one in lost if one in self._results]
+        return replace(done, astray=_left_in(results[0].folder)) if results else done
 
 
-def place_packages(workspace: Workspace, prepared: Prepared, root: Path) -> None:
+def place_packages(prepared: Prepared, root: Path) -> None:
     """Build the packages that the job names and we make, and put them where their gs:// URIs point on this machine."""
+    workspace = prepared.workspace
     trainer = workspace.loaded.project.trainer
     folder, out = workspace.loaded.path(trainer.path, "trainer", "path"), workspace.loaded.output(PACKAGES_FOLDER)
     for tf_version, uri in workspace.renderer.packages.items():
@@ -247,17 +218,6 @@ def place_packages(workspace: Workspace, prepared: Prepared, root: Path) -> None
         shutil.copyfile(built.path, part)
         # Another job that runs now must not install half a package.
         part.replace(target)
-
-
-def run_options(workspace: Workspace, prepared: Prepared) -> RunOptions:
-    """Return the run's options as the project file's `local:` gives them."""
-    project = workspace.loaded.project
-    return replace(
-        of_project(workspace.loaded),
-        display_name=prepared.view.display_name,
-        project=project.project,
-        region=project.region,
-    )
 
 
 def _left_in(folder: Path) -> tuple[Path, ...]:

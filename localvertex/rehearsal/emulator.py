@@ -6,11 +6,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from localvertex import state
+from localvertex import rehearsal, state
 from localvertex.front import control
-from localvertex.rehearsal import rehearse
+from vertexrig.results.rehearsal import Rehearsal
+from vertexrig.workspace import Workspace
 
-__all__ = ["environment", "rehearse", "seed"]
+
+def rehearse(workspace: Workspace, name: str, *, trials: int | None = None) -> Rehearsal:
+    """Run a job or sweep on this machine to its end."""
+    return rehearsal.rehearse(rehearsal.prepare(workspace, name), trials=trials)
 
 
 def environment(folder: Path) -> dict[str, str]:

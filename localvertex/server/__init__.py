@@ -47,7 +47,7 @@ from localvertex.front.control import (
 )
 from localvertex.front.serving import protocol, server_with
 from localvertex.front.variables import of_replica
-from localvertex.jobs.manager import Jobs
+from localvertex.jobs.manager import Jobs, Watcher
 from localvertex.jobs.pipelines import Pipelines
 from localvertex.jobs.resources import CUSTOM_JOBS, PIPELINES, TUNING_JOBS
 from localvertex.jobs.settings import Fault, Settings
@@ -137,6 +137,7 @@ class Local:
         stop: Called when a client asks the server to stop.
         grpc: Answer gRPC too, if grpcio is installed.
         record: Where calls are recorded, None for nowhere.
+        watcher: Called as jobs and studies run.
     """
 
     def __init__(
@@ -148,6 +149,7 @@ class Local:
         *,
         grpc: bool,
         record: Path | None,
+        watcher: Watcher | None,
     ) -> None:
         self.store = ResourceStore(settings.root)
         self.objects = storage.ObjectStore(settings.root)
@@ -164,6 +166,7 @@ class Local:
             check=check,
             admit=self.registry.machines.require,
             begin_run=self.registry.metadata.begin_run,
+            watcher=watcher,
         )
         self.studies = Studies(self.jobs)
         self.pipelines = Pipelines(self.jobs, self.registry.models, self.registry.datasets)
@@ -255,6 +258,7 @@ def running(
     grpc: bool = False,
     on_stop: Callable[[], None] = lambda: None,
     record: Path | None = None,
+    watcher: Watcher | None = None,
 ) -> Iterator[RunningServer]:
     """Provide a server in threads of this process, for as long as the block lasts.
 
@@ -264,6 +268,7 @@ def running(
         grpc: Answer gRPC too, on a free port, if grpcio is installed.
         on_stop: Called when a client asks the server to stop.
         record: A file to which every call and its answer are added, blanked.
+        watcher: Called as jobs and studies run, in their threads.
 
     Raises:
         UsageError: The port is taken, another server runs on the folder, or the folder cannot be used.
@@ -278,7 +283,7 @@ def running(
         own, front_port, tls_port = (one.getsockname()[1] for one in (listener, proxy, tls))
         here = RunningServer(root, own, os.getpid(), front_port=front_port, tls_port=tls_port)
         about: dict[str, object] = {"version": __version__, "pid": here.pid, "root": str(root), "url": here.url}
-        front, local = _parts(settings, here, about, on_stop, grpc=grpc, record=record)
+        front, local = _parts(settings, here, about, on_stop, grpc=grpc, record=record, watcher=watcher)
         server = _http_server(front, local, proxy, tls)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, name="server", daemon=True)
         try:
@@ -310,6 +315,7 @@ def _parts(
     *,
     grpc: bool,
     record: Path | None,
+    watcher: Watcher | None,
 ) -> tuple[Front, Local]:
     """Return the front and all behind it, over the folder of a server that is about to run.
 
@@ -320,7 +326,7 @@ def _parts(
         front = Front(here.root, settings.run.project, settings.run.project_number, settings.allow_hosts)
         run = replace(settings.run, extra_env={**_job_env(here, settings.run), **settings.run.extra_env})
         own = replace(settings, root=here.root, run=run)
-        return front, Local(own, front, about, on_stop, grpc=grpc, record=record)
+        return front, Local(own, front, about, on_stop, grpc=grpc, record=record, watcher=watcher)
     except OSError as error:
         raise UsageError(
             f"the state folder {here.root} cannot be used: {error}; move away what is in the way"

@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 from localvertex import server
-from localvertex.jobs.inprocess import run_study
+from localvertex.jobs.manager import Watcher
 from localvertex.jobs.resources import CUSTOM_JOBS, TUNING_JOBS
 from localvertex.jobs.settings import Settings
 from localvertex.jobs.study_engine import StudyEngine
 from localvertex.jobs.study_run import Handle, StudyRun, TrialOutcome
 from localvertex.runner import Line, RunOptions, keras2, run_job
 from localvertex.runner.packages import Interpreter
-from tests.support.jobkit import Api, job, output, pool, with_trainer
+from tests.support.jobkit import Api, job, output, pool, run_study, with_trainer
 from vertexrig.spec.states import SUCCEEDED
 from vertexrig.spec.trial import Trial
 
@@ -41,13 +41,11 @@ def study(code: str, trials: int) -> dict[str, Any]:
 
 def go(root: Path, code: str, trials: int = 1, discrete: str = "retry") -> tuple[list[str], list[str], dict[str, Any]]:
     """What trainers got, what the study's user can read at its end, and the study."""
-    lines: list[str] = []
-    notes: list[str] = []
-    settings = Settings(root, run=OPTIONS, discrete=discrete)
-    done = run_study(
-        study(code, trials), settings=settings, on_line=lambda _, line: lines.append(line.text), on_note=notes.append
-    )
-    return [text[4:] for text in lines if text.startswith("GOT ")], notes, done
+    lines: list[tuple[str, str]] = []
+    watcher = Watcher(line=lambda name, line: lines.append((name, line.text)))
+    done = run_study(study(code, trials), Settings(root, run=OPTIONS, discrete=discrete), watcher)
+    notes = [text for name, text in lines if name == done["name"]]
+    return [text[4:] for _, text in lines if text.startswith("GOT ")], notes, done
 
 
 def test_whole_numbers_after_an_end_at_the_start(root: Path) -> None:

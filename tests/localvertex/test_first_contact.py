@@ -13,11 +13,10 @@ from click.testing import CliRunner
 from localvertex import server
 from localvertex.cli.local import command
 from localvertex.hints import hint
-from localvertex.jobs.inprocess import run_study
 from localvertex.jobs.metrics import last_values
 from localvertex.jobs.settings import Settings
 from localvertex.runner import Control, Line, RunOptions, run_job
-from tests.support.jobkit import IMAGE, Api, job, output, pool, with_trainer
+from tests.support.jobkit import IMAGE, Api, job, output, pool, run_study, with_trainer
 from tests.support.tools import need
 
 TORCH = "us-docker.pkg.dev/vertex-ai/training/pytorch-gpu.2-4.py310:latest"
@@ -92,7 +91,7 @@ def test_a_trial_stopped_because_its_study_failed(tmp_path: Path) -> None:
         "maxTrialCount": 2,
         "parallelTrialCount": 2,
     }
-    done = run_study(body, settings=Settings(tmp_path, slots=2, run=RunOptions(grace=0.5)))
+    done = run_study(body, Settings(tmp_path, slots=2, run=RunOptions(grace=0.5)))
     assert done["state"] == "JOB_STATE_FAILED"
     reason = {trial["id"]: trial["infeasibleReason"] for trial in done["trials"]}
     assert "ValueError" in reason["1"]

@@ -15,10 +15,10 @@ import pytest
 from localvertex import server
 from localvertex.http import ApiError
 from localvertex.jobs import studies
-from localvertex.jobs.inprocess import run_study
+from localvertex.jobs.manager import Watcher
 from localvertex.jobs.settings import Settings
-from localvertex.runner import Control, Line, RunOptions
-from tests.support.jobkit import Api, job, pool, with_trainer
+from localvertex.runner import Line, RunOptions
+from tests.support.jobkit import Api, job, pool, run_study, with_trainer
 
 REPORT = """
 import time
@@ -92,10 +92,8 @@ def test_a_study_in_this_process(tmp_path: Path) -> None:
     for _ in range(2):
         lines: list[tuple[str, Line]] = []
         records: list[dict[str, Any]] = []
-        done = run_study(
-            tuning(code, trials=3, parallel=1), settings=settings, on_trial=records.append,
-            on_line=lambda name, line, lines=lines: lines.append((name, line)),
-        )  # fmt: skip
+        watcher = Watcher(trial=records.append, line=lambda name, line, lines=lines: lines.append((name, line)))
+        done = run_study(tuning(code, trials=3, parallel=1), settings, watcher)
         assert done["state"] == "JOB_STATE_SUCCEEDED" and [trial["id"] for trial in done["trials"]] == ["1", "2", "3"]
         values.append([trial["parameters"][0]["value"] for trial in done["trials"]])
         spoken = {name for name, line in lines if line.text.startswith("rate --rate=")}
@@ -109,27 +107,34 @@ def test_a_study_whose_trials_fail(tmp_path: Path) -> None:
     """Failing trials are infeasible with the replica's error, and fail the study as maxFailedTrialCount says."""
     with_trainer(tmp_path)
     settings = Settings(tmp_path, slots=2, run=RunOptions(grace=0.5))
-    done = run_study(tuning("1 / 0", trials=5, parallel=1, maxFailedTrialCount=2), settings=settings)
+    done = run_study(tuning("1 / 0", trials=5, parallel=1, maxFailedTrialCount=2), settings)
     assert done["state"] == "JOB_STATE_FAILED" and len(done["trials"]) == 2
     assert all("ZeroDivisionError" in trial["infeasibleReason"] for trial in done["trials"])
     with pytest.raises(ApiError, match="max_trial_count"):
-        run_study(tuning("pass", trials=0, parallel=1), settings=settings)
+        run_study(tuning("pass", trials=0, parallel=1), settings)
 
 
 def test_cancel_a_study_in_this_process(tmp_path: Path) -> None:
-    """Control.cancel ends the study and its running trials."""
+    """A cancellation ends the study and its running trials."""
     with_trainer(tmp_path)
-    control = Control()
-
-    def line(_: str, line: Line) -> None:
-        if line.text == "up":
-            control.cancel()
-
+    lines: list[str] = []
     settings = Settings(tmp_path, slots=2, run=RunOptions(grace=0.5))
     body = tuning("print('up', flush=True)\nimport time; time.sleep(600)", trials=5, parallel=2)
-    done = run_study(body, settings=settings, on_line=line, control=control)
+    watcher = Watcher(line=lambda _, line: lines.append(line.text))
+    done = run_study(body, settings, watcher, cancelled=lambda: "up" in lines)
     assert done["state"] == "JOB_STATE_CANCELLED" and {trial["state"] for trial in done["trials"]} == {"INFEASIBLE"}
-    control.close()
+
+
+def test_what_a_watcher_raises_ends_the_rehearsal(tmp_path: Path) -> None:
+    """It comes out where the study is followed, and the trials that run are stopped."""
+    with_trainer(tmp_path)
+
+    def line(_: str, line: Line) -> None:
+        raise BrokenPipeError
+
+    settings = Settings(tmp_path, slots=2, run=RunOptions(grace=0.5))
+    with pytest.raises(BrokenPipeError):
+        run_study(tuning("import time; time.sleep(600)", trials=2, parallel=2), settings, Watcher(line=line))
 
 
 def nested(depth: int) -> dict[str, Any]:
@@ -166,5 +171,5 @@ def test_a_created_study_builds_one_engine(tmp_path: Path, monkeypatch: pytest.M
 
     monkeypatch.setattr(studies, "StudyEngine", Counted)
     settings = Settings(tmp_path, slots=2, run=RunOptions(grace=0.5))
-    done = run_study(tuning("1 / 0", trials=1, parallel=1), settings=settings)
+    done = run_study(tuning("1 / 0", trials=1, parallel=1), settings)
     assert len(done["trials"]) == 1 and len(built) == 1

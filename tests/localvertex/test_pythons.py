@@ -15,7 +15,8 @@ from typing import NoReturn
 import psutil
 import pytest
 
-from localvertex.rehearsal import rehearse
+from localvertex.jobs.manager import Watcher
+from localvertex.rehearsal import prepare, rehearse
 from localvertex.runner import Control, packages, pool_programs, pythons, run_job
 from localvertex.runner.options import RunOptions
 from localvertex.runner.project_options import of_project
@@ -209,9 +210,7 @@ def test_a_project_names_the_image_and_the_rehearsal_runs_in_its_environment(tmp
     wired = config.load(tmp_path / "vertexrig.yaml")
     assert of_project(wired).interpreters == {"*trainer-cpu:*": found["python"]}
     lines: list[str] = []
-    from localvertex.rehearsal import Watcher
-
-    ended = rehearse(Workspace(wired), "cpu", watcher=Watcher(line=lambda trial, line: lines.append(line.text)))
+    ended = rehearse(prepare(Workspace(wired), "cpu"), watcher=Watcher(line=lambda _, line: lines.append(line.text)))
     assert ended.succeeded and any(line.startswith("in ") and line.endswith(" None") for line in lines), lines
     again = vertexrig("local", "python", "--image=build", "--wire", cwd=tmp_path)
     assert again.returncode == 0 and "already" in again.stderr and "nothing has changed" in again.stderr

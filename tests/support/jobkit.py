@@ -11,6 +11,9 @@ from typing import Any
 
 import httpx
 
+from localvertex.jobs.inprocess import LocalJobs
+from localvertex.jobs.manager import Watcher
+from localvertex.jobs.settings import Settings
 from localvertex.runner import Line
 from localvertex.state import claimed
 from tests.support.tools import environments
@@ -122,6 +125,14 @@ class Api:
 
 ENDS = ("SUCCEEDED", "FAILED", "CANCELLED")
 """How jobs and pipelines can end."""
+
+
+def run_study(
+    data: dict[str, Any], settings: Settings, watcher: Watcher | None = None, **follow: Any
+) -> dict[str, Any]:
+    """A HyperparameterTuningJob, run to its end in this process."""
+    with LocalJobs(settings, watcher or Watcher()) as here:
+        return here.follow(here.add({}, data), **follow)
 
 
 def output(lines: list[Line], task: str = "workerpool0-0") -> list[str]:

@@ -80,7 +80,7 @@ def tries_of(workspace: Workspace, found: FoundJob) -> list[dict[str, Any]]:
     candidates.
     """
     if found.record is not None:
-        return list(map(dict, found.record.tries))
+        return list(map(dict, found.record.attempts))
     known = _known(workspace, found.job, check=False)
     if known is None:
         return []

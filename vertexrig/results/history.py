@@ -33,7 +33,7 @@ class Record:
         output: Its output folder on this machine, "" without one.
         metrics: What a job's trainer reported last, by tag.
         stand_ins: A sentence for each substitute for a part of the cloud.
-        tries: What became of each candidate that was tried, if it was rehearsed with faults (`vertexrig.results.tries`).
+        attempts: What became of each attempt, if it was rehearsed with faults (`vertexrig.results.attempts`).
     """
 
     name: str
@@ -42,7 +42,7 @@ class Record:
     output: str = ""
     metrics: Mapping[str, float] = field(default_factory=dict)
     stand_ins: tuple[str, ...] = ()
-    tries: tuple[Mapping[str, Any], ...] = ()
+    attempts: tuple[Mapping[str, Any], ...] = ()
 
     @property
     def job(self) -> RemoteJob:
@@ -97,7 +97,7 @@ class History:
         # a record that is damaged, or of another version of this program, is left out of the list
         with suppress(OSError, ValueError, TypeError):
             data = json.loads(path.read_text(encoding="utf-8"))
-            record = Record(**{**data, "stand_ins": tuple(data["stand_ins"]), "tries": tuple(data.get("tries", ()))})
+            record = Record(**{**data, "stand_ins": tuple(data["stand_ins"]), "attempts": tuple(data["attempts"])})
             if record.job.ended or _held(path.with_suffix(".lock")):
                 return record
             return replace(record, resource={**record.resource, "state": FAILED, "error": _BROKEN})

@@ -29,7 +29,7 @@ class Rehearsal:
         stand_ins: A sentence for each substitute for a part of the cloud.
         astray: Files that a job, or the first trial without a model, left in its working directories, which are lost on Vertex AI, the largest first.
         trials: A sweep's trials as rows, the best first (`vertexrig.results.trials.table`).
-        tries: What became of each candidate that was tried, if it was rehearsed with faults (`vertexrig.results.tries`).
+        attempts: What became of each attempt, if it was rehearsed with faults (`vertexrig.results.attempts`).
     """
 
     name: str
@@ -45,7 +45,7 @@ class Rehearsal:
     stand_ins: tuple[str, ...] = ()
     astray: tuple[Path, ...] = ()
     trials: tuple[Mapping[str, Any], ...] = ()
-    tries: tuple[Mapping[str, Any], ...] = ()
+    attempts: tuple[Mapping[str, Any], ...] = ()
 
     def _repr_html_(self) -> str:
         """As a notebook shows it."""

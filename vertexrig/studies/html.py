@@ -21,7 +21,7 @@ from markupsafe import Markup
 import vertexrig
 from vertexrig import times
 from vertexrig.cloud.vertex import TUNING, RemoteJob
-from vertexrig.results import trials, tries
+from vertexrig.results import attempts, trials
 from vertexrig.results.history import Record
 from vertexrig.results.study import StudyRecord, course, read
 from vertexrig.results.trials import TrialResult
@@ -358,7 +358,7 @@ def _studies(chain: StudyChain) -> dict[str, Any]:
 
 def _candidates(tried: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return a row per try of a job with candidates, for a table."""
-    rows = tries.table(tried)
+    rows = attempts.table(tried)
     head = [(name, name in ("candidate", "USD")) for name in rows[0]]
     return {"head": head, "rows": [_row([clean(str(cell)) for cell in row.values()]) for row in rows]}
 

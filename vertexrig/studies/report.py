@@ -8,7 +8,7 @@ from typing import Any
 
 from vertexrig.cloud.rest import RestError, is_loopback
 from vertexrig.cloud.vertex import TUNING, RemoteJob, Vertex
-from vertexrig.results import trials, tries
+from vertexrig.results import attempts, trials
 from vertexrig.results.history import Record
 from vertexrig.spec.states import short
 from vertexrig.text import clean, shown
@@ -126,7 +126,7 @@ def page(job: RemoteJob, console: str, record: Record | None = None, tried: Sequ
     if job.error:
         lines += ["", "```", job.error.strip(), "```"]
     if tried:
-        lines += ["", "## Candidates", "", *markdown(tries.table(tried))]
+        lines += ["", "## Candidates", "", *markdown(attempts.table(tried))]
     if job.collection == TUNING:
         lines += ["", "## Trials", "", *markdown(trials.table(job.data))]
     return "\n".join(lines) + "\n"

@@ -166,7 +166,7 @@ def test_a_missing_bucket_is_found_before_anything_starts(here: server.RunningSe
 @pytest.mark.whole
 def test_a_rehearsal_with_faults_goes_on_to_the_candidates(project: Path) -> None:
     """`rehearse --fault` waits for seconds in place of 20 minutes, goes on by the same steps as `submit --watch`, and its record and
-    report have each try.
+    report have each attempt.
     """
     file = project / "vertexrig.yaml"
     file.write_text(PROJECT.replace("wait: 1s", "wait: 20m"))
@@ -174,14 +174,14 @@ def test_a_rehearsal_with_faults_goes_on_to_the_candidates(project: Path) -> Non
     done = vertexrig("rehearse", "train", *faults, "--format", "json", cwd=project)
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
-    tries = [(one["candidate"], one["reason"], one["text"]) for one in told["tries"]]
-    assert [one[:2] for one in tries] == [(1, "waited"), (2, "quota"), (3, "")] and tries[2][2] == "SUCCEEDED"
-    assert 4 <= told["tries"][0]["waited_s"] <= 60 and told["tries"][0]["usd"] == 0
+    attempts = [(one["candidate"], one["reason"], one["text"]) for one in told["attempts"]]
+    assert [one[:2] for one in attempts] == [(1, "waited"), (2, "quota"), (3, "")] and attempts[2][2] == "SUCCEEDED"
+    assert 4 <= told["attempts"][0]["waited_s"] <= 60 and told["attempts"][0]["usd"] == 0
     assert (project / told["model"] / "model").read_text() == "made" and "my-bucket-eu" in told["model"]
     assert "workerpool0-0 | Installing the package" in done.stderr
     assert vertexrig("local", "status", cwd=project).returncode == 1
     report = vertexrig("report", "train", "--local", cwd=project)
-    assert f"| 2 | machine_type: n1-standard-4, wait: 1m | none |  |  | quota: {tries[1][2]} |" in report.stdout
+    assert f"| 2 | machine_type: n1-standard-4, wait: 1m | none |  |  | quota: {attempts[1][2]} |" in report.stdout
     assert report.stdout.rstrip().endswith("| SUCCEEDED |")
     assert vertexrig("report", "train", "--local", "-o", "train.html", cwd=project).returncode == 0
     page = (project / "train.html").read_text()

@@ -15,8 +15,9 @@ from typing import Any
 
 import pytest
 
+from localvertex.jobs.manager import Watcher
 from localvertex.jobs.settings import Settings
-from localvertex.rehearsal import rehearse
+from localvertex.rehearsal import prepare, rehearse
 from localvertex.runner import RunOptions
 from localvertex.runner.project_options import of_project
 from localvertex.server import settings_of
@@ -211,12 +212,9 @@ def test_the_function_s_commands_make_the_repository(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("name", "said"), [("cpu", "trained 2"), ("other", "other")])
 def test_a_rehearsal_runs_the_trainer_as_before(tmp_path: Path, name: str, said: str) -> None:
     """The trainer's package is installed and started from its sources, with its args; what differs from the image is named."""
-    from localvertex.rehearsal import Watcher
-
     lines: list[str] = []
     loaded = project(tmp_path, python="3.9" if name == "cpu" else PYTHON)
-    watcher = Watcher(line=lambda trial, line: lines.append(line.text))
-    done = rehearse(Workspace(loaded), name, watcher=watcher)
+    done = rehearse(prepare(Workspace(loaded), name), watcher=Watcher(line=lambda _, line: lines.append(line.text)))
     assert done.succeeded, done.error
     assert said in lines
     here = f"{PYTHON}.{sys.version_info[2]}"

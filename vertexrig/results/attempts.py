@@ -1,6 +1,6 @@
-"""The tries of a job with candidates, for people: on which each was, how long it waited for machines, why it was left, what it cost.
+"""The attempts of a job with candidates as rows: the candidate, how long its job waited for machines, why it was given up, its cost.
 
-A try is a mapping as `vertexrig.submit.ladder.Try` has it; a rehearsal keeps them in its record.
+An attempt is a mapping as the candidates of `vertexrig.submit` have it; a rehearsal keeps them in its record.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import Any
 from vertexrig.times import length
 
 
-def table(tries: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return a row for each try, the first one first."""
+def table(attempts: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return a row for each attempt, the first one first."""
     return [
         {
             "candidate": one["candidate"],
@@ -22,5 +22,5 @@ def table(tries: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
             "USD": "" if one["usd"] is None else f"{one['usd']:.2f}",
             "outcome": ": ".join(filter(None, (one["reason"], one["text"]))),
         }
-        for one in tries
+        for one in attempts
     ]
