@@ -13,7 +13,7 @@ from localvertex.front.control import add_fault, call, env
 from localvertex.jobs.manager import Watcher
 from localvertex.rehearsal import Watched
 from localvertex.server import running
-from vertexrig.cli import climbing, remote
+from vertexrig.cli import candidates, remote
 from vertexrig.cloud.vertex import RemoteJob
 from vertexrig.errors import FindingsError
 from vertexrig.project import runs
@@ -51,7 +51,7 @@ def rehearse(
         pace: How long jobs wait for machines; its speed also divides what is waited for.
         seed: What a sweep's search starts from.
         resume: An earlier run whose output folder is used; a new one by default.
-        watcher: Called as jobs run; `climbing.follow` shows their states.
+        watcher: Called as jobs run; `candidates.follow` shows their states.
     """
     loaded = workspace.loaded
     every = workspace.prepare_all(name)
@@ -70,10 +70,10 @@ def rehearse(
         with _environment(env(here, project=loaded.project.project, region=loaded.project.region)):
             vertex, storage = remote.service(loaded), remote.bucket(loaded, "claims and packages")
             if resume:
-                climbing.resumable(vertex, storage, every[0], resume)
+                candidates.resumable(vertex, storage, every[0], resume)
             # the budget is for what is paid
             submitter = submission.Submitter(workspace, vertex, storage, limits=Budget())
-            climbed = climbing.ladder(every, submitter, fresh_key(), resume)
+            climbed = candidates.new_request(every, submitter, fresh_key(), resume)
             climbed.speed = speed
             # until a package is installed a job is PENDING, too: that takes seconds here whatever the speed is
             climbed.waits = lambda job: job.name in call(here, "GET", "/v1/status")["held"]
@@ -81,11 +81,11 @@ def rehearse(
             for text in faults.texts:
                 add_fault(here, text, speed)
             try:
-                at = climbing.follow(climbed, _LOOK_EVERY_S, "json")
+                at = candidates.follow(climbed, _LOOK_EVERY_S, "json")
             except BaseException:
                 _cancel(climbed)
                 raise
-            attempts = tuple(climbing.data(climbed, at.job))
+            attempts = tuple(candidates.attempt_rows(climbed, at.job))
             made = next((one["job"] for one in reversed(attempts) if one["job"]), "")
             job = at.job or (vertex.get(made) if made else None) or RemoteJob({"state": FAILED})
     error = "" if at.state == "succeeded" else at.text

@@ -1,4 +1,4 @@
-"""`vertexrig cancel`: stop a job, and wait until it has stopped."""
+"""`vertexrig cancel`: cancel a job, and wait until it has ended."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from vertexrig.cli import climbing, options, remote, streams
+from vertexrig.cli import candidates, options, remote, streams
 from vertexrig.cli.arguments import NameArgument
 from vertexrig.cli.output import progress, result
 from vertexrig.cloud.vertex import RemoteJob
@@ -24,18 +24,18 @@ from vertexrig.studies import report
 def command(job: str, file: Path | None, poll: float, format_: str) -> None:
     """Cancel JOB (name, number, resource name, or display name) and wait until it has ended: it costs money until then.
 
-    Of a job with candidates that has been given up it cancels the one that is tried by now, and no further one is tried.
+    If JOB has candidates, the current attempt is cancelled, even if JOB names an earlier one, and no other candidate is started.
     """
     loaded = config.load(file)
     vertex = remote.service(loaded)
     found = remote.lookup(vertex, loaded, job)
-    climbed = climbing.of_job(options.workspace_of(file), found) if found.ended else None
-    if climbed is not None:
-        if climbed.stop("cancelled", "cancelled before another candidate was tried"):
+    request = candidates.of_job(options.workspace_of(file), found) if found.ended else None
+    if request is not None:
+        if request.stop("cancelled", "cancelled before another candidate was started"):
             result(format_, {"job": dict(found.data)}, "")
-            streams.note(f"no further candidate of {found.display_name} is tried")
+            streams.note(f"no other candidate of {found.display_name} is started")
             return
-        found = vertex.get(climbed.tries()[-1].job) or found
+        found = vertex.get(request.tries()[-1].job) or found
     if found.ended:
         raise UsageError(f"{found.display_name} has ended already: {short(found.state)}")
 

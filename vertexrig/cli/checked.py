@@ -1,51 +1,116 @@
-"""What `vertexrig check` does with one file: reads it, mends it if asked, and keeps what was selected of its findings."""
+"""What `vertexrig check` does with one file: read it, fix it if asked, and keep the selected findings."""
 
 from __future__ import annotations
 
+import os
 import re
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+import click
 
 from vertexrig import checks, files
 from vertexrig.checks import comments
 from vertexrig.checks.choice import Choice, owner
 from vertexrig.checks.model import MARK
+from vertexrig.checks.reports import FILED
 from vertexrig.cli import options, steps, streams, targets
 from vertexrig.errors import ConfigError, UsageError
-from vertexrig.finding import Finding
+from vertexrig.finding import Finding, Severity
 from vertexrig.project import config
 from vertexrig.project.caller_overrides import check_rules
 from vertexrig.spec.reading import unreadable
 from vertexrig.spec.strict import finding
 from vertexrig.workspace import Workspace
 
-_OURS = re.compile("(?i)(worker_?pool|study|trial_?job)_?spec")
+_VERTEX_KEY = re.compile("(?i)(worker_?pool|study|trial_?job)_?spec")
+
+
+@dataclass(frozen=True)
+class CheckOptions:
+    """How to check, and what to do with the findings."""
+
+    info: bool = options.shared(options.info_option)
+    kind: str | None = options.shared(targets.kind_option)
+    region: str | None = options.shared(targets.region_option)
+    trainer: Path | None = options.option(
+        "--trainer", type=click.Path(path_type=Path), help="Folder of the trainer that each FILE runs."
+    )
+    format_: str = options.shared(options.format_option("text", "json", "sarif", *FILED))
+    strict: bool = options.option(
+        "--strict",
+        is_flag=True,
+        help="Exit with 1 for warnings, too, and for any prebuilt image that has passed its end-of-availability date.",
+    )
+    select: tuple[str, ...] = options.option(
+        "--select", multiple=True, metavar="RULES", help="Report only these rules: ids, or patterns such as image-*."
+    )
+    ignore: tuple[str, ...] = options.option(
+        "--ignore", multiple=True, metavar="RULES", help="Do not report these rules."
+    )
+    baseline: Path | None = options.option(
+        "--baseline", type=click.Path(path_type=Path), help="File of known findings, which are not reported."
+    )
+    write_baseline: bool = options.option(
+        "--write-baseline", is_flag=True, help="Write the findings to the file of --baseline."
+    )
+    skip_others: bool = options.option(
+        "--skip-others", is_flag=True, help="Skip files that are not Vertex AI configurations."
+    )
+    fix: bool = options.option("--fix", is_flag=True, help="Apply the safe fixes to the files.")
+    unsafe_fixes: bool = options.option("--unsafe-fixes", is_flag=True, help="Apply the unsafe fixes, too.")
+    diff: bool = options.option(
+        "--diff",
+        is_flag=True,
+        help="Show what --fix would change, and change nothing. Exit with 1 if there is a change.",
+    )
+    jobs: int = options.option(
+        "--jobs",
+        "-j",
+        type=options.Integer(min=1, max=256),
+        default=os.cpu_count() or 1,
+        show_default="one per processor",
+        help="Number of processes that check many files.",
+    )
+    verbose: bool = options.option("--verbose", "-v", is_flag=True, help="Print how each file was interpreted.")
+    list_rules: bool = options.option(
+        "--list-rules", is_flag=True, help="Print every rule with its id and severity, and check nothing."
+    )
 
 
 @dataclass(frozen=True)
 class Checked:
-    """What came of one file.
+    """The result for one file.
 
     Args:
         file: Its name.
-        found: What is reported.
-        text: What it says, with its fixes if they were made.
+        found: The findings to report.
+        text: Its text, after its fixes if they were made.
         mistakes: What is wrong with a project file itself.
-        held: Findings that the baseline has.
-        fixed: Findings that are gone by a fix.
-        before: What it said, if fixes changed it.
+        in_baseline: How many findings the baseline has.
+        fixed: How many findings a fix has removed.
+        before: Its text before the fixes, if they changed it.
+        piece: What the report prints of it (this and the rest: `_Report.drawn`).
+        rows: Its findings as JSON.
+        counts: Its findings by severity.
+        keys: Its findings as a baseline stores them.
     """
 
     file: str
     found: Sequence[Finding] = ()
     text: str = ""
     mistakes: Sequence[ConfigError] = ()
-    held: int = 0
+    in_baseline: int = 0
     fixed: int = 0
     before: str | None = None
+    piece: str = ""
+    rows: Sequence[dict[str, object]] = ()
+    counts: Counter[Severity] = field(default_factory=Counter)
+    keys: Sequence[tuple[str, str, str]] = ()
 
 
 @dataclass(frozen=True)
@@ -55,39 +120,32 @@ class Checker:
     Args:
         workspace: The project.
         project: How the command line named it.
-        region: As `--region`.
-        trainer: As `--trainer`.
-        kind: As `--kind`.
-        verbose: As `--verbose`.
+        given: The options of the command line.
         choice: Which findings count.
-        mends: `safe` or `unsafe`: fixes that are made; "" for none.
+        fixes: `safe` or `unsafe`: which fixes to make; "" for none.
     """
 
     workspace: Workspace
     project: options.ProjectOptions
-    region: str | None
-    trainer: Path | None
-    kind: str | None
-    verbose: bool
+    given: CheckOptions
     choice: Choice
-    mends: str = ""
+    fixes: str = ""
 
     def named(self, names: Sequence[str] | None, mistakes: list[ConfigError]) -> Checked:
-        """Return what is found of jobs and sweeps of the project, or of all of it, its trigger's rules included."""
+        """Check jobs and sweeps of the project, or all of it with the trigger's rules for callers."""
         loaded = self.workspace.loaded
-        if not self.mends or not loaded.text:
-            return self._kept(
-                str(loaded.file), loaded.text, self._of_project(self.workspace, names, mistakes), mistakes
-            )
-        return self._mended(str(loaded.file), partial(self._project, names=names))
+        if not self.fixes or not loaded.text:
+            found = self._of_project(self.workspace, names, mistakes)
+            return self._kept(str(loaded.file), loaded.text, found, mistakes)
+        return self._fixed(str(loaded.file), partial(self._project, names=names))
 
     def file(self, path: str, listed: bool, alone: bool = False) -> Checked | None:
-        """Return what is found of a file; None of one that is listed in its folder and is nothing of Vertex AI.
+        """Check a file; return None for one that was found in a folder and is not a Vertex AI configuration.
 
         Args:
             path: The file.
-            listed: Whether its folder or a pattern was named.
-            alone: Whether it is all that was named: then it has to be there.
+            listed: Whether it was found in a named folder or by a pattern.
+            alone: Whether it is the only argument, so that an unreadable file is an error and not a finding.
         """
         try:
             text = files.read_text(path)
@@ -96,54 +154,56 @@ class Checker:
                 raise
             return Checked(path, [unreadable(path, str(error))])
         mistakes: list[ConfigError] = []
-        # A project file given as FILE is not itself YAML for gcloud: what it renders to is checked.
+        # A project file is not YAML for gcloud: the YAML that it renders to is checked.
         own = targets.project(text, path, self.project.overrides, mistakes)
         if own is not None:
-            if self.mends:
-                return self._mended(path, partial(self._project, names=()))
+            if self.fixes:
+                return self._fixed(path, partial(self._project, names=()))
             other = self._workspace(own)
             names = all_names(other)
-            if (names or not mistakes) and (self.verbose or not listed):
+            if (names or not mistakes) and (self.given.verbose or not listed):
                 streams.note(f"{path}: a project file: checked {', '.join(names) or 'nothing, since it has no jobs'}")
             return self._kept(path, text, self._of_project(other, names, mistakes), mistakes)
-        document, found = self.workspace.check_text(text, file=path, kind=targets.kind(self.kind))
-        # a file that cannot be read, such as a chart's template, may be of anything
-        if listed and (any(one.id == "not-vertex" for one in found) or not (document.data or _OURS.search(text))):
+        document, found = self.workspace.check_text(text, file=path, kind=targets.kind(self.given.kind))
+        # a file that cannot be parsed, such as a template of a Helm chart, is skipped unless it has a key of Vertex AI
+        if listed and (any(one.id == "not-vertex" for one in found) or not (document.data or _VERTEX_KEY.search(text))):
             return None
-        if self.mends:
-            return self._mended(path, self._job)
-        if document.data and self.verbose:
+        if self.fixes:
+            return self._fixed(path, self._job)
+        if document.data and self.given.verbose:
             streams.note(f"{path}: read as a {document.kind}")
-        if self.trainer is not None:
-            self._propose(path, self.workspace.proposed_image(document))
+        lines = self.workspace.proposed_image(document) if self.given.trainer is not None else ""
+        if lines:
+            where = "add to vertexrig.yaml"
+            if not self.workspace.loaded.file.name:
+                where, lines = "write a vertexrig.yaml", f"project: my-project\nregion: us-central1\n{lines}"
+            streams.note(f"{path}: to rehearse its image on this machine, {where}:\n{lines}")
         return self._kept(path, text, found)
 
-    def _propose(self, path: str, lines: str) -> None:
-        """Print the lines that map a file's image to the trainer's folder."""
-        if lines:
-            place = "add to vertexrig.yaml"
-            if not self.workspace.loaded.file.name:
-                place, lines = "write a vertexrig.yaml", f"project: my-project\nregion: us-central1\n{lines}"
-            streams.note(f"{path}: to rehearse its image on this machine, {place}:\n{lines}")
-
     def _workspace(self, loaded: config.Loaded) -> Workspace:
-        given = {"templates": self.project.templates, "region": self.region, "trainer": self.trainer}
-        return Workspace(loaded, program=steps.program(), **given)  # type: ignore[arg-type]
+        given = self.given
+        return Workspace(
+            loaded,
+            templates=self.project.templates,
+            region=given.region,
+            trainer=given.trainer,
+            program=steps.program(),
+        )
 
     def _of_project(
         self, workspace: Workspace, names: Sequence[str] | None, mistakes: list[ConfigError]
     ) -> list[Finding]:
-        """Return the findings of jobs and sweeps, or of all; what is wrong with the file itself goes to its mistakes."""
+        """Return the findings of jobs and sweeps, or of all; add what is wrong with the file itself to `mistakes`."""
         loaded, found = workspace.loaded, list[Finding]()
         if names is None:
             try:
-                check_rules(loaded)  # the function would not start with what they refuse
+                check_rules(loaded)  # with a wrong rule the deployed function would not start
             except ConfigError as error:
                 mistakes += error.errors
         known = all_names(workspace)
         for name in known if names is None else names:
             if mistakes and name not in known and name in loaded.text:
-                continue  # it was left out for one of them
+                continue  # it was left out because of one of these mistakes
             try:
                 found += [
                     replace(each, entry=owner(loaded, each.line, name))
@@ -157,7 +217,7 @@ class Checker:
         return found
 
     def _project(self, path: str, text: str, names: Sequence[str] | None) -> tuple[list[Finding], list[ConfigError]]:
-        """Return the findings of a project file's text, and its mistakes; `()` are all names."""
+        """Return the findings and mistakes of a project file's text; with `()` as names, of all its jobs and sweeps."""
         mistakes: list[ConfigError] = []
         try:
             own = targets.project(text, path, self.project.overrides, mistakes)
@@ -170,32 +230,32 @@ class Checker:
     def _job(self, path: str, text: str) -> tuple[list[Finding], list[ConfigError]]:
         from vertexrig.bring.fix import located
 
-        document, found = self.workspace.check_text(text, file=path, kind=targets.kind(self.kind))
+        document, found = self.workspace.check_text(text, file=path, kind=targets.kind(self.given.kind))
         return located(found, document.places), []
 
-    def _mended(self, path: str, look: Any) -> Checked:
-        """Return what is left of a file after its fixes."""
+    def _fixed(self, path: str, check: Any) -> Checked:
+        """Fix a file's text, and return the findings that are left."""
         from vertexrig.bring import edit, fix  # 90 ms, which a check without fixes saves
 
-        before, wrong = edit.read(Path(path)), list[ConfigError]()
+        before = edit.read(Path(path))
 
-        def check(text: str) -> list[Finding]:
-            found, wrong[:] = look(path, text.removeprefix(edit.BOM))
-            return self.choice.of([*found, *map(_mistake, wrong)])[0]
+        def findings(text: str) -> list[Finding]:
+            found, wrong = check(path, text.removeprefix(edit.BOM))
+            return self.choice.of([*found, *map(mistake_finding, wrong)])[0]
 
-        made = fix.fixed(before, check, unsafe=self.mends == "unsafe")
-        found, mistakes = look(path, made.text.removeprefix(edit.BOM))
-        kept = self._kept(path, made.text.removeprefix(edit.BOM), found, mistakes)
-        changed = before if made.text != before else None
-        return replace(kept, text=made.text, fixed=len(made.done), before=changed)
+        made = fix.fixed(before, findings, unsafe=self.fixes == "unsafe")
+        text = made.text.removeprefix(edit.BOM)
+        kept = self._kept(path, text, *check(path, text))
+        return replace(kept, text=made.text, fixed=len(made.done), before=before if made.text != before else None)
 
     def _kept(self, path: str, text: str, found: Sequence[Finding], mistakes: Sequence[ConfigError] = ()) -> Checked:
-        kept, held = self.choice.of(found)
+        kept, in_baseline = self.choice.of(found)
         unique = {str(one): one for one in mistakes}.values()
-        return Checked(path, kept, text, tuple(unique), held)
+        return Checked(path, kept, text, tuple(unique), in_baseline)
 
 
-def _mistake(one: ConfigError) -> Finding:
+def mistake_finding(one: ConfigError) -> Finding:
+    """Return what is wrong with a project file as a finding."""
     return finding("project-file", "", one.message, file=one.file or "", line=one.line, edits=one.edits)
 
 

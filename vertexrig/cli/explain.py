@@ -1,4 +1,4 @@
-"""`vertexrig explain`: the cluster a job makes, the environment of its replicas, its quota and its price."""
+"""`vertexrig explain`: show the cluster that a job makes, the environment of its replicas, its quota and its price."""
 
 from __future__ import annotations
 
@@ -6,12 +6,11 @@ import shutil
 import sys
 from dataclasses import asdict, dataclass
 from datetime import date
-from pathlib import Path
 
 import click
 
 from vertexrig import files, spec
-from vertexrig.cli import forecast, options, output, steps, streams, targets
+from vertexrig.cli import estimates, options, output, steps, streams, targets
 from vertexrig.cli.arguments import NameArgument
 from vertexrig.cli.tables import table
 from vertexrig.explain import explanation as explain
@@ -30,12 +29,10 @@ _PLAIN = str.maketrans({**dict.fromkeys("┌┐└┘├┤┬┴┼", "+"), "�
 @click.command("explain")
 @click.argument("target", cls=NameArgument, metavar="NAME | FILE")
 @options.project_options
-@click.option(
-    "--replica", metavar="NAME", help="Show everything this replica finds in its environment, such as workerpool1-0."
-)
-@click.option("--kind", type=click.Choice(list(targets.KINDS)), help="Kind of a file; by default its keys decide.")
-@click.option("--region", metavar="REGION", help="Region the job runs in; the project's by default.")
-@forecast.forecast_options
+@click.option("--replica", metavar="NAME", help="Show the whole environment of one replica, such as workerpool1-0.")
+@targets.kind_option
+@targets.region_option
+@estimates.estimate_options
 @options.format_option("text", "json")
 def command(
     target: str,
@@ -43,14 +40,14 @@ def command(
     replica: str | None,
     kind: str | None,
     region: str | None,
-    asked: forecast.ForecastOptions,
+    asked: estimates.EstimateOptions,
     format_: str,
 ) -> None:
-    """Show what job or sweep NAME, or any YAML FILE that gcloud would take, makes on Vertex AI.
+    """Show what job or sweep NAME, or any YAML FILE for gcloud, makes on Vertex AI; `-` is stdin.
 
-    A picture of the worker pools, then what runs in them, the environment of the replicas, the quota, and an estimate
-    of the price. With `--trial-time` or `--learn-from` also an estimate of time and money, for several numbers of trials
-    at a time. Nothing is checked: `vertexrig check` does that. `-` reads stdin.
+    The result has a picture of the worker pools, what runs in them, the environment of the replicas, the quota that the job
+    draws, and an estimate of the price. With `--trial-time` or `--learn-from` it also has an estimate of time and money, for several
+    numbers of parallel trials. `explain` runs no checks; `vertexrig check` does.
     """
     is_file = options.is_file(target)
     workspace = targets.workspace(project, None if is_file else target, needed=not is_file)
@@ -62,38 +59,50 @@ def command(
         rendered = workspace.renderer.render(target)
         topology = rendered.view.template
         document = workspace.read(rendered)
-    place = region or workspace.loaded.project.region
+    here = region or workspace.loaded.project.region
     found = explain.explain(
-        document, workspace.catalog, region=place, name="stdin" if target == "-" else target, topology=topology
+        document, workspace.catalog, region=here, name="stdin" if target == "-" else target, topology=topology
     )
     errors = sum(finding.severity is Severity.ERROR for finding in document.findings)
     if errors:
-        what = "error" if errors == 1 else "errors"
-        shown_by = steps.line("check", target) if is_file else workspace.verb("check", target)
-        streams.note(f"{target}: {errors} {what} in reading; what was refused is left out. `{shown_by}` shows it")
+        check = steps.line("check", target) if is_file else workspace.verb("check", target)
+        count = "1 error" if errors == 1 else f"{errors} errors"
+        streams.note(f"{target}: {count} in reading; keys with an error are left out. To see them: `{check}`")
     one = found.replica(replica) if replica else None
-    ahead = _ahead(project.file, workspace, document, found, place, asked)
-    ways = [] if is_file or one is not None else _ways(workspace, target, place)
+    ahead = None
+    if asked:
+        # The catalog has the prices of one region: another region's are these times the project's factor, or unknown.
+        factor = workspace.loaded.project.trigger.budget.price_factor
+        price = elsewhere(found.price, here or found.price.region, factor)
+        ahead = estimates.estimate(price, document, workspace.catalog, asked, project.file)
+    rows = [] if is_file or one is not None else _candidates(workspace, target, here)
     if format_ == "json":
         data = explain.data(found) if one is None else explain.replica_data(found, one)
-        more = {"candidates": [asdict(way) for way in ways]} if ways else {}
+        more = {"candidates": [asdict(row) for row in rows]} if rows else {}
         output.document().data.update(data | more | ({} if ahead is None else {"forecast": simulate.data(ahead)}))
-    elif one is not None:
+        return
+    if one is not None:
         output.say(_printable(explain_text.replica_text(found, one)), nl=False)
-    else:
-        # 80 where there is no terminal; wider than 120 the picture of the pools is harder to follow.
-        width = shutil.get_terminal_size().columns
-        text = explain_text.text(found, width=min(width, 120), today=date.today().isoformat())
-        output.say(_printable(text), nl=False)
-        if ahead is not None:
-            output.say(_printable(f"\n{forecast.text(ahead)}"))
-        if ways:
-            output.say(_printable(f"\n{_ways_text(ways)}"))
+        return
+    # 80 columns where there is no terminal; wider than 120 the picture of the pools is harder to follow
+    width = min(shutil.get_terminal_size().columns, 120)
+    output.say(_printable(explain_text.text(found, width=width, today=date.today().isoformat())), nl=False)
+    if ahead is not None:
+        output.say(_printable(f"\n{estimates.text(ahead)}"))
+    if rows:
+        headings = ("candidate", "changes", "region", "USD per hour", "USD at most", "quota drawn")
+        lines = [table(headings, [row.cells() for row in rows])]
+        lines += [f"candidate {row.candidate} gets no job: {row.left_out}" for row in rows if row.left_out]
+        output.say(_printable("\n" + "\n".join(lines)))
 
 
 @dataclass(frozen=True)
-class _Way:
-    """One way to run a job: as it stands, or on a candidate; None where no price is sourced, `left_out` why the budget gives it no job."""
+class _Candidate:
+    """A candidate's price and quota; candidate 1 is the job unchanged. A price without a source is None.
+
+    Args:
+        left_out: Why the budget lets it start no job, "" if it does.
+    """
 
     candidate: int
     changes: str
@@ -105,18 +114,21 @@ class _Way:
     quota: str
     left_out: str
 
-    def usd(self, amount: float | None, digits: int) -> str:
-        """Return a price as the table shows it: a lower bound, or one of another region, is marked."""
-        if amount is None:
-            return "no sourced price"
+    def cells(self) -> tuple[str, ...]:
+        """Return the row of the table; a price that is a lower bound, or of another region, is marked."""
+        least = "" if self.complete else "at least "
         of = f" in {self.prices_of}" if self.prices_of != self.region else ""
-        return f"{'' if self.complete else 'at least '}{amount:,.{digits}f}{of}"
+        prices = [
+            "no sourced price" if usd is None else f"{least}{usd:,.{digits}f}{of}"
+            for usd, digits in ((self.usd_per_hour, 4), (self.usd_at_most, 2))
+        ]
+        return (str(self.candidate), self.changes or "unchanged", self.region, *prices, self.quota or "none")
 
 
-def _ways(workspace: Workspace, name: str, place: str) -> list[_Way]:
-    """Return a job or sweep as it stands and its candidates beside each other; nothing if it has none.
+def _candidates(workspace: Workspace, name: str, here: str) -> list[_Candidate]:
+    """Return the candidates of a job or sweep, the first of them unchanged; none if it has no others.
 
-    Those that name no other region than the project's run in `place`.
+    A candidate that names no region runs in `here`.
     """
     prepared = workspace.prepare_all(name, check=False)
     if len(prepared) == 1:
@@ -128,7 +140,7 @@ def _ways(workspace: Workspace, name: str, place: str) -> list[_Way]:
     found = []
     for one, changed in zip(prepared, changes, strict=True):
         project, catalog = one.workspace.loaded.project, one.workspace.catalog
-        region = place if project.region == workspace.loaded.project.region else project.region
+        region = here if project.region == workspace.loaded.project.region else project.region
         own = estimate(one.document, catalog)
         price = elsewhere(own, region, project.trigger.budget.price_factor)
         per_hour, at_most = (price.usd_per_hour or None, price.usd_at_most or None)
@@ -138,45 +150,14 @@ def _ways(workspace: Workspace, name: str, place: str) -> list[_Way]:
             for draw in draws(one.document, catalog, region)
         )
         why = left_out.get(one.candidate, "")
-        found.append(_Way(one.candidate, changed, region, per_hour, at_most, own.complete, price.region, drawn, why))
+        found.append(
+            _Candidate(one.candidate, changed, region, per_hour, at_most, own.complete, price.region, drawn, why)
+        )
     return found
 
 
-def _ways_text(ways: list[_Way]) -> str:
-    rows = [
-        (
-            str(way.candidate),
-            way.changes or "as it stands",
-            way.region,
-            way.usd(way.usd_per_hour, 4),
-            way.usd(way.usd_at_most, 2),
-            way.quota or "none",
-        )
-        for way in ways
-    ]
-    shown = table(("candidate", "changes", "region", "USD per hour", "USD at most", "quota drawn"), rows)
-    return "\n".join(
-        [shown, *(f"candidate {way.candidate} gets no job: {way.left_out}" for way in ways if way.left_out)]
-    )
-
-
-def _ahead(
-    file: Path | None,
-    workspace: Workspace,
-    document: spec.Document,
-    found: explain.Explanation,
-    region: str,
-    asked: forecast.ForecastOptions,
-) -> simulate.Forecast | None:
-    """Return the estimate of time and money that the options ask for."""
-    factor = workspace.loaded.project.trigger.budget.price_factor
-    # The catalog has the prices of one region: elsewhere they count with the project's factor, or there is no price.
-    price = elsewhere(found.price, region or found.price.region, factor)
-    return forecast.forecast(price, document, workspace.catalog, asked, file)
-
-
 def _printable(text: str) -> str:
-    """Return the text with what stdout cannot encode replaced: boxes are drawn with +, - and | then."""
+    """Return the text with characters that stdout can encode; without box characters, boxes are drawn with +, - and |."""
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
     try:
         text.encode(encoding)

@@ -263,7 +263,7 @@ def _delivered(row: Mapping[str, Any]) -> Iterator[tuple[Any, ...]]:
     )  # fmt: skip
     for one in end.get("attempts", ()):
         usd, waited = one.get("usd"), one.get("waited_s")
-        told = [one.get("changes") or "as it stands", one.get("text")]
+        told = [one.get("changes") or "unchanged", one.get("text")]
         told += [f"waited {timedelta(seconds=round(waited))}"] if waited is not None else []
         yield (
             "", "", "", f"candidate {one.get('candidate')}", one.get("reason", ""), "", "" if usd is None else f"${usd:.2f}", "",

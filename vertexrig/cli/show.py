@@ -1,46 +1,29 @@
-"""Findings on the screen, in the format asked for."""
+"""Print findings for a person."""
 
 from __future__ import annotations
 
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from typing import TextIO
 
-from vertexrig.checks import all_rules, output
-from vertexrig.checks.output import rows, summary
+from vertexrig.checks import output
+from vertexrig.checks.output import rows
 from vertexrig.cli import streams
-from vertexrig.cli.output import say
 from vertexrig.finding import Finding
 
-__all__ = ["MARGIN", "findings", "rows", "rules", "summary"]
-
-MARGIN = 8
-"""Columns that are not the line itself: its number, a bar, and an ellipsis where it is cut."""
+__all__ = ["findings", "rows", "width"]
 
 
-def findings(found: Sequence[Finding], *, sources: Mapping[str, str], info: bool = False, err: bool = True) -> None:
-    """Print findings as text on stderr, or as a result on stdout; those of severity info only if asked for."""
-    stream = sys.stderr if err else sys.stdout
+def findings(found: Sequence[Finding], *, sources: Mapping[str, str], info: bool) -> None:
+    """Print findings as text on stderr; those of severity info only if asked for."""
+    color = streams.wants_color(sys.stderr, os.environ)
+    text = output.text(found, sources, color=color, info=info, width=width(sys.stderr))
+    streams.tell(text, nl=False)
+
+
+def width(stream: TextIO) -> int:
+    """Return how many characters of a line of source to show on a terminal, in a file or in a pipe."""
     columns = streams.width(stream)
-    color = streams.wants_color(stream, os.environ)
-    fitting = {} if columns is None else {"width": max(20, columns - MARGIN)}
-    text = output.text(found, sources, color=color, info=info, **fitting)
-    if err:
-        streams.tell(text, nl=False)
-    else:
-        say(text, nl=False)
-
-
-def rules() -> list[dict[str, str | None]]:
-    """Return every rule as JSON has it."""
-    return [
-        {
-            "id": rule.id,
-            "severity": rule.severity.value,
-            "summary": rule.summary,
-            "fix": rule.edits or None,
-            "source": rule.source,
-            "docs": output.address(rule.id),
-        }
-        for rule in all_rules()
-    ]
+    # 8 columns are not the line itself: its number, a bar, and an ellipsis if it is cut
+    return output.WIDTH if columns is None else max(20, columns - 8)

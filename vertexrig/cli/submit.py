@@ -1,4 +1,4 @@
-"""`vertexrig submit`: a job of the project, created on Vertex AI exactly once."""
+"""`vertexrig submit`: create a job of the project on Vertex AI, exactly once per request."""
 
 from __future__ import annotations
 
@@ -9,22 +9,20 @@ from typing import TYPE_CHECKING
 
 import click
 
-from vertexrig.cli import climbing, forecast, options, remote, show, steps, streams
+from vertexrig.cli import candidates, estimates, options, remote, show, steps, streams
 from vertexrig.cli.arguments import NameArgument
 from vertexrig.cli.output import result
 from vertexrig.cli.watch import lines
 from vertexrig.errors import FindingsError, UsageError
 from vertexrig.project.runs import new_run_id
 from vertexrig.project.triggered import Budget
-from vertexrig.submit import publish
 from vertexrig.submit import submission as submit
 from vertexrig.submit.claims import fresh_key, request_key
 
 if TYPE_CHECKING:
     from vertexrig.cloud.vertex import Vertex
     from vertexrig.submit.ladder import Ladder
-    from vertexrig.submit.submission import Submitted, Submitter
-    from vertexrig.workspace import Prepared
+    from vertexrig.submit.submission import Submitted
 
 
 @click.command("submit")
@@ -34,18 +32,16 @@ if TYPE_CHECKING:
 @click.option(
     "--request-id",
     metavar="ID",
-    help="Submitting again with the same id finds the first job instead of making another.",
+    help="Name this request: a second `submit` with the same id finds the first job and creates no other.",
 )
 @options.resume_option
 @click.option(
-    "--watch",
-    is_flag=True,
-    help="Follow it to its end, and go on to the next of its candidates where machines are scarce.",
+    "--watch", is_flag=True, help="Follow the job until it has ended. If machines are scarce, start the next candidate."
 )
 @options.poll_option
-@click.option("--dry-run", is_flag=True, help="Print what would be sent, and send nothing.")
-@click.option("--no-budget", is_flag=True, help="Do not hold the run against the project file's budget.")
-@forecast.forecast_options
+@click.option("--dry-run", is_flag=True, help="Print the request that would be sent, and send nothing.")
+@click.option("--no-budget", is_flag=True, help="Ignore the budget of the project file.")
+@estimates.estimate_options
 @options.format_option("text", "json")
 def command(
     name: str,
@@ -57,17 +53,21 @@ def command(
     poll: float,
     dry_run: bool,
     no_budget: bool,
-    asked: forecast.ForecastOptions,
+    asked: estimates.EstimateOptions,
     format_: str,
 ) -> None:
     """Render and check job or sweep NAME, upload its package, and create it on Vertex AI.
 
-    With VERTEXRIG_AIPLATFORM and STORAGE_EMULATOR_HOST set, as `vertexrig local env` prints them, it goes to the local
-    Vertex instead. Findings and progress go to stderr; the job's resource name to stdout. Each run writes into its own
-    output folder, BUCKET/runs/NAME/RUN; the same --request-id means the same run. Of a job with candidates the first one is
-    created that is not refused for lack of machines; --watch, or `vertexrig watch`, goes on to the others.
+    The job's resource name goes to stdout; findings and progress go to stderr. Each run writes into its own output folder,
+    BUCKET/runs/NAME/RUN_ID.
+
+    If the job has candidates, the first one that Vertex AI accepts is created. `--watch`, or `vertexrig watch` later, starts the
+    next one when machines are scarce.
+
+    To submit to the local Vertex instead, set the variables that `vertexrig local env` prints.
     """
-    _check_request(request_id)
+    if request_id is not None and not request_id.strip():
+        raise UsageError("--request-id is empty, and an empty id names no request: give an id, or leave the option out")
     workspace = project.workspace(name)
     every = workspace.prepare_all(name)
     prepared, found = every[0], [finding for one in every for finding in one.findings]
@@ -78,11 +78,13 @@ def command(
     vertex = remote.service(workspace.loaded)
     storage = remote.bucket(workspace.loaded, "claims and packages")
     submitter = submit.Submitter(workspace, vertex, storage, limits=Budget() if no_budget else None)
-    # Before anything is uploaded: a run that cannot be resumed is bad usage.
-    if resume:
-        climbing.resumable(vertex, storage, prepared, resume)
+    if resume:  # before anything is uploaded: a run that cannot be resumed is bad usage
+        candidates.resumable(vertex, storage, prepared, resume)
     first = submitter.first_allowed(every)
-    _ahead(submitter, first, asked, project.file)
+    if asked:
+        price = submit.price_within(first, submitter.limits)
+        ahead = estimates.estimate(price, first.document, workspace.catalog, asked, project.file)
+        streams.note(estimates.text(ahead))
     if dry_run:
         shown = first.in_run(resume or new_run_id())
         if len(every) > 1:
@@ -92,14 +94,14 @@ def command(
         body = submit.body_of(shown, would.labels)
         result(format_, body, lambda: json.dumps(body, indent=2))
         return
-    # Without an id of the person's the key is fresh: two calls without one are two jobs.
+    # Without --request-id the key is fresh: two calls make two jobs.
     key = fresh_key() if request_id is None else request_key(request_id)
     if len(every) > 1:
-        _climb(vertex, climbing.ladder(every, submitter, key, resume), watch, poll, format_, project.file)
+        request = candidates.new_request(every, submitter, key, resume)
+        _submit_candidates(vertex, request, watch, poll, format_, project.file)
         return
-    for uri in publish.publish(workspace, [name], storage):
-        streams.note(f"{'package' if uri.startswith('gs://') else 'image'}: {uri}")
-    made = submitter.submit(prepared, key, climbing.digest_of(prepared, resume), resume)
+    candidates.publish_job(workspace, name)
+    made = submitter.submit(prepared, key, candidates.digest_of(prepared, resume), resume)
     _notes(name, made, vertex.handle(made.name), project.file)
     result(format_, asdict(made), made.name)
     if watch and (last := vertex.get(made.name)) is not None:
@@ -108,45 +110,29 @@ def command(
         remote.must_have_succeeded(last)
 
 
-def _climb(vertex: Vertex, climbed: Ladder, watch: bool, poll: float, format_: str, file: Path | None) -> None:
-    """Start a job with candidates, and with `watch` go on with them to the end."""
-    at = climbed.advance()
+def _submit_candidates(
+    vertex: Vertex, request: Ladder, watch: bool, poll: float, format_: str, file: Path | None
+) -> None:
+    """Start a job with candidates; with `watch`, follow its attempts until the request has ended."""
+    at = request.advance()
     if at.made is not None:
         name = at.made.run
         streams.note(f"{name}: {at.said}")
         _notes(name, at.made, vertex.handle(at.made.name), file)
     if watch:
-        at = climbing.follow(climbed, poll, format_)
+        at = candidates.follow(request, poll, format_)
     made = {} if at.made is None else asdict(at.made)
-    result(format_, {**made, "candidate": at.candidate, "tries": climbing.data(climbed)}, made.get("name", ""))
-    climbing.must_have_succeeded(at, climbed)
-
-
-def _check_request(id: str | None) -> None:
-    if id is not None and not id.strip():
-        raise UsageError(
-            "--request-id is empty, so a second submission would make a second job: give an id, or leave it out"
-        )
-
-
-def _ahead(submitter: Submitter, prepared: Prepared, asked: forecast.ForecastOptions, file: Path | None) -> None:
-    """Print the estimate of time and money that the options ask for."""
-    catalog = submitter.workspace.catalog
-    ahead = (
-        forecast.forecast(submit.price_within(prepared, submitter.limits), prepared.document, catalog, asked, file)
-        if asked
-        else None
-    )
-    if ahead is not None:
-        streams.note(forecast.text(ahead))
+    more = {"candidate": at.candidate, "attempts": candidates.attempt_rows(request)}
+    result(format_, {**made, **more}, made.get("name", ""))
+    candidates.must_have_succeeded(at, request)
 
 
 def _notes(name: str, made: Submitted, handle: str, file: Path | None) -> None:
-    """Say what a person wants to know of the new job, and what to type next."""
+    """Print the new job's estimate, output folder and console page, and the commands to type next."""
     streams.note(f"estimate: {made.estimate.get('arithmetic', '')}")
-    streams.note(f"output: {made.output or 'none'}")
+    streams.note(f"output folder: {made.output or 'none'}")
     streams.note(f"console: {made.console}")
     if made.duplicate:
         streams.note(f"{name} was submitted before with this request id; this is the first job")
-    streams.note(f"follow it to its end:\n{steps.line('watch', handle, *steps.named(file))}")
-    streams.note(f"start it over HTTP or by schedule:\n{steps.line('function', 'build', *steps.named(file))}")
+    streams.note(f"to follow it until it has ended:\n{steps.line('watch', handle, *steps.named(file))}")
+    streams.note(f"to start it over HTTP or by schedule:\n{steps.line('function', 'build', *steps.named(file))}")

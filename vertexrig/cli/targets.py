@@ -1,10 +1,12 @@
-"""How verbs read an argument that is a NAME of the project or any FILE."""
+"""Read an argument that is a NAME of the project or any FILE."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+
+import click
 
 from vertexrig import files, spec, yamltext
 from vertexrig.cli import steps, streams
@@ -17,16 +19,23 @@ from vertexrig.spec.reading import is_project
 from vertexrig.workspace import Workspace
 
 KINDS = {"custom-job": "CustomJobSpec", "hp-tuning-job": "HyperparameterTuningJob"}
+kind_option = click.option("--kind", type=click.Choice(list(KINDS)), help="Kind of a FILE; by default its keys decide.")
+region_option = click.option(
+    "--region", metavar="REGION", help="Region that a job runs in; by default the candidate's own or the project's."
+)
 
 
 def kind(name: str | None) -> spec.Kind | None:
-    """Return the resource kind that `--kind` or a rendered job names."""
+    """Return the resource kind that `--kind` or a rendered job names; None if there is none of that name."""
     return next((known for known in spec.KINDS if name and known == KINDS.get(name, name)), None)
 
 
 def project(text: str, path: str, overrides: Sequence[str], mistakes: list[ConfigError]) -> config.Loaded | None:
-    """Return the project that a file holds, without entries that have `mistakes`, which are added; None if it is not a project file."""
-    # Most files do not hold a project, and a search is cheaper than a second parse of the YAML.
+    """Return the project that a file holds, or None if it is not a project file.
+
+    Entries with mistakes are left out, and the mistakes are added to `mistakes`.
+    """
+    # Most files are no project files, and a search is cheaper than a second parse of the YAML.
     if "jobs" not in text and "sweeps" not in text:
         return None
     try:
@@ -39,11 +48,11 @@ def project(text: str, path: str, overrides: Sequence[str], mistakes: list[Confi
 
 
 def _sound(load: Callable[..., config.Loaded], mistakes: list[ConfigError], text: str | None = None) -> config.Loaded:
-    """Return a project without the entries that have mistakes, which are added; one without jobs where all are wrong."""
+    """Return a project without the entries that have mistakes, and add these to `mistakes`. If all are wrong, it has no jobs."""
     try:
         loaded, found = sound_part(lambda left: load(without=left), text)
     except ConfigError as error:
-        # Of a command line, which is no file's finding.
+        # an error of the command line is not a finding in a file
         if error.file is None or any(one.file != error.file for one in error.errors) or not Path(error.file).is_file():
             raise
         file = Path(error.file)
@@ -66,14 +75,14 @@ def workspace(
 ) -> Workspace:
     """Return the project, or an empty one if there is no project file and none is needed.
 
-    With a list of `mistakes` it is the project without the entries that have any, which are added to the list.
+    If a list of `mistakes` is given, entries with mistakes are left out, and their mistakes are added to the list.
 
     Raises:
         UsageError: There is no project although one is needed, or no folder at `trainer`.
     """
     if trainer is not None and not trainer.exists():
         raise UsageError(
-            f"--trainer {trainer}: the folder does not exist. Name the folder of the trainer, or of its Dockerfile"
+            f"--trainer {trainer}: this folder does not exist. Name the folder of the trainer or of its Dockerfile"
         )
     try:
         load = partial(config.load, given.file, overrides=given.overrides, target=target)

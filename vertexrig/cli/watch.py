@@ -1,4 +1,4 @@
-"""`vertexrig watch`: follow a job to its end."""
+"""`vertexrig watch`: follow a job until it has ended."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from vertexrig import times
-from vertexrig.cli import climbing, options, remote, steps, streams
+from vertexrig.cli import candidates, options, remote, steps, streams
 from vertexrig.cli.arguments import NameArgument
 from vertexrig.cli.output import progress, result
 from vertexrig.cloud.logs import LOGGING_VARIABLE, JobLogs
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 LOG_EVERY_S = 5.0
-"""Seconds between two looks at the logs, whose API has a separate quota."""
+"""Seconds between two requests for log lines; the API of the logs has a quota of its own."""
 
 
 @click.command("watch")
@@ -39,26 +39,33 @@ LOG_EVERY_S = 5.0
 @options.file_option
 @options.poll_option
 @click.option(
-    "--log-lines", type=options.Integer(0, 50), default=3, show_default=True, help="Lines of each replica; 0 for none."
+    "--log-lines",
+    type=options.Integer(0, 50),
+    default=3,
+    show_default=True,
+    help="Log lines to show of each replica; 0 shows none.",
 )
-@click.option("--plain", is_flag=True, help="Print lines instead of a live table, as into a pipe.")
+@click.option("--plain", is_flag=True, help="Print lines instead of a live table.")
 @options.format_option("text", "json")
 def command(job: str, file: Path | None, poll: float, log_lines: int, plain: bool, format_: str) -> None:
-    """Follow JOB (name, number, resource name, or display name) until it has ended; the exit code is 0 only if it succeeded.
+    """Follow JOB (name, number, resource name, or display name) until it has ended. The exit code is 0 only if the job succeeded.
 
-    On a terminal a live table shows the state, the best trial so far, the trials that run with their last metric, time and
-    money so far and at the end (an estimate), and the last lines of each replica; into a pipe, a line for each change. Of a job
-    with candidates it goes on to the next one where machines are scarce. A service that fails for a while is asked again. Ctrl-C ends this and not the job, which `vertexrig cancel` does.
+    On a terminal, a live table shows the job's state, its best trial so far, the running trials with their last metric, the
+    time and money used so far and expected at the end (an estimate), and the last log lines of each replica. Elsewhere, a line is
+    printed for each change.
+
+    If the job has candidates and machines are scarce, the next candidate is started. Ctrl-C ends `watch`, and the job continues;
+    `vertexrig cancel` stops the job.
     """
     workspace = options.workspace_of(file)
     vertex = remote.service(workspace.loaded)
     last = remote.lookup(vertex, workspace.loaded, job)
     streams.note(vertex.console(last.name))
-    climbed = climbing.of_job(workspace, last)
-    back = steps.line("watch", vertex.handle(last.name), *steps.named(file))
+    request = candidates.of_job(workspace, last)
+    named = [vertex.handle(last.name), *steps.named(file)]
     try:
-        if climbed is not None:
-            at = climbing.follow(climbed, poll, format_)
+        if request is not None:
+            at = candidates.follow(request, poll, format_)
             if not at.ended:
                 return
             last = at.job or last
@@ -68,34 +75,33 @@ def command(job: str, file: Path | None, poll: float, log_lines: int, plain: boo
         else:
             last = lines(vertex, last, poll, format_)
     except KeyboardInterrupt:
-        streams.note(f"\n{last.display_name} goes on; come back to it:\n{back}")
+        streams.note(
+            f"\n{last.display_name} continues on Vertex AI; to follow it again:\n{steps.line('watch', *named)}"
+        )
         raise
     if not last.ended:  # the reader of the lines has gone
         return
-    tries = {"tries": climbing.data(climbed)} if climbed is not None else {}
-    result(format_, {"job": dict(last.data), **tries}, "")
-    if climbed is not None:
-        climbing.must_have_succeeded(at, climbed)
+    attempts = {"attempts": candidates.attempt_rows(request)} if request is not None else {}
+    result(format_, {"job": dict(last.data), **attempts}, "")
+    if request is not None:
+        candidates.must_have_succeeded(at, request)
     remote.must_have_succeeded(last)
+    named[0] = vertex.handle(last.name)
     if last.collection == TUNING:
-        streams.note(
-            f"a job with the best trial's parameters:\n{steps.line('promote', vertex.handle(last.name), *steps.named(file))}"
-        )
+        streams.note(f"to add a job with the best trial's parameters:\n{steps.line('promote', *named)}")
     elif PROMOTED_FROM in last.labels:
-        streams.note(
-            f"its model to the Model Registry:\n{steps.line('register', vertex.handle(last.name), *steps.named(file))}"
-        )
+        streams.note(f"to add its model to the Model Registry:\n{steps.line('register', *named)}")
 
 
 def lines(vertex: Vertex, last: RemoteJob, poll: float, format_: str) -> RemoteJob:
-    """Return a line for each change, until the job has ended or the reader has closed the pipe."""
+    """Print a line for each change until the job has ended or the reader has closed the pipe; return the job as it was last."""
     failing = False
 
     def lost(error: RestError | None) -> None:
         nonlocal failing
         if (error is not None) != failing:
             failing = error is not None
-            streams.note(f"lost the connection, trying again: {error}" if error else "connected again")
+            streams.note(f"lost the connection, retrying: {error}" if error else "connected again")
 
     for now in report.follow(vertex, last.name, poll_s=poll, lost=lost):
         last = now
@@ -107,7 +113,7 @@ def lines(vertex: Vertex, last: RemoteJob, poll: float, format_: str) -> RemoteJ
 def _live(
     vertex: Vertex, last: RemoteJob, cost: Callable[[RemoteJob], Spent | None], poll: float, log_lines: int
 ) -> RemoteJob:
-    """Return a table that changes in place, until the job has ended."""
+    """Show a table that changes in place until the job has ended; return the job as it was last."""
     # here and not at the top: 38 ms, which a pipe saves
     from rich.console import Console
     from rich.live import Live
@@ -121,7 +127,7 @@ def _live(
 
         def lost(error: RestError | None) -> None:
             nonlocal trouble
-            trouble = clean(f"lost the connection, trying again: {error}") if error else ""
+            trouble = clean(f"lost the connection, retrying: {error}") if error else ""
             show(last)
 
         def show(job: RemoteJob) -> None:
@@ -135,19 +141,19 @@ def _live(
 
 
 class _Tail:
-    """The last lines of each replica, looked up every few seconds; a sentence in their place if they cannot be read."""
+    """The last log lines of each replica, read every few seconds; if they cannot be read, a line that says why."""
 
     def __init__(self, project: str, each: int) -> None:
         self.each, self._logs = each, JobLogs(project) if each and is_reachable(LOGGING_VARIABLE) else None
-        self._looked, self._lines = float("-inf"), list[tuple[str, str]]()
+        self._read_at, self._lines = float("-inf"), list[tuple[str, str]]()
 
     def lines(self, seen: Watched, *, ended: bool) -> list[tuple[str, str]]:
         # Once more when the job has ended: its last lines are why it failed.
-        if self._logs is None or (time.monotonic() - self._looked < LOG_EVERY_S and not ended):
+        if self._logs is None or (time.monotonic() - self._read_at < LOG_EVERY_S and not ended):
             return self._lines
-        self._looked = time.monotonic()
+        self._read_at = time.monotonic()
         try:
-            # an hour back: older lines say nothing about what runs now
+            # an hour back: older lines say nothing about the replicas that run now
             found = self._logs.tail(seen.jobs, times.rfc3339(time.time() - 3600))
             self._lines = tails(found, seen, self.each)
         except ServiceError as error:
@@ -181,7 +187,7 @@ def _drawn(seen: Watched, lines: list[tuple[str, str]], trouble: str) -> Rendera
         trials = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
         for heading in ("trial", "runs for", "last metric"):
             trials.add_column(heading, no_wrap=True)
-        trials.add_column("parameters")  # the one that gives way
+        trials.add_column("parameters")  # without no_wrap: it is cut when the terminal is narrow
         for trial in seen.trials:
             row = map(Text, (trial.id, length(round(trial.seconds)), trial.last or "–"))
             trials.add_row(*row, Text(trial.parameters, no_wrap=True, overflow="ellipsis"))

@@ -16,7 +16,7 @@ def table(attempts: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return [
         {
             "candidate": one["candidate"],
-            "changes": one["changes"] or "as it stands",
+            "changes": one["changes"] or "unchanged",
             "job": str(one["job"]).rpartition("/")[2] or "none",
             "waited": "" if one["waited_s"] is None else length(round(one["waited_s"])),
             "USD": "" if one["usd"] is None else f"{one['usd']:.2f}",

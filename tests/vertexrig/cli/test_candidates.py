@@ -67,21 +67,21 @@ def typed(here: server.RunningServer, project: Path, *words: str) -> subprocess.
 
 def test_submit_goes_on_to_what_there_is(here: server.RunningServer, project: Path) -> None:
     """The first waits too long and is cancelled, the second is refused for quota, the third trains: `submit --watch` says so, and
-    its JSON has each try; one job after the other.
+    its JSON has each attempt; one job after the other.
     """
     done = typed(here, project, "submit", "train", "--watch", "--poll", "0.2", "--format", "json")
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
-    assert [(one["candidate"], one["reason"]) for one in told["tries"]] == [(1, "waited"), (2, "quota"), (3, "")]
+    assert [(one["candidate"], one["reason"]) for one in told["attempts"]] == [(1, "waited"), (2, "quota"), (3, "")]
     assert told["candidate"] == 3 and told["state"] == SUCCEEDED and "/europe-west4/" in told["name"]
-    assert "candidate 3 writes into another bucket, and begins anew there" in done.stderr
+    assert "candidate 3 writes into another bucket: " in done.stderr
     assert "candidate 2 (machine_type: n1-standard-4, wait: 1m): quota: " in done.stderr
-    first = clouds.vertex(here).get(told["tries"][0]["job"])
+    first = clouds.vertex(here).get(told["attempts"][0]["job"])
     last = Vertex("my-project", "europe-west4", url=f"{here.url}{AIPLATFORM}").get(told["name"])
     assert first is not None and last is not None and first.state == CANCELLED
     assert times.parse(first.data["endTime"]) <= times.parse(last.data["createTime"])
     report = typed(here, project, "report", told["name"], "--format", "json")
-    assert [one["reason"] for one in json.loads(report.stdout)["tries"]] == ["waited", "quota", ""], report.stderr
+    assert [one["reason"] for one in json.loads(report.stdout)["attempts"]] == ["waited", "quota", ""], report.stderr
 
 
 def test_cancel_between_two_rounds_ends_it(here: server.RunningServer, project: Path) -> None:
@@ -96,7 +96,7 @@ def test_cancel_between_two_rounds_ends_it(here: server.RunningServer, project: 
         assert followed.stdout is not None
         assert any("the first is tried again in" in line for line in followed.stdout)
         done = typed(here, project, "cancel", "train")
-        assert done.returncode == 0 and "no further candidate of train is tried" in done.stderr
+        assert done.returncode == 0 and "no other candidate of train is started" in done.stderr
         followed.communicate(timeout=30)
     assert followed.returncode == 1
 
@@ -145,7 +145,7 @@ def test_a_job_of_another_region_is_followed_by_what_submit_shows(here: server.R
     server.add_fault(here, "quota:us-central1")
     made = typed(here, project, "submit", "train")
     shown = made.stderr.splitlines()
-    words = shown[shown.index("follow it to its end:") + 1].partition("vertexrig ")[2].split()
+    words = shown[shown.index("to follow it until it has ended:") + 1].partition("vertexrig ")[2].split()
     assert words == ["watch", made.stdout.strip()] and "/locations/europe-west4/" in made.stdout, made.stderr
     done = typed(here, project, *words, "--poll", "0.2")
     assert done.returncode == 0 and done.stdout.splitlines()[-1].endswith("its job has succeeded"), done.stderr
@@ -189,7 +189,7 @@ def test_a_rehearsal_with_faults_goes_on_to_the_candidates(project: Path) -> Non
 
 
 def test_none_is_left(here: server.RunningServer, project: Path) -> None:
-    """With no machines anywhere the command ends with 1, and says of each try what became of it."""
+    """With no machines anywhere the command ends with 1, and says of each attempt what became of it."""
     server.add_fault(here, "quota:europe-west4")
     done = typed(here, project, "submit", "train", "--watch", "--poll", "0.2")
     assert done.returncode == 1

@@ -127,7 +127,7 @@ def test_a_live_table_that_ctrl_c_leaves(here: server.RunningServer, tmp_path: P
         assert "trial 1 workerpool0-0" in shown.text
         shown.process.send_signal(signal.SIGINT)
         assert shown.ends() == 130
-        assert "goes on; come back to it:" in shown.text and f"watch {number}" in shown.text
+        assert "continues on Vertex AI; to follow it again:" in shown.text and f"watch {number}" in shown.text
     gate.touch()
     with terminal("watch", number, "--poll=0.3", cwd=tmp_path, env=env) as again:
         assert again.ends() == 0

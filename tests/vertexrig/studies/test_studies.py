@@ -231,7 +231,7 @@ def test_preemptions_are_for_spot(project: Path) -> None:
     error = run(*words, fails=UsageError).exception
     assert "--preempted-every is for jobs with the strategy SPOT; this one has STANDARD" in str(error)
     done = CliRunner().invoke(cli.vertexrig, ["explain", "sweep", "--preempted-every", "1h"])
-    assert done.exit_code == 2 and "goes with --trial-time or --learn-from" in done.stderr
+    assert done.exit_code == 2 and "needs --trial-time or --learn-from" in done.stderr
 
 
 def test_durations_are_learned_from_finished_jobs(project: Path) -> None:

@@ -65,7 +65,7 @@ def test_a_run_costs_what_all_its_tries_cost(tmp_path: Path, monkeypatch: pytest
     assert first > 0.2 and second > 1.5 * first and row["end"]["usd"] == pytest.approx(first + second, abs=1e-3)
     lines = printed(here, monkeypatch)
     assert [line.split()[:2] for line in lines[-2:]] == [["candidate", "1"], ["candidate", "2"]], lines
-    assert f"${first:.2f}" in lines[-2] and "as it stands; " in lines[-2] and "machine_type: n1-standard-8" in lines[-1]
+    assert f"${first:.2f}" in lines[-2] and "unchanged; " in lines[-2] and "machine_type: n1-standard-8" in lines[-1]
 
 
 @pytest.mark.parametrize("words", [["--last=1"], ["--since=1h"]], ids=" ".join)

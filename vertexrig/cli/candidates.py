@@ -1,4 +1,4 @@
-"""Going on with a job's candidates from the command line, for `submit` and `watch`."""
+"""Go through a job's candidates from the command line, for `submit`, `watch` and `rehearse`."""
 
 from __future__ import annotations
 
@@ -28,36 +28,36 @@ from vertexrig.times import length
 from vertexrig.workspace import Prepared, Workspace
 
 PATIENCE_S = 600.0
-"""Seconds that a service may fail for before this gives up; the ladder stays where it is."""
+"""A service may fail for this many seconds before `follow` gives up; the request can be followed again later."""
 
 
 def digest_of(prepared: Prepared, resume: str) -> str:
-    """Of what is asked for. The same id with another run to go on from is another request, and is refused."""
+    """Return the digest of what is asked for. The same id with another run to resume is another request, and is refused."""
     body = body_of(prepared, prepared.view.labels)
     return digest({"body": body, "run": resume} if resume else body)
 
 
-def ladder(prepared: Sequence[Prepared], submitter: Submitter, key: Key, resume: str) -> Ladder:
-    """Return the ladder of a new request; each package is uploaded when its candidate's turn has come."""
-    _say_what_begins_anew(prepared)
+def new_request(prepared: Sequence[Prepared], submitter: Submitter, key: Key, resume: str) -> Ladder:
+    """Return a new request with its candidates; a candidate's package is uploaded before its first attempt."""
+    _note_restarts(prepared)
     for number, why in left_out(prepared, submitter.limits).items():
         streams.note(f"candidate {number} gets no job: {why}")
-    made = _ladder(prepared, submitter, digest_of(prepared[0], resume), resume)
+    made = _request(prepared, submitter, digest_of(prepared[0], resume), resume)
     made.key = key
     return made
 
 
-def _ladder(prepared: Sequence[Prepared], submitter: Submitter, body: str, resume: str) -> Ladder:
+def _request(prepared: Sequence[Prepared], submitter: Submitter, body: str, resume: str) -> Ladder:
     known = quota.known_of(QuotaService(prepared[0].workspace.loaded.project.project))
 
-    def cannot(way: CandidateRun) -> str:
-        return headroom.cannot_fit(way.prepared, known(way.prepared.workspace.loaded.project.region)[0])
+    def cannot(candidate: CandidateRun) -> str:
+        return headroom.cannot_fit(candidate.prepared, known(candidate.prepared.workspace.loaded.project.region)[0])
 
     return Ladder(ways(prepared, submitter), body, run_id=resume, publish=_publish, cannot=cannot)
 
 
 def of_job(workspace: Workspace, job: RemoteJob) -> Ladder | None:
-    """Return the ladder that a job is a try of, if this project can go on with it; stderr says why not, where it cannot."""
+    """Return the request that a job belongs to. If this project cannot continue it, stderr says why, and None is returned."""
     name = job.labels.get(RUN_LABEL, "")
     known = _known(workspace, job)
     if known is None:
@@ -65,33 +65,31 @@ def of_job(workspace: Workspace, job: RemoteJob) -> Ladder | None:
     prepared, submitter, claim = known
     for resume in ("", claim.run_id):
         if digest_of(prepared[0], resume) == claim.asked:
-            made = _ladder(prepared, submitter, claim.asked, resume)
+            made = _request(prepared, submitter, claim.asked, resume)
             made.first = claim.id
             return made
     streams.note(
-        f"this project renders {name} otherwise than it was submitted, or the trigger has submitted it: this follows the job, and does not "
-        "go on to its candidates"
+        f"{name} has changed in this project since this job was submitted, or the trigger submitted the job: only this job is "
+        "followed, not its candidates"
     )
     return None
 
 
-def tries_of(workspace: Workspace, found: FoundJob) -> list[dict[str, Any]]:
-    """Return what became of each try of the request that a job is of, as its claims or its rehearsal's record say; none if it has no
-    candidates.
-    """
+def attempts_of(workspace: Workspace, found: FoundJob) -> list[dict[str, Any]]:
+    """Return the attempts of the request that a job belongs to, from its claims or its rehearsal's record; none without candidates."""
     if found.record is not None:
         return list(map(dict, found.record.attempts))
     known = _known(workspace, found.job, check=False)
     if known is None:
         return []
     prepared, submitter, claim = known
-    return data(Ladder(ways(prepared, submitter), claim.asked, first=claim.id), found.job)
+    return attempt_rows(Ladder(ways(prepared, submitter), claim.asked, first=claim.id), found.job)
 
 
 def _known(
     workspace: Workspace, job: RemoteJob, *, check: bool = True
 ) -> tuple[list[Prepared], Submitter, Claim] | None:
-    """Return the candidates of a job as the project has them, what makes their jobs, and the claim of the request; None if it has none."""
+    """Return the candidates of a job, what submits them, and the claim of the request; None for a job without candidates."""
     first, name = first_of(job.labels), job.labels.get(RUN_LABEL, "")
     project = workspace.loaded.project
     if not first or name not in {*project.entries}:
@@ -102,13 +100,13 @@ def _known(
     return (prepared, submitter, claim) if claim is not None and len(prepared) > 1 else None
 
 
-def follow(climbed: Ladder, poll: float, format_: str) -> LadderState:
-    """Go on with a ladder until it has ended or the reader of its lines has gone; a line for each change."""
+def follow(request: Ladder, poll: float, format_: str) -> LadderState:
+    """Continue a request until it has ended or the reader of its lines has gone; print a line for each change."""
     shown, failing_since, left, name = "", 0.0, 0, ""
     while True:
         pause = poll
         try:
-            at = climbed.advance()
+            at = request.advance()
             failing_since = 0.0
         except InProgressError as error:
             pause = min(error.retry_after, poll)
@@ -116,11 +114,11 @@ def follow(climbed: Ladder, poll: float, format_: str) -> LadderState:
             failing_since = failing_since or time.monotonic()
             if not error.retryable or time.monotonic() - failing_since > PATIENCE_S:
                 raise
-            streams.note(f"lost the connection, trying again: {error}")
+            streams.note(f"lost the connection, retrying: {error}")
         else:
             if name != (name := at.made.name if at.made is not None else "") or at.ended:
-                over = [one for one in climbed.tries() if one.reason]
-                for line in tried(over[left:]):
+                over = [one for one in request.tries() if one.reason]
+                for line in attempt_lines(over[left:]):
                     progress(format_, line)
                 left = len(over)
             now = _line(at)
@@ -132,70 +130,70 @@ def follow(climbed: Ladder, poll: float, format_: str) -> LadderState:
         time.sleep(pause)
 
 
-def must_have_succeeded(at: LadderState, climbed: Ladder) -> None:
-    """Raise JobFailedError if a ladder that has ended has no job that has succeeded."""
+def must_have_succeeded(at: LadderState, request: Ladder) -> None:
+    """Raise JobFailedError if a request has ended without a job that succeeded."""
     if at.ended and at.state != "succeeded":
-        raise JobFailedError(f"{climbed.ways[0].prepared.view.name} ended: {at.text or at.state}")
+        raise JobFailedError(f"{request.ways[0].prepared.view.name} ended: {at.text or at.state}")
 
 
-def tried(tries: Sequence[Try]) -> list[str]:
-    """Return what became of each try, a line each."""
+def attempt_lines(attempts: Sequence[Try]) -> list[str]:
+    """Return one line for each attempt: its candidate, how it ended, how long it waited, what it cost."""
     lines = []
-    for one in tries:
+    for one in attempts:
         parts = [f"waited {length(round(one.waited_s))}" if one.waited_s is not None else ""]
         parts += [f"about ${one.usd:.2f}" if one.usd else "", one.text]
-        told = "; ".join(part for part in parts if part)
-        lines.append(
-            f"candidate {one.candidate} ({one.changes or 'as it stands'}): {one.reason or 'goes on'}: {told}".rstrip(
-                ": "
-            )
-        )
+        detail = "; ".join(part for part in parts if part)
+        head = f"candidate {one.candidate} ({one.changes or 'unchanged'}): {one.reason or 'running'}"
+        lines.append(f"{head}: {detail}".rstrip(": "))
     return lines
 
 
-def data(climbed: Ladder, job: RemoteJob | None = None) -> list[dict[str, Any]]:
-    """Return the tries as JSON; `job` is the one that the last is at."""
-    return [asdict(one) for one in climbed.tries(job)]
+def attempt_rows(request: Ladder, job: RemoteJob | None = None) -> list[dict[str, Any]]:
+    """Return the attempts as JSON; `job` is that of the last attempt."""
+    return [asdict(one) for one in request.tries(job)]
 
 
 def _line(at: LadderState) -> str:
-    """Return where a ladder is, in one line; "" for a job that was made just now."""
+    """Return the state of a request in one line; "" for a job that was made just now."""
     if at.job is None:
         return f"{at.said}: {at.text}" if at.text else ""
     return f"{at.job.id}  {report.line(at.job)}  {at.said}{f': {at.text}' if at.ended else ''}"
 
 
-def _publish(way: CandidateRun) -> None:
-    workspace = way.prepared.workspace
-    bucket = remote.bucket(workspace.loaded, "packages")
-    for uri in publish.publish(workspace, [way.prepared.view.name], bucket):
+def _publish(candidate: CandidateRun) -> None:
+    publish_job(candidate.prepared.workspace, candidate.prepared.view.name)
+
+
+def publish_job(workspace: Workspace, name: str) -> None:
+    """Upload the package that a job or sweep uses, and note it or its image on stderr."""
+    for uri in publish.publish(workspace, [name], remote.bucket(workspace.loaded, "packages")):
         streams.note(f"{'package' if uri.startswith('gs://') else 'image'}: {uri}")
 
 
-def _say_what_begins_anew(prepared: Sequence[Prepared]) -> None:
-    """Say, before anything starts, which candidates cannot go on from a checkpoint of those before."""
+def _note_restarts(prepared: Sequence[Prepared]) -> None:
+    """Note on stderr, before anything starts, which candidates cannot resume from an earlier candidate's checkpoint."""
     first = prepared[0]
     if first.view.sweep is not None:
-        streams.note("each candidate of a sweep begins a study of its own: finished trials are not carried over")
+        streams.note("each candidate of a sweep starts a new study: finished trials are not carried over")
         return
     anew = [
         str(one.candidate)
         for one in prepared
         if one.workspace.loaded.project.bucket != first.workspace.loaded.project.bucket
     ]
-    for one in prepared:  # a bucket that is missing is found now, not when its candidate's turn has come
+    for one in prepared:  # a missing bucket is found now, and not when its candidate starts
         next(remote.bucket(one.workspace.loaded, "packages").list("packages/none"), None)
     if anew:
         streams.note(
-            f"candidate {', '.join(anew)} writes into another bucket, and begins anew there instead of from a checkpoint"
+            f"candidate {', '.join(anew)} writes into another bucket: it starts from the beginning there, not from a checkpoint"
         )
 
 
 def resumable(vertex: Vertex, storage: Storage, prepared: Prepared, run_id: str) -> None:
-    """Refuse to resume a run that cannot be.
+    """Check that a run can be resumed.
 
     Raises:
-        UsageError: The job's runs share one folder, there is no such run, or a job still writes into its folder.
+        UsageError: The job's runs share one output folder, there is no such run, or a job still writes into its folder.
     """
     runs.must_be_resumable(prepared.view, run_id)
     name = prepared.view.name

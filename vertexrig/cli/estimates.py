@@ -1,15 +1,14 @@
-"""The options and the text of an estimate of time and money, which `explain` and `submit` share."""
+"""The options and the text of the estimate of time and money that `explain` and `submit` share."""
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from vertexrig import files
+from vertexrig import files, times
 from vertexrig.catalog import Catalog
 from vertexrig.cli import remote
 from vertexrig.cli.options import WhereOptions, group, option
@@ -18,68 +17,62 @@ from vertexrig.errors import UsageError
 from vertexrig.explain import simulate
 from vertexrig.explain.simulate import Forecast
 from vertexrig.spec.estimate import Estimate
-from vertexrig.times import length
 
 if TYPE_CHECKING:
     from vertexrig.cloud.vertex import RemoteJob
     from vertexrig.spec.document import Document
 
-_UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
-_LENGTH = re.compile(r"(\d{1,9}(?:\.\d{1,6})?)(s|min|m|h|d)?")
-
 
 class Length(click.ParamType):  # type: ignore[type-arg,unused-ignore]
-    """A length of time: 90s, 5m, 1.5h; a number alone is seconds."""
+    """A length of time such as 90s, 5m or 1h30m; a number alone is seconds."""
 
     name = "length"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        match = _LENGTH.fullmatch(str(value).strip())
-        if match is None or float(match[1]) == 0:
-            self.fail(f"{value!r} is not a length of time such as 90s, 5m or 1.5h.", param, ctx)
-        return float(match[1]) * _UNITS[match[2] or ""]
+        seconds = times.meant_seconds(str(value))
+        if not seconds:
+            self.fail(f"{value!r} is not a length of time such as 90s, 5m or 1h30m.", param, ctx)
+        return float(seconds)
 
 
 @dataclass(frozen=True)
-class ForecastOptions:
-    """The estimate of time and money that the options ask for; false if they ask for none."""
+class EstimateOptions:
+    """What the estimate of time and money is made from; false if none is asked for."""
 
     trial_time: tuple[float, ...] = option(
         "--trial-time",
         type=Length(),
         multiple=True,
         metavar="LENGTH",
-        help="Estimate time and money with trials (or a job) that train this long: 90s, 5m, 1.5h. Repeat it for several "
-        "lengths that are equally likely.",
+        help="Estimate time and money if each trial (or the job) trains this long: 90s, 5m, 1h30m. Repeat the option for "
+        "several lengths that are equally likely.",
     )
     learn_from: str | None = option(
         "--learn-from",
-        metavar="NAME|FILE",
-        help="Estimate time and money from finished jobs: a job's name or number, or a file with what gcloud ai ... "
-        "describe or list prints.",
+        metavar="NAME | FILE",
+        help="Estimate time and money from finished jobs: a job's name or number, or a file with the output of gcloud ai ... "
+        "describe or list.",
     )
     preempted_every: float | None = option(
         "--preempted-every",
         type=Length(),
         metavar="LENGTH",
-        help="For that estimate and strategy SPOT: mean time until a running trial is preempted; it starts over then.",
+        help="Mean time until a trial on Spot machines is preempted and starts again. Use it with --trial-time or --learn-from.",
     )
 
     def __post_init__(self) -> None:
         if self.preempted_every is not None and not self:
-            raise click.UsageError("--preempted-every goes with --trial-time or --learn-from")
+            raise click.UsageError("--preempted-every needs --trial-time or --learn-from")
 
     def __bool__(self) -> bool:
         return bool(self.trial_time) or self.learn_from is not None
 
 
-forecast_options = group("asked", ForecastOptions)
+estimate_options = group("asked", EstimateOptions)
 
 
-def forecast(
-    price: Estimate, spec: Document, catalog: Catalog, asked: ForecastOptions, file: Path | None
-) -> Forecast | None:
-    """Return the estimate that the options ask for; None if they ask for none.
+def estimate(price: Estimate, spec: Document, catalog: Catalog, asked: EstimateOptions, file: Path | None) -> Forecast:
+    """Return the estimate that the options ask for.
 
     Args:
         price: Prices of the run.
@@ -88,9 +81,6 @@ def forecast(
         asked: The options.
         file: The project file, where `--learn-from` names a job.
     """
-    if not asked:
-        return None
-
     own = None
     if asked.learn_from is not None:
         from vertexrig.studies import learning  # 22 ms
@@ -109,7 +99,7 @@ def text(found: Forecast) -> str:
         [
             row.parallel,
             # an estimate of minutes has no seconds
-            *(length(s if s < 120 else 60 * round(s / 60)) for s in (row.wall_p50, row.wall_p90)),
+            *(times.length(s if s < 120 else 60 * round(s / 60)) for s in (row.wall_p50, row.wall_p90)),
             *("no price" if usd is None else f"{least}{usd:,.2f}" for usd in (row.usd_p50, row.usd_p90)),
         ]
         for row in found.rows
