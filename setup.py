@@ -8,7 +8,7 @@ from setuptools import find_packages, setup
 HERE = Path(__file__).parent
 URL = "https://github.com/vertexrig/vertexrig"
 
-# What each extra lists is imported by the modules it serves, or tests/repository/test_extras.py says what else needs it.
+# Each package of an extra is imported by the modules that the extra serves, or tests/repository/test_extras.py names what needs it.
 SUBMIT = [
     "google-auth>=2.29",
     "requests>=2.31",
@@ -20,7 +20,7 @@ SUBMIT = [
     "google-api-core>=2.19",
 ]
 TRIGGER = ["functions-framework>=3.5", *SUBMIT]
-LOCAL = [  # what is rehearsed is looked at, and submitted to the local Vertex, by the verbs of `submit`
+LOCAL = [  # includes SUBMIT: its verbs also list rehearsals and submit to the local Vertex
     "starlette>=0.37",
     "uvicorn>=0.29",
     "anyio>=4.0",
@@ -39,12 +39,9 @@ REPORT = [  # the charts of `report`: drawn by Vega-Lite, and the importance of 
 ]
 TRAINER = ["tensorflow>=2.15", "tf-keras>=2.15", "cloudml-hypertune", "scikit-learn", "matplotlib", "tensorboard"]
 SDK = ["google-cloud-aiplatform>=1.60"]
+ALL = [*dict.fromkeys([*TRIGGER, *LOCAL, *REPORT, *TRAINER, *SDK])]  # everything that a laptop may want
 DEV = [
-    *TRIGGER,
-    *LOCAL,
-    *REPORT,
-    *TRAINER,
-    *SDK,
+    *ALL,
     "google-cloud-storage>=2.16",
     'xgboost-cpu>=2.1; sys_platform == "linux"',  # examples/xgboost
     "google-cloud-logging>=3.10",
@@ -62,9 +59,6 @@ DEV = [
     "schemathesis>=3.30",
     "jmespath>=1.0",  # tools/fidelity
     "jsonschema>=4.21",
-    "httpx>=0.27",
-    "jmespath>=1.0",
-    "jsonschema>=4.21",
     "pre-commit>=3.5",
     "psutil>=5.9",
     "playwright>=1.50",  # opens pages in the Chromium of the system
@@ -78,7 +72,7 @@ DEV = [
 setup(
     name="vertexrig",
     version=re.search(r'^__version__ = "(.+)"', (HERE / "vertexrig/__init__.py").read_text(), re.MULTILINE)[1],
-    description="Render, check, rehearse and launch training jobs on Vertex AI",
+    description="Write, check, rehearse, submit and schedule Vertex AI training jobs",
     long_description=(HERE / "README.md").read_text(),
     long_description_content_type="text/markdown",
     license="Apache-2.0",
@@ -145,6 +139,7 @@ setup(
         "trigger": TRIGGER,
         "trainer": TRAINER,
         "sdk": SDK,
+        "all": ALL,
         "dev": DEV,
     },
     entry_points={

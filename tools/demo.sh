@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# What `make demo` does: the way from the project file to a trained model and a finished sweep, on this machine.
+# `make demo`: from the project file to a trained model and a finished sweep, on this machine.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 PATH="$PWD/.venv/bin:$PATH"
 JOBS="cpu gpu multi-gpu multi-worker parameter-server tpu"
-EPOCHS=${EPOCHS:-5} # of a trial, in place of 15
+EPOCHS=${EPOCHS:-5} # of a trial, instead of 15
 TRIALS=${TRIALS:-4}
 
 step() { printf '\n== %s\n' "$1"; }
@@ -13,46 +13,48 @@ typed() { # show a command as one would type it, then run it
     vertexrig "$@"
 }
 
-step "every job and sweep of vertexrig.yaml becomes YAML for gcloud"
+echo "make demo needs no cloud account and no GPU. It takes about 1 minute on 2 cores with 4 GB of memory."
+
+step "render: the YAML for gcloud of every job and sweep of vertexrig.yaml"
 echo "\$ vertexrig render $JOBS sweep grid"
-# the findings of all eight are left to the next step, which shows one job's
+# without findings: the next step shows those of one job
 # shellcheck disable=SC2086
 vertexrig render $JOBS sweep grid --no-check 2>&1 | grep "^wrote"
 
-step "a job with two mistakes, found before it costs anything"
+step "check: two mistakes in a job, found before it costs anything"
 typed check multi-gpu --set accelerator_count=3 --set args.learning_rat=0.01 && exit 1 || test $? -eq 1
 
-step "the cluster that job multi-worker makes, its quota and its price"
+step "explain: the cluster of job multi-worker, its quota and its price"
 typed explain multi-worker
 
-# what TensorFlow says of its own build, and what the second trial says as the first did
+# log lines of TensorFlow about its own build, and lines that each trial repeats
 REMARKS='\| (WARNING: All log messages before|[IWE]0000 )'
 REPEATED=' service \| | \| trainer: '
 
-# what the SDK says of warnings, of the console's pages and of each look at the job
+# log lines of the SDK: warnings, links to the console, and one for each request for the job's state
 SDK_REMARKS='current state:|^JOB_STATE|To use this|custom_job = |View Custom Job|https://console|Warning: |warnings\.warn'
 
-step "job cpu, from its YAML, as Vertex AI would run it: packaged, installed, trained"
+step "rehearse: job cpu, packaged, installed and trained from its YAML, as on Vertex AI"
 typed rehearse cpu 2>&1 | grep --line-buffered -Ev "$REMARKS"
 
-step "sweep: $TRIALS short trials of it, two at a time"
+step "rehearse: $TRIALS short trials of the sweep, two at a time"
 typed rehearse sweep --trials "$TRIALS" --set "args.epochs=$EPOCHS" --set parallel_trial_count=2 2>&1 |
     grep --line-buffered -Ev "$REMARKS|$REPEATED"
 
-step "what the sweep found, as one page to open in a browser"
+step "report: the results of the sweep as an HTML page"
 typed report sweep --local --output build/report.html
 
-step "a program of the Vertex AI SDK that knows nothing of all this, unchanged"
+step "local run: an unchanged program that uses the Vertex AI SDK"
 grep -v '^"""' examples/unchanged/launch.py
 echo
 typed local run -- python examples/unchanged/launch.py 2>&1 | grep --line-buffered -Ev "$SDK_REMARKS"
 
 cat <<'END'
 
-== three things to type next
+== three commands to type next
 make multi-worker-job RUN=local SET="args.epochs=3"   # a chief and two workers, on this machine
-.venv/bin/vertexrig rehearse sweep --trials 12        # more of the search
-.venv/bin/vertexrig explain sweep                     # what all 30 trials would draw and cost on Vertex AI
+.venv/bin/vertexrig rehearse sweep --trials 12        # more trials of the sweep
+.venv/bin/vertexrig explain sweep                     # the quota and price of all 30 trials on Vertex AI
 
-the sweep's report, for a browser: build/report.html
+open the sweep's report in a browser: build/report.html
 END

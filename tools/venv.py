@@ -1,15 +1,15 @@
-"""Makes .venv, or brings it up to date: `python3 tools/venv.py TIER`. Each tier holds all that the ones before it hold.
+"""Create or update .venv: `python3 tools/venv.py TIER`. Each tier includes the tiers before it.
 
-    base   what renders and checks
-    cloud  and what talks to Vertex AI, Cloud Storage and Cloud Scheduler
-    local  and what trains on this machine: the local Vertex, TensorFlow and the Vertex AI SDK, for programs that use it
-    all    and what the tests, the linters and the benchmarks need
+    base   packages to render and check
+    cloud  packages to talk to Vertex AI, Cloud Storage and Cloud Scheduler
+    local  packages to train on this machine: the local Vertex, TensorFlow and the Vertex AI SDK, for programs that use it
+    all    packages for the tests, the linters and the benchmarks
 
-What builds the site, or a release, is no tier: `docs` and `release` make build/venv-docs and build/venv-release: the
-base, and what tools/docs.txt or tools/release.txt names.
+`docs` and `release` are not tiers: they create build/venv-docs and build/venv-release, with the base and the packages of
+tools/docs.txt or tools/release.txt.
 
-uv installs where there is one, pip otherwise; both at the versions of constraints.txt. Nothing is ever uninstalled, so a
-small tier leaves what a larger one has put there. `install.log` there has the installer's output.
+uv installs the packages if it is there, pip otherwise, at the versions of constraints.txt. Nothing is ever uninstalled, so a
+small tier leaves the packages of a larger one. .venv/install.log has the output of the installer.
 """
 
 from __future__ import annotations
@@ -34,43 +34,43 @@ CPU_TENSORFLOW = "./tools/tensorflow_cpu"
 TIERS = {
     "base": (".base", ""),
     "cloud": (".cloud", "[submit,trigger]"),
-    "local": (".local", "[submit,trigger,local,report,trainer,sdk]"),
+    "local": (".local", "[all]"),
     "all": (".ready", "[dev]"),
 }
 TRAINS = ("local", "all")
-#: What is compiled, or run so that its modules are. The tests start hundreds of processes, so all of it is compiled for
-#: them, which takes a minute of CPU, but for the packages' own tests; the trainer's processes do it by themselves.
+#: Commands that compile modules. The tests start hundreds of processes, so all modules but the packages' own tests are
+#: compiled for them, which takes a minute of CPU time; other tiers compile modules when they are first imported.
 USED = {"all": ["-m", "compileall", "-q", "-j", "0", "-x", "/tests/", ".venv/lib"]}
 SECONDS_BETWEEN_LINES = 10.0  # of progress, where the screen is a file
 
 
 def requirements(tier: str, *, cpu_only: bool) -> list[str]:
-    """Return what a tier installs, as words for pip and uv."""
+    """Return the requirements of a tier, as words for pip and uv."""
     words = ["-e", f".{TIERS[tier][1]}"]
     return [*words, CPU_TENSORFLOW] if tier in TRAINS and cpu_only else words
 
 
 def cpu_only(system: str, machine: str, *, gpu: bool) -> bool:
-    """Tell whether tensorflow-cpu is the TensorFlow for this machine: it exists for x86-64, and saves 284 MiB on Linux only."""
+    """Whether to install tensorflow-cpu, which exists for x86-64 and saves 284 MiB on Linux only."""
     return system == "Linux" and machine == "x86_64" and not gpu
 
 
 def installer(uv: str | None, python: Path = PYTHON) -> list[str]:
-    """Return the command before the requirements. Nothing is compiled here: most modules of large packages are rarely used."""
+    """Return the install command without its requirements. It compiles nothing: most modules of large packages are rarely used."""
     if uv:
         return [uv, "pip", "install", "--python", str(python)]
     return [str(python), "-m", "pip", "install", "--disable-pip-version-check", "--no-compile"]
 
 
 def has_large_tensorflow() -> bool:
-    """Tell whether the whole tensorflow is here already. Its files have the names of tensorflow-cpu's: it stays."""
+    """Whether the whole tensorflow is installed already, which then stays: tensorflow-cpu has files of the same names."""
     ask = "from importlib.metadata import version; print(version('tensorflow'))"
     done = subprocess.run([PYTHON, "-c", ask], capture_output=True, text=True)
     return done.returncode == 0 and not done.stdout.strip().endswith("+cpu")
 
 
 def find_uv() -> str | None:
-    """Return a uv that runs (one on the path may be a shim for a Python that has none)."""
+    """Return the path of a uv that runs; one on the PATH may be a shim for a Python without uv."""
     found = shutil.which("uv")
     if found is None or subprocess.run([found, "--version"], capture_output=True).returncode != 0:
         return None
@@ -78,7 +78,7 @@ def find_uv() -> str | None:
 
 
 def make(uv: str | None, log: Path, venv: Path = VENV) -> None:
-    """Make an environment with pip in it: rehearsals install packages with it."""
+    """Create an environment with pip, which rehearsals use."""
     python = venv / "bin" / "python"
     if python.exists() and subprocess.run([python, "-c", "import pip"], capture_output=True).returncode == 0:
         return
@@ -89,10 +89,10 @@ def make(uv: str | None, log: Path, venv: Path = VENV) -> None:
 
 
 def make_apart(name: str) -> None:
-    """Make the environment of a verb that shares none."""
+    """Create the separate environment of `docs` or `release`."""
     if name == "docs" and sys.version_info < (3, 11):
         sys.exit(
-            f"zensical, which builds the site, needs Python 3.11 or newer; this is {platform.python_version()}. Name another one: make docs PYTHON=python3.12"
+            f"zensical, which builds the site, needs Python 3.11 or newer; this is {platform.python_version()}. Name another Python: make docs PYTHON=python3.12"
         )
     venv, uv = Path("build") / f"venv-{name}", find_uv()
     venv.mkdir(parents=True, exist_ok=True)
@@ -104,7 +104,7 @@ def make_apart(name: str) -> None:
 
 
 def run(command: Sequence[str], log: Path) -> None:
-    """Run a command, its output in the log and its newest line on the screen; end with the log's end if it fails."""
+    """Run a command with its output in the log and its newest line on the screen. If it fails, exit with the log's last lines."""
     begun = time.monotonic()
     show = screen(sys.stderr.isatty())
     with log.open("a", encoding="utf-8") as out, log.open(encoding="utf-8", errors="replace") as written:
@@ -123,11 +123,18 @@ def run(command: Sequence[str], log: Path) -> None:
         show(None, "")
     if code != 0:
         lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
-        sys.exit("\n".join([*lines[-20:], f"{' '.join(command[:4])} … ended with {code}; all of it is in {log}"]))
+        sys.exit(
+            "\n".join(
+                [*lines[-20:], f"{' '.join(command[:4])} … ended with exit code {code}; {log} has its whole output"]
+            )
+        )
 
 
 def screen(terminal: bool) -> Callable[[float | None, str], None]:
-    """Show seconds and a line: one line that changes on a terminal, a line now and then elsewhere. None: it is over."""
+    """Return a function that shows seconds and a line: on a terminal one line that changes, elsewhere a new line every 10 s.
+
+    Seconds of None clear the line.
+    """
     last = 0.0
 
     def on_terminal(seconds: float | None, text: str) -> None:
@@ -146,9 +153,9 @@ def screen(terminal: bool) -> Callable[[float | None, str], None]:
 
 
 def compile_used(tier: str) -> None:
-    """Compile our own modules and run what is used first, so that it starts fast afterwards.
+    """Compile our own modules, and those that the first command imports, so that later commands start fast.
 
-    PYTHONDONTWRITEBYTECODE is for source folders; an environment without compiled modules is slow for good.
+    PYTHONDONTWRITEBYTECODE is ignored: it is meant for source folders, and without compiled modules every command would be slow.
     """
     env = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     commands = [["-m", "compileall", "-q", "vertexrig", "templates"], ["-m", "vertexrig", "check"]]
@@ -158,7 +165,7 @@ def compile_used(tier: str) -> None:
 
 
 def main() -> None:
-    """Make the tier that is named."""
+    """Create the tier or environment that the command line names."""
     if len(sys.argv) != 2 or sys.argv[1] not in (*TIERS, *APART):
         sys.exit(f"usage: python3 tools/venv.py {'|'.join((*TIERS, *APART))}")
     tier = sys.argv[1]

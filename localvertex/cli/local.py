@@ -11,12 +11,12 @@ import click
 from click.core import ParameterSource
 
 from localvertex import state
-from localvertex.cli import python, run, servers
+from localvertex.cli import python, run, servers, shells
 from localvertex.cli.servers import PlaceOptions
 from localvertex.front import control
 from localvertex.state import RunningServer
 from vertexrig import guard
-from vertexrig.cli import options, output, shells, steps, streams
+from vertexrig.cli import options, output, steps, streams
 from vertexrig.cli.arguments import NameArgument
 from vertexrig.cli.groups import Group
 from vertexrig.cli.options import option

@@ -48,9 +48,8 @@ class PlaceOptions:
             raise UsageError(f"there is no file {self.file}")
         if self.root is not None:
             return self.root
-        if self.file is None and not options.has_project():
-            return output(Path(), config.STATE_FOLDER)
-        return output((config.find(Path.cwd()) if self.file is None else self.file).parent, config.STATE_FOLDER)
+        found = options.find_project(self.file)
+        return output(found.parent if found else Path(), config.STATE_FOLDER)
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,7 @@ SERVED = {
     "report": ("vertexrig/studies", *SUBMIT),
     "trainer": ("trainer_pkg",),
     "sdk": ("examples",),
+    "all": ("vertexrig", "localvertex", "functions", "trainer_pkg", "examples"),
     "dev": ("vertexrig", "localvertex", "functions", "trainer_pkg", "examples", "tests", "bench", "tools"),
 }
 """Files and folders of each extra; "" is the base."""
@@ -61,8 +62,8 @@ def normalised(name: str) -> str:
 
 
 @cache
-def declared() -> dict[str, frozenset[str]]:
-    """The distributions that setup.py names, for the base and for each extra."""
+def requirements() -> dict[str, list[str]]:
+    """The requirements of setup.py, for the base and for each extra."""
     from distutils.core import run_setup  # type: ignore[import-not-found,unused-ignore]
 
     import setuptools  # noqa: F401 - brings distutils
@@ -73,8 +74,12 @@ def declared() -> dict[str, frozenset[str]]:
         made = run_setup("setup.py", stop_after="init")
     finally:
         os.chdir(before)
-    lists = {"": made.install_requires, **made.extras_require}
-    return {extra: frozenset(filter(None, map(_here, lines))) for extra, lines in lists.items()}
+    return {"": made.install_requires, **made.extras_require}
+
+
+def declared() -> dict[str, frozenset[str]]:
+    """The distributions that setup.py names, for the base and for each extra."""
+    return {extra: frozenset(filter(None, map(_here, lines))) for extra, lines in requirements().items()}
 
 
 def _here(line: str) -> str:
@@ -138,6 +143,15 @@ def test_what_modules_import_is_in_their_extra(extra: str) -> None:
     assert used - declared()[extra] - declared()[""] - COMES_WITH.keys() == set()
 
 
+def test_all_is_every_extra_and_no_package_is_listed_twice() -> None:
+    """`all` has the packages of every extra but `dev`, whose list has each package once."""
+    listed = declared()
+    assert listed["all"] == frozenset().union(*(listed[extra] for extra in listed.keys() - {"", "all", "dev"}))
+    for extra in ("all", "dev"):
+        names = [normalised(Requirement(line).name) for line in requirements()[extra]]
+        assert len(names) == len(set(names)), extra
+
+
 def test_every_extra_has_its_row() -> None:
     """The tables name the extras that setup.py has, and only what it names."""
     assert declared().keys() == SERVED.keys()
@@ -148,13 +162,13 @@ def test_a_missing_module_s_row_names_what_brings_it() -> None:
     """Each row of the table names the distribution that has the module, and an extra that installs it."""
     listed = declared()
     brought_along = {"anyio": "starlette"}
-    for module, part in PARTS.items():
-        distribution = normalised(part.distribution)
-        assert {distribution, brought_along.get(distribution, "")} & listed[part.extra], module
+    for module, (distribution, extra) in PARTS.items():
+        name = normalised(distribution)
+        assert {name, brought_along.get(name, "")} & listed[extra], module
     outside = (distributions("vertexrig") | distributions("localvertex") | distributions("functions/main.py")) - listed[
         ""
     ]
-    assert outside - {normalised(part.distribution) for part in PARTS.values()} - COMES_WITH.keys() == set()
+    assert outside - {normalised(distribution) for distribution, _ in PARTS.values()} - COMES_WITH.keys() == set()
 
 
 @pytest.mark.parametrize(

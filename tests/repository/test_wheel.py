@@ -100,7 +100,7 @@ def base(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> wheels.Instal
         [made.python, "-m", "pip", "list", "--format=freeze"], check=True, capture_output=True, text=True
     ).stdout
     there = {line.partition("==")[0] for line in listed.splitlines()}
-    extra = sorted({part.distribution for part in PARTS.values()} & there)
+    extra = sorted({distribution for distribution, _ in PARTS.values()} & there)
     if extra:
         made.pip("uninstall", *extra)
     return made

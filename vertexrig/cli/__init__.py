@@ -1,4 +1,4 @@
-"""The command line: one module per verb, which translates its words into calls of the tool.
+"""The command line: one module per verb, which turns words and options into calls of the library.
 
 `run` is the one place that turns an error into a message and an exit code: 0 done; 1 findings of severity error, or
 the job failed; 2 bad usage or configuration; 3 the service refused or could not be reached; 130 interrupted.
@@ -20,44 +20,43 @@ from vertexrig.cli import output, streams
 from vertexrig.cli.groups import Group
 from vertexrig.cli.problems import Failure, problem
 from vertexrig.errors import UsageError
-from vertexrig.workspace import emulator
 
 OF_EMULATOR = ""
-"""In place of a module: the verb comes from the package of the local Vertex."""
+"""In place of a module: the package of the local Vertex has the verb."""
 # verb -> (module of vertexrig.cli, one line of help); the module is imported when the verb is used
 VERBS = {
-    "init": ("init", "Write a project file to begin with."),
+    "init": ("init", "Write a first project file."),
     "keys": ("keys", "List the keys of the project file."),
     "render": ("render", "Write a job's YAML, check it, and print the gcloud command."),
-    "check": ("check", "Check jobs of the project, or any YAML file."),
-    "diff": ("diff", "Show what a change of the project does to its jobs."),
+    "check": ("check", "Check jobs of the project, or any YAML file for gcloud."),
+    "diff": ("diff", "Show how jobs changed since a git revision."),
     "explain": ("explain", "Show the cluster a job makes, its quota and its price."),
-    "quota": ("quota", "Show what the project has of each quota and uses, and whether a job fits."),
+    "quota": ("quota", "Show each quota's limit and use, and whether a job fits."),
     "catalog": ("catalog", "Print machines, accelerators, regions, images, prices or quotas."),
-    "package": ("package", "Build the trainer's package."),
+    "package": ("package", "Build the trainer's source package."),
     "image": ("image", "Write, build and push the trainer's own image."),
-    "rehearse": (OF_EMULATOR, "Run a job's or sweep's YAML on this machine."),
-    "local": (OF_EMULATOR, "Start and stop the local Vertex: the REST APIs on this machine."),
+    "rehearse": (OF_EMULATOR, "Run a job or sweep on this machine, from its YAML."),
+    "local": (OF_EMULATOR, "Start and stop the local Vertex: the APIs of Vertex AI on this machine."),
     "submit": ("submit", "Create a job or sweep on Vertex AI, exactly once."),
     "jobs": ("jobs", "List jobs and sweeps."),
-    "watch": ("watch", "Follow a job to its end."),
+    "watch": ("watch", "Follow a job until it has ended."),
     "logs": ("logs", "Stream a job's log."),
-    "cancel": ("cancel", "Stop a job, and wait until it has stopped."),
+    "cancel": ("cancel", "Cancel a job, and wait until it has ended."),
     "trials": ("trials", "Show the trials of a sweep."),
     "best": ("best", "Show a sweep's best trial."),
-    "report": ("report", "Write a job as a Markdown or HTML page."),
-    "follow-up": ("follow_up", "Add the sweep that follows a finished one to the project file."),
-    "promote": ("promote", "Add a full training job from a sweep's best trial to the project file."),
-    "register": ("register", "Add a trained model to the Model Registry, if it is better."),
-    "pull": ("pull", "Turn any job of Vertex AI into an entry of a project file."),
+    "report": ("report", "Write a report of a job as Markdown or HTML."),
+    "follow-up": ("follow_up", "Add a sweep that follows a finished sweep to the project file."),
+    "promote": ("promote", "Add a job with a sweep's best parameters to the project file."),
+    "register": ("register", "Add a trained model to the Model Registry if it is better."),
+    "pull": ("pull", "Turn a job of Vertex AI into an entry of a project file."),
     "convert": ("convert", "Turn a YAML file for gcloud into entries of a project file."),
-    "schedule": ("schedule", "Make Cloud Scheduler match the project file."),
-    "function": ("function", "Stage, serve and deploy the Cloud Function that starts jobs."),
-    "completion": ("completion", "Print what makes a shell complete this program's words."),
-    "doctor": ("doctor", "Check that everything a job needs is there."),
+    "schedule": ("schedule", "Manage the schedules of the project file in Cloud Scheduler."),
+    "function": ("function", "Stage, serve and deploy the trigger, a Cloud Function that starts jobs."),
+    "completion": ("completion", "Print the shell completion script."),
+    "doctor": ("doctor", "Check that everything a submitted job needs exists."),
 }
 
-# what verbs are called elsewhere -> verbs of here
+# names of commands in other tools -> the verbs that do the same here
 _ELSEWHERE = {
     "run": ("rehearse", "submit"), "train": ("rehearse", "submit"), "create": ("submit",), "start": ("submit",), "launch": ("submit",),
     "apply": ("submit", "schedule apply"), "ai": ("submit",), "custom-jobs": ("jobs", "submit"), "hp-tuning-jobs": ("jobs", "submit"),
@@ -80,9 +79,11 @@ class Verbs(Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in VERBS:
             return None
-        # Here and not at the top: a verb's imports are most of its start, and each command line runs one verb.
+        # Imported here and not at the top: imports take most of a verb's start, and a command line runs one verb.
         module, _ = VERBS[cmd_name]
         if module == OF_EMULATOR:
+            from vertexrig.workspace import emulator
+
             return emulator.verb(cmd_name)
         command: click.Command = import_module(f"vertexrig.cli.{module}").command
         return command
@@ -93,9 +94,10 @@ class Verbs(Group):
 
 
 _EPILOG = """\b
-Begin with `vertexrig init`; `vertexrig COMMAND --help` has more.
+Start with `vertexrig init`. For the options of a command: `vertexrig COMMAND --help`.
 Exit codes: 0 done; 1 findings of severity error, or the job failed;
-2 bad usage or configuration; 3 a service refused or could not be reached."""
+2 bad usage or configuration; 3 a service refused or could not be reached;
+130 interrupted."""
 
 
 def _show_version(ctx: click.Context, option: click.Parameter, wanted: bool) -> None:
@@ -115,19 +117,19 @@ def _show_version(ctx: click.Context, option: click.Parameter, wanted: bool) -> 
     is_eager=True,
     expose_value=False,
     callback=_show_version,
-    help="Print the version and where it was built, and exit.",
+    help="Print the version and its build, and exit.",
 )
 def vertexrig() -> None:
-    """Render, check, rehearse and launch training jobs on Vertex AI."""
+    """Write, check, rehearse, submit and schedule Vertex AI training jobs."""
 
 
 def run(args: Sequence[str] | None = None, *, command: click.Command | None = None, name: str = "vertexrig") -> int:
-    """Run a command line and return its exit code; every message for a person goes to stderr.
+    """Run a command line and return its exit code. Messages for a person go to stderr.
 
     Args:
         args: Its words, by default those of this process.
         command: What to run in place of `vertexrig`, for the maintainers' tools.
-        name: What usage errors call it.
+        name: Its name in usage errors.
     """
     words = list(sys.argv[1:] if args is None else args)
     streams.prepare()
@@ -140,7 +142,7 @@ def run(args: Sequence[str] | None = None, *, command: click.Command | None = No
         returned = (command or vertexrig).main(args=words, prog_name=name, standalone_mode=False, obj=document)
         code = returned if isinstance(returned, int) else 0  # click returns the code of an Exit
         sys.stdout.flush()
-    # This "error" is the help text of a group without a verb: it gets no "error:" before it, and no JSON document.
+    # This "error" is the help text of a group without a verb: it has no "error:" before it and no JSON document.
     except click.exceptions.NoArgsIsHelpError as wanting:
         return _print_error(wanting.format_message(), UsageError.exit_code)
     except click.exceptions.Exit as done:
@@ -174,6 +176,6 @@ def _print_error(message: str, code: int) -> int:
 
 def main() -> None:
     """Run the console script."""
-    # what imports make stays: looking through it again and again took 6 % of a short verb's time
+    # The objects that imports make stay until the end; collecting among them took 6 % of a short verb's time.
     gc.set_threshold(50_000)
     sys.exit(run())

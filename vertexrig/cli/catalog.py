@@ -1,4 +1,4 @@
-"""`vertexrig catalog`: tables of machines, accelerators, regions, images, prices and more."""
+"""`vertexrig catalog`: print tables of machines, accelerators, regions, images, prices and more."""
 
 from __future__ import annotations
 
@@ -32,18 +32,16 @@ COLUMNS = {
 @options.file_option
 @options.format_option("text", "json")
 def command(table: str, pattern: str | None, file: Path | None, format_: str) -> None:
-    """Print a TABLE of the catalog, each row with its source and date; with PATTERN only rows that contain it.
+    """Print a TABLE of the catalog, each row with its date; with PATTERN only rows that contain it.
 
-    Tables: machines, accelerators, regions, images, prices, quotas, limits, sources.
-
-    Rows of the project's own overlay file are included.
+    Tables: machines, accelerators, regions, images, prices, quotas, limits, sources. Rows of the project's own catalog file are
+    included. `--format json` prints all columns, with the source of each row.
     """
     loaded = options.project_if_any(file)
-    # A table can be read outside any project: then there is no overlay.
     catalog = Workspace(loaded).catalog if loaded is not None else load()
     rows = catalog.rows(table)
     if pattern:
-        # The JSON of a row, so that keys and every nested value are searched, not only the columns that are shown.
+        # in the row's JSON, so that keys and nested values are searched, too
         rows = [row for row in rows if pattern.casefold() in json.dumps(row).casefold()]
         if not rows:
             raise UsageError(f"no row of {table} contains {pattern!r}")

@@ -1,4 +1,4 @@
-"""`vertexrig completion`: the lines with which a shell completes verbs, options, names of jobs, and keys of --set."""
+"""`vertexrig completion`: print the script that completes verbs, options, names of jobs, and keys of --set in a shell."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SHELLS = {
     "fish": "vertexrig completion fish | source  # in ~/.config/fish/config.fish",
 }
 
-# Bash ends words at `=`, too: click gets them whole, and gives back what follows the last `=` of the word.
+# Bash also splits words at `=`: this joins them for click, and gives back the part after the last `=`.
 _BASH = """\
 %(complete_func)s() {
     local IFS=$'\\n' word words=("$1") kind value before
@@ -40,7 +40,10 @@ complete -o nosort -F %(complete_func)s %(prog_name)s
 @click.command("completion", epilog="\b\n" + "\n".join(SHELLS.values()))
 @click.argument("shell", type=click.Choice(list(SHELLS)))
 def command(shell: str) -> None:
-    """Print what makes SHELL complete verbs, options, names of jobs and sweeps, and keys of --set."""
+    """Print the completion script for SHELL: it completes verbs, options, names of jobs and sweeps, and keys of --set.
+
+    To load it, add this line to the startup file of your shell:
+    """
     kind = get_completion_class(shell)
     assert kind is not None  # click has these three
     root = click.get_current_context().find_root().command

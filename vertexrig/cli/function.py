@@ -14,7 +14,6 @@ import click
 
 from vertexrig.cli import extras, options, remote, steps, streams
 from vertexrig.cli.groups import Group
-from vertexrig.cli.local_shell import in_local_shell
 from vertexrig.cli.output import result
 from vertexrig.errors import UsageError
 from vertexrig.project import config
@@ -112,9 +111,10 @@ def package(names: tuple[str, ...], file: Path | None, format_: str) -> None:
 @options.format_option("text", "json")
 def deploy(file: Path | None, run: bool, format_: str) -> None:
     """Stage the function and print, or run, the gcloud commands that deploy it and give it the roles it needs."""
+    from vertexrig.submit import images  # 130 ms
     from vertexrig.trigger import deploy
 
-    if run and in_local_shell():
+    if run and images.is_local():
         raise UsageError(
             "this shell's jobs go to the local Vertex, and --run would deploy to Google Cloud: run it in another shell, or try "
             "the function here with `vertexrig function serve`"

@@ -1,4 +1,4 @@
-"""Groups of verbs: listed in the order written, and the nearest one named when a verb is misspelt."""
+"""Groups of verbs, which are listed in the order written; a misspelt verb is answered with the nearest one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from vertexrig.errors import did_you_mean
 class Group(click.Group):
     """A group of commands.
 
-    `others` has the names that commands go by elsewhere (in gcloud, docker, make), each with those of here.
+    `others` maps names of commands in other tools (gcloud, docker, make) to the commands here that do the same.
     """
 
     others: Mapping[str, tuple[str, ...]] = {}
@@ -23,8 +23,8 @@ class Group(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        # click (8.5.1) suggests from `self.commands`, which is empty where commands are imported at their use; a word
-        # that begins with a dash is an option, which it explains itself.
+        # click (8.5.1) suggests from `self.commands`, which is empty if commands are imported when they are used. It
+        # explains an unknown option, which begins with a dash, itself.
         if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
             names = self.list_commands(ctx)
             meant = " or ".join(repr(name) for name in self.others.get(args[0], ()))

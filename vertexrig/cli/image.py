@@ -13,7 +13,6 @@ import click
 
 from vertexrig.cli import extras, options, streams
 from vertexrig.cli.arguments import NameArgument
-from vertexrig.cli.local_shell import in_local_shell
 from vertexrig.cli.output import result
 from vertexrig.cloud.storage import Storage
 from vertexrig.errors import JobFailedError, UsageError, VertexrigError
@@ -93,7 +92,7 @@ def command(
 
 def _do(loaded: Loaded, made: list[_Made], mode: str) -> None:
     """Build the images, and push them where that was asked for or cannot be separated."""
-    local = in_local_shell()
+    local = images.is_local()
     program = None if local and mode == PUSH else _program(mode)
     if local and program != "docker":  # Cloud Build is Google's, wherever this shell's jobs go
         streams.note("nothing is built or pushed: the local Vertex runs the trainer's sources themselves")

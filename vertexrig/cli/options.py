@@ -1,4 +1,4 @@
-"""Options that several verbs share, groups of them that a verb gets as one value, and the workspace they name."""
+"""Options that several verbs share, groups of options that a verb gets as one value, and the project that they name."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ F = TypeVar("F", bound=Callable[..., Any])
 def option(*flags: str, **settings: Any) -> Any:
     """Return the field of a group that an option fills; flags and settings are those of `click.option`.
 
-    `group` calls what is kept here with the field's name, by which click names the parameter.
+    `group` calls the decorator that is kept here with the field's name, which becomes the name of click's parameter.
     """
     return field(metadata={"option": partial(click.option, *flags, **settings)})
 
 
 def shared(decorator: Callable[[F], F]) -> Any:
-    """Return the field of a group that an option of its name fills, which is declared elsewhere."""
+    """Return the field of a group that is filled by an option declared elsewhere under the field's name."""
     return field(metadata={"option": lambda _: decorator})
 
 
 def group(name: str, kind: type[Any]) -> Callable[[F], F]:
-    """Return a decorator that gives a verb all options of a dataclass; its function gets them as one value, `name`."""
+    """Return a decorator that adds all options of a dataclass to a verb, which gets them as one value, `name`."""
 
     def decorate(command: F) -> F:
         @wraps(command)
@@ -76,14 +76,14 @@ class Seconds(click.FloatRange):
 
 
 def _raise_limit(context: click.Context, _: click.Parameter, mib: float | None) -> None:
-    """Let larger files be read until the command ends."""
+    """Raise the limit of a file's size until the command ends."""
     if mib is not None:
         token = files.largest.set(int(mib * files.MIB))
         context.call_on_close(lambda: files.largest.reset(token))
 
 
 def file_option(command: F) -> F:
-    """`--file`, and the size that it and other files may have."""
+    """Add `--file` and `--max-file-size` to a verb."""
     size = click.option(
         "--max-file-size",
         type=click.FloatRange(min=0, min_open=True, max=1024),
@@ -99,46 +99,50 @@ def file_option(command: F) -> F:
         "--file",
         "file",
         type=click.Path(path_type=Path),
-        help="Project file; by default vertexrig.yaml here or in a folder above.",
+        help="Project file; by default vertexrig.yaml in this folder or above.",
     )
     return named(size(command))
 
 
 poll_option = click.option(
-    "--poll", type=Seconds(0.05, 3600), default=5.0, show_default=True, help="Seconds between requests for its state."
+    "--poll",
+    type=Seconds(0.05, 3600),
+    default=5.0,
+    show_default=True,
+    help="Seconds between requests for the job's state.",
 )
 resume_option = click.option(
     "--resume",
     default="",
-    metavar="RUN",
-    help="Go on with an earlier run of NAME, such as 20261121-171500-ab12: write into its output folder.",
+    metavar="RUN_ID",
+    help="Resume an earlier run of NAME, such as 20261121-171500-ab12, in its output folder.",
 )
 info_option = click.option("--info", is_flag=True, help="Show findings of severity info, too.")
 
 
 def format_option(*names: str) -> Callable[[F], F]:
-    """`--format`, with the given names; the first is the default."""
-    text = "How to print the result; json is one document, also for an error."
+    """Return the option `--format` with the given names, the first of which is the default."""
+    text = "Format of the result; json is one document, also for an error."
     return click.option("--format", "format_", type=click.Choice(names), default=names[0], show_default=True, help=text)
 
 
 @dataclass(frozen=True)
 class ProjectOptions:
-    """A project as a command line has it: its file, what is set in it, and its templates."""
+    """The project that a command line names: its file, the overrides of its keys, and its templates."""
 
     file: Path | None = shared(file_option)
     overrides: tuple[str, ...] = option(
         "--set",
         multiple=True,
         metavar="KEY=VALUE",
-        help="Override a key of the job or sweep, or, with its whole path, any key of the project file. KEY- removes it; "
-        "args.NAME alone is a flag without a value.",
+        help="Override a key of the job or sweep, or, by its whole path, any key of the project file. KEY- removes the key; "
+        "args.NAME without =VALUE is a flag without a value.",
         shell_complete=complete_keys,
     )
     templates: Path | None = option(
         "--templates",
         type=click.Path(path_type=Path),
-        help="Folder of templates; each replaces the built-in one of the same name.",
+        help="Folder of templates; each replaces the built-in template of the same name.",
     )
 
     def workspace(self, target: str | None = None) -> Workspace:
@@ -149,46 +153,49 @@ class ProjectOptions:
 
 @dataclass(frozen=True)
 class WhereOptions:
-    """Where to look for a job that was started: of which project, and whether on this machine only."""
+    """Where to look for a started job: in which project, and whether only on this machine."""
 
     file: Path | None = shared(file_option)
     local: bool = option(
-        "--local", is_flag=True, help="Look at the rehearsals of this machine only, without asking Vertex AI."
+        "--local", is_flag=True, help="Use only the rehearsals on this machine, and do not ask Vertex AI."
     )
 
 
 def project_if_any(file: Path | None) -> config.Loaded | None:
-    """Return the project of a file, or of the one here or in a folder above; None where there is none."""
-    return config.load(file) if file is not None or has_project(note=True) else None
+    """Return the project of a file, or of the project file in this folder or above; None if there is none."""
+    found = find_project(file, note=True)
+    return None if found is None else config.load(found)
 
 
-def has_project(*, note: bool = False) -> bool:
-    """Whether a project file is here or in a folder above.
+def find_project(file: Path | None, *, note: bool = False) -> Path | None:
+    """Return the given file, or the project file in this folder or above; None if there is none.
 
     Args:
-        note: Say so on stderr where one is there that is not read, since it is somebody else's.
+        file: The file that was given, which need not exist.
+        note: Print a note on stderr if a project file is there and is ignored because it belongs to another user.
     """
+    if file is not None:
+        return file
     try:
-        config.find(Path.cwd())
+        return config.find(Path.cwd())
     except UsageError as error:
         if note and isinstance(error, config.ForeignProjectError):
             streams.note(error)
-        return False
-    return True
+        return None
 
 
 def workspace_of(file: Path | None) -> Workspace:
-    """Return the project of a file as it stands, for a verb without `--set`."""
+    """Return the project of a file, for a verb without `--set`."""
     return Workspace(config.load(file), program=steps.program())
 
 
 def is_file(target: str) -> bool:
-    """Return True for `-`, a path, a name with a dot, which no job has, and the name of a file that exists."""
+    """Whether an argument is a file: `-`, a path, a name with a dot (which no job has), or a file that exists."""
     return target == "-" or any(char in target for char in "/\\.") or Path(target).is_file()
 
 
 def entry_name(name: str | None) -> str | None:
-    """Return the name of a new job or sweep, as it was given; UsageError if it is not one."""
+    """Return the name given for a new job or sweep; UsageError if it is not a valid name."""
     if name is not None and not re.fullmatch(NAME[0], name):
         raise UsageError(f"--as {name}: {quoted(name)} is not {NAME[1]}")
     return name

@@ -1,4 +1,4 @@
-"""`vertexrig render`: YAML for gcloud, checked, and the commands that submit it."""
+"""`vertexrig render`: write a job's YAML for gcloud, check it, and print the commands that submit it."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ STDOUT = Path("-")
     "run_id",
     metavar="RUN_ID",
     default="",
-    help="The run whose output folder the YAML gets, BUCKET/runs/NAME/RUN_ID; `new` makes one up. By default it gets "
-    "BUCKET/runs/NAME, so that the file stays the same.",
+    help="Put the output folder BUCKET/runs/NAME/RUN_ID into the YAML; `new` makes a new RUN_ID. The default output folder is "
+    "BUCKET/runs/NAME.",
 )
-@click.option("--check/--no-check", default=True, show_default=True, help="Check what was rendered.")
+@click.option("--check/--no-check", default=True, show_default=True, help="Check the YAML.")
 @options.format_option("text", "json")
 def command(
     names: tuple[str, ...],
@@ -54,10 +54,13 @@ def command(
 ) -> None:
     """Write the YAML of job or sweep NAME, check it, and print the commands that upload its package and submit it.
 
-    gcloud creates each job from the file as it is: two jobs of one file share an output folder. `--run new` before each, or
-    `vertexrig submit`, gives every run its own. Findings go to stderr. With one of severity error the YAML is still
-    written, no command is printed, and the exit code is 1. Candidates are written beside it, as NAME.2.yaml and so on;
-    stdout has the commands of the job as it stands, stderr theirs.
+    The commands go to stdout, findings to stderr. If there is a finding of severity error, the YAML is still written, no
+    command is printed, and the exit code is 1.
+
+    Two jobs that gcloud creates from the same file write into the same output folder. For a separate output folder, render with
+    `--run new` before each job, or use `vertexrig submit`.
+
+    If the job has candidates, their YAML is written to NAME.2.yaml, NAME.3.yaml and so on, and their commands go to stderr.
     """
     if output is not None and len(names) > 1:
         raise UsageError(f"--output takes one job; {len(names)} were named")
@@ -81,18 +84,13 @@ def command(
         show.findings(found, sources=workspace.loaded.sources, info=info)
     else:
         streams.note("not checked")
-    # the finding about the newest image is a note, which is shown with --info only
-    if past := _past_availability(workspace, prepared):
-        build = "IMAGE=build" if "${IMAGE:-" in workspace.loaded.text else f"image: build in {workspace.loaded.file}"
-        streams.note(
-            f"image: {past} is past its end of availability, and Vertex AI may refuse it; {build} takes one of your own"
-        )
+    _note_availability(workspace, prepared, names)
     written = [(one, Path(row["path"])) for one, row in zip(prepared, rows, strict=True) if one.ok and row["path"]]
     lines = creation.commands([pair for pair in written if pair[0].candidate == 1])
     for one, path in written:
         if one.candidate > 1:
             own = "\n".join(creation.commands([(one, path)]))
-            streams.note(f"{one.title}, in place of {one.view.name} once that has ended:\n{own}")
+            streams.note(f"if {one.view.name} got no machines, run {one.title} instead:\n{own}")
     data = {"jobs": rows, "commands": lines, "checked": check, "findings": show.rows(found)}
     result(format_, data, "\n".join(lines))
     failed = [one.title for one in prepared if not one.ok]
@@ -101,7 +99,7 @@ def command(
 
 
 def _write(workspace: Workspace, one: Prepared, output: Path | None) -> dict[str, Any]:
-    """Write one YAML, or keep it for stdout; its row of the answer, with a command if nothing is wrong with it."""
+    """Write one YAML, or keep it for stdout; return its row of the result, with a command if it has no errors."""
     name = one.view.name
     folder = workspace.loaded.folder
     path = output or folder / f"build/jobs/{name if one.candidate == 1 else f'{name}.{one.candidate}'}.yaml"
@@ -111,12 +109,17 @@ def _write(workspace: Workspace, one: Prepared, output: Path | None) -> dict[str
         return row | {"yaml": one.rendered.text}
     write_text(path, one.rendered.text, below=None if output else folder)
     streams.note(f"wrote {path}")
-    streams.note(f"output: {_output(one)}")
+    uri, shared = one.document.output, one.view.own_runs and not one.view.run_id
+    more = ". Every job created from this file writes there; use `--run new` for a separate folder"
+    streams.note(f"output folder: {uri or 'none'}{more if uri and shared else ''}")
     return row | {"path": str(path), "command": creation.commands([(one, path)])[-1] if one.ok else None}
 
 
-def _past_availability(workspace: Workspace, prepared: Sequence[Prepared]) -> str:
-    """Return the prebuilt images of jobs that do not silence it, each with its date, that are past their end of availability."""
+def _note_availability(workspace: Workspace, prepared: Sequence[Prepared], names: Sequence[str]) -> None:
+    """Print which prebuilt images have passed their end-of-availability date, and how to build an image instead.
+
+    The finding about the newest image has severity info, which is shown with --info only.
+    """
     uris = [
         pool.image_uri
         for one in prepared
@@ -126,16 +129,21 @@ def _past_availability(workspace: Workspace, prepared: Sequence[Prepared]) -> st
     ]
     rows = [workspace.catalog.image(uri) for uri in dict.fromkeys(uris)]
     today = date.today().isoformat()
-    past = [row for row in rows if row is not None and row.end_of_availability <= today]
     # an image has a row for each part of the world
-    return ", ".join(dict.fromkeys(f"{row.name} ({row.end_of_availability})" for row in past))
-
-
-def _output(prepared: Prepared) -> str:
-    """Return the output folder of a job that gcloud creates from the YAML."""
-    view, uri = prepared.view, prepared.document.output
-    if not uri:
-        return "none"
-    return (
-        uri if view.run_id or not view.own_runs else f"{uri} for every job from this file; --run new gives it its own"
+    past = {row.name: row.end_of_availability for row in rows if row is not None and row.end_of_availability <= today}
+    if not past:
+        return
+    loaded, makefile = workspace.loaded, workspace.loaded.folder / "Makefile"
+    if "${IMAGE:-" not in loaded.text:
+        switch = f"write `image: build` in {loaded.file}"
+    elif makefile.is_file() and "\n%-job:" in makefile.read_text(encoding="utf-8", errors="replace"):
+        verbs = [f"{name}-job" if name in loaded.project.jobs else name for name in names]
+        switch = f"`IMAGE=build make {' '.join(verbs)}`"
+    else:
+        switch = f"`IMAGE=build {workspace.verb('render', *names)}`"
+    what, whose, them = ("image", "its", "it") if len(past) == 1 else ("images", "their", "them")
+    dates = f"end-of-availability date ({', '.join(dict.fromkeys(past.values()))})"
+    streams.note(
+        f"{what} {', '.join(past)} passed {whose} {dates}; Vertex AI may refuse {them}. "
+        f"To build your own image instead: {switch}"
     )

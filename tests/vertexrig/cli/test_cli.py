@@ -50,18 +50,19 @@ def test_render_says_once_that_images_are_past_their_date(folder: Path) -> None:
     """One line for all jobs: the image, its date, the switch; `check` has no warning of it, `check --strict` fails, and a
     project that silences the rule hears nothing.
     """
-    said = "image: tf-cpu.2-17.py310 (2026-07-11) is past its end of availability"
+    said = "image tf-cpu.2-17.py310 passed its end-of-availability date (2026-07-11); Vertex AI may refuse it"
     done = vertexrig("render", "good", "sweep", cwd=folder)
-    assert done.stderr.count(said) == 1 and "image: build in vertexrig.yaml takes one of your own" in done.stderr
+    assert done.stderr.count(said) == 1 and "instead: write `image: build` in vertexrig.yaml" in done.stderr
     assert "warning" not in done.stderr
     assert vertexrig("check", "good", cwd=folder).returncode == 0
     done = vertexrig("check", "good", "--strict", cwd=folder)
     assert done.returncode == 1 and "warning[image-availability]" in done.stdout
     project = PROJECT.replace("{package_uris", "{image: '${IMAGE:-tf-2.17}', package_uris")
     (folder / "vertexrig.yaml").write_text(project)
-    assert f"{said}, and Vertex AI may refuse it; IMAGE=build takes" in vertexrig("render", "good", cwd=folder).stderr
+    shown = vertexrig("render", "good", cwd=folder).stderr
+    assert f"{said}. To build your own image instead: `IMAGE=build vertexrig render good`" in shown
     (folder / "vertexrig.yaml").write_text(f"{PROJECT}silence: {{image-availability: mirrored}}\n")
-    assert "end of availability" not in vertexrig("render", "good", cwd=folder).stderr
+    assert "end-of-availability" not in vertexrig("render", "good", cwd=folder).stderr
 
 
 def test_render_with_an_error_ends_with_1_and_no_command(folder: Path) -> None:

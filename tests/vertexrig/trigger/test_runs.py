@@ -124,7 +124,7 @@ def test_render_is_stable_and_names_runs_on_demand(folder: Path) -> None:
     for _ in range(2):
         said = run("render", "cpu").stderr
         texts.append(file.read_bytes())
-        assert "output: gs://my-bucket/runs/cpu for every job from this file; --run new gives it its own" in said
+        assert "output folder: gs://my-bucket/runs/cpu. Every job created from this file writes there; " in said
     assert texts[0] == texts[1] and b'"gs://my-bucket/runs/cpu"' in texts[0]
     run("render", "cpu", "--run=mine")
     assert '"gs://my-bucket/runs/cpu/mine"' in file.read_text()

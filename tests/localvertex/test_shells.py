@@ -8,7 +8,7 @@ import subprocess
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vertexrig.cli.shells import SHELLS
+from localvertex.cli.shells import SHELLS
 
 AWKWARD = 'a\'b\\c $HOME "d" *'
 
