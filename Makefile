@@ -57,14 +57,14 @@ $(VENV)/.base $(VENV)/.cloud $(VENV)/.local $(VENV)/.ready: setup.py constraints
 
 # A pattern rule: a phony target would not be looked up here.
 %-job: FORCE $(TIER_OF_RUN) ## Render and check job NAME of vertexrig.yaml
-	@$(RIG) render $* $(SETS)
+	@VERTEXRIG_TYPED='make $@' $(RIG) render $* $(SETS)
 	@$(if $(filter local,$(RUN)),$(RIG) rehearse $* $(SETS))
 	@$(if $(filter cloud,$(RUN)),$(RIG) submit $* $(SETS))
 
 FORCE:
 
 sweep grid: $(TIER_OF_RUN) ## Render and check the sweep of that name
-	@$(RIG) render $@ $(SETS)
+	@VERTEXRIG_TYPED='make $@' $(RIG) render $@ $(SETS)
 	@$(if $(filter local,$(RUN)),$(RIG) rehearse $@ $(SETS))
 	@$(if $(filter cloud,$(RUN)),$(RIG) submit $@ $(SETS))
 

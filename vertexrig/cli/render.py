@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
@@ -133,14 +134,10 @@ def _note_availability(workspace: Workspace, prepared: Sequence[Prepared], names
     past = {row.name: row.end_of_availability for row in rows if row is not None and row.end_of_availability <= today}
     if not past:
         return
-    loaded, makefile = workspace.loaded, workspace.loaded.folder / "Makefile"
-    if "${IMAGE:-" not in loaded.text:
-        switch = f"write `image: build` in {loaded.file}"
-    elif makefile.is_file() and "\n%-job:" in makefile.read_text(encoding="utf-8", errors="replace"):
-        verbs = [f"{name}-job" if name in loaded.project.jobs else name for name in names]
-        switch = f"`IMAGE=build make {' '.join(verbs)}`"
-    else:
-        switch = f"`IMAGE=build {workspace.verb('render', *names)}`"
+    loaded = workspace.loaded
+    # a Makefile that calls this program sets the variable to the command that was typed
+    typed = os.environ.get("VERTEXRIG_TYPED") or workspace.verb("render", *names)
+    switch = f"`IMAGE=build {typed}`" if "${IMAGE:-" in loaded.text else f"write `image: build` in {loaded.file}"
     what, whose, them = ("image", "its", "it") if len(past) == 1 else ("images", "their", "them")
     dates = f"end-of-availability date ({', '.join(dict.fromkeys(past.values()))})"
     streams.note(
