@@ -19,7 +19,7 @@ from localvertex.front.proxy import Connections, Journal, NewHttp, most_connecti
 from localvertex.front.routing import FrontApp, HostedApi
 from localvertex.front.runs import Commands
 from localvertex.front.variables import FOLDER, GCLOUD, TOKEN
-from localvertex.http import VERB, Api
+from localvertex.http import Api
 from localvertex.services.housekeeping import Housekeeping
 from localvertex.state import make_private
 from vertexrig.guard import LoopbackGuard
@@ -73,16 +73,11 @@ class Front:
             apis: Answers by path prefix, without the guard of the server's own port.
             xml: Answers the XML API of Cloud Storage.
         """
-        who, stand_ins = self.identity, Housekeeping()
+        who = self.identity
         metadata = Api(who.metadata_table())
         table = [
             HostedApi(f"{name}.{DOMAIN}", rf"(?:[a-z0-9-]+-)?{name}\.{_DOMAIN}", Api(routes), path=path, stand_in=True)
-            for name, routes, path in (
-                ("serviceusage", stand_ins.services(), ""),
-                ("artifactregistry", stand_ins.repositories(), ""),
-                ("iam", stand_ins.accounts(), ""),
-                ("cloudresourcemanager", stand_ins.policies(), f"/v[^/]+/projects/[^/]+{VERB}[gs]etIamPolicy$"),
-            )
+            for name, (path, routes) in Housekeeping().apis().items()
         ]
         table += [
             HostedApi(f"{name}.{DOMAIN}", rf"(?:[a-z0-9-]+-)?{name}(?:\.[a-z0-9-]+\.rep)?\.{_DOMAIN}", apis, prefix)

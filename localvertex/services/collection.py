@@ -1,9 +1,10 @@
-"""A collection of plain resources: made, shown, listed, changed by an update mask, and forgotten."""
+"""Plain resources: a row (`Kind`) for each kind says what differs, and `Collection` has the methods that all of them share."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -14,7 +15,7 @@ from localvertex.jobs import resources
 from localvertex.jobs.listing import LANGUAGE, answer, page, page_size
 from localvertex.jobs.store import ResourceStore, StoredResource
 from localvertex.jobs.validation import found_errors
-from localvertex.services.router import Done, exists, place_of
+from localvertex.services.router import Done, Method, exists, place_of
 from vertexrig.spec import messages
 from vertexrig.spec.api_names import camel, snake
 
@@ -22,107 +23,181 @@ from vertexrig.spec.api_names import camel, snake
 _FUNCTION = re.compile(r"\bin_context\(\s*(\"[^\"]*\"|'[^']*')\s*\)")
 
 
-class Collection:
-    """Resources of one kind; `get`, `list`, `update` and `delete` take the requests of the API's methods.
+@dataclass(frozen=True)
+class Kind:
+    """One kind of plain resource, which Vertex AI makes, shows, lists, updates and deletes like every other.
 
     Args:
-        store: Where they are kept.
-        kind: Last collection of their names: `tensorboards`.
+        plural: Last collection of the resources' names: `tensorboards`.
         message: Their message: `Tensorboard`.
-        listed: The field of a listing; `kind` unless it is given.
-        id_pattern: What an id given by the client has to be.
-        numbered: Ids are numbers of ours.
-        missing: What is said of one that is not there, with `{}` for its name.
-        taken: What is said of one that is there already.
-        allowed: What is said of an id that is not one, "" for our own words.
+        above: The kind of their parents, None where the parent is a location.
+        listed: The field of a listing; `plural` unless it is given.
+        required: Fields without which a create is refused.
+        needs_id: Whether a create is refused without an id from the client.
+        updated: Fields that can be updated; a kind without any has no update method.
+        operations: Which of "Create" and "Update" are long-running operations.
+        answered: Fields in the response of the create operation; all of them unless they are given.
+        progress: First and last message of the create operation.
+        id_pattern: What an id given by the client has to match.
+        numbered: Whether the server chooses all ids, which are numbers.
+        missing: Message about a resource that does not exist, with `{}` for its name.
+        taken: Message about a resource that exists already.
+        allowed: Message about an id that does not match the pattern, "" for the server's own words.
+        delete_below: What a delete operation is named below: the "parent", the resource "itself", or "" for the location.
     """
 
-    def __init__(
-        self,
-        store: ResourceStore,
-        kind: str,
-        message: str,
-        listed: str = "",
-        id_pattern: str = r"[a-z0-9][a-z0-9_-]{0,127}",
-        *,
-        numbered: bool = False,
-        missing: str = "",
-        taken: str = "Requested entity already exists: {}",
-        allowed: str = "",
-    ) -> None:
-        self.numbered, self.taken, self.allowed = numbered, taken, allowed
-        self.missing = missing or f"The {message} does not exist."
-        self.store, self.kind, self.message, self.id_pattern = store, kind, message, re.compile(id_pattern)
-        self.listed = listed or kind
-        self.field = message[0].lower() + message[1:]
-        """The field of a request that holds a resource."""
+    plural: str
+    message: str
+    above: Kind | None = None
+    listed: str = ""
+    required: tuple[str, ...] = ()
+    needs_id: bool = False
+    updated: frozenset[str] = frozenset()
+    operations: tuple[str, ...] = ()
+    answered: tuple[str, ...] = ()
+    progress: tuple[str, str] | tuple[()] = ()
+    id_pattern: str = r"[a-z0-9][a-z0-9_-]{0,127}"
+    numbered: bool = False
+    missing: str = ""
+    taken: str = "Requested entity already exists: {}"
+    allowed: str = ""
+    delete_below: str = ""
 
-    def create(
-        self, parent: str, fields: Mapping[str, Any], id_: str = "", hidden: Mapping[str, Any] | None = None
-    ) -> Json:
-        """Return a new resource; 409 if there is one of that id, 400 for an id that is not one."""
-        if id_ and not self.id_pattern.fullmatch(id_):
-            if self.allowed:
-                raise found_errors([(f"{snake(self.field)}_id", self.allowed)])
-            raise invalid(f"Invalid id {id_[:150]!r} of a {self.message}: it must match {self.id_pattern.pattern}.")
-        name = f"{parent}/{self.kind}/{id_}" if id_ else resources.new_name(parent, self.kind)
-        time = resources.now()
-        made = {"createTime": time, "updateTime": resources.now(time), "etag": resources.etag()}
-        # Messages differ in what they have: some have no updateTime.
-        body = {key: value for key, value in {**fields, "name": name, **made}.items() if key in self.known}
-        with self.store.database.transaction():
-            if self.store.get(name) is not None:
-                raise exists(name, self.taken)
-            self.store.add(self.kind, parent, name, body, hidden)
-        return body
+    @cached_property
+    def field(self) -> str:
+        """The field of a request that holds such a resource."""
+        return self.message[0].lower() + self.message[1:]
 
     @cached_property
     def known(self) -> set[str]:
         """The message's fields."""
         return {field.json_name for field in messages.message_class(self.message).DESCRIPTOR.fields}
 
+
+class Collection:
+    """The stored resources of one kind; `create`, `get`, `list`, `update` and `delete` are methods of the API.
+
+    Args:
+        store: Where they are kept.
+        kind: What they are.
+        fill: Returns the fields of a new or an updated resource, from those of the client; raises for wrong ones.
+    """
+
+    def __init__(self, store: ResourceStore, kind: Kind, fill: Callable[[Json, Json], Json] | None = None) -> None:
+        self.store, self.kind, self.fill = store, kind, fill or (lambda request, fields: fields)
+
+    def methods(self) -> dict[str, Method]:
+        """Return the API's methods for this kind, by name."""
+        message = self.kind.message
+        # The plural of "series" is its singular.
+        plural = message if message.endswith("Series") else f"{message}s"
+        made: dict[str, Method] = {
+            f"Create{message}": self.create,
+            f"Get{message}": self.get,
+            f"List{plural}": self.list,
+            f"Delete{message}": self.delete,
+        }
+        return made | ({f"Update{message}": self.update} if self.kind.updated else {})
+
+    def create(self, request: Json) -> Json | Done:
+        """Make a resource: the answer is the resource, or a long-running operation where the kind has one."""
+        made = self.made(request)
+        if "Create" not in self.kind.operations:
+            return made
+        shown = {key: made[key] for key in self.kind.answered or made if key in made}
+        metadata = f"Create{self.kind.message}OperationMetadata"
+        created = str(made["createTime"])
+        return Done(request["parent"], metadata, self.kind.message, shown, made["name"], created, self.kind.progress)
+
+    def made(self, request: Json) -> Json:
+        """Return the new resource of a create request."""
+        kind, parent, id_ = self.kind, str(request.get("parent", "")), str(request.get(f"{self.kind.field}Id", ""))
+        if kind.above:
+            self._found(kind.above, parent)
+        fields = request.get(kind.field) or {}
+        lacking = [snake(key) for key in kind.required if not fields.get(key)]
+        lacking += [f"{snake(kind.field)}_id"] if kind.needs_id and not id_ else []
+        if lacking:
+            raise invalid(f"A {kind.message} needs {' and '.join(lacking)}.")
+        return self.add(parent, self.fill(request, fields), id_)
+
+    def add(
+        self, parent: str, fields: Mapping[str, Any], id_: str = "", hidden: Mapping[str, Any] | None = None
+    ) -> Json:
+        """Store a new resource and return it; 409 if there is one of that id, 400 for an id that does not match."""
+        kind = self.kind
+        if id_ and not re.fullmatch(kind.id_pattern, id_):
+            if kind.allowed:
+                raise found_errors([(f"{snake(kind.field)}_id", kind.allowed)])
+            raise invalid(f"Invalid id {id_[:150]!r} of a {kind.message}: it must match {kind.id_pattern}.")
+        name = f"{parent}/{kind.plural}/{id_}" if id_ else resources.new_name(parent, kind.plural)
+        time = resources.now()
+        made = {"createTime": time, "updateTime": resources.now(time), "etag": resources.etag()}
+        # Messages differ in what they have: some have no updateTime.
+        body = {key: value for key, value in {**fields, "name": name, **made}.items() if key in kind.known}
+        with self.store.database.transaction():
+            if self.store.get(name) is not None:
+                raise exists(name, kind.taken)
+            self.store.add(kind.plural, parent, name, body, hidden)
+        return body
+
     def stored(self, name: str) -> StoredResource:
-        """Return a resource as kept, or 404."""
+        """Return a resource as stored, or 404."""
+        return self._found(self.kind, name)
+
+    def _found(self, kind: Kind, name: str) -> StoredResource:
         found = self.store.get(name)
-        if found is None or name.split("/")[-2:-1] != [self.kind]:
-            if self.numbered and not resources.last_part(name).isdigit():
-                raise found_errors([("name", f"Invalid {self.message} resource name.")])
-            raise not_found(self.missing.format(name))
+        if found is None or name.split("/")[-2:-1] != [kind.plural]:
+            if kind.numbered and not resources.last_part(name).isdigit():
+                raise found_errors([("name", f"Invalid {kind.message} resource name.")])
+            raise not_found(kind.missing.format(name) if kind.missing else f"The {kind.message} does not exist.")
         return found
 
     def get(self, request: Mapping[str, Any]) -> Json:
         """Return a resource, or 404."""
         return self.stored(request["name"]).body
 
-    def update(self, request: Mapping[str, Any], allowed: frozenset[str]) -> Json:
+    def update(self, request: Json) -> Json | Done:
         """Set the fields of a mask (all that are given, without one); 400 for a field that cannot be set."""
-        fields = request.get(self.field) or {}
+        kind = self.kind
+        fields = self.fill(request, request.get(kind.field) or {})
         name = self.stored(str(fields.get("name", ""))).name
 
         def edit(body: Json, _: Json) -> None:
-            apply_mask(body, fields, str(request.get("updateMask", "")), allowed)
+            apply_mask(body, fields, str(request.get("updateMask", "")), kind.updated)
             stamps = {"updateTime": resources.now(), "etag": resources.etag()}
-            body.update({key: value for key, value in stamps.items() if key in self.known})
+            body.update({key: value for key, value in stamps.items() if key in kind.known})
 
-        return self.store.change(name, edit) or {}
+        made = self.store.change(name, edit) or {}
+        if "Update" not in kind.operations:
+            return made
+        return Done(place_of(name), f"Update{kind.message}OperationMetadata", kind.message, made)
 
-    def delete(self, request: Mapping[str, Any], above: str = "") -> Done:
-        """Forget a resource and what is below it, or 404; the operation is below `above`, "" for the location."""
+    def delete(self, request: Mapping[str, Any]) -> Done:
+        """Forget a resource and all below it, with their points and links, or 404."""
         name = self.stored(request["name"]).name
         with self.store.database.transaction() as connection:
             self.store.remove(name)
-            # substr, because LIKE would take `_` in a name for any character.
-            connection.execute("DELETE FROM resources WHERE substr(name, 1, ?) = ?", (len(name) + 1, f"{name}/"))
+            for table, column in (
+                ("resources", "name"),
+                ("points", "series"),
+                ("links", "source"),
+                ("links", "target"),
+            ):
+                # substr, because LIKE would take `_` in a name for any character.
+                sql = f"DELETE FROM {table} WHERE {column} = ? OR substr({column}, 1, ?) = ?"
+                connection.execute(sql, (name, len(name) + 1, f"{name}/"))
+        above = {"itself": name, "parent": "/".join(name.split("/")[:-2])}.get(self.kind.delete_below, "")
         return Done(place_of(name), "DeleteOperationMetadata", above=above)
 
     def list(self, request: Mapping[str, Any], parse: Callable[[str], Predicate] | None = None) -> Json:
-        """Return a page of the resources below `parent`, under the collection's name."""
+        """Return a page of the resources below `parent`, under the kind's field of a listing."""
         parent = request.get("parent", "")
         text, order, token = (str(request.get(key, "")) for key in ("filter", "orderBy", "pageToken"))
         found, following = page(
-            self.store, self.kind, parent, text, order, page_size(request), token, parse or predicate
+            self.store, self.kind.plural, parent, text, order, page_size(request), token, parse or predicate
         )
-        return answer(self.listed, [one.body for one in found], following)
+        return answer(self.kind.listed or self.kind.plural, [one.body for one in found], following)
 
 
 def masked(mask: str) -> list[list[str]]:

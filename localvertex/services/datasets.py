@@ -17,9 +17,9 @@ from typing import Any
 from localvertex.http import Json, invalid
 from localvertex.jobs.store import ResourceStore
 from localvertex.runner.environment import local_path, object_file
-from localvertex.services.collection import Collection
+from localvertex.services.collection import Collection, Kind
 from localvertex.services.metadata import MetadataStores
-from localvertex.services.router import PACKAGE, Done, Method, precondition
+from localvertex.services.router import PACKAGE, Method, precondition
 from vertexrig import times
 from vertexrig.errors import VertexrigError
 
@@ -31,7 +31,14 @@ _LABELS = {"image": "IMAGE", "tabular": "TABLE", "text": "TEXT"}
 """What the service labels a dataset with, by its schema (answers in vertex-ai-samples, notebooks UJ1, UJ4 and UJ6)."""
 _ITEMS = ("image", "text")
 """Kinds of datasets that have items, each with a schema."""
-_UPDATED = frozenset({"displayName", "description", "labels", "metadata"})
+_KIND = Kind(
+    "datasets",
+    "Dataset",
+    required=("displayName", "metadataSchemaUri"),
+    updated=frozenset({"displayName", "description", "labels", "metadata"}),
+    operations=("Create",),
+    answered=("name", "displayName", "description", "metadataSchemaUri", "metadata", "labels", "encryptionSpec"),
+)
 _PARTS = {"training": ("training", "train"), "validation": ("validation", "validate"), "test": ("test",)}
 """The parts and what a split column calls them: the API's words (types/training_pipeline.py, PredefinedSplit), and those that a
 published program writes and trains on (data-science-on-gcp, 09_vertexai/flights_model_tf2.ipynb, read 2026-11-23)."""
@@ -54,24 +61,17 @@ class Datasets:
     def __init__(
         self, store: ResourceStore, make_bucket: Callable[[str], object], root: Path, metadata: MetadataStores
     ) -> None:
-        self.collection = Collection(store, "datasets", "Dataset")
+        self.collection = Collection(store, _KIND, self._filled)
         self.root, self.make_bucket, self.metadata = root, make_bucket, metadata
 
     def table(self) -> dict[str, Method]:
-        """Return the methods served."""
-        return {
-            "CreateDataset": self.create,
-            "GetDataset": self.collection.get,
-            "ListDatasets": self.collection.list,
-            "UpdateDataset": lambda request: self.collection.update(request, _UPDATED),
-            "DeleteDataset": self.collection.delete,  # its source stays
-        }
+        """Return the methods served; a deleted dataset's source stays."""
+        return self.collection.methods()
 
-    def create(self, request: Json) -> Done:
-        """CreateDataset: a resource; what its source holds is read when a pipeline trains on it."""
-        fields = request.get("dataset") or {}
-        if not fields.get("displayName") or not fields.get("metadataSchemaUri"):
-            raise invalid("A Dataset needs display_name and metadata_schema_uri.")
+    def _filled(self, request: Json, fields: Json) -> Json:
+        """Return the fields of a dataset as the service adds to them; its source is read when a pipeline trains on it."""
+        if "parent" not in request:  # an update
+            return fields
         bucket = f"cloud-ai-platform-{uuid.uuid4()}"  # as the service names it
         self.make_bucket(bucket)
         schema = _SCHEMA.search(str(fields["metadataSchemaUri"]))
@@ -85,11 +85,8 @@ class Datasets:
                 **(fields.get("labels") or {}),
                 "aiplatform.googleapis.com/dataset_metadata_schema": label,
             }
-        filled["metadataArtifact"] = self.metadata.note_dataset(request["parent"], str(fields["displayName"]))
-        made = self.collection.create(request["parent"], filled)
-        shown = {key: made[key] for key in made if key not in ("createTime", "updateTime", "etag", "metadataArtifact")}
-        operation = "CreateDatasetOperationMetadata"
-        return Done(request["parent"], operation, "Dataset", shown, made["name"], made["createTime"])
+        artifact = self.metadata.note_dataset(request["parent"], str(fields["displayName"]))
+        return {**filled, "metadataArtifact": artifact}
 
     def export(self, parent: str, config: Mapping[str, Any]) -> dict[str, str]:
         """Write the files that a pipeline trains on.

@@ -1,4 +1,4 @@
-"""What programs do to a project before they train, answered at once and without any effect: services, repositories, accounts, policies."""
+"""Stand-ins for what programs do to a project before they train: services, repositories, accounts, policies. Nothing is really done."""
 
 from __future__ import annotations
 
@@ -23,50 +23,47 @@ ENABLED = tuple(
     )
 )
 _PROJECT = "/v[^/]+/projects/{project}"
-_REPOSITORIES = f"{_PROJECT}/locations/{{location}}/repositories"
 
 
 class Housekeeping:
-    """Stand-ins for the APIs of Service Usage, Artifact Registry and IAM, and for a project's policy; kept while the server runs."""
+    """Plausible answers of Service Usage, Artifact Registry, IAM and a project's policy, kept in memory."""
 
     def __init__(self) -> None:
         self._enabled: dict[str, None] = dict.fromkeys(ENABLED)
         self._made: dict[str, Json] = {}
         self._policies: dict[str, Json] = {}
 
-    def services(self) -> list[Endpoint]:
-        """Routes of serviceusage.googleapis.com."""
-        return [
-            endpoint("GET", f"{_PROJECT}/services", self._list_services),
-            endpoint("GET", f"{_PROJECT}/services/{{service}}", self._service),
-            endpoint("POST", f"{_PROJECT}/services/{{service}}{VERB}enable", self._enable),
-            endpoint("POST", f"{_PROJECT}/services{VERB}batchEnable", self._enable),
-        ]
-
-    def repositories(self) -> list[Endpoint]:
-        """Routes of artifactregistry.googleapis.com."""
-        return [
-            endpoint("GET", _REPOSITORIES, self._list),
-            endpoint("POST", _REPOSITORIES, self._make_repository),
-            endpoint("GET", f"{_REPOSITORIES}/{{id}}", self._get),
-            endpoint("GET", f"{_PROJECT}/locations/{{location}}/operations/{{id}}", self._get),
-        ]
-
-    def accounts(self) -> list[Endpoint]:
-        """Routes of iam.googleapis.com."""
-        accounts = f"{_PROJECT}/serviceAccounts"
-        return [
-            endpoint("GET", accounts, self._list),
-            endpoint("POST", accounts, self._make_account),
-            endpoint("GET", f"{accounts}/{{id}}", self._account),
-        ]
-
-    def policies(self) -> list[Endpoint]:
-        """Routes of cloudresourcemanager.googleapis.com for a project's policy."""
-        return [
-            endpoint("POST", f"{_PROJECT}{VERB}getIamPolicy", self._policy),
-            endpoint("POST", f"{_PROJECT}{VERB}setIamPolicy", self._set_policy),
-        ]
+    def apis(self) -> dict[str, tuple[str, list[Endpoint]]]:
+        """Return, by the first part of an API's host, the beginning of its paths and its routes."""
+        services, accounts = f"{_PROJECT}/services", f"{_PROJECT}/serviceAccounts"
+        repositories = f"{_PROJECT}/locations/{{location}}/repositories"
+        policy = f"{_PROJECT}{VERB}"
+        found = {
+            "serviceusage": (
+                endpoint("GET", services, self._list_services),
+                endpoint("GET", f"{services}/{{service}}", self._service),
+                endpoint("POST", f"{services}/{{service}}{VERB}enable", self._enable),
+                endpoint("POST", f"{services}{VERB}batchEnable", self._enable),
+            ),
+            "artifactregistry": (
+                endpoint("GET", repositories, self._list),
+                endpoint("POST", repositories, self._make_repository),
+                endpoint("GET", f"{repositories}/{{id}}", self._get),
+                endpoint("GET", f"{_PROJECT}/locations/{{location}}/operations/{{id}}", self._get),
+            ),
+            "iam": (
+                endpoint("GET", accounts, self._list),
+                endpoint("POST", accounts, self._make_account),
+                endpoint("GET", f"{accounts}/{{id}}", self._account),
+            ),
+            "cloudresourcemanager": (
+                endpoint("POST", f"{policy}getIamPolicy", self._policy),
+                endpoint("POST", f"{policy}setIamPolicy", self._set_policy),
+            ),
+        }
+        # Resource Manager itself is served; only its policies have a stand-in.
+        paths = {"cloudresourcemanager": f"/v[^/]+/projects/[^/]+{VERB}[gs]etIamPolicy$"}
+        return {name: (paths.get(name, ""), list(rows)) for name, rows in found.items()}
 
     def _shown(self, project: str, service: str) -> Json:
         name = f"projects/{resources.project_number(project)}/services/{service}"

@@ -6,13 +6,14 @@ import json
 import secrets
 from collections import deque
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import partial
 
 from localvertex.http import Json, invalid
 from localvertex.jobs import resources
 from localvertex.jobs.store import ResourceStore
-from localvertex.services.collection import Collection, predicate
-from localvertex.services.router import PACKAGE, Done, Method, place_of, precondition
+from localvertex.services.collection import Collection, Kind, predicate
+from localvertex.services.router import PACKAGE, Done, Method, precondition
 
 SERVICE = f"{PACKAGE}.MetadataService"
 _UPDATED = frozenset(
@@ -22,31 +23,40 @@ MEMBER, CHILD, EVENT = "member", "child", "event"
 """Links: a context and what is in it, a context and one below it, an execution and an artifact that it reads or writes."""
 
 
+def _kind(message: str, *, changes: bool = True) -> Kind:
+    """Return the kind of what a store holds."""
+    return Kind(
+        f"{message[0].lower()}{message[1:]}s", message, STORES, updated=_UPDATED if changes else frozenset(),
+        id_pattern=r"[a-zA-Z0-9][a-zA-Z0-9_.-]{0,127}", taken=f"{message} with name {{}} already exists",
+        missing=f"Resource not found.; Get{message} is unable to find {message.lower()} resource with name: {{}}",
+        delete_below="itself",
+    )  # fmt: skip
+
+
+STORES = Kind("metadataStores", "MetadataStore")
+CONTEXTS, EXECUTIONS, ARTIFACTS = map(_kind, ("Context", "Execution", "Artifact"))
+SCHEMAS = _kind("MetadataSchema", changes=False)
+
+
 class MetadataStores:
     """The metadata stores of a local Vertex."""
 
     def __init__(self, store: ResourceStore) -> None:
         self.store = store
-        self.stores = Collection(store, "metadataStores", "MetadataStore")
-        self.contexts, self.executions, self.artifacts, self.schemas = (
-            Collection(
-                store, f"{message[0].lower()}{message[1:]}s", message, id_pattern=r"[a-zA-Z0-9][a-zA-Z0-9_.-]{0,127}",
-                missing=f"Resource not found.; Get{message} is unable to find {message.lower()} resource with name: {{}}",
-                taken=f"{message} with name {{}} already exists",
-            )
-            for message in ("Context", "Execution", "Artifact", "MetadataSchema")
-        )  # fmt: skip
+        self.stores = Collection(store, STORES)
+        self.contexts, self.executions, self.artifacts = (
+            Collection(store, kind) for kind in (CONTEXTS, EXECUTIONS, ARTIFACTS)
+        )
 
     def table(self) -> dict[str, Method]:
         """Return the methods served."""
+        schemas = Collection(self.store, SCHEMAS).methods()
+        del schemas["DeleteMetadataSchema"]  # which the API does not have
         made: dict[str, Method] = {
+            **self.stores.methods(),
+            **schemas,
             "CreateMetadataStore": self.create_store,
-            "GetMetadataStore": self.stores.get,
-            "ListMetadataStores": self.stores.list,
             "DeleteMetadataStore": self.delete_store,
-            "CreateMetadataSchema": partial(self._create, self.schemas),
-            "GetMetadataSchema": self.schemas.get,
-            "ListMetadataSchemas": self.schemas.list,
             "AddContextArtifactsAndExecutions": self.add_members,
             "AddContextChildren": self.add_children,
             "RemoveContextChildren": self.remove_children,
@@ -56,62 +66,44 @@ class MetadataStores:
             "QueryArtifactLineageSubgraph": self.artifact_lineage,
         }
         for collection in (self.contexts, self.executions, self.artifacts):
-            name = collection.message
-            made[f"Create{name}"] = partial(self._create, collection)
-            made[f"Get{name}"] = collection.get
-            made[f"List{name}s"] = partial(self._list, collection)
-            made[f"Update{name}"] = partial(self._update, collection)
-            made[f"Delete{name}"] = partial(self._delete, collection)
-        return made
-
-    # stores
+            message = collection.kind.message
+            made |= collection.methods()
+            made[f"List{message}s"] = partial(self._list, collection)
+            made[f"Update{message}"] = partial(self._update, collection)
+        return {**made, "DeleteContext": self.delete_context}
 
     def create_store(self, request: Json) -> Done:
-        """CreateMetadataStore: `default`, usually by the SDK itself."""
-        id_ = str(request.get("metadataStoreId", ""))
-        made = self.stores.create(request["parent"], request.get("metadataStore") or {}, id_)
+        """CreateMetadataStore: `default`, usually by the SDK itself; the operation is below the location."""
+        made = self.stores.made(request)
         return Done(request["parent"], "CreateMetadataStoreOperationMetadata", "MetadataStore", made)
 
     def delete_store(self, request: Json) -> Done:
         """DeleteMetadataStore with all that is in it."""
-        name = request["name"]
-        with self.store.database.transaction():
-            self.stores.delete(request)
-            self._unlink(name)
-        return Done(place_of(name), "DeleteMetadataStoreOperationMetadata")
+        return replace(self.stores.delete(request), metadata="DeleteMetadataStoreOperationMetadata")
 
-    # contexts, executions, artifacts
-
-    def _create(self, collection: Collection, request: Json) -> Json:
-        self.stores.stored(request["parent"])
-        fields = {key: value for key, value in (request.get(collection.field) or {}).items() if key != "etag"}
-        return collection.create(request["parent"], fields, str(request.get(f"{collection.field}Id", "")))
+    def delete_context(self, request: Json) -> Done:
+        """DeleteContext: with `force` one that has children, too."""
+        name = self.contexts.stored(request["name"]).name
+        if not request.get("force") and self._targets(CHILD, name):
+            raise precondition(f"{name} has children; delete them first, or set force.")
+        return self.contexts.delete(request)
 
     def _list(self, collection: Collection, request: Json) -> Json:
         self.stores.stored(request["parent"])
         return collection.list(request, lambda text: predicate(text, self._in_context))
 
-    def _update(self, collection: Collection, request: Json) -> Json:
-        given = request.get(collection.field) or {}
+    def _update(self, collection: Collection, request: Json) -> Json | Done:
+        given = request.get(collection.kind.field) or {}
         name = str(given.get("name", ""))
         if request.get("allowMissing") and self.store.get(name) is None:
-            parent, _, id_ = name.rpartition(f"/{collection.kind}/")
-            return collection.create(parent, given, id_)
-        return collection.update(request, _UPDATED)
-
-    def _delete(self, collection: Collection, request: Json) -> Done:
-        name = collection.stored(request["name"]).name
-        if collection is self.contexts and not request.get("force") and self._targets(CHILD, name):
-            raise precondition(f"{name} has children; delete them first, or set force.")
-        with self.store.database.transaction():
-            done = collection.delete(request, name)
-            self._unlink(name)
-        return done
+            parent, _, id_ = name.rpartition(f"/{collection.kind.plural}/")
+            return collection.add(parent, given, id_)
+        return collection.update(request)
 
     def note_dataset(self, parent: str, display_name: str) -> str:
         """Make the artifact of a dataset in the default store, and return its name."""
         fields = {"displayName": display_name, "schemaTitle": "google.VertexDataset", "schemaVersion": "0.0.1"}
-        return str(self.artifacts.create(f"{parent}/metadataStores/default", fields)["name"])
+        return str(self.artifacts.add(f"{parent}/metadataStores/default", fields)["name"])
 
     def begin_run(self, experiment: str) -> str:
         """Make a run of an experiment, for a job that names the experiment alone.
@@ -133,7 +125,7 @@ class MetadataStores:
             "metadata": {"_state": "RUNNING"},
         }
         with self.store.database.transaction():
-            name = str(self.contexts.create(parent, context, f"{id_}-{run}"[:128])["name"])
+            name = str(self.contexts.add(parent, context, f"{id_}-{run}"[:128])["name"])
             self.add_children({"context": experiment, "childContexts": [name]})
         return name
 
@@ -217,14 +209,6 @@ class MetadataStores:
         with self.store.database.transaction() as connection:
             values = (kind, source, target, json.dumps(body or {}))
             connection.execute("INSERT OR REPLACE INTO links VALUES (?, ?, ?, ?)", values)
-
-    def _unlink(self, name: str) -> None:
-        """Forget the links of a resource and of all below it."""
-        with self.store.database.transaction() as connection:
-            for side in ("source", "target"):
-                connection.execute(
-                    f"DELETE FROM links WHERE {side} = ? OR substr({side}, 1, ?) = ?", (name, len(name) + 1, f"{name}/")
-                )
 
     def _targets(self, kind: str, source: str) -> list[str]:
         sql = "SELECT target FROM links WHERE kind = ? AND source = ? ORDER BY rowid"

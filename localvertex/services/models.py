@@ -10,7 +10,7 @@ from localvertex.http import ApiError, Json, invalid, not_found
 from localvertex.jobs import resources, validation
 from localvertex.jobs.resources import MODELS
 from localvertex.jobs.store import ResourceStore, StoredResource
-from localvertex.services.collection import Collection, apply_mask, predicate
+from localvertex.services.collection import Collection, Kind, apply_mask, predicate
 from localvertex.services.router import PACKAGE, Done, Method, exists, place_of, precondition
 
 SERVICE = f"{PACKAGE}.ModelService"
@@ -43,7 +43,7 @@ class Models:
 
     def __init__(self, store: ResourceStore) -> None:
         self.store = store
-        self.collection = Collection(store, MODELS, "Model")
+        self.collection = Collection(store, Kind(MODELS, "Model"))
 
     def table(self) -> dict[str, Method]:
         """Return the methods served."""

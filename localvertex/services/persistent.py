@@ -5,19 +5,26 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from localvertex.http import Json, invalid, not_found
+from localvertex.http import Json, not_found
 from localvertex.jobs import resources
 from localvertex.jobs.store import ResourceStore
-from localvertex.services.collection import Collection
+from localvertex.services.collection import Collection, Kind
 from localvertex.services.router import PACKAGE, Done, Method, place_of
 
 SERVICE = f"{PACKAGE}.PersistentResourceService"
-_UPDATED = frozenset({"displayName", "labels", "resourcePools"})
-
-
-_PROGRESS = (
-    "Create PersistentResource request received. Checking project configuration and quota...",
-    "Your persistent resource is ready.",
+_KIND = Kind(
+    "persistentResources",
+    "PersistentResource",
+    required=("resourcePools",),
+    needs_id=True,
+    updated=frozenset({"displayName", "labels", "resourcePools"}),
+    operations=("Create", "Update"),
+    answered=("name",),
+    progress=(
+        "Create PersistentResource request received. Checking project configuration and quota...",
+        "Your persistent resource is ready.",
+    ),
+    id_pattern=r"[a-z]([a-z0-9-]{0,61}[a-z0-9])?",
 )
 
 
@@ -25,41 +32,14 @@ class PersistentResources:
     """The persistent resources of a local Vertex."""
 
     def __init__(self, store: ResourceStore) -> None:
-        self.collection = Collection(
-            store, "persistentResources", "PersistentResource", id_pattern=r"[a-z]([a-z0-9-]{0,61}[a-z0-9])?"
-        )
+        self.collection = Collection(store, _KIND, _running)
 
     def table(self) -> dict[str, Method]:
         """Return the methods served."""
-        return {
-            "CreatePersistentResource": self.create,
-            "GetPersistentResource": self.collection.get,
-            "ListPersistentResources": self.collection.list,
-            "DeletePersistentResource": self.collection.delete,
-            "UpdatePersistentResource": self.update,
-            "RebootPersistentResource": self.reboot,
-        }
-
-    def create(self, request: Json) -> Done:
-        """CreatePersistentResource: RUNNING at once, with every replica it asks for."""
-        fields, id_ = request.get("persistentResource") or {}, str(request.get("persistentResourceId", ""))
-        if not id_ or not fields.get("resourcePools"):
-            raise invalid("A PersistentResource needs persistent_resource_id and resource_pools.")
-        running = {"resourcePools": _filled(fields["resourcePools"]), "state": "RUNNING", "startTime": resources.now()}
-        made = self.collection.create(request["parent"], {"displayName": id_, **fields, **running}, id_)
-        kind, name = "CreatePersistentResourceOperationMetadata", {"name": made["name"]}
-        return Done(request["parent"], kind, "PersistentResource", name, made["name"], made["createTime"], _PROGRESS)
-
-    def update(self, request: Json) -> Done:
-        """UpdatePersistentResource."""
-        given = request.get("persistentResource") or {}
-        if "resourcePools" in given:
-            request = {**request, "persistentResource": {**given, "resourcePools": _filled(given["resourcePools"])}}
-        made = self.collection.update(request, _UPDATED)
-        return Done(place_of(made["name"]), "UpdatePersistentResourceOperationMetadata", "PersistentResource", made)
+        return {**self.collection.methods(), "RebootPersistentResource": self.reboot}
 
     def reboot(self, request: Json) -> Done:
-        """RebootPersistentResource: its start time is now; jobs on it go on."""
+        """RebootPersistentResource: its start time is now; jobs on it keep running."""
         name = self.collection.stored(request["name"]).name
         made = self.collection.store.change(name, lambda body, _: body.update(startTime=resources.now()))
         return Done(place_of(name), "RebootPersistentResourceOperationMetadata", "PersistentResource", made)
@@ -68,7 +48,17 @@ class PersistentResources:
         """Refuse a job that names a persistent resource which does not exist."""
         id_ = str(job.get("persistentResourceId", ""))
         if id_ and self.collection.store.get(f"{parent}/persistentResources/{id_}") is None:
-            raise not_found(self.collection.missing)
+            raise not_found("The PersistentResource does not exist.")
+
+
+def _running(request: Json, fields: Json) -> Json:
+    """Return the fields of a resource that has all its replicas; a new one is RUNNING at once."""
+    if "resourcePools" in fields:
+        fields = {**fields, "resourcePools": _filled(fields["resourcePools"])}
+    if "parent" not in request:  # an update
+        return fields
+    started = {"state": "RUNNING", "startTime": resources.now()}
+    return {"displayName": request["persistentResourceId"], **fields, **started}
 
 
 def _filled(pools: Any) -> list[Json]:

@@ -15,8 +15,8 @@ from localvertex.http import Json, invalid, not_found, token_of
 from localvertex.jobs.listing import answer, offset_of, page_size
 from localvertex.jobs.store import ResourceStore
 from localvertex.runner.environment import local_path
-from localvertex.services.collection import Collection
-from localvertex.services.router import PACKAGE, Done, Method, place_of
+from localvertex.services.collection import Collection, Kind
+from localvertex.services.router import PACKAGE, Method
 from vertexrig.times import nanoseconds
 
 SERVICE = f"{PACKAGE}.TensorboardService"
@@ -27,11 +27,30 @@ types/tensorboard_service.py, ExportTensorboardTimeSeriesDataRequest.page_size).
 STREAMED = frozenset({(SERVICE, "ReadTensorboardBlobData")})
 """Methods whose answers are a stream."""
 _BLOB = re.compile(r"[A-Za-z0-9-]{1,64}")
-_LEVELS = (
-    ("TensorboardExperiment", "experiments", "tensorboardExperiments", r"[a-z0-9][a-z0-9-]{0,126}"),
-    ("TensorboardRun", "runs", "tensorboardRuns", r"[a-z0-9][a-z0-9-]{0,126}"),
-    ("TensorboardTimeSeries", "timeSeries", "tensorboardTimeSeries", r"[a-z0-9][a-z0-9_-]{0,126}"),
+
+
+def _below(above: Kind, message: str, plural: str, characters: str = "-", *, needs_id: bool = True) -> Kind:
+    """Return the kind of what a TensorBoard holds, at one of its levels."""
+    pattern = rf"[a-z0-9][a-z0-9{characters}]{{0,126}}"
+    return Kind(
+        plural, message, above, listed=f"tensorboard{plural[0].upper()}{plural[1:]}", needs_id=needs_id,
+        updated=_UPDATED, id_pattern=pattern, missing=f"{message} {{}} is not found.",
+        allowed=f"Valid characters are {pattern}.", delete_below="parent",
+    )  # fmt: skip
+
+
+BOARDS = Kind(
+    "tensorboards",
+    "Tensorboard",
+    required=("displayName",),
+    updated=_UPDATED,
+    operations=("Create", "Update"),
+    answered=("name", "displayName", "description"),
+    numbered=True,
 )
+EXPERIMENTS = _below(BOARDS, "TensorboardExperiment", "experiments")
+RUNS = _below(EXPERIMENTS, "TensorboardRun", "runs")
+SERIES = _below(RUNS, "TensorboardTimeSeries", "timeSeries", "_-", needs_id=False)
 
 
 class Tensorboards:
@@ -45,23 +64,16 @@ class Tensorboards:
 
     def __init__(self, store: ResourceStore, make_bucket: Callable[[str], object], root: Path) -> None:
         self.store, self.make_bucket, self.root = store, make_bucket, root
-        self.boards = Collection(store, "tensorboards", "Tensorboard", numbered=True)
-        self.experiments, self.runs, self.series = (
-            Collection(
-                store, kind, message, listed, pattern, missing=f"{message} {{}} is not found.",
-                allowed=f"Valid characters are {pattern}.",
-            )
-            for message, kind, listed, pattern in _LEVELS
-        )  # fmt: skip
+        self.boards = Collection(store, BOARDS, self._with_bucket)
+        self.experiments, self.runs, self.series = (Collection(store, kind) for kind in (EXPERIMENTS, RUNS, SERIES))
 
     def table(self) -> dict[str, Method]:
         """Return the methods served."""
-        made: dict[str, Method] = {
-            "CreateTensorboard": self.create,
-            "GetTensorboard": self.boards.get,
-            "ListTensorboards": self.boards.list,
-            "UpdateTensorboard": self.update,
-            "DeleteTensorboard": partial(self._delete, self.boards),
+        return {
+            **self.boards.methods(),
+            **self.experiments.methods(),
+            **self.runs.methods(),
+            **self.series.methods(),
             "BatchCreateTensorboardRuns": partial(self._create_all, self.runs),
             "BatchCreateTensorboardTimeSeries": partial(self._create_all, self.series),
             "WriteTensorboardExperimentData": self.write_experiment,
@@ -71,57 +83,19 @@ class Tensorboards:
             "BatchReadTensorboardTimeSeriesData": self.read_batch,
             "ExportTensorboardTimeSeriesData": self.export,
         }
-        # Its plural is its singular.
-        plurals = {"TensorboardTimeSeries": "TensorboardTimeSeries"}
-        for collection in (self.experiments, self.runs, self.series):
-            name = collection.message
-            made[f"Create{name}"] = partial(self._create, collection)
-            made[f"Get{name}"] = collection.get
-            made[f"List{plurals.get(name, name + 's')}"] = collection.list
-            made[f"Update{name}"] = partial(collection.update, allowed=_UPDATED)
-            made[f"Delete{name}"] = partial(self._delete, collection)
-        return made
 
-    # resources
-
-    def create(self, request: Json) -> Done:
-        """CreateTensorboard."""
-        fields = request.get("tensorboard") or {}
-        if not fields.get("displayName"):
-            raise invalid("Tensorboard display_name is required.")
-        bucket = f"cloud-ai-platform-{uuid.uuid4()}"  # as the service names it
+    def _with_bucket(self, request: Json, fields: Json) -> Json:
+        """Return the fields of a TensorBoard; a new one gets a bucket, as in the service."""
+        if "parent" not in request:
+            return fields
+        bucket = f"cloud-ai-platform-{uuid.uuid4()}"
         self.make_bucket(bucket)
-        made = self.boards.create(request["parent"], {**fields, "blobStoragePathPrefix": bucket})
-        shown: Json = {key: made[key] for key in ("name", "displayName", "description") if key in made}
-        kind = "CreateTensorboardOperationMetadata"
-        return Done(request["parent"], kind, "Tensorboard", shown, made["name"], made["createTime"])
-
-    def update(self, request: Json) -> Done:
-        """UpdateTensorboard."""
-        made = self.boards.update(request, _UPDATED)
-        return Done(place_of(made["name"]), "UpdateTensorboardOperationMetadata", "Tensorboard", made)
-
-    def _create(self, collection: Collection, request: Json) -> Json:
-        above = {"experiments": self.boards, "runs": self.experiments, "timeSeries": self.runs}[collection.kind]
-        parent = str(request.get("parent", ""))
-        above.stored(parent)
-        id_ = str(request.get(f"{collection.field}Id", ""))
-        if not id_ and collection is not self.series:
-            raise invalid(f"{collection.field}Id is required.")
-        return collection.create(parent, request.get(collection.field) or {}, id_)
+        return {**fields, "blobStoragePathPrefix": bucket}
 
     def _create_all(self, collection: Collection, request: Json) -> Json:
         with self.store.database.transaction():  # all of them or none
-            return {collection.listed: [self._create(collection, one) for one in request.get("requests", ())]}
-
-    def _delete(self, collection: Collection, request: Json) -> Done:
-        name = request["name"]
-        with self.store.database.transaction() as connection:
-            # recorded of a TensorBoard, an experiment and a run
-            done = collection.delete(request, "" if collection is self.boards else "/".join(name.split("/")[:-2]))
-            below = (name, len(name) + 1, f"{name}/")
-            connection.execute("DELETE FROM points WHERE series = ? OR substr(series, 1, ?) = ?", below)
-        return done
+            made = [collection.made(one) for one in request.get("requests", ())]
+        return {collection.kind.listed: made}
 
     # values
 

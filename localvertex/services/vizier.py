@@ -15,7 +15,7 @@ from localvertex.jobs.resources import STUDIES
 from localvertex.jobs.store import ResourceStore, StoredResource
 from localvertex.jobs.study_engine import StudyEngine, StudyExhausted
 from localvertex.jobs.validation import found_errors, whole_numbers
-from localvertex.services.collection import Collection
+from localvertex.services.collection import Collection, Kind
 from localvertex.services.router import PACKAGE, Done, Method, exists, place_of, precondition
 from vertexrig import spec
 from vertexrig.errors import VertexrigError
@@ -37,7 +37,7 @@ class Vizier:
 
     def __init__(self, store: ResourceStore, seed: int) -> None:
         self.store, self.seed = store, seed
-        self.studies = Collection(store, STUDIES, "Study")
+        self.studies = Collection(store, Kind(STUDIES, "Study"))
         # What is kept, too: no other writes trials of these studies.
         self._engines: dict[str, tuple[StudyEngine, dict[str, Json]]] = {}
         self._lock = threading.RLock()  # suggestions depend on the trials made, so calls of one server take turns
@@ -73,7 +73,7 @@ class Vizier:
                 raise exists(f"{parent}/{STUDIES} with the display name {name!r}")
             fields = {"displayName": name, "studySpec": study.get("studySpec") or {}, "state": "ACTIVE"}
             id_ = str(secrets.randbelow(9 * 10**12) + 10**12)  # 13 digits, as recorded
-            return self.studies.create(parent, fields, id_, {"spec": canonical, "last": 0})
+            return self.studies.add(parent, fields, id_, {"spec": canonical, "last": 0})
 
     def delete(self, request: Json) -> Json:
         """DeleteStudy."""
