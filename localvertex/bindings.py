@@ -23,7 +23,7 @@ TABLE = Path(descriptors.__file__).with_name("methods.tsv")
 _VARIABLE = re.compile(r"\{([\w.]+)(?:=([^}]*))?\}")
 _ANY = "[^/]+?"
 _ID = "(?:(?!%3A)[^/:])+?"
-"""A segment of a path, and an id at a variable's end: a verb's colon is not part of it."""
+"""An id in the last segment of a variable; the colon before a verb is not part of it."""
 _VERSION = re.compile(r"/v1(?=/)")
 
 
@@ -52,7 +52,7 @@ class Binding:
 
     @cached_property
     def pattern(self) -> re.Pattern[str]:
-        """What a path has to be, with the groups v0, v1, … for the variables and `version`."""
+        """Regular expression of the path, with groups v0, v1, … for the variables, and `version`."""
         parts: list[str] = []
         end = 0
         # Numbered, because a field's dotted path is not a name of a group.
@@ -60,12 +60,12 @@ class Binding:
             parts += [_literal(self.template[end : found.start()]), f"(?P<v{number}>{_segments(found[2] or '*', _ID)})"]
             end = found.end()
         text = "".join(parts) + _literal(self.template[end:])
-        # The table has v1's templates; v1beta1 differs in nothing else that is served. The SDK's REST transport looks for
-        # some operations below /ui/ (google-cloud-aiplatform 2.7.0, transports/rest.py of each service).
+        # The table has v1's templates, which hold for v1beta1, too. The SDK's REST transport requests some operations
+        # below /ui/ (google-cloud-aiplatform 2.7.0, transports/rest.py of each service).
         return re.compile(text.replace("/v1/", "/(?P<version>v1|v1beta1|ui)/", 1))
 
     def request(self, found: Mapping[str, str]) -> Json:
-        """Return the request's fields that are in a path, by the decoded groups of `pattern`."""
+        """Return the fields of a request that its path holds, given the decoded groups of `pattern`."""
         made: Json = {}
         for number, (field, _) in enumerate(self.variables):
             put(made, field, found[f"v{number}"])

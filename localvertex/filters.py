@@ -73,7 +73,7 @@ class Dialect:
     Args:
         refusal: How the service begins its message about a text that cannot be read.
         length: Most characters.
-        depth: Most parentheses in one another.
+        depth: Most nested parentheses.
         text: Whether a term may be text without a field.
         space: What separates terms; it matches the empty text.
         quoted: A quoted value with its quotes.
@@ -93,7 +93,7 @@ def parse(text: str, dialect: Dialect) -> Node:
     """Read a filter; the empty one is `All(())`.
 
     Raises:
-        ApiError: 400 INVALID_ARGUMENT with the place.
+        ApiError: 400 INVALID_ARGUMENT with the position.
     """
     if len(text) > dialect.length:
         raise invalid(f"{dialect.refusal}: it has {len(text)} characters, and {dialect.length} are allowed.")
@@ -112,7 +112,7 @@ def predicate(node: Node, comparison: Callable[[Compare], Predicate]) -> Predica
 
 
 def like(value: object, pattern: str) -> bool:
-    """Tell whether a value has the form of a pattern, in which `*` means any text and every other character itself."""
+    """Whether a value matches a pattern, in which `*` means any text and every other character itself."""
     return re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), str(value), re.DOTALL) is not None
 
 
@@ -141,7 +141,7 @@ class _Parser:
         self.take(self.dialect.space)
 
     def word(self, name: str) -> bool:
-        """Take a keyword if it comes next."""
+        """Read a keyword if it comes next, and return whether it did."""
         self.skip()
         match = _WORD.match(self.text, self.at)
         if match is None or match.group(1) != name:
@@ -150,7 +150,7 @@ class _Parser:
         return True
 
     def over(self) -> bool:
-        """Tell whether the text or the present parentheses end here."""
+        """Whether the text or the current parentheses end here."""
         self.skip()
         return self.at >= len(self.text) or self.text[self.at] == ")"
 

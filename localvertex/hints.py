@@ -1,6 +1,6 @@
-"""What the end of a trainer's output usually means: well-known causes of failed jobs, and what to do about each.
+"""Well-known causes of failed jobs, recognised by the last lines of a trainer's output, and what to do about each.
 
-The causes are those that users of Vertex AI report most; the words are the ones their trainers end with.
+The causes are those that users of Vertex AI report most.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import re
 
 from vertexrig.catalog import load
 
-# (words in the output, what they mean and what to do); the first that fits counts
+# (pattern in the output, its cause and what to do); the first match counts
 HINTS: tuple[tuple[str, str], ...] = (
     (
         r"invalid int value: '[0-9]+\.0'",
@@ -33,7 +33,7 @@ HINTS: tuple[tuple[str, str], ...] = (
     ),
     (
         r"MergeV2Checkpoints|checkpoint.*\.tmp.*No such file|_temp.*part-0000",
-        "two processes saved to one place: only the chief writes to AIP_MODEL_DIR, every other worker to a local temporary folder",
+        "two processes saved to the same folder: only the chief writes to AIP_MODEL_DIR, every other worker to a local temporary folder",
     ),
     (r"KeyError: 'TF_CONFIG'", "TF_CONFIG is not set on a single-replica job: read it with os.environ.get"),
     (
@@ -94,9 +94,9 @@ _HERE = "install it here, or name a Python that has it under `local: interpreter
 
 
 def hint(text: str, image: str = "", *, docker: bool = False) -> str:
-    """Return what the end of a failed replica's output most likely means, "" if it is none of the well-known causes.
+    """Return the most likely cause of a failed replica's last output, "" if the cause is not a well-known one.
 
-    With `docker` it ran in its image; otherwise a Python of this machine ran it.
+    `docker` says that the replica ran in its image; otherwise a Python of this machine ran it.
     """
     known = next((words for pattern, words in HINTS if re.search(pattern, text)), "")
     module = _MODULE.search(text)
@@ -105,7 +105,7 @@ def hint(text: str, image: str = "", *, docker: bool = False) -> str:
 
 
 def _missing(module: str, image: str, docker: bool) -> str:
-    """Return where a module is missing: on this machine, or in the image too."""
+    """Return what to do about a missing module, which this machine lacks, and possibly the image, too."""
     prebuilt, top = load().image(image), module.partition(".")[0]
     has = (
         ()

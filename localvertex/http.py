@@ -1,4 +1,4 @@
-"""What every local API shares: Google-style errors, bounded bodies and routing on the raw path."""
+"""What all local APIs share: Google-style errors, bounded bodies and routing on the undecoded path."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from starlette.types import Receive, Scope, Send
 _LOG = logging.getLogger(__name__)
 
 HOST_STATE = "front_host"
-"""Key of a request's ASGI state: the host of Google's APIs that a client asked the front for."""
+"""Key of a request's ASGI state: the Google host that the client addressed, for requests through the front."""
 STAND_IN = "stand_in"
-"""Key in the state of a request that a stand-in answers."""
+"""Key of a request's ASGI state, set where a stand-in answers."""
 
 MAKER: ContextVar[str] = ContextVar("maker", default="")
-"""The command of `local run` that a request is of, "" if it is of none."""
+"""Id of the `local run` command that sent the current request, "" if no command did."""
 
 JSON_LIMIT = 4 * 1024 * 1024
 """Most bytes of a JSON body that are read."""
 
 _API_PATH = re.compile(r"/v[0-9]+[a-z0-9]*/projects/[^/]+/.")
-"""A path below a version of an API that is mounted here: a method of it, served or not."""
+"""Path of an API method below the mount, served or not."""
 
 Json = dict[str, Any]
 Handler = Callable[[Request, Mapping[str, str]], Awaitable[Response]]
@@ -62,7 +62,7 @@ STATUSES: dict[int, tuple[str, str]] = {
 
 
 UNSERVED = 405
-"""HTTP status of what is not served."""
+"""HTTP status for methods that are not served."""
 
 
 class ApiError(Exception):
@@ -103,7 +103,7 @@ class ApiError(Exception):
         return {"error": {"code": self.code, "message": self.message, "errors": errors}}
 
     def response(self, *, older: bool = False) -> Response:
-        """Return the error as an HTTP answer, `older` as by the older JSON APIs; 304 has no body by definition."""
+        """Return the error as an HTTP answer, in the form of the older JSON APIs with `older`; a 304 has no body."""
         if self.code == 304:
             return Response(status_code=304)
         return JSONResponse(self.older_body() if older else self.body(), self.code, self.headers)
@@ -120,15 +120,15 @@ def invalid(message: str) -> ApiError:
 
 
 def unserved(what: str) -> ApiError:
-    """Return the answer for what the real services have and this server has not, with a line in the log.
+    """Return the error for a method that the real services have and this server does not, and log it.
 
-    Not a 404, after which get-or-create code goes on, and not a 5xx, which gcloud tries again for 40 seconds.
+    A 404 would let get-or-create code continue, and gcloud retries a 5xx for 40 seconds.
     """
     _LOG.warning("asked for and not served: %s", what)
     return ApiError(
         UNSERVED,
         f"The local Vertex does not serve {what}. It serves training: jobs, tuning, Vizier, experiments, models, data sets, "
-        "Cloud Storage, Logging, Scheduler. What was trained is there: see the console that `vertexrig local status` names.",
+        "Cloud Storage, Logging, Scheduler. Your jobs and their outputs are kept: see the console, whose address `vertexrig local status` prints.",
     )
 
 
@@ -193,13 +193,13 @@ def whole_number(value: object, name: str, *, default: int = 0, high: int = 2**6
     return int(str(value))
 
 
-def token_of(place: str) -> str:
-    """Return the page token of a place in a listing: opaque to clients, as the services' tokens are."""
-    return base64.urlsafe_b64encode(place.encode()).decode()
+def token_of(position: str) -> str:
+    """Return the page token of a position in a listing: opaque to clients, as the services' tokens are."""
+    return base64.urlsafe_b64encode(position.encode()).decode()
 
 
-def place_of_token(token: str) -> str:
-    """Return the place that a page token names, "" for the first page; 400 for what is not a token."""
+def position_of_token(token: str) -> str:
+    """Return the position that a page token names, "" for the first page; 400 for an invalid token."""
     try:
         return base64.urlsafe_b64decode(token.encode("ascii")).decode()
     except (binascii.Error, UnicodeError):
@@ -303,18 +303,18 @@ class Api:
                 values = {k: unquote(v, errors="strict") for k, v in match.groupdict().items() if v is not None}
                 return await row.handler(request, values)
         if request.scope.get("root_path") and _API_PATH.match(path):
-            # A 404 would say that a resource is not there, and get-or-create code goes on after that.
+            # A 404 would mean that a resource is missing, and get-or-create code would continue.
             raise unserved(f"{request.method} {path[:200]}")
         if known:
             raise ApiError(UNSERVED, f"Method {request.method} is not allowed here.")
         host = (request.scope.get("state") or {}).get(HOST_STATE, "")
-        if host:  # a client that believes it asks the cloud must not conclude that a resource is missing
+        if host:  # for the same reason
             raise unserved(f"{request.method} {path[:200]} of {host}")
         raise not_found(f"The local Vertex does not serve {request.method} {path[:200]}.")
 
 
 def _trouble(error: Exception) -> ApiError:
-    """Return the server's own failure, such as a full disk, in words, since the person at the client owns the disk."""
+    """Return a 503 that names the server's failure, such as a full disk, which the user can mend."""
     numbers = (errno.ENOSPC, errno.EDQUOT)
     full = (isinstance(error, OSError) and error.errno in numbers) or "disk is full" in str(error)
     return ApiError(

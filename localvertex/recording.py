@@ -1,8 +1,8 @@
-"""Records every call to a local Vertex and its answer, as lines of a recording: what a program really asked for.
+"""Record every call to a local Vertex and its answer, as one line of JSON each.
 
-A line is `{"run", "step", "request", "answer"}`, as `python -m tools.fidelity --recording` writes them, without what belongs to one
-person or project: ids, project numbers, names, tokens, addresses. What stays is the form, and which id is which: the first id of a
-recording becomes `<id 1>` wherever it comes.
+A line is `{"run", "step", "request", "answer"}`, as `python -m tools.fidelity --recording` writes them. Private values (ids, project
+numbers, names, tokens, addresses) are replaced by placeholders. An id has the same placeholder everywhere in a recording: the first
+one is `<id 1>`.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ _SECRET = re.compile(r"(?i)token|authorization|password|secret|credential|api.?k
 
 
 class Blanks:
-    """Takes what is personal out of the lines of one recording.
+    """Replaces private values in the lines of one recording by placeholders.
 
     Args:
         names: Further texts to replace, with what replaces them: the project's id, its bucket.
 
     Attributes:
-        ids: What each id became.
+        ids: The placeholder of each id.
     """
 
     def __init__(self, names: Mapping[str, str] | None = None) -> None:
@@ -53,7 +53,7 @@ class Blanks:
         self.ids: dict[str, str] = {}
 
     def __call__(self, value: Any) -> Any:
-        """Any JSON, blanked."""
+        """Return a JSON value with its private texts replaced."""
         if isinstance(value, dict):
             return {
                 self._text(key): "<secret>" if _SECRET.search(key) and isinstance(item, str) else self(item)
@@ -74,17 +74,17 @@ class Blanks:
 
 
 MOST_BYTES = 1024 * 1024
-"""Bytes of a body that are recorded; of a longer one only its size is."""
+"""Most bytes of a body that are recorded; for a longer one only its size is."""
 
 
-class _Kept:
-    """What is kept of a body while it passes: at most one byte more than is recorded, and its size."""
+class _Body:
+    """A body as it passes: its size, and its first bytes, at most one more than are recorded."""
 
     def __init__(self) -> None:
         self.data, self.size = bytearray(), 0
 
     def add(self, part: bytes) -> None:
-        """Return the next part of it."""
+        """Add the next part."""
         self.size += len(part)
         self.data += part[: MOST_BYTES + 1 - len(self.data)]
 
@@ -108,7 +108,7 @@ class CallRecorder:
     Args:
         app: What answers.
         file: Where lines are added.
-        mounts: Service by the path it is mounted at; what fits none is Cloud Storage's.
+        mounts: Services by the path that they are mounted at; all other paths are Cloud Storage's.
     """
 
     def __init__(self, app: ASGIApp, file: Path, mounts: Mapping[str, str]) -> None:
@@ -117,11 +117,11 @@ class CallRecorder:
         file.parent.mkdir(parents=True, exist_ok=True)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a call on, and write it down when it is answered."""
+        """Pass a call on, and record it when it is answered."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        asked, answered, status = _Kept(), _Kept(), [0]
+        asked, answered, status = _Body(), _Body(), [0]
 
         async def take_request() -> Message:
             message = await receive()
@@ -138,7 +138,7 @@ class CallRecorder:
         await self.app(scope, take_request, pass_answer)
         self._write(scope, asked, {"status": status[0], "body": answered.recorded()})
 
-    def _write(self, scope: Scope, asked: _Kept, answer: Mapping[str, Any]) -> None:
+    def _write(self, scope: Scope, asked: _Body, answer: Mapping[str, Any]) -> None:
         path = (scope.get("raw_path") or scope["path"].encode()).decode("ascii", "replace").split("?", 1)[0]
         mount = next((mount for mount in self.mounts if path.startswith(f"{mount}/")), "")
         query = scope.get("query_string", b"").decode("ascii", "replace")

@@ -1,4 +1,4 @@
-"""The folder of a local Vertex: private to its user, held by one server at a time, and who holds it."""
+"""The state folder of a local Vertex: private to its user, and held by one server at a time."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ RESOURCE_MANAGER = "/resourcemanager"
 DEFAULT_ROOT = Path(".vertexrig")
 LOCK, _USERS, _PLACE = "server.json", "users.lock", "place.json"
 _ACTING = ("vertex.sqlite3", "envs", "rehearsals", "scheduler")
-"""What of the state runs, or decides what runs: queued jobs, schedules, environments."""
+"""Parts of the state that run, or decide what runs: queued jobs, schedules, environments."""
 _ROOM = 1 << 20
-"""Bytes that a folder must take, or its disk is full."""
+"""Bytes that are written to test whether the disk is full."""
 _MARK = 20
-"""Characters of a process' number in the file of those who use a server."""
-_PATIENCE = 1.0  # seconds; a process that only looks at the lock holds it for an instant
+"""Width of a process id in the file of a server's users."""
+_PATIENCE = 1.0  # seconds; a process that only tests the lock holds it for an instant
 NAMES = "VERTEXRIG_NAMES"
-"""Holds where TLS for Google's hosts begins at once; the scripts that Python and Node load read it by this name."""
+"""Variable with the address of the front's TLS port; the scripts that Python and Node load at their start read it."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class RunningServer:
     Args:
         grpc_port: Port of its gRPC server, None while none runs.
         front_port: Port of its front, the proxy for unchanged programs.
-        tls_port: Port of the front where TLS begins at once, for clients that are led here by name.
+        tls_port: Port of the front where connections begin with TLS, for clients that use no proxy.
     """
 
     root: Path
@@ -55,28 +55,28 @@ class RunningServer:
 
     @property
     def url(self) -> str:
-        """Its base, without a slash at the end."""
+        """Its base URL, without a slash at the end."""
         return f"http://{HOST}:{self.port}"
 
 
 class Use:
-    """A command's part in the use of a server, from before it looks for one."""
+    """One command's use of a server: the last command that leaves stops the server, if a command started it."""
 
     def __init__(self, users: IO[str]) -> None:
         self._users = users
 
     def begun(self, process: int) -> None:
-        """Have the last of the commands stop the server of this process, because one of them has started it."""
+        """Record that a command has started the server of this process, so that the last command stops it."""
         os.pwrite(self._users.fileno(), f"{process:<{_MARK}}".encode(), 0)
 
     def keep(self, process: int) -> None:
-        """Have no command stop the server of this process: its user wants it to go on."""
-        # In a place of its own: the command that has started the server may not have said so yet.
+        """Record that no command may stop the server of this process."""
+        # A separate field: the command that has started the server may not have called `begun` yet.
         os.pwrite(self._users.fileno(), f"{process:<{_MARK}}".encode(), _MARK)
 
     def last(self, process: int) -> bool:
-        """Leave, and tell whether this command has to stop the server of this process."""
-        # Given up first: of two that leave at one time neither would get it alone.
+        """Stop using the server; returns whether this command has to stop it."""
+        # Released first: otherwise neither of two commands that leave at the same time would get the exclusive lock.
         fcntl.flock(self._users, fcntl.LOCK_UN)
         self._users.seek(0)
         if not _locked(self._users):
@@ -88,9 +88,9 @@ class Use:
 
 @contextmanager
 def in_use(root: Path) -> Iterator[Use]:
-    """Take part in the use of a server that is stopped when the last command that uses it ends.
+    """Use a server that is stopped when the last command that uses it ends.
 
-    A server that is stopped here has ended when the lock is free.
+    The lock is released after the server has stopped.
     """
     # A lock of flock(2) is of the open file, not of the process: each command has its own, and loses it when it dies. All
     # share it while they use the server; a command that can have it alone as it leaves is the last, and has it until the
@@ -101,7 +101,7 @@ def in_use(root: Path) -> Iterator[Use]:
 
 
 def make_private(root: Path) -> Path:
-    """Return the folder, made if it is missing, readable by its owner only; absolute.
+    """Return the absolute path of the folder, which is made if it is missing, and readable by its owner alone.
 
     Raises:
         UsageError: It cannot be made, belongs to another user, or anyone may write into it.
@@ -128,14 +128,14 @@ def make_private(root: Path) -> Path:
 
 
 class ForeignStateError(UsageError):
-    """The state was made in another folder, on another machine, or by another user: what waits in it must not run by itself."""
+    """The state was made in another folder, on another machine, or by another user; its queued jobs must not run."""
 
 
 def claimed(root: Path, *, adopt: bool = False) -> Path:
-    """Return the state folder, private, and bound to where it is; with `adopt`, whoever made what is in it.
+    """Return the state folder, private, and bound to its path, machine and user; `adopt` accepts state made elsewhere.
 
     Raises:
-        ForeignStateError: What is in it came with the folder.
+        ForeignStateError: Its state was made elsewhere, and `adopt` is not set.
         UsageError: See `make_private`.
     """
     root = make_private(root)
@@ -151,9 +151,9 @@ def claimed(root: Path, *, adopt: bool = False) -> Path:
             odd = any(path.is_symlink() or not (path.is_file() or path.is_dir()) for path in root.rglob("*"))
             if not adopt and (kept is not None or acts or odd):
                 raise ForeignStateError(
-                    f"the state in {root} was not made here, but in another folder, on another machine or by another user, and "
-                    f"what waits in it would run, and its links be followed: remove it (rm -r {shlex.quote(str(root))}), or, if it is yours and you trust "
-                    f"it, type: vertexrig local up --adopt --root {shlex.quote(str(root))}"
+                    f"the state in {root} was made in another folder, on another machine or by another user; its queued jobs "
+                    f"would run, and its links be followed. Remove it (rm -r {shlex.quote(str(root))}), or, if you trust it, "
+                    f"type: vertexrig local up --adopt --root {shlex.quote(str(root))}"
                 )
             write_text(file, json.dumps(here), below=root)
     return root
@@ -194,7 +194,7 @@ def announce(lock: IO[str], here: RunningServer) -> None:
 
 
 def look(root: Path) -> tuple[bool, RunningServer | None]:
-    """Tell whether a server holds the folder, and which; None while it starts, and it may not answer any more while it ends."""
+    """Return whether a server holds the folder, and which one: None while it starts; one that stops may not answer."""
     # r+ makes no file where there is none; NFS takes an exclusive lock only on a file that is open for writing.
     with suppress(OSError), (root / LOCK).open("r+") as file:
         if _locked(file):
@@ -208,7 +208,7 @@ def look(root: Path) -> tuple[bool, RunningServer | None]:
 
 
 def lost(root: Path, lock: IO[str]) -> bool:
-    """Tell whether a folder is no longer the one in which `lock` was opened: it was removed, and may have been made anew."""
+    """Whether the folder in which `lock` was opened was removed (another one may have its path now)."""
     try:
         return not os.path.samestat(os.fstat(lock.fileno()), (root / LOCK).stat())
     except (FileNotFoundError, NotADirectoryError):

@@ -53,7 +53,7 @@ class Front:
         self.token = self._token()
 
     def _token(self) -> str:
-        """Return the folder's token: kept, so that a shell with it works on with the next server."""
+        """Return the folder's token, which is stored, so that a shell that has it can use the next server."""
         path = self.folder / TOKEN
         try:
             kept = path.read_text(encoding="ascii")

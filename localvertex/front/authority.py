@@ -1,4 +1,4 @@
-"""The certificate authority of one state folder: it vouches for hosts of Google's APIs on this machine, and for nothing else.
+"""The certificate authority of one state folder, which signs certificates for hosts of Google's APIs alone.
 
 Its certificate carries a critical name constraint (names under googleapis.com, and no IP address), may sign no other
 authority, and is for servers only. It is in no trust store: `local run` names it to one command and its children.
@@ -34,7 +34,7 @@ from localvertex.front.hosts import DOMAIN
 from localvertex.front.variables import CERTIFICATE, TRUST_PASSWORD, TRUST_STORE
 
 KEY = "ca.key"
-# Short, since it is never revoked; a state folder that is used is renewed without anyone noticing.
+# Short, since it is never revoked; it is renewed while the state folder is in use.
 LIFETIME, RENEWED = timedelta(days=90), timedelta(days=30)
 """How long the authority is valid, and how much of that is left when a new one replaces it."""
 LEAF_LIFETIME, LEAF_RENEWED = timedelta(days=7), timedelta(days=1)

@@ -1,4 +1,4 @@
-"""What a person reads of a call: the method's full name, the resource, and the program that called."""
+"""Readable names of a call: the method's full name, the resource, and the calling program."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ and how their services begin."""
 _OPERATIONS = "google.longrunning."
 # Regional (`us-central1-aiplatform.`) and regional endpoints of the newer form (`aiplatform.us.rep.`), too.
 _HOST = re.compile(r"(?:[a-z0-9-]+-)?([a-z0-9]+)\.(?:[a-z0-9-]+\.rep\.)?googleapis\.com")
-_STORAGE = re.compile(r"/(?:resumable/)?(?P<way>upload/|download/|batch/)?storage/v1(?P<rest>/.*)?")
+_STORAGE = re.compile(r"/(?:resumable/)?(?P<kind>upload/|download/|batch/)?storage/v1(?P<rest>/.*)?")
 _RPC = re.compile(r"/(google(?:\.\w+)+)/(\w+)")
 """Path of a gRPC call, which is how one that has no REST route is kept."""
 _STORAGE_NAMES = (
@@ -53,7 +53,7 @@ _LONGEST = 60
 
 @lru_cache(maxsize=2048)
 def method(http: str, host: str, path: str) -> tuple[str, str]:
-    """Return the full name of the method a request asks for, and the resource; the REST route where no table has it.
+    """Return the full name of the method of a request, and the resource; the REST route for a method in no table.
 
     Args:
         http: GET, POST and so on.
@@ -92,14 +92,14 @@ def _below(host: str, path: str) -> tuple[str, str]:
 
 
 def _resource(path: str) -> str:
-    """Return what of a path differs between resources: behind the location, else all of it."""
+    """Return the part of a path after its location, or all of it."""
     text = unquote(path)
     # The location is the same in most calls, and the page is narrow.
     return re.sub(r"^/v\d\w*/(?:projects/[^/]+/locations/[^/]+/?)?", "", text)[:200]
 
 
 def _storage(http: str, found: re.Match[str]) -> tuple[str, str]:
-    if found["way"] == "batch/":
+    if found["kind"] == "batch/":
         return "storage.batch", ""
     rest = found["rest"] or ""
     for pattern, by_http in _STORAGE_NAMES:
@@ -112,7 +112,7 @@ def _storage(http: str, found: re.Match[str]) -> tuple[str, str]:
 
 
 def client(headers: Mapping[str, str]) -> str:
-    """Return what tells the program that called from others, in few words, from its User-Agent and x-goog-api-client."""
+    """Return a short name of the calling program, from its User-Agent and x-goog-api-client."""
     agent, api = headers.get("user-agent", ""), headers.get("x-goog-api-client", "")
     found = _GCLOUD.search(agent)
     if found:

@@ -1,4 +1,4 @@
-"""The last calls to a local Vertex: method, client, status and time, kept in memory, and what was asked for and not served."""
+"""The last calls to a local Vertex (method, client, status, time) and the methods that were not served, in memory."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from localvertex.http import HOST_STATE, STAND_IN, STATUSES, UNSERVED
 from vertexrig import times
 
 MOST_CALLS, MOST_METHODS = 500, 200
-"""Calls, and methods that are not served, that are kept."""
+"""How many calls, and how many methods that are not served, are kept."""
 OWN = b"x-vertexrig-console"
 """Header of the console's own requests, which are not among the calls."""
 REST, GRPC, FRONT = "REST", "gRPC", "proxy"
-"""How a call came; those through the proxy of `vertexrig local run` have its name behind theirs."""
+"""The transport of a call; ", proxy" follows for calls through the proxy of `vertexrig local run`."""
 _OWN_PATHS = ("/console/", "/local/")
 
 
@@ -30,15 +30,14 @@ class ClientCall:
 
     Args:
         seq: Its number, from 1.
-        time: When it came, RFC 3339.
+        time: Time of arrival, RFC 3339.
         http: HTTP method, of gRPC calls that of the REST route of the same method.
-        host: The host of Google's APIs that was asked for through the front, else "".
+        host: The Google host that the client addressed through the front, else "".
         path: Without its query, at most 500 characters.
-        client: The program that called, shortened.
+        client: Name of the calling program.
         status: HTTP status.
         ms: Milliseconds until the answer was complete; 0 of one that streams.
-        transport: `REST` or `gRPC`, with `, proxy` behind it for one that came through the front, and `, stand-in` for one
-            that was answered plausibly, with nothing done.
+        transport: `REST` or `gRPC`, then `, proxy` for one through the front, and `, stand-in` where a stand-in answered.
     """
 
     seq: int
@@ -72,7 +71,7 @@ class Calls:
         self.last = 0
 
     def around(self, app: ASGIApp, transport: str = REST, piped: Container[int] = ()) -> ASGIApp:
-        """Return an application that answers as `app` does, and whose calls are kept; see `streamed` for `piped`."""
+        """Return an application that answers as `app` does, and records its calls; see `streamed` for `piped`."""
 
         async def noted(scope: Scope, receive: Receive, send: Send) -> None:
             if scope["type"] != "http" or _is_own(scope):
@@ -86,7 +85,7 @@ class Calls:
 
             try:
                 await app(scope, receive, seen)
-            # Also where the client has gone, which ends the application with an exception.
+            # Also after an exception, which ends the application when a client disconnects.
             finally:
                 host = str((scope.get("state") or {}).get(HOST_STATE, ""))
                 raw = scope.get("raw_path") or scope["path"].encode()
@@ -99,7 +98,7 @@ class Calls:
                     ),
                     status=status[0] or 499,
                     ms=round(1000 * (time.monotonic() - begun), 1),
-                    transport=_way(transport, through=bool(host) or (scope.get("client") or ("", 0))[1] in piped)
+                    transport=_through(transport, proxy=bool(host) or (scope.get("client") or ("", 0))[1] in piped)
                     + (", stand-in" if (scope.get("state") or {}).get(STAND_IN) else ""),
                     time=times.rfc3339(at),
                 )
@@ -129,7 +128,7 @@ class Calls:
             client=call_names.client(headers),
             status=status,
             ms=0.0,
-            transport=_way(GRPC, through=port in piped),
+            transport=_through(GRPC, proxy=port in piped),
             time=times.rfc3339(times.now()),
         )
 
@@ -151,7 +150,7 @@ class Calls:
 
     @property
     def version(self) -> int:
-        """Rises with every call and with every method that was not served."""
+        """Number that rises with every call and every method that was not served."""
         with self._lock:
             return self.last + sum(self._unserved.values())
 
@@ -166,11 +165,11 @@ class Calls:
         return {"last": last, "calls": [one.shown() for one in calls], "unserved": missing}
 
 
-def _way(transport: str, *, through: bool) -> str:
-    return f"{transport}, {FRONT}" if through else transport
+def _through(transport: str, *, proxy: bool) -> str:
+    return f"{transport}, {FRONT}" if proxy else transport
 
 
 def _is_own(scope: Mapping[str, Any]) -> bool:
-    """Tell whether a request is the console's, or one of `vertexrig local` about the server itself."""
+    """Whether a request is one of the console, or of `vertexrig local` about the server itself."""
     path = scope["path"]
     return path == "/" or path.startswith(_OWN_PATHS) or any(key.lower() == OWN for key, _ in scope["headers"])

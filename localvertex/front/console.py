@@ -1,4 +1,4 @@
-"""The console's routes: the page, its files, and read-only answers for what no API of Google has."""
+"""The console's routes: the page, its files, and read-only answers that no API of Google has."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ POLICY = (
 )
 """The page runs its own files and asks its own server; no inline script, no other host, no frame around it."""
 SANDBOX = "sandbox; default-src 'none'; frame-ancestors 'none'"
-"""For whatever else a browser opens as a page of this server: an HTML file in a bucket must not act as the console."""
+"""Policy of all other answers that a browser opens as a page: an HTML file in a bucket must not act as the console."""
 _TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}
 _FILES = {"index.html", "console.css", "console.js", "dom.js", "views.js", "plots.js", "jobs.js", "shared.js"}
 _SHARED = "shared.js"
@@ -50,7 +50,7 @@ class Console:
             endpoint("GET", "/v1/pulse", self.pulse),
             endpoint("GET", "/v1/jobs", self.listed),
             endpoint("GET", "/v1/disk", self.disk),
-            endpoint("GET", "/v1/places", self.places),
+            endpoint("GET", "/v1/locations", self.locations),
             endpoint("GET", "/v1/calls", self.called),
             endpoint("GET", "/v1/{name*}/replicas", self.replicas),
             endpoint("GET", "/v1/{name*}/candidates", self.candidates),
@@ -91,9 +91,9 @@ class Console:
         """GET /console/v1/disk: the bytes that the state takes, by folder, and those that are free."""
         return JSONResponse(await in_thread(job_views.disk, self.jobs.settings.root))
 
-    async def places(self, request: Request, path: Mapping[str, str]) -> Response:
-        """GET /console/v1/places: `projects/P/locations/L` in which there is something, since the APIs list by place, and
-        how many models and schedules there are in all of them.
+    async def locations(self, request: Request, path: Mapping[str, str]) -> Response:
+        """GET /console/v1/locations: each `projects/P/locations/L` that has resources, since the APIs list by location, and the
+        numbers of all models and schedules.
         """
 
         def work() -> dict[str, object]:
@@ -140,7 +140,7 @@ def _file(name: str) -> Response:
 
 
 def sandboxed(app: ASGIApp) -> ASGIApp:
-    """Return an application whose answers, where a browser opens them as a page, run no script; those with a policy keep theirs."""
+    """Return an application whose answers run no script where a browser opens them as a page, unless they have a policy."""
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
         headers = dict(scope.get("headers") or ())

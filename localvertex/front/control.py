@@ -1,4 +1,4 @@
-"""The local Vertex from outside: start it in the background, find it, ask it, stop it, and the variables for clients."""
+"""Starts a local Vertex in the background, finds it, calls it, and stops it."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ _STATE = frozenset(
     users.lock
     """.split()
 )
-"""What is in a state folder, with its database."""
+"""Names in a state folder, beside the database."""
 DEFAULT_PORT = 8642
 _SILENT_S = 4.0
-"""Seconds after which another server that holds the folder and does not answer is not waited for: one that dies takes less."""
+"""Seconds to wait for another server that holds the folder without an answer; a dying one takes less."""
 _STOP_S = 60.0
-"""Seconds that a server has to stop its jobs' processes and to close its files."""
+"""Seconds allowed for a server to stop its jobs' processes and close its files."""
 
 
 def up(settings: Settings, port: int | None = None, timeout: float = 30.0) -> RunningServer:
@@ -120,7 +120,7 @@ def _started(
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End a server that has just been started, with what it may have taken up."""
+    """End a server that has just been started, with the jobs that it may have resumed."""
     process.terminate()
     try:
         with suppress(subprocess.TimeoutExpired):
@@ -153,7 +153,7 @@ def _spawn(
 
 
 def answers(here: RunningServer, timeout: float = 5) -> bool:
-    """Tell whether a server that holds its folder answers; one that was killed holds it for a while as it dies."""
+    """Whether the server that holds a folder answers; a killed one holds it for a moment without answering."""
     try:
         # The pid, because another program may have the port by now.
         return bool(_request(here, "GET", f"{ADMIN}/v1/status", None, timeout=timeout)["pid"] == here.pid)
@@ -188,7 +188,7 @@ def forget(root: Path = DEFAULT_ROOT) -> bool:
     """
     if not root.is_dir():
         return False
-    # Only a server makes this file: a folder that merely has a `jobs` is somebody's.
+    # Only a server makes this file; other folders may have a `jobs`, too.
     if not (root / "vertex.sqlite3").is_file():
         raise UsageError(f"{root} is not the state of a local Vertex: it has no vertex.sqlite3; nothing is removed")
     with state.held(root):

@@ -1,4 +1,4 @@
-"""What becomes of a connection by the name of its host: answered on this machine, passed on, or refused."""
+"""Which hosts the local Vertex answers for, which connections it passes on, and which it refuses."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ REGISTRIES = frozenset(
         *("deb.debian.org", "security.debian.org", "archive.ubuntu.com", "security.ubuntu.com"),
     }
 )
-"""Package registries, which programs that install something need."""
+"""Package registries, which pip and other installers need."""
 
 _INDEXES = (
     *("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS", "UV_INDEX_URL", "UV_DEFAULT_INDEX"),
@@ -33,8 +33,8 @@ _INDEXES = (
 _HOST = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)(\.(?!-)[a-z0-9_-]{1,63}(?<!-))*\.?")
 
 
-class Way(Enum):
-    """What is done with a connection."""
+class Handling(Enum):
+    """How a connection is handled."""
 
     SERVED = "served"
     PASSED = "passed"
@@ -42,7 +42,7 @@ class Way(Enum):
 
 
 def is_host(text: str) -> bool:
-    """Tell whether a text is a host's name or address."""
+    """Whether a text is a host's name or address."""
     if len(text) <= 253 and _HOST.fullmatch(text):
         return True
     try:
@@ -53,8 +53,8 @@ def is_host(text: str) -> bool:
 
 
 def is_google(host: str) -> bool:
-    """Tell whether a host is one of Google's APIs, which this machine never asks."""
-    # A dot at the end is the same name to DNS, and must not lead around this rule.
+    """Whether a host belongs to Google's APIs; requests to these never leave this machine."""
+    # DNS ignores a dot at the end.
     name = host.rstrip(".")
     return name == DOMAIN or name.endswith(f".{DOMAIN}") or name in METADATA
 
@@ -69,17 +69,17 @@ class Hosts:
     def __init__(self, allowed: Iterable[str]) -> None:
         self.allowed = frozenset(pattern.lower() for pattern in allowed)
 
-    def way(self, host: str, port: int, usual: int) -> Way:
-        """Return what is done with connections to a host, in lower case; patterns without a port allow the usual one."""
+    def handling(self, host: str, port: int, usual: int) -> Handling:
+        """Return how connections to a host (in lower case) are handled; patterns without a port allow the usual one."""
         if is_google(host):
-            return Way.SERVED
+            return Handling.SERVED
         names = [f"{host}:{port}", *([host] if port == usual else [])]
         passed = any(fnmatchcase(name, one) for one in REGISTRIES | self.allowed for name in names)
-        return Way.PASSED if passed else Way.REFUSED
+        return Handling.PASSED if passed else Handling.REFUSED
 
     def refusal(self, host: str, port: int, usual: int) -> str:
-        """Tell why a host is refused, and what allows it."""
-        if port != usual and self.way(host, usual, usual) is Way.PASSED:
+        """Return the message of a refusal: why the host is refused, and how to allow it."""
+        if port != usual and self.handling(host, usual, usual) is Handling.PASSED:
             return f"{host} is allowed on port {usual} and not on {port}: add {host}:{port} to allow_hosts under local: in vertexrig.yaml"
         return (
             f"{host} is not a host of Google's APIs and is not allowed: add it to allow_hosts under local: in "
@@ -88,7 +88,7 @@ class Hosts:
 
 
 def registries(environment: Mapping[str, str]) -> Iterator[str]:
-    """Hosts of the package indexes that a user's environment and pip's configuration name."""
+    """Yield the hosts of the package indexes in a user's environment and pip's configuration."""
     texts = [environment.get(name, "") for name in _INDEXES]
     for path in _pip_files(environment):
         # Raw: a password in an index URL may have a percent sign.
@@ -115,7 +115,7 @@ def registries(environment: Mapping[str, str]) -> Iterator[str]:
 
 
 def _pip_files(environment: Mapping[str, str]) -> list[Path]:
-    """Return where pip looks for its configuration (https://pip.pypa.io/en/stable/topics/configuration/)."""
+    """Return the paths of pip's configuration files (https://pip.pypa.io/en/stable/topics/configuration/)."""
     home = Path(environment.get("HOME", "/nonexistent"))
     config = Path(environment.get("XDG_CONFIG_HOME") or home / ".config")
     found = [Path("/etc/pip.conf"), home / ".pip/pip.conf", config / "pip/pip.conf"]

@@ -1,6 +1,6 @@
-"""Who a program is on this machine: a made-up service account, tokens for it, the metadata server, and the project.
+"""The made-up service account of a state folder, its tokens, and the metadata server.
 
-Nothing here is worth anything outside: the key was made for one state folder and no Google account knows it.
+The key and the tokens are valid on this machine alone: no Google account has them.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ _LISTED = ("name", "displayName", "state", "createTime", "startTime", "endTime")
 
 
 def jobs(store: ResourceStore) -> Json:
-    """Return the newest jobs of each kind in all places, the newest first, and how many there are; not those of trials."""
+    """Return the newest jobs of each kind of all locations, the newest first, and how many there are; without the jobs of trials."""
     rows, counts = [], {}
     for kind in (CUSTOM_JOBS, TUNING_JOBS, PIPELINES, STUDIES):
         counts[kind], found = store.newest(kind, MOST_LISTED)
@@ -41,7 +41,7 @@ def _row(body: Json) -> Json:
 
 
 def _counted(store: ResourceStore, study: StoredResource) -> Json:
-    """Tell how many trials of a tuning job have ended, of how many."""
+    """Return how many trials of a tuning job have ended, and how many it may have."""
     ended = sum(record.get("state") in ("SUCCEEDED", "INFEASIBLE") for record in store.trials(study.name))
     return {"ended": ended, "asked": study.body.get("maxTrialCount", 0)}
 

@@ -1,4 +1,4 @@
-"""Bytes carried between two connections as they come, no faster than the slower side takes them."""
+"""Pipes, which pass bytes between two connections at the speed of the slower one, and connections to outside hosts."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from urllib.parse import SplitResult, unquote, urlsplit
 from urllib.request import getproxies_environment, proxy_bypass_environment  # type: ignore[attr-defined]
 
 PATIENCE = 10.0
-"""Seconds for the head of a request, a TLS handshake, or a connection to come about."""
+"""Seconds allowed for the head of a request, a TLS handshake, or a new connection."""
 FIRST_BYTE, SILENT = 30.0, 600.0
-"""Seconds for a tunnel's first byte, and for which it may be silent; what waits for log entries is kept alive by pings."""
+"""Seconds allowed for a tunnel's first byte, and for silence after that; a tail of a log is kept alive by pings."""
 HEAD_LIMIT = 16 * 1024
 """Most bytes of a request's or an answer's head."""
 
 
 class PipeEnd(asyncio.Protocol):
-    """One of two ends: what comes in here goes out at the other.
+    """One of two ends of a pipe: bytes that it receives are sent by the other.
 
     Args:
         on_lost: Called once this end is closed.
@@ -31,16 +31,16 @@ class PipeEnd(asyncio.Protocol):
         self._on_lost = on_lost
         self._waiting = bytearray()
         self._heard = 0.0
-        self._look: asyncio.TimerHandle | None = None
+        self._check: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self.transport = transport
 
     def join(self, other: PipeEnd) -> None:
-        """Connect the ends; what each received before is handed on first."""
+        """Connect the ends; bytes that each received before are passed on first."""
         self.other, other.other = other, self
-        # A server may have spoken, or a client have gone, between the two connections and now.
+        # Either side may have sent bytes or closed its connection before this call.
         for end in (self, other):
             if end._waiting:
                 end.data_received(bytes(end._take()))
@@ -54,15 +54,15 @@ class PipeEnd(asyncio.Protocol):
         return taken
 
     def close_when_silent(self) -> None:
-        """Close both ends once this one has said nothing from its start, or both nothing for long."""
+        """Close both ends if this one sends no first byte in time, or both are silent for too long."""
         loop, other = asyncio.get_running_loop(), self.other
         heard = max(self._heard, other._heard) if other is not None and self._heard else 0.0
         left = heard + SILENT - loop.time() if heard else FIRST_BYTE
-        if self._look is not None and (left <= 0 or not heard):
+        if self._check is not None and (left <= 0 or not heard):
             if self.transport is not None:
                 self.transport.close()
             return
-        self._look = loop.call_later(left, self.close_when_silent)
+        self._check = loop.call_later(left, self.close_when_silent)
 
     def data_received(self, data: bytes) -> None:
         self._heard = asyncio.get_running_loop().time()
@@ -72,7 +72,7 @@ class PipeEnd(asyncio.Protocol):
             self.other.transport.write(data)
 
     def eof_received(self) -> bool:
-        """Half a close is handed on where the other side can have one; TLS has none."""
+        """Pass a half-close on where the other side supports it, which TLS does not; returns whether this side stays open."""
         target = self.other.transport if self.other is not None else None
         if target is not None and target.can_write_eof() and not target.is_closing():
             target.write_eof()
@@ -89,15 +89,15 @@ class PipeEnd(asyncio.Protocol):
             self.other.transport.resume_reading()
 
     def connection_lost(self, error: Exception | None) -> None:
-        if self._look is not None:
-            self._look.cancel()
+        if self._check is not None:
+            self._check.cancel()
         if self.other is not None and self.other.transport is not None:
             self.other.transport.close()
         self._on_lost()
 
 
 class RefusedUpstreamError(OSError):
-    """The user's own proxy does not connect to a host."""
+    """The user's own proxy refuses to connect to a host."""
 
 
 class _Handshake(PipeEnd):
@@ -126,10 +126,10 @@ class _Handshake(PipeEnd):
 
 
 class Upstream:
-    """How hosts that pass are reached: directly, or through the proxy that the user has set.
+    """Opens connections to allowed hosts: directly, or through the proxy in the user's environment.
 
     Args:
-        own_port: The front's own port; an environment that names it does not name the user's proxy.
+        own_port: The front's own port, which is not taken for the user's proxy.
     """
 
     def __init__(self, own_port: int) -> None:
@@ -148,10 +148,10 @@ class Upstream:
         return None
 
     async def connect(self, host: str, port: int) -> PipeEnd:
-        """Return a connection to a host that passes.
+        """Return a connection to an allowed host.
 
         Raises:
-            OSError: It does not come about.
+            OSError: The host cannot be reached.
         """
         try:
             return await asyncio.wait_for(self._connect(host, port), PATIENCE)

@@ -1,9 +1,9 @@
-"""The proxy on loopback: it ends TLS for hosts of Google's APIs on this machine, passes a few others on, refuses the rest.
+"""The proxy on loopback: it ends TLS for hosts of Google's APIs, passes connections to a few other hosts, and refuses the rest.
 
-A client asks with `CONNECT host:443` and the token of the proxy's URL; a JVM, which has no way to send one, is let in
-by the user who holds its end of the connection. After TLS with a certificate of the folder's own
-authority, HTTP/1.1 goes to the server in this process and HTTP/2 (which is gRPC) to the port of the gRPC server.
-Our own: no library's proxy ends TLS in the process that answers, by protocol, and lets a client in by the kernel's word.
+A client sends `CONNECT host:443` with the token of the proxy's URL. A JVM cannot send the token; the kernel says which user
+holds its connection, and the user who started the server is accepted. After TLS with a certificate of the folder's own
+authority, HTTP/1.1 goes to the server in this process, and HTTP/2 (gRPC) to the port of the gRPC server. No library has a
+proxy that ends TLS in the process that answers and checks the user of a connection.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from http.client import responses
 from typing import Any
 
 from localvertex.front.authority import Authority
-from localvertex.front.hosts import METADATA, Hosts, Way, is_google, is_host
+from localvertex.front.hosts import METADATA, Handling, Hosts, is_google, is_host
 from localvertex.front.pipes import HEAD_LIMIT, PATIENCE, PipeEnd, Upstream
 from localvertex.front.variables import USER
 from localvertex.http import MAKER
@@ -40,19 +40,19 @@ _LOG = logging.getLogger(__name__)
 _TARGET = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^:\[\]/@\s]+):([0-9]{1,5})")
 _ABSOLUTE = re.compile(r"http://(\[[0-9a-fA-F:.]+\]|[^:/\[\]@\s]+)(?::([0-9]{1,5}))?(/\S*)?", re.IGNORECASE)
 _MANY = 100
-"""Connections at one time after which memory is given back."""
+"""Connections at one time above which memory is returned to the system later."""
 _CONNECTED = b"HTTP/1.1 200 Connection established\r\n\r\n"
-# Kinds hold names that clients choose: a loop over random hosts must not fill memory and log.
+# Messages hold names that clients choose: a loop over random hosts must not fill memory and log.
 _KINDS_KEPT = 200
 _RUNS_KEPT = 50
-"""Commands of `local run` by which a kind is counted, the newest."""
+"""Newest commands of `local run` for which a message is counted."""
 
 NewHttp = Callable[[str, Callable[[], None]], asyncio.Protocol]
-"""Makes the HTTP protocol of a connection to a host; what is given is called when the connection is closed."""
+"""Makes the HTTP protocol of a connection, given its host and a function to call when the connection is closed."""
 
 
 class Journal:
-    """What was refused or not served: each kind is logged once, and counted.
+    """Counts what was refused or not served, by message; each message is logged once.
 
     Attributes:
         piped: Ports of the front's own ends of the connections that it hands to the gRPC server, with the ports that
@@ -66,30 +66,30 @@ class Journal:
         self.piped: dict[int, int] = {}
 
     def refused(self) -> dict[str, int]:
-        """Return each kind of refusal, and how often it came."""
+        """Return each refusal and its count."""
         return {what: self.counts[what] for what in sorted(self._refusals)}
 
     def refuse(self, why: str, run: str | None = None) -> None:
-        """Count one more refusal of a kind; see `note`."""
+        """Count a refusal; see `note`."""
         what = clean(f"refused: {why}")
         self.note(what, run)
-        # `note` keeps no new kind beyond its bound.
+        # `note` drops new messages beyond its bound.
         if what in self.counts:
             self._refusals.add(what)
 
     def noted(self, run: str = "") -> dict[str, int]:
-        """Return each kind, and how often it came: of a command of `local run` with what is no command's, such as replicas'."""
+        """Return each message and its count; with `run` only those of that command, and of calls by no command, such as replicas'."""
         if not run:
             return dict(self.counts)
         kinds = {what: own.get(run, 0) + own.get("", 0) for what, own in list(self._by_run.items())}
         return {what: times for what, times in kinds.items() if times}
 
     def note(self, what: str, run: str | None = None) -> None:
-        """Count one more of a kind.
+        """Count a message.
 
         Args:
-            what: Its words, which may be a client's.
-            run: The command of `local run` whose it is, by default that of the request which is answered.
+            what: The message, which may have a client's words.
+            run: Id of the `local run` command it belongs to; that of the current request by default.
         """
         what = clean(what)
         seen = self.counts.get(what, 0)
@@ -106,13 +106,13 @@ class Journal:
 
 @dataclass
 class Connections:
-    """What the connections of one front share.
+    """State and settings that the connections of one front share.
 
     Args:
-        token: What clients have to know.
+        token: The secret that clients send.
         grpc_port: The gRPC server's port on loopback, None while none runs.
-        run_at: Names the command of `local run` whose port it is, "" if it is none's.
-        most: Connections at one time.
+        run_at: Returns the id of the `local run` command that has a port, "" if no command has it.
+        most: Most connections at one time.
     """
 
     authority: Authority
@@ -129,7 +129,7 @@ class Connections:
     peak: int = 0
 
     def full(self, user: int | None) -> str:
-        """Tell why one more connection of a user is refused, "" if it is not: a tenth is kept for another user, such as root."""
+        """Return why another connection of a user is refused, or "": a tenth is reserved for other users, such as root."""
         if len(self.open) >= self.most:
             return f"more than {self.most} connections are open"
         own = self.most - self.most // 10
@@ -143,7 +143,7 @@ class Connections:
         self.peak = max(self.peak, len(self.open))
 
     def leave(self, transport: asyncio.Transport) -> None:
-        """Count it no more; once many have gone, their memory goes back to the system."""
+        """Remove a closed connection from the count; after many have closed, return their memory to the system."""
         self.open.pop(transport, None)
         if self.peak > _MANY > 4 * len(self.open):
             self.peak = 0
@@ -151,7 +151,7 @@ class Connections:
 
 
 def most_connections() -> int:
-    """Tell how many connections there may be: each takes up to three of this process' files."""
+    """Return the limit of connections, by the limit of open files."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     # A quarter: three files per connection, and room for the rest of the server.
     return 1000 if soft == resource.RLIM_INFINITY else max(64, min(1000, soft // 4))
@@ -171,7 +171,7 @@ class _TurnedAway(Exception):
 
 
 class Gate(asyncio.Protocol):
-    """One connection from its first byte until it is known where it goes."""
+    """One connection from its first byte until its target is known."""
 
     def __init__(self, shared: Connections) -> None:
         self.shared = shared
@@ -190,7 +190,7 @@ class Gate(asyncio.Protocol):
         client, server = self._ends()
         self._run = self.shared.run_at(server[1]) if server else ""
         self._user = guard.peer_user(client, server) if client and guard.KNOWS_USERS else None
-        # Before it is counted: a connection that is refused takes none of the places.
+        # Checked before it is counted, so that a refused connection does not count.
         full = self.shared.full(self._user)
         if full:
             return self._refuse(_TurnedAway(503, full))
@@ -213,21 +213,21 @@ class Gate(asyncio.Protocol):
         end = self._head.find(b"\r\n\r\n")
         if end < 0 and len(self._head) <= HEAD_LIMIT:
             return
-        # What comes from here on is collected for what takes the connection over.
+        # Later bytes are collected for the protocol that takes the connection over.
         self._passed = True
-        # At once: after a pause of the loop, the timer's turn comes before that of what goes on with the head.
+        # Now: if the loop was paused, the timer would run before the task below.
         self._settled()
         try:
             if end < 0 or end > HEAD_LIMIT:
                 raise _TurnedAway(431, f"the head of the request has more than {HEAD_LIMIT} bytes")
             # A client may send its body in the packet of the head.
             self._rest += self._head[end + 4 :]
-            self._task = asyncio.get_running_loop().create_task(self._go(bytes(self._head[:end])))
+            self._task = asyncio.get_running_loop().create_task(self._answer(bytes(self._head[:end])))
         except _TurnedAway as refusal:
             self._refuse(refusal)
 
     def eof_received(self) -> bool:
-        """Return a client that has sent all still gets its answer, once it is known where the connection goes."""
+        """Keep the connection half-open: the client may still be waiting for its answer. Returns whether it stays open."""
         self._ended = self._passed and self.transport is not None and self.transport.can_write_eof()
         return self._ended
 
@@ -237,7 +237,7 @@ class Gate(asyncio.Protocol):
             self.shared.leave(self.transport)
 
     def _refuse(self, refusal: _TurnedAway) -> None:
-        """Answer in words, also in the reason, which is all that most clients show of a proxy's answer."""
+        """Answer with the refusal in the body and the reason phrase; most clients show only the latter."""
         self._passed = True
         self.shared.journal.refuse(refusal.message, self._run)
         if self.transport is None or self.transport.is_closing():
@@ -253,7 +253,7 @@ class Gate(asyncio.Protocol):
         self.transport.write(head.encode() + body)
         self.transport.close()
 
-    async def _go(self, head: bytes) -> None:
+    async def _answer(self, head: bytes) -> None:
         try:
             method, target, headers = _parsed(head)
             self._authorise(headers)
@@ -265,21 +265,21 @@ class Gate(asyncio.Protocol):
             self._refuse(refusal)
         except OSError as error:  # a client that breaks off, or does not trust the certificate
             if isinstance(error, ssl.SSLError):
-                self.shared.journal.refuse(f"no TLS came about: {error.reason or error}", self._run)
+                self.shared.journal.refuse(f"the TLS handshake failed: {error.reason or error}", self._run)
             if self.transport is not None:
                 self.transport.abort()
 
     def _ends(self) -> tuple[guard.Address, guard.Address]:
-        """Addresses and ports of the client and of this server."""
+        """Return the addresses and ports of the client and of this server."""
         assert self.transport is not None
         client: Any = self.transport.get_extra_info("peername") or ()
         server: Any = self.transport.get_extra_info("sockname") or ()
         return client[:2], server[:2]
 
     def _authorise(self, headers: dict[str, str]) -> None:
-        """Ask for the token, or for a connection that the kernel says is held by the very user who started this server.
+        """Raise a 407 unless the client sends the token, or the kernel says that the server's own user holds the connection.
 
-        No web page gets here without a token: a browser sends CONNECT, or a whole URL, only to a proxy of its settings.
+        Web pages cannot reach this: a browser sends CONNECT, or a whole URL, only to the proxy in its settings.
         """
         if (
             "proxy-authorization" not in headers
@@ -296,21 +296,21 @@ class Gate(asyncio.Protocol):
         if not hmac.compare_digest(login, f"{USER}:{self.shared.token}".encode()):
             raise _TurnedAway(407, "the token of the proxy's URL is missing or wrong; `vertexrig local run` sets it")
 
-    def _way(self, host: str, port: int, usual: int) -> Way:
-        way = self.shared.hosts.way(host, port, usual)
-        if way is Way.REFUSED:
+    def _handling(self, host: str, port: int, usual: int) -> Handling:
+        handling = self.shared.hosts.handling(host, port, usual)
+        if handling is Handling.REFUSED:
             raise _TurnedAway(403, self.shared.hosts.refusal(host, port, usual))
-        return way
+        return handling
 
     async def _connect(self, target: str) -> None:
         match = _TARGET.fullmatch(target)
         host, port = (match.group(1).lower(), int(match.group(2))) if match else ("", 0)
         if not is_host(host) or not 0 < port < 65536:
             raise _TurnedAway(400, "CONNECT names no host and port")
-        # A client waits for the answer; what comes before it is not encrypted and must not pass for a part of TLS.
+        # Bytes before the answer are not encrypted, and must not be taken for a part of TLS.
         if self._rest:
             raise _TurnedAway(400, "bytes came before the answer to CONNECT")
-        if self._way(host, port, 443) is Way.PASSED:
+        if self._handling(host, port, 443) is Handling.PASSED:
             await self._pass(host, port, _CONNECTED, b"")
         elif port != 443 or host in METADATA:
             served = (
@@ -332,11 +332,11 @@ class Gate(asyncio.Protocol):
         return self.shared.authority.context(host, ("http/1.1", "h2") if self.shared.grpc_port() else ("http/1.1",))
 
     async def _secure(self, context: ssl.SSLContext, host: Callable[[], str]) -> None:
-        """End TLS here and hand the connection to the server that speaks what was agreed on.
+        """End TLS here, and pass the connection to the server of the protocol that was negotiated.
 
         Args:
-            context: Of this end.
-            host: The host that the client means; known after the handshake.
+            context: TLS context of this end.
+            host: Returns the host that the client addressed, which is known after the handshake.
         """
         assert self.transport is not None
         plain, loop = self.transport, asyncio.get_running_loop()
@@ -345,7 +345,7 @@ class Gate(asyncio.Protocol):
         finally:
             # asyncio tells no protocol that its connection was lost during a handshake (sslproto.SSLProtocol.connection_lost)
             self.shared.leave(plain)
-        # The client has gone during the handshake.
+        # The client has closed the connection during the handshake.
         if made is None or made.is_closing():
             return
         self.shared.enter(made, self._user)
@@ -361,8 +361,8 @@ class Gate(asyncio.Protocol):
                 for one in own:
                     piped.pop(one, None)
 
-            way, end = await loop.create_connection(lambda: PipeEnd(forget), HOST, grpc)
-            own.append(way.get_extra_info("sockname")[1])
+            transport, end = await loop.create_connection(lambda: PipeEnd(forget), HOST, grpc)
+            own.append(transport.get_extra_info("sockname")[1])
             # The gRPC server sees a client at this port; the journal shows by it that the call came through the
             # front.
             piped[own[0]] = made.get_extra_info("sockname")[1]
@@ -374,7 +374,7 @@ class Gate(asyncio.Protocol):
             self._timer.cancel()
 
     async def _plain(self, method: str, target: str, headers: dict[str, str]) -> None:
-        """Serve a request without TLS, whose target is a whole URL: the metadata server's, or of a host that passes."""
+        """Serve a request without TLS, whose target is a whole URL: of the metadata server, or of an allowed host."""
         match = _ABSOLUTE.fullmatch(target)
         if match is None:
             raise _TurnedAway(400, "this is a proxy: send CONNECT, or a request whose target is a whole http URL")
@@ -391,7 +391,7 @@ class Gate(asyncio.Protocol):
         # One request per connection, so that a second one to another host cannot follow unseen.
         lines = [f"{method} {path} HTTP/1.1".encode("latin-1"), *kept, b"Connection: close", b"", b""]
         request = b"\r\n".join(lines)  # what follows it is in _rest, and may still grow
-        if self._way(host, port, 80) is Way.PASSED:
+        if self._handling(host, port, 80) is Handling.PASSED:
             return await self._pass(host, port, b"", request)
         if host not in METADATA:
             raise _TurnedAway(403, f"http://{host} is not served: Google's APIs are asked with https")
@@ -419,7 +419,7 @@ class Gate(asyncio.Protocol):
         self._join(end)
 
     def _join(self, end: PipeEnd) -> None:
-        """Hand the connection over to two ends of a pipe."""
+        """Replace this protocol by a pipe to another connection."""
         transport = self.transport
         assert transport is not None
         own = PipeEnd(on_lost=lambda: self.shared.leave(transport))
@@ -434,9 +434,9 @@ class Gate(asyncio.Protocol):
 
 
 class NamedGate(Gate):
-    """A connection of a client that was led here by name: it begins with TLS, which names the host.
+    """A connection that begins with TLS, which names the host, from a client that uses no proxy.
 
-    No token comes with it: the user of the connection is what lets it in, as at the server's own port.
+    It has no token; the user of the connection is checked, as at the server's own port.
     """
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -459,14 +459,14 @@ class NamedGate(Gate):
             end.context = self._context(host)
             return None
 
-        # One for each connection: it only waits for the name, and the context of that one takes over.
+        # This context waits for the host's name, and is then replaced by that host's.
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.sni_callback = chosen
         try:
             await self._secure(context, lambda: named[0])
         except OSError as error:
             if named:
-                why = f"no TLS came about: {getattr(error, 'reason', None) or error}"
+                why = f"the TLS handshake failed: {getattr(error, 'reason', None) or error}"
                 self.shared.journal.refuse(why, self._run)
             if self.transport is not None:
                 self.transport.abort()

@@ -1,4 +1,4 @@
-"""Requests that came through the front, routed by the host they were meant for."""
+"""Routes requests that came through the front by their host."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ class HostedApi:
     """An API by its hosts.
 
     Args:
-        name: The host as a message names it.
+        name: The host in messages.
         hosts: Regular expression that matches host names in full.
-        app: Answers.
+        app: The application that answers.
         prefix: Put in front of the path for `app`; `\\1` is the first group of `hosts`.
-        path: Regular expression that the paths of it begin with, where several APIs share a host.
-        stand_in: Its answers are plausible, and nothing is done, which is noted of each kind of call.
+        path: Regular expression for the beginning of its paths, where several APIs share a host.
+        stand_in: Whether its answers are only plausible, and nothing is done; each kind of call is noted.
     """
 
     name: str
@@ -34,7 +34,7 @@ class HostedApi:
 
 
 class FrontApp:
-    """Answers what came through the front by the first service that fits its host, and all else as `plain` does."""
+    """Answers requests through the front by the first API that matches, and all other requests by `plain`."""
 
     def __init__(self, plain: ASGIApp, services: tuple[HostedApi, ...], journal: Journal) -> None:
         self.plain, self.services, self.journal = plain, services, journal
@@ -64,7 +64,7 @@ class FrontApp:
         return await refused.response()(scope, receive, send)
 
     def _noting(self, scope: Scope, send: Send) -> Send:
-        """`send` that also notes what an API does not serve."""
+        """Return `send`, which also notes answers of methods that are not served."""
 
         async def noted(message: Message) -> None:
             if message["type"] == "http.response.start" and message["status"] == UNSERVED:
@@ -78,7 +78,7 @@ class FrontApp:
 
 
 def _kind(path: str) -> str:
-    """Return a path without what differs from call to call: the numbers and names of resources."""
+    """Return a path without the numbers and names of resources, which differ from call to call."""
     # Six characters or more with a digit among them; `v1` and `b` stay.
     shown = re.sub(r"(?<=/)(?=[^/:]*\d)[^/:]{6,}", "…", path)
     return re.sub(r"(?<=/projects/)[^/:]+", "…", shown)[:120]

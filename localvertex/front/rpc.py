@@ -122,7 +122,7 @@ class RpcServer(grpc.GenericRpcHandler):  # type: ignore[misc,unused-ignore]
     def _called(
         self, kind: Any, routes: tuple[bindings.Binding, ...], prefix: str, version: str
     ) -> Callable[[bytes, Any], Awaitable[Any]]:
-        """Call the REST handler of a method, and gives the JSON of its answer."""
+        """Return a function that calls the REST handler of a method, and returns the JSON of its answer."""
 
         async def call(request: bytes, context: Any) -> Any:
             client = await self._client(context)
@@ -167,7 +167,7 @@ class RpcServer(grpc.GenericRpcHandler):  # type: ignore[misc,unused-ignore]
         return call
 
     def _unserved(self, service: str, name: str) -> Callable[[Any, Any], Awaitable[None]]:
-        """Refuses before a message has come: a client that streams may not send one for long."""
+        """Return a handler that refuses before the first message: a streaming client may send none for long."""
 
         async def call(requests: Any, context: Any) -> None:
             client = await self._client(context)

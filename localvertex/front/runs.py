@@ -1,6 +1,6 @@
-"""Commands of `vertexrig local run`: each has ports of its own at the server, by which its calls are told from all others.
+"""Commands of `vertexrig local run`: each has its own ports at the server, which identify its calls.
 
-By ports, since some clients send no credentials of a proxy's (a JVM), and others are led here by name and know no proxy.
+The token of a proxy would not do: a JVM does not send it, and some clients use no proxy.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from localvertex.http import MAKER
 
 KEPT = 20
-"""Ended commands whose ports stay open, for what they left in the background."""
+"""Ended commands whose ports stay open, for processes that they left in the background."""
 
 Listen = Callable[[], Awaitable[list[asyncio.Server]]]
-"""Has the server answer at three further ports: as at its own, at the front's, and where TLS begins at once."""
+"""Opens three more ports of the server: one like its own, one like the front's, and one for direct TLS."""
 
 
 @dataclass(frozen=True)
 class CommandPorts:
-    """The ports of the command that a process runs, in the order of `Listen`, and what listens there."""
+    """The ports of a command, in the order of `Listen`, and the servers that listen on them."""
 
     id: str
     process: int
@@ -76,16 +76,16 @@ class Commands:
         return made
 
     def at(self, port: int) -> str:
-        """Name the command whose port it is, "" if it is none's."""
+        """Return the id of the command that has a port, "" if no command has it."""
         return self._by_port.get(port, "")
 
     def around(self, app: ASGIApp, piped: Mapping[int, int]) -> ASGIApp:
-        """Return an application that answers as `app` does, and knows of each request which command's it is.
+        """Return an application that answers as `app` does, with `MAKER` set to the command of each request.
 
-        `piped` has the port that a client of gRPC came to, by the port that the gRPC server sees.
+        `piped` maps the client port that the gRPC server sees to the port of the front that the client used.
         """
 
-        async def told(scope: Scope, receive: Receive, send: Send) -> None:
+        async def marked(scope: Scope, receive: Receive, send: Send) -> None:
             if scope["type"] == "http":
                 # A call of gRPC comes from inside this process, and has no server.
                 here, client = scope.get("server"), scope.get("client")
@@ -93,4 +93,4 @@ class Commands:
                 MAKER.set(self.at(port or 0))
             await app(scope, receive, send)
 
-        return told
+        return marked

@@ -1,6 +1,6 @@
 """The HTTP server of the local Vertex and its front, the proxy of `vertexrig local run`, on two ports and in one event loop.
 
-So what the front has decrypted is handed to the server in memory, without another connection or process.
+The front passes decrypted requests to the server in memory, without another connection or process.
 """
 
 from __future__ import annotations
@@ -32,10 +32,9 @@ _Guarded: Any = serving_protocol()
 
 
 class LocalProtocol(_Guarded):  # type: ignore[misc]
-    """uvicorn's HTTP protocol that also takes `Transfer-Encoding: identity`, and has bounds.
+    """uvicorn's HTTP protocol with limits on connections and on the time for a request's head.
 
-    It waits for a request's head for so long, and closes connections beyond as many as the front has. TensorFlow's GCS
-    file system sends that header, which RFC 2616 had and RFC 9112 dropped; h11 refuses it.
+    It accepts `Transfer-Encoding: identity`, which TensorFlow's GCS file system sends, and h11 refuses: RFC 9112 dropped it.
     """
 
     note: Callable[[str], None]
@@ -49,7 +48,7 @@ class LocalProtocol(_Guarded):  # type: ignore[misc]
 
     def connection_made(self, transport: asyncio.Transport) -> None:
         super().connection_made(transport)
-        # The front counts its own.
+        # The front counts its own connections.
         if HOST_STATE not in self.app_state and len(self.connections) > self.most:
             self.note(f"refused: more than {self.most} connections are open")
             transport.write(_FULL.encode())
@@ -58,7 +57,7 @@ class LocalProtocol(_Guarded):  # type: ignore[misc]
             self._late = self.loop.call_later(HEAD_PATIENCE, transport.close)
 
     def data_received(self, data: bytes) -> None:
-        # Only the head of a request is looked at; a body goes through as it comes.
+        # Only the head of a request is collected; a body passes as it comes.
         if self.conn.their_state is not h11.IDLE or self.conn.trailing_data[0]:
             return super().data_received(data)  # type: ignore[no-any-return]
         self._begun += data
@@ -83,7 +82,7 @@ class LocalProtocol(_Guarded):  # type: ignore[misc]
 
 
 def protocol(note: Callable[[str], None]) -> type[asyncio.Protocol]:
-    """Return the HTTP protocol of a server; `note` is given why a connection was refused."""
+    """Return the HTTP protocol class of a server; `note` takes the reason of each refused connection."""
     own = {"note": staticmethod(note), "most": most_connections()}
     return type(LocalProtocol.__name__, (LocalProtocol,), own)
 
@@ -94,10 +93,7 @@ def server_with(
     listener: socket.socket,
     tls: socket.socket,
 ) -> uvicorn.Server:
-    """Return a uvicorn server with the protocol `protocol()` that opens the front's ports with its own and closes them, too.
-
-    The sockets are bound: the front's, and the one where TLS begins at once.
-    """
+    """Return a uvicorn server that also opens and closes the front's two ports: `listener`, and `tls` for direct TLS."""
 
     class FrontedServer(uvicorn.Server):
         connections: Connections | None = None
@@ -119,7 +115,7 @@ def server_with(
                 return opened
 
             self.connections = connections = front.connections(listener.getsockname()[1], new_http)
-            # Before uvicorn's own port, so that `started` is true of both.
+            # Before uvicorn's own port, so that `started` means that all ports are open.
             proxy = await loop.create_server(lambda: Gate(connections), sock=listener, backlog=1024)
             direct = await loop.create_server(lambda: NamedGate(connections), sock=tls, backlog=1024)
             await super().startup(sockets)

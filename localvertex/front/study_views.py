@@ -20,7 +20,7 @@ def plots(store: ResourceStore, name: str) -> Json:
 
     The report's charts are drawn by Vega-Lite, which is an optional extra, takes the server 150 MiB and 3 s to bundle,
     and has the browser parse 0.9 MB. The console draws the same rows with a few marks of SVG instead: what counts as a
-    trial, the best so far, the place of a value on its axis and the labels there are decided once, in `results.chart_data`.
+    trial, the best so far, the position of a value on its axis and the labels there are decided once, in `results.chart_data`.
     """
     # Here, for the server at rest: 5 MiB, and 0.6 s of its start on a busy machine (2026-11-22).
     from vertexrig.cloud.vertex import RemoteJob

@@ -20,14 +20,14 @@ TRUST_PASSWORD = "vertexrig"
 """Of the Java trust store, which holds no secret; the format wants one."""
 USER = "vertexrig"
 ACCESS_TOKEN = "local-vertex-access-token"
-"""What the token endpoint hands out; it opens nothing anywhere."""
+"""Access token of the token endpoint; no other service accepts it."""
 _STARTUP = Path(__file__).parents[1] / "runner/startup"
 _BUNDLES = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 
 
 @dataclass(frozen=True)
 class Variable:
-    """A variable, whose value has fields of `values` in braces; replicas get it, a command of the user's, or both."""
+    """A variable, whose value has fields of `values` in braces, and who gets it: replicas, a command of `local run`, or both."""
 
     name: str
     value: str
@@ -113,7 +113,7 @@ _DROPPED_PREFIXES = ("CLOUDSDK_API_ENDPOINT_OVERRIDES_", "GOOGLE_EXTERNAL_ACCOUN
 
 @dataclass(frozen=True)
 class Environment:
-    """What is different for a program that reaches the local Vertex through the front.
+    """How the environment of a program that uses the front differs from the user's.
 
     Args:
         set: Variables and their values.

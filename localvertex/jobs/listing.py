@@ -14,7 +14,7 @@ from typing import Any
 
 from localvertex import filters
 from localvertex.filters import Predicate
-from localvertex.http import Json, invalid, place_of_token, token_of, whole_number
+from localvertex.http import Json, invalid, position_of_token, token_of, whole_number
 from localvertex.jobs.store import ResourceStore, StoredResource
 from vertexrig import times
 from vertexrig.errors import did_you_mean
@@ -160,7 +160,7 @@ def offset_of(token: str) -> int:
     """Return the place that a page token names; 400 for what is not one."""
     if not token:
         return 0
-    text = place_of_token(token)
+    text = position_of_token(token)
     # isdecimal() alone takes digits of other scripts; 18 digits are within SQLite's integers.
     if not text.isdecimal() or not text.isascii() or len(text) > 18:
         raise invalid(f"Invalid page token: {token[:80]!r}.")

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from localvertex.object_places import odd_path, plain_parts
+from localvertex.object_paths import odd_path, plain_parts
 from vertexrig.errors import JobFailedError
 from vertexrig.spec.document import Pool
 

@@ -94,10 +94,10 @@ __all__ = [
 ]  # fmt: skip
 
 _LOG = logging.getLogger(__name__)
-_LOOK_EVERY_S = 2.0
-"""Seconds between two looks whether the server's folder is still there."""
+_CHECK_EVERY_S = 2.0
+"""Seconds between two checks that the server's folder still exists."""
 BOTO_TEXT = "[GSUtil]\nuse_gcloud_storage = True\n"
-"""Has gsutil hand its work to `gcloud storage`, which finds the server: gsutil's own JSON client speaks https only."""
+"""Makes gsutil use `gcloud storage`, which finds the server; gsutil's own client speaks https only."""
 
 
 def _job_env(here: RunningServer, run: RunOptions) -> dict[str, str]:
@@ -217,14 +217,14 @@ class Local:
         return self.rpc.port if self.rpc is not None else None
 
     def start(self) -> None:
-        """Take up what an earlier server left."""
+        """Resume the unfinished work in the folder."""
         # In this order: a job may end as soon as it is taken up, and its pipeline must know it by then.
         self.pipelines.recover()
         self.jobs.recover()
         self.studies.recover()
 
     def close(self) -> None:
-        """Stop every process; what ran goes on with the next server on this folder."""
+        """Stop every process; unfinished jobs continue with the next server on this folder."""
         # Studies first, or they would start further trials while jobs stop.
         self.studies.close()
         self.jobs.close()
@@ -243,7 +243,7 @@ def _http_server(front: Front, local: Local, proxy: socket.socket, tls: socket.s
         lifespan="on",
         # Seconds; a client that keeps reading would keep the server open for good.
         timeout_graceful_shutdown=3,
-        # By default it takes uvloop where that is installed, whose transports are none of asyncio's.
+        # uvloop, the default where it is installed, has other transports than asyncio.
         loop="asyncio",
         http=protocol(front.journal.note),
     )
@@ -329,7 +329,7 @@ def _parts(
         return front, Local(own, front, about, on_stop, grpc=grpc, record=record, watcher=watcher)
     except OSError as error:
         raise UsageError(
-            f"the state folder {here.root} cannot be used: {error}; move away what is in the way"
+            f"the state folder {here.root} cannot be used: {error}; move it away or choose another with --root"
         ) from None
 
 
@@ -350,7 +350,7 @@ def serve(
     on_start: Callable[[RunningServer], None] = lambda here: None,
     record: Path | None = None,
 ) -> None:
-    """Serve until SIGTERM, SIGINT, a client's stop, or the folder is removed; jobs that ran go on with the next server.
+    """Serve until SIGTERM, SIGINT, a client's stop, or the removal of the folder; unfinished jobs continue with the next server.
 
     `on_start` is called once it answers; for the other arguments see `running`.
 
@@ -369,7 +369,7 @@ def serve(
         end = None
         while end is None and not state.lost(here.root, lock):
             with suppress(Empty):
-                end = ends.get(timeout=_LOOK_EVERY_S)
+                end = ends.get(timeout=_CHECK_EVERY_S)
     if end == signal.SIGINT:
         raise KeyboardInterrupt
 

@@ -1,4 +1,4 @@
-"""What only the local Vertex has: its status, resources under given names, and faults on demand. `vertexrig local` calls it."""
+"""The local Vertex's own API, which `vertexrig local` calls: status, seeded resources, faults on demand."""
 
 from __future__ import annotations
 
@@ -60,7 +60,9 @@ class Admin:
         return JSONResponse(await in_thread(work))
 
     async def made(self, request: Request, path: Mapping[str, str]) -> Response:
-        """GET /v1/made?after=NUMBER&run=ID: jobs made after the one of that number, by one command or all, and what was refused, not served or not there."""
+        """GET /v1/made?after=NUMBER&run=ID: jobs made after that number, by one command or all, and requests that were refused,
+        not served, or for missing buckets.
+        """
         # Beyond every number: without `after` nothing is listed, and `last` tells where to begin.
         after, run = query_int(request, "after", default=2**62), request.query_params.get("run", "")
 
@@ -145,7 +147,7 @@ class Admin:
         return JSONResponse({})
 
     def _find(self, job: str) -> str:
-        """Return a custom job's name by its id or display name, whichever runs."""
+        """Return the name of an unfinished custom job, by its id or display name."""
         # The newest of several jobs with one display name.
         for stored in reversed(self.jobs.store.unfinished(CUSTOM_JOBS)):
             if job in (stored.name.rpartition("/")[2], stored.body.get("displayName")):

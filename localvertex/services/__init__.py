@@ -1,8 +1,8 @@
-"""What is served: jobs and operations (`jobs`), Vertex AI's models, datasets, studies of Vizier, TensorBoards, metadata and persistent
-resources, projects, Cloud Logging (`log*`) and Cloud Scheduler (`scheduler_*`), which really fires HTTP targets on this machine.
+"""The services of the local Vertex: jobs and operations (`jobs`), models, datasets, Vizier studies, TensorBoards, metadata, persistent
+resources, projects, Cloud Logging (`log*`), and Cloud Scheduler (`scheduler_*`), which sends HTTP requests to this machine.
 
-A service is a table of methods that take a request and give an answer as canonical JSON (`router`): its REST routes come from Google's
-own table, gRPC calls those, and the coverage page lists them.
+A service is a table of methods, from a request to an answer in canonical JSON (`router`). Their REST routes come from Google's own
+table, and gRPC calls those routes. Plain resources have a row each and share their methods (`collection`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["Registry"]
 
 
 class Registry:
-    """Vertex AI's services for all that does not run, over one store."""
+    """The services of Vertex AI except jobs, over one store."""
 
     def __init__(self, store: ResourceStore, settings: Settings, make_bucket: Callable[[str], object]) -> None:
         # Before any client names the project: only this call leads from the number back to the id.

@@ -15,7 +15,7 @@ from localvertex.jobs import resources
 from localvertex.jobs.listing import LANGUAGE, answer, page, page_size
 from localvertex.jobs.store import ResourceStore, StoredResource
 from localvertex.jobs.validation import found_errors
-from localvertex.services.router import Done, Method, exists, place_of
+from localvertex.services.router import Done, Method, exists, location_of
 from vertexrig.spec import messages
 from vertexrig.spec.api_names import camel, snake
 
@@ -171,7 +171,7 @@ class Collection:
         made = self.store.change(name, edit) or {}
         if "Update" not in kind.operations:
             return made
-        return Done(place_of(name), f"Update{kind.message}OperationMetadata", kind.message, made)
+        return Done(location_of(name), f"Update{kind.message}OperationMetadata", kind.message, made)
 
     def delete(self, request: Mapping[str, Any]) -> Done:
         """Forget a resource and all below it, with their points and links, or 404."""
@@ -188,7 +188,7 @@ class Collection:
                 sql = f"DELETE FROM {table} WHERE {column} = ? OR substr({column}, 1, ?) = ?"
                 connection.execute(sql, (name, len(name) + 1, f"{name}/"))
         above = {"itself": name, "parent": "/".join(name.split("/")[:-2])}.get(self.kind.delete_below, "")
-        return Done(place_of(name), "DeleteOperationMetadata", above=above)
+        return Done(location_of(name), "DeleteOperationMetadata", above=above)
 
     def list(self, request: Mapping[str, Any], parse: Callable[[str], Predicate] | None = None) -> Json:
         """Return a page of the resources below `parent`, under the kind's field of a listing."""
@@ -201,9 +201,9 @@ class Collection:
 
 
 def masked(mask: str) -> list[list[str]]:
-    """Return the paths of an update mask as the fields they lead through, in camelCase; clients write them in either case.
+    """Return each path of an update mask as a list of fields in camelCase; clients write them in either case.
 
-    protobuf's FieldMask takes one case only, and no key of a map or a Struct, which clients name, too.
+    protobuf's FieldMask accepts one case only, and no keys of a map or a Struct, which clients send, too.
     """
     found = []
     for path in filter(None, map(str.strip, mask.split(","))):
@@ -225,7 +225,7 @@ def replaced(old: Mapping[str, Any], new: Mapping[str, Any], path: Sequence[str]
 
 
 def apply_mask(body: Json, fields: Mapping[str, Any], mask: str, allowed: frozenset[str]) -> None:
-    """Set in `body` the masked fields of `fields`, or take them away where `fields` has none.
+    """Set the masked fields in `body` to those of `fields`, or remove them where `fields` has none.
 
     Raises:
         ApiError: 400, for a field that cannot be set.
@@ -239,7 +239,7 @@ def apply_mask(body: Json, fields: Mapping[str, Any], mask: str, allowed: frozen
         if key not in allowed:
             raise invalid(f"Invalid update_mask: {text!r} cannot be updated. Fields: {', '.join(sorted(allowed))}.")
         if len(path) > 1 and not (isinstance(body.get(key, {}), dict) and isinstance(fields.get(key, {}), dict)):
-            raise invalid(f"Invalid update_mask: {text!r} is inside of what is not a message.")
+            raise invalid(f"Invalid update_mask: {text!r} is a field of a value that is not a message.")
         made = replaced(body, fields, path)
         # In place: `ResourceStore.change` keeps this very dict.
         body.clear()
@@ -247,7 +247,7 @@ def apply_mask(body: Json, fields: Mapping[str, Any], mask: str, allowed: frozen
 
 
 def predicate(text: str, contexts: Callable[[str, str], bool] = lambda name, context: False) -> Predicate:
-    """Return a filter over any field of a resource: `schema_title="system.Run" AND in_context("…")`."""
+    """Return the predicate of a filter such as `schema_title="system.Run" AND in_context("…")`, over any field."""
 
     def comparison(node: Compare) -> Predicate:
         if node.path == ("in_context",):

@@ -1,4 +1,4 @@
-"""DatasetService, and what a training pipeline reads of a managed dataset: tabular ones whose source is in Cloud Storage.
+"""DatasetService, and the files that a training pipeline reads: those of tabular datasets with a source in Cloud Storage.
 
 The files and variables of a pipeline's data are those that the API documents for `InputDataConfig.gcs_destination`
 (google-cloud-aiplatform 2.7.0, types/training_pipeline.py, read 2026-11-22): CSV, in a folder named by dataset and time.
@@ -28,7 +28,7 @@ _TABULAR = "/dataset/metadata/tabular_"
 _SCHEMAS = "gs://google-cloud-aiplatform/schema/dataset"
 _SCHEMA = re.compile(rf"{_SCHEMAS}/metadata/([a-z_]+?)_[0-9.]+\.yaml")
 _LABELS = {"image": "IMAGE", "tabular": "TABLE", "text": "TEXT"}
-"""What the service labels a dataset with, by its schema (answers in vertex-ai-samples, notebooks UJ1, UJ4 and UJ6)."""
+"""The label of a dataset, by its schema (answers in vertex-ai-samples, notebooks UJ1, UJ4 and UJ6)."""
 _ITEMS = ("image", "text")
 """Kinds of datasets that have items, each with a schema."""
 _KIND = Kind(
@@ -40,15 +40,15 @@ _KIND = Kind(
     answered=("name", "displayName", "description", "metadataSchemaUri", "metadata", "labels", "encryptionSpec"),
 )
 _PARTS = {"training": ("training", "train"), "validation": ("validation", "validate"), "test": ("test",)}
-"""The parts and what a split column calls them: the API's words (types/training_pipeline.py, PredefinedSplit), and those that a
+"""The parts and their values in a split column: the API's words (types/training_pipeline.py, PredefinedSplit), and those that a
 published program writes and trains on (data-science-on-gcp, 09_vertexai/flights_model_tf2.ipynb, read 2026-11-23)."""
 _FRACTIONS = (0.8, 0.1, 0.1)
-"""Where the request names none (types/training_pipeline.py, FractionSplit)."""
+"""Used where the request has none (types/training_pipeline.py, FractionSplit)."""
 _UNANNOTATED = (
     "'annotation_schema_uri' should be set in the TrainingPipeline.input_data_config for custom training or hyperparameter "
     "tuning with managed dataset."
 )
-"""Said of what is not tabular (python-aiplatform issue 944 and pull 199)."""
+"""Message for datasets that are not tabular (python-aiplatform issue 944 and pull 199)."""
 _UNSPLIT = ("filterSplit", "timestampSplit", "stratifiedSplit", "bigqueryDestination", "savedQueryId")
 _ORDER_SEED = 0
 
@@ -146,20 +146,20 @@ class Datasets:
         return found
 
     def _write(self, folder: str, header: Row, parts: Mapping[str, list[Row]]) -> None:
-        place = self._path(folder)
+        path = self._path(folder)
         if not (self.root / "gs" / folder[5:].partition("/")[0]).is_dir():
             raise invalid(f"The bucket of gcs_destination {folder} does not exist.")
-        place.mkdir(parents=True, exist_ok=True)
+        path.mkdir(parents=True, exist_ok=True)
         for part, rows in parts.items():
             # The variable has a wildcard; the service writes several files.
-            with (place / f"{part}-00000-of-00001.csv").open("w", newline="", encoding="utf-8") as file:
+            with (path / f"{part}-00000-of-00001.csv").open("w", newline="", encoding="utf-8") as file:
                 csv.writer(file, lineterminator="\n").writerows([header, *rows])
 
-    def _path(self, uri: str, place: Callable[[str, Path], Path] = local_path) -> Path:
+    def _path(self, uri: str, resolve: Callable[[str, Path], Path] = local_path) -> Path:
         try:
             if not uri.startswith("gs://"):
                 raise invalid(f"{uri[:200]!r} is not a gs:// URI.")
-            return place(uri, self.root)
+            return resolve(uri, self.root)
         except VertexrigError as error:
             raise invalid(str(error)) from None
 

@@ -1,5 +1,6 @@
-"""JobService, PipelineService and operations of Vertex AI over the jobs, studies and pipelines of a local Vertex, and lists that are
-always empty, so that a client that lists everything of a project goes on.
+"""JobService, PipelineService and operations of Vertex AI, over the jobs, studies and pipelines of a local Vertex.
+
+Lists of resources that are never made here are empty, so that a client which lists everything in a project can continue.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ from localvertex.services.router import (
     Done,
     Method,
     Service,
-    check_place,
+    check_location,
+    location_of,
     numbered,
-    place_of,
 )
 
 EMPTY_LISTS = {
@@ -29,11 +30,11 @@ EMPTY_LISTS = {
     f"{PACKAGE}.PipelineService": ("ListPipelineJobs",),
     f"{PACKAGE}.JobService": ("ListNasJobs", "ListBatchPredictionJobs"),
 }
-"""By full name of the service."""
+"""Methods by full name of the service."""
 
 
 class Owner(Protocol):
-    """What looks after the resources of a collection; each method raises `ApiError`."""
+    """Manages the resources of a collection; each method raises `ApiError`."""
 
     def create(self, parent: str, body: Mapping[str, Any]) -> Json: ...
     def get(self, name: str) -> Json: ...
@@ -47,7 +48,7 @@ class JobMethods:
     Args:
         store: Where resources are kept.
         owners: By collection.
-        shown: By collection, how a stored resource is listed where it is not as stored.
+        shown: By collection, a function that returns what a listing shows, where that is not the stored body.
     """
 
     def __init__(
@@ -56,7 +57,7 @@ class JobMethods:
         self.store, self.owners, self.shown = store, owners, shown
 
     def services(self) -> list[Service]:
-        """Return the services; their requests are read by the owners, in the training service's words."""
+        """Return the services; the owners read the requests, and refuse them in the training service's words."""
         jobs, pipelines, endpoints = (f"{PACKAGE}.{name}Service" for name in ("Job", "Pipeline", "Endpoint"))
         tables: dict[str, dict[str, Method]] = {jobs: {}, pipelines: {}, endpoints: {}}
         for kind, message in MESSAGES.items():
@@ -72,7 +73,7 @@ class JobMethods:
         operations: dict[str, Method] = {
             "ListOperations": partial(self.list, OPERATIONS),
             "GetOperation": self.operation,
-            "WaitOperation": self.operation,  # it is done, so that waiting for it is looking at it
+            "WaitOperation": self.operation,  # every operation is done
             "CancelOperation": lambda request: self.operation(request) and {},
             "DeleteOperation": self.delete_operation,
         }
@@ -92,7 +93,7 @@ class JobMethods:
         """Forget a job: a long-running operation, done at once."""
         name = _name(request)
         self.owners[kind].delete(name)
-        return Done(place_of(name), "DeleteOperationMetadata")
+        return Done(location_of(name), "DeleteOperationMetadata")
 
     def operation(self, request: Json) -> Json:
         """Return an operation."""
@@ -110,7 +111,7 @@ class JobMethods:
 
     def list(self, kind: str, request: Json) -> Json:
         """List a collection: pageSize, pageToken, and for what is not an operation filter and orderBy."""
-        parent = place_of(_name(request, "name" if kind == OPERATIONS else "parent"))
+        parent = location_of(_name(request, "name" if kind == OPERATIONS else "parent"))
         text, order = ("" if kind == OPERATIONS else str(request.get(key, "")) for key in ("filter", "orderBy"))
         token = str(request.get("pageToken", ""))
         found, following = page(self.store, kind, parent, text, order, page_size(request), token)
@@ -119,17 +120,17 @@ class JobMethods:
 
 
 def _name(request: Json, field: str = "name") -> str:
-    """Return a name of the request with the project's number; 400 for a project or location that is not one."""
-    check_place(request[field])
+    """Return a name of the request with the project's number; 400 for an invalid project or location."""
+    check_location(request[field])
     return str(numbered(request[field]))
 
 
 def _operation(request: Json) -> str:
-    """Return the name by which an operation is kept, at whatever resource a client looks for it."""
+    """Return the name by which an operation is stored, which is below its location."""
     name = _name(request)
-    return f"{place_of(name)}/{OPERATIONS}/{resources.last_part(name)}"
+    return f"{location_of(name)}/{OPERATIONS}/{resources.last_part(name)}"
 
 
 def _nothing(request: Json) -> Json:
-    check_place(request["parent"])
+    check_location(request["parent"])
     return {}

@@ -24,8 +24,8 @@ CREATE INDEX IF NOT EXISTS entries_by_job ON entries (job_id COLLATE NOCASE, tim
 CREATE INDEX IF NOT EXISTS entries_by_time ON entries (time, insert_id);
 """
 
-Place = tuple[int, str, int]
-"""Of an entry in the order of a listing: its time in ns, insertId and number."""
+Position = tuple[int, str, int]
+"""Position of an entry in a listing: its time in ns, insertId and number."""
 _BATCH = 500
 """Rows read at a time, so that the lock is never held for long."""
 
@@ -81,7 +81,7 @@ class LogStore:
         # First the row, since the insertId of an entry that brings none is the row's own number.
         values = (when, str(labels.get("job_id", "")))
         cursor = connection.execute("INSERT INTO entries VALUES (NULL, ?, '', ?, '')", values)
-        # Fixed width, so that ids sort as text the way they were made: gcloud goes on after the last one it saw.
+        # Fixed width, so that ids sort as text the way they were made: gcloud continues after the last one it has.
         insert_id = str(body.get("insertId") or f"{cursor.lastrowid:016d}")
         full = {
             **body,
@@ -101,19 +101,19 @@ class LogStore:
                 self._insert(body, timestamp)
 
     def query(
-        self, node: Node, *, descending: bool = False, after: Place | None = None, limit: int = 1000
-    ) -> tuple[list[Json], Place | None]:
-        """Entries that pass a filter, ordered by time, then insertId, and where to go on `after` if there may be more."""
+        self, node: Node, *, descending: bool = False, after: Position | None = None, limit: int = 1000
+    ) -> tuple[list[Json], Position | None]:
+        """Entries that pass a filter, ordered by time, then insertId, and the position to continue `after` if there may be more."""
         found: list[Json] = []
         matches = matching(node)
-        for place, body in self._rows(node, descending, after):
+        for position, body in self._rows(node, descending, after):
             if matches(body):
                 found.append(body)
                 if len(found) == limit:
-                    return found, place
+                    return found, position
         return found, None
 
-    def _rows(self, node: Node, descending: bool, after: Place | None) -> Iterator[tuple[Place, Json]]:
+    def _rows(self, node: Node, descending: bool, after: Position | None) -> Iterator[tuple[Position, Json]]:
         """Entries within the filter's bounds."""
         demanded = bounds(node)
         order, compare = ("DESC", "<") if descending else ("ASC", ">")
@@ -128,7 +128,7 @@ class LogStore:
                 # SQLite holds 64 bits: a bound beyond the year 2262 is as good as that year.
                 values.append(max(-(2**63), min(bound, 2**63 - 1)))
         while True:
-            # A row value, by which SQLite goes on in the index.
+            # A row value, by which SQLite continues in the index.
             more = [f"(time, insert_id, id) {compare} (?, ?, ?)"] if after else []
             where = " AND ".join([*conditions, *more]) or "1"
             sorting = f"time {order}, insert_id {order}, id {order}"
@@ -141,11 +141,11 @@ class LogStore:
                 return
 
     def last(self) -> int:
-        """Return the number of the entry that came last, 0 before there is one."""
+        """Return the number of the latest entry, 0 if there is none."""
         return int(self.database.rows("SELECT COALESCE(MAX(id), 0) AS last FROM entries")[0]["last"])
 
     def arrived(self, node: Node, after: int) -> tuple[list[Json], int]:
-        """Entries that came after that number and pass a filter, in order of arrival, and the number to go on from."""
+        """Entries that came after that number and pass a filter, in order of arrival, and the number to continue from."""
         sql = f"SELECT id, entry FROM entries WHERE id > ? ORDER BY id LIMIT {_BATCH}"
         rows = self.database.rows(sql, after)
         bodies = [json.loads(row["entry"]) for row in rows]

@@ -7,10 +7,10 @@ import re
 from collections.abc import AsyncIterator
 
 from localvertex.filters import Node
-from localvertex.http import Json, in_thread, invalid, place_of_token, token_of
+from localvertex.http import Json, in_thread, invalid, position_of_token, token_of
 from localvertex.jobs.listing import answer
 from localvertex.jobs.validation import whole_numbers
-from localvertex.services.log_store import LogStore, Place
+from localvertex.services.log_store import LogStore, Position
 from localvertex.services.logging_query import SEVERITIES, parse
 from localvertex.services.router import Service, canonical
 from vertexrig.times import nanoseconds
@@ -20,25 +20,25 @@ SERVICE = f"{_PACKAGE}LoggingServiceV2"
 PAGE_LIMIT = 1000
 WRITE_LIMIT = 1000
 TAIL_S = 0.2
-"""How often a tail looks for entries."""
+"""Seconds between two queries of a tail."""
 PAYLOADS = ("textPayload", "jsonPayload", "protoPayload")
 _LOG_NAME = re.compile(r"(?:projects|organizations|billingAccounts|folders)/[^/]+/logs/[A-Za-z0-9/_.%-]{1,511}")
 
 
 def _read(method: str, request: Json) -> Json:
-    """Return the request of a method that reads entries, which names where they are."""
+    """Return a parsed request for entries; 400 for one without resource names."""
     read = canonical(f"{_PACKAGE}{method}Request", request)
     if not read.get("resourceNames"):
         raise invalid("At least one resource name (resourceNames) is required.")
     return read
 
 
-def _place(token: str) -> Place | None:
-    """Return where the page before ended."""
+def _position(token: str) -> Position | None:
+    """Return the position at which the previous page ended."""
     if not token:
         return None
     try:
-        when, number, insert_id = place_of_token(token).split(":", 2)
+        when, number, insert_id = position_of_token(token).split(":", 2)
         if max(abs(int(when)), abs(int(number))) >= 2**63:
             raise ValueError("SQLite holds 64 bits")
     except ValueError:
@@ -47,7 +47,7 @@ def _place(token: str) -> Place | None:
 
 
 async def tail(store: LogStore, request: Json) -> AsyncIterator[Json]:
-    """Return the answers of LoggingServiceV2.TailLogEntries, which has no REST form: entries as they arrive, from now on.
+    """Return the stream of answers of TailLogEntries, which has no REST form: entries as they arrive, from now on.
 
     Entries come in order of arrival: `bufferWindow`, for which the service waits to put them in order, is not needed.
 
@@ -58,15 +58,15 @@ async def tail(store: LogStore, request: Json) -> AsyncIterator[Json]:
     return _arriving(store, node, await in_thread(store.last))
 
 
-async def _arriving(store: LogStore, node: Node, place: int) -> AsyncIterator[Json]:
+async def _arriving(store: LogStore, node: Node, position: int) -> AsyncIterator[Json]:
     while True:
-        found, now = await in_thread(store.arrived, node, place)
+        found, now = await in_thread(store.arrived, node, position)
         if found:
             yield {"entries": found}
         # Without a pause while there is more: a tail must keep up with a job that prints a lot.
-        if now == place:
+        if now == position:
             await asyncio.sleep(TAIL_S)
-        place = now
+        position = now
 
 
 class LoggingApi:
@@ -88,14 +88,14 @@ class LoggingApi:
             raise invalid(f"Invalid order_by: {order[:80]!r}. Expected 'timestamp asc' or 'timestamp desc'.")
         if not 0 <= size <= PAGE_LIMIT:
             raise invalid(f"page_size must be between 0 and {PAGE_LIMIT}, not {size}.")
-        found, place = self.store.query(
+        found, position = self.store.query(
             parse(asked.get("filter", "")),
             descending=order == "timestamp desc",
-            after=_place(asked.get("pageToken", "")),
+            after=_position(asked.get("pageToken", "")),
             limit=size or 50,
         )
         # The insertId last: a client's own may hold a colon.
-        return answer("entries", found, token_of(f"{place[0]}:{place[2]}:{place[1]}") if place else "")
+        return answer("entries", found, token_of(f"{position[0]}:{position[2]}:{position[1]}") if position else "")
 
     def write_entries(self, request: Json) -> Json:
         """WriteLogEntries."""
@@ -117,7 +117,7 @@ class LoggingApi:
 
 def _entry(entry: Json, request: Json, where: str) -> tuple[Json, int | None]:
     """Return a client's entry with the request's defaults, and its time in ns (None is now)."""
-    # What the entry says itself wins over the request's defaults.
+    # The entry's own fields win.
     full: Json = {
         "resource": {"type": "global"},
         "logName": "",
@@ -134,5 +134,5 @@ def _entry(entry: Json, request: Json, where: str) -> tuple[Json, int | None]:
     when = nanoseconds(entry["timestamp"]) if "timestamp" in entry else None
     # Within SQLite's 64 bits; the service's own limits are narrower.
     if when is not None and not -(2**62) < when < 2**62 * 2 - 1:
-        raise invalid(f"{where}: timestamp {entry['timestamp']!r} is not a time that can be kept.")
+        raise invalid(f"{where}: timestamp {entry['timestamp']!r} is out of range.")
     return full, when

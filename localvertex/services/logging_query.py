@@ -41,7 +41,7 @@ _LANGUAGE = filters.Dialect(
 
 @dataclass(frozen=True)
 class Bounds:
-    """What a filter demands of every entry, for an index: a job id, and the first and last time in ns, each if any."""
+    """What a filter requires of every entry, for an index: a job id, and the first and last time in ns, each if any."""
 
     job_id: str | None = None
     first: int | None = None
@@ -52,7 +52,7 @@ def parse(text: str) -> Node:
     """Read a filter; the empty filter matches everything.
 
     Raises:
-        ApiError: 400 INVALID_ARGUMENT with the place.
+        ApiError: 400 INVALID_ARGUMENT with the position.
     """
     return filters.parse(text, _LANGUAGE)
 
@@ -122,7 +122,7 @@ def _severity(text: str) -> int | None:
 
 
 def bounds(node: Node) -> Bounds:
-    """Return what a filter demands of every entry; only used to read fewer rows, `matching` decides."""
+    """Return what a filter requires of every entry, to read fewer rows; `matching` decides which entries pass."""
     parts = node.parts if isinstance(node, All) else (node,)
     job_id, first, last = None, None, None
     for part in parts:

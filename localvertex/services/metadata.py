@@ -191,7 +191,7 @@ class MetadataStores:
         hops = int(request.get("maxHops", 0))
         if hops < 0:
             raise invalid(f"Invalid max_hops: {hops}. It must not be negative.")
-        # Breadth first, so that each is reached by its shortest way.
+        # Breadth first, so that the shortest path to each counts.
         found, line = {name: 0}, deque([name])
         while line:
             here = line.popleft()

@@ -1,4 +1,4 @@
-"""ModelService: models and their versions, as training pipelines leave them and clients register them. Nothing is served."""
+"""ModelService: models and their versions, from training pipelines and clients. Models are not served."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from localvertex.jobs import resources, validation
 from localvertex.jobs.resources import MODELS
 from localvertex.jobs.store import ResourceStore, StoredResource
 from localvertex.services.collection import Collection, Kind, apply_mask, predicate
-from localvertex.services.router import PACKAGE, Done, Method, exists, place_of, precondition
+from localvertex.services.router import PACKAGE, Done, Method, exists, location_of, precondition
 
 SERVICE = f"{PACKAGE}.ModelService"
 _UPDATED = frozenset(
@@ -21,7 +21,7 @@ _UPDATED = frozenset(
     }
 )
 _SHARED = ("displayName", "description", "labels", "createTime", "trainingPipeline", "encryptionSpec")
-"""Fields that a version shows as its model has them, of those that an update of the model changes."""
+"""Fields that all versions of a model share, of those that an update can set."""
 _CUSTOM: Json = {
     "supportedExportFormats": [{"id": "custom-trained"}],
     "supportedDeploymentResourcesTypes": ["DEDICATED_RESOURCES"],
@@ -29,7 +29,7 @@ _CUSTOM: Json = {
     "supportedOutputStorageFormats": ["jsonl", "bigquery"],
     "modelSourceInfo": {"sourceType": "CUSTOM"},
 }
-"""What the service says of every model of one's own (cloud-custodian, flights of 2026-08-11)."""
+"""Fields of every custom model (cloud-custodian, recordings of 2026-08-11)."""
 _ID = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 _ALIAS = re.compile(r"[a-z][a-zA-Z0-9-]{0,126}[a-z0-9]")
 
@@ -38,7 +38,7 @@ class Models:
     """The model registry of a local Vertex.
 
     Args:
-        store: Where models are kept: the body is the default version's, the others are hidden.
+        store: Where models are kept: the body is the default version, and all versions are in the hidden part.
     """
 
     def __init__(self, store: ResourceStore) -> None:
@@ -57,8 +57,6 @@ class Models:
             "DeleteModelVersion": self.delete_version,
             "MergeVersionAliases": self.merge_aliases,
         }
-
-    # what clients ask for
 
     def upload(self, request: Json) -> Done:
         """UploadModel: a model, or another version of `parentModel`."""
@@ -97,7 +95,7 @@ class Models:
                     raise exists(name)
                 self.store.add(MODELS, parent, name, body, {"versions": {"1": body}, "last": 1})
             return body
-        if place_of(parent_model) != parent:
+        if location_of(parent_model) != parent:
             raise invalid(f"parent_model {parent_model} is not a model of {parent}.")
         name = self._stored(parent_model).name
         made: Json = {}
@@ -155,7 +153,7 @@ class Models:
         """DeleteModel, with all versions."""
         name = self._stored(request["name"]).name
         self.store.remove(name)
-        return Done(place_of(name), "DeleteOperationMetadata", above=name)
+        return Done(location_of(name), "DeleteOperationMetadata", above=name)
 
     def delete_version(self, request: Json) -> Done:
         """DeleteModelVersion: never the default one."""
@@ -167,15 +165,15 @@ class Models:
         def edit(own: Json, versions: dict[str, Json]) -> None:
             if "default" in own["versionAliases"]:
                 raise precondition(
-                    f"{name} is the default version and cannot be deleted. Give the alias default away first."
+                    f"{name} is the default version and cannot be deleted. Give another version the alias default first."
                 )
             del versions[own["versionId"]]
 
         self._change(name, edit)
-        return Done(place_of(name), "DeleteOperationMetadata")
+        return Done(location_of(name), "DeleteOperationMetadata")
 
     def merge_aliases(self, request: Json) -> Json:
-        """MergeVersionAliases: adds the aliases, takes those with a "-" before them away."""
+        """MergeVersionAliases: adds aliases, and removes those with a "-" before them."""
         given = [str(one) for one in request.get("versionAliases", ())]
         added, removed = _aliases(one for one in given if one[:1] != "-"), {one[1:] for one in given if one[:1] == "-"}
         if "default" in removed:
@@ -189,7 +187,7 @@ class Models:
         return self._change(str(request["name"]), edit)
 
     def _change(self, name: str, edit: Callable[[Json, dict[str, Json]], None]) -> Json:
-        """Have `edit` change a version, the default one unless `name` ends in @VERSION; given all versions, too."""
+        """Change a version by `edit`, which is given all versions, too; the default one unless `name` ends in @VERSION."""
         made: Json = {}
 
         def edit_all(body: Json, hidden: Json) -> None:
@@ -222,7 +220,7 @@ def _version(name: str, number: str, aliases: set[str], fields: Mapping[str, Any
 
 
 def _give(versions: dict[str, Json], number: str, aliases: set[str]) -> None:
-    """Give aliases to a version; whichever had them loses them."""
+    """Move aliases to a version."""
     for key, one in versions.items():
         own = set(one["versionAliases"])
         one["versionAliases"] = sorted(own | aliases if key == number else own - aliases)

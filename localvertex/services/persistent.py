@@ -1,4 +1,4 @@
-"""PersistentResourceService: machines that stay. Here they are kept as resources, and jobs that name one start at once."""
+"""PersistentResourceService: the resources are stored, no machine is held, and jobs that name one start at once."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from localvertex.http import Json, not_found
 from localvertex.jobs import resources
 from localvertex.jobs.store import ResourceStore
 from localvertex.services.collection import Collection, Kind
-from localvertex.services.router import PACKAGE, Done, Method, place_of
+from localvertex.services.router import PACKAGE, Done, Method, location_of
 
 SERVICE = f"{PACKAGE}.PersistentResourceService"
 _KIND = Kind(
@@ -42,7 +42,7 @@ class PersistentResources:
         """RebootPersistentResource: its start time is now; jobs on it keep running."""
         name = self.collection.stored(request["name"]).name
         made = self.collection.store.change(name, lambda body, _: body.update(startTime=resources.now()))
-        return Done(place_of(name), "RebootPersistentResourceOperationMetadata", "PersistentResource", made)
+        return Done(location_of(name), "RebootPersistentResourceOperationMetadata", "PersistentResource", made)
 
     def require(self, parent: str, job: Mapping[str, Any]) -> None:
         """Refuse a job that names a persistent resource which does not exist."""

@@ -17,7 +17,7 @@ SERVICE = "google.cloud.resourcemanager.v3.Projects"
 
 
 def table() -> list[Endpoint]:
-    """Return the routes, below the API's mount; ids of domain-scoped projects have a colon, which Google's own template has not."""
+    """Return the routes below the API's mount; unlike Google's template they accept the colon of domain-scoped projects."""
     return [
         endpoint("GET", "/v(?P<version>[13])/projects/{project}", _project),
         endpoint("POST", f"/v[13]/projects/{{project}}{VERB}testIamPermissions", _permissions),
@@ -40,7 +40,7 @@ async def _permissions(request: Request, path: Mapping[str, str]) -> Response:
 
 
 def _names(given: str) -> tuple[str, str]:
-    """Id and number of a project given by either; a number of which no client gave the id is both."""
+    """Return the id and number of a project given by either; the number stands for an id that no client has sent."""
     if not resources.is_project(given):
         raise invalid(f"Invalid resource name: {given[:80]!r} is not a project id.")
     return resources.project_id(given), resources.project_number(given)

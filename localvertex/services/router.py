@@ -1,8 +1,8 @@
-"""The router: the methods of a Google API as functions, and from Google's own table the REST routes that call them.
+"""Google API methods as functions, and the REST routes that call them, from Google's own table.
 
 A method takes its request in canonical JSON and returns its answer in the same form, or `Done` if it is a long-running operation. A
-`Service` is a table of such methods. Its REST routes come from `localvertex.bindings`, so no path is written down twice; gRPC calls
-those routes, and the coverage page has a row for each method of the service.
+`Service` is a table of such methods. Its REST routes come from `localvertex.bindings`, and gRPC calls
+those routes.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ LONG_RUNNING = "google.longrunning.Operations"
 # Query parameters that every Google API takes.
 _SYSTEM = {"alt", "key", "fields", "prettyPrint", "quotaUser", "access_token", "callback", "uploadType", "userProject"}
 _FREE = {"metadata", "labels"}
-"""Fields of the user's own, whose text is left as it is."""
+"""Fields whose keys and texts are the user's own, and stay unchanged."""
 
 
 @dataclass(frozen=True)
@@ -43,9 +43,9 @@ class Done:
         metadata: Message of the operation's metadata: `UploadModelOperationMetadata`.
         kind: Message of the response, "" for google.protobuf.Empty.
         response: The response.
-        above: The resource below which the operation is named, "" for the location. It is found by either name.
-        created: When what it makes was made; the operation began then.
-        progress: Its first message and its last.
+        above: The resource below which the operation is named, "" for the location. GetOperation finds it by either name.
+        created: Creation time of the new resource, which is the operation's, too.
+        progress: Its first and last progress message.
     """
 
     parent: str
@@ -58,7 +58,7 @@ class Done:
 
     @property
     def begins(self) -> bool:
-        """Tell whether the first answer is of an operation that has only begun: recorded where something is made."""
+        """Whether the first answer shows the operation as not done, which was recorded where resources are created."""
         return self.metadata.startswith(("Create", "Upload"))
 
 
@@ -73,9 +73,9 @@ class Service:
     Args:
         name: Full name.
         methods: By name.
-        as_sent: Requests are given as the client sent them: the methods read their fields themselves, in the service's words.
-            Otherwise they are read by their message, and resource names have the number of the project.
-        on_loop: Methods are called in the event loop, and not in a thread.
+        as_sent: Whether methods get requests as the client sent them, and report wrong fields in the service's words.
+            Otherwise requests are parsed as their message, and resource names have the number of the project.
+        on_loop: Whether methods are called in the event loop instead of a thread.
     """
 
     name: str
@@ -95,7 +95,7 @@ class Service:
         ]
 
     def _handler(self, store: ResourceStore | None, binding: Binding, method: Method) -> Handler:
-        """Call a method with the request that a REST call makes, and answer in canonical JSON."""
+        """Return the handler of a route, which calls a method and answers in canonical JSON."""
 
         def call(path: Mapping[str, str], query: list[tuple[str, str]], body: Json) -> Json | list[Json]:
             if self.as_sent:
@@ -104,7 +104,7 @@ class Service:
                 kind, answer = _messages(binding)
                 request = canonical(kind, _request(binding, path, query, body, repeated_fields(kind)))
                 for field, _ in binding.variables:
-                    check_place(_at(request, field))
+                    check_location(_at(request, field))
                 made = method(numbered(request))
             if isinstance(made, Done) and store is not None:
                 return operation(store, made, path.get("version", "v1"))
@@ -116,7 +116,7 @@ class Service:
         async def handle(request: Request, path: Mapping[str, str]) -> Response:
             given = path, request.query_params.multi_items(), await http.read_json(request)
             made = call(*given) if self.on_loop else await in_thread(call, *given)
-            # The SDK's REST transport asks so. An operation holds messages of any kind, and is answered as it is kept.
+            # The SDK's REST transport asks for enums as numbers. An operation holds any messages, and stays as stored.
             if made and isinstance(made, dict) and "enum-encoding=int" in request.query_params.get("$alt", ""):
                 answer = _messages(binding)[1]
                 if answer.startswith(PACKAGE):
@@ -127,7 +127,7 @@ class Service:
 
 
 def unserved_routes() -> list[Endpoint]:
-    """Routes that refuse with service and method, for every method of Vertex AI, and 404 for other versions of it."""
+    """Return routes that refuse every method of Vertex AI by its name, and every other version of it with a 404."""
     other = re.compile(r"/(?P<version>(?!v1/|v1beta1/)[^/]+)/projects/[^/]+/locations/.+")
     return [
         *(
@@ -150,7 +150,7 @@ async def _other_version(request: Request, path: Mapping[str, str]) -> Response:
 
 
 def _placed(binding: Binding) -> Iterator[Binding]:
-    """Yield the routes of a method of operations: at a location, and at whatever resource below it a client looks."""
+    """Yield the routes of a method of operations: at a location, and at any resource below it."""
     for above in ("projects/*/locations/*", "projects/*/locations/*/**"):
         name = f"{above}/operations/*" if binding.method != "ListOperations" else above
         yield replace(binding, template=binding.template.replace("{name=**}", f"{{name={name}}}"))
@@ -186,7 +186,7 @@ def _request(
             else:
                 bindings.put(made, name, {"true": True, "false": False}.get(value, value))
         for field, value in binding.request(path).items():
-            # What the path says wins over the body.
+            # The path wins over the body.
             made[field] = {**made.get(field, {}), **value} if isinstance(value, dict) else value
     except (ValueError, TypeError, AttributeError) as error:
         raise invalid(f"Invalid value in the query: {error}") from None
@@ -218,15 +218,15 @@ def canonical(kind: str, data: Mapping[str, Any]) -> Json:
         raise invalid(f"Invalid JSON payload received. {error}") from None
 
 
-def check_place(name: str) -> None:
-    """Refuse a resource name whose project or location is not one."""
+def check_location(name: str) -> None:
+    """Raise a 400 for a resource name with an invalid project or location."""
     found = resources.PLACE.match(name)
     if found:
         resources.parent_name(found[1], found[2])
 
 
 def numbered(value: Any) -> Any:
-    """Return a request with the number of the project in every resource name, whichever of its two names the client uses."""
+    """Return a request in which every resource name has the number of the project, also where the client sent its id."""
     if isinstance(value, dict):
         return {key: one if key in _FREE else numbered(one) for key, one in value.items()}
     if isinstance(value, list):
@@ -238,7 +238,7 @@ def numbered(value: Any) -> Any:
 
 
 def operation(store: ResourceStore, done: Done, version: str) -> Json:
-    """Keep an operation that is done, and return it as the clients of that version read it."""
+    """Store an operation that is done, and return it in the form of that API version."""
     prefix = f"type.googleapis.com/{PACKAGE.removesuffix('v1')}{version}."
     kind = f"{prefix}{done.kind}" if done.kind else "type.googleapis.com/google.protobuf.Empty"
     name = resources.new_name(done.parent, OPERATIONS)
@@ -247,9 +247,9 @@ def operation(store: ResourceStore, done: Done, version: str) -> Json:
         {
             "@type": prefix + done.metadata,
             "genericMetadata": {"createTime": begun, "updateTime": time},
-            **({"progressMessage": said} if said else {}),
+            **({"progressMessage": message} if message else {}),
         }
-        for time, said in zip(
+        for time, message in zip(
             (begun, resources.now(begun) if done.begins else begun), done.progress or ("", ""), strict=True
         )
     )
@@ -264,7 +264,7 @@ def operation(store: ResourceStore, done: Done, version: str) -> Json:
     return shown if done.begins else body
 
 
-def place_of(name: str) -> str:
+def location_of(name: str) -> str:
     """Return `projects/123/locations/us-central1` of a resource name."""
     return "/".join(name.split("/")[:4])
 

@@ -22,7 +22,7 @@ UNKNOWN, INVALID_ARGUMENT, DEADLINE_EXCEEDED, PERMISSION_DENIED, INTERNAL, UNAVA
 
 @dataclass(frozen=True)
 class DeliveryOutcome:
-    """What came of a request: a google.rpc code (0 is success), a message, whether a retry makes sense, and the HTTP status (0: none)."""
+    """The outcome of a request: google.rpc code (0 is success), message, whether retries are pointless, and HTTP status (0: none)."""
 
     code: int
     message: str = ""
@@ -31,17 +31,19 @@ class DeliveryOutcome:
 
 
 class TargetRefused(Exception):
-    """A target, or a redirect of one, that may not be fired at."""
+    """A target, or a redirect of one, is not on this machine."""
 
 
 def refusal(host: str) -> str | None:
-    """Tell why a host is not fired at, or None: a job made for the cloud must not reach the real target from here."""
+    """Return why requests to a host are refused, or None: a job made for the cloud must not reach the real target."""
     try:
         here = host in LOOPBACK or ipaddress.ip_address(host).is_loopback
     except ValueError:
         here = False
     return (
-        None if here else f"The local Vertex is a development server and fires at this machine only, not at {host!r}."
+        None
+        if here
+        else f"The local Vertex is a development server and sends requests to this machine only, not to {host!r}."
     )
 
 

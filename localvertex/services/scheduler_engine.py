@@ -23,7 +23,7 @@ _LOG = logging.getLogger(__name__)
 
 
 def may_retry(retry: Json, number: int, elapsed: float) -> bool:
-    """Tell whether retry `number` (0 is the first) is made, `elapsed` seconds after the execution began.
+    """Whether retry `number` (0 is the first) is made, `elapsed` seconds after the execution began.
 
     With retryCount 0 there are none; with maxRetryDuration too, both limits must be reached.
     """
@@ -85,7 +85,7 @@ class SchedulerEngine:
         return found.body if found else None
 
     def _note(self, name: str, **facts: object) -> None:
-        """Set facts in a job, or take away those that are None; nothing happens if the job is gone."""
+        """Set fields of a job, or remove those that are None; nothing happens if the job is gone."""
 
         def edit(body: Json, _: Json) -> None:
             body.update(facts)
@@ -95,7 +95,7 @@ class SchedulerEngine:
         self.store.change(name, edit)
 
     def plan(self, job: Json) -> Json:
-        """Work out when a job fires next, from now on: times that passed meanwhile are not made up for."""
+        """Store the time at which a job fires next, and return the job; missed times are not made up for."""
         if job["state"] != "ENABLED":
             self.forget(job["name"])
             self._note(job["name"], scheduleTime=None)
@@ -130,17 +130,17 @@ class SchedulerEngine:
 
     async def _loop(self) -> None:
         while True:
-            # Before looking: what changes while it looks then wakes the wait below.
+            # Cleared first: a change during the check below then ends the wait.
             self.changed.clear()
             try:
                 until = self._begin_due()
             except sqlite3.Error:  # such as a full disk, which must not end all schedules
-                _LOG.exception("schedules cannot be fired; they are looked at again in %g seconds", LONGEST)
+                _LOG.exception("schedules cannot be fired; the next check is in %g seconds", LONGEST)
                 until = None
             await self.clock.wait(self.changed, until)
 
     def _begin_due(self) -> datetime | None:
-        """Start what is due; returns when the next job is."""
+        """Start jobs that are due, and return when the next one is."""
         now = self.clock.now()
         for name, due in list(self.due.items()):
             # A job whose execution is under way stays due, and starts when that ends.
@@ -163,7 +163,7 @@ class SchedulerEngine:
         self.executions[name] = RunningExecution(task)
 
     async def _execute(self, name: str, schedule_time: datetime) -> None:
-        """One execution: an attempt, its retries, and a duplicate if asked for."""
+        """Run one execution: an attempt, its retries, and a duplicate if the settings ask for one."""
         try:
             await self._attempts(name, schedule_time)
         finally:
@@ -209,12 +209,12 @@ class SchedulerEngine:
         self._note(name, scheduleTime=rfc3339(following, None) if following else None)
 
     async def _attempt(self, job: Json, schedule_time: datetime) -> DeliveryOutcome:
-        """Return one request; its time and outcome are noted in the job."""
+        """Send one request, store its time and outcome in the job, and return the outcome."""
         self._note(job["name"], lastAttemptTime=rfc3339(self.clock.now(), None))
         self.log(scheduler_log.attempt_started(job, rfc3339(schedule_time, None)))
         try:
             outcome = await deliver(job, rfc3339(schedule_time, None))
-        except Exception as error:  # one job's trouble must not stop the others
+        except Exception as error:  # an error of one job must not stop the others
             outcome = DeliveryOutcome(INTERNAL, f"{type(error).__name__}: {error}", final=True)
         self._note(job["name"], status={"code": outcome.code, "message": outcome.message} if outcome.code else {})
         self.log(scheduler_log.attempt_finished(job, outcome))
@@ -233,7 +233,7 @@ class Clock:
         return datetime.now(timezone.utc)
 
     async def wait(self, event: asyncio.Event, until: datetime | None) -> None:
-        """Return when `event` is set, at `until`, or after `LONGEST` seconds: the caller looks again."""
+        """Wait until `event` is set, until `until`, or for `LONGEST` seconds, whichever comes first."""
         left = LONGEST if until is None else min(LONGEST, max(0.0, (until - self.now()).total_seconds()))
         try:
             await asyncio.wait_for(event.wait(), timeout=left)

@@ -1,4 +1,4 @@
-"""What a Cloud Scheduler job may hold, and how a change to one is merged.
+"""The rules for a Cloud Scheduler job, and how a change to one is merged.
 
 Rules: the job resource of Cloud Scheduler v1 (https://cloud.google.com/scheduler/docs/reference/rest/v1/projects.locations.jobs).
 """
@@ -35,10 +35,10 @@ def seconds(duration: str) -> float:
 
 
 def read(body: Json) -> Json:
-    """Return a job from a request's body as its message reads it, without what is output only."""
+    """Return the job in a request's body, in canonical JSON and without output-only fields."""
     for other in ("pubsubTarget", "appEngineHttpTarget"):
         if body.get(other) is not None:
-            raise invalid(f"The local Vertex does not serve '{other}'; it fires httpTarget only.")
+            raise invalid(f"The local Vertex does not serve '{other}'; it supports httpTarget only.")
     target = body.get("httpTarget", body.get("http_target"))
     content = target.get("body") if isinstance(target, dict) else None
     # protobuf's JSON reader leaves out what is not Base64, in either alphabet.
@@ -48,10 +48,10 @@ def read(body: Json) -> Json:
 
 
 def complete(job: Json) -> Json:
-    """Return a job with its defaults, all rules held.
+    """Return a job with its defaults, after all rules are checked.
 
     Raises:
-        ApiError: 400 for the first rule that is broken.
+        ApiError: 400 for the first rule that the job breaks.
     """
     target = job.get("httpTarget")
     if not job.get("schedule"):

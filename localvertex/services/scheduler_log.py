@@ -1,4 +1,4 @@
-"""What Cloud Scheduler writes into Cloud Logging: each attempt when it begins and when it has ended, and who paused or resumed a job.
+"""Entries that Cloud Scheduler writes into Cloud Logging: the start and end of each attempt, and each pause or resumption of a job.
 
 The forms are those of real entries (tests of github index id 56723927715, from entries of 2026-03-25; a failed one: id 59456883418 and
 70905315018; the audit entry's log and method: id 68871048500; all read 2026-11-23). What the debugInfo of a 4xx begins with is not known.

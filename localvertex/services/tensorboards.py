@@ -130,9 +130,9 @@ class Tensorboards:
     def read_blobs(self, request: Json) -> list[Json]:
         """ReadTensorboardBlobData: an answer for each blob, from where the SDK's uploader puts them."""
         name = self.series.stored(request["timeSeries"]).name
-        place, _, rest = name.partition("/tensorboards/")
+        location, _, rest = name.partition("/tensorboards/")
         board, _, experiment, _, run, _, series = rest.split("/")
-        prefix = self.boards.stored(f"{place}/tensorboards/{board}").body["blobStoragePathPrefix"]
+        prefix = self.boards.stored(f"{location}/tensorboards/{board}").body["blobStoragePathPrefix"]
         # google-cloud-aiplatform 2.7.0, tensorboard/uploader.py, _BlobRequestSender
         folder = f"gs://{prefix}/tensorboard-{board}/{experiment}/{run}/{series}"
         return [self._blob(folder, str(blob)) for blob in request.get("blobIds", ())]

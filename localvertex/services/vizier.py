@@ -16,7 +16,7 @@ from localvertex.jobs.store import ResourceStore, StoredResource
 from localvertex.jobs.study_engine import StudyEngine, StudyExhausted
 from localvertex.jobs.validation import found_errors, whole_numbers
 from localvertex.services.collection import Collection, Kind
-from localvertex.services.router import PACKAGE, Done, Method, exists, place_of, precondition
+from localvertex.services.router import PACKAGE, Done, Method, exists, location_of, precondition
 from vertexrig import spec
 from vertexrig.errors import VertexrigError
 from vertexrig.finding import Severity
@@ -38,7 +38,7 @@ class Vizier:
     def __init__(self, store: ResourceStore, seed: int) -> None:
         self.store, self.seed = store, seed
         self.studies = Collection(store, Kind(STUDIES, "Study"))
-        # What is kept, too: no other writes trials of these studies.
+        # With the records of trials; nothing else writes trials of these studies.
         self._engines: dict[str, tuple[StudyEngine, dict[str, Json]]] = {}
         self._lock = threading.RLock()  # suggestions depend on the trials made, so calls of one server take turns
 
@@ -98,7 +98,7 @@ class Vizier:
         """SuggestTrials: first what the client has not finished, then trials that wait, then new ones."""
         name, count = request["parent"], int(request.get("suggestionCount", 0))
         client = str(request.get("clientId", ""))
-        # The worker of the SDK's `Study.suggest` is "" unless one is named, and a client like any other.
+        # The SDK's `Study.suggest` sends the client id "" unless a worker is named.
         if not 1 <= count <= MOST_SUGGESTIONS:
             raise invalid(f"SuggestTrials needs a suggestion_count of 1 to {MOST_SUGGESTIONS}.")
         with self._lock:
@@ -114,7 +114,7 @@ class Vizier:
                     own += self._taken(stored, waiting, client, count - len(own))
                     exhausted = self._fill(stored, engine, own, client, count)
             except BaseException:
-                self._engines.pop(name, None)  # it is ahead of what is kept
+                self._engines.pop(name, None)  # it is ahead of the stored trials
                 raise
             response = {
                 "trials": [_shown(one) for one in own],
@@ -122,7 +122,7 @@ class Vizier:
                 "endTime": resources.now(),
                 "studyState": "INACTIVE" if exhausted and not own else "ACTIVE",
             }
-        return Done(place_of(name), "SuggestTrialsMetadata", "SuggestTrialsResponse", response)
+        return Done(location_of(name), "SuggestTrialsMetadata", "SuggestTrialsResponse", response)
 
     def _taken(self, stored: StoredResource, records: Sequence[Json], client: str, count: int) -> list[Json]:
         """Return trials that a client requested itself, given to this one."""
@@ -131,7 +131,7 @@ class Vizier:
         return [self._save(stored.name, {**record, **fields}) for record in waiting]
 
     def _fill(self, stored: StoredResource, engine: StudyEngine, own: list[Json], client: str, count: int) -> bool:
-        """Make new trials until there are `count`; True if the space has no more."""
+        """Add new trials to `own` until there are `count`; returns whether the search space has no more."""
         while len(own) < count:
             number = self._next(stored.name)
             try:
@@ -233,10 +233,10 @@ class Vizier:
                 trial.move(TrialState.STOPPING, at=seconds_since_1970(resources.now()))
                 self._save(_study_of(name), {**record, **trial.record()})
         kind = "CheckTrialEarlyStoppingStateMetatdata"  # the API's own spelling
-        return Done(place_of(name), kind, "CheckTrialEarlyStoppingStateResponse", {"shouldStop": stopped})
+        return Done(location_of(name), kind, "CheckTrialEarlyStoppingStateResponse", {"shouldStop": stopped})
 
     def optimal(self, request: Json) -> Json:
-        """ListOptimalTrials: those that no other trial is better than in every objective."""
+        """ListOptimalTrials: those that no other trial dominates."""
         stored = self.studies.stored(request["parent"])
         with self._lock:
             engine, records = self._engine(stored)
@@ -250,7 +250,7 @@ class Vizier:
         best = [record for record, own in scored if not any(dominates(other, own) for _, other in scored)]
         return {"optimalTrials": [_shown(one) for one in best]}
 
-    # what is kept
+    # stored trials
 
     def _record(self, name: str) -> Json:
         study, _, number = name.rpartition("/trials/")
@@ -304,7 +304,7 @@ class Vizier:
 
 
 def _shown(record: Mapping[str, Any]) -> Json:
-    """Return a trial as Vizier was seen to show it: without an id, times in whole seconds, no elapsed time where none was sent."""
+    """Return a trial as Vizier shows it: without an id, in whole seconds, and without elapsed times that were not sent."""
     shown = {key: _sent(value) for key, value in record.items() if key not in ("failed", "id")}
     times_ = {key: rfc3339(parse(shown[key]), 0) for key in ("startTime", "endTime") if shown.get(key)}
     return {**shown, **times_}

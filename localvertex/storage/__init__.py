@@ -1,6 +1,6 @@
 """The Cloud Storage subset of the local Vertex: objects are plain files under `<root>/gs/<bucket>/`.
 
-Our own: trainers read and write the same objects as files, which no emulator of Cloud Storage expects behind its back.
+Trainers read and write the same objects as files; other emulators of Cloud Storage do not expect that.
 
 Clients expect these paths at the root of the server: gcloud replaces `storage/v1/` at the end of its base URL and joins
 `/upload/...` to the host alone, and STORAGE_EMULATOR_HOST is a scheme and host. So:

@@ -14,7 +14,7 @@ from localvertex.http import (
     endpoint,
     in_thread,
     invalid,
-    place_of_token,
+    position_of_token,
     query_bool,
     query_int,
     read_json,
@@ -22,7 +22,7 @@ from localvertex.http import (
 )
 from localvertex.storage import media
 from localvertex.storage.conditions import Conditions, whole_number
-from localvertex.storage.names import base, conditions, place
+from localvertex.storage.names import base, conditions, object_of
 from localvertex.storage.resources import (
     BUCKET_FIELDS,
     OBJECT_FIELDS,
@@ -44,12 +44,12 @@ MOST_ITEMS = 1000
 
 
 def _after(request: Request) -> str:
-    """Return the name that a listing goes on after."""
-    return place_of_token(request.query_params.get("pageToken", ""))
+    """Return the name after which a listing continues."""
+    return position_of_token(request.query_params.get("pageToken", ""))
 
 
 def _limit(request: Request) -> int:
-    """Tell how many items a page has: the service's own limit, unless the client asks for fewer."""
+    """Return how many items a page has: the service's own limit, unless the client asks for fewer."""
     return min(query_int(request, "maxResults", default=MOST_ITEMS, high=2**31) or MOST_ITEMS, MOST_ITEMS)
 
 
@@ -104,7 +104,7 @@ class StorageApi:
         return Response(status_code=204)
 
     async def empty_list(self, request: Request, values: Values) -> Response:
-        """Sub-collections that the local Vertex does not have: folders, managedFolders, acl, notificationConfigs."""
+        """Return an empty list: the local Vertex has no folders, managedFolders, acl and notificationConfigs."""
         await in_thread(self.store.bucket, values["bucket"])
         return JSONResponse({"kind": f"storage#{values['kind']}"})
 
@@ -179,7 +179,7 @@ class StorageApi:
         """objects.get, with or without alt=media."""
         if request.query_params.get("alt") == "media":
             return await media.download(self.store, request, values)
-        where = place(values)
+        where = object_of(values)
         found = await in_thread(
             self.store.get, *where, conditions(request), whole_number(request.query_params, "generation")
         )
@@ -193,25 +193,25 @@ class StorageApi:
     async def change_object(self, request: Request, values: Values) -> Response:
         """objects.patch and objects.update."""
         change = await _change(request, OBJECT_FIELDS)
-        changed = await in_thread(self.store.change, *place(values), change, conditions(request))
+        changed = await in_thread(self.store.change, *object_of(values), change, conditions(request))
         return await self._answer(request, changed)
 
     async def delete_object(self, request: Request, values: Values) -> Response:
         """objects.delete."""
         await in_thread(
-            self.store.delete, *place(values), conditions(request), whole_number(request.query_params, "generation")
+            self.store.delete, *object_of(values), conditions(request), whole_number(request.query_params, "generation")
         )
         return Response(status_code=204)
 
     async def _copied(self, request: Request, values: Values) -> Object:
-        """Do what copyTo and rewriteTo have in common."""
-        source_place = place(values)
-        target = place(values, bucket="to_bucket", name="to_object")
+        """Copy an object as copyTo and rewriteTo do."""
+        source_name = object_of(values)
+        target = object_of(values, bucket="to_bucket", name="to_object")
         body = await read_json(request)
         meta = whole(writable(body, OBJECT_FIELDS)) if body else None
         source = await in_thread(
             self.store.get,
-            *source_place,
+            *source_name,
             conditions(request, source=True),
             whole_number(request.query_params, "sourceGeneration"),
             reading=False,
@@ -236,14 +236,14 @@ class StorageApi:
 
     async def move_object(self, request: Request, values: Values) -> Response:
         """objects.move."""
-        where = place(values)
-        to = place(values, name="to_object")
+        where = object_of(values)
+        to = object_of(values, name="to_object")
         source = await in_thread(self.store.get, *where, conditions(request, source=True), reading=False)
         return await self._answer(request, await in_thread(self.store.move, source, to.name, conditions(request)))
 
     async def compose_object(self, request: Request, values: Values) -> Response:
         """objects.compose."""
-        where = place(values)
+        where = object_of(values)
         body = await read_json(request)
         listed = body.get("sourceObjects")
         destination = body.get("destination", {})
@@ -261,7 +261,7 @@ class StorageApi:
         required = item.get("objectPreconditions") or {}
         if not isinstance(required, dict):
             raise invalid("Expected 'objectPreconditions' to be an object.")
-        where = place({"bucket": bucket, "object": item["name"]})
+        where = object_of({"bucket": bucket, "object": item["name"]})
         wanted = whole_number(item, "generation")
         return await in_thread(self.store.get, *where, Conditions.of(required), wanted, reading=False)
 

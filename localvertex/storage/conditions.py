@@ -16,7 +16,7 @@ MESSAGE = "At least one of the pre-conditions you specified did not hold."
 
 @dataclass(frozen=True)
 class Conditions:
-    """What must hold of the live object (or bucket) for a request to go on.
+    """Conditions on the live object (or bucket) without which a request is refused.
 
     Args:
         generation_match: The live generation; 0 means that there is no live object.
@@ -52,12 +52,12 @@ class Conditions:
             self.metageneration_not_match is not None and self.metageneration_not_match == (metageneration or 0)
         )
         if unchanged:
-            # A client that reads again what it has learns that it is unchanged; a write is refused.
+            # A reading client learns that its copy is current; a write is refused.
             raise ApiError(304 if reading else 412, MESSAGE)
 
 
 def whole_number(values: Mapping[str, object], name: str) -> int | None:
-    """Return a number such as a generation, from a query or a body; None without it, 400 for what is not one."""
+    """Return a number such as a generation, from a query or a body; None without it, 400 for any other text."""
     value = values.get(name)
     if value is None or value == "":
         return None

@@ -17,7 +17,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from localvertex.http import ApiError, Json, in_thread, invalid, parse_json
 from localvertex.storage.conditions import MESSAGE, whole_number
-from localvertex.storage.names import base, check_bucket, check_object, conditions, place
+from localvertex.storage.names import base, check_bucket, check_object, conditions, object_of
 from localvertex.storage.object_files import CHUNK
 from localvertex.storage.resources import OBJECT_FIELDS, etag, object_resource, whole, writable
 from localvertex.storage.store import ObjectStore
@@ -112,11 +112,11 @@ async def download(store: ObjectStore, request: Request, values: Mapping[str, st
 
 def _download(store: ObjectStore, request: Request, values: Mapping[str, str]) -> Response:
     """Return the whole answer in one thread; only what is longer than a chunk is read while it is sent."""
-    found = store.get(*place(values), conditions(request), whole_number(request.query_params, "generation"))
+    found = store.get(*object_of(values), conditions(request), whole_number(request.query_params, "generation"))
     check_etag(request, found)
     found, descriptor = store.open(store.digested(found))
     try:
-        # The file changed between the two calls above, and `open` has looked at it again.
+        # The file changed between the two calls above, and `open` has read it again.
         if found.crc32c is None:
             found = store.digested(found)
         size = found.stamp.size
@@ -197,7 +197,7 @@ def object_name(request: Request, body: Json) -> str:
 
 
 async def check_target(store: ObjectStore, bucket: str) -> None:
-    """Refuse an upload to no bucket before its bytes are read."""
+    """Raise a 404 for an upload to a missing bucket, before its bytes are read."""
     check_bucket(bucket)
     await in_thread(store.bucket, bucket)
 
@@ -263,7 +263,7 @@ def split_multipart(raw: Path, boundary: bytes, target: Path) -> tuple[Json, str
         body = parse_json(head[text : marks[1].start()])
         headers, start = _part(head, marks[1].end())
         size = source.seek(0, os.SEEK_END)
-        # Room for the last boundary and blanks that a client may write after it.
+        # The last boundary, and blanks that a client may write after it.
         tail_start = max(start, size - len(boundary) - 1024)
         source.seek(tail_start)
         tail = source.read()

@@ -1,4 +1,4 @@
-"""Names of buckets and objects: which are allowed, which can be paths, and those of a request with its preconditions and links."""
+"""Which names of buckets and objects are allowed, and the object, preconditions and links of a request."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NAME_LIMIT = 1024
 
 
 def is_bucket(name: str) -> bool:
-    """Tell whether `name` follows the bucket naming rules; such a name is also a safe folder name.
+    """Whether `name` follows the bucket naming rules; such a name is also a safe folder name.
 
     Source: https://cloud.google.com/storage/docs/buckets#naming
     """
@@ -41,16 +41,16 @@ def check_object(name: str) -> None:
         raise invalid(f"Invalid object name: '{name[:300]}'")
 
 
-class ObjectPlace(NamedTuple):
+class ObjectName(NamedTuple):
     """A bucket and an object name from a path, both checked."""
 
     bucket: str
     name: str
 
 
-def place(values: Mapping[str, str], *, bucket: str = "bucket", name: str = "object") -> ObjectPlace:
-    """Return the object that a path names; 400 for a name that cannot be one."""
-    found = ObjectPlace(values[bucket], values[name])
+def object_of(values: Mapping[str, str], *, bucket: str = "bucket", name: str = "object") -> ObjectName:
+    """Return the object that a request's path names; 400 for an invalid name."""
+    found = ObjectName(values[bucket], values[name])
     check_bucket(found.bucket)
     check_object(found.name)
     return found

@@ -1,4 +1,4 @@
-"""Where the bytes of objects lie on disk.
+"""The files of objects.
 
 `<root>/gs/<bucket>/<object>` holds every object whose name can be a path, so that people and trainers can read and
 write it as a file. The few others (`a//b`, `a/`, or `a` beside `a/b`) lie under `<root>/storage/odd`, named by a hash.
@@ -20,12 +20,12 @@ from pathlib import Path
 
 import google_crc32c
 
-from localvertex.object_places import odd_path, plain_parts
+from localvertex.object_paths import odd_path, plain_parts
 from localvertex.storage.names import NAME_LIMIT, is_bucket
 from localvertex.storage.stored import Stamp
 
 
-def stamp(status: os.stat_result) -> Stamp:
+def stamp_of(status: os.stat_result) -> Stamp:
     """Return the stamp of a file's status."""
     return Stamp(status.st_size, status.st_mtime_ns, status.st_ino)
 
@@ -43,7 +43,7 @@ class Files:
         self._sweep()
 
     def _sweep(self) -> None:
-        """Drop what uploads cut off by a crash left behind; a day is longer than any that still runs."""
+        """Remove files of uploads that a crash cut off: those older than a day."""
         for path in self.scratch.iterdir():
             with contextlib.suppress(OSError):
                 if path.stat().st_mtime < time.time() - 86400:
@@ -58,7 +58,7 @@ class Files:
         return self.buckets / name
 
     def has_bucket(self, name: str) -> bool:
-        """Tell whether the bucket's folder is there, and is a folder itself."""
+        """Whether the bucket's folder exists and is not a symbolic link."""
         return is_bucket(name) and _is_folder(self.bucket(name))
 
     def bucket_names(self) -> list[str]:
@@ -66,9 +66,9 @@ class Files:
         return sorted(entry.name for entry in os.scandir(self.buckets) if self.has_bucket(entry.name))
 
     def plain_path(self, bucket: str, name: str, *, make: bool = False) -> Path | None:
-        """Return where an object lies as a file, or None if its name cannot be a path or a symbolic link is on the way.
+        """Return the path of an object's file, or None if its name cannot be a path, or a folder of it is a symbolic link.
 
-        With `make` the folders on the way are made.
+        With `make` missing folders are made.
         """
         parts = plain_parts(name)
         if parts is None:
@@ -88,22 +88,22 @@ class Files:
         return folder / parts[-1]
 
     def path(self, bucket: str, name: str, odd: bool) -> Path | None:
-        """Return where an object's bytes lie, given how it was stored."""
+        """Return the path of an object's bytes, given how it was stored."""
         return odd_path(self.state, bucket, name) if odd else self.plain_path(bucket, name)
 
-    def look(self, bucket: str, name: str, *, odd: bool) -> Stamp | None:
+    def stamp(self, bucket: str, name: str, *, odd: bool) -> Stamp | None:
         """Return the stamp of the file an object is stored in, or None when there is no such regular file."""
         path = self.path(bucket, name, odd)
         try:
-            # lstat: a link must not pass for what it leads to.
+            # lstat, since links are not followed.
             status = os.lstat(path) if path else None
         except (OSError, ValueError):
             return None
-        return stamp(status) if status and stat.S_ISREG(status.st_mode) else None
+        return stamp_of(status) if status and stat.S_ISREG(status.st_mode) else None
 
-    def place(self, bucket: str, name: str, source: Path) -> bool:
-        """Move `source` to where the object belongs, atomically; True when that is the folder of odd names."""
-        target = self._make_way(bucket, name)
+    def put(self, bucket: str, name: str, source: Path) -> bool:
+        """Move `source` to the object's path, atomically; returns whether that is in the folder of odd names."""
+        target = self._free_path(bucket, name)
         odd = target is None
         if target is not None:
             try:
@@ -118,8 +118,8 @@ class Files:
             source.replace(target)
         return odd
 
-    def _make_way(self, bucket: str, name: str) -> Path | None:
-        """Return the plain path with its folders made and empty folders in its place removed; None if a file is in the way."""
+    def _free_path(self, bucket: str, name: str) -> Path | None:
+        """Return the plain path after its folders are made, and empty folders at the path removed; None if a file prevents that."""
         target = self.plain_path(bucket, name, make=True)
         if target is None:
             return None
@@ -146,7 +146,7 @@ class Files:
     def names(self, bucket: str, prefix: str) -> Iterator[str]:
         """Yield names of the regular files below a bucket's folder that start with `prefix`, in no order."""
         parts = prefix.split("/")[:-1]
-        # "x" is any name: what is wanted is the folder it would lie in, reached over no link.
+        # "x" stands for any name: only its folder is used, which must not be reached over a link.
         start = self.plain_path(bucket, "/".join([*parts, "x"])) if parts else self.bucket(bucket) / "x"
         if start is None:
             return
@@ -154,7 +154,7 @@ class Files:
         while stack:
             folder, path = stack.pop()
             try:
-                # A folder may go while it is walked.
+                # A folder may be removed meanwhile.
                 entries = list(os.scandir(folder))
             except OSError:
                 continue
@@ -189,7 +189,7 @@ def _is_text(name: str) -> bool:
 
 
 def _is_name_trouble(error: OSError) -> bool:
-    """Tell whether the file system cannot hold this name here: too long, a file where a folder is needed, not encodable."""
+    """Whether the file system cannot hold this name: it is too long, not encodable, or a file is where a folder is needed."""
     return error.errno in (errno.ENAMETOOLONG, errno.ENOTDIR, errno.EISDIR, errno.EILSEQ, errno.EINVAL)
 
 

@@ -1,4 +1,4 @@
-"""What is known of buckets and objects beyond their bytes, in SQLite next to the files."""
+"""The records of buckets, objects and uploads in SQLite, without their bytes."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Records:
             connection.execute("INSERT OR REPLACE INTO buckets VALUES (?, ?, ?, ?, ?)", values)
 
     def policy(self, bucket: str) -> tuple[int, Json]:
-        """Tell how often a bucket's IAM policy was set, and the policy."""
+        """Return how often a bucket's IAM policy was set, and the policy."""
         row = self.database.row("SELECT number, policy FROM policies WHERE bucket = ?", bucket)
         return (int(row[0]), json.loads(row[1])) if row else (0, {})
 

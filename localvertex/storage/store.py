@@ -1,4 +1,4 @@
-"""The rules of buckets and objects: preconditions, generations, and files that change behind our back."""
+"""The rules of buckets and objects: preconditions, generations, and files that are changed without the API."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from localvertex.http import MAKER, ApiError, Json, invalid, not_found
 from localvertex.storage import resources
 from localvertex.storage.conditions import MESSAGE, Conditions
 from localvertex.storage.names import check_bucket, check_object
-from localvertex.storage.object_files import CHUNK, Files, digests, remove_empty, stamp
+from localvertex.storage.object_files import CHUNK, Files, digests, remove_empty, stamp_of
 from localvertex.storage.records import Records
 from localvertex.storage.stored import Bucket, Object
 
@@ -80,7 +80,7 @@ class ObjectStore:
         return bucket
 
     def bucket(self, name: str, conditions: Conditions = ANY, *, reading: bool = True) -> Bucket:
-        """Return a bucket, 404 if there is none. A folder that someone made is a bucket."""
+        """Return a bucket, 404 if there is none. Every folder below `gs` with a valid name is a bucket."""
         with self.records.database.transaction():
             if not self.files.has_bucket(name):
                 check_bucket(name)
@@ -97,7 +97,7 @@ class ObjectStore:
         return bucket
 
     def absent(self, run: str = "") -> list[str]:
-        """Buckets that somebody asked for, or one command of `local run` or none, and that are still not here."""
+        """Return requested buckets that do not exist; with `run` those that this command, or no command, requested."""
         with self.lock:
             asked = [name for name, by in self._missed.items() if not run or {run, ""} & by]
             return sorted(name for name in asked if not self.files.has_bucket(name))
@@ -154,15 +154,15 @@ class ObjectStore:
             return self._fresh(bucket, name, known)
 
     def _fresh(self, bucket: str, name: str, known: Object | None) -> Object | None:
-        """Return what is true now of an object that was last seen as `known`. Called in a transaction."""
-        seen = self.files.look(bucket, name, odd=False)
-        if seen is not None:  # a plain file counts even with an odd one of its name: somebody wrote it there since
+        """Return the current record of an object whose stored one is `known`. Called in a transaction."""
+        seen = self.files.stamp(bucket, name, odd=False)
+        if seen is not None:  # a plain file counts before an odd one of its name: it was written later
             if known is not None and not known.odd and known.stamp == seen:
                 return known
             now = self.records.tick()
             meta = {"contentType": resources.guess_type(name)}
             return self.records.save_object(Object(bucket, name, now, 1, seen, False, None, None, None, now, now, meta))
-        if known is not None and known.odd and self.files.look(bucket, name, odd=True) == known.stamp:
+        if known is not None and known.odd and self.files.stamp(bucket, name, odd=True) == known.stamp:
             return known
         if known is not None:
             self.records.drop_object(bucket, name)
@@ -199,22 +199,22 @@ class ObjectStore:
     def open(self, o: Object) -> tuple[Object, int]:
         """Return the object and a descriptor of its bytes; the caller closes it.
 
-        A file replaced in between is looked up again, so that facts and bytes belong together.
+        If the file was replaced meanwhile, the object is read again, so that its record and bytes agree.
         """
         # A trainer that rewrites its file all the time must not hold a request for ever.
         for _ in range(5):
             path = self.files.path(o.bucket, o.name, o.odd)
-            try:  # O_NONBLOCK: opening a named pipe that somebody put there would wait for a writer
+            try:  # O_NONBLOCK: opening a named pipe would wait for a writer
                 descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK) if path else -1
             except OSError:
                 descriptor = -1
             if descriptor >= 0:
                 status = os.fstat(descriptor)
-                if stat.S_ISREG(status.st_mode) and stamp(status) == o.stamp:
+                if stat.S_ISREG(status.st_mode) and stamp_of(status) == o.stamp:
                     return o, descriptor
                 os.close(descriptor)
             o = self.get(o.bucket, o.name)
-        raise ApiError(503, f"The file of {o.bucket}/{o.name} keeps changing; try again.")
+        raise ApiError(503, f"The file of {o.bucket}/{o.name} keeps changing; repeat the request.")
 
     def put(
         self,
@@ -243,7 +243,7 @@ class ObjectStore:
             descriptor = os.open(source, os.O_RDONLY)
             try:
                 md5, crc32c = digests(descriptor)
-                written = stamp(os.fstat(descriptor))
+                written = stamp_of(os.fstat(descriptor))
             finally:
                 os.close(descriptor)
             # Before the transaction: hashing a large file must not hold the lock.
@@ -254,7 +254,7 @@ class ObjectStore:
                 conditions.check(old.generation if old else None, old.metageneration if old else None)
                 # In the transaction, though a file cannot be rolled back: one without a record is found as a new
                 # object.
-                odd = self.files.place(bucket, name, source)
+                odd = self.files.put(bucket, name, source)
                 # The same name may become a path or stop being one, as `a` does beside `a/b`.
                 if old is not None and old.odd != odd:
                     self.files.remove(bucket, name, odd=old.odd)

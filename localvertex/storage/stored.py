@@ -9,7 +9,7 @@ from localvertex.http import Json
 
 
 class Stamp(NamedTuple):
-    """What tells one state of a file from another: size in bytes, modification time in ns, inode."""
+    """Size in bytes, modification time in ns and inode of a file, which change when the file does."""
 
     size: int
     mtime_ns: int

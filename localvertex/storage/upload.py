@@ -1,4 +1,4 @@
-"""Uploads: in one request, or resumable ones, which are begun, sent in chunks, asked about, cancelled; what was acknowledged survives the server.
+"""Uploads in one request, and resumable uploads; bytes of these that were acknowledged survive a kill of the server.
 
 Source: https://cloud.google.com/storage/docs/performing-resumable-uploads
 """
@@ -205,7 +205,7 @@ class Uploads:
                 size = await receive(request, out, skip=upload.received - start)
             finally:
                 await in_thread(out.flush)
-                # Also of a body that broke off: what is on disk counts, and the client goes on after it.
+                # Also of a body that broke off: bytes on disk count, and the client continues after them.
                 arrived = os.fstat(out.fileno()).st_size
                 # A body longer than its Content-Range is not kept: which bytes are right is unknown.
                 if chunk.end is None or arrived <= chunk.end:

@@ -182,7 +182,7 @@ def test_a_client_that_does_not_trust_us(here: RunningServer, front_client: requ
         tunnel(here, AIPLATFORM, ssl.create_default_context(cafile=certifi.where()))
     assert front_client.get("https://storage.googleapis.com/storage/v1/b").status_code == 200
     noted = server.call(here, "GET", "/v1/made")["noted"]
-    assert [what for what in noted if what.startswith("refused: no TLS came about: ")]
+    assert [what for what in noted if what.startswith("refused: the TLS handshake failed: ")]
 
 
 def test_broken_handshakes_free_their_places(tmp_path: Path, sink: Sink, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from localvertex import state
 from localvertex.front import variables
-from localvertex.front.hosts import Hosts, Way, registries
+from localvertex.front.hosts import Handling, Hosts, registries
 from localvertex.front.variables import TABLE, no_proxy, of_replica, transparent
 from localvertex.runner.replica import hook
 from localvertex.state import RunningServer
@@ -26,24 +26,24 @@ FETCH = Path(__file__).parents[1] / "clients/programs/Fetch.java"
 @pytest.mark.parametrize(
     ("host", "way"),
     [
-        ("storage.googleapis.com", Way.SERVED),
-        ("googleapis.com.", Way.SERVED),
-        ("metadata.google.internal", Way.SERVED),
-        ("notgoogleapis.com", Way.REFUSED),
-        ("pypi.org", Way.PASSED),
-        ("pypi.org.evil.example", Way.REFUSED),
-        ("index.corp.example", Way.PASSED),
-        ("a.allowed.example", Way.PASSED),
-        ("allowed.example", Way.REFUSED),
-        ("10.0.0.1", Way.REFUSED),
+        ("storage.googleapis.com", Handling.SERVED),
+        ("googleapis.com.", Handling.SERVED),
+        ("metadata.google.internal", Handling.SERVED),
+        ("notgoogleapis.com", Handling.REFUSED),
+        ("pypi.org", Handling.PASSED),
+        ("pypi.org.evil.example", Handling.REFUSED),
+        ("index.corp.example", Handling.PASSED),
+        ("a.allowed.example", Handling.PASSED),
+        ("allowed.example", Handling.REFUSED),
+        ("10.0.0.1", Handling.REFUSED),
     ],
 )
-def test_the_way_of_a_host(host: str, way: Way) -> None:
+def test_the_way_of_a_host(host: str, way: Handling) -> None:
     """Google's are served, registries and what the project file and pip's index name pass, the rest is refused."""
     index = {"PIP_INDEX_URL": "https://u:p@index.corp.example/simple", "HOME": "/nonexistent"}
     hosts = Hosts(["*.allowed.example", *registries(index)])
-    assert hosts.way(host, 443, 443) is way
-    assert hosts.way(host, 22, 443) is (way if way is Way.SERVED else Way.REFUSED)
+    assert hosts.handling(host, 443, 443) is way
+    assert hosts.handling(host, 22, 443) is (way if way is Handling.SERVED else Handling.REFUSED)
 
 
 def test_an_unusual_port_is_allowed_by_its_number() -> None:
@@ -52,7 +52,12 @@ def test_an_unusual_port_is_allowed_by_its_number() -> None:
         ["a.example:8443", *registries({"PIP_INDEX_URL": "http://devpi.example:3141/x", "HOME": "/nonexistent"})]
     )
     asked = [("a.example", 8443, 443), ("devpi.example", 3141, 80), ("a.example", 443, 443), ("devpi.example", 80, 80)]
-    assert [hosts.way(*one) for one in asked] == [Way.PASSED, Way.PASSED, Way.REFUSED, Way.REFUSED]
+    assert [hosts.handling(*one) for one in asked] == [
+        Handling.PASSED,
+        Handling.PASSED,
+        Handling.REFUSED,
+        Handling.REFUSED,
+    ]
     assert "pypi.org:22" in hosts.refusal("pypi.org", 22, 443)
 
 
@@ -73,8 +78,10 @@ def test_an_index_of_google_is_not_passed_on(tmp_path: Path) -> None:
     found = list(registries({"PIP_CONFIG_FILE": str(tmp_path / "pip.conf"), "HOME": "/nonexistent"}))
     assert found == ["mirror.example"]
     assert (
-        Hosts(registries({"PIP_INDEX_URL": "https://storage.googleapis.com/x"})).way("storage.googleapis.com", 443, 443)
-        is Way.SERVED
+        Hosts(registries({"PIP_INDEX_URL": "https://storage.googleapis.com/x"})).handling(
+            "storage.googleapis.com", 443, 443
+        )
+        is Handling.SERVED
     )
 
 

@@ -1,4 +1,4 @@
-// The frame: which section is shown, when it is looked at again, keyboard. Nothing is asked while the page is hidden.
+// The frame: the section that is shown, its refresh, and the keyboard. A hidden page sends no requests.
 import { calls, buckets, models, schedules } from "/console/views.js";
 import { jobs } from "/console/jobs.js";
 import { count, fill, get, h } from "/console/dom.js";
@@ -44,8 +44,8 @@ function frame() {
 function failed(error) {
   trouble.hidden = false;
   trouble.textContent = error instanceof TypeError
-    ? "The server does not answer. `vertexrig local up` starts it; this page goes on by itself."
-    : `This could not be shown: ${error.message}`;
+    ? "The server does not answer. Start it with `vertexrig local up`; this page then continues by itself."
+    : `This section cannot be shown: ${error.message}`;
 }
 
 async function beat(force = false) {
@@ -72,12 +72,12 @@ async function beat(force = false) {
 function arrows(event) {
   const group = event.target.closest?.("[data-arrows]");
   const step = { ArrowDown: 1, ArrowRight: 1, ArrowUp: -1, ArrowLeft: -1 }[event.key];
-  const places = group ? [...group.querySelectorAll("a, button")] : [];
-  const at = places.indexOf(event.target);
+  const links = group ? [...group.querySelectorAll("a, button")] : [];
+  const at = links.indexOf(event.target);
   if (at < 0 || !(step || event.key === "Home" || event.key === "End")) return;
-  const next = step ? at + step : event.key === "Home" ? 0 : places.length - 1;
+  const next = step ? at + step : event.key === "Home" ? 0 : links.length - 1;
   event.preventDefault();
-  places[Math.min(places.length - 1, Math.max(0, next))].focus();
+  links[Math.min(links.length - 1, Math.max(0, next))].focus();
 }
 
 document.addEventListener("keydown", (event) => {

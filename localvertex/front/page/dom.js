@@ -18,10 +18,10 @@ export function svg(tag, props = {}, ...children) {
   return made;
 }
 
-// Shows parts in a place, in their order. A part is {key, sign, make}: it is made again when its sign has changed, and
+// Shows parts in an element, in their order. A part is {key, sign, make}: it is made again when its sign has changed, and
 // the focus and the scrolled tables in it stay where they were.
-export function fill(place, parts) {
-  const old = new Map([...place.children].map((child) => [child.dataset.part, child]));
+export function fill(target, parts) {
+  const old = new Map([...target.children].map((child) => [child.dataset.part, child]));
   const kept = parts.filter(Boolean).map(({ key, sign, make }) => {
     const text = JSON.stringify(sign);
     const before = old.get(key);
@@ -31,15 +31,15 @@ export function fill(place, parts) {
     made.partSign = text;
     return made;
   });
-  if (kept.length === place.children.length && kept.every((node, at) => node === place.children[at])) return;
-  const focus = place.contains(document.activeElement) ? document.activeElement.dataset.k : undefined;
-  const scrolled = new Map([...place.querySelectorAll("[data-s]")].map((one) => [one.dataset.s, [one.scrollTop, one.scrollLeft]]));
-  place.replaceChildren(...kept);
-  for (const one of place.querySelectorAll("[data-s]")) {
+  if (kept.length === target.children.length && kept.every((node, at) => node === target.children[at])) return;
+  const focus = target.contains(document.activeElement) ? document.activeElement.dataset.k : undefined;
+  const scrolled = new Map([...target.querySelectorAll("[data-s]")].map((one) => [one.dataset.s, [one.scrollTop, one.scrollLeft]]));
+  target.replaceChildren(...kept);
+  for (const one of target.querySelectorAll("[data-s]")) {
     const [top, left] = scrolled.get(one.dataset.s) ?? [0, 0];
     if (top || left) one.scrollTo({ top, left, behavior: "instant" });
   }
-  if (focus !== undefined) place.querySelector(`[data-k="${CSS.escape(focus)}"]`)?.focus({ preventScroll: true });
+  if (focus !== undefined) target.querySelector(`[data-k="${CSS.escape(focus)}"]`)?.focus({ preventScroll: true });
 }
 
 const OWN = { "x-vertexrig-console": "1" };
@@ -55,9 +55,9 @@ export const get = async (path) => answer(await fetch(path, { headers: OWN }));
 export const post = async (path, body) =>
   answer(await fetch(path, { method: "POST", headers: { ...OWN, "content-type": "application/json" }, body: JSON.stringify(body) }));
 
-// A collection in all places, the first page of each.
-export async function everywhere(prefix, places, collection, size) {
-  const pages = await Promise.all(places.map((place) => get(`${prefix}/v1/${place}/${collection}?pageSize=${size}`)));
+// A collection in all locations, the first page of each.
+export async function everywhere(prefix, locations, collection, size) {
+  const pages = await Promise.all(locations.map((location) => get(`${prefix}/v1/${location}/${collection}?pageSize=${size}`)));
   return pages.flatMap((page) => page[collection] ?? []);
 }
 
@@ -87,7 +87,7 @@ export function span(start, end) {
   return made;
 }
 
-export const count = (place) => { place.textContent = length((Date.now() - new Date(place.dataset.since)) / 1000); };
+export const count = (target) => { target.textContent = length((Date.now() - new Date(target.dataset.since)) / 1000); };
 
 export function size(bytes) {
   const units = ["B", "KiB", "MiB", "GiB"];

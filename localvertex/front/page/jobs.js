@@ -69,14 +69,14 @@ async function detail(name, about, width) {
   const job = await get(`/vertex/v1/${name}`);
   const head = { key: `head ${name}`, sign: job, make: () => heading(job, about) };
   if (kindOf(name) !== "customJobs") return [head, backing(job)];
-  const tries = await candidates(job);
+  const others = await candidates(job);
   const own = await get(`/console/v1/${name}/replicas`);
   await log.follow(last(name));
   const several = own.replicas.some((one) => one.accelerators);
   const heads = ["replica", "role", "machine", ...(several ? ["accelerators"] : []), "log", "last line"];
   const cells = own.replicas.map((one) => [one.name, one.role, one.machine, ...(several ? [one.accelerators] : []), size(one.bytes), moment(one.written && one.written * 1000)]);
   return [
-    head, ...tries,
+    head, ...others,
     { key: `replicas ${name}`, sign: cells, make: () => h("div", {}, h("h3", {}, `Replicas (${cells.length})`), table("replicas", heads, cells, "Replicas")) },
     { key: `log ${name}`, sign: [own.replicas.map((one) => one.name), own.folder], make: () => log.panel(own) },
     specification(job.jobSpec, name),
@@ -86,13 +86,13 @@ async function detail(name, about, width) {
 // The jobs of a request that has candidates, one after the other; one that was refused has no job.
 async function candidates(job) {
   if (!job.labels?.vertexrig_candidate) return [];
-  const { candidates: tried } = await get(`/console/v1/${job.name}/candidates`);
+  const { candidates: made } = await get(`/console/v1/${job.name}/candidates`);
   const heads = ["candidate", "job", "region", "state", "created", "waited", "ran for", "ended with"];
-  const make = () => h("div", {}, h("h3", {}, `Candidates (${tried.length} with a job)`), table("candidates", heads, tried.map((one) => [
+  const make = () => h("div", {}, h("h3", {}, `Candidates (${made.length} with a job)`), table("candidates", heads, made.map((one) => [
     one.candidate, one.name === job.name ? last(one.name) : link("jobs", one.name, last(one.name)), region(one.name), state(one.state), moment(one.createTime),
     span(one.createTime, one.startTime || one.endTime), one.startTime ? span(one.startTime, one.endTime) : "", one.error,
   ]), "Candidates"));
-  return [{ key: `candidates ${job.name}`, sign: tried, make }];
+  return [{ key: `candidates ${job.name}`, sign: made, make }];
 }
 
 const specification = (spec, name) => ({
@@ -115,7 +115,7 @@ function heading(job, about) {
       ["labels", Object.entries(job.labels ?? {}).map(([key, value]) => `${key}=${value}`).join(", ")],
     ]),
     job.error && h("pre", { class: "error" }, job.error.message),
-    h("details", {}, h("summary", { "data-k": "commands" }, "Commands"), commands(lines(job, about), "To paste in the folder of your vertexrig.yaml; this page changes nothing.")));
+    h("details", {}, h("summary", { "data-k": "commands" }, "Commands"), commands(lines(job, about), "Type these in the folder of your vertexrig.yaml; this page changes nothing.")));
 }
 
 function lines(job, about) {
@@ -131,12 +131,12 @@ function lines(job, about) {
 async function study(name, about, width) {
   const [job, data] = await Promise.all([get(`/vertex/v1/${name}`), get(`/console/v1/${name}/plots`).catch((error) => ({ error: error.message, trials: [] }))]);
   const { trials: _, ...plain } = job;
-  const tries = await candidates(plain);
+  const others = await candidates(plain);
   const best = data.trials.filter((trial) => trial.best);
   const metrics = (data.goals ?? []).map((goal) => goal.id);
   const more = [...new Set(data.trials.flatMap((trial) => Object.keys(trial.metrics)))].filter((one) => !metrics.includes(one));
   return [
-    { key: `head ${name}`, sign: plain, make: () => heading(plain, about) }, ...tries,
+    { key: `head ${name}`, sign: plain, make: () => heading(plain, about) }, ...others,
     { key: `best ${name}`, sign: [best, data.asked, data.trials.map((trial) => trial.state)], make: () => tiles(data, best, metrics) },
     { key: `plots ${name}`, sign: [data.rows, data.error, width], make: () => h("div", {}, h("h3", {}, "Plots"), data.error ? h("p", { class: "soft" }, data.error) : plots(data, width)) },
     { key: `trials ${name}`, sign: data.trials, make: () => trials(data, [...metrics, ...more]) },
@@ -167,10 +167,10 @@ function trials(data, metrics) {
     row.class = trial.best ? "best" : undefined;
     return row;
   });
-  return h("div", {}, h("h3", {}, "Trials"), cells.length ? table("trials", heads, cells, "Trials") : h("p", { class: "soft" }, "The first trial has not begun."));
+  return h("div", {}, h("h3", {}, "Trials"), cells.length ? table("trials", heads, cells, "Trials") : h("p", { class: "soft" }, "No trial has started yet."));
 }
 
-// The log of one job: its newest lines, and then whatever comes.
+// The log of one job: its newest lines, then new ones as they come.
 class Log {
   constructor() {
     this.id = "";

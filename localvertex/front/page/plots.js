@@ -1,4 +1,4 @@
-// The plots of a study, drawn from the rows of vertexrig's report: places on an axis run from 0 to 1, labels come with them.
+// The plots of a study, drawn from the rows of vertexrig's report: positions on an axis run from 0 to 1, labels come with them.
 import { h, svg } from "/console/dom.js";
 
 const TOP = 14;
@@ -30,10 +30,10 @@ function figure(id, title, note, width, height, marks, least = 0) {
   return h("figure", { id, class: "plot" }, h("h4", {}, title), h("div", { class: "scroll" }, drawn), note && h("figcaption", {}, note));
 }
 
-function grid(ticks, place, width) {
+function grid(ticks, position, width) {
   return ticks.map(([at, label]) => [
-    svg("line", { class: "grid", x1: LEFT, x2: width - RIGHT, y1: place(at), y2: place(at) }),
-    svg("text", { class: "label", x: LEFT - 6, y: place(at) + 4, "text-anchor": "end" }, label),
+    svg("line", { class: "grid", x1: LEFT, x2: width - RIGHT, y1: position(at), y2: position(at) }),
+    svg("text", { class: "label", x: LEFT - 6, y: position(at) + 4, "text-anchor": "end" }, label),
   ]);
 }
 
@@ -70,7 +70,7 @@ export function parallel(data, width) {
   const gap = (wide - 150) / Math.max(1, data.axes.length - 1);
   const x = (at) => 50 + at * gap;
   const low = Math.min(0, ...data.ticks.map((tick) => tick.y));  // below 0: "not set"
-  const y = (place) => height - 16 - ((place - low) / (1 - low)) * (height - 56);
+  const y = (position) => height - 16 - ((position - low) / (1 - low)) * (height - 56);
   const line = (row) => data.axes.map((axis, at) => `${at ? "L" : "M"}${x(at).toFixed(1)} ${y(row[axis.key]).toFixed(1)}`).join("");
   const good = (row) => (data.goals[0].sign > 0 ? row.v : 1 - row.v);
   const rows = data.rows.filter((row) => row.ok).sort((a, b) => good(a) - good(b));
@@ -90,14 +90,14 @@ export function parallel(data, width) {
 
 export function slice(data, axis, width) {
   const height = 190;
-  const y = (place) => TOP + (1 - place) * (height - TOP - BOTTOM - 8) + 4;
-  const x = (place) => LEFT + 8 + place * (width - LEFT - RIGHT - 24);
+  const y = (position) => TOP + (1 - position) * (height - TOP - BOTTOM - 8) + 4;
+  const x = (position) => LEFT + 8 + position * (width - LEFT - RIGHT - 24);
   const rows = data.rows.filter((row) => row.ok && row[axis.key] >= 0);
-  const places = data.ticks.filter((tick) => tick.a === axis.key && tick.y >= 0);
-  const every = Math.ceil(places.length / Math.max(2, Math.floor(width / 70)));
+  const shown = data.ticks.filter((tick) => tick.a === axis.key && tick.y >= 0);
+  const every = Math.ceil(shown.length / Math.max(2, Math.floor(width / 70)));
   const marks = [
     grid(data.ticks.filter((tick) => tick.a === "v").map((tick) => [tick.y, tick.label]), y, width),
-    places.filter((_, at) => at % every === 0).map((tick) => svg("text", { class: "label", x: x(tick.y), y: height - 14, "text-anchor": "middle" }, String(tick.label).slice(0, 12))),
+    shown.filter((_, at) => at % every === 0).map((tick) => svg("text", { class: "label", x: x(tick.y), y: height - 14, "text-anchor": "middle" }, String(tick.label).slice(0, 12))),
     rows.map((row) => dot(data, row, x(row[axis.key]), y(row.v))),
   ];
   return figure(`slice-${axis.key}`, axis.title, "", width, height, marks);

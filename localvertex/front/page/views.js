@@ -51,17 +51,17 @@ async function deliveries() {
   const rows = new Map(), ends = new Map();
   for (const { id, name, metadata } of objects.flat()) {
     if (!metadata?.row) continue;
-    const place = id.slice(0, id.indexOf(name)) + name.replace(/(\.end)?\.json$/, "");
+    const path = id.slice(0, id.indexOf(name)) + name.replace(/(\.end)?\.json$/, "");
     try {
-      (name.endsWith(".end.json") ? ends : rows).set(place, JSON.parse(metadata.row));
+      (name.endsWith(".end.json") ? ends : rows).set(path, JSON.parse(metadata.row));
     } catch { /* not a row of ours */ }
   }
-  const found = [...rows].map(([place, row]) => ({ ...row, end: ends.get(place) ?? {} }));
+  const found = [...rows].map(([path, row]) => ({ ...row, end: ends.get(path) ?? {} }));
   return found.sort((one, other) => (one.time < other.time ? 1 : -1)).slice(0, 100);
 }
 
 export async function schedules() {
-  const { scheduler, schedules: all, most } = await get("/console/v1/places");
+  const { scheduler, schedules: all, most } = await get("/console/v1/locations");
   const happened = await deliveries();
   const found = (await everywhere("/scheduler", scheduler, "jobs", most)).slice(0, most);
   const cells = found.map((one) => [
@@ -79,7 +79,7 @@ export async function schedules() {
 }
 
 export async function models(names) {
-  const { vertex, models: all, most } = await get("/console/v1/places");
+  const { vertex, models: all, most } = await get("/console/v1/locations");
   const made = (one) => new Date(one.createTime);
   const found = (await everywhere("/vertex", vertex, "models", most)).sort((a, b) => made(b) - made(a)).slice(0, most);
   const name = names.join("/");

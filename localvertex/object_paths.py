@@ -1,4 +1,4 @@
-"""Which objects are files under their own names, and where the others lie."""
+"""Paths of objects on disk: most names are paths, and all others are hashed."""
 
 from __future__ import annotations
 
@@ -17,5 +17,5 @@ def plain_parts(name: str) -> tuple[str, ...] | None:
 
 
 def odd_path(state: Path, bucket: str, name: str) -> Path:
-    """Return where an object lies whose name cannot be a path, below the storage's folder."""
+    """Return the path, below the storage's folder, of an object whose name cannot be a path."""
     return state / "odd" / bucket / hashlib.sha256(name.encode()).hexdigest()
