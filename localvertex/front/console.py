@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib import resources
 from pathlib import Path
 
@@ -14,9 +14,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from localvertex.front import job_views, study_views
 from localvertex.front.calls import Calls
 from localvertex.front.proxy import Journal
-from localvertex.http import Endpoint, endpoint, in_thread, mount, not_found, query_int
+from localvertex.http import Endpoint, Json, endpoint, in_thread, mount, not_found, query_int
 from localvertex.jobs.manager import Jobs
-from localvertex.jobs.resources import MODELS, PLACE, SCHEDULES
 from localvertex.services.log_store import LogStore
 
 PREFIX = "/console"
@@ -46,15 +45,16 @@ class Console:
 
     def table(self) -> list[Endpoint]:
         """Return the routes below `/console`."""
+        store, root = self.store, self.jobs.settings.root
         return [
             endpoint("GET", "/v1/pulse", self.pulse),
-            endpoint("GET", "/v1/jobs", self.listed),
-            endpoint("GET", "/v1/disk", self.disk),
-            endpoint("GET", "/v1/locations", self.locations),
             endpoint("GET", "/v1/calls", self.called),
-            endpoint("GET", "/v1/{name*}/replicas", self.replicas),
-            endpoint("GET", "/v1/{name*}/candidates", self.candidates),
-            endpoint("GET", "/v1/{name*}/plots", self.plots),
+            _read("/v1/jobs", lambda _: job_views.jobs(store)),
+            _read("/v1/disk", lambda _: job_views.disk(root)),
+            _read("/v1/locations", lambda _: job_views.locations(store)),
+            _read("/v1/{name*}/replicas", lambda name: job_views.replicas(store, root, name)),
+            _read("/v1/{name*}/candidates", lambda name: job_views.candidates(store, name)),
+            _read("/v1/{name*}/plots", lambda name: study_views.plots(store, name)),
             endpoint("GET", "/{file}", self.file),
         ]
 
@@ -83,46 +83,20 @@ class Console:
             }
         )
 
-    async def listed(self, request: Request, path: Mapping[str, str]) -> Response:
-        """GET /console/v1/jobs: the newest jobs of each kind, and how many there are."""
-        return JSONResponse(await in_thread(job_views.jobs, self.store))
-
-    async def disk(self, request: Request, path: Mapping[str, str]) -> Response:
-        """GET /console/v1/disk: the bytes that the state takes, by folder, and those that are free."""
-        return JSONResponse(await in_thread(job_views.disk, self.jobs.settings.root))
-
-    async def locations(self, request: Request, path: Mapping[str, str]) -> Response:
-        """GET /console/v1/locations: each `projects/P/locations/L` that has resources, since the APIs list by location, and the
-        numbers of all models and schedules.
-        """
-
-        def work() -> dict[str, object]:
-            rows = self.store.database.rows(
-                "SELECT DISTINCT parent, kind = ? FROM resources ORDER BY parent", SCHEDULES
-            )
-            made, planned = ([row[0] for row in rows if row[1] == own and PLACE.fullmatch(row[0])] for own in (0, 1))
-            counts = {"models": self.store.count(MODELS), "schedules": self.store.count(SCHEDULES)}
-            return {"vertex": made, "scheduler": planned, **counts, "most": job_views.MOST_LISTED}
-
-        return JSONResponse(await in_thread(work))
-
     async def called(self, request: Request, path: Mapping[str, str]) -> Response:
         """GET /console/v1/calls?after=NUMBER: the calls after that one, methods that are not served, what was refused."""
         shown = await in_thread(self.calls.shown, query_int(request, "after", default=0))
         refused = [{"what": what, "count": count} for what, count in self.journal.refused().items()]
         return JSONResponse({**shown, "refused": refused})
 
-    async def replicas(self, request: Request, path: Mapping[str, str]) -> Response:
-        """GET /console/v1/JOB/replicas: the replicas of a custom job, with what is known of each on this machine."""
-        return JSONResponse(await in_thread(job_views.replicas, self.store, self.jobs.settings.root, path["name"]))
 
-    async def candidates(self, request: Request, path: Mapping[str, str]) -> Response:
-        """GET /console/v1/JOB/candidates: the jobs of the same request as a job that has candidates."""
-        return JSONResponse(await in_thread(job_views.candidates, self.store, path["name"]))
+def _read(pattern: str, view: Callable[[str], Json]) -> Endpoint:
+    """Return the route of a view, which is given the resource's name in the path, "" if the path has none."""
 
-    async def plots(self, request: Request, path: Mapping[str, str]) -> Response:
-        """GET /console/v1/STUDY/plots: the rows that the plots of a tuning job or of a study of Vizier are drawn from."""
-        return JSONResponse(await in_thread(study_views.plots, self.store, path["name"]))
+    async def handle(request: Request, path: Mapping[str, str]) -> Response:
+        return JSONResponse(await in_thread(view, path.get("name", "")))
+
+    return endpoint("GET", pattern, handle)
 
 
 def _file(name: str) -> Response:

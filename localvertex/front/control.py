@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict
 from http.client import HTTPConnection, HTTPException
 from importlib import import_module
@@ -62,24 +62,16 @@ def started(
     for module in ("uvicorn", "optuna", "google_crc32c", "cryptography"):
         import_module(module)  # what the server's own process would miss is reported here
     root = state.claimed(settings.root)
-    spawned: list[subprocess.Popen[bytes]] = []
-    try:
-        return _started(settings, port, timeout, root, record, spawned)
-    except BaseException:  # also Ctrl-C: the server would be left behind unknown
-        for process in spawned:
-            _end(process)
-        raise
+    with ExitStack() as undo:  # also after Ctrl-C, which would leave an unknown server behind
+        found = _started(settings, port, timeout, root, record, undo)
+        undo.pop_all()
+    return found
 
 
 def _started(
-    settings: Settings,
-    port: int | None,
-    timeout: float,
-    root: Path,
-    record: Path | None,
-    spawned: list[subprocess.Popen[bytes]],
+    settings: Settings, port: int | None, timeout: float, root: Path, record: Path | None, undo: ExitStack
 ) -> tuple[RunningServer, bool]:
-    """Return what `started` does; a process that it starts is added to `spawned`."""
+    """Do what `started` does; `undo` ends the process that it starts."""
     log = root / "server.log"
     process: subprocess.Popen[bytes] | None = None
     began = time.monotonic()
@@ -109,7 +101,8 @@ def _started(
                 raise
             # The file is appended to: an error shows only what this start has written.
             start = log.stat().st_size if log.exists() else 0
-            process = _spawn(settings, port, log, record, spawned)
+            process = _spawn(settings, port, log, record)
+            undo.callback(_end, process)
         elif process is not None and process.poll() is not None and not held:
             break  # where another `up` was faster, the folder is held, and that server is waited for
         time.sleep(0.02)
@@ -130,16 +123,12 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         process.wait()
 
 
-def _spawn(
-    settings: Settings, port: int | None, log: Path, record: Path | None, spawned: list[subprocess.Popen[bytes]]
-) -> subprocess.Popen[bytes]:
+def _spawn(settings: Settings, port: int | None, log: Path, record: Path | None) -> subprocess.Popen[bytes]:
     """Return the server's process; its settings go to its stdin."""
     argv = [sys.executable, "-m", "localvertex.server"]
     with log.open("ab") as out:
         # Its own session: Ctrl-C in the terminal of `local run` must not end the server.
-        spawned.append(
-            process := subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=out, stderr=out, start_new_session=True)
-        )
+        process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=out, stderr=out, start_new_session=True)
     assert process.stdin is not None
     settings_and_port = {
         "port": port,

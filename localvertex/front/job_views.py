@@ -1,4 +1,4 @@
-"""What the console shows of one job, computed from what the local Vertex keeps."""
+"""What the console shows of jobs, computed from what the local Vertex keeps."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from localvertex.http import Json, invalid, not_found
-from localvertex.jobs.resources import CUSTOM_JOBS, PIPELINES, STUDIES, TUNING_JOBS
+from localvertex.jobs.resources import CUSTOM_JOBS, MODELS, PIPELINES, PLACE, SCHEDULES, STUDIES, TUNING_JOBS
 from localvertex.jobs.store import ResourceStore, StoredResource
 from localvertex.runner.job_files import job_folder
 from vertexrig.spec import cluster
@@ -44,6 +44,16 @@ def _counted(store: ResourceStore, study: StoredResource) -> Json:
     """Return how many trials of a tuning job have ended, and how many it may have."""
     ended = sum(record.get("state") in ("SUCCEEDED", "INFEASIBLE") for record in store.trials(study.name))
     return {"ended": ended, "asked": study.body.get("maxTrialCount", 0)}
+
+
+def locations(store: ResourceStore) -> Json:
+    """Return each `projects/P/locations/L` that has resources, since the APIs list by location, and the numbers of all
+    models and schedules.
+    """
+    rows = store.database.rows("SELECT DISTINCT parent, kind = ? FROM resources ORDER BY parent", SCHEDULES)
+    made, planned = ([row[0] for row in rows if row[1] == own and PLACE.fullmatch(row[0])] for own in (0, 1))
+    counts = {"models": store.count(MODELS), "schedules": store.count(SCHEDULES)}
+    return {"vertex": made, "scheduler": planned, **counts, "most": MOST_LISTED}
 
 
 def disk(root: Path) -> Json:

@@ -195,12 +195,12 @@ def _request(
 
 def repeated_fields(kind: str) -> frozenset[str]:
     """Return the names of a message's repeated fields."""
-    return frozenset(one.json_name for one in messages.message_class(kind).DESCRIPTOR.fields if _repeated(one))
-
-
-def _repeated(field: Any) -> bool:
     # protobuf deprecates `label` (3: LABEL_REPEATED in descriptor.proto) in the releases that have `is_repeated`
-    return bool(field.is_repeated if hasattr(field, "is_repeated") else field.label == 3)
+    return frozenset(
+        one.json_name
+        for one in messages.message_class(kind).DESCRIPTOR.fields
+        if (one.is_repeated if hasattr(one, "is_repeated") else one.label == 3)
+    )
 
 
 def _at(data: Json, field: str) -> str:

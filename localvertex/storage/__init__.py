@@ -16,7 +16,7 @@ from functools import partial
 from starlette.routing import BaseRoute, Mount
 
 from localvertex.http import endpoint
-from localvertex.storage import batch
+from localvertex.storage import batch, media
 from localvertex.storage.answers import JsonApi, XmlApi
 from localvertex.storage.api import StorageApi
 from localvertex.storage.store import ObjectStore
@@ -27,14 +27,13 @@ __all__ = ["ObjectStore", "XmlApi", "routes"]
 
 def routes(store: ObjectStore) -> list[BaseRoute]:
     """Return the Cloud Storage API over a store, to be mounted at the root of the server."""
-    api = StorageApi(store)
-    main, uploads = JsonApi(api.table()), JsonApi(Uploads(store).table())
-    media = JsonApi([endpoint("GET", "/v1/b/{bucket}/o/{object}", api.get_media)])
+    main, uploads = JsonApi(StorageApi(store).table()), JsonApi(Uploads(store).table())
+    downloads = JsonApi([endpoint("GET", "/v1/b/{bucket}/o/{object}", partial(media.download, store))])
     batches = JsonApi([endpoint("POST", "/v1", partial(batch.run, main))])
     return [
         Mount("/storage", app=main),
         Mount("/upload/storage", app=uploads),
         Mount("/resumable/upload/storage", app=uploads),
-        Mount("/download/storage", app=media),
+        Mount("/download/storage", app=downloads),
         Mount("/batch/storage", app=batches),
     ]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from functools import partial
 from xml.sax.saxutils import escape
 
 from starlette.requests import Request
@@ -61,12 +62,8 @@ class XmlApi(Api):
     """Objects by `/bucket/object`, with errors in XML."""
 
     def __init__(self, store: ObjectStore) -> None:
-        self.store = store
-        rows = [endpoint(method, "/{bucket}/{object*}", self._get) for method in ("GET", "HEAD")]
-        super().__init__(rows)
-
-    async def _get(self, request: Request, values: Mapping[str, str]) -> Response:
-        return await media.download(self.store, request, values)
+        get = partial(media.download, store)
+        super().__init__([endpoint(method, "/{bucket}/{object*}", get) for method in ("GET", "HEAD")])
 
     def failed(self, error: ApiError) -> Response:
         """Return the error as the XML API writes it."""

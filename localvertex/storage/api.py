@@ -186,10 +186,6 @@ class StorageApi:
         media.check_etag(request, found)
         return await self._answer(request, found)
 
-    async def get_media(self, request: Request, values: Values) -> Response:
-        """objects.get below /download."""
-        return await media.download(self.store, request, values)
-
     async def change_object(self, request: Request, values: Values) -> Response:
         """objects.patch and objects.update."""
         change = await _change(request, OBJECT_FIELDS)

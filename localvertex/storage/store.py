@@ -43,14 +43,14 @@ class Query:
 
 
 _MISSED_KEPT = 100
-"""Names of missing buckets that are remembered."""
+"""Most names of missing buckets that are kept."""
 
 
 class ObjectStore:
     """Buckets and objects under one root. Safe to use from many threads.
 
-    An object whose file changed on disk gets a new generation the next time anyone looks; a file that appears is an
-    object, a file that is gone is not. `<root>/gs/<bucket>` may be read and written by anyone at any time.
+    Other programs may read and write `<root>/gs/<bucket>` at any time: each request compares an object with its file, and a
+    new or changed file has a new generation.
     """
 
     def __init__(self, root: Path) -> None:

@@ -149,7 +149,7 @@ class Uploads:
         upload_id = request.query_params.get("upload_id", "")
         upload = await in_thread(self.store.records.upload, upload_id)
         if upload is None or upload.bucket != values["bucket"]:
-            raise not_found("No such resumable upload: it was cancelled, or never begun here.")
+            raise not_found("No such resumable upload: it was cancelled, or never started on this server.")
         return upload
 
     async def cancel(self, request: Request, values: Values) -> Response:
@@ -160,7 +160,7 @@ class Uploads:
         return Response(status_code=499)
 
     async def send(self, request: Request, values: Values) -> Response:
-        """Return one chunk, or a question about how much has arrived."""
+        """Receive a chunk, or answer how many bytes have arrived."""
         upload_id = request.query_params.get("upload_id", "")
         lock = self._locks.setdefault(upload_id, asyncio.Lock())
         # A client that has lost an answer sends a chunk again while the first one may still be written.
@@ -173,7 +173,7 @@ class Uploads:
                 # Without a Content-Range the body is the whole object, from its first byte.
                 upload, chunk = replace(upload, received=0), ContentRange(0, None, None)
             total = chunk.total
-            # What does not follow on the bytes that are there changes nothing.
+            # A chunk that leaves a gap after the stored bytes is ignored.
             if chunk.start is not None and chunk.start <= upload.received:
                 upload = await self._take(request, upload, chunk.start, chunk)
                 # All the rest has arrived.
@@ -191,14 +191,14 @@ class Uploads:
         return _capitalised(308, {**headers, "X-GUploader-UploadID": upload.id})
 
     async def _take(self, request: Request, upload: Upload, start: int, chunk: ContentRange) -> Upload:
-        """Append a chunk's bytes, all that arrive, without those that are there: a client sends a chunk again that broke off."""
+        """Append the bytes of a chunk that are not stored yet; a client repeats a chunk that was cut off."""
         if chunk.end is not None and chunk.end <= upload.received:
             return upload
         length = None if chunk.end is None else chunk.end - start
         if length is not None and length % MULTIPLE and chunk.end != chunk.total:
             raise invalid(f"A chunk of {length} bytes is not a multiple of {MULTIPLE} bytes and is not the last.")
         with self._path(upload).open("r+b") as out:
-            # Bytes past what was acknowledged are of a chunk that was cut off by a crash.
+            # Bytes that were not acknowledged are of a chunk that a crash cut off.
             await in_thread(out.truncate, upload.received)
             out.seek(0, os.SEEK_END)
             try:

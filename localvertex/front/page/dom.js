@@ -66,7 +66,7 @@ export const region = (name) => name.split("/")[3] ?? "";
 export const word = (state) => (state ?? "").replace(/^(JOB|PIPELINE)_STATE_/, "").replaceAll("_", " ").toLowerCase();
 export const isOver = (state) => ["succeeded", "failed", "cancelled", "expired", "completed", "partially succeeded"].includes(word(state));
 
-// The reader's own time, with its date: Sweden writes 2026-01-31 12:00:00.
+// Local date and time; the Swedish format is 2026-01-31 12:00:00.
 export const clock = (text) => (text ? new Date(text).toLocaleString("sv-SE") : "");
 
 export function length(seconds) {
@@ -77,7 +77,7 @@ export function length(seconds) {
   return `${Math.floor(whole / 3600)} h ${Math.floor((whole % 3600) / 60)} min`;
 }
 
-// Seconds from one time to another; to the present, and counting, where there is no other.
+// The time between two moments; without an end the time until now, which is updated.
 export function span(start, end) {
   if (!start) return "";
   const seconds = (new Date(end) - new Date(start)) / 1000;
@@ -145,7 +145,7 @@ export function table(key, heads, rows, caption) {
     h("table", {}, h("thead", {}, h("tr", {}, columns)), body));
 }
 
-// A sentence where a list is shorter than what there is.
+// A note that a list does not show everything, or "".
 export const left = (shown, all, what, which = "newest") => (all > shown ? `The ${which} ${shown.toLocaleString()} of ${all.toLocaleString()} ${what} are shown.` : "");
 
 export const tile = (name, value, more = "") => h("div", { class: "tile" }, h("span", {}, name), h("b", {}, value), h("i", {}, more));

@@ -26,7 +26,7 @@ function rows(listed, chosen, notes) {
 const trialsOf = (one) => (one.trials ? `${one.trials.ended} of ${one.trials.asked} trials · ` : "");
 
 function nothing(about) {
-  return h("div", { class: "empty" }, h("h2", {}, "No jobs yet"), h("p", {}, "What is created on this server appears here at once."),
+  return h("div", { class: "empty" }, h("h2", {}, "No jobs yet"), h("p", {}, "Jobs that you create on this server appear here."),
     commands([`eval "$(vertexrig local env --root ${quoted(about.root)})"`, "vertexrig submit NAME"], "A job of vertexrig.yaml:"),
     commands([`vertexrig local run --root ${quoted(about.root)} -- python program.py`], "A program that uses Vertex AI, unchanged:"));
 }

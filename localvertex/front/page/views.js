@@ -10,7 +10,7 @@ export async function buckets(names) {
     const found = page.items ?? [];
     const note = page.nextPageToken ? "The first 1,000 are shown." : "";
     const cells = found.map((one) => [link("buckets", one.name, `gs://${one.name}`), one.location ?? "", moment(one.timeCreated)]);
-    const make = () => h("div", {}, title("Buckets", note), cells.length ? table("buckets", ["bucket", "location", "created"], cells, "Buckets") : commands(["gcloud storage buckets create gs://NAME"], "There is no bucket yet."));
+    const make = () => h("div", {}, title("Buckets", note), cells.length ? table("buckets", ["bucket", "location", "created"], cells, "Buckets") : commands(["gcloud storage buckets create gs://NAME"], "There are no buckets yet. To create one:"));
     return { whole: [part("buckets", found, make)] };
   }
   const [bucket, ...folders] = names;
@@ -24,7 +24,7 @@ export async function buckets(names) {
   const note = page.nextPageToken ? "The first 1,000 are shown." : "";
   const make = () => h("div", {},
     h("div", { class: "head" }, h("h2", { class: "path" }, link("buckets", "", "Buckets"), " / ", link("buckets", bucket, `gs://${bucket}`), steps), note && h("p", { class: "soft" }, note)),
-    cells.length ? table("objects", ["object", "size", "written"], cells, "Objects") : h("p", { class: "soft" }, "Nothing is here."));
+    cells.length ? table("objects", ["object", "size", "written"], cells, "Objects") : h("p", { class: "soft" }, "This folder is empty."));
   return { whole: [part(`objects ${names.join("/")}`, page, make)] };
 }
 
@@ -43,7 +43,7 @@ async function pages(path) {
   }
 }
 
-// What the trigger decided this month, the newest first: the rows that `vertexrig schedule history` shows.
+// The trigger's decisions of this month, the newest first: the rows that `vertexrig schedule history` shows.
 async function deliveries() {
   const month = new Date().toISOString().slice(0, 7);
   const all = await pages("/storage/v1/b?project=local");
@@ -68,11 +68,11 @@ export async function schedules() {
     h("span", {}, last(one.name), one.description && h("span", { class: "soft" }, ` ${one.description}`)), h("code", {}, one.schedule), one.timeZone ?? "", state(one.state), one.httpTarget?.uri ?? "", moment(one.scheduleTime),
     moment(one.lastAttemptTime), one.status?.message ?? (one.lastAttemptTime ? "ok" : ""), region(one.name),
   ]);
-  const heads = ["schedule", "cron", "time zone", "state", "target", "next", "last run", "how it went", "region"];
+  const heads = ["schedule", "cron", "time zone", "state", "target", "next", "last run", "result", "region"];
   const make = () => h("div", {}, title("Schedules", left(most, all, "schedules", "first")),
     cells.length ? [table("schedules", heads, cells, "Schedules"), commands(found.slice(0, 1).map((one) => `gcloud scheduler jobs run ${quoted(last(one.name))} --location=${region(one.name)}`), "To run one now:")]
-      : commands(["vertexrig schedule apply"], "There is no schedule yet. Those of vertexrig.yaml are made by:"),
-    happened.length ? [title("Deliveries", "Those of this month, the newest 100."), table("deliveries", ["time", "schedule", "run", "decision", "outcome", "why"], happened.map((one) => [
+      : commands(["vertexrig schedule apply"], "There are no schedules yet. To create those of vertexrig.yaml:"),
+    happened.length ? [title("Deliveries", "The newest 100 of this month."), table("deliveries", ["time", "schedule", "run", "decision", "outcome", "reason"], happened.map((one) => [
       moment(one.time), one.schedule ?? "", one.run ?? "", one.decision ?? "", one.end.outcome ?? "", one.end.reason ?? [one.reason, one.text].filter(Boolean).join(": "),
     ]), "Deliveries")] : "");
   return { whole: [part("schedules", [found, all, happened], make)] };
@@ -87,8 +87,8 @@ export async function models(names) {
   const cells = found.map((one) => [link("models", one.name, one.displayName || last(one.name)), last(one.name), one.versionId ?? "", (one.versionAliases ?? []).join(", "), one.artifactUri ?? "", moment(one.createTime), region(one.name)]);
   const heads = ["model", "number", "version", "aliases", "artifact", "created", "region"];
   return { whole: [
-    part("models", [found, all], () => h("div", {}, title("Models", left(most, all, "models") || "The registry of this server."),
-      cells.length ? table("models", heads, cells, "Models") : commands(["vertexrig register SWEEP"], "There is no model yet. The best trial of a sweep is registered by:"))),
+    part("models", [found, all], () => h("div", {}, title("Models", left(most, all, "models") || "Models that are registered on this server."),
+      cells.length ? table("models", heads, cells, "Models") : commands(["vertexrig register SWEEP"], "There are no models yet. To register the best trial of a sweep:"))),
     name && part(`model ${name}`, versions, () => h("div", {}, h("h3", {}, `Versions of ${versions[0]?.displayName ?? last(name)}`), versions.map((one) =>
       facts([["version", one.versionId], ["aliases", (one.versionAliases ?? []).join(", ")], ["artifact", one.artifactUri], ["image", one.containerSpec?.imageUri], ["created", clock(one.versionCreateTime ?? one.createTime)], ["labels", Object.entries(one.labels ?? {}).map(([key, value]) => `${key}=${value}`).join(", ")]])))),
   ] };
@@ -104,7 +104,7 @@ export async function calls(names, about, width, again) {
   if (about.pid !== kept.pid) Object.assign(kept, { pid: about.pid, last: 0, calls: [] });
   const own = ++asked;
   const page = await get(`/console/v1/calls?after=${kept.last}`);
-  // Of several requests under way the newest has all that the others have.
+  // The newest of several open requests has all rows of the others.
   if (own === asked) Object.assign(kept, { last: page.last, unserved: page.unserved, refused: page.refused, calls: [...kept.calls, ...page.calls].slice(-500) });
   const text = (one) => [one.method, one.target, one.client, one.status, one.word, one.transport].join(" ").toLowerCase();
   const rows = runs(kept.calls.filter((one) => text(one).includes(wanted.toLowerCase()))).reverse();
