@@ -37,7 +37,7 @@ CONNECTIONS, CALLS, STREAMS = 256, 1000, 256
 # grpc names a peer as `ipv4:127.0.0.1:54321`; the server listens on IPv4 alone.
 _PEER = re.compile(r"ipv4:(127\.[\d.]+):(\d+)")
 _PASSED = ("user-agent", "x-goog-api-client", "x-goog-request-params", "x-goog-user-project")
-"""Metadata that goes on to the REST handler as header fields; credentials do not."""
+"""Metadata that is passed to the REST handler as header fields; credentials are not."""
 _EMPTY = ("google.cloud.aiplatform.v1.ListCustomJobsRequest", "google.cloud.aiplatform.v1.ListCustomJobsResponse")
 """What reads and answers lists that are always empty and whose messages are not shipped: the requests have the same fields
 1 to 5, which a test holds, and an answer has nothing in it."""

@@ -17,7 +17,7 @@ from localvertex.state import HOST, NAMES, RunningServer
 FOLDER, TOKEN = "front", "token"
 CERTIFICATE, TRUST_STORE, CREDENTIALS, GCLOUD = "ca.pem", "trust.p12", "credentials.json", "gcloud"
 TRUST_PASSWORD = "vertexrig"
-"""Of the Java trust store, which holds no secret; the format wants one."""
+"""Password of the Java trust store, which holds no secret; the format requires one."""
 USER = "vertexrig"
 ACCESS_TOKEN = "local-vertex-access-token"
 """Access token of the token endpoint; no other service accepts it."""
@@ -39,7 +39,7 @@ _JAVA = (
     "-Djavax.net.ssl.trustStore={trust_store} -Djavax.net.ssl.trustStoreType=PKCS12 "
     f"-Djavax.net.ssl.trustStorePassword={TRUST_PASSWORD} -Dhttps.proxyHost={{host}} -Dhttps.proxyPort={{port}}"
 )
-TABLE = (  # behind or above each: who reads it
+TABLE = (  # each with the programs that read it
     Variable("HTTPS_PROXY", "{proxy}"),  # requests, urllib, httpx, Node, Go, pip
     Variable("https_proxy", "{proxy}"),  # curl, TensorFlow, and gRPC in all languages but Java
     Variable("HTTP_PROXY", "{proxy}"),  # as HTTPS_PROXY, for plain HTTP: the metadata server

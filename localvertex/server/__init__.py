@@ -317,7 +317,7 @@ def _parts(
     record: Path | None,
     watcher: Watcher | None,
 ) -> tuple[Front, Local]:
-    """Return the front and all behind it, over the folder of a server that is about to run.
+    """Return the front and the local Vertex of a server that is about to run.
 
     Raises:
         UsageError: The folder cannot be used.
@@ -335,7 +335,7 @@ def _parts(
 
 @contextmanager
 def _beside(listener: socket.socket, port: int | None) -> Iterator[socket.socket]:
-    """Provide a socket for the front: the port after the server's, so that a shell that knows it works on with the next server."""
+    """Provide a socket for the front, at the port after the server's if it is free: a shell with that port can use the next server."""
     with ExitStack() as stack:
         try:
             proxy = stack.enter_context(bound(listener.getsockname()[1] + 1 if port != 0 else 0))

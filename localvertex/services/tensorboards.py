@@ -175,7 +175,7 @@ def _note_newest(body: Json, values: Any) -> None:
     known: Mapping[str, Any] = body.get("metadata") or {}
     steps = [int(known.get("maxStep", 0)), *(int(point.get("step", 0)) for point in values)]
     times = [str(known.get("maxWallTime", "")), *(str(point.get("wallTime", "")) for point in values)]
-    # Not by their text: without a fraction a time ends in Z, which sorts behind the point of one with a fraction.
+    # Compared as times: as text, a time without a fraction (`…Z`) sorts after one with a fraction (`….5Z`).
     newest = max(times, key=lambda text: nanoseconds(text) or 0)
     body["metadata"] = {"maxStep": str(max(steps)), **({"maxWallTime": newest} if newest else {})}
 
