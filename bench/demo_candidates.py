@@ -1,7 +1,8 @@
-"""A job whose machines are scarce, on this machine: stock-out, Spot refused for quota, another region, and trained from its checkpoint.
+"""Run a job with candidates where machines are scarce, on this machine: a stock-out, Spot machines refused for quota, and another
+region, where the job trains from its checkpoint.
 
-`python bench/demo_candidates.py` works in a temporary folder with the local Vertex. `submit --watch` goes from candidate to candidate; that one
-job was there at every instant is held against the times that the local Vertex itself gives its jobs.
+`python bench/demo_candidates.py` works in a temporary folder with the local Vertex. `submit --watch` starts one candidate after the
+other; the times that the local Vertex records for its jobs show that there was one job at a time.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ FAULTS = (
     "quota:us-central1:g2-standard-12",
     "preempt:us-east4:after=1s",
 )
-"""The first has no machines; the second no quota; the Spot machines of the other region are taken away each time it trains."""
+"""Candidate 1 finds no machines, candidate 2 has no quota, and candidate 3, on Spot machines of another region, is preempted each time."""
 TRAINER = f"""
 import os, pathlib, time
 
@@ -73,7 +74,7 @@ print("trained", flush=True)
 
 
 def rig(folder: Path, env: dict[str, str], *words: str, shown: bool = True) -> str:
-    """Type a command, show it with what it prints, and return its stdout."""
+    """Run a command, print it and its output, and return its stdout."""
     if shown:
         print(f"\n$ vertexrig {' '.join(words)}", flush=True)
     done = subprocess.run(
@@ -85,7 +86,7 @@ def rig(folder: Path, env: dict[str, str], *words: str, shown: bool = True) -> s
 
 
 def alone(here: server.RunningServer) -> list[dict[str, Any]]:
-    """Return the jobs that the local Vertex has, in order; assert that each was made after the one before it had its last state."""
+    """Return the jobs of the local Vertex in order; assert that each was created after the one before it had ended."""
     found: list[dict[str, Any]] = []
     for region in ("us-central1", "us-east4"):
         url = f"{here.url}/vertex/v1/projects/demo-project/locations/{region}/customJobs"
@@ -100,7 +101,7 @@ def alone(here: server.RunningServer) -> list[dict[str, Any]]:
 
 
 def main() -> None:
-    """Let a job go through its candidates, and hold what came of it against what was staged."""
+    """Run the job through its candidates, and compare the result with the faults that were set."""
     with tempfile.TemporaryDirectory(prefix="vertexrig-candidates-") as name:
         folder = Path(name)
         (folder / "vertexrig.yaml").write_text(json.dumps(PROJECT, indent=1))
@@ -115,7 +116,7 @@ def main() -> None:
             env = {**os.environ, **server.env(here, project="demo-project"), "PYTHONPATH": str(REPOSITORY)}
             rig(folder, env, "explain", "train")
             rig(folder, env, "submit", "train", "--watch", "--poll=0.2")
-            print("\n# what the local Vertex says of its jobs", flush=True)
+            print("\n# the jobs of the local Vertex", flush=True)
             jobs = alone(here)
             last = str(jobs[-1]["name"])
             rig(folder, env, "report", last)

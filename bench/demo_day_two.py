@@ -1,7 +1,8 @@
-"""Seven nights on which a scheduled run did not happen, staged on this machine, and what its owner asks in the morning.
+"""Show on this machine why a scheduled run failed, in seven cases, and what `vertexrig schedule status` prints of each.
 
-`python bench/demo_day_two.py` works in a temporary folder: the local Vertex, the staged function, and Cloud Scheduler's stand-in. Of each
-night `vertexrig schedule status` names the cause and what to type; and so do the logs of the function and of Cloud Scheduler, by the filter that it prints.
+`python bench/demo_day_two.py` works in a temporary folder with the local Vertex, the staged function and the local Cloud Scheduler. In
+each case `schedule status` names the cause and the command to type; the logs of the function and of Cloud Scheduler, read by the filter that it
+prints, name the cause, too.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ PROJECT: dict[str, Any] = {
 
 
 class Line:
-    """A line to a server that can be cut (connections end) or held (nothing goes through), as a network can."""
+    """A connection to a server that can be cut (connections end) or stopped (no data passes), as a network can be."""
 
     def __init__(self, target: int) -> None:
         self.target, self.cut = target, False
@@ -149,12 +150,12 @@ class Stage:
         return dict(found["schedules"][0])
 
     def fires(self, name: str) -> None:
-        """Let a schedule fire, as at 03:00, and wait for what Cloud Scheduler says of it."""
+        """Fire a schedule, as at 03:00, and wait for the result in Cloud Scheduler."""
         self.rig("schedule", "run", name)
         self.until(lambda: self.standing(name)["attempt"], f"{name} is delivered")
 
     def logged(self, filter: str) -> list[dict[str, Any]]:
-        """Return what a filter finds, the newest last: of the function's log, as Cloud Logging would take it in, and of Cloud Scheduler's."""
+        """Return the log entries that a filter finds, the newest last: those of the function and of Cloud Scheduler."""
         keeps = logging_query.matching(logging_query.parse(filter))
         found = []
         for line in self.log.read_text().splitlines():
@@ -174,7 +175,7 @@ class Stage:
 
 
 def night(stage: Stage, name: str) -> None:
-    """Stage what happened."""
+    """Cause the failure of a case."""
     if name == "quota":
         stage.faults.append(Fault("quota", ("n2-*",)))
         stage.fires(name)
@@ -205,7 +206,7 @@ def night(stage: Stage, name: str) -> None:
 
 
 def main() -> None:
-    """Stage each night, and ask in the morning."""
+    """Cause each failure, and run `schedule status` afterwards."""
     with tempfile.TemporaryDirectory(prefix="vertexrig-day-two-") as name:
         folder = Path(name)
         (folder / "vertexrig.yaml").write_text(json.dumps(PROJECT, indent=1))
@@ -224,7 +225,7 @@ def main() -> None:
             with stage.served():
                 stage.rig("schedule", "apply")
                 for number, what in enumerate(NIGHTS, 1):
-                    print(f"\n# night {number}: {what}", flush=True)
+                    print(f"\n# case {number}: {what}", flush=True)
                     night(stage, what)
                     print(f"$ vertexrig schedule status {what}", flush=True)
                     print(stage.rig("schedule", "status", what, codes=(1,)), end="", flush=True)
@@ -242,11 +243,11 @@ CAUSES = {
     "killed": ("the function was killed", "vertexrig schedule run killed"),
     "paused": ("is paused in Cloud Scheduler", "vertexrig schedule resume paused"),
 }
-"""What the answer names: the cause and the remedy."""
+"""What the answer must name: the cause and the command that solves it."""
 
 
 def asked(stage: Stage, name: str) -> None:
-    """Hold the one answer, and the log, against what was staged."""
+    """Compare the answer and the log with the failure that was caused."""
     standing = stage.standing(name)
     said = "\n".join(f"{one['message']}\n{one['fix']}" for one in standing["differences"])
     cause, remedy = CAUSES[name]
@@ -263,7 +264,7 @@ def asked(stage: Stage, name: str) -> None:
 
 
 def said_by(row: dict[str, Any]) -> str:
-    """Return what a log entry says: the function's message, Cloud Scheduler's status, or the call that the audit log has."""
+    """Return the text of a log entry: the function's message, Cloud Scheduler's status, or the call in the audit log."""
     payload = row.get("jsonPayload", {})
     called = row.get("protoPayload", {}).get("methodName", "").rpartition(".")[2]
     return str(

@@ -1,8 +1,8 @@
-"""The trigger end to end on this machine: a scheduled sweep whose best trial is promoted, measured and registered by the
-tick, and a sweep over HTTP meanwhile, really trained, without a cloud.
+"""Run the trigger end to end on this machine, without a cloud account: a scheduled sweep, whose best trial is promoted, evaluated and
+registered, and at the same time a sweep that is started over HTTP.
 
-`python bench/demo_trigger.py` works in a temporary folder: the local Vertex, the staged function under
-functions-framework, Cloud Scheduler's local stand-in, and the repository's own trainer.
+`python bench/demo_trigger.py` works in a temporary folder with the local Vertex, the staged function under functions-framework, the
+local Cloud Scheduler, and the trainer of this repository.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ trigger:
 
 
 def main() -> None:
-    """Run it."""
+    """Run the demo."""
     with tempfile.TemporaryDirectory(prefix="vertexrig-demo-") as name:
         folder = Path(name)
         (folder / "vertexrig.yaml").write_text(PROJECT)
@@ -77,7 +77,7 @@ def main() -> None:
 
 
 def scheduled(folder: Path, env: dict[str, str]) -> None:
-    """A schedule with a tick made, fired (twice, as may happen), and its one sweep watched to its end."""
+    """Create a schedule and its tick, fire it (twice, as may happen), and watch its one sweep until it has ended."""
     vertexrig(folder, env, "schedule", "plan")
     vertexrig(folder, env, "schedule", "apply")
     vertexrig(folder, env, "schedule", "list", "--next=2")
@@ -90,7 +90,7 @@ def scheduled(folder: Path, env: dict[str, str]) -> None:
 
 
 def over_http(folder: Path, env: dict[str, str]) -> None:
-    """A sweep asked for over HTTP, asked for again, asked for wrongly, and watched to its end."""
+    """Request a sweep over HTTP, repeat the request, send a wrong one, and watch the sweep until it has ended."""
     for body in (
         {"run": "sweep", "set": {"max_trial_count": 2}, "args": {"epochs": 8}, "request_id": "demo-1"},
         {"run": "sweep", "set": {"max_trial_count": 2}, "args": {"epochs": 8}, "request_id": "demo-1"},
@@ -107,7 +107,7 @@ def over_http(folder: Path, env: dict[str, str]) -> None:
 
 
 def registered(folder: Path, env: dict[str, str], url: str) -> None:
-    """What the ticks made of the nightly sweep, without a hand: a promoted job, and a version in the Model Registry."""
+    """Wait until the ticks have promoted the scheduled sweep's best trial and registered a version of the model."""
     until = time.monotonic() + 240
     while not (ends := json.loads(vertexrig(folder, env, "schedule", "chains", "--format=json", quiet=True))["ended"]):
         assert time.monotonic() < until, "the steps of the nightly sweep did not end"
@@ -123,7 +123,7 @@ def registered(folder: Path, env: dict[str, str], url: str) -> None:
 
 @contextmanager
 def function(folder: Path, env: dict[str, str]) -> Iterator[None]:
-    """The staged function, served."""
+    """Serve the staged function."""
     words = [sys.executable, "-m", "vertexrig", "function", "serve", f"--port={PORT}"]
     print(f"\n$ vertexrig function serve --port={PORT}", flush=True)
     process = subprocess.Popen(words, cwd=folder, env=env)
@@ -143,7 +143,7 @@ def function(folder: Path, env: dict[str, str]) -> Iterator[None]:
 
 
 def vertexrig(folder: Path, env: dict[str, str], *words: str, quiet: bool = False) -> str:
-    """Run a command of ours, shown as it would be typed."""
+    """Run a command of vertexrig, printed as it would be typed."""
     if not quiet:
         print(f"\n$ vertexrig {shlex.join(words)}", flush=True)
     done = subprocess.run(

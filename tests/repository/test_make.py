@@ -150,7 +150,7 @@ CASES: dict[str, list[Case]] = {
         verb: [Case(verb, says=f"(?s){says}", whole=True)]
         for verb, says in {
             "demo-trigger": r"schedule apply.*'duplicate': True.*vertexrig best sweep.*registered vertexrig-\S+@1 at register",
-            "demo-day-two": r"night 1: wrong-image.*night 7: paused.*vertexrig schedule resume paused.*over-budget",
+            "demo-day-two": r"case 1: wrong-image.*case 7: paused.*vertexrig schedule resume paused.*over-budget",
             "demo-candidates": r"candidate 2 .*: quota: .*JOB_STATE_CANCELLED.*JOB_STATE_FAILED.*40 epochs, none twice: \d+ by candidate 3",
         }.items()
     },

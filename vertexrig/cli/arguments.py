@@ -1,4 +1,4 @@
-"""Names and options as they are typed: what to write where a NAME is missing, or an option of gcloud's is given."""
+"""Complete names and keys in a shell; explain a missing NAME, and options that are gcloud's or unknown."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MOST = 30
 
 
 def complete_names(ctx: click.Context, incomplete: str, among: tuple[str, ...] = RUNNABLE) -> list[str]:
-    """Return the names of the project file that a shell proposes; none where it cannot be read."""
+    """Return the names of the project file that a shell proposes; none if the file cannot be read."""
     from vertexrig.project import config
 
     try:
@@ -25,7 +25,7 @@ def complete_names(ctx: click.Context, incomplete: str, among: tuple[str, ...] =
 
 
 def complete_keys(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Return keys of jobs and sweeps, or the machine types behind `machine_type=`, that a shell proposes for --set."""
+    """Return the keys of jobs and sweeps that a shell proposes for --set, or after `machine_type=` the machine types."""
     from vertexrig import catalog
     from vertexrig.project import keys
 
@@ -41,7 +41,7 @@ def complete_keys(ctx: click.Context, param: click.Parameter, incomplete: str) -
 
 
 class NameArgument(click.Argument):
-    """An argument that names something in the project file; where it is missing, the error lists what there is.
+    """An argument that names something in the project file; if it is missing, the error lists the names.
 
     Args:
         decls: As for `click.Argument`.
@@ -62,7 +62,7 @@ class NameArgument(click.Argument):
 
 
 def _choices(ctx: click.Context, among: tuple[str, ...]) -> str:
-    """Return the names in the project file; or why there are none; nothing if the file is wrong."""
+    """Return a sentence with the names in the project file, or why there are none; "" if the file is wrong."""
     from vertexrig.project import config  # 80 ms
 
     try:
@@ -80,11 +80,11 @@ def _choices(ctx: click.Context, among: tuple[str, ...]) -> str:
 
 _USUAL = {
     "json": "write --format json",
-    "config": "jobs are given by NAME; `vertexrig check FILE` checks a file for gcloud, `vertexrig convert FILE` makes entries of it",
+    "config": "name a job of the project file. `vertexrig check FILE` checks a file for gcloud, `vertexrig convert FILE` turns it into entries",
     "f": "write --file for the project file",
 }
 _OF_VERBS = ("--file", "--set", "--format", "--templates", "--info", "--max-file-size", "--local")
-# gcloud's options that have another name in the project file, or another place
+# options of gcloud that have another name in the project file
 _GCLOUD = {
     "kms_key": "kms_key_name",
     "command": "container",
@@ -96,13 +96,13 @@ _POOL_SPEC = (
 
 
 def misspelt(error: click.NoSuchOption) -> str:
-    """Return the message about an option that a verb does not have; one of gcloud's is a key of the project file here."""
+    """Return the message for an option that a verb does not have; for an option of gcloud it names the key of the project file."""
     from vertexrig.project.model import Job, Project, Sweep
     from vertexrig.schema import typed
 
     option, command = error.option_name, error.ctx.command if error.ctx is not None else None
     if isinstance(command, click.Group) and option in _OF_VERBS:
-        return f"No such option {option!r} here: write it after the COMMAND"
+        return f"No such option {option!r} before the COMMAND: write it after the COMMAND"
     name = option.lstrip("-").replace("-", "_")
     known = {**typed.hints(Project), **typed.hints(Sweep), **typed.hints(Job)}
     if name == "worker_pool_spec":
@@ -112,9 +112,9 @@ def misspelt(error: click.NoSuchOption) -> str:
     key = _GCLOUD.get(name, name)
     sets = command is not None and any("--set" in param.opts for param in command.params)
     if key not in known and sets and option.startswith("--") and not error.possibilities:
-        return f"No such option {option!r}. If it is an argument of the trainer: --set args.{option.lstrip('-')}=VALUE"
+        return f"No such option {option!r}. For an argument of the trainer, write --set args.{option.lstrip('-')}=VALUE"
     if key not in known or not option.startswith("--"):
         return error.format_message()
     mapped = {"args": "args.NAME", "labels": "labels.NAME"}.get(key, key)
-    here = f"; for this call: --set {mapped}=VALUE" if sets else ""
-    return f"No such option {option!r}. It is the key {key} of the project file{here}"
+    here = f", or write --set {mapped}=VALUE for this call" if sets else ""
+    return f"No such option {option!r}. Set the key {key} in the project file{here}"

@@ -1,4 +1,4 @@
-"""`vertexrig best`: a sweep's best trial."""
+"""`vertexrig best`: show a sweep's best trial."""
 
 from __future__ import annotations
 
@@ -25,12 +25,13 @@ from vertexrig.studies.reproduce import flags
 @studied.chain_option
 @options.format_option("text", "json", "yaml", "flags", "args")
 def command(sweep: str, where: options.WhereOptions, chain: bool, format_: str) -> None:
-    """Show the best trial of SWEEP (name, number, resource name, or a rehearsal's run), and how sure it is that it is the
-    best: its lead over the next trial, and the noise where parameters were tried more than once. With several goals,
-    show all trials that no other beats.
+    """Show the best trial of SWEEP (name, number, resource name, or a rehearsal's run), and how certain the result is: its lead
+    over the second trial, and the noise between trials with the same parameters.
 
-    `--format flags` (or args) prints the parameters as arguments of the trainer, `--format yaml` as a mapping; with several
-    goals, those of the first trial shown.
+    A study with several goals has several best trials: for each, no other trial is as good in every goal and better in one.
+
+    `--format flags` (or args) prints the parameters as arguments of the trainer, `--format yaml` as a mapping; of several best
+    trials, those of the first.
     """
     study = studies.read(studied.tuning_job(where, sweep, whole_chain=chain))
     if not study.best:
@@ -56,7 +57,7 @@ def command(sweep: str, where: options.WhereOptions, chain: bool, format_: str) 
 
 
 def _why_none(sweep: str, study: StudyRecord) -> str:
-    """Tell why a study has no best trial, in one sentence."""
+    """Return why a study has no best trial, in one sentence."""
     names = " and ".join(goal.id for goal in study.goals)
     if not study.trials:
         return f"{sweep} has no trial yet, so there is no best one"

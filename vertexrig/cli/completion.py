@@ -37,13 +37,13 @@ complete -o nosort -F %(complete_func)s %(prog_name)s
 """
 
 
-@click.command("completion", epilog="\b\n" + "\n".join(SHELLS.values()))
+@click.command(
+    "completion",
+    epilog="\b\nTo load it, add one line to the startup file of your shell:\n" + "\n".join(SHELLS.values()),
+)
 @click.argument("shell", type=click.Choice(list(SHELLS)))
 def command(shell: str) -> None:
-    """Print the completion script for SHELL: it completes verbs, options, names of jobs and sweeps, and keys of --set.
-
-    To load it, add this line to the startup file of your shell:
-    """
+    """Print the completion script for SHELL: it completes verbs, options, names of jobs and sweeps, and keys of --set."""
     kind = get_completion_class(shell)
     assert kind is not None  # click has these three
     root = click.get_current_context().find_root().command

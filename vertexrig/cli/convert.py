@@ -1,4 +1,4 @@
-"""`vertexrig convert`: a YAML file for gcloud as entries of a project file."""
+"""`vertexrig convert`: turn a YAML file for gcloud into entries of a project file."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from vertexrig.cli import entries, options
 def command(source: str, into: Path | None, name: str | None, format_: str) -> None:
     """Turn FILE into entries of a project file that render to the same job.
 
-    FILE is what `gcloud ai custom-jobs create --config` or `gcloud ai hp-tuning-jobs create --config` takes. - is stdin.
+    FILE is a configuration for `gcloud ai custom-jobs create` or `gcloud ai hp-tuning-jobs create`; `-` is stdin.
     """
     job = convert.convert(files.read_text(source), source)
     stem = "" if source == "-" else Path(source).stem

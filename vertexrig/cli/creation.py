@@ -1,4 +1,4 @@
-"""The commands that create rendered jobs on Vertex AI, which can be pasted into the shell that started this program."""
+"""The commands that create rendered jobs on Vertex AI."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from vertexrig.workspace import Prepared
 
 
 def commands(prepared: Sequence[tuple[Prepared, Path]]) -> list[str]:
-    """Return the commands that bring rendered jobs to Vertex AI: the trainer's package or image, then creation.
+    """Return the commands that upload the package or image of rendered jobs and create the jobs on Vertex AI.
 
     Args:
         prepared: Each job or sweep, and the file its YAML was written to.
 
     Returns:
-        Lines for a shell, the last of which creates the last job. Jobs that share a package or an image share the line that makes it.
+        Lines for a shell, the last of which creates the last job. A package or image that jobs share is uploaded once.
     """
     lines: list[str] = []
     uploaded: set[str] = set()

@@ -1,4 +1,4 @@
-"""`vertexrig diff`: what a change of project file, templates or trainer does to every job; and a rehearsal of the changed ones."""
+"""`vertexrig diff`: show how a change of project file, templates or trainer changes each job; rehearse the changed jobs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 @click.argument("rev", default="HEAD", metavar="[REV]")
 @options.project_options
 @click.option(
-    "--rehearse", multiple=True, metavar="NAME", help="Rehearse this job or sweep before and after, if it changed."
+    "--rehearse", multiple=True, metavar="NAME", help="If this job or sweep changed, rehearse it at REV and now."
 )
 @click.option(
     "--rehearse-set",
@@ -43,11 +43,11 @@ if TYPE_CHECKING:
 def command(
     rev: str, project: options.ProjectOptions, rehearse: tuple[str, ...], rehearse_set: tuple[str, ...], format_: str
 ) -> None:
-    """Compare every job and sweep with what it was at REV of the project's git repository, by default the last commit.
+    """Compare every job and sweep with its state at REV of the project's git repository, by default the last commit.
 
-    Shown are the YAML, replicas, quota, the price of a run and of a month's schedules, and what the checks find since then and do not
-    find any more. With --rehearse, what both really do on this machine. The exit code is 1 if there is a new error, or a rehearsal
-    after the change fails.
+    For each changed job, the result has the changes of its YAML, its replicas, its quota, the price of a run and of a month of
+    schedules, and the new and removed findings. With --rehearse it also has the results of both rehearsals. The exit code is 1 if
+    there is a new error, or if a rehearsal after the change fails.
     """
     workspace = project.workspace()
     for name in rehearse:
@@ -70,14 +70,14 @@ def command(
     else:
         output.result(format_, data, lambda: _text(rev, changed, len(found), ends))
     if any(after is None or not after.succeeded for _, _, after in ends):
-        raise JobFailedError("a job that changed does not train any more")
+        raise JobFailedError("a rehearsal after the change failed")
     if change.new_errors(changed):
-        raise FindingsError("the change brings errors")
+        raise FindingsError("the change adds errors")
 
 
 @contextmanager
 def _earlier(workspace: Workspace, project: options.ProjectOptions, rev: str) -> Iterator[Workspace]:
-    """Give the project of a revision, for as long as its files are there; without jobs if there was none."""
+    """Give the project of a revision while its files exist; a project without jobs if there was none."""
     folder = Path(tempfile.mkdtemp(prefix="vertexrig-"))
     try:
         here = revision.write(workspace.loaded.folder, rev, folder)
@@ -94,7 +94,7 @@ def _earlier(workspace: Workspace, project: options.ProjectOptions, rev: str) ->
 
 
 def _end(workspace: Workspace, name: str, overrides: Sequence[str], templates: Path | None = None) -> Rehearsal | None:
-    """Return how a rehearsal ended; None if it could not begin."""
+    """Return how a rehearsal ended; None if it could not start."""
     extras.need("optuna", "requests")
     file = workspace.loaded.file
     try:
@@ -123,7 +123,7 @@ def _row(name: str, before: Rehearsal | None, after: Rehearsal | None) -> dict[s
 
 def _text(rev: str, changed: Sequence[Change], count: int, ends: Sequence[tuple[str, Any, Any]]) -> str:
     if not changed:
-        return f"none of {count} jobs and sweeps differs from {rev}"
+        return f"no difference from {rev} in {count} jobs and sweeps"
     parts = []
     for one in changed:
         rows = [f"{one.name}: {one.kind}", *(f"  {what}: {how}" for what, how in change.lines(one))]
@@ -151,7 +151,7 @@ def _rehearsed(ends: Sequence[tuple[str, Any, Any]]) -> Iterator[tuple[str, str,
     for name, *sides in ends:
         for when, one in zip(("before", "after"), sides, strict=True):
             if one is None:
-                yield name, when, "could not begin"
+                yield name, when, "could not start"
                 continue
             metrics = ", ".join(f"{tag} {shown(value)}" for tag, value in one.metrics.items())
             ended = "trained" if one.succeeded else f"failed: {one.error.partition(chr(10))[0]}"
@@ -159,9 +159,9 @@ def _rehearsed(ends: Sequence[tuple[str, Any, Any]]) -> Iterator[tuple[str, str,
 
 
 def _markdown(rev: str, changed: Sequence[Change], count: int, ends: Sequence[tuple[str, Any, Any]]) -> str:
-    """Return the comment of a pull request."""
+    """Return the result as a comment for a pull request."""
     if not changed:
-        return f"vertexrig: none of {count} jobs and sweeps differs from `{rev}`."
+        return f"vertexrig: no difference from `{rev}` in {count} jobs and sweeps."
     lines = [f"vertexrig: {len(changed)} of {count} jobs and sweeps differ from `{rev}`.", ""]
     lines += ["| job | | what changes | findings |", "| --- | --- | --- | --- |"]
     for one in changed:
@@ -188,6 +188,6 @@ def _markdown(rev: str, changed: Sequence[Change], count: int, ends: Sequence[tu
 
 
 def _cell(text: str) -> str:
-    for char, instead in (("&", "&amp;"), ("<", "&lt;"), ("|", "\\|"), ("@", "&#64;")):  # nobody is called by a comment
+    for char, instead in (("&", "&amp;"), ("<", "&lt;"), ("|", "\\|"), ("@", "&#64;")):  # @NAME would notify a user
         text = text.replace(char, instead)
     return clean(text)

@@ -1,4 +1,4 @@
-"""`vertexrig doctor`: is everything there that a submitted job needs?"""
+"""`vertexrig doctor`: check that everything a submitted job needs exists."""
 
 from __future__ import annotations
 
@@ -19,17 +19,18 @@ _SIGNS = {"ok": "ok  ", "warning": "warn", "error": "FAIL", "unknown": "?   "}
 @options.file_option
 @options.format_option("text", "json")
 def command(file: Path | None, format_: str) -> None:
-    """Look at project, APIs, bucket, roles, runtime, clock and gcloud, and print what to type. Nothing is
-    changed, but of two jobs of one request the one that is not recorded is cancelled.
+    """Check the project, its APIs, bucket and roles, the function's runtime, the clock and gcloud. For each problem, print the
+    command that solves it.
 
-    The exit code is 1 if something is wrong; what could not be found out is not an error.
+    Nothing is changed, with one exception: if one request has two jobs, the job that is not recorded is cancelled. The exit
+    code is 1 if there is a problem; an unknown result is not a problem.
     """
     from vertexrig.trigger import doctor  # 40 ms
 
     results = []
     for result in doctor.examine(config.load(file)):
         results.append(result)
-        # As each is known: some checks wait for the service for seconds.
+        # printed at once: some checks wait for the service for seconds
         if format_ == "text":
             say(f"{_SIGNS[result.outcome]}  {result.name}: {result.message}")
             if result.fix:

@@ -1,4 +1,4 @@
-"""Entries of a project file that a verb makes of a job from elsewhere: where they go, and what is shown of them."""
+"""Add entries, made from a job from elsewhere, to a project file, and show them."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 into_option = click.option(
     "--into",
     type=click.Path(path_type=Path),
-    help="Project file to add it to, or to make; by default a new one is printed.",
+    help="Project file to add the entries to, which is created if needed; by default a new one is printed.",
 )
 as_option = click.option(
-    "--as", "name", metavar="NAME", help="Name in the project file; by default the display name's."
+    "--as", "name", metavar="NAME", help="Name of the entry; by default made from the display name."
 )
 
 
@@ -33,7 +33,7 @@ def project_text(into: Path | None) -> str:
 
 
 def show(made: Pulled, into: Path | None, format_: str, more: Mapping[str, Any] | None = None) -> None:
-    """Write or print the project file, and say what to type next.
+    """Write or print the project file, and print what to type next.
 
     Args:
         made: The entries.

@@ -1,4 +1,4 @@
-"""`vertexrig follow-up`: the sweep that follows a finished one."""
+"""`vertexrig follow-up`: add a sweep that follows a finished sweep."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from vertexrig.workspace import Prepared
 
 @click.command("follow-up")
 @studied.study_options
-@click.option("--grid", type=Integer(2), help="Make it a grid of at most this many combinations.")
+@click.option("--grid", type=Integer(2), help="Make the new sweep a grid of at most this many combinations.")
 @click.option(
-    "--trials", type=Integer(1), help="Trials of the new sweep; by default as many as the study before it had."
+    "--trials", type=Integer(1), help="Trials of the new sweep; by default as many as the finished study had."
 )
 @click.option(
     "--as",
     "name",
     metavar="NAME",
-    help="Name of the new sweep; by default the name of the sweep before it with -2, -3 and so on.",
+    help="Name of the new sweep; by default the finished sweep's name with -2, -3 and so on.",
 )
 @studied.dry_run_option
 @options.format_option("text", "json")
@@ -39,14 +39,14 @@ def command(
     dry_run: bool,
     format_: str,
 ) -> None:
-    """Add the sweep that follows the finished study SWEEP (a sweep's name, number, display name, or a file from
-    `gcloud ai hp-tuning-jobs describe`) to the project file.
+    """Add a sweep that follows the finished study of SWEEP to the project file.
 
-    What is settled is frozen, ranges are narrowed around the best trials, and widened where the best one is on a bound. Each
-    decision has its reason in a comment. Everything else in the file stays byte for byte.
+    SWEEP is a sweep's name, number, display name, or a file from `gcloud ai hp-tuning-jobs describe`. In the new sweep, settled
+    parameters are fixed, and ranges are narrowed around the best trials, or widened if the best trial is at a bound. A comment gives
+    the reason for each change. The rest of the file stays unchanged.
     """
     if grid is not None and trials is not None:
-        raise click.UsageError("--grid tries every combination; --trials is for a study that is not a grid")
+        raise click.UsageError("--grid and --trials exclude each other: a grid has a trial for each combination")
     found = ended.found()
     loaded = found.loaded
     text = edit.read(loaded.file)
@@ -54,7 +54,9 @@ def command(
     known = outcome(ended.sweep, found.job)
     made = follow_up.follow_up(known, edit.data_of(text, str(loaded.file)), found.sweep, name, grid=grid, trials=trials)
     if studied.has_changed(found):
-        streams.note(f"note: {found.sweep} has other parameters in {loaded.file} than the study; the study's count")
+        streams.note(
+            f"note: {found.sweep} in {loaded.file} has changed since the study; the parameters of the study are used"
+        )
     first = edit.added(text, made.entry, str(loaded.file))
     prepared = studied.rendered(first, loaded.file, name, found.sweep)
     price = _price(prepared) if prepared is not None else None
@@ -67,7 +69,7 @@ def command(
 
 
 def _price(prepared: Prepared) -> Estimate:
-    """Return what the new sweep costs where the project is."""
+    """Return the price of the new sweep in the project's region."""
     project = prepared.workspace.loaded.project
     price = estimate(prepared.document, prepared.workspace.catalog)
     return elsewhere(price, project.region, project.trigger.budget.price_factor)
@@ -96,7 +98,7 @@ def _report(
     }
     result(format_, data, diff)
     if not written:
-        streams.note(f"nothing was written to {found.loaded.file}; without --dry-run it is")
+        streams.note(f"dry run: nothing was written to {found.loaded.file}")
         return
     streams.note(f"added sweep {made.name} to {found.loaded.file}; next:")
     streams.note(steps.line("check", made.name, *steps.named(file)))

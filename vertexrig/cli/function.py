@@ -26,19 +26,19 @@ if TYPE_CHECKING:
 
 @click.group("function", cls=Group)
 def command() -> None:
-    """Stage, serve and deploy the Cloud Function that starts jobs."""
+    """Stage, serve and deploy the trigger, a Cloud Function that starts jobs."""
 
 
 @command.command("build")
 @options.file_option
-@click.option("--output", "-o", type=click.Path(path_type=Path), help="Folder to write; by default build/function.")
+@click.option("--output", "-o", type=click.Path(path_type=Path), help="Folder to write to; by default build/function.")
 @options.format_option("text", "json")
 def build(file: Path | None, output: Path | None, format_: str) -> None:
-    """Stage the function's folder and print its path."""
+    """Write the function's source folder, and print its path."""
     staged = _staged(config.load(file), output)
     streams.note(f"{staged.files} files, {staged.size / 1024:.0f} KiB, {staged.requirements} packages to install")
     if output is None:
-        streams.note(f"what deploys it, printed and not run:\n{steps.line('function', 'deploy', *steps.named(file))}")
+        streams.note(f"to print the commands that deploy it:\n{steps.line('function', 'deploy', *steps.named(file))}")
     result(format_, {**asdict(staged), "folder": str(staged.folder)}, str(staged.folder))
 
 
@@ -53,28 +53,28 @@ def _staged(loaded: config.Loaded, output: Path | None = None) -> stage.Staged:
 
 @command.command("serve", short_help="Stage the function and serve it on this machine.")
 @options.file_option
-@click.option("--port", type=options.Integer(1, 65535), default=8080, show_default=True, help="Its port on 127.0.0.1.")
+@click.option("--port", type=options.Integer(1, 65535), default=8080, show_default=True, help="Port on 127.0.0.1.")
 @click.option(
     "--target",
     type=click.Choice(["trigger", "on_event"]),
     default="trigger",
     show_default=True,
-    help="Which function: trigger answers HTTP requests, on_event takes events.",
+    help="Function to serve: trigger answers HTTP requests, on_event takes events.",
 )
 def serve(file: Path | None, port: int, target: str) -> None:
-    """Stage the function and serve it on this machine with functions-framework, until interrupted. It answers only
-    programs of this user, with JSON bodies, and no web page of another origin.
+    """Stage the function and serve it on this machine with functions-framework, until interrupted.
 
-    Jobs go where VERTEXRIG_AIPLATFORM says; without it, to the local Vertex that runs in .vertexrig/. Never to the cloud.
+    It answers only programs of this user that send JSON, and no web pages of other origins. Jobs go to the server that
+    VERTEXRIG_AIPLATFORM names or, if it is not set, to the local Vertex of this project; never to Google Cloud by default.
     """
     extras.need("functions_framework", "requests", "uvicorn")
     loaded = config.load(file)
     environment = dict(os.environ)
-    # Without it the staged function would ask Google, with the credentials of the person who tries it out.
+    # Without it the staged function would send requests to Google with the credentials of the user.
     if not environment.get("VERTEXRIG_AIPLATFORM"):
         variables = emulator.load("vertexrig function serve").environment(loaded.output(config.STATE_FOLDER))
         if not variables:
-            raise UsageError("no local Vertex runs here: start one with `vertexrig local up`")
+            raise UsageError("the local Vertex is not running: start it with `vertexrig local up`")
         environment |= variables
     staged = stage.stage(loaded, loaded.output(stage.FOLDER))
     streams.note(f"serving {staged.folder} on http://127.0.0.1:{port}")
@@ -88,14 +88,15 @@ def serve(file: Path | None, port: int, target: str) -> None:
     os.execve(sys.executable, words, environment)
 
 
-@command.command("package", short_help="Upload the trainer packages of triggered runs.")
+@command.command("package", short_help="Upload the packages that triggered runs use.")
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 @options.file_option
 @options.format_option("text", "json")
 def package(names: tuple[str, ...], file: Path | None, format_: str) -> None:
-    """Build and upload the trainer packages that triggered runs use: those of the jobs named, or of all.
+    """Build and upload the trainer packages that triggered runs of the named jobs use; without a NAME, of all jobs.
 
-    Jobs with `image: build` run the image that is in the registry now, which `vertexrig image NAME --push` makes.
+    For a job with `image: build`, triggered runs use its image that is in the registry now; `vertexrig image NAME --push` puts it
+    there.
     """
     from vertexrig.submit import publish  # 50 ms
 
@@ -105,19 +106,19 @@ def package(names: tuple[str, ...], file: Path | None, format_: str) -> None:
     result(format_, {"packages": uris}, "\n".join(uris))
 
 
-@command.command("deploy", short_help="Print, or run, the gcloud commands that deploy it.")
+@command.command("deploy", short_help="Print, or run, the gcloud commands that deploy the function.")
 @options.file_option
-@click.option("--run", is_flag=True, help="Run the commands; without it they are printed.")
+@click.option("--run", is_flag=True, help="Run the commands instead of printing them.")
 @options.format_option("text", "json")
 def deploy(file: Path | None, run: bool, format_: str) -> None:
-    """Stage the function and print, or run, the gcloud commands that deploy it and give it the roles it needs."""
+    """Stage the function, and print, or with --run run, the gcloud commands that deploy it and grant it its roles."""
     from vertexrig.submit import images  # 130 ms
     from vertexrig.trigger import deploy
 
     if run and images.is_local():
         raise UsageError(
-            "this shell's jobs go to the local Vertex, and --run would deploy to Google Cloud: run it in another shell, or try "
-            "the function here with `vertexrig function serve`"
+            "this shell uses the local Vertex, and --run would deploy to Google Cloud: use another shell, or serve the function on "
+            "this machine with `vertexrig function serve`"
         )
     loaded = config.load(file)
     staged = _staged(loaded)
@@ -132,7 +133,7 @@ def deploy(file: Path | None, run: bool, format_: str) -> None:
         changed |= step.tells and _keep_uri(loaded, outcome)
     if changed:
         streams.note(
-            "the deployed function has no trigger.uri, which it needs to know its callers: it is deployed again"
+            "deploying again: the first deployment had no trigger.uri, which the function needs to verify its callers"
         )
         loaded = config.load(file)
         staged = _staged(loaded)
@@ -147,7 +148,7 @@ def _row(step: DeployStep, outcome: str) -> dict[str, str]:
 
 
 def _keep_uri(loaded: config.Loaded, uri: str) -> bool:
-    """Write the function's URL into the project file, and tell whether it was; one that is there is left to its owner."""
+    """Write the function's URL into the project file unless it has one; return whether it was written."""
     from vertexrig.bring import edit  # 30 ms
 
     there = loaded.project.trigger.uri
@@ -157,19 +158,19 @@ def _keep_uri(loaded: config.Loaded, uri: str) -> bool:
         streams.note(f"{loaded.file}: trigger.uri is {uri}")
     elif str(there).rstrip("/") != uri:
         streams.note(
-            f"{loaded.file} has another trigger.uri, {there}; if it is wrong, change it to {uri}, then `vertexrig function "
+            f"{loaded.file} has another trigger.uri, {there}. If it is wrong, change it to {uri}, then run `vertexrig function "
             "deploy --run` and `vertexrig schedule apply`"
         )
     return there is None
 
 
-@command.command("remove", short_help="Print the gcloud commands that take all of it away.")
+@command.command("remove", short_help="Print the gcloud commands that delete the deployment.")
 @options.file_option
 @options.format_option("text", "json")
 def remove(file: Path | None, format_: str) -> None:
-    """Print the gcloud commands that take away all that `deploy` made, and the schedules. Nothing is run.
+    """Print the gcloud commands that delete everything that `deploy` created, and the schedules. No command is run.
 
-    The bucket, images and enabled services stay, and accounts that the project file names.
+    The bucket, the images, the enabled services and the accounts that the project file names are not deleted.
     """
     from vertexrig.trigger import deploy, schedules, stage
 
@@ -183,17 +184,17 @@ def remove(file: Path | None, format_: str) -> None:
 
 @command.command("alerts", short_help="Write alert policies and a dashboard for Cloud Monitoring.")
 @options.file_option
-@click.option("--output", "-o", type=click.Path(path_type=Path), help="Folder to write; by default build/alerts.")
+@click.option("--output", "-o", type=click.Path(path_type=Path), help="Folder to write to; by default build/alerts.")
 @click.option(
     "--channel",
     "channels",
     multiple=True,
     metavar="NAME",
-    help="Notification channel that is told: projects/P/notificationChannels/ID.",
+    help="Notification channel of the alerts: projects/P/notificationChannels/ID.",
 )
 @options.format_option("text", "json")
 def alerts(file: Path | None, output: Path | None, channels: tuple[str, ...], format_: str) -> None:
-    """Write alert policies and a dashboard as JSON, and print the gcloud commands that make them; none is run."""
+    """Write alert policies and a dashboard as JSON, and print the gcloud commands that create them. No command is run."""
     from vertexrig import files
     from vertexrig.trigger import alerts
 

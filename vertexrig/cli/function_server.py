@@ -1,4 +1,4 @@
-"""The staged Cloud Function on this machine, behind the guard of the local Vertex: what `function serve` becomes.
+"""Serve the staged Cloud Function on this machine behind the guard of the local Vertex: the process of `function serve`.
 
 Run as a file with the folder, the target and the port. It imports nothing of the installed vertexrig, so that the
 function imports the copy in its staged folder, as it will in the cloud; the application is functions-framework's own.
@@ -16,7 +16,7 @@ from typing import Any
 
 
 def _guards() -> Any:
-    """Return the module `guard`, from its file."""
+    """Load the module `guard` from its file, and return it."""
     spec = importlib.util.spec_from_file_location("vertexrig_guard", Path(__file__).parents[1] / "guard.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)

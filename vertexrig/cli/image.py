@@ -1,4 +1,4 @@
-"""`vertexrig image`: the image of the trainer, from its Dockerfile to Artifact Registry."""
+"""`vertexrig image`: write, build and push the image of the trainer."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from vertexrig.package.image import ImageId
 
 PLAN, BUILD, PUSH = "plan", "build", "push"
-# what is to be done -> the programs that can, the preferred one first
+# mode -> the programs that can do it, the preferred one first
 _PROGRAMS = {BUILD: ("docker", "gcloud"), PUSH: ("gcloud", "docker")}
 _INSTALL = {
     "docker": "Docker (https://docs.docker.com/engine/install/)",
@@ -45,13 +45,13 @@ class _Made:
 @click.argument("name", cls=NameArgument)
 @options.project_options
 @click.option(
-    "--plan", "mode", flag_value=PLAN, default=True, help="Write the files and print the commands: the default."
+    "--plan", "mode", flag_value=PLAN, default=True, help="Write the files and print the commands (the default)."
 )
 @click.option(
-    "--build", "mode", flag_value=BUILD, help="Build it: with Docker, or with Cloud Build, which pushes it too."
+    "--build", "mode", flag_value=BUILD, help="Build the image with Docker, or with Cloud Build, which also pushes it."
 )
-@click.option("--push", "mode", flag_value=PUSH, help="Build it and push it: with Cloud Build, or with Docker.")
-@click.option("--lock", is_flag=True, help="Resolve the requirements again, to the newest versions that fit.")
+@click.option("--push", "mode", flag_value=PUSH, help="Build and push the image with Cloud Build, or with Docker.")
+@click.option("--lock", is_flag=True, help="Resolve the requirements again to the newest versions that fit.")
 @options.format_option("text", "json")
 def command(
     name: str,
@@ -60,17 +60,17 @@ def command(
     lock: bool,
     format_: str,
 ) -> None:
-    """Write the Dockerfile, lock file and Cloud Build config of the image that job or sweep NAME runs, and print its URI.
+    """Write the Dockerfile, the lock file and the Cloud Build config of the image that job or sweep NAME runs, and print the image's URI.
 
-    NAME has `image: build` in the project file. Its tag is a hash of the trainer's sources, the lock file and the
-    Dockerfile. The lock file is made with uv when it is missing or the requirements have changed; commit it.
+    NAME needs `image: build` in the project file. The image's tag is a hash of the trainer's sources, the lock file and the
+    Dockerfile. uv makes the lock file if it is missing or the requirements have changed. Commit the lock file.
     """
     workspace = project.workspace(name)
     loaded = workspace.loaded
     kinds = list(workspace.renderer.images_of(name))
     if not kinds:
         raise UsageError(
-            f"{name} runs no image that is made here: write `image: build` under `trainer` or under the job to have one"
+            f"{name} does not run an image that vertexrig builds: write `image: build` under `trainer` or under the job"
         )
     made = [_make(loaded, kind, lock) for kind in kinds]
     if mode == PLAN:
@@ -91,11 +91,11 @@ def command(
 
 
 def _do(loaded: Loaded, made: list[_Made], mode: str) -> None:
-    """Build the images, and push them where that was asked for or cannot be separated."""
+    """Build the images, and push them if asked for, or if Cloud Build builds them."""
     local = images.is_local()
     program = None if local and mode == PUSH else _program(mode)
-    if local and program != "docker":  # Cloud Build is Google's, wherever this shell's jobs go
-        streams.note("nothing is built or pushed: the local Vertex runs the trainer's sources themselves")
+    if local and program != "docker":  # the local Vertex does not replace Cloud Build
+        streams.note("nothing is built or pushed: the local Vertex runs the trainer's sources")
         for one in made:
             _remember(loaded, one.image)
         return
@@ -128,10 +128,10 @@ def _make(loaded: Loaded, kind: str, renew: bool) -> _Made:
 
 
 def _program(mode: str) -> str:
-    """Return the program that does it.
+    """Return the program for a mode.
 
     Raises:
-        UsageError: None is there.
+        UsageError: None is installed.
     """
     found = next((program for program in _PROGRAMS[mode] if shutil.which(program)), None)
     if found is None:
@@ -165,8 +165,7 @@ def _run(loaded: Loaded, made: _Made, program: str, *, pushed: bool) -> None:
 
 
 def _command(words: list[str]) -> None:
-
-    # Its output goes to stderr: on stdout is only this verb's result, which a script reads.
+    # the output goes to stderr: a script reads only this verb's result from stdout
     if subprocess.run(words, stdout=2, check=False).returncode != 0:
         raise JobFailedError(f"this command failed: {shlex.join(words)}")
 
@@ -178,7 +177,7 @@ def _remember(loaded: Loaded, image: ImageId) -> None:
         images.remember(loaded, image.kind, image.uri, Storage(loaded.project.bucket, location=loaded.project.region))
     except VertexrigError as error:
         streams.note(
-            f"warning: triggered runs use the image before this one, until you run `vertexrig function package`: {error}"
+            f"warning: triggered runs still use the previous image; to change that, run `vertexrig function package`: {error}"
         )
 
 

@@ -1,4 +1,4 @@
-"""`vertexrig init`: a project file to begin with."""
+"""`vertexrig init`: write a first project file."""
 
 from __future__ import annotations
 
@@ -34,24 +34,26 @@ TRIALS = 4  # of the sweep that is suggested: enough to see that it works
     show_default=True,
     help="File to write.",
 )
-@click.option("--force", is_flag=True, help="Replace a file that is there.")
+@click.option("--force", is_flag=True, help="Replace an existing file.")
 @click.option(
-    "--trainer", type=click.Path(path_type=Path), help="Script, package folder or project; by default it is looked for."
+    "--trainer",
+    type=click.Path(path_type=Path),
+    help="The trainer: a script, a package folder or a project; by default it is searched for in the folder.",
 )
 @options.format_option("text", "json")
 def command(output: Path, force: bool, trainer: Path | None, format_: str) -> None:
-    """Write a small project file for the trainer that is in the folder: a job, and a sweep if it reports a metric.
+    """Write a small project file for the trainer in this folder: a job, and a sweep if the trainer reports a metric.
 
     A trainer is a folder with a setup.py or pyproject.toml, the folder of a Python package, or a script such as train.py.
-    Its flags become args of the jobs; nothing of it is changed or run.
+    Its flags become args of the jobs. The trainer is neither changed nor run.
     """
     if output.exists() and not force:
-        raise UsageError(f"{output} is there already; --force replaces it")
+        raise UsageError(f"{output} exists already; to replace it, use --force")
     folder = output.absolute().parent
     found = [at(folder, trainer)] if trainer is not None else trainers(folder)
     made = starter.starter(found[0], catalog.load()) if found else starter.empty(catalog.load())
     if not found and output.exists() and read_text(output).strip() not in ("", made.text.strip()):
-        raise UsageError(f"there is no trainer in {folder}{_scripts(folder)}: {output} stays as it is")
+        raise UsageError(f"there is no trainer in {folder}{_scripts(folder)}: {output} was not changed")
     typed = click.get_current_context().get_parameter_source("output") is not click.core.ParameterSource.DEFAULT
     write_text(output, made.text, below=None if typed else folder)
     result(
@@ -67,7 +69,7 @@ def command(output: Path, force: bool, trainer: Path | None, format_: str) -> No
     streams.note(f"found {found[0].path}: a {found[0].kind}; python -m {found[0].module} starts it")
     others = list(dict.fromkeys(one.path for one in found[1:] if one.path != found[0].path))
     if others:
-        streams.note(f"also found {', '.join(others[:5])}; --trainer takes another")
+        streams.note(f"also found {', '.join(others[:5])}; to use another one, name it with --trainer")
     for note in made.notes:
         streams.note(f"note: {note}")
     streams.note(f"wrote {output}")
@@ -75,9 +77,9 @@ def command(output: Path, force: bool, trainer: Path | None, format_: str) -> No
 
 
 def _scripts(folder: Path) -> str:
-    """Return the scripts of a folder that look like no trainer, since they import no framework and read no flags."""
+    """Return the scripts of a folder that are not taken for trainers: they import no framework and read no flags."""
     names = sorted(path.name for path in folder.glob("*.py") if path.name != "setup.py")[:3]
-    return f" (found {', '.join(names)}; --trainer {names[0]} takes it)" if names else ""
+    return f" (found {', '.join(names)}; to use it: --trainer {names[0]})" if names else ""
 
 
 def _next(output: Path, made: Starter) -> None:

@@ -1,4 +1,4 @@
-"""`vertexrig jobs`: what runs, and what ran."""
+"""`vertexrig jobs`: list jobs and sweeps."""
 
 from __future__ import annotations
 
@@ -22,14 +22,20 @@ from vertexrig.submit.reconcile import Reconciler, seen_twice
 @click.command("jobs")
 @options.where_options
 @click.option(
-    "--all/--own", "all_", default=True, show_default=True, help="Every job, or only those that vertexrig started."
+    "--all/--own", "all_", default=True, show_default=True, help="List every job, or only those that vertexrig started."
 )
-@click.option("--live", is_flag=True, help="Only jobs that wait or run.")
-@click.option("--limit", type=options.Integer(1), default=20, show_default=True, help="Jobs of each kind, at most.")
+@click.option("--live", is_flag=True, help="List only jobs that wait or run.")
+@click.option(
+    "--limit",
+    type=options.Integer(1),
+    default=20,
+    show_default=True,
+    help="List at most this many jobs, and as many sweeps.",
+)
 @options.format_option("text", "json")
 def command(where: options.WhereOptions, all_: bool, live: bool, limit: int, format_: str) -> None:
-    """List jobs and sweeps on Vertex AI, or with --local the rehearsals of this machine, the newest first; not the jobs of
-    a sweep's trials.
+    """List jobs and sweeps on Vertex AI, or with --local the rehearsals on this machine, the newest first. The jobs of a sweep's
+    trials are not listed.
     """
     if where.local:
         _rehearsals(where.file, live, limit, format_)
@@ -44,7 +50,7 @@ def command(where: options.WhereOptions, all_: bool, live: bool, limit: int, for
     sweeps = list(vertex.list(TUNING, filter=" AND ".join(filters)))
     runs = {job.labels[LABEL] for job in sweeps if LABEL in job.labels}
     trials = {trial.get("customJob") for job in sweeps for trial in job.data.get("trials", ())}
-    # Without a limit for the service: the trials' jobs, also of older sweeps, are left out below, and would fill a page of any size.
+    # Without a limit for the service: the jobs of trials are left out below, and could fill a page of any size.
     listed = vertex.list(CUSTOM, filter=" AND ".join(filters))
     # a sweep's trials are custom jobs, which have its label if it has one
     alone = (one for one in listed if one.labels.get(LABEL) not in runs and one.name not in trials)
@@ -61,7 +67,7 @@ def command(where: options.WhereOptions, all_: bool, live: bool, limit: int, for
 
 
 def _reconcile(loaded: config.Loaded, vertex: Vertex, twice: list[tuple[str, str]]) -> None:
-    """Cancel second jobs of one request; that the listing is shown matters more than that it works."""
+    """Cancel second jobs of one request. If that fails, a note says so, and the list is shown all the same."""
     bucket = loaded.project.bucket
     if not bucket:
         return
@@ -77,7 +83,7 @@ def _reconcile(loaded: config.Loaded, vertex: Vertex, twice: list[tuple[str, str
 
 
 def _rehearsals(file: Path | None, live: bool, limit: int, format_: str) -> None:
-    """List what was rehearsed; only files are read."""
+    """List the rehearsals, from files on this machine."""
     found = [one for one in remote.history(config.load(file)).all() if not live or not one.job.ended][:limit]
     data = [{**one.job.data, "run": one.run or None, "metrics": dict(one.metrics)} for one in found]
     rows = [(one.job.id, one.job.kind, one.name, short(one.job.state), one.created, one.run) for one in found]

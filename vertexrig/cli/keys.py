@@ -1,4 +1,4 @@
-"""`vertexrig keys`: every key of the project file, and the JSON Schemas of the files that an editor shows."""
+"""`vertexrig keys`: list the keys of the project file, and print JSON Schemas for editors."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from vertexrig.spec.job_schema import job_schema
 @click.option(
     "--schema",
     type=click.Choice(["project", *targets.KINDS]),
-    help="Print the JSON Schema of the project file, or of gcloud's file for a job of this kind.",
+    help="Print the JSON Schema of the project file, or of a file for gcloud of this kind.",
 )
 @options.format_option("text", "json")
 def command(schema: str | None, format_: str) -> None:
-    """List every key of vertexrig.yaml: type, default and meaning. `Job.worker` is the key `worker` of a job."""
+    """List every key of vertexrig.yaml with its type, default and meaning. `Job.worker` is the key `worker` of a job."""
     if schema is not None:
         output.say(json.dumps(schema_of(schema), indent=1))
         return

@@ -1,4 +1,4 @@
-"""`vertexrig logs`: what a job's replicas print, by gcloud."""
+"""`vertexrig logs`: stream a job's log with gcloud."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from vertexrig.results import trials
 
 
 def _lookup(vertex: Vertex, job: str, loaded: config.Loaded) -> RemoteJob:
-    """Return the job; if it is not found, stderr names the log files of a rehearsal with that name."""
+    """Return the job. If it is not found, stderr names the log files of the rehearsal with that name."""
     try:
         return remote.lookup(vertex, loaded, job)
     except (UsageError, ServiceError):
@@ -38,12 +38,12 @@ def _lookup(vertex: Vertex, job: str, loaded: config.Loaded) -> RemoteJob:
 @click.command("logs")
 @click.argument("job", cls=NameArgument)
 @options.file_option
-@click.option("--trial", metavar="ID", help="For a sweep: the trial whose job to show.")
+@click.option("--trial", metavar="ID", help="Trial of a sweep whose log to stream.")
 @options.poll_option
-@click.option("--print-command", is_flag=True, help="Only print the gcloud command.")
+@click.option("--print-command", is_flag=True, help="Print the gcloud command, and do not run it.")
 @options.format_option("text", "json")
 def command(job: str, file: Path | None, trial: str | None, poll: float, print_command: bool, format_: str) -> None:
-    """Stream the log of JOB (name, number, resource name, or display name) until it has ended, with `gcloud ... stream-logs`."""
+    """Stream the log of JOB (name, number, resource name, or display name) with gcloud until the job has ended."""
     loaded = config.load(file)
     vertex = remote.service(loaded)
     found = _lookup(vertex, job, loaded)
@@ -51,22 +51,22 @@ def command(job: str, file: Path | None, trial: str | None, poll: float, print_c
     if found.collection != CUSTOM:
         jobs = {one.id: one.custom_job for one in trials.results(found.data)}
         if trial is None or not jobs.get(trial):
-            known = ", ".join(id for id, one in jobs.items() if one) or "none yet"
-            raise UsageError(f"{job} is a sweep: name one of its trials with --trial ({known})")
+            known = ", ".join(id for id, one in jobs.items() if one) or "none has started yet"
+            raise UsageError(f"{job} is a sweep: name one of its trials with --trial (trials: {known})")
         # A sweep has no log: each trial is a custom job, which has one.
         name = jobs[trial]
     elif trial is not None:
         raise UsageError(f"{job} is a custom job; it has no trials: leave out --trial")
     # gcloud takes whole seconds for its polling interval, from 1.
-    place = [f"--project={vertex.project}", f"--region={region_of(name)}", f"--polling-interval={max(1, round(poll))}"]
-    words = ["gcloud", "ai", "custom-jobs", "stream-logs", name.rsplit("/", 1)[-1], *place]
+    where = [f"--project={vertex.project}", f"--region={region_of(name)}", f"--polling-interval={max(1, round(poll))}"]
+    words = ["gcloud", "ai", "custom-jobs", "stream-logs", name.rsplit("/", 1)[-1], *where]
     if print_command:
         result(format_, {"job": name, "command": shlex.join(words)}, shlex.join(words))
         return
     if shutil.which("gcloud") is None:
         raise UsageError("gcloud is not installed: https://cloud.google.com/sdk/docs/install")
     lines: list[str] = []
-    # Through a pipe and unbuffered: what replicas print must not act on the terminal, and is shown as it comes.
+    # through a pipe: control codes in the log must not reach the terminal; unbuffered, so that lines show at once
     with subprocess.Popen(
         words, stdout=subprocess.PIPE, text=True, errors="replace", env={**os.environ, "PYTHONUNBUFFERED": "1"}
     ) as gcloud:

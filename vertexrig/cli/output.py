@@ -1,4 +1,4 @@
-"""What a verb prints on stdout: its result as text, or one JSON document that also has the error."""
+"""Print a verb's result on stdout: as text, or as one JSON document that also has the error."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class CommandOutput:
 
     Args:
         wanted: Whether the command asked for JSON.
-        data: The result, as far as it is known.
-        sent: Whether it has been printed already, by a verb that goes on afterwards.
-        streamed: The key of a list that is printed as it comes, "" if there is none.
+        data: The result so far.
+        sent: Whether the document was printed already.
+        streamed: The key of a list whose items are printed one by one, "" if there is none.
     """
 
     wanted: bool
@@ -43,7 +43,7 @@ class CommandOutput:
             self.streamed = key
 
     def send(self, problem: Failure | None = None) -> None:
-        """Print it, with the error if there is one; only once."""
+        """Print the document once, with the error if there is one."""
         # A verb without a result, such as the help of a group, prints no empty document.
         if self.sent or not (self.data or problem or self.streamed):
             return
@@ -56,14 +56,14 @@ class CommandOutput:
 
 
 def wants_json(words: Sequence[str]) -> bool:
-    """Tell whether a command line asks for JSON: read from its words, since it may not parse."""
-    # What follows `--` is the words of another program, as in `local run -- prog --format json`.
+    """Whether a command line asks for JSON. Its words are searched, since it may not parse."""
+    # words after `--` belong to another program, as in `local run -- prog --format json`
     own = list(words[: words.index("--")] if "--" in words else words)
     return "--format=json" in own or ("--format", "json") in pairwise(own)
 
 
 def result(format_: str, data: Mapping[str, Any], text: str | Callable[[], str]) -> None:
-    """Print the result of a verb, in the format asked for."""
+    """Print the result of a verb as text, or add it to the JSON document."""
     if format_ == "json":
         document().data.update(data)
     else:
@@ -73,10 +73,7 @@ def result(format_: str, data: Mapping[str, Any], text: str | Callable[[], str])
 
 
 def progress(format_: str, line: str) -> bool:
-    """Return a line about progress: on stdout with text, on stderr when the result is JSON.
-
-    False once its reader has closed the pipe.
-    """
+    """Print a line about progress: on stdout, or on stderr if the result is JSON. Return False once the reader has closed the pipe."""
     if format_ == "json":
         streams.note(line)
         return True
@@ -94,10 +91,10 @@ def document() -> CommandOutput:
 
 
 def say(text: str | bytes, *, nl: bool = True) -> bool:
-    """Print a result on stdout; False if its reader has gone. That is not an error: the verb ends with its usual code.
+    """Print a result on stdout; return False if the reader has closed the pipe, which is not an error.
 
     Args:
-        text: What a person reads; bytes are a document, which is written as it is.
+        text: Text for a person; bytes are a document, which is written unchanged.
         nl: End it with a line break.
     """
     color = streams.wants_color(sys.stdout, os.environ)

@@ -1,4 +1,4 @@
-"""`vertexrig package`: build the trainer's package."""
+"""`vertexrig package`: build the trainer's source package."""
 
 from __future__ import annotations
 
@@ -20,17 +20,24 @@ from vertexrig.workspace import Workspace
 @click.command("package")
 @click.argument("name", required=False)
 @options.project_options
-@click.option("--trainer", type=click.Path(path_type=Path), help="Trainer folder; the project's by default.")
-@click.option("--tf-version", metavar="VERSION", help="TensorFlow of the image, such as 2.17, in place of the job's.")
-@click.option("--output-dir", type=click.Path(path_type=Path), help="Folder to write to; by default build/packages.")
-@click.option("--wheel", is_flag=True, help="Build a wheel too, for containers that reach no package index.")
+@click.option("--trainer", type=click.Path(path_type=Path), help="Folder of the trainer; by default the project's.")
 @click.option(
-    "--verify/--no-verify", default=True, show_default=True, help="Install it in a clean place and import it."
+    "--tf-version",
+    metavar="VERSION",
+    help="TensorFlow version of the image, such as 2.17; by default that of the job's image.",
+)
+@click.option("--output-dir", type=click.Path(path_type=Path), help="Folder to write to; by default build/packages.")
+@click.option("--wheel", is_flag=True, help="Also build a wheel, for containers without access to a package index.")
+@click.option(
+    "--verify/--no-verify",
+    default=True,
+    show_default=True,
+    help="Install the package into a clean environment and import it.",
 )
 @click.option(
     "--trust", is_flag=True, help="Let the trainer's setup.py run, if it cannot be read without, until it changes."
 )
-@click.option("--upload", is_flag=True, help="Upload it to the project's bucket, if it is not there yet.")
+@click.option("--upload", is_flag=True, help="Upload the package to the project's bucket, if it is not there yet.")
 @options.format_option("text", "json")
 def command(
     name: str | None,
@@ -44,14 +51,14 @@ def command(
     upload: bool,
     format_: str,
 ) -> None:
-    """Build the trainer's source package for the image of job NAME (or for trainer.image) and print its path.
+    """Build the trainer's source package for the image of job NAME (or for trainer.image), and print the package's path.
 
-    The file's name carries a hash of the sources, so a second build of the same sources does nothing. With --upload the
-    package's gs:// URI is printed, too; it goes to Cloud Storage, or to the server that STORAGE_EMULATOR_HOST names.
+    The package's name has a hash of the sources, so a second build of the same sources does nothing. With --upload its
+    gs:// URI is printed, too. STORAGE_EMULATOR_HOST uploads to another server than Cloud Storage.
     """
     if upload and (trainer or tf_version):
         raise UsageError(
-            "--upload uploads the packages that the project's jobs name: leave out --trainer and --tf-version"
+            "--upload is for the packages that the project's jobs use: leave out --trainer and --tf-version"
         )
     workspace = project.workspace(name)
     loaded = workspace.loaded
@@ -77,7 +84,7 @@ def command(
         built = make(trusted=True)
     for warning in built.warnings:
         streams.note(f"warning: {warning}")
-    streams.note("built" if built.fresh else "nothing has changed since it was built")
+    streams.note("built" if built.fresh else "already built: the sources have not changed")
     uris = _upload(workspace, name) if upload else []
     paths = {"path": str(built.path), "wheel": str(built.wheel) if built.wheel else None}
     data = {**paths, "version": built.id.version, "digest": built.id.digest, "fresh": built.fresh, "uris": uris}
@@ -89,7 +96,7 @@ def command(
 
 
 def _upload(workspace: Workspace, name: str | None) -> list[str]:
-    """Upload the packages of a job or sweep, or the one for trainer.image; their URIs."""
+    """Upload the packages of a job or sweep, or the one for trainer.image; return their URIs."""
     from vertexrig.submit import publish  # 28 ms
 
     storage = remote.bucket(workspace.loaded, "packages")
@@ -98,5 +105,5 @@ def _upload(workspace: Workspace, name: str | None) -> list[str]:
         return publish.upload(workspace, {uri: {workspace.loaded.project.trainer.module}}, storage)
     uris = publish.upload_packages(workspace, [name], storage)
     if not uris:
-        streams.note(f"{name} runs no package of the project's trainer; nothing was uploaded")
+        streams.note(f"nothing was uploaded: {name} does not use a package of the project's trainer")
     return uris

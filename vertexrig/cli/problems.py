@@ -1,4 +1,4 @@
-"""What each exception means to the person: a code, a message and an exit code."""
+"""Turn an exception into a code for programs, a message for a person, and an exit code."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class Failure:
     """What went wrong.
 
     Args:
-        code: A word for programs, which keeps its meaning between versions.
+        code: A word for programs, which means the same in every version.
         message: For a person.
-        exit_code: What the command ends with.
+        exit_code: The exit code of the command.
         details: More for programs, such as `file` and `line`.
-        usage: How the command is used, where it was used wrongly.
+        usage: The usage line of a command that was used wrongly.
     """
 
     code: str
@@ -34,11 +34,11 @@ class Failure:
     usage: str = ""
 
     def data(self) -> dict[str, Any]:
-        """As JSON shows it."""
+        """Return the error as JSON."""
         return {"code": self.code, "message": self.message, "exit_code": self.exit_code, **self.details}
 
     def text(self, *, color: bool = False) -> str:
-        """As stderr shows it."""
+        """Return the error as stderr shows it."""
         if self.exit_code == INTERRUPTED:
             return self.message
         line = f"\x1b[1;31merror:\x1b[0m {self.message}" if color else f"error: {self.message}"
@@ -46,7 +46,7 @@ class Failure:
 
 
 def problem(error: BaseException) -> Failure | None:
-    """Return what an exception means for the person; None for an exception that only a defect raises."""
+    """Return the failure that an exception means; None for an exception that only a defect raises."""
     if isinstance(error, (click.Abort, KeyboardInterrupt)):
         return Failure("interrupted", "interrupted", INTERRUPTED)
     if isinstance(error, click.NoSuchOption):
@@ -58,23 +58,22 @@ def problem(error: BaseException) -> Failure | None:
     if isinstance(error, ImportError):
         lacking = missing(error)
         return None if lacking is None else problem(lacking)
-    # One without strerror was made by Python code and not by the system: that is a defect, with its traceback.
-    if isinstance(error, OSError) and error.strerror is not None:  # a file, wherever that shows
+    # an OSError without strerror comes from Python code and not from the system: it is a defect, with a traceback
+    if isinstance(error, OSError) and error.strerror is not None:
         file = None if error.filename is None else str(error.filename)[:200]
         message = error.strerror if file is None else f"{file}: {error.strerror}"
         return Failure("file", message, UsageError.exit_code, {"file": file})
-    # A file name or argument with bytes that are not UTF-8 reaches Python as surrogates, which no file or request can
-    # carry.
+    # a file name or argument with bytes that are not UTF-8 reaches Python as surrogates, which cannot be encoded
     if isinstance(error, UnicodeEncodeError):
         return Failure("usage", f"{ascii(error.object)[:200]} contains bytes that are not text", UsageError.exit_code)
     return None
 
 
 def _with_login(error: VertexrigError) -> str:
-    """Return the message, and what to do about credentials that are missing or have run out."""
+    """Return the message; for missing or expired credentials, with the command that logs in."""
     if not isinstance(error, ServiceError) or error.status != 401:
         return str(error)
-    return f"{str(error).rstrip('.')}. Log in with `gcloud auth application-default login`; `vertexrig local up` needs no login"
+    return f"{str(error).rstrip('.')}. Log in with `gcloud auth application-default login`. `vertexrig local up` needs no login"
 
 
 def _usage(error: click.ClickException) -> str:

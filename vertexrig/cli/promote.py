@@ -1,4 +1,4 @@
-"""`vertexrig promote`: a full training job from a sweep's best trial."""
+"""`vertexrig promote`: add a job with a sweep's best parameters to the project file."""
 
 from __future__ import annotations
 
@@ -22,38 +22,46 @@ from vertexrig.workspace import Workspace
 class PromoteOptions:
     """What is different in the new job."""
 
-    trial: str | None = options.option("--trial", metavar="ID", help="Promote this trial in place of the best one.")
+    trial: str | None = options.option("--trial", metavar="ID", help="Promote this trial instead of the best one.")
     name: str | None = options.option(
-        "--as", metavar="NAME", help="Name of the new job; by default the sweep's with -best."
+        "--as", metavar="NAME", help="Name of the new job; by default the sweep's name with -best."
     )
-    epochs: int | None = options.option("--epochs", type=options.Integer(1), help="The argument epochs, of every pool.")
-    topology: str | None = options.option("--topology", metavar="NAME", help="Topology in place of the sweep's job's.")
+    epochs: int | None = options.option(
+        "--epochs", type=options.Integer(1), help="Value of the argument epochs, in every worker pool."
+    )
+    topology: str | None = options.option(
+        "--topology", metavar="NAME", help="Topology of the new job; by default that of the sweep's job."
+    )
     machine_type: str | None = options.option(
-        "--machine-type", metavar="TYPE", help="Machine type in place of the sweep's job's."
+        "--machine-type", metavar="TYPE", help="Machine type of the new job; by default that of the sweep's job."
     )
     changes: tuple[str, ...] = options.option(
-        "--set", multiple=True, metavar="KEY=VALUE", help="Another key of the new job."
+        "--set", multiple=True, metavar="KEY=VALUE", help="Set any other key of the new job."
     )
     warm_start: bool = options.option("--warm-start", is_flag=True, help="Start from the model that the trial saved.")
     warm_start_flag: str | None = options.option(
-        "--warm-start-flag", metavar="NAME", help="The trainer's flag for it, if its name does not say so."
+        "--warm-start-flag",
+        metavar="NAME",
+        help="The trainer's flag for that model, if it cannot be recognized by its name.",
     )
 
 
 @click.command("promote")
 @studied.study_options
 @options.group("asked", PromoteOptions)
-@click.option("--run", type=click.Choice(["local", "cloud"]), help="Run the new job at once: rehearse or submit it.")
+@click.option(
+    "--run", type=click.Choice(["local", "cloud"]), help="Also rehearse (local) or submit (cloud) the new job."
+)
 @studied.dry_run_option
 @options.format_option("text", "json")
 def command(ended: studied.StudyOptions, asked: PromoteOptions, run: str | None, dry_run: bool, format_: str) -> None:
-    """Add a training job with the best trial's parameters as arguments to the project file.
+    """Add a job with the best trial's parameters as arguments to the project file.
 
-    SWEEP is a study that has ended: a sweep's name, number, display name, or a file from `gcloud ai hp-tuning-jobs describe`. The
-    job is the sweep's own, with what the flags change.
+    SWEEP is a finished sweep: its name, number, display name, or a file from `gcloud ai hp-tuning-jobs describe`. The new job is a
+    copy of the sweep's job with the changes that the options name.
     """
     if dry_run and run:
-        raise click.UsageError("--dry-run writes nothing, so there is nothing to --run")
+        raise click.UsageError("--dry-run and --run exclude each other: a dry run adds no job that could run")
     found = ended.found()
     loaded = found.loaded
     text = edit.read(loaded.file)
@@ -86,18 +94,18 @@ def command(ended: studied.StudyOptions, asked: PromoteOptions, run: str | None,
 def _report(
     format_: str, found: studied.Studied, chosen: TrialResult, entry: Entry, diff: str, *, written: bool
 ) -> None:
-    """Show what was added, or would be."""
+    """Show the job that was added, or that would be added."""
     data = {"name": entry.name, "sweep": found.sweep, "trial": chosen.id, "metrics": chosen.metrics}
     result(format_, {**data, "written": written, "keys": dict(entry.data), "diff": diff}, diff)
     file = found.loaded.file
     if written:
         streams.note(f"added job {entry.name} to {file}")
     else:
-        streams.note(f"nothing was written to {file}; without --dry-run it is")
+        streams.note(f"dry run: nothing was written to {file}")
 
 
 def _warm_start(found: studied.Studied, chosen: TrialResult, given: str | None) -> dict[str, str]:
-    """Return the trainer's flag and the model of a trial."""
+    """Return the trainer's flag for a saved model, and the URI of a trial's model."""
     folder = outcome.trial_folder(found.job, chosen.id)
     uri = f"{folder}/model"
     if not folder or not studied.has_files(found, uri):
@@ -111,7 +119,7 @@ def _warm_start(found: studied.Studied, chosen: TrialResult, given: str | None) 
 
 
 def _go_on(name: str, file: Path | None, run: str | None, format_: str, *, rehearsed: bool) -> None:
-    """Run the new job, or say how."""
+    """Run the new job, or print the commands to type next."""
     if run is None:
         streams.note("next:")
         streams.note(steps.line("check", name, *steps.named(file)))

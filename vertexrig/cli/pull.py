@@ -1,4 +1,4 @@
-"""`vertexrig pull`: any job of Vertex AI as entries of a project file."""
+"""`vertexrig pull`: turn a job of Vertex AI into entries of a project file."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from vertexrig.workspace import emulator
 @click.option(
     "--seed-local",
     is_flag=True,
-    help="Also put the job, as it ended and with its trials, into the local Vertex of the project file.",
+    help="Also add the finished job, with its trials, to the local Vertex of the project file.",
 )
 @options.format_option("text", "json")
 def command(
@@ -35,13 +35,12 @@ def command(
 ) -> None:
     """Turn JOB into entries of a project file that render to the same job.
 
-    JOB is a custom job or sweep: a resource name, number or display name, or a FILE from `gcloud ai custom-jobs describe`
-    or `gcloud ai hp-tuning-jobs describe` (YAML or JSON; - is stdin).
+    JOB is a custom job or sweep: its resource name, number or display name, or a file from `gcloud ai custom-jobs describe`
+    or `gcloud ai hp-tuning-jobs describe` (YAML or JSON; `-` is stdin).
     """
     if seed_local:
-        extras.need("starlette", "google.protobuf")
-
-    # A resource name has slashes, as a path has.
+        extras.need("starlette")
+    # a resource name has slashes, as a path has
     if options.is_file(job) and JOB.fullmatch(job) is None:
         data: Mapping[str, Any] = pull.resource(files.read_text(job), job)
         source = Path(job).name
@@ -58,25 +57,24 @@ def command(
 
 
 def _seeded(data: Mapping[str, Any], wanted: Wanted, made: Pulled, into: Path | None, file: Path | None) -> str:
-    """Put the job into the local Vertex of the project file."""
+    """Add the job to the local Vertex of the project file, and return its resource name there."""
     loaded = None if into else options.project_if_any(file)
     home = into.parent if into else loaded.file.parent if loaded else Path()
     folder = files.output(home, config.STATE_FOLDER)
-    # Without a project file the job's own project is the one: the text that was just made is read as if it were
-    # written.
+    # Without a project file, the text that was just made is read, which names the job's own project.
     if loaded is None:
         loaded = config.loads(made.text.removeprefix("\ufeff"), file=into or Path(config.DEFAULT_NAME))
     region = wanted.region or loaded.project.region
     if region != loaded.project.region:
-        streams.note(f"note: the job is in {region}, and the project in {loaded.project.region}, where verbs look")
+        streams.note(f"note: the job is in {region}, but verbs use the project's region, {loaded.project.region}")
     local = emulator.load("pull --seed-local")
     return local.seed(folder, data, loaded.project.project, region, wanted.source)
 
 
 def _next(seeded: str, is_sweep: bool, file: Path | None) -> None:
-    """Where the job is now, and how to look at it."""
+    """Print where the job was added, and the commands that show it."""
     kind, _, number = seeded.rpartition("/")
-    streams.note(f"put {kind.rpartition('/')[2]}/{number} into the local Vertex; look at it there:")
+    streams.note(f"put {kind.rpartition('/')[2]}/{number} into the local Vertex; to look at it there:")
     streams.note(steps.line("local", "up", "--detach", *steps.named(file)))
     streams.note(f'eval "$({steps.line("local", "env", *steps.named(file))})"')
     streams.note(steps.line("trials" if is_sweep else "report", number, *steps.named(file)))

@@ -1,4 +1,4 @@
-"""`vertexrig quota`: what the project has of each quota and uses, and whether a job or sweep fits."""
+"""`vertexrig quota`: show each quota's limit and use, and whether a job or sweep fits."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from vertexrig.explain import headroom
 from vertexrig.workspace import Prepared, Workspace
 
 T = TypeVar("T")
+_FITS = {True: "yes", False: "NO", None: "?"}
 _SAID = {True: "fits", False: "does NOT fit", None: "not known"}
 TRAINING = ("custom_model_training_", "restricted_image_training_")
 """How metrics of training begin (quota_errors of the catalog's sources, and index id 60796126602, 2026-07-27)."""
@@ -28,37 +29,37 @@ TRAINING = ("custom_model_training_", "restricted_image_training_")
 @click.command("quota")
 @click.argument("name", cls=NameArgument, required=False)
 @options.project_options
-@click.option("--region", metavar="REGION", help="Region to look at; by default the project's, or a candidate's own.")
+@targets.region_option
 @options.format_option("text", "json")
 def command(name: str | None, project: options.ProjectOptions, region: str | None, format_: str) -> None:
-    """Show what the project has of each training quota in a region and what it uses, or with NAME what that job or
-    sweep, and each of its candidates, draws of each, whether it fits, and how to ask for more.
+    """Show the limit and the use of each training quota in a region. With NAME, show how much of each quota that job or sweep and
+    its candidates draw, whether it fits, and how to request more.
 
-    Limits are of Cloud Quotas, what is in use of Cloud Monitoring. Where they cannot be asked, stderr says what is missing, and the
-    limits are those of a new project by the catalog, marked as such.
+    Limits come from Cloud Quotas, the use from Cloud Monitoring. If they cannot be read, stderr says what is missing, and the
+    limits of a new project are shown from the catalog, marked as default.
     """
     workspace = targets.workspace(project, name, needed=True)
     service = QuotaService(workspace.loaded.project.project)
     known = known_of(service)
     if not is_reachable(QUOTAS_VARIABLE):
         streams.note(
-            "jobs are on another server, which has no quotas: the limits are those of a new project, by the catalog"
+            "another server than Vertex AI is set, which has no quotas: the limits are those of a new project, from the catalog"
         )
     if name is None:
-        place = region or workspace.loaded.project.region
-        _all(workspace, place, *known(place), format_)
+        where = region or workspace.loaded.project.region
+        _all(workspace, where, *known(where), format_)
         return
     ways = []
     for one in workspace.prepare_all(name, check=False):
-        place = region or one.workspace.loaded.project.region
-        ways.append(_Headroom(one, place, headroom.rooms(one, place, *known(place))))
+        where = region or one.workspace.loaded.project.region
+        ways.append(_Headroom(one, where, headroom.rooms(one, where, *known(where))))
     more = {"candidates": [{"candidate": way.prepared.candidate} | way.data for way in ways]} if len(ways) > 1 else {}
     result(format_, ways[0].data | more, lambda: _text(ways))
 
 
 @dataclass(frozen=True)
 class _Headroom:
-    """A job, sweep or candidate, and where it stands with each quota that it draws in a region."""
+    """The quotas that a job, sweep or candidate draws in a region, and whether they suffice."""
 
     prepared: Prepared
     region: str
@@ -66,7 +67,7 @@ class _Headroom:
 
     @cached_property
     def request(self) -> list[str]:
-        """What asks for more where it does not fit."""
+        """The commands that request more quota where it does not fit."""
         short = [one for one in self.found if one.fits is False]
         return headroom.request(self.prepared.workspace.loaded.project.project, self.region, short) if short else []
 
@@ -77,16 +78,21 @@ class _Headroom:
 
     @property
     def data(self) -> dict[str, Any]:
-        quotas = [_data(one) for one in self.found]
+        keys = ("metric", "item", "amount", "unit", "sum", "preemptible")
+        more = ("limit", "known", "used", "fits", "quota_id", "refusal")
+        quotas = [
+            {key: getattr(one.draw, key) for key in keys} | {key: getattr(one, key) for key in more}
+            for one in self.found
+        ]
         return {"region": self.region, "fits": self.fits, "quotas": quotas, "request": self.request}
 
 
 def _text(ways: list[_Headroom]) -> str:
-    """Return a job's quotas as a table, with a column for the candidate if there are several, and what asks for more."""
+    """Return a table of quotas for each candidate, and the commands that request more."""
     shown = []
     for way in ways:
         rows = [
-            (_answer(one.fits), one.draw.metric or one.draw.item, one.draw.unit, one.sum, one.draw.sum)
+            (_FITS[one.fits], one.draw.metric or one.draw.item, one.draw.unit, one.sum, one.draw.sum)
             for one in way.found
         ]
         if len(ways) > 1:
@@ -96,17 +102,17 @@ def _text(ways: list[_Headroom]) -> str:
     more = list(dict.fromkeys(line for way in ways for line in way.request))
     for way in ways:
         refusals = (
-            f"{one.draw.metric}: a request would be refused: {one.refusal}"
+            f"{one.draw.metric}: a request for more would be refused: {one.refusal}"
             for one in way.found
             if one.fits is False and one.refusal
         )
         more += [line for line in refusals if line not in more]
-    asks = ["ask for more:", *(f"  {line}" for line in more)] if more else []
+    asks = ["to request more:", *(f"  {line}" for line in more)] if more else []
     return "\n".join([*shown, *asks]).rstrip()
 
 
 def known_of(service: QuotaService) -> Callable[[str], tuple[dict[str, QuotaLimit] | None, dict[str, int] | None]]:
-    """Return what gives limits and use of a region; each region is asked once, and what is missing noted once."""
+    """Return a function that reads limits and use of a region, once for each region; what cannot be read is noted once."""
     asked, noted = is_reachable(QUOTAS_VARIABLE), set[str]()
 
     @cache
@@ -119,12 +125,14 @@ def known_of(service: QuotaService) -> Callable[[str], tuple[dict[str, QuotaLimi
 
 
 def _asked(what: str, permission: str, ask: Callable[[], dict[str, T]], noted: set[str]) -> dict[str, T] | None:
-    """Return what a service answers; None where it does not, with what it would take on stderr, once."""
+    """Return what a service answers. If it refuses, note on stderr which permission is missing, and return None."""
     try:
         return ask()
     except RestError as error:
         takes = (
-            f"; it takes the permission {permission}, as of {ROLE}, and the API enabled" if error.status == 403 else ""
+            f"; it needs the permission {permission}, for example by {ROLE}, and the enabled API"
+            if error.status == 403
+            else ""
         )
         said = f"{what} not known: {error}{takes}"
         if said not in noted:
@@ -136,7 +144,7 @@ def _asked(what: str, permission: str, ask: Callable[[], dict[str, T]], noted: s
 def _all(
     workspace: Workspace, region: str, limits: dict[str, QuotaLimit] | None, use: dict[str, int] | None, format_: str
 ) -> None:
-    """Print every training quota of a region: the project's, or a new project's by the catalog."""
+    """Print every training quota of a region: the project's, or those of a new project from the catalog."""
     catalog = workspace.catalog
     if limits is not None:
         rows = [
@@ -147,7 +155,7 @@ def _all(
     else:
         prefix, there = catalog.limits.text("quota.prefix"), catalog.regions.get(region)
         metrics = {key: catalog.quotas[key].metric for key in (there.quotas if there else {})}
-        # A quota whose metric no source names goes by the catalog's key.
+        # without a known metric, a quota is named by its key in the catalog
         named = [
             (f"{prefix}{metrics[key]}" if metrics[key] else key, value)
             for key, value in (there.quotas if there else {}).items()
@@ -164,17 +172,7 @@ def _all(
         for row in shown
     ]
     if len(shown) < len(rows):
-        streams.note(f"left out: {len(rows) - len(shown)} quotas of 0; --format json has them")
+        streams.note(f"{len(rows) - len(shown)} quotas with the limit 0 are not shown; --format json has them")
     result(
         format_, {"region": region, "quotas": rows}, lambda: table((f"quota in {region}", "limit", "used", "of"), cells)
     )
-
-
-def _data(one: headroom.QuotaRoom) -> dict[str, Any]:
-    keys = ("limit", "known", "used", "fits", "quota_id", "refusal")
-    drawn = {key: getattr(one.draw, key) for key in ("metric", "item", "amount", "unit", "sum", "preemptible")}
-    return drawn | {key: getattr(one, key) for key in keys}
-
-
-def _answer(fits: bool | None) -> str:
-    return {True: "yes", False: "NO", None: "?"}[fits]

@@ -1,4 +1,4 @@
-"""`vertexrig register`: a trained model to the Model Registry, if it is better than the version that is there."""
+"""`vertexrig register`: add a trained model to the Model Registry if it is better than the current version."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ _GOALS = ("MAXIMIZE", "MINIMIZE")
 
 @dataclass(frozen=True)
 class RegisterOptions:
-    """Which model is registered, as what, and when it counts as better."""
+    """Which model to register, under which name, and when it counts as better."""
 
     display_name: str | None = options.option(
-        "--as", metavar="NAME", help="The model's display name; by default the sweep's, or the job's."
+        "--as", metavar="NAME", help="Display name of the model; by default the name of the sweep or job."
     )
     alias: str = options.option(
         "--alias",
         metavar="NAME",
         default="champion",
         show_default=True,
-        help="Alias of the best version, in addition to `default`.",
+        help="Alias that the new version gets, in addition to `default`.",
     )
     min_gain: float = options.option(
         "--min-gain",
@@ -50,24 +50,26 @@ class RegisterOptions:
         metavar="NUMBER",
         default=0.0,
         show_default=True,
-        help="Gain over the version that is there, at least.",
+        help="Least gain over the current version.",
     )
     trial: str | None = options.option(
-        "--trial", metavar="ID", help="Of a sweep: this trial's model in place of the best one's."
+        "--trial", metavar="ID", help="Trial of a sweep whose model to register; by default the best one."
     )
     metric: str | None = options.option(
-        "--metric", metavar="NAME", help="Metric to compare by, if the project's sweeps do not say it."
+        "--metric", metavar="NAME", help="Metric to compare by, if no sweep of the project names it."
     )
     value: float | None = options.option(
-        "--value", type=float, metavar="NUMBER", help="Its value, where the trainer wrote no summary.json."
+        "--value", type=float, metavar="NUMBER", help="Value of the metric, if the trainer wrote no summary.json."
     )
     goal: str | None = options.option(
-        "--goal", type=click.Choice(_GOALS), help="Which values are better, if no sweep says it."
+        "--goal",
+        type=click.Choice(_GOALS),
+        help="Which values of the metric are better, if no sweep of the project says so.",
     )
     serving_image: str | None = options.option(
         "--serving-image",
         metavar="URI",
-        help="Image that serves the model; by default Google's, by framework and version.",
+        help="Image that serves the model; by default Google's image for its framework and version.",
     )
 
 
@@ -75,16 +77,16 @@ class RegisterOptions:
 @click.argument("name", cls=NameArgument)
 @options.where_options
 @options.group("asked", RegisterOptions)
-@click.option("--force", is_flag=True, help="Register it even if it is not better.")
-@click.option("--dry-run", is_flag=True, help="Compare, print what would be sent, and register nothing.")
+@click.option("--force", is_flag=True, help="Register the model even if it is not better.")
+@click.option("--dry-run", is_flag=True, help="Compare, print the request that would be sent, and register nothing.")
 @options.format_option("text", "json")
 def command(
     name: str, where: options.WhereOptions, asked: RegisterOptions, force: bool, dry_run: bool, format_: str
 ) -> None:
-    """Add the model of job or sweep NAME to the Model Registry if it beats the version that is there by --min-gain.
+    """Add the model of job or sweep NAME to the Model Registry if it beats the current version by --min-gain.
 
-    The model's labels keep its job, package, metric and data, so that the next one can be compared. With VERTEXRIG_AIPLATFORM and
-    STORAGE_EMULATOR_HOST set, as `vertexrig local env` prints them, it goes to the local Vertex.
+    The model's labels record its job, package, metric and data, so that the next model can be compared. To register in the local
+    Vertex instead, set the variables that `vertexrig local env` prints.
     """
     loaded = config.load(where.file)
     found = remote.find(where, name)
@@ -96,7 +98,7 @@ def command(
         ]
         lines[1] = f'eval "$({lines[1]})"'
         raise UsageError(
-            f"{name} was rehearsed, so its model is on this machine; the local Vertex has a registry:\n"
+            f"{name} was rehearsed, so its model is on this machine; to register it in the local Vertex:\n"
             + "\n".join(lines)
         )
     model, made_with = _trained(where, loaded, found, name, asked)
@@ -114,7 +116,7 @@ def command(
         streams.note(serving.text)
     made: dict[str, Any] = {}
     if wanted and not dry_run:
-        # With the model there, a new version of it; otherwise a new model.
+        # a new version if the model exists, otherwise a new model
         made = models.upload(body, plain(str(there["name"])) if there else "")
     _report(format_, model, comparison, body, made, wanted=wanted, dry_run=dry_run)
 
@@ -161,10 +163,10 @@ def _display_name(found: remote.FoundJob, loaded: Loaded, name: str) -> str:
 def _trained(
     where: options.WhereOptions, loaded: Loaded, found: remote.FoundJob, name: str, asked: RegisterOptions
 ) -> tuple[Trained, tuple[str, str]]:
-    """Return what the job has trained, and with which framework and version.
+    """Return the model that a job trained, and its framework and version.
 
     Raises:
-        UsageError: All that is missing for it, at once.
+        UsageError: Something is missing; the message names everything that is.
     """
     job = found.job
     made = register.made_with(loaded, catalog.load(), trained.image(job))
@@ -201,7 +203,7 @@ def _trained(
 
 
 def _with_options(where: options.WhereOptions, name: str, asked: RegisterOptions, lacking: Sequence[UsageError]) -> str:
-    """Return the command that has what is lacking, where options can give all of it; "" elsewhere."""
+    """Return the command with the options that supply everything that is missing; "" if options cannot."""
     if not all(isinstance(one, register.LackingError) and one.options for one in lacking):
         return ""
     typed = click.get_current_context().get_parameter_source
@@ -222,7 +224,7 @@ def _reported(where: options.WhereOptions, found: remote.FoundJob) -> Mapping[st
         return {}
     try:
         study = remote.sweep(where, sweep).job
-    except UsageError:  # it is gone
+    except UsageError:  # the sweep was deleted
         return {}
     metrics = trained.of_promoted(found.job, study)
     if metrics:

@@ -1,4 +1,4 @@
-"""Finding started jobs: on Vertex AI, or among the rehearsals of this machine."""
+"""Find started jobs on Vertex AI, or among the rehearsals on this machine."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from vertexrig.spec import states
 
 @dataclass(frozen=True)
 class FoundJob:
-    """A job that a person named.
+    """A job that was found by its name or number.
 
     Args:
         job: The job.
-        console: Its page in the console, "" for a rehearsal.
+        console: The URL of its page in the console, "" for a rehearsal.
         record: The rehearsal, None for a job of Vertex AI.
     """
 
@@ -44,29 +44,28 @@ def bucket(loaded: config.Loaded, kept: str) -> Storage:
 
     Args:
         loaded: The project.
-        kept: What is kept there, for the error.
+        kept: What the bucket stores, for the error.
 
     Raises:
-        UsageError: The project file names none.
+        UsageError: The project file has no bucket.
     """
     if not loaded.project.bucket:
-        raise UsageError(f"the project file needs a `bucket`: {kept} are kept there")
+        raise UsageError(f"the project file needs a `bucket`, which stores the {kept}")
     return Storage(loaded.project.bucket, location=loaded.project.region)
 
 
 def find(where: WhereOptions, name: str) -> FoundJob:
-    """Return a job or sweep by name, number, or a rehearsal's run; stderr names which of the two it is when both have that name.
+    """Return a job or sweep by its name, its number, or a rehearsal's run.
 
-    With `--local` only rehearsals are searched, by reading files. Otherwise a rehearsal's number or run means that
-    rehearsal; of several with a name, the newest is meant, and where Vertex AI cannot be asked, the rehearsal. A job or sweep of the
-    project with another display name is found by its name, too.
+    With `--local`, only rehearsals are searched. Otherwise the number or run of a rehearsal finds the rehearsal; a name finds the
+    newest job or rehearsal of that name, or the rehearsal if Vertex AI cannot be reached. stderr says if a rehearsal was chosen.
     """
     loaded = config.load(where.file)
     record = history(loaded).find(name)
     if where.local and record is None:
         listing = steps.line("jobs", "--local", *steps.named(where.file))
         raise UsageError(f"this project has no rehearsal {name!r}; `{listing}` lists its rehearsals")
-    # Numbers and runs are unique: a rehearsal's needs no question to the service, which may not be reachable.
+    # numbers and runs are unique, so the service, which may not be reachable, need not be asked
     if record is not None and (where.local or name in (record.run, record.job.id, record.job.name)):
         return FoundJob(record.job, record=record)
     vertex = service(loaded)
@@ -76,18 +75,18 @@ def find(where: WhereOptions, name: str) -> FoundJob:
         if record is None:
             raise
         absent = isinstance(error, UsageError)
-        why = "Vertex AI has no job of that name" if absent else f"Vertex AI cannot be asked: {error}"
+        why = "Vertex AI has no job of that name" if absent else f"Vertex AI cannot be reached: {error}"
     else:
         # both times are RFC 3339 in UTC: they compare as text
         if record is None or record.created <= job.created:
             return FoundJob(job, vertex.console(job.name))
         why = f"newer than job {job.id} on Vertex AI"
-    streams.note(f"this is the rehearsal {record.run or record.job.id} on this machine ({why})")
+    streams.note(f"using the rehearsal {record.run or record.job.id} on this machine ({why})")
     return FoundJob(record.job, record=record)
 
 
 def lookup(vertex: Vertex, loaded: config.Loaded, name: str) -> RemoteJob:
-    """Return a job of Vertex AI by what it is called there, or in the project file."""
+    """Return a job of Vertex AI by its name, number or display name, or by its name in the project file."""
     try:
         return vertex.lookup(name)
     except UsageError:
@@ -109,7 +108,7 @@ def sweep(where: WhereOptions, name: str) -> FoundJob:
 def must_have_succeeded(job: RemoteJob) -> None:
     """Raise JobFailedError if a job that has ended did not succeed."""
     if job.state != states.SUCCEEDED:
-        # The first line is the sentence; below it a rehearsal's error has what the replica printed.
+        # the first line is the message; below it a rehearsal's error has the output of the replica
         lines = job.error.splitlines()
         raise JobFailedError(
             f"{job.display_name} ended {states.short(job.state)}: {lines[0] if lines else ''}".rstrip(": ")

@@ -1,4 +1,4 @@
-"""`vertexrig schedule`: make Cloud Scheduler match the project file."""
+"""`vertexrig schedule`: manage the schedules of the project file in Cloud Scheduler."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 @click.group("schedule", cls=Group)
 def command() -> None:
-    """Make Cloud Scheduler match the `schedules:` of the project file; jobs of others are left alone."""
+    """Manage the `schedules:` of the project file in Cloud Scheduler. Other jobs there are not changed."""
 
 
 def _client(loaded: Loaded) -> Scheduler:
@@ -45,14 +45,14 @@ def _plan(loaded: Loaded) -> tuple[Scheduler, list[Step]]:
     from vertexrig.trigger import deploy, schedule_status, schedules  # 150 ms
 
     extras.need("croniter", "cron_descriptor", "requests", "google.cloud.scheduler_v1")
-    schedules.wanted(loaded)  # a wrong file is refused before the service is asked
+    schedules.wanted(loaded)  # a mistake in the file is found before the service is asked
     schedules.check(loaded)
     for line in schedules.left_out(loaded):
         streams.note(line)
     digest = schedule_status.deployed(loaded, deploy.gcloud)
     if digest and digest != loaded.digest:
         streams.note(
-            "the deployed function has another project file, templates or catalog: `vertexrig function deploy --run`"
+            "the deployed function has another project file, templates or catalog: run `vertexrig function deploy --run`"
         )
     client = _client(loaded)
     return client, schedules.plan(loaded, client.list(), client.normal)
@@ -62,7 +62,7 @@ def _plan(loaded: Loaded) -> tuple[Scheduler, list[Step]]:
 @options.file_option
 @options.format_option("text", "json")
 def plan(file: Path | None, format_: str) -> None:
-    """Print what `apply` would change."""
+    """Print what `apply` would change in Cloud Scheduler."""
     _, steps = _plan(config.load(file))
     _print(steps, format_)
 
@@ -78,7 +78,7 @@ def _print(steps: list[Step], format_: str) -> None:
         }
         for step in steps
     ]
-    result(format_, {"steps": rows}, schedules.diff(steps) or "no schedules, here or there")
+    result(format_, {"steps": rows}, schedules.diff(steps) or "no schedules in the project file or in Cloud Scheduler")
     streams.note(_summary(steps))
 
 
@@ -86,7 +86,7 @@ def _print(steps: list[Step], format_: str) -> None:
 @options.file_option
 @options.format_option("text", "json")
 def apply(file: Path | None, format_: str) -> None:
-    """Make the schedules match; a second call changes nothing."""
+    """Make Cloud Scheduler match the project file. If it matches already, nothing is changed."""
     client, steps = _plan(config.load(file))
     for step in steps:
         # An action has the name of the client's method; `create` and `update` take the whole job, the others its name.
@@ -95,7 +95,7 @@ def apply(file: Path | None, format_: str) -> None:
     _print(steps, format_)
 
 
-@command.command("list", short_help="Show the schedules in words, with their next runs.")
+@command.command("list", short_help="Show the schedules in words, with their next times.")
 @options.file_option
 @click.option(
     "--next",
@@ -103,11 +103,11 @@ def apply(file: Path | None, format_: str) -> None:
     type=options.Integer(0, 1000),
     default=5,
     show_default=True,
-    help="How many of the next runs to show.",
+    help="Number of next times to show.",
 )
 @options.format_option("text", "json")
 def list_(file: Path | None, count: int, format_: str) -> None:
-    """Show the project file's schedules in words, with their next runs in their own time zone."""
+    """Show the schedules of the project file in words, with their next times in their own time zone."""
     from vertexrig.trigger import schedules
 
     loaded = config.load(file)
@@ -141,7 +141,7 @@ def list_(file: Path | None, count: int, format_: str) -> None:
 
 
 def _states(loaded: Loaded) -> dict[str, str]:
-    """Return the states of the schedules in Cloud Scheduler; stderr says if they are not known."""
+    """Return the states of the schedules in Cloud Scheduler; if they cannot be read, note it on stderr and return none."""
     if not loaded.project.trigger.uri:
         return {}
     from vertexrig.trigger import schedules
@@ -149,7 +149,7 @@ def _states(loaded: Loaded) -> dict[str, str]:
     try:
         jobs = {str(job["name"]).rsplit("/", 1)[-1]: str(job.get("state", "")) for job in _client(loaded).list()}
     except (ServiceError, ImportError) as error:
-        streams.note(f"as the file says; Cloud Scheduler was not asked: {error}")
+        streams.note(f"shown from the project file; Cloud Scheduler could not be asked: {error}")
         return {}
     return {name: jobs.get(schedules.job_id(loaded, name), "missing") for name in loaded.project.schedules}
 
@@ -170,13 +170,14 @@ def _ticking(loaded: Loaded) -> str:
         raise loaded.error(str(error), "trigger", "tick") from None
 
 
-@command.command("status", short_help="Hold file, function, Cloud Scheduler and the last run against each other.")
+@command.command("status", short_help="Compare project file, function, Cloud Scheduler and the last run.")
 @click.argument("schedule", required=False, cls=NameArgument, among=("schedules",))
 @options.file_option
 @options.format_option("text", "json")
 def status(schedule: str | None, file: Path | None, format_: str) -> None:
-    """Show how each SCHEDULE stands in the project file, the deployed function, Cloud Scheduler and the history; every difference
-    comes with the line that ends it, and is an error for the exit code.
+    """Compare each schedule, or one SCHEDULE, in the project file with the deployed function, Cloud Scheduler and the last run.
+
+    Each difference is shown with the command that solves it. The exit code is 1 if there is a difference.
     """
     from vertexrig.trigger import deploy, schedule_status  # 150 ms
 
@@ -188,13 +189,13 @@ def status(schedule: str | None, file: Path | None, format_: str) -> None:
     ]
     if schedule is not None and not found:
         raise UsageError(f"there is no schedule {schedule!r}. {did_you_mean(schedule, loaded.project.schedules)}")
-    result(format_, {"schedules": [one.data for one in found]}, lambda: "\n\n".join(map(_stands, found)))
+    result(format_, {"schedules": [one.data for one in found]}, lambda: "\n\n".join(map(_status_text, found)))
     wrong = [one.name for one in found if one.differences]
     if wrong:
         raise FindingsError(f"not as the file says: {', '.join(wrong)}")
 
 
-def _stands(one: ScheduleStatus) -> str:
+def _status_text(one: ScheduleStatus) -> str:
     row = one.delivery
     end = (row.get("end") or {}).get("outcome") or row.get("state", "")
     lines = [
@@ -203,23 +204,38 @@ def _stands(one: ScheduleStatus) -> str:
         + (f"last {one.attempted[:19]} {one.attempt}" if one.attempted else "not fired yet"),
     ]
     if one.run:
-        told = " ".join(filter(None, (str(row.get("time", ""))[:19], str(row.get("decision", "")), str(end))))
-        lines.append(f"  last delivery    {told or 'none'}")
+        parts = " ".join(filter(None, (str(row.get("time", ""))[:19], str(row.get("decision", "")), str(end))))
+        lines.append(f"  last delivery    {parts or 'none'}")
     for wrong in one.differences:
         lines += [f"  wrong: {wrong.message}", f"    {wrong.fix}"]
     return "\n".join([*lines, f"  log: {one.log}"] if one.run else lines)
 
 
-@command.command("history", short_help="Show what became of each delivery: started, refused and why, how it ended.")
+@command.command("history", short_help="Show each delivery: whether it started a job, and how that ended.")
 @click.argument("schedule", required=False, cls=NameArgument, among=("schedules",))
 @options.file_option
-@click.option("--since", default="30d", show_default=True, help="How far back: a length such as 12h or 30d, or a date.")
-@click.option("--last", type=options.Integer(1, 1_000_000), default=50, show_default=True, help="How many to show.")
-@click.option("--fold", is_flag=True, help="Put each month that is over into one object, which keeps listings short.")
+@click.option(
+    "--since",
+    default="30d",
+    show_default=True,
+    help="Show deliveries since then: a length of time such as 12h or 30d, or a date.",
+)
+@click.option(
+    "--last",
+    type=options.Integer(1, 1_000_000),
+    default=50,
+    show_default=True,
+    help="Show at most this many deliveries.",
+)
+@click.option(
+    "--fold",
+    is_flag=True,
+    help="Also join the deliveries of each past month into one object, so that later listings are fast.",
+)
 @options.format_option("text", "json")
 def history(schedule: str | None, file: Path | None, since: str, last: int, fold: bool, format_: str) -> None:
-    """Show the deliveries of the trigger, or of one SCHEDULE, the newest first: when each fired, whether it started a job or why it
-    did not, and the outcome, metric, cost and length of what it started.
+    """Show the deliveries of the trigger, or of one SCHEDULE, the newest first: the time of each, whether it started a job or why it
+    did not, and the job's outcome, metric, cost and duration.
     """
     from vertexrig.trigger.history import RECENT, Deliveries  # 110 ms
 
@@ -229,7 +245,7 @@ def history(schedule: str | None, file: Path | None, since: str, last: int, fold
         counts = kept.fold()
         streams.note(", ".join(f"{month}: {count} folded" for month, count in counts.items()) or "nothing to fold")
     first = _since(since)
-    # the end of a job belongs to the row that made it, which may be one that is not shown
+    # the end of a job is in the row of the delivery that made it, which may not be shown
     found = kept.rows(min(first, times.now() - RECENT), schedule or "")
     kept.settle(found, loaded, remote.service(loaded), Workspace(loaded).catalog)
     rows = [row for row in found if str(row["time"]) >= times.rfc3339(first, 3)][:last]
@@ -263,24 +279,24 @@ def _delivered(row: Mapping[str, Any]) -> Iterator[tuple[Any, ...]]:
     )  # fmt: skip
     for one in end.get("attempts", ()):
         usd, waited = one.get("usd"), one.get("waited_s")
-        told = [one.get("changes") or "unchanged", one.get("text")]
-        told += [f"waited {timedelta(seconds=round(waited))}"] if waited is not None else []
+        parts = [one.get("changes") or "unchanged", one.get("text")]
+        parts += [f"waited {timedelta(seconds=round(waited))}"] if waited is not None else []
         yield (
             "", "", "", f"candidate {one.get('candidate')}", one.get("reason", ""), "", "" if usd is None else f"${usd:.2f}", "",
-            "; ".join(filter(None, told)),
+            "; ".join(filter(None, parts)),
         )  # fmt: skip
 
 
 @command.command("chains", short_help="Show the steps that follow runs, and how they ended.")
 @options.file_option
 @click.option(
-    "--last", type=options.Integer(0, 1000), default=10, show_default=True, help="How many of those that ended to show."
+    "--last", type=options.Integer(0, 1000), default=10, show_default=True, help="Show at most this many ended runs."
 )
 @options.format_option("text", "json")
 def chains(file: Path | None, last: int, format_: str) -> None:
-    """Show which runs have steps that follow (`then` of a schedule), and how the last ones ended.
+    """Show the runs with open steps (`then` of a schedule), and how the last runs with steps ended.
 
-    The next tick writes to the function's log how far an open one is; `schedule run tick` fires one now.
+    Each tick takes the next steps, and writes their progress to the function's log. `schedule run tick` starts a tick now.
     """
     from vertexrig.submit.chains import Chains  # 23 ms
 
@@ -291,7 +307,7 @@ def chains(file: Path | None, last: int, format_: str) -> None:
         *(f"{row['begun']}  {row['schedule']}: {row['run']}, then {', '.join(row['steps'])}: open" for row in rows),
         *(_ended(row) for row in ends),
     ]
-    result(format_, {"open": rows, "ended": ends}, "\n".join(shown) or "no run has had steps that follow")
+    result(format_, {"open": rows, "ended": ends}, "\n".join(shown) or "no run has had steps")
 
 
 def _ended(row: Mapping[str, Any]) -> str:
@@ -308,7 +324,7 @@ def _verb(name: str, doc: str) -> None:
         from vertexrig.trigger import schedules
 
         loaded = config.load(file)
-        # The tick is a job of Cloud Scheduler that the file does not list under schedules.
+        # the tick is a job in Cloud Scheduler that is not listed under schedules
         known = [*loaded.project.schedules, *([config.TICK] if schedules.ticks(loaded) else [])]
         if schedule not in known:
             raise UsageError(f"there is no schedule {schedule!r}. {did_you_mean(schedule, known)}")
@@ -318,21 +334,21 @@ def _verb(name: str, doc: str) -> None:
         streams.note(f"{id}: {name}")
 
 
-_verb("run", "Fire a schedule now.")
-_verb("pause", "Pause a schedule, until `resume` or `apply`.")
-_verb("resume", "Let a paused schedule fire again.")
+_verb("run", "Start the run of a schedule now.")
+_verb("pause", "Pause a schedule until `resume` or `apply`.")
+_verb("resume", "Resume a paused schedule.")
 
 
-@command.command("hold", short_help="Keep schedules from starting their runs for a time.")
+@command.command("hold", short_help="Put schedules on hold until a time.")
 @click.argument("schedule", cls=NameArgument, among=("schedules",), required=False)
-@click.option("--until", required=True, metavar="TIME", help="Its end: a time, or a duration such as 2d.")
-@click.option("--reason", required=True, help="Why; deliveries that are left out say so.")
+@click.option("--until", required=True, metavar="TIME", help="End of the hold: a time, or a length of time such as 2d.")
+@click.option("--reason", required=True, help="Reason, which the history shows for each skipped delivery.")
 @options.file_option
 @options.format_option("text", "json")
 def hold(schedule: str | None, until: str, reason: str, file: Path | None, format_: str) -> None:
-    """Keep a schedule, or without a name all of them, from starting their runs.
+    """Put a SCHEDULE, or without a name all schedules, on hold: they start no runs.
 
-    The hold is kept in the bucket: `apply` and a new deployment of the function leave it there. Steps that follow earlier runs wait.
+    The hold is stored in the bucket, so `apply` and a new deployment of the function do not end it. Steps of earlier runs wait.
     """
     from vertexrig.trigger import policy  # 30 ms
 
@@ -341,17 +357,17 @@ def hold(schedule: str | None, until: str, reason: str, file: Path | None, forma
     _holds(schedule, file, format_, made)
 
 
-@command.command("release", short_help="End a hold.")
+@command.command("release", short_help="Release schedules that are on hold.")
 @click.argument("schedule", cls=NameArgument, among=("schedules",), required=False)
 @options.file_option
 @options.format_option("text", "json")
 def release(schedule: str | None, file: Path | None, format_: str) -> None:
-    """End the hold of a schedule, or without a name the one of all."""
+    """Release a SCHEDULE that is on hold, or without a name the hold of all schedules."""
     _holds(schedule, file, format_, None)
 
 
 def _holds(schedule: str | None, file: Path | None, format_: str, hold: Hold | None) -> None:
-    """Make a hold, or end one; and print those that are left."""
+    """Create or end a hold, and print the current holds."""
     from vertexrig.trigger import policy
 
     loaded = config.load(file)
@@ -361,13 +377,13 @@ def _holds(schedule: str | None, file: Path | None, format_: str, hold: Hold | N
     kept = policy.Holds(remote.bucket(loaded, "hold"))
     there = kept.put(name, hold)
     if hold is None and not there:
-        streams.note(f"{'no hold of all schedules' if schedule is None else f'no hold of {schedule}'} was there")
+        streams.note("there was no hold of all schedules" if schedule is None else f"{schedule} was not on hold")
     rows = {one: asdict(found) for one, found in sorted(kept.current().items())}
     lines = [
         f"{'all schedules' if one == policy.EVERY else one}: until {row['until']}: {row['reason']}"
         for one, row in rows.items()
     ]
-    result(format_, {"holds": rows}, "\n".join(lines) or "nothing is held")
+    result(format_, {"holds": rows}, "\n".join(lines) or "no schedule is on hold")
 
 
 def _summary(steps: list[Step]) -> str:
@@ -375,4 +391,4 @@ def _summary(steps: list[Step]) -> str:
         action: sum(step.action == action for step in steps)
         for action in ("create", "update", "delete", "pause", "resume", "keep")
     }
-    return ", ".join(f"{count} to {action}" for action, count in counts.items() if count) or "nothing to do"
+    return ", ".join(f"{count} to {action}" for action, count in counts.items() if count) or "nothing to change"

@@ -1,4 +1,4 @@
-"""Commands to type next, which can be pasted into the shell that started this program."""
+"""Commands to type next, written so that they can be pasted into the shell that started this program."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NAME = "vertexrig"
 
 
 def program() -> str:
-    """Tell how to type this program: its name if the shell finds it by that, otherwise its path, quoted for a shell."""
+    """Return how to type this program: by its name if the shell finds it, otherwise by its path, quoted."""
     started, found = Path(sys.argv[0]), shutil.which(NAME)
     if started.name != NAME:  # python -m vertexrig, or a function call
         return NAME if found else f"{shlex.quote(sys.executable)} -m {NAME}"
@@ -27,10 +27,10 @@ def program() -> str:
 
 
 def line(*words: object) -> str:
-    """Return a command that is not about a loaded project; `Workspace.verb` makes the others."""
+    """Return a command line of this program; `Workspace.verb` also adds the options of a loaded project."""
     return command_line(*words, program=program())
 
 
 def named(file: Path | None) -> list[object]:
-    """Return the option that names the project file again, if it was named."""
+    """Return `--file FILE` if the project file was named, otherwise nothing."""
     return ["--file", file] if file is not None else []

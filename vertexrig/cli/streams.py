@@ -1,4 +1,4 @@
-"""The two streams of a command: closed streams, streams that cannot encode every character, terminals and their width.
+"""stdout and stderr of a command: closed streams, encodings that lack characters, colour, and the terminal's width.
 
 Colour follows NO_COLOR, FORCE_COLOR, CLICOLOR_FORCE and TERM=dumb (https://no-color.org, https://force-color.org,
 https://bixense.com/clicolors, all read 2026-11-21).
@@ -43,15 +43,15 @@ def prepare() -> None:
 
 
 def note(*words: object) -> None:
-    """Write a message to the person, on stderr."""
+    """Write a message for a person to stderr."""
     tell(" ".join(map(str, words)))
 
 
 def tell(text: str, *, nl: bool = True) -> None:
-    """Write text to stderr, with its colours where they are wanted and nothing else that acts on a terminal.
+    """Write text to stderr, with its colours if they are wanted, and without any other control codes.
 
     Raises:
-        BrokenPipeError: Its reader has gone.
+        BrokenPipeError: The reader has closed the pipe.
     """
     print(safe(text, painted=wants_color(sys.stderr, os.environ)), end="\n" if nl else "", file=sys.stderr)
 
@@ -65,8 +65,8 @@ def _occupy(number: int) -> None:
 
 
 def _wants_ascii(environment: Mapping[str, str]) -> bool:
-    """LC_ALL=C asks for ASCII; Python writes UTF-8 there by default (PEP 540)."""
-    # PYTHONIOENCODING and PYTHONUTF8 are the person's own word on it, and come first.
+    """Whether LC_ALL=C asks for ASCII; by default Python writes UTF-8 then (PEP 540)."""
+    # PYTHONIOENCODING and PYTHONUTF8 were set explicitly, and come first
     return environment.get("LC_ALL") in ("C", "POSIX") and not (
         environment.get("PYTHONIOENCODING") or environment.get("PYTHONUTF8")
     )
@@ -76,12 +76,12 @@ def _replaced(error: UnicodeError) -> tuple[str, int]:
     if not isinstance(error, UnicodeEncodeError):
         raise error
     text = error.object[error.start : error.end].translate(_PLAIN)
-    # ASCII is what every encoding of a terminal has; `\u4e2d` says more than `?`.
+    # every encoding has ASCII, and `\u4e2d` says more than `?`
     return text.encode("ascii", "backslashreplace").decode("ascii"), error.end
 
 
 def drop_broken() -> None:
-    """Point the streams whose reader has gone at the null device, so that nothing else fails on them."""
+    """Redirect streams whose reader has closed the pipe to the null device, so that later writes do not fail."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
@@ -91,7 +91,7 @@ def drop_broken() -> None:
 
 
 def wants_color(stream: TextIO, environment: Mapping[str, str]) -> bool:
-    """Tell whether to colour what goes to `stream`: on a terminal, or where it is asked for; NO_COLOR comes first."""
+    """Whether to colour the output on `stream`: on a terminal, or if it is asked for; NO_COLOR comes first."""
     if environment.get("NO_COLOR"):
         return False
     # CLICOLOR_FORCE=0 is off by its convention, and FORCE_COLOR=0 is read in the same way.
@@ -101,5 +101,5 @@ def wants_color(stream: TextIO, environment: Mapping[str, str]) -> bool:
 
 
 def width(stream: TextIO) -> int | None:
-    """Columns of the terminal behind `stream`; None for a file or a pipe, which take any length."""
+    """Return the columns of the terminal behind `stream`; None for a file or a pipe."""
     return shutil.get_terminal_size().columns if stream.isatty() else None

@@ -1,4 +1,4 @@
-"""Finding a study of the project: a started sweep, a rehearsal, or a file that describes one."""
+"""Find a study of the project: a started sweep, a rehearsal, or a file that describes one."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Studied:
         loaded: The project.
         sweep: The sweep's name in it.
         job: The HyperparameterTuningJob as the service describes it.
-        found: How it was found; None for a file.
+        found: The job that was found; None for a file.
     """
 
     loaded: config.Loaded
@@ -54,10 +54,10 @@ def study(where: WhereOptions, name: str, sweep: str | None = None) -> Studied:
     Args:
         where: Where to look for it.
         name: What the user wrote.
-        sweep: The project's sweep that it ran, where its display name does not say so.
+        sweep: The project's sweep that the study ran, if its display name is another.
 
     Raises:
-        UsageError: There is no such study, or it is of no sweep of the project.
+        UsageError: There is no such study, or it ran no sweep of the project.
     """
     loaded = config.load(where.file)
     if options.is_file(name):
@@ -72,7 +72,7 @@ def study(where: WhereOptions, name: str, sweep: str | None = None) -> Studied:
 
 
 chain_option = click.option(
-    "--chain", is_flag=True, help="With the studies that it follows (`vertexrig follow-up`), as one."
+    "--chain", is_flag=True, help="Include the earlier studies that this one follows (`vertexrig follow-up`)."
 )
 
 
@@ -81,12 +81,14 @@ sweep_argument = click.argument("sweep", cls=NameArgument, among=("sweeps",))
 
 @dataclass(frozen=True)
 class StudyOptions:
-    """The ended study that a verb goes on from."""
+    """The finished study that a verb starts from."""
 
     sweep: str = options.shared(sweep_argument)
     where: WhereOptions = options.shared(options.where_options)
     ran: str | None = options.option(
-        "--sweep", metavar="NAME", help="The project's sweep that it ran, if its display name is another."
+        "--sweep",
+        metavar="NAME",
+        help="Sweep of the project that the study ran, if the study's display name is another.",
     )
 
     def found(self) -> Studied:
@@ -95,18 +97,20 @@ class StudyOptions:
 
 
 study_options = options.group("ended", StudyOptions)
-dry_run_option = click.option("--dry-run", is_flag=True, help="Show what would be added, and write nothing.")
+dry_run_option = click.option(
+    "--dry-run", is_flag=True, help="Show what would be added to the project file, and write nothing."
+)
 
 
 def chain(where: WhereOptions, name: str) -> list[Studied]:
-    """Return a study and those that it follows, the first one first: each the newest run of its sweep."""
+    """Return a study and the studies that it follows, the oldest first; of each sweep the newest study."""
     last = study(where, name)
     before = chains.names(last.loaded, last.sweep)[:-1]
     return [*(study(where, one) for one in before), last]
 
 
 def tuning_job(where: WhereOptions, name: str, *, whole_chain: bool) -> RemoteJob:
-    """Return a sweep by name or number, if asked for with the studies that it follows as one; UsageError if it is a custom job."""
+    """Return a sweep by name or number, joined with the studies that it follows if asked for; UsageError for a custom job."""
     if not whole_chain:
         return remote.sweep(where, name).job
     parts = chain(where, name)
@@ -114,7 +118,7 @@ def tuning_job(where: WhereOptions, name: str, *, whole_chain: bool) -> RemoteJo
 
 
 def has_files(where: Studied, uri: str) -> bool:
-    """Tell whether a gs:// folder holds anything: of a rehearsal on this machine, otherwise in Cloud Storage."""
+    """Whether a gs:// folder has files: on this machine for a rehearsal, otherwise in Cloud Storage."""
     if where.rehearsed:
         folder = where.loaded.output(config.STATE_FOLDER) / "gs" / uri.removeprefix("gs://")
         return any(path.is_file() for path in folder.rglob("*"))
@@ -122,7 +126,7 @@ def has_files(where: Studied, uri: str) -> bool:
 
 
 def has_changed(where: Studied) -> bool:
-    """Tell whether the project's sweep has other parameters now than the study that ran."""
+    """Whether the parameters of the project's sweep differ from those of the study."""
     try:
         now = Workspace(where.loaded).prepare(where.sweep, check=False).document.study or {}
     except VertexrigError:
@@ -131,25 +135,23 @@ def has_changed(where: Studied) -> bool:
 
 
 def rendered(text: str, file: Path, name: str, before: str) -> Prepared | None:
-    """Return a new entry of a project file, rendered before it is written; None where nothing of the project can be rendered yet.
+    """Render a new entry of a project file before it is written; return None if the project cannot be rendered at all.
 
     Args:
         text: The project file with the entry.
         file: Its path.
         name: The entry.
-        before: A job or sweep that was there: if it cannot be rendered either, the entry is not at fault.
+        before: An existing job or sweep; if it cannot be rendered either, the error is not in the new entry.
 
     Raises:
         VertexrigError: The entry is wrong.
     """
-    # An editor's byte order mark is kept in the file, and does not belong to the YAML.
+    # a byte order mark is kept in the file, but is not part of the YAML
     workspace = Workspace(config.loads(text.removeprefix("\ufeff"), file=file), program=steps.program())
     try:
         return workspace.prepare(name)
     except VertexrigError as error:
         try:
-            # Which of them is at fault: if the entry before fails in the same way, the project was broken before this
-            # verb.
             workspace.prepare(before, check=False)
         except VertexrigError:
             streams.note(f"note: {error}")
@@ -169,6 +171,6 @@ def _sweep_of(loaded: config.Loaded, job: Mapping[str, Any], given: str | None, 
         if shown in (key, one.display_name):
             return key
     raise UsageError(
-        f"{name} (display name {shown!r}) is of no sweep of {loaded.file}: name the sweep that it ran with --sweep, or add it: "
-        f"vertexrig pull {name} --into {loaded.file}"
+        f"{name} (display name {shown!r}) belongs to no sweep of {loaded.file}: name its sweep with --sweep, or add it with "
+        f"`vertexrig pull {name} --into {loaded.file}`"
     )

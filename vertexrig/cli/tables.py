@@ -1,4 +1,4 @@
-"""Tables for the screen: at most as wide as the terminal, never cut in a file or a pipe."""
+"""Tables for a person: at most as wide as the terminal; in a file or a pipe, no cell is cut."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _GAP = 2
 
 
 def table(headings: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:
-    """Return rows as aligned columns; numbers to the right, fractions with six digits, a text of several lines on one line.
+    """Return rows as aligned columns: numbers to the right, fractions with six digits, each text on one line.
 
-    On a terminal long cells are wrapped to its width; where not even the headings fit, a row becomes a block of lines.
+    On a terminal, long cells are wrapped to its width. If the headings do not fit, each row becomes a block of lines.
     """
     cells = [[clean(shown(cell)).strip() for cell in row] for row in rows]
     names = list(headings)
@@ -37,14 +37,14 @@ def _columns(names: Sequence[str], cells: Sequence[Sequence[str]], width: int | 
     for place, name in enumerate(names):
         column = [row[place] for row in cells if row[place]]
         number = bool(column) and all(map(_is_number, column))
-        # Decided per column and not per cell: one text among numbers keeps the column readable from the left.
+        # for the whole column: a column with one text among its numbers is aligned to the left
         justify: Literal["left", "right"] = "right" if number else "left"
         drawn.add_column(Text(name), justify=justify, overflow="fold", min_width=len(name))
     drawn.add_row(*(Rule(characters="-", style="") for _ in names))
     for row in cells:
         drawn.add_row(*map(Text, row))
     color = streams.wants_color(sys.stdout, os.environ)
-    # a character of East Asia takes two columns; in a file the table is as wide as it likes
+    # a character of East Asia takes two columns; in a file the table has no greatest width
     longest = sum(max(len(row[place]) for row in [names, *cells]) * 2 + _GAP for place in range(len(names)))
     return draw(drawn, width=width or longest, color=color)
 

@@ -1,4 +1,4 @@
-"""`vertexrig trials`: the trials of a sweep."""
+"""`vertexrig trials`: show the trials of a sweep."""
 
 from __future__ import annotations
 

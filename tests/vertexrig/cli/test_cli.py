@@ -107,7 +107,7 @@ def test_render_to_stdout(folder: Path) -> None:
         (("local", "preempt", "x", "--grace=2h"), 2, "'2h' is not a valid"),
         (("package",), 2, "trainer_pkg"),
         (("rehearse", "bad"), 1, "bad would fail"),
-        (("init",), 2, "is there already"),
+        (("init",), 2, "exists already"),
         (("render", "good", "-o", "/proc/x/y"), 2, "cannot be written"),
     ],
 )

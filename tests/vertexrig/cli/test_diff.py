@@ -35,7 +35,7 @@ def test_a_change_is_shown_for_each_job_that_it_touches(repository: Path) -> Non
         + "labels: {}\n"
     )
     done = typed("diff", cwd=repository)
-    assert done.exit_code == 1 and "the change brings errors" in done.stderr
+    assert done.exit_code == 1 and "the change adds errors" in done.stderr
     assert "one: changed" in done.stdout and "-    acceleratorCount: 1\n  +    acceleratorCount: 3" in done.stdout
     assert "+ error[accelerator-count]: 3 is not a count" in done.stdout
     assert "two: removed" in done.stdout and "three: added" in done.stdout
@@ -50,13 +50,13 @@ def test_a_change_is_shown_for_each_job_that_it_touches(repository: Path) -> Non
 def test_templates_and_code_count_too(repository: Path) -> None:
     """A template of the project and the trainer's code change a job as its keys do; a comment in the file changes nothing."""
     (repository / "vertexrig.yaml").write_text(f"# more\n{PROJECT}")
-    assert typed("diff", cwd=repository).stdout == "none of 2 jobs and sweeps differs from HEAD\n"
+    assert typed("diff", cwd=repository).stdout == "no difference from HEAD in 2 jobs and sweeps\n"
     (repository / "train.py").write_text(f"{TRAIN}print(loss)\n")
     done = typed("diff", cwd=repository)
     assert done.exit_code == 0 and done.stdout.count('+    - "gs://my-bucket') == 2, done
     git(repository, "add", "-A")
     git(repository, "commit", "-qm", "two")
-    assert "none of 2" in typed("diff", cwd=repository).stdout
+    assert "in 2 jobs and sweeps" in typed("diff", cwd=repository).stdout
     assert "one: changed" in typed("diff", "HEAD~1", cwd=repository).stdout
     assert git(repository, "status", "--porcelain") == ""
 

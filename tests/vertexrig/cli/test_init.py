@@ -375,10 +375,10 @@ def test_force_keeps_a_file_where_there_is_no_trainer_and_names_what_may_be_one(
     """A notebook's script that looks like no trainer is named; a project file is not replaced by one without a trainer."""
     made(tmp_path, {"Untitled3.py": "print(1)\n"})
     done = vertexrig("init", cwd=tmp_path)
-    assert done.returncode == 0 and "found Untitled3.py; --trainer Untitled3.py takes it" in done.stderr
+    assert done.returncode == 0 and "found Untitled3.py; to use it: --trainer Untitled3.py" in done.stderr
     (tmp_path / "vertexrig.yaml").write_text("project: mine\n")
     done = vertexrig("init", "--force", cwd=tmp_path)
-    assert done.returncode == 2 and "vertexrig.yaml stays as it is" in done.stderr
+    assert done.returncode == 2 and "vertexrig.yaml was not changed" in done.stderr
     assert (tmp_path / "vertexrig.yaml").read_text() == "project: mine\n"
     assert vertexrig("init", "--force", "--trainer", "Untitled3.py", cwd=tmp_path).returncode == 0
     assert 'path: "Untitled3.py"' in (tmp_path / "vertexrig.yaml").read_text()

@@ -185,7 +185,7 @@ def test_a_request_that_would_be_refused_is_said(
         quotas["preemptible_cpus"]["refusal"] == "NOT_ENOUGH_USAGE_HISTORY" and not quotas["preemptible_cpus"]["fits"]
     )
     assert cli.run(["quota", "spot"]) == 0
-    assert "preemptible_cpus: a request would be refused: NOT_ENOUGH_USAGE_HISTORY" in capsys.readouterr().out
+    assert "preemptible_cpus: a request for more would be refused: NOT_ENOUGH_USAGE_HISTORY" in capsys.readouterr().out
 
 
 def test_without_a_name_all_quotas_of_training_are_shown(
@@ -250,7 +250,7 @@ def test_a_permission_that_is_missing_is_named(
     serve(answers)
     assert cli.run(["quota", "l4", "--format", "json"]) == 0
     out, err = capsys.readouterr()
-    assert f"it takes the permission {permission}, as of roles/servicemanagement.quotaViewer" in err
+    assert f"it needs the permission {permission}, for example by roles/servicemanagement.quotaViewer" in err
     (l4,) = [one for one in json.loads(out)["quotas"] if one["item"] == "NVIDIA_L4"]
     assert (l4["known"], l4["used"]) == (known, None)
 

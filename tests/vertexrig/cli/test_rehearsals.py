@@ -216,7 +216,7 @@ def test_rehearsals_have_a_history(here: Path) -> None:
     page = run("report", job["run"]).stdout
     assert f"A rehearsal on this machine, run {job['run']}." in page and "- accuracy: 0.75" in page
     asked = run("best", "sweep", "--format=json")  # Vertex AI cannot be asked: the rehearsal, and it is said
-    assert f"this is the rehearsal {done['run']} on this machine" in asked.stderr
+    assert f"using the rehearsal {done['run']} on this machine" in asked.stderr
     beside = run("jobs", fails=ServiceError)
     assert f"also rehearsed on this machine: {len(listed)}; `vertexrig jobs --local` lists them" in beside.stderr
     missing = run("trials", "nothing", "--local", fails=UsageError)

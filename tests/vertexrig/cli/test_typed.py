@@ -65,13 +65,13 @@ def fixes(jobs: str, head: str = HEAD + BUCKET) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["render", "cpu", "--region", "us-central1"], "It is the key region of the project file; for this call: --set region=VALUE"),
-        (["submit", "cpu", "--display-name=x"], "the key display_name of the project file; for this call: --set display_name=VALUE"),
-        (["render", "cpu", "--args=--epochs=3"], "for this call: --set args.NAME=VALUE"),
-        (["check", "--python-package-uris=x"], "It is the key package_uris"),
+        (["render", "cpu", "--region", "us-central1"], "Set the key region in the project file, or write --set region=VALUE"),
+        (["submit", "cpu", "--display-name=x"], "the key display_name in the project file, or write --set display_name=VALUE"),
+        (["render", "cpu", "--args=--epochs=3"], "or write --set args.NAME=VALUE for this call"),
+        (["check", "--python-package-uris=x"], "Set the key package_uris"),
         (["submit", "cpu", "--worker-pool-spec=machine-type=x"], "keys of a job of the project file: machine_type, replica_count"),
-        (["watch", "cpu", "--project=x"], "It is the key project of the project file\n"),
-        (["--file", "x", "render", "cpu"], "No such option '--file' here: write it after the COMMAND"),
+        (["watch", "cpu", "--project=x"], "Set the key project in the project file\n"),
+        (["--file", "x", "render", "cpu"], "No such option '--file' before the COMMAND: write it after the COMMAND"),
         (["render", "cpu", "--outputs=x"], "No such option '--outputs'. (Did you mean one of: '--output'"),
     ],
 )  # fmt: skip
@@ -326,7 +326,7 @@ def test_missing_credentials_name_the_way_to_get_them(typed: Typed, monkeypatch:
     monkeypatch.delenv("VERTEXRIG_AIPLATFORM", raising=False)
     code, out, err = typed("watch", "cpu")
     assert code == 3 and not out
-    assert "Log in with `gcloud auth application-default login`; `vertexrig local up` needs no login" in err
+    assert "Log in with `gcloud auth application-default login`. `vertexrig local up` needs no login" in err
 
 
 @pytest.mark.parametrize(
@@ -402,8 +402,8 @@ def test_half_right_values_name_the_right_ones(typed: Typed, more: str, words: l
         (["local", "start"], "there is no command 'start'. Did you mean 'up'?"),
         (["chek"], "there is no command 'chek'. Did you mean 'check'?"),
         (["check", "--json"], "No such option '--json': write --format json"),
-        (["render", "cpu", "--epochs=3"], "No such option '--epochs'. If it is an argument of the trainer: --set args.epochs=VALUE"),
-        (["render", "cpu", "--config", "x.yaml"], "No such option '--config': jobs are given by NAME; `vertexrig check FILE`"),
+        (["render", "cpu", "--epochs=3"], "No such option '--epochs'. For an argument of the trainer, write --set args.epochs=VALUE"),
+        (["render", "cpu", "--config", "x.yaml"], "No such option '--config': name a job of the project file. `vertexrig check FILE`"),
         (["render", "cpu", "--set", "cpu.args.epochs=3"], "Leave the name out: --set args.epochs=VALUE"),
     ],
 )  # fmt: skip

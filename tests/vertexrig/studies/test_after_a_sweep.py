@@ -282,7 +282,7 @@ def test_an_upload_that_is_not_over_at_once_is_waited_for(fresh: Place, monkeypa
         (("promote", "tune", "--as", "Odd Name"), "is not a name"),
         (("promote", "tune", "--as", "quick"), "jobs.quick already"),
         (("promote", "tune", "--warm-start-flag", "nope"), "has no flag --nope"),
-        (("follow-up", "tune", "--grid", "6", "--trials", "6"), "--trials is for a study that is not a grid"),
+        (("follow-up", "tune", "--grid", "6", "--trials", "6"), "--grid and --trials exclude each other"),
         (("follow-up", "quick"), "there is no job 'quick'"),
         (("pull", "nothing"), "there is no job 'nothing'"),
         (("pull", "tune", "--into", "vertexrig.yaml", "--as", "tune"), "sweeps.tune already"),
