@@ -33,18 +33,18 @@ class Edit:
         path: Where, in API camelCase; the finding's path by default.
         key: The right spelling of the key there, whose value stays.
         safe: Whether it is surely meant: it changes no job that works, and no other answer is as likely.
-        place: Where in the file, by its own keys, once that is known.
+        location: Where in the file, by its own keys, once that is known.
     """
 
     value: Any = None
     path: str = ""
     key: str = ""
     safe: bool = True
-    place: tuple[str | int, ...] = ()
+    location: tuple[str | int, ...] = ()
 
 
-def said(edits: Sequence[Edit], path: str) -> str:
-    """Return edits as the fix of a finding at `path` says them: `write acceleratorType: NVIDIA_L4 and acceleratorCount: 1`."""
+def fix_text(edits: Sequence[Edit], path: str) -> str:
+    """Return edits as the text of a finding's fix: `write acceleratorType: NVIDIA_L4 and acceleratorCount: 1`."""
     parts = []
     for edit in edits:
         name = edit.path.rpartition(".")[2]

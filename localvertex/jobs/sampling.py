@@ -82,7 +82,7 @@ def suggest_random(space: Space, seed: int) -> list[ParameterValue]:
             return min(int(dimension.high), max(int(dimension.low), round(wide.from_unit(rng.random()))))
         return dimension.value(rng.randrange(dimension.count))
 
-    return space.walk(choose)
+    return space.assign(choose)
 
 
 def warm_up() -> None:
@@ -128,7 +128,7 @@ def _ask(study: optuna.Study, space: Space) -> list[ParameterValue]:
         low, high, log = _whole(dimension)
         return _decode(dimension, trial.suggest_int(dimension.key, low, high, log=log))
 
-    return space.walk(choose)
+    return space.assign(choose)
 
 
 def _real(dimension: Dimension) -> bool:

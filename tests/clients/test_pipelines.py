@@ -14,7 +14,7 @@ import pytest
 from tests.clients.conftest import Run
 from tests.clients.kit import python
 from tests.support.jobkit import IMAGE, pool
-from vertexrig.spec.cluster import snake_keys
+from vertexrig.spec.api_names import snake_keys
 
 PLACE = ("--project", "my-project", "--location", "us-central1")
 REPORT = """

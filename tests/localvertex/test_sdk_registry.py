@@ -13,7 +13,7 @@ from localvertex import server
 from localvertex.jobs.settings import Settings
 from localvertex.runner import RunOptions
 from tests.support.jobkit import IMAGE, job, pool, with_trainer
-from vertexrig.spec.cluster import snake_keys
+from vertexrig.spec.api_names import snake_keys
 
 SAVES = """
 import os

@@ -84,7 +84,7 @@ def added(text: str, entry: Entry, file: str = "") -> str:
         after = data_of(made, file) if made is not None else None
     except UsageError:  # in this layout the new lines mean something else
         after = None
-    # whatever the positions above led to: only a text that means exactly this is kept
+    # only a text that means exactly this is kept
     if made is None or after != {**before, entry.group: {**(group or {}), entry.name: entry.data}}:
         shown = "\n".join(_lines(entry, 0))
         raise UsageError(
@@ -106,7 +106,7 @@ def write(path: Path, before: str, after: str, entries: Sequence[Entry]) -> None
         path: The file.
         before: Its text when it was read; empty if there was none.
         after: Its new text, with the entries.
-        entries: They are added anew where somebody has saved the file since then, whose change stays.
+        entries: Added again to the present text if the file was saved since it was read, so that both changes stay.
 
     Raises:
         UsageError: It cannot be written, or an entry does not go with what is there now; the old text stays.
@@ -178,14 +178,14 @@ def _item(item: Any, indent: int) -> Iterator[str]:
 
 
 def _is_small(value: Any, short: str, before: int) -> bool:
-    """Tell whether a list or mapping reads well on one line: short, and flat but for one list or mapping."""
+    """Whether a list or mapping reads well on one line: short, and flat but for one list or mapping."""
     inner = list(value.values()) if isinstance(value, Mapping) else list(value)
     nested = [one for one in inner if isinstance(one, (Mapping, list, tuple)) and one]
     return before + len(short) + 2 <= _WIDTH and len(nested) <= (1 if len(inner) == 1 else 0)
 
 
 def _insert(text: str, entry: Entry) -> str | None:
-    """Return the text with the entry at the end of its group; None if its layout has no place for one."""
+    """Return the text with the entry at the end of its group; None if its layout cannot take one."""
     end = "\r\n" if "\r\n" in text else "\n"
     shift = len(text) - len(text.removeprefix(BOM))  # PyYAML's positions do not count the byte order mark
     root = yaml.compose(text[shift:], Loader=yaml.SafeLoader)
@@ -223,7 +223,7 @@ def _insert(text: str, entry: Entry) -> str | None:
 def _gap(text: str, group: yaml.MappingNode, shift: int) -> list[str]:
     """Return a blank line, if the entries of a group have one between them."""
     above = text[: group.value[-1][0].start_mark.index + shift].splitlines()[:-1]
-    # comments above an entry belong to it: the blank line is looked for above them
+    # comments above an entry belong to it: a blank line above them counts
     while above and above[-1].lstrip().startswith("#"):
         above.pop()
     return [""] if len(group.value) > 1 and above and not above[-1].strip() else []
@@ -275,7 +275,7 @@ def _at_line(text: str, index: int, lines: Sequence[str], end: str) -> str:
 
 
 def last_of(node: yaml.Node) -> int:
-    """Return where the last value of a node ends: the end of a block mapping is where the next one begins, comments included."""
+    """Return where the last value of a node ends: PyYAML ends a block mapping where the next node begins, after comments."""
     if isinstance(node, yaml.CollectionNode) and not node.flow_style and node.value:
         last = node.value[-1]
         pair = last if isinstance(last, tuple) else (last,)

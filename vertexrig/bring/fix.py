@@ -1,6 +1,6 @@
 """Fixes of findings, made in the text of a file: what they do not touch stays byte for byte as it was.
 
-Each edit is made at the positions of the file's nodes, and the new text is read again before it is kept: it must say what it said before with this one change.
+Each edit is made at the positions of the file's nodes, and the new text is read again before it is kept: its data must be the old data with this one change.
 A fix counts only if its finding is gone afterwards.
 """
 
@@ -46,7 +46,7 @@ def fixed(text: str, check: Callable[[str], Sequence[Finding]], *, unsafe: bool 
 
     Args:
         text: Of a YAML or JSON file.
-        check: Returns what is found in a text; an edit whose `place` is not known is not made.
+        check: Returns what is found in a text; an edit whose `location` is not known is not made.
         unsafe: Make the unsafe ones, too.
     """
     found, done, refused, seen = check(text), list[Finding](), set[object](), {text}
@@ -78,34 +78,34 @@ def _pass(text: str, todo: Sequence[Finding]) -> tuple[str, list[Finding]]:
     for finding in sorted(todo, key=lambda one: max(map(_order, one.edits))):
         made: str | None = text
         for edit in sorted(finding.edits, key=_order):
-            # below a key that is new or a list that is shorter now, places are others: the next pass knows them
-            clear = edit.place and not any(edit.place[: len(place)] == place for place in moved)
+            # below a new key or in a shorter list the locations differ: the next pass finds them
+            clear = edit.location and not any(edit.location[: len(location)] == location for location in moved)
             made = edited(made, edit) if made is not None and clear else None
         if made is not None:
             text = made
             applied.append(finding)
             moved += [
-                edit.place if edit.key else edit.place[:-1]
+                edit.location if edit.key else edit.location[:-1]
                 for edit in finding.edits
-                if edit.key or (edit.value is Act.REMOVE and isinstance(edit.place[-1], int))
+                if edit.key or (edit.value is Act.REMOVE and isinstance(edit.location[-1], int))
             ]
     return text, applied
 
 
 def _order(edit: Edit) -> tuple[int, int]:
-    """Values first, then what goes, then keys from the innermost on: so that the place of each still holds."""
-    return (2 if edit.key else 1 if edit.value is Act.REMOVE else 0), -len(edit.place)
+    """Return the order of edits: values, then removals, then keys from the innermost on, so that each location stays valid."""
+    return (2 if edit.key else 1 if edit.value is Act.REMOVE else 0), -len(edit.location)
 
 
 def edited(text: str, edit: Edit) -> str | None:
-    """Return a text after an edit at its `place`; None if it cannot be made without a change to anything else."""
+    """Return a text after an edit at its `location`; None if it cannot be made without a change to anything else."""
     text, mark = text.removeprefix(BOM), BOM if text.startswith(BOM) else ""
     try:
         made = _made(text, edit)
         data = yamltext.read(text).data
         wanted = _expected(data, edit, text)
         same = made is not None and yamltext.read(made).data == wanted
-    except (yamltext.YamlError, LookupError, TypeError, ValueError):  # no such place, or the new text is no YAML
+    except (yamltext.YamlError, LookupError, TypeError, ValueError):  # no such location, or the new text is not YAML
         return None
     return mark + made if made is not None and same else None
 
@@ -114,9 +114,9 @@ def _expected(data: Any, edit: Edit, text: str) -> Any:
     data = copy.deepcopy(data)
     around = data
     new = not edit.key and not isinstance(edit.value, Act)
-    for step in edit.place[:-1]:
+    for step in edit.location[:-1]:
         around = around.setdefault(step, {}) if new and isinstance(around, dict) else around[step]
-    last: Any = edit.place[-1]
+    last: Any = edit.location[-1]
     if edit.key:
         if edit.key in around:
             raise ValueError(edit.key)
@@ -124,17 +124,17 @@ def _expected(data: Any, edit: Edit, text: str) -> Any:
     elif edit.value is Act.REMOVE:
         del around[last]
     elif edit.value is Act.QUOTE:
-        around[last] = _find(text, edit.place)[2].value
+        around[last] = _find(text, edit.location)[2].value
     else:
         around[last] = [around[last]] if edit.value is Act.MAKE_LIST else edit.value
     return data
 
 
-def _find(text: str, place: RawPath) -> tuple[_Node, int, _Node]:
-    """Return the node around a place, the index of the place in it, and its node; KeyError if there is none."""
+def _find(text: str, location: RawPath) -> tuple[_Node, int, _Node]:
+    """Return the node around a location, the index of the location in it, and its node; KeyError if there is none."""
     around: _Node = None
     index, node = 0, yamltext.compose(text)
-    for step in place:
+    for step in location:
         around = node
         if isinstance(around, yaml.MappingNode):
             names = [key.value for key, _ in around.value]
@@ -145,13 +145,13 @@ def _find(text: str, place: RawPath) -> tuple[_Node, int, _Node]:
         else:
             raise KeyError(step)
     if around is None or node is None:
-        raise KeyError(place)
+        raise KeyError(location)
     return around, index, node
 
 
 def _made(text: str, edit: Edit) -> str | None:
     try:
-        around, index, node = _find(text, edit.place)
+        around, index, node = _find(text, edit.location)
     except (LookupError, ValueError):
         return None if edit.key or isinstance(edit.value, Act) else _inserted(text, edit)
     start, end = node.start_mark.index, last_of(node)
@@ -175,7 +175,7 @@ def _made(text: str, edit: Edit) -> str | None:
 
 
 def _written(value: Any, around: _Node, node: _Node) -> str:
-    """Return a value in the style of the one it takes the place of."""
+    """Return a value in the style of the one it takes the location of."""
     if not isinstance(value, str):
         return scalar(value) if _is_json(around) else flow(value)
     if isinstance(node, yaml.ScalarNode) and node.style == "'":
@@ -195,19 +195,19 @@ def _is_json(around: _Node) -> bool:
 def _inserted(text: str, edit: Edit) -> str | None:
     """Return a text with a key more, in the mapping that is there and with those that are not."""
     around: _Node = None
-    place, value = edit.place, edit.value
-    while len(place) > 1:
+    location, value = edit.location, edit.value
+    while len(location) > 1:
         try:
-            around = _find(text, place[:-1])[2]
+            around = _find(text, location[:-1])[2]
             break
         except (LookupError, ValueError):
-            place, value = place[:-1], {place[-1]: value}
+            location, value = location[:-1], {location[-1]: value}
     else:
         around = yamltext.compose(text)
-    if not isinstance(around, yaml.MappingNode) or not around.value or not isinstance(place[-1], str):
+    if not isinstance(around, yaml.MappingNode) or not around.value or not isinstance(location[-1], str):
         return None
     write = scalar if _is_json(around) else flow
-    pair = f"{write(place[-1])}: {write(value)}"
+    pair = f"{write(location[-1])}: {write(value)}"
     if around.flow_style:
         return into_flow(text, around, 0, pair)
     indent = " " * around.value[0][0].start_mark.column
@@ -240,7 +240,7 @@ def _removed(text: str, around: _Node, index: int) -> str | None:
     if len(parts) == 1:
         return text[:start] + empty + text[end:]
     line = text.rfind("\n", 0, start) + 1
-    if text[line:start].strip():  # the first key after a dash: the next one takes its place
+    if text[line:start].strip():  # the first key after a dash: the next one takes its location
         following = later[0][0].start_mark.index
         return None if "#" in text[end:following] else text[:start] + text[following:]
     newline = text.find("\n", end)
@@ -259,20 +259,20 @@ def _as_list(text: str, node: _Node) -> str:
     return f"{text[:start]}[{inner}]{text[end:]}"
 
 
-def located(found: Iterable[Finding], places: dict[str, RawPath]) -> list[Finding]:
-    """Return findings whose edits know their place in the file, by the path of each value that is there."""
+def located(found: Iterable[Finding], locations: dict[str, RawPath]) -> list[Finding]:
+    """Return findings whose edits know their location in the file, by the path of each value that is there."""
     return [
-        replace(one, edits=tuple(replace(edit, place=_place(edit.path, places)) for edit in one.edits))
+        replace(one, edits=tuple(replace(edit, location=_location(edit.path, locations)) for edit in one.edits))
         if one.edits
         else one
         for one in found
     ]
 
 
-def _place(path: str, places: dict[str, RawPath]) -> RawPath:
+def _location(path: str, locations: dict[str, RawPath]) -> RawPath:
     """Return the keys of a path; of what is not there yet, below the nearest mapping around it."""
-    if path in places or not path:
-        return places.get(path, ())
+    if path in locations or not path:
+        return locations.get(path, ())
     above, _, name = path.rpartition(".")
-    around = _place(above, places)
+    around = _location(above, locations)
     return (*around, name) if (around or not above) and not name.endswith("]") else ()

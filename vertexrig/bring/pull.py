@@ -196,7 +196,7 @@ def pulled(job: Wanted, name: str, text: str, file: Path) -> Pulled:
         sweep, jobs = _sweep(job, name, trial), replace(jobs, name=trial)
     entries: tuple[Entry, ...] = (jobs,) if sweep is None else (jobs, sweep)
     rendered = _rendered(before, entries, file, name)
-    extra = _differences(rendered, job)
+    extra = _overlay(_read(rendered), job.document.data)
     if extra:
         entries = tuple(_with_spec(entry, extra) for entry in entries)
         rendered = _rendered(before, entries, file, name)
@@ -243,19 +243,15 @@ def _without(entry: Entry, keys: Sequence[str]) -> Entry:
 def _head(job: Wanted) -> str:
     """Return the top of a new project file."""
     output = job.document.output
-    lines = [f"project: {_project(job.project)}", f"region: {flow(job.region or 'us-central1')}"]
+    # an id is the default of a variable; any other text came with the job, and could mean something else without quotes
+    plain = re.fullmatch(r"[a-z0-9.:-]*", job.project)
+    project = f"${{PROJECT:-{job.project or 'my-project'}}}" if plain else flow(literal(job.project))
+    lines = [f"project: {project}", f"region: {flow(job.region or 'us-central1')}"]
     bucket = "/".join(output.split("/")[:3])
     # a job without an output folder gets no bucket, which would give it one
     if re.fullmatch(BUCKET[0], bucket):
         lines.append(f"bucket: {flow(bucket)}")
     return "\n".join(lines) + "\n"
-
-
-def _project(project: str) -> str:
-    """Return a project id for the top of a project file, as the default of a variable."""
-    text = f"${{PROJECT:-{project or 'my-project'}}}"
-    # Of an id nothing needs quotes; what is none came with the job, and may be made to mean something else.
-    return text if re.fullmatch(r"[a-z0-9.:-]*", project) else flow(literal(project))
 
 
 def _job(job: Wanted, name: str) -> Entry:
@@ -266,8 +262,10 @@ def _job(job: Wanted, name: str) -> Entry:
     program = first.python_package
     if program is not None:
         data |= {key: value for key, value in (("module", first.module), ("package_uris", first.package_uris)) if value}
-    for role, pool in _roles(document.pools, others):
-        data[role] = _pool(pool, role=role)
+    third = "reduction_server" if len(others) > 1 and _reduces(others[1]) else "ps"
+    for role, pool in zip(("worker", third, "evaluator"), others, strict=False):
+        if not pool.empty:
+            data[role] = _pool(pool, role=role)
     own = snake_keys(_specified({key: value for key, value in document.job.items() if key != "workerPoolSpecs"}))
     data |= {key: own["scheduling"][key] for key in _SCHEDULING if key in own.get("scheduling", {})}
     data |= {key: own[key] for key in _OF_A_JOB if own.get(key) not in (None, "", [], {})}
@@ -289,7 +287,7 @@ _UNKNOWN = object()
 
 
 def _known(hint: Any, value: Any) -> Any:
-    """Return what of a value the project file has keys and values for, by the type of its field; the rest is laid over later."""
+    """Return the part of a value that the project file has keys for, by the type of its field; `_overlay` adds the rest."""
     if typing.get_origin(hint) in (typing.Union, types.UnionType):
         kinds = [
             one
@@ -347,13 +345,8 @@ def _topology(pools: Sequence[Pool]) -> str:
 
 
 def _reduces(pool: Pool) -> bool:
-    """Tell whether a pool runs Google's Reduction Server."""
+    """Whether a pool runs Google's Reduction Server."""
     return "reductionserver" in pool.image or "reduction_server" in pool.image
-
-
-def _roles(pools: Sequence[Pool], others: Sequence[Pool]) -> list[tuple[str, Pool]]:
-    third = "reduction_server" if len(pools) > 2 and _reduces(pools[2]) else "ps"
-    return [(role, pool) for role, pool in zip(("worker", third, "evaluator"), others, strict=False) if not pool.empty]
 
 
 def _pool(pool: Pool, role: str = "") -> dict[str, Any]:
@@ -414,12 +407,6 @@ def _read(rendered: Rendered) -> dict[str, Any]:
     return spec.parse(rendered.text, kind=rendered.kind, template=False).data
 
 
-def _differences(rendered: Rendered, job: Wanted) -> dict[str, Any]:
-    """Return what has to be laid over the rendered job, to make it the wanted one."""
-    found = _overlay(_read(rendered), job.document.data)
-    return found if isinstance(found, dict) else {}
-
-
 def _overlay(base: Any, want: Any) -> Any:
     """Return what `render.merge` turns `base` into `want` with."""
     if isinstance(base, Mapping) and isinstance(want, Mapping):
@@ -456,19 +443,17 @@ def _must_be_equal(rendered: Rendered, job: Wanted) -> None:
     if (view.kms_key_name or "") != job.kms_key_name:
         found.append(KEY)
     if found:
-        raise UsageError(
-            f"{job.source}: the project file has no way to write {', '.join(found[:5])} as this job has it"
-        )
+        raise UsageError(f"{job.source}: the project file cannot express {', '.join(found[:5])} of this job")
 
 
 def _paths(one: Any, other: Any, path: str) -> list[str]:
-    """Return the places in which two plain values differ."""
+    """Return the paths at which two plain values differ."""
     if isinstance(one, Mapping) and isinstance(other, Mapping):
         keys = [*one, *(key for key in other if key not in one)]
-        return [place for key in keys for place in _paths(one.get(key), other.get(key), f"{path}.{key}".lstrip("."))]
+        return [found for key in keys for found in _paths(one.get(key), other.get(key), f"{path}.{key}".lstrip("."))]
     if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
         return [
-            place for i, (a, b) in enumerate(zip(one, other, strict=True)) for place in _paths(a, b, f"{path}[{i}]")
+            found for i, (a, b) in enumerate(zip(one, other, strict=True)) for found in _paths(a, b, f"{path}[{i}]")
         ]
     # 1 equals True in Python, but not in YAML; 1 and 1.0 are the same number in both
     return [] if (one == other and type(one) is type(other)) or (one == other and not isinstance(one, bool)) else [path]

@@ -15,7 +15,7 @@ _FILE = b"100"  # as the mode of a plain file begins; not a link, nor a reposito
 
 
 def write(folder: Path, revision: str, into: Path) -> Path:
-    """Write the files of a revision into an empty folder; return the place there that `folder` has in its repository.
+    """Write the files of a revision into an empty folder; return the folder there that is the copy of `folder`.
 
     Raises:
         UsageError: It is no repository, or has no such revision.
@@ -52,23 +52,15 @@ def _small(head: bytes) -> bool:
 
 
 def _git(folder: Path, *words: str, given: bytes = b"") -> bytes:
-    command = [
-        "git",
-        "-C",
-        str(folder.absolute()),
-        "-c",
-        "core.fsmonitor=false",
-        "-c",
-        "core.hooksPath=/dev/null",
-        *words,
-    ]
-    # a repository may name a program as the place of objects that it lacks
+    safe = ("-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null")
+    command = ["git", "-C", str(folder.absolute()), *safe, *words]
+    # a repository may name a program that fetches objects it lacks
     env = {**os.environ, "GIT_ALLOW_PROTOCOL": "none", "GIT_NO_LAZY_FETCH": "1"}
     try:
         done = subprocess.run(command, input=given, capture_output=True, check=False, env=env)
     except FileNotFoundError:
         raise UsageError("git is not installed, and a comparison needs it") from None
     if done.returncode:
-        said = done.stderr.decode("utf-8", "replace").strip() or f"git has no {words[-1].partition('^')[0]}"
-        raise UsageError(f"{folder}: {said}")
+        error = done.stderr.decode("utf-8", "replace").strip() or f"git has no {words[-1].partition('^')[0]}"
+        raise UsageError(f"{folder}: {error}")
     return done.stdout

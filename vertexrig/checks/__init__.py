@@ -1,6 +1,6 @@
 """The checks: small functions over a document, one module per topic, each with a `RULES` table at its end.
 
-A rule's row has the sentence that must hold; its function yields a problem for every place where it does not.
+A rule's row has the sentence that must hold; its function yields a problem for each value that breaks it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from importlib import import_module
 
 from vertexrig.checks import secrets
 from vertexrig.checks.model import Context, Problem, Rule
-from vertexrig.finding import Finding, limited, said
+from vertexrig.finding import Finding, fix_text, limited
 from vertexrig.spec.document import Document, tpu_name
 from vertexrig.spec.masking import masked
 from vertexrig.spec.strict import READING_RULES, ReadingRule
@@ -33,11 +33,6 @@ def _of_study(document: Document, context: Context) -> bool:
     return document.study is not None
 
 
-def _of_trainer_or_study(document: Document, context: Context) -> bool:
-    # what is tuned and also passed is seen without the source
-    return context.trainer is not None or document.study is not None
-
-
 def _strategy(document: Document, context: Context) -> bool:
     # an argument may name the strategy, as in --distribution-strategy=multi_worker
     words = ("strategy", "distribut")
@@ -46,17 +41,13 @@ def _strategy(document: Document, context: Context) -> bool:
     )
 
 
-def _container(document: Document, context: Context) -> bool:
+def _commands(document: Document, context: Context) -> bool:
     commands = any((pool.container or {}).get("command") for pool in document.pools)
     return commands or bool(context.trainer_unused) or context.trainer is not None
 
 
 def _tpu(document: Document, context: Context) -> bool:
     return any(pool.tpu_topology or tpu_name(pool, context.catalog) for pool in document.pools)
-
-
-def _advice(document: Document, context: Context) -> bool:
-    return context.advice
 
 
 def _disks(document: Document, context: Context) -> bool:
@@ -76,15 +67,11 @@ def _network(document: Document, context: Context) -> bool:
     return not keys.isdisjoint(document.job) or any(not mounts.isdisjoint(pool.data) for pool in document.pools)
 
 
-def _built(document: Document, context: Context) -> bool:
-    return bool(context.built)
-
-
 _TOPICS: dict[str, Callable[[Document, Context], bool]] = {
     "hardware": _always,
     "tpu": _tpu,
     "regions": _always,
-    "quotas": _advice,
+    "quotas": lambda document, context: context.advice,
     "cluster": _always,
     "images": _always,
     "program": _always,
@@ -95,22 +82,18 @@ _TOPICS: dict[str, Callable[[Document, Context], bool]] = {
     "network": _network,
     "naming": _always,
     "secrets": _always,
-    "gcloud": _of_study,
     "study": _of_study,
-    "trainer": _of_trainer_or_study,
+    # arguments that are also tuned are found without the source
+    "trainer": lambda document, context: context.trainer is not None or document.study is not None,
     "defects": _of_trainer,
     "strategy": _strategy,
     "pytorch": _of_trainer,
-    "processes": _of_trainer,
-    "commands": _of_trainer,
-    "saving": _of_trainer,
-    "reading": _of_trainer,
-    "container": _container,
-    "built": _built,
+    "commands": _commands,
+    "trainer_files": _of_trainer,
 }
 """The modules of rules, each with what a document must have for one of them to find anything: the others are not loaded.
 
-All 26 take 45 ms to load; a job that the trigger starts, whose trainer is not at hand, needs half of them.
+All 21 take 45 ms to load; a job that the trigger starts, whose trainer is not at hand, needs half of them.
 """
 
 _LONGEST = 1000  # characters of a message
@@ -150,12 +133,12 @@ def check(document: Document, context: Context, ignored: Mapping[str, str] = {})
 
 
 def _unfilled(document: Document, path: str) -> bool:
-    """Tell whether the value at `path`, around it or right below it is a placeholder, so that nothing is known of it."""
-    for place in document.placeholders:
-        rest = place.removeprefix(path)
-        # right below only: a placeholder deep inside of a pool does not silence what is said of the pool
-        below = bool(path) and rest != place and re.fullmatch(r"(?:\.\w+|\[\d+\])?", rest) is not None
-        if below or path.startswith((f"{place}.", f"{place}[")) or _flag_of(document, place) == path:
+    """Whether the value at `path`, around it or right below it is a placeholder, so that nothing is known of it."""
+    for placeholder in document.placeholders:
+        rest = placeholder.removeprefix(path)
+        # right below only: a placeholder deep inside of a pool does not silence the findings on the pool
+        below = bool(path) and rest != placeholder and re.fullmatch(r"(?:\.\w+|\[\d+\])?", rest) is not None
+        if below or path.startswith((f"{placeholder}.", f"{placeholder}[")) or _flag_of(document, placeholder) == path:
             return True
     return False
 
@@ -198,7 +181,7 @@ def findings(rule: Rule | str, problems: Iterable[Problem], document: Document |
             problem.severity or rule.severity,
             problem.path,
             _short(problem.message),
-            _short(problem.fix or said(problem.edits, problem.path)),
+            _short(problem.fix or fix_text(problem.edits, problem.path)),
             rule.source,
             document.file if document else "",
             document.line(problem.path) if document else None,
@@ -213,7 +196,7 @@ def findings(rule: Rule | str, problems: Iterable[Problem], document: Document |
 
 
 def _short(text: str) -> str:
-    """Return a message cut to a bearable length, since it may quote a long value."""
+    """Return a message cut to `_LONGEST`, since it may quote a long value."""
     return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
 
 

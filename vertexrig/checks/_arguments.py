@@ -1,4 +1,4 @@
-"""The command line of each pool as the trainer's parser would split it: which flags get which values, and what fits."""
+"""The command line of each pool as the trainer's parser would split it: which flags get which values, and which values they take."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def words(pool: Pool) -> list[str]:
 
 
 def with_command(document: Document, trainer: TrainerSource) -> TrainerSource:
-    """Return the trainer with the flags of the sub-command that the pools choose; without any to hold them against if they differ."""
+    """Return the trainer with the flags of the sub-command that the pools choose; with no flag known for certain if the pools differ."""
     pools = trainer_pools(document, trainer)
     found = [_chosen(trainer, [*trainer.leading, *words(pool)]) for pool in pools] or [trainer]
     if any(one.command != found[0].command for one in found):
@@ -113,7 +113,7 @@ def _valid(flag: Flag, path: str) -> bool:
 
 
 def _path(source: TrainerSource, words: list[str]) -> tuple[str, str]:
-    """Return the sub-command that the words choose, and the first word that should name one and does not; "" without such a word."""
+    """Return the sub-command that the words choose, and the first word that should name a sub-command and does not, "" without one."""
     path, index = "", 0
     while index < len(words):
         word = words[index]
@@ -148,7 +148,7 @@ def passed(pool: Pool, trainer: TrainerSource | None) -> Iterator[Passed]:
 
 
 def leading(trainer: TrainerSource) -> Iterator[Passed]:
-    """Yield the same of the arguments that the image's entry point gives before the job's own."""
+    """Yield each flag and value that the image's entry point gives before the job's own arguments."""
     yield from _split(list(trainer.leading), 0, "", trainer)
 
 
@@ -175,7 +175,7 @@ def _split(args: list[str], index: int, base: str, trainer: TrainerSource | None
             yield Passed(path, "", word)
         else:
             name, equals, value = word.partition("=")
-            flag = _find(name, trainer)
+            flag = trainer.flag(name) if trainer is not None else None
             cluster = trainer.cluster(word) if trainer is not None and flag is None else []
             if equals and not cluster:
                 yield Passed(path, name, value, flag, True)
@@ -192,10 +192,6 @@ def _split(args: list[str], index: int, base: str, trainer: TrainerSource | None
                     index += 1
             else:
                 yield Passed(path, word, None, flag)
-
-
-def _find(name: str, trainer: TrainerSource | None) -> Flag | None:
-    return trainer.flag(name) if trainer is not None else None
 
 
 def _takes_more(flag: Flag) -> bool:
@@ -215,7 +211,7 @@ def nearest_option(name: str, options: list[str]) -> str | None:
 
 
 def _shortens(short: str, words: list[str]) -> bool:
-    """Tell whether `short` is made of a beginning of each word, in order."""
+    """Whether `short` is made of a beginning of each word, in order."""
     if not words:
         return not short
     sizes = range(1, len(words[0]) + 1)
@@ -223,9 +219,9 @@ def _shortens(short: str, words: list[str]) -> bool:
 
 
 def parses(text: str, flag: Flag) -> bool:
-    """Tell whether a flag's type reads `text`; True if that is not known."""
+    """Whether a flag's type reads `text`; True if that is not known."""
     if flag.type not in {"int", "float"}:
-        # of a converter of the trainer's own only this much is known: whether it reads 128.0
+        # of the trainer's own converters only one thing is known: whether they read 128.0
         return flag.takes_float_text is not False or "." not in text or not is_number(text)
     try:
         int(text) if flag.type == "int" else float(text)
@@ -243,7 +239,7 @@ def is_number(text: str) -> bool:
 
 
 def is_choice(text: str, flag: Flag) -> bool:
-    """Tell whether `text` is a choice: as a number where the flag's type makes one of it; True if that is not known."""
+    """Whether `text` is a choice: as a number where the flag's type makes one of it; True if that is not known."""
     choices = flag.choices or ()
     if text in choices:
         return True

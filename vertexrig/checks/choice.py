@@ -1,4 +1,4 @@
-"""Which findings are reported: what the command line and the project file select, less those that a baseline knows."""
+"""Which findings are reported: what the command line and the project file select, without those that a baseline lists."""
 
 from __future__ import annotations
 
@@ -41,19 +41,19 @@ class Choice:
     def of(self, found: Iterable[Finding]) -> tuple[list[Finding], int]:
         """Return what is reported of the findings of one file, and how many the baseline has."""
         left, kept = Counter[tuple[str, str, str]](), []
-        held = 0
+        known = 0
         for one in folded(found):
             if (self.select and not _fits(one.id, self.select)) or _fits(one.id, self.ignore):
                 continue
             key = self.key(one) if self.known else ("", "", "")
             left[key] += 1
             if left[key] <= self.known[key]:
-                held += 1
+                known += 1
             else:
                 # of the newest image it is an info otherwise
                 past = self.strict and one.id == AVAILABILITY
                 kept.append(replace(one, severity=Severity.WARNING) if past else one)
-        return kept, held
+        return kept, known
 
     def key(self, one: Finding) -> tuple[str, str, str]:
         """Return what the baseline has of a finding: no line and no message, which change by themselves."""
@@ -69,7 +69,7 @@ def choice(
     settings: CheckSettings, home: Path, select: Sequence[str], ignore: Sequence[str], baseline: Path | None, *,
     writing: bool, strict: bool,
 ) -> Choice:  # fmt: skip
-    """Return what a command line and the project file select; the command line's selection takes the place of the file's.
+    """Return what a command line and the project file select; the command line's selection replaces the file's.
 
     Raises:
         UsageError: A pattern fits no rule, or there is no such baseline.
@@ -88,7 +88,7 @@ def choice(
             for row in json.loads(files.read_text(baseline))["findings"]:
                 counts[row["file"], row["id"], row["path"]] = row["count"]
         except (ValueError, KeyError, TypeError) as error:
-            raise UsageError(f"{baseline} is not a baseline: {error!r}. --write-baseline writes it anew") from None
+            raise UsageError(f"{baseline} is not a baseline: {error!r}. --write-baseline writes a new one") from None
     return Choice(tuple(selected), tuple(ignored), counts, baseline.parent if baseline else home, strict)
 
 
@@ -99,7 +99,7 @@ def baseline_text(counts: Counter[tuple[str, str, str]]) -> str:
 
 
 def owner(loaded: Loaded, line: int | None, name: str) -> str:
-    """Return whose line of a project file it is, as far as two keys tell: `jobs.a`; without a line, the job or sweep called `name`."""
+    """Return the entry of the project file that a line belongs to, such as `jobs.a`; `name` without a line."""
     if line is None:
         return name
     above = (path for path, at in loaded.lines.items() if at <= line and len(path) in (1, 2))

@@ -116,11 +116,11 @@ def reduction_image(document: Document, context: Context) -> Iterator[Problem]:
 
 
 def reduction_pool(document: Document, context: Context) -> Iterator[Problem]:
-    place = context.catalog.limits.integer("reduction_server.pool")
+    position = context.catalog.limits.integer("reduction_server.pool")
     for pool in document.running:
-        if _is_reducer(pool, context) and pool.index != place:
-            text = f"a Reduction Server belongs in pool {place}; in pool {pool.index} it takes the role of that pool"
-            yield Problem(pool.path, text, f"move it to workerPoolSpecs[{place}]")
+        if _is_reducer(pool, context) and pool.index != position:
+            text = f"a Reduction Server belongs in pool {position}; in pool {pool.index} it takes the role of that pool"
+            yield Problem(pool.path, text, f"move it to workerPoolSpecs[{position}]")
 
 
 def reduction_gpu(document: Document, context: Context) -> Iterator[Problem]:

@@ -1,19 +1,80 @@
-"""The trainer's command line as a whole: its sub-commands, its form, and whether it could be read."""
+"""The trainer's command line: its sub-commands and form, whether it could be read, and whether the image passes it on."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from vertexrig.checks._arguments import passed
-from vertexrig.checks.model import ARGPARSE, Problem, Rule
+from vertexrig.checks.model import ARGPARSE, CONTAINER_SETTINGS, Context, Problem, Rule, join
 from vertexrig.checks.trainer import of_trainer
 from vertexrig.errors import nearest
 from vertexrig.finding import Severity
 from vertexrig.spec.document import Document, Pool
+from vertexrig.trainer_source import started_program
 from vertexrig.trainer_source.trainer_model import TrainerSource
 
 _HYDRA = ("--cfg", "--package", "--config-path", "--config-name", "--config-dir", "--experimental-rerun", "--info")
 """Options of Hydra itself that take a value; argparse takes them shortened."""
+_SHELL = r"(?:.*/)?(?:ba|da|z|a)?sh"
+_DOCKER = "Dockerfile reference, ENTRYPOINT (moby/buildkit, frontend/dockerfile/docs/reference.md, read 2026-11-21)"
+
+
+def _given(document: Document, pool: Pool) -> str:
+    """Return what the job passes to a pool's program, in words, "" if it passes nothing."""
+    if pool.args:
+        return f"args ({pool.args[0][:60]}{', …' if len(pool.args) > 1 else ''})"
+    return "the study's parameters" if (document.study or {}).get("parameters") else ""
+
+
+def _given_args(document: Document, pools: list[Pool]) -> tuple[Pool, str] | None:
+    """Return the first pool whose image chooses the program, and what the job passes to it; None if a part is missing."""
+    # with a command in the spec the image's ENTRYPOINT and CMD do not count
+    pool = next((pool for pool in pools if pool.container is not None and not pool.container.get("command")), None)
+    given = _given(document, pool) if pool is not None else ""
+    return (pool, given) if pool is not None and given else None
+
+
+def trainer_unused(document: Document, context: Context) -> Iterator[Problem]:
+    if context.trainer_unused:
+        pool = next((pool for pool in document.pools if not pool.empty), None)
+        path = pool.program_path if pool is not None else f"{document.job_path}workerPoolSpecs"
+        fix = "name the folder with the image's Dockerfile, write command: [python, -m, MODULE], or leave --trainer out"
+        yield Problem(path, f"the job does not run the trainer that --trainer names: {context.trainer_unused}", fix)
+
+
+@of_trainer
+def entrypoint_shell(document: Document, trainer: TrainerSource, pools: list[Pool]) -> Iterator[Problem]:
+    location, found = trainer.drops_args, _given_args(document, pools)
+    if location is None or found is None:
+        return
+    pool, given = found
+    message = f"{location.file}:{location.line}: ENTRYPOINT is in shell form, which starts the program without {given}"
+    yield Problem(f"{pool.program_path}.args", message, 'write it as ENTRYPOINT ["python", "-m", "trainer.task"]')
+
+
+@of_trainer
+def args_replace_cmd(document: Document, trainer: TrainerSource, pools: list[Pool]) -> Iterator[Problem]:
+    location, found = trainer.args_replace, _given_args(document, pools)
+    if location is None or found is None:
+        return
+    pool, given = found
+    if not pool.args or pool.args[0].startswith("-"):  # a program named first in args is meant to replace the CMD
+        message = (
+            f"{location.file}:{location.line}: the image has a CMD and no ENTRYPOINT (nor has {location.text}), so {given} "
+            "would replace the program"
+        )
+        yield Problem(f"{pool.program_path}.args", message, "make the CMD an ENTRYPOINT, or give the job a command")
+
+
+def command_words(document: Document, context: Context) -> Iterator[Problem]:
+    for pool in document.pools:
+        command = [str(word) for word in (pool.container or {}).get("command", ())]
+        words = command[0].split() if command else []
+        if len(words) > 1 and (started_program.find(words) is not None or re.fullmatch(_SHELL, words[0])):
+            message = f"{command[0][:80]!r} is one word for the container: there is no program of that name"
+            fix = f"write command: [{', '.join(words)}]"
+            yield Problem(f"{pool.program_path}.command", message, fix)
 
 
 @of_trainer
@@ -58,9 +119,9 @@ def flags_read(document: Document, trainer: TrainerSource, pools: list[Pool]) ->
         return
     first = trainer.flags_unread[0]
     more = f", and {len(trainer.flags_unread) - 1} more like it" if len(trainer.flags_unread) > 1 else ""
-    place = f"{first.file}:{first.line}: " if first.line else ""
-    message = f"the trainer's flags are not all known ({place}{first.message}{more}): arguments that it may not take are not found"
-    yield Problem(pools[0].program_path, message, "rehearse the job: the trainer itself says what it takes")
+    location = f"{first.file}:{first.line}: " if first.line else ""
+    message = f"not every flag of the trainer can be read ({location}{first.message}{more}): unknown arguments are not reported"
+    yield Problem(pools[0].program_path, message, "rehearse the job to see whether the trainer accepts its arguments")
 
 
 RULES: tuple[Rule, ...] = (
@@ -68,4 +129,10 @@ RULES: tuple[Rule, ...] = (
     Rule("hydra-override", Severity.ERROR, "Hydra is given NAME=VALUE, without dashes, and finds its folder.",
          "hydra-core 1.3.8, run 2026-11-22", hydra_override),
     Rule("flags-unread", Severity.INFO, "The trainer's flags can be read from its source.", ARGPARSE, flags_read),
+    Rule("command-words", Severity.ERROR, "A command is a list of words.", join(_DOCKER, CONTAINER_SETTINGS), command_words),
+    Rule("trainer-unused", Severity.ERROR, "The trainer named with --trainer is what the job runs.",
+         CONTAINER_SETTINGS, trainer_unused),
+    Rule("entrypoint-shell", Severity.ERROR, "An ENTRYPOINT that gets args is in exec form.", _DOCKER, entrypoint_shell),
+    Rule("args-replace-cmd", Severity.ERROR, "Args go to an image with an ENTRYPOINT.",
+         join(_DOCKER, CONTAINER_SETTINGS), args_replace_cmd),
 )  # fmt: skip

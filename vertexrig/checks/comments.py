@@ -40,8 +40,8 @@ def _comments(text: str) -> list[_Comment]:
 
 def left_out(found: Sequence[Finding], text: str) -> list[Finding]:
     """Return the findings that the comments of their file leave out."""
-    places = {(one.line, rule) for one in _comments(text) if one.reason for rule in one.rules}
-    return [one for one in found if one.line is not None and not one.given and (one.line, one.id) in places]
+    ignored = {(one.line, rule) for one in _comments(text) if one.reason for rule in one.rules}
+    return [one for one in found if one.line is not None and not one.given and (one.line, one.id) in ignored]
 
 
 def problems(text: str, file: str, known: Collection[str], hidden: Sequence[Finding] | None) -> list[Finding]:
@@ -58,12 +58,12 @@ def problems(text: str, file: str, known: Collection[str], hidden: Sequence[Find
     for one in _comments(text):
         unknown = next((rule for rule in one.rules if rule not in known), None)
         if not one.rules or not one.reason:
-            message = "a comment that ignores findings names their rules and says why"
+            message = "a comment that ignores findings names their rules and gives a reason"
             fix = f"write # {MARK}[RULE] REASON"
         elif unknown is not None:
             message, fix = f"there is no rule {unknown!r}. {did_you_mean(unknown, known)}", ""
         elif hidden is not None and not any((one.line, rule) in used for rule in one.rules):
-            message, fix = f"nothing is found of {', '.join(one.rules)} at line {one.line}", "remove the comment"
+            message, fix = f"no finding of {', '.join(one.rules)} is at line {one.line}", "remove the comment"
         else:
             continue
         found.append(strict.finding(RULE, "", message, fix, file=file, line=one.at))

@@ -1,4 +1,4 @@
-"""Slips in the trainer's source that every run would pay for: undefined names, flags that are not there, nothing that runs."""
+"""Mistakes in the trainer's source that fail every run: undefined names, undeclared flags, a module that starts nothing."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SET = frozenset(
     " CLOUD_ML_HP_METRIC_FILE RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE NODE_RANK MASTER_ADDR MASTER_PORT PATH"
     " HOME HOSTNAME LANG PWD USER PYTHONPATH LD_LIBRARY_PATH CUDA_VISIBLE_DEVICES".split()
 )
-"""Set by the service, by a launcher of processes, or in any container; other rules speak of the first."""
+"""Set by the service, by a launcher of processes, or in any container."""
 
 
 def _running(document: Document, context: Context, kind: str) -> Iterator[tuple[Pool, Defect]]:
@@ -39,9 +39,8 @@ def _severity(defect: Defect) -> Severity | None:
 
 
 def name_defined(document: Document, context: Context) -> Iterator[Problem]:
-    """Yield every name that the trainer uses is defined or imported in its module."""
     for pool, defect in _running(document, context, "name"):
-        message = f"{defect.file}:{defect.line}: the name {defect.text!r} is used and never defined or imported"
+        message = f"{defect.file}:{defect.line}: the name {defect.text!r} is used but never defined or imported"
         hint = f". Did you mean {defect.nearest!r}?" if defect.nearest else ""
         yield Problem(
             pool.program_path, message + hint, f"define or import {defect.text}, or correct it", _severity(defect)
@@ -49,7 +48,6 @@ def name_defined(document: Document, context: Context) -> Iterator[Problem]:
 
 
 def flag_declared(document: Document, context: Context) -> Iterator[Problem]:
-    """Yield every attribute that is read from the parsed flags is one of them."""
     for pool, defect in _running(document, context, "attribute"):
         attribute = defect.text.rpartition(".")[2]
         message = f"{defect.file}:{defect.line}: {defect.text} is read, and no flag of the trainer makes {attribute!r}"
@@ -60,7 +58,6 @@ def flag_declared(document: Document, context: Context) -> Iterator[Problem]:
 
 
 def module_runs(document: Document, context: Context) -> Iterator[Problem]:
-    """Yield the module that is run does more than define functions and classes."""
     for pool, defect in _running(document, context, "idle"):
         command = (pool.container or {}).get("command")
         if command and started_program.find([*map(str, command), *pool.args]) is None:
@@ -76,7 +73,6 @@ def module_runs(document: Document, context: Context) -> Iterator[Problem]:
 
 
 def command_line_read(document: Document, context: Context) -> Iterator[Problem]:
-    """Yield a trainer that is given arguments parses those of its command line."""
     for pool, defect in _running(document, context, "fixed"):
         if pool.args or document.parameters:
             what = "arguments and tuned parameters have" if document.parameters else "arguments have"
@@ -87,26 +83,26 @@ def command_line_read(document: Document, context: Context) -> Iterator[Problem]
 
 
 def notebook_only(document: Document, context: Context) -> Iterator[Problem]:
-    """Yield every line that only a notebook can run."""
     for pool, defect in _running(document, context, "notebook"):
         message = (
-            f"{defect.file}:{defect.line}: get_ipython() is there in a notebook only, and the trainer would stop at it"
+            f"{defect.file}:{defect.line}: get_ipython() exists only in a notebook, and the trainer would stop there"
         )
         fix = "delete the line; what `pip install` names in it belongs into requirements.txt"
         yield Problem(pool.program_path, message, fix, _severity(defect))
 
 
 def variable_set(document: Document, context: Context) -> Iterator[Problem]:
-    """Yield every variable whose absence ends the trainer is set by the service or by the job."""
     trainer = context.trainer
     pools = trainer_pools(document, trainer) if trainer is not None else []
     if trainer is None or not pools:
         return
     given = {str(item.get("name")) for item in pools[0].env}
-    for name, place in sorted(trainer.environment_needed.items()):
+    for name, location in sorted(trainer.environment_needed.items()):
         if name in given or name in _SET or name in _OUTPUTS or name in _DATASETS:
             continue
-        message = f'{place.file}:{place.line} needs os.environ["{name}"], which neither the service nor the job sets'
+        message = (
+            f'{location.file}:{location.line} needs os.environ["{name}"], which neither the service nor the job sets'
+        )
         best = nearest(name, _OUTPUTS) if name.startswith("AIP_") else None
         hint, fix = (f". Did you mean {best!r}?", f"write {best}") if best else (": it has to be in the image", "")
         # a misspelt AIP_ name is certain to be unset; any other may be in the image

@@ -56,16 +56,7 @@ def disk_of_machine(document: Document, context: Context) -> Iterator[Problem]:
 
 
 RULES = (
-    Rule(
-        "disk-type", Severity.ERROR, "A boot disk's type is one of three.", join(TRAIN_COMPUTE, REST), disk_type, "safe"
-    ),
+    Rule("disk-type", Severity.ERROR, "A boot disk's type is one of three.", join(TRAIN_COMPUTE, REST), disk_type, "safe"),
     Rule("disk-size", Severity.ERROR, "A boot disk has 100 to 64,000 GB.", TRAIN_COMPUTE, disk_size, "unsafe"),
-    Rule(
-        "disk-machine",
-        Severity.WARNING,
-        "The boot disk's type suits the machine.",
-        TRAIN_COMPUTE,
-        disk_of_machine,
-        "unsafe",
-    ),
-)
+    Rule("disk-machine", Severity.WARNING, "The boot disk's type suits the machine.", TRAIN_COMPUTE, disk_of_machine, "unsafe"),
+)  # fmt: skip

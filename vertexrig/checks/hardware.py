@@ -76,7 +76,7 @@ def _unknown(name: str, catalog: Catalog) -> tuple[str, str | tuple[Edit, ...]]:
 
 
 def _impossible(name: str, catalog: Catalog) -> bool:
-    """Tell whether a name that no list has is surely wrong: another spelling of one, or a size that its series does not come in.
+    """Whether a name that no list has is surely wrong: another spelling of one, or a size that its series does not come in.
 
     A family or a series that is not known may be new.
     """
@@ -109,12 +109,12 @@ def _numbers(counts: Iterable[int]) -> str:
 
 
 def _taken(machine: Machine) -> str:
-    """Return what a machine takes, in words: `NVIDIA_TESLA_T4 (1, 2, 4)`."""
+    """Return the accelerators a machine takes: `NVIDIA_TESLA_T4 (1, 2, 4)`."""
     return ", ".join(f"{name} ({_numbers(counts)})" for name, counts in machine.accelerators.items())
 
 
 def _obsolete(row: Accelerator | None) -> bool:
-    """No machine carries it any more: `accelerator-retired` reports it, the other rules find nothing."""
+    """Whether no machine has it any more: `accelerator-retired` reports it, the other rules find nothing."""
     return row is not None and bool(row.retired) and not row.machines
 
 
@@ -239,8 +239,7 @@ def accelerator_retired(document: Document, context: Context) -> Iterator[Proble
         path = machine_path(pool, "acceleratorType")
         try:
             ended = date.fromisoformat(row.retired)
-        # words in place of a date: since when nobody offers it is not known
-        except ValueError:
+        except ValueError:  # words instead of a date, where the date is not known
             severity = None if _obsolete(row) else Severity.WARNING
             yield Problem(path, f"{row.name}: {row.retired}", "choose another accelerator", severity)
             continue
@@ -344,7 +343,7 @@ RULES = (
     Rule("machine-missing", Severity.ERROR, "Every worker pool names a machine type.", REST, machine_missing),
     Rule("machine-unknown", Severity.WARNING, "Every machine type is on the list for training.",
          join(TRAIN_COMPUTE, GKE), machine_unknown, "safe"),
-    Rule("machine-not-for-training", Severity.ERROR, "No machine type is one that is not for training.",
+    Rule("machine-not-for-training", Severity.ERROR, "Every machine type is for training.",
          join(TRAIN_COMPUTE, PRACTICE), machine_not_for_training, "unsafe"),
     Rule("accelerator-pair", Severity.ERROR, "acceleratorType and acceleratorCount are given together or not at all.",
          SERVER, accelerator_pair, "unsafe"),
@@ -358,7 +357,7 @@ RULES = (
          join(TRAIN_COMPUTE, REST), accelerator_retired),
     Rule("gpu-on-small-machine", Severity.WARNING, "No GPU is on a machine too small to return logs.",
          TRAIN_COMPUTE, gpu_on_small_machine),
-    Rule("gpu-partition", Severity.WARNING, "gpuPartitionSize goes with one GPU.", REST, gpu_partition, "unsafe"),
+    Rule("gpu-partition", Severity.WARNING, "gpuPartitionSize is set on machines with one GPU.", REST, gpu_partition, "unsafe"),
     Rule("gpu-one-zone", Severity.INFO, "All pools use the same type of GPU.", LOCATIONS, gpus_in_one_zone),
     Rule("gpu-rdma", Severity.INFO, "Machines with GPUDirect-RDMA set the NCCL environment.", TRAIN_COMPUTE, gpu_rdma),
     Rule("reservation-needed", Severity.WARNING, "A4X machines come from a reservation.",

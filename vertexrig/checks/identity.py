@@ -1,4 +1,4 @@
-"""Who a job runs as, what it belongs to, and the resources it names."""
+"""The account a job runs as, and the resources it names: TensorBoard, experiment, key, reservation."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def reservation(document: Document, context: Context) -> Iterator[Problem]:
             yield Problem(f"{path}.reservationAffinityType", f"reservationAffinityType is one of {choices}")
         elif kind != "SPECIFIC_RESERVATION":
             if values or affinity.get("key"):
-                text = f"key and values go with SPECIFIC_RESERVATION, not with {kind}"
+                text = f"key and values belong to SPECIFIC_RESERVATION, not to {kind}"
                 yield Problem(path, text, "remove them, or write SPECIFIC_RESERVATION", Severity.WARNING)
         elif affinity.get("key") != key_wanted or not values:
             text = f"SPECIFIC_RESERVATION needs key: {key_wanted} and values with the reservation's name"

@@ -1,4 +1,4 @@
-"""Container images: prebuilt ones by name, date and kind, custom ones by their registry."""
+"""Container images: prebuilt ones by name, date and kind, custom ones by their registry, and those built of the trainer."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from datetime import date
 
 from vertexrig.catalog import Catalog, Image
 from vertexrig.checks.model import (
+    BUILT,
     GCLOUD,
     IMAGES,
     POLICY,
@@ -17,6 +18,7 @@ from vertexrig.checks.model import (
     TPU_DOC,
     TRAIN_COMPUTE,
     WALKTHROUGH,
+    BuiltImage,
     Context,
     Problem,
     Rule,
@@ -176,7 +178,7 @@ def image_legacy(document: Document, context: Context) -> Iterator[Problem]:
 
 
 def image_gcr(document: Document, context: Context) -> Iterator[Problem]:
-    # chief and workers mostly share their image: one finding says it
+    # chief and workers mostly share their image: one finding is enough
     seen: set[str] = set()
     for pool in document.pools:
         found = _GCR.match(pool.image)
@@ -315,6 +317,28 @@ def image_arm(document: Document, context: Context) -> Iterator[Problem]:
             yield Problem(_path(pool), text)
 
 
+def _built(document: Document, context: Context) -> Iterator[tuple[Pool, BuiltImage]]:
+    """Yield the images that the project makes of its trainer, each with the first pool that runs it."""
+    pools = {pool.image: pool for pool in reversed(document.pools) if pool.image in context.built}
+    for uri, pool in pools.items():
+        yield pool, context.built[uri]
+
+
+def image_lock(document: Document, context: Context) -> Iterator[Problem]:
+    for pool, image in _built(document, context):
+        if not image.locked:
+            text = f"{image.row.name} was never built here: it has no lock file {image.lock}"
+            yield Problem(f"{pool.program_path}.imageUri", text, "run `vertexrig image NAME`, and commit the lock file")
+
+
+def image_python(document: Document, context: Context) -> Iterator[Problem]:
+    for pool, image in _built(document, context):
+        least = re.search(r"(?:>=|~=|==|>)\s*3\.(\d+)", image.needs_python)
+        if least is not None and int(least[1]) > int(image.row.python.partition(".")[2]):
+            text = f"the trainer needs Python {image.needs_python}, and {image.row.name} has {image.row.python}"
+            yield Problem(f"{pool.program_path}.imageUri", text, f'write python: "3.{least[1]}" under trainer.build')
+
+
 RULES = (
     Rule("image-missing", Severity.ERROR, "Every program names its image.", join(REST, GCLOUD), image_missing),
     Rule("image-form", Severity.ERROR, "An image is named HOST/PATH:TAG.", REST, image_form, "safe"),
@@ -337,4 +361,7 @@ RULES = (
     Rule("image-far", Severity.INFO, "A prebuilt image comes from the host nearest to the region.", IMAGES, image_far, "unsafe"),
     Rule("image-arm", Severity.INFO, "The image is built for the machine's processor.",
          join(TRAIN_COMPUTE, PRACTICE), image_arm),
+    Rule("image-lock", Severity.INFO, "An image of the project's own trainer has a lock file.", BUILT, image_lock),
+    Rule("image-python", Severity.ERROR, "An image of the project's own trainer has the Python that it needs.",
+         BUILT, image_python),
 )  # fmt: skip

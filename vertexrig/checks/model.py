@@ -80,7 +80,7 @@ class Context:
         trainer: The trainer's source as read, None if it is not at hand.
         trainer_unused: Why the document does not run the trainer that was named; empty if it does, or none was named.
         built: Images of the project's own trainer, by URI.
-        advice: Whether quotas, and the disks that machines have by default, are looked at, too; the trigger makes a job or refuses it.
+        advice: Whether quotas and default disks are checked, too; the trigger, which only starts a job or refuses it, does not.
     """
 
     catalog: Catalog
@@ -118,7 +118,7 @@ class Rule:
         severity: How much a finding of it matters, unless the problem has its own.
         summary: What holds when nothing is found, in one sentence.
         source: Where the rule comes from, with its date.
-        run: The function that looks.
+        run: The function that checks.
         edits: What its edits are at most: `safe`, `unsafe`, or "" if it has none.
     """
 

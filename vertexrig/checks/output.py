@@ -1,8 +1,8 @@
 """Findings as text for a person, as JSON for a program, as SARIF for a code host. Pure functions: nothing is printed.
 
 `text` shows each finding with its line, as compilers do. `rows` is the interface that stays:
-`{"file", "id", "severity", "path", "paths", "message", "fix", "fixable", "source", "line", "set", "docs"}`. `sarif` is SARIF 2.1.0. Each of
-them, and `summary`, folds what is found first: so that their counts agree.
+`{"file", "id", "severity", "path", "paths", "message", "fix", "fixable", "source", "line", "set", "docs"}`. `sarif` is SARIF 2.1.0. All of
+them fold equal findings first, so that their counts agree.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from vertexrig.text import clean
 WIDTH = 110
 """Longest piece of a line that is shown, in characters."""
 _SEARCHED = 20_000
-"""Of a line, looked through for a finding's place: a program may write a whole file as one line."""
+"""Characters of a line that are searched for a finding's value: a program may write a whole file as one line."""
 
 _ITEM = re.compile(r"""\s*("(?:\\.|[^"\\])*"|'(?:''|[^'])*'|[^,\[\]{}"'\s][^,\[\]{}]*?)\s*([,\]])""")
 
@@ -70,9 +70,9 @@ def _span(line: str, path: str) -> tuple[int, int]:
 
 def _value_end(line: str, start: int, *, flow: bool) -> int:
     """Return where the value ends that begins at `start`: at its closing bracket, a comma of a `{a: 1, b: 2}`, a comment."""
-    depth, quoted, place, last = 0, "", start, ""
-    while place < len(line):
-        char = line[place]
+    depth, quoted, at, last = 0, "", start, ""
+    while at < len(line):
+        char = line[at]
         if quoted:
             quoted = "" if char == quoted else quoted
         elif char in "\"'" and last in {"", ",", "[", "{", ":"}:
@@ -83,29 +83,29 @@ def _value_end(line: str, start: int, *, flow: bool) -> int:
             depth -= 1
             if depth < 0:
                 break
-        elif (char == "," and flow and not depth) or (char == "#" and line[place - 1] == " "):
+        elif (char == "," and flow and not depth) or (char == "#" and line[at - 1] == " "):
             break
         last = last if char.isspace() else char
-        place += 1
-    end = start + len(line[start:place].rstrip().removesuffix(",").rstrip())  # JSON ends its lines with a comma
+        at += 1
+    end = start + len(line[start:at].rstrip().removesuffix(",").rstrip())  # JSON ends its lines with a comma
     return end if end > start else len(line[:start].rstrip())
 
 
 def _item(line: str, start: int, index: int) -> tuple[int, int]:
     """Return where item `index` of the one-line list at `start` is; the whole list if its items are not plain."""
-    place = start + 1
+    at = start + 1
     for number in range(index + 1):
-        found = _ITEM.match(line, place)
+        found = _ITEM.match(line, at)
         if found is None or (found.group(2) == "]" and number < index):
             break
         if number == index:
             return found.span(1)
-        place = found.end()
+        at = found.end()
     return start, _value_end(line, start, flow=False)
 
 
 def _columns(text: str) -> int:
-    """Tell how many terminal columns a text takes."""
+    """Return how many terminal columns a text takes."""
     if text.isascii():
         return len(text)
     # a wide character takes two columns and a combining one none, or the marks would be beside the value
@@ -120,14 +120,14 @@ _LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: 
 _COLORS = {Severity.ERROR: "\x1b[1;31m", Severity.WARNING: "\x1b[1;33m", Severity.INFO: "\x1b[1;36m"}
 _DIM, _BOLD, _OFF = "\x1b[2m", "\x1b[1m", "\x1b[0m"
 _MOST_PATHS = 8
-"""Places of one finding that a person is shown; JSON and SARIF have all."""
+"""Paths of one finding that a person is shown; JSON and SARIF have all."""
 _PLURAL = {Severity.ERROR: "errors", Severity.WARNING: "warnings", Severity.INFO: "infos"}
 
 
 def text(
     findings: Iterable[Finding], texts: Mapping[str, str], *, color: bool = False, info: bool = True, width: int = WIDTH
 ) -> str:
-    """Return findings for a person: place, severity, id and message; the line itself; the fix; at the end the count.
+    """Return findings for a person: file and line, severity, id and message; the line itself; the fix; at the end the count.
 
     Args:
         findings: In the order to show them.
@@ -150,22 +150,19 @@ def blocks(
     for finding in folded(findings):
         if info or finding.severity is not Severity.INFO:
             by_file.setdefault(finding.file, []).append(finding)
-    shown = [finding for own in by_file.values() for finding in _bearable(own)]
-    return [_block(finding, lines.get(finding.file, ()), color, width) for finding in shown]
-
-
-def _bearable(found: list[Finding]) -> list[Finding]:
-    """Return the findings of one file, the worst of them first and not all where there are more than a person reads."""
-    return limited(sorted(found, key=lambda one: list(Severity).index(one.severity)))
+    order = list(Severity)
+    # the worst of each file come first, and not all where there are more than a person reads
+    files = [limited(sorted(own, key=lambda one: order.index(one.severity))) for own in by_file.values()]
+    return [_block(finding, lines.get(finding.file, ()), color, width) for own in files for finding in own]
 
 
 def _block(finding: Finding, lines: Sequence[str], color: bool, width: int) -> str:
     paint = _COLORS[finding.severity] if color else ""
     bold, dim, off = (_BOLD, _DIM, _OFF) if color else ("", "", "")
     number = "" if finding.line is None or finding.given else str(finding.line)
-    place = ":".join(part for part in (clean(finding.file), number) if part)
+    where = ":".join(part for part in (clean(finding.file), number) if part)
     head = f"{paint}{finding.severity.value}{off}[{finding.id}]: {bold}{clean(finding.message)}{off}"
-    shown = [f"{bold}{place}{off}: {head}" if place else head]
+    shown = [f"{bold}{where}{off}: {head}" if where else head]
     margin = "  "
     source = _source(finding, lines, width)
     if source is not None:
@@ -192,19 +189,19 @@ def _source(finding: Finding, lines: Sequence[str], width: int) -> tuple[str, st
 
 
 def _in_sight(finding: Finding, lines: Sequence[str]) -> bool:
-    """Tell whether the finding's line shows something of it: a key missing at the top of the file has no line."""
+    """Whether the finding's line shows something of it: a key missing at the top of the file has no line."""
     if finding.line is None or not 0 < finding.line <= len(lines):
         return False
     return finding.line > 1 or not finding.path.isalnum() or finding.path in lines[0]
 
 
 def summary(findings: Iterable[Finding]) -> str:
-    """Tell how many findings there are: `2 errors, 1 warning`."""
+    """Return the number of findings as text: `2 errors, 1 warning`."""
     return total(Counter(finding.severity for finding in folded(findings)), info=True)
 
 
 def total(counts: Mapping[Severity, int], *, info: bool) -> str:
-    """Tell the same of counts; without `info`, that those of severity info are not shown."""
+    """Return counts as text, as `summary` does; without `info` it adds that infos are not shown."""
     found = [(severity, counts.get(severity, 0)) for severity in Severity]
     parts = [f"{count} {severity.value if count == 1 else _PLURAL[severity]}" for severity, count in found if count]
     hidden = 0 if info else counts.get(Severity.INFO, 0)
@@ -251,9 +248,9 @@ def sarif(findings: Iterable[Finding], rules: Iterable[Rule | ReadingRule], *, v
     findings = folded(findings)
     table = {rule.id: _descriptor(rule) for rule in rules}
     for finding in findings:
-        # SARIF refers to rules by their place in the table
+        # SARIF refers to rules by their index in the table
         table.setdefault(finding.id, {"id": finding.id, "shortDescription": {"text": finding.id}})
-    index = {name: place for place, name in enumerate(table)}
+    index = {name: number for number, name in enumerate(table)}
     driver = {"name": "vertexrig", "rules": list(table.values()), "version": version}
     run = {
         "tool": {"driver": driver},
@@ -275,26 +272,26 @@ def _descriptor(rule: Rule | ReadingRule) -> dict[str, Any]:
     }
 
 
-def said(finding: Finding) -> str:
+def with_fix(finding: Finding) -> str:
     """Return message and fix as one text."""
     return f"{finding.message.rstrip('.')}. Fix: {finding.fix}" if finding.fix else finding.message
 
 
 def result(finding: Finding, index: int) -> dict[str, Any]:
-    """Return a finding as SARIF has it, with the place of its rule in the table."""
+    """Return a finding as SARIF has it, with the index of its rule in the table."""
     location: dict[str, Any] = {}
     if finding.file:
-        place: dict[str, Any] = {"artifactLocation": {"uri": _uri(finding.file)}}
+        physical: dict[str, Any] = {"artifactLocation": {"uri": _uri(finding.file)}}
         if finding.line is not None and finding.line > 0:
-            place["region"] = {"startLine": finding.line}
-        location["physicalLocation"] = place
+            physical["region"] = {"startLine": finding.line}
+        location["physicalLocation"] = physical
     if finding.paths:
         location["logicalLocations"] = [{"fullyQualifiedName": path, "kind": "member"} for path in finding.paths]
     return {
         "ruleId": finding.id,
         "ruleIndex": index,
         "level": _LEVELS[finding.severity],
-        "message": {"text": said(finding) or finding.id},
+        "message": {"text": with_fix(finding) or finding.id},
         "locations": [location] if location else [],
         "properties": {"fix": finding.fix, "source": finding.source},
     }

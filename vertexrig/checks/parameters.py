@@ -79,7 +79,7 @@ def several_values(document: Document, context: Context) -> Iterator[Problem]:
     grid = (document.study or {}).get("algorithm") == "GRID_SEARCH"
     for parameter in document.parameters:
         if parameter.domain is not None and parameter.domain.count == 1 and not document.refused(parameter.spec_path):
-            # In a grid one value is the plain way to hold a parameter where it is.
+            # In a grid, one value is how a parameter is kept constant.
             severity = Severity.INFO if grid else None
             message = f"{parameter.name} can take one value only: there is nothing to tune"
             yield Problem(parameter.spec_path, message, "pass it in args, or widen it", severity)
@@ -203,10 +203,10 @@ def grid_size(document: Document, context: Context) -> Iterator[Problem]:
     # what makes a grid uncountable is another rule's finding
     if points is None or points == most or document.refused("studySpec.parameters"):
         return
-    # such a number has more digits than anybody reads
+    # a longer number is not readable
     shown = f"{points:,}" if points < 10**15 else "more than 10^15"
     if points > most:
-        message = f"the grid has {shown} combinations and maxTrialCount is {most:,}: the rest is never tried"
+        message = f"the grid has {shown} combinations and maxTrialCount is {most:,}: the others never run"
     else:
         message = f"the grid has only {shown} combinations and maxTrialCount is {most:,}"
     few = points < 10**15

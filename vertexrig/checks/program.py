@@ -54,7 +54,7 @@ def _flag(arg: str) -> str:
 
 
 def _in_shell(pool: Pool) -> bool:
-    """Tell whether the args are words for a shell."""
+    """Whether the args are words for a shell."""
     command = (pool.container or {}).get("command") or pool.args[:1]
     return bool(command) and str(command[0]).rpartition("/")[2] in _SHELLS
 
@@ -91,7 +91,7 @@ def arg_quotes(document: Document, context: Context) -> Iterator[Problem]:
 
 
 def _is_list(value: str) -> bool:
-    """Tell whether the quotes belong to several quoted items (`"a","b"`), which a program may want."""
+    """Whether the quotes belong to several quoted items (`"a","b"`), which a program may want."""
     return value[0] in value[1:-1]
 
 
@@ -128,7 +128,7 @@ def arg_glued(document: Document, context: Context) -> Iterator[Problem]:
 def arg_blank(document: Document, context: Context) -> Iterator[Problem]:
     for _, path, arg in _args(document):
         if not arg.strip():
-            yield Problem(path, "the argument is empty, and reaches the program so")
+            yield Problem(path, "the argument is empty; the program receives an empty text")
         elif arg != arg.strip() and arg.strip().startswith("-"):
             text = f"{arg[:80]!r} has space around it, which reaches the program"
             yield Problem(path, text, edits=write(arg.strip()))

@@ -1,4 +1,4 @@
-"""PyTorch trainers against their cluster: backends, shares of the data, who saves, GPUs that are not there.
+"""PyTorch trainers against their cluster: backends, shares of the data, who saves, missing GPUs, shared memory.
 
 Trainers that leave these to Lightning, Accelerate, DeepSpeed, Horovod, Ray or Transformers are left alone.
 """
@@ -8,15 +8,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import wraps
 
-from vertexrig.checks._arguments import trainer_pools
-from vertexrig.checks.model import DISTRIBUTED, PRACTICE, Context, Problem, Rule, join
+from vertexrig.checks._arguments import passed, trainer_pools
+from vertexrig.checks.model import DISTRIBUTED, PRACTICE, REST, Context, Problem, Rule, join
+from vertexrig.checks.trainer import of_trainer
 from vertexrig.finding import Severity
 from vertexrig.spec.document import Document, Pool, has_gpu
 from vertexrig.trainer_source import started_program
-from vertexrig.trainer_source.trainer_model import SourcePlace, TorchUse
+from vertexrig.trainer_source.trainer_model import SourcePlace, TorchUse, TrainerSource
 
 _TORCH = "PyTorch 2.13.0, run and read 2026-11-21"
 _RANKS = "vertex-ai-samples, multi-node DDP notebook, which reads WORLD_SIZE with 1 as default (read 2026-11-21)"
+_WORKERS = (
+    "PyTorch 2.13.0 with 8 MiB of /dev/shm, run 2026-11-22; reports from GPU jobs: python-aiplatform issue 3434, "
+    "kubeflow/pipelines issue 9147, cloudml-samples issue 451 (read 2026-11-22)"
+)
 # Packages that choose devices, share out the data and let one process save by themselves.
 _FRAMEWORKS = frozenset(
     "accelerate composer deepspeed fairscale horovod ignite lightning pytorch_lightning ray torch_xla transformers".split()
@@ -24,14 +29,14 @@ _FRAMEWORKS = frozenset(
 
 
 def _plain(
-    look: Callable[[TorchUse, list[Pool], bool], Iterable[Problem]],
+    check: Callable[[TorchUse, list[Pool], bool], Iterable[Problem]],
 ) -> Callable[[Document, Context], Iterator[Problem]]:
     """Return a rule on what a trainer does with plain PyTorch, the pools that run it, and whether their machines have GPUs.
 
     Nothing is found for a trainer that is not known, not readable, or leaves these to a framework.
     """
 
-    @wraps(look)
+    @wraps(check)
     def rule(document: Document, context: Context) -> Iterator[Problem]:
         trainer = context.trainer
         if trainer is None or trainer.problems:
@@ -39,14 +44,14 @@ def _plain(
         packages = {item.module.split(".")[0] for item in trainer.imports}
         pools = [pool for pool in trainer_pools(document, trainer) if not pool.placeholder]
         if "torch" in packages and not packages & _FRAMEWORKS and pools:
-            yield from look(trainer.torch, pools, any(has_gpu(pool, context.catalog) for pool in pools))
+            yield from check(trainer.torch, pools, any(has_gpu(pool, context.catalog) for pool in pools))
 
     return rule
 
 
-def _where(places: Sequence[SourcePlace]) -> str:
-    more = f" and {len(places) - 1} more" if len(places) > 1 else ""
-    return f"{places[0].file}:{places[0].line}{more}"
+def _where(locations: Sequence[SourcePlace]) -> str:
+    more = f" and {len(locations) - 1} more" if len(locations) > 1 else ""
+    return f"{locations[0].file}:{locations[0].line}{more}"
 
 
 def _replicas(pools: Sequence[Pool]) -> int:
@@ -56,7 +61,7 @@ def _replicas(pools: Sequence[Pool]) -> int:
 
 @_plain
 def backend(use: TorchUse, pools: list[Pool], gpus: bool) -> Iterator[Problem]:
-    names = {place.text for place in use.backends}
+    names = {location.text for location in use.backends}
     path = f"{pools[0].path}.machineSpec"
     if names == {"nccl"} and not gpus:
         message = f"the trainer joins its processes by nccl ({_where(use.backends)}), which needs a GPU in each; the machines have none"
@@ -114,30 +119,43 @@ def idle_gpus(use: TorchUse, pools: list[Pool], gpus: bool) -> Iterator[Problem]
             yield Problem(f"{pool.path}.machineSpec.acceleratorCount", message, fix)
 
 
+@of_trainer
+def loader_memory(document: Document, trainer: TrainerSource, pools: list[Pool]) -> Iterator[Problem]:
+    if trainer.problems or trainer.watches_memory:
+        return
+    for location in trainer.torch.workers:
+        number = _number(location.text, pools[0], trainer)
+        if number:
+            message = (
+                f"{location.file}:{location.line}: {number} worker processes hand their batches over in /dev/shm; its size in a "
+                "training container is documented nowhere, no field of the job sets it, and a worker that finds it full dies"
+            )
+            fix = "print shutil.disk_usage('/dev/shm') at the start; with little, use fewer workers or num_workers=0"
+            yield Problem(pools[0].program_path, message, fix)
+            return
+
+
+def _number(text: str, pool: Pool, trainer: TrainerSource) -> str:
+    """Return the number of workers for a message, "" for none or one that is not known."""
+    if not text.startswith("-"):
+        return text
+    flag = trainer.flag(text)
+    given = next((item.value for item in passed(pool, trainer) if item.flag is not None and item.flag == flag), None)
+    value = given if given is not None else str(flag.default if flag is not None else "")
+    return value if value.isdecimal() and int(value) > 0 else ""
+
+
 _E, _W, _I = Severity.ERROR, Severity.WARNING, Severity.INFO
 RULES: tuple[Rule, ...] = (
     Rule("torch-backend", _E, "PyTorch's processes are joined by nccl on GPUs and by gloo on CPUs.", _TORCH, backend),
-    Rule(
-        "torch-world-size",
-        _I,
-        "A PyTorch trainer on several replicas does not take a missing WORLD_SIZE for 1.",
-        _RANKS,
-        world_size,
-    ),
-    Rule(
-        "torch-sampler",
-        _W,
-        "PyTorch replicas that train one model share the examples out.",
-        join(_TORCH, PRACTICE),
-        sampler,
-    ),
+    Rule("torch-world-size", _I, "A PyTorch trainer on several replicas does not take a missing WORLD_SIZE for 1.",
+         _RANKS, world_size),
+    Rule("torch-sampler", _W, "PyTorch replicas that train one model share the examples out.",
+         join(_TORCH, PRACTICE), sampler),
     Rule("torch-saving", _W, "Of several PyTorch replicas, one writes the model.", join(DISTRIBUTED, PRACTICE), saving),
-    Rule(
-        "torch-idle-gpus",
-        _W,
-        "A PyTorch trainer on a machine with several GPUs has a process for each.",
-        _TORCH,
-        idle_gpus,
-    ),
+    Rule("torch-idle-gpus", _W, "A PyTorch trainer on a machine with several GPUs has a process for each.",
+         _TORCH, idle_gpus),
     Rule("torch-cuda", _E, "A PyTorch trainer that needs a GPU gets one.", _TORCH, cuda),
-)
+    Rule("loader-shared-memory", _I, "Worker processes of a DataLoader fit into the container's shared memory.",
+         join(_WORKERS, REST), loader_memory),
+)  # fmt: skip

@@ -33,13 +33,13 @@ def quota_draw(document: Document, context: Context) -> Iterator[Problem]:
         yield Problem(draw.path, text)
 
 
-def _held(document: Document, context: Context) -> list[Draw]:
-    """Return the draws that a default of the region can be held against: none without a region."""
+def _compared(document: Document, context: Context) -> list[Draw]:
+    """Return the draws to compare with the region's defaults; none without a region."""
     return draws(document, context.catalog, context.region) if context.region else []
 
 
 def quota_zero(document: Document, context: Context) -> Iterator[Problem]:
-    for draw in _held(document, context):
+    for draw in _compared(document, context):
         if draw.default == 0:
             text = f"{_name(draw)} is 0 in {context.region} until more is granted; the job draws {_amount(draw)}"
             yield Problem(draw.path, text, "ask for quota first, or choose another region or accelerator")
@@ -47,7 +47,7 @@ def quota_zero(document: Document, context: Context) -> Iterator[Problem]:
 
 def _too_large(document: Document, context: Context, *, disks: bool) -> Iterator[tuple[Draw, str]]:
     """Draws above a default that is not 0, with that default in words; disks are counted in GB."""
-    for draw in _held(document, context):
+    for draw in _compared(document, context):
         if draw.default and draw.amount > draw.default and (draw.unit == "GB") is disks:
             yield draw, f"the default in {context.region} is {draw.default:,}"
 
@@ -67,12 +67,7 @@ def quota_disk(document: Document, context: Context) -> Iterator[Problem]:
 RULES = (
     Rule("quota-draw", Severity.INFO, "What the job draws of each quota.", join(QUOTAS, SERVER), quota_draw),
     Rule("quota-zero", Severity.WARNING, "No quota the job draws is 0 by default.", join(QUOTAS, SERVER), quota_zero),
-    Rule(
-        "quota-small",
-        Severity.WARNING,
-        "The job draws no more than the default quota.",
-        join(QUOTAS, SERVER, SPOT_SURVEY),
-        quota_small,
-    ),
+    Rule("quota-small", Severity.WARNING, "The job draws no more than the default quota.",
+         join(QUOTAS, SERVER, SPOT_SURVEY), quota_small),
     Rule("quota-disk", Severity.WARNING, "Boot disks draw no more than the default quota.", QUOTAS, quota_disk),
-)
+)  # fmt: skip

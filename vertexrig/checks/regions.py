@@ -58,20 +58,20 @@ def region_machine(document: Document, context: Context) -> Iterator[Problem]:
     if row is None:
         return
     for pool in document.running:
-        places = catalog.compute_engine_regions(pool.machine_type)
+        regions = catalog.compute_engine_regions(pool.machine_type)
         name = catalog.regional_name(pool.machine_type, pool.accelerator_type, pool.accelerator_count)
-        if not places or region in places or (name and name not in row.training):
+        if not regions or region in regions or (name and name not in row.training):
             continue
-        known = ", ".join(sorted(place for place in places if place in catalog.regions))
+        known = ", ".join(sorted(name for name in regions if name in catalog.regions))
         text = f"Compute Engine has no {pool.machine_type} in {region}; it has it in {known}"
         yield Problem(machine_path(pool, "machineType"), text)
 
 
 def protected_location(document: Document, context: Context) -> Iterator[Problem]:
-    place = document.job.get("protectedArtifactLocationId")
-    if place and place == context.region:
+    region = document.job.get("protectedArtifactLocationId")
+    if region and region == context.region:
         path = f"{document.job_path}protectedArtifactLocationId"
-        yield Problem(path, f"{place} is the job's own region; the field is for another one", edits=REMOVE)
+        yield Problem(path, f"{region} is the job's own region; the field is for another one", edits=REMOVE)
 
 
 RULES = (

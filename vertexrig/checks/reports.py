@@ -13,17 +13,17 @@ from dataclasses import dataclass
 from xml.sax.saxutils import escape, quoteattr
 
 from vertexrig.checks import output
-from vertexrig.checks.output import said
+from vertexrig.checks.output import with_fix
 from vertexrig.finding import Finding, Severity, folded
 from vertexrig.text import clean
 
 
 @dataclass(frozen=True)
 class Report:
-    """A report as text that grows.
+    """A report whose text grows file by file.
 
     Args:
-        piece: Returns what stands for the findings of one file, "" for nothing.
+        piece: Returns the text for the findings of one file, "" for none.
         start: What comes before the first piece.
         between: What comes between two.
         end: What comes after the last.
@@ -43,14 +43,14 @@ def _github(file: str, found: Sequence[Finding]) -> str:
     lines = []
     for one in (one for one in folded(found) if one.severity in _COMMANDS):
         title = f"{one.id}: {one.paths[0]}" if one.paths else one.id
-        places = {"file": one.file, "line": one.line or 1, "title": title} if one.file else {"title": title}
-        given = ",".join(f"{key}={_escaped(str(value), inside=True)}" for key, value in places.items())
-        lines.append(f"::{_COMMANDS[one.severity]} {given}::{_escaped(said(one))}")
+        location = {"file": one.file, "line": one.line or 1, "title": title} if one.file else {"title": title}
+        given = ",".join(f"{key}={_escaped(str(value), inside=True)}" for key, value in location.items())
+        lines.append(f"::{_COMMANDS[one.severity]} {given}::{_escaped(with_fix(one))}")
     return "\n".join(lines)
 
 
 def _escaped(text: str, *, inside: bool = False) -> str:
-    """Return a text as a workflow command has it; inside of its properties, colons and commas mean something, too."""
+    """Return a text escaped for a workflow command; in its properties colons and commas are escaped, too."""
     for char in "%\r\n" + (":," if inside else ""):
         text = text.replace(char, f"%{ord(char):02X}")
     return text
@@ -68,7 +68,7 @@ def _gitlab(file: str, found: Sequence[Finding]) -> str:
         seen[what] = seen.get(what, 0) + 1
         rows.append(
             {
-                "description": said(one),
+                "description": with_fix(one),
                 "check_name": one.id,
                 "fingerprint": hashlib.sha256(f"{what}\0{seen[what]}".encode("utf-8", "replace")).hexdigest(),
                 "severity": _LEVELS[one.severity],
@@ -83,14 +83,11 @@ def _junit(file: str, found: Sequence[Finding]) -> str:
     cases = []
     for one in folded(found):
         name, where = f"{one.id} {one.path}".strip(), f"{one.file}:{one.line}" if one.line else one.file
-        # an info is no failure: it is said with a test that passed
-        tag = "system-out" if one.severity is Severity.INFO else "failure"
-        kind = (
-            ""
-            if one.severity is Severity.INFO
-            else f" type={_attribute(one.severity.value)} message={_attribute(said(one))}"
-        )
-        body = escape(clean(f"{where}: {said(one)}"))
+        # an info is no failure: it is the output of a test that passed
+        tag, kind = "failure", f" type={_attribute(one.severity.value)} message={_attribute(with_fix(one))}"
+        if one.severity is Severity.INFO:
+            tag, kind = "system-out", ""
+        body = escape(clean(f"{where}: {with_fix(one)}"))
         cases.append(
             f"<testcase classname={_attribute(file)} name={_attribute(name)}><{tag}{kind}>{body}</{tag}></testcase>"
         )
@@ -118,7 +115,7 @@ def sarif(version: str) -> Report:
 
     rules = all_rules()
     head, _, tail = output.sarif((), rules, version=version).partition('"results": []')
-    index = {rule.id: place for place, rule in enumerate(rules)}
+    index = {rule.id: number for number, rule in enumerate(rules)}
 
     def piece(file: str, found: Sequence[Finding]) -> str:
         return ",\n".join(json.dumps(output.result(one, index[one.id])) for one in folded(found))

@@ -85,7 +85,7 @@ def flex_reservation(document: Document, context: Context) -> Iterator[Problem]:
     for pool in document.running:
         affinity = (pool.data.get("machineSpec") or {}).get("reservationAffinity") or {}
         if affinity.get("reservationAffinityType") in ("ANY_RESERVATION", "SPECIFIC_RESERVATION"):
-            text = "FLEX_START does not go with reservations"
+            text = "FLEX_START cannot be combined with reservations"
             yield Problem(machine_path(pool, "reservationAffinity"), text, "remove one of the two")
 
 
@@ -98,7 +98,9 @@ def max_wait(document: Document, context: Context) -> Iterator[Problem]:
         text = f"maxWaitDuration counts only with FLEX_START; the strategy is {scheduling_strategy(document)}"
         yield Problem(path, text, "write strategy: FLEX_START, or remove maxWaitDuration")
     elif length == 0:
-        yield Problem(path, "a maxWaitDuration of 0s waits for ever", "", Severity.INFO)
+        yield Problem(
+            path, "a maxWaitDuration of 0s sets no limit: the job waits until there is capacity", "", Severity.INFO
+        )
 
 
 def strategy_deprecated(document: Document, context: Context) -> Iterator[Problem]:

@@ -33,29 +33,29 @@ def found(document: Document) -> Iterator[tuple[str, str, str]]:
 
 def without(document: Document) -> Document:
     """Return a job spec in which every secret in the variables, commands and arguments is cut to what `hint` shows: a short one
-    at its place, a long one wherever it stands.
+    at its path, a long one wherever it occurs.
     """
-    places = {path: secret for path, _, secret in found(document)}
-    long = frozenset(secret for secret in places.values() if len(secret) >= SHORTEST)
+    by_path = {path: secret for path, _, secret in found(document)}
+    long = frozenset(secret for secret in by_path.values() if len(secret) >= SHORTEST)
     data = copy.deepcopy(document.data)
     whole = replace(document, data=data)
     for pool in whole.pools:
         for key in ("env", "command", "args"):
             if key in pool.program:
-                pool.program[key] = _cut(pool.program[key], f"{pool.program_path}.{key}", places, long)  # type: ignore[index]  # of the copy
+                pool.program[key] = _cut(pool.program[key], f"{pool.program_path}.{key}", by_path, long)  # type: ignore[index]  # of the copy
     return whole if data != document.data else document
 
 
-def _cut(value: Any, path: str, places: Mapping[str, str], long: frozenset[str]) -> Any:
+def _cut(value: Any, path: str, by_path: Mapping[str, str], long: frozenset[str]) -> Any:
     if isinstance(value, dict):
-        return {key: _cut(item, f"{path}.{key}", places, long) for key, item in value.items()}
+        return {key: _cut(item, f"{path}.{key}", by_path, long) for key, item in value.items()}
     if isinstance(value, list):
-        return [_cut(item, f"{path}[{number}]", places, long) for number, item in enumerate(value)]
+        return [_cut(item, f"{path}[{number}]", by_path, long) for number, item in enumerate(value)]
     if not isinstance(value, str):
         return value
-    if path in places:  # the last one: a flag may be spelled like its value
-        before, _, after = value.rpartition(places[path])
-        value = f"{before}{hint(places[path])}{after}"
+    if path in by_path:  # the last one: a flag may be spelled like its value
+        before, _, after = value.rpartition(by_path[path])
+        value = f"{before}{hint(by_path[path])}{after}"
     return masked(value, long)
 
 
@@ -79,7 +79,5 @@ def plain_secret(document: Document, context: Context) -> Iterator[Problem]:
 
 
 RULES = (
-    Rule(
-        "plain-secret", Severity.WARNING, "The job contains no secret in plain text.", join(REST, SECRETS), plain_secret
-    ),
-)
+    Rule("plain-secret", Severity.WARNING, "The job contains no secret in plain text.", join(REST, SECRETS), plain_secret),
+)  # fmt: skip

@@ -115,7 +115,7 @@ def package_count(document: Document, context: Context) -> Iterator[Problem]:
 
 
 def _stray(text: str) -> str:
-    """Return what is wrong with the Cloud Storage place an argument or variable names, "" if it names none or a good one."""
+    """Return what is wrong with the Cloud Storage path that an argument or variable names, "" if nothing is."""
     flag, equals, value = text.partition("=")
     value = value if equals and flag.startswith("-") else text
     for prefix in ("gs://", "/gcs/"):
@@ -130,10 +130,10 @@ def stray_uri(document: Document, context: Context) -> Iterator[Problem]:
     for pool in document.pools:
         texts = [(f"args[{number}]", arg) for number, arg in enumerate(pool.args)]
         texts += [(f"env[{number}].value", str(variable.get("value", ""))) for number, variable in enumerate(pool.env)]
-        for place, text in texts:
+        for item, text in texts:
             wrong = _stray(text)
             if wrong:
-                yield Problem(f"{pool.program_path}.{place}", wrong)
+                yield Problem(f"{pool.program_path}.{item}", wrong)
 
 
 _GCS = re.compile(r"(?:^|[=,:;\"'\s])/gcs/([a-z0-9][a-z0-9._-]*)")
@@ -146,7 +146,7 @@ def _mounted(pool: Pool) -> list[str]:
 
 
 def gcs_regions(document: Document, context: Context) -> Iterator[Problem]:
-    # reversed, so that of several places the first one stays
+    # reversed, so that the first pool of each bucket stays
     named = {name: pool for pool in reversed(document.running) for name in reversed(_mounted(pool))}
     names = sorted(named)
     if len(names) > 1:
@@ -164,29 +164,13 @@ def gcs_image(document: Document, context: Context) -> Iterator[Problem]:
 
 RULES = (
     Rule("gcs-regions", Severity.INFO, "The buckets used below /gcs/ are in one region.", PRACTICE, gcs_regions),
-    Rule(
-        "gcs-image", Severity.WARNING, "/gcs/ is not used on machines whose image cannot mount it.", GCSFUSE, gcs_image
-    ),
-    Rule(
-        "output-uri", Severity.ERROR, "outputUriPrefix is a gs:// URI.", join(REST, _BUCKET_RULES), output_uri, "safe"
-    ),
-    Rule("output-unset", Severity.INFO, "A job sets where its outputs go.", REST, output_unset),
+    Rule("gcs-image", Severity.WARNING, "/gcs/ is not used on machines whose image cannot mount it.", GCSFUSE, gcs_image),
+    Rule("output-uri", Severity.ERROR, "outputUriPrefix is a gs:// URI.", join(REST, _BUCKET_RULES), output_uri, "safe"),
+    Rule("output-unset", Severity.INFO, "A job has an output folder.", REST, output_unset),
     Rule("package-missing", Severity.ERROR, "A Python program has packages.", REST, package_missing),
-    Rule(
-        "package-uri",
-        Severity.ERROR,
-        "Packages are gs:// URIs.",
-        join(REST, _BUCKET_RULES, WALKTHROUGH),
-        package_uri,
-        "safe",
-    ),
+    Rule("package-uri", Severity.ERROR, "Packages are gs:// URIs.", join(REST, _BUCKET_RULES, WALKTHROUGH), package_uri, "safe"),
     Rule("package-form", Severity.WARNING, "Packages are source distributions.", PACKAGE_DOC, package_form),
-    Rule(
-        "stray-uri",
-        Severity.WARNING,
-        "gs:// URIs in arguments and variables name a bucket.",
-        join(_BUCKET_RULES, WALKTHROUGH),
-        stray_uri,
-    ),
+    Rule("stray-uri", Severity.WARNING, "gs:// URIs in arguments and variables name a bucket.",
+         join(_BUCKET_RULES, WALKTHROUGH), stray_uri),
     Rule("package-count", Severity.ERROR, "There are at most 100 packages.", REST, package_count),
-)
+)  # fmt: skip

@@ -1,6 +1,6 @@
 """Distribution strategies of a TensorFlow trainer against its cluster.
 
-A trainer that chooses its strategy while running and contains the one its cluster needs gives nothing. Trainers that
+A trainer that chooses its strategy while running, and contains the one that its cluster needs, has no finding. Trainers that
 spread their work by other means (Horovod, JAX, PyTorch, Keras Tuner) are left alone.
 """
 
@@ -17,7 +17,10 @@ from vertexrig.spec.document import Document, Pool, has_gpu, tpu_name
 from vertexrig.trainer_source.trainer_model import DYNAMIC, TrainerSource
 
 _KERAS = "TensorFlow 2.21 with Keras 3.15, run 2026-11-20; keras-team/keras issue 20585"
+_PORT = "TensorFlow 2.21 with another program on the port of TF_CONFIG, run 2026-11-22"
 _FIRST_KERAS_3 = (2, 16)
+CLUSTER_PORT = 2222
+"""The port in each address of CLUSTER_SPEC and TF_CONFIG."""
 
 _MIRRORED, _MULTI, _SERVER = "MirroredStrategy", "MultiWorkerMirroredStrategy", "ParameterServerStrategy"
 _TPU, _ONE, _CENTRAL = "TPUStrategy", "OneDeviceStrategy", "CentralStorageStrategy"
@@ -181,7 +184,7 @@ def _strategy_argument(document: Document, context: Context) -> Iterator[Problem
     elif strategy != _TPU and cluster.tpu:
         yield Problem(path, f"{shown} leaves the job's TPU idle", "choose the TPU strategy")
     elif strategy not in _CLUSTER and cluster.replicas > 1:
-        message = f"{shown} joins no replicas: {cluster.replicas} of them would each train by themselves"
+        message = f"{shown} does not connect the replicas: each of {cluster.replicas} would train by itself"
         yield Problem(path, message, "choose the multi-worker strategy, or run one replica")
     # one device may be the one GPU of the machine, unless the value says "cpu"
     elif strategy == _ONE and cluster.gpus > (0 if "cpu" in shown.casefold() else 1):
@@ -190,7 +193,7 @@ def _strategy_argument(document: Document, context: Context) -> Iterator[Problem
 
 
 def _chosen(pool: Pool, trainer: TrainerSource | None) -> tuple[str, str, str] | None:
-    """Path, words for a message, and strategy of what the chief's args or the trainer's default choose."""
+    """Return the strategy that the chief's args or the trainer's default choose: path, words for a message, name."""
     for item in passed(pool, trainer):
         name = item.name.lstrip("-").replace("-", "_")
         if name in _FLAGS and item.value:
@@ -223,18 +226,16 @@ def keras_3(document: Document, context: Context) -> Iterator[Problem]:
         if (version is not None and version < _FIRST_KERAS_3) or _keras_2(cluster.trainer, pool):
             continue
         keras = cluster.trainer.keras
-        place = keras.get("keras") or keras["tf.keras"]
+        location = keras.get("keras") or keras["tf.keras"]
         image = f"TensorFlow {'.'.join(map(str, version))}" if version else "an image with TensorFlow 2.16 or newer"
-        message = (
-            f"{place.text} ({place.file}:{place.line}) is Keras 3 on {image}, which fails in fit() on several workers"
-        )
+        message = f"{location.text} ({location.file}:{location.line}) is Keras 3 on {image}, which fails in fit() on several workers"
         fix = "import tf_keras (and put it into requirements.txt), or also set TF_USE_LEGACY_KERAS=1 before tf.keras"
         yield Problem(pool.program_path, message, fix, None if version else Severity.WARNING)
         return
 
 
 def _keras_2(trainer: TrainerSource, pool: Pool) -> bool:
-    """Tell whether the trainer uses Keras 2, or no Keras."""
+    """Whether the trainer uses Keras 2, or no Keras."""
     if "tf_keras" in trainer.keras or not trainer.keras:
         return True
     if "keras" in trainer.keras:  # the variable changes tf.keras only
@@ -244,7 +245,7 @@ def _keras_2(trainer: TrainerSource, pool: Pool) -> bool:
 
 
 def _tensorflow(pool: Pool, context: Context) -> tuple[int, ...] | None:
-    """Return the TensorFlow version of a pool's image, or of the one its Dockerfile starts from; None if neither tells."""
+    """Return the TensorFlow version of a pool's image, or of its Dockerfile's base image; None if it is not known."""
     base = context.trainer.base_image if context.trainer is not None else ""
     for uri in (pool.image, base):
         own = context.built.get(uri)
@@ -259,7 +260,7 @@ def _tensorflow(pool: Pool, context: Context) -> tuple[int, ...] | None:
 
 
 def keras_of(document: Document, context: Context) -> tuple[Pool, str, bool] | None:
-    """Return the pool in which the trainer runs Keras 3, words for its image, and whether that is certain; None if it may not."""
+    """Return the pool in which the trainer runs Keras 3, its image in words, and whether that is certain; None if it may not."""
     trainer = context.trainer
     if trainer is None or trainer.problems or not trainer.keras:
         return None
@@ -288,6 +289,19 @@ def clustered(document: Document, context: Context) -> TrainingCluster | None:
     return cluster if several else None
 
 
+def cluster_port(document: Document, context: Context) -> Iterator[Problem]:
+    cluster = clustered(document, context)
+    if cluster is None:
+        return
+    for one in cluster.trainer.listens:
+        if one.port == CLUSTER_PORT:
+            message = (
+                f"{one.file}:{one.line}: {one.function} listens on port {CLUSTER_PORT}, at which each of "
+                f"{cluster.replicas} replicas is reached by TensorFlow's server: one of the two does not start"
+            )
+            yield Problem(cluster.pools[0].program_path, message, "choose another port, or 0 for a free one")
+
+
 _E, _W, _I = Severity.ERROR, Severity.WARNING, Severity.INFO
 
 RULES: tuple[Rule, ...] = (
@@ -306,4 +320,5 @@ RULES: tuple[Rule, ...] = (
     Rule("strategy-argument", _E, "The strategy that args name fits the cluster.",
          join(DISTRIBUTED, WALKTHROUGH), strategy_argument),
     Rule("keras-3-workers", _E, "A trainer with several workers uses Keras 2.", join(_KERAS, PRACTICE), keras_3),
+    Rule("cluster-port", _W, "Port 2222 of a replica is left to the cluster.", join(DISTRIBUTED, _PORT), cluster_port),
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Studies: metrics, trial counts, stopping. The rules of `parameters` are joined in here."""
+"""Studies: metrics, trial counts, stopping, what gcloud cannot read. The rules of `parameters` are added here."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from vertexrig.checks.model import (
 )
 from vertexrig.errors import did_you_mean
 from vertexrig.finding import REMOVE, Severity, write
-from vertexrig.spec.document import Document
+from vertexrig.spec.document import Document, machine_path
 from vertexrig.times import duration_seconds
 
 _CAN_STOP = {"maxNumTrials", "maximumRuntimeConstraint", "maxNumTrialsNoProgress", "maxDurationNoProgress"}
@@ -82,7 +82,7 @@ def several_objectives(document: Document, context: Context) -> Iterator[Problem
 def safety(document: Document, context: Context) -> Iterator[Problem]:
     safe = [(path, metric) for path, metric in _metrics(document) if "safetyConfig" in metric]
     if safe and not _objectives(document):
-        message = "every metric is a safety metric (safetyConfig): a study needs an objective besides"
+        message = "every metric is a safety metric (safetyConfig): a study also needs an objective"
         yield Problem(f"{safe[0][0]}.safetyConfig", message, "add a metric without safetyConfig")
     for path, metric in safe:
         fraction = metric["safetyConfig"].get("desiredMinSafeTrialsFraction")
@@ -148,7 +148,7 @@ def parallel_blind(document: Document, context: Context) -> Iterator[Problem]:
             f"{parallel:,} of {most:,} trials run at a time: the Bayesian search chooses most without earlier results"
         )
         good = f"{most // 4} or less" if most >= 8 else "1"
-        fix = f"write {good}, or more trials, or algorithm: RANDOM_SEARCH, which learns nothing anyway"
+        fix = f"write {good}, or more trials, or algorithm: RANDOM_SEARCH, which uses no earlier results"
         yield Problem("parallelTrialCount", message, fix)
 
 
@@ -222,7 +222,9 @@ def study_stopping(document: Document, context: Context) -> Iterator[Problem]:
     yield from _negative(config, f"{path}.", "minNumTrials", "maxNumTrials", "maxNumTrialsNoProgress")
     least, most = config.get("minNumTrials", 0), config.get("maxNumTrials")
     if most is not None and least > most >= 0:
-        message = f"minNumTrials {least} is above maxNumTrials {most}: the minimum wins, and the maximum never acts"
+        message = (
+            f"minNumTrials {least} is above maxNumTrials {most}: the minimum wins, and the maximum never takes effect"
+        )
         yield Problem(f"{path}.minNumTrials", message, f"write {most} or less", edits=write(most))
     shortest, longest = (_seconds(config, f"{name}imumRuntimeConstraint") for name in ("min", "max"))
     if shortest is not None and longest is not None and shortest > longest:
@@ -241,7 +243,7 @@ def stopping_reached(document: Document, context: Context) -> Iterator[Problem]:
     most = document.data.get("maxTrialCount") or 0
     for name in ("minNumTrials", "maxNumTrials", "maxNumTrialsNoProgress"):
         if config.get(name, 0) > most > 0:
-            message = f"{name} is {config[name]} and the study has only {most} trials: it never acts"
+            message = f"{name} is {config[name]} and the study has only {most} trials: it never takes effect"
             yield Problem(f"{path}.{name}", message, f"write less than {most}, or leave it out")
     end = config.get("maximumRuntimeConstraint", {}).get("endTime", "")
     if _past(end, context.today):
@@ -280,6 +282,32 @@ def _past(time: str, today: date) -> bool:
         return False
 
 
+_GCLOUD_FIX = "submit it through the API, or leave the field out"
+
+
+def gcloud_accelerator(document: Document, context: Context) -> Iterator[Problem]:
+    # a custom job's file is sent unchanged; a tuning job's is read into gcloud's own messages, which refuse what they lack
+    for pool in document.pools if document.study is not None else ():
+        row = context.catalog.accelerators.get(pool.accelerator_type)
+        if row is not None and row.api_enum and not row.gcloud_enum:
+            text = f"gcloud 528 does not know {row.name} and refuses a tuning job with it"
+            yield Problem(machine_path(pool, "acceleratorType"), text, "submit it through the API")
+
+
+def gcloud_field(document: Document, context: Context) -> Iterator[Problem]:
+    if document.study is None:
+        return
+    paths = [f"{document.job_path}pscInterfaceConfig"] if "pscInterfaceConfig" in document.job else []
+    for pool in document.pools:
+        if "gpuPartitionSize" in (pool.data.get("machineSpec") or {}):
+            paths.append(machine_path(pool, "gpuPartitionSize"))
+        if "lustreMounts" in pool.data:
+            paths.append(f"{pool.path}.lustreMounts")
+    for path in paths:
+        name = path.rpartition(".")[2]
+        yield Problem(path, f"gcloud 528 does not know {name} and refuses a tuning job with it", _GCLOUD_FIX)
+
+
 _E, _W, _I = Severity.ERROR, Severity.WARNING, Severity.INFO
 
 RULES: tuple[Rule, ...] = (
@@ -310,5 +338,7 @@ RULES: tuple[Rule, ...] = (
          REST_STUDY, stopping_single),
     Rule("measurement-selection", _I, "A study with early stopping has a measurementSelectionType.",
          SDK, measurement_selection),
+    Rule("gcloud-accelerator", _E, "gcloud knows the accelerator of a tuning job.", GCLOUD, gcloud_accelerator),
+    Rule("gcloud-field", _E, "gcloud knows every field of a tuning job.", GCLOUD, gcloud_field),
     *parameters.RULES,
 )  # fmt: skip

@@ -20,7 +20,7 @@ def _tpus(document: Document, context: Context) -> Iterator[tuple[Pool, str, Mac
 
 
 def _is_pod(pool: Pool, name: str, row: Machine | None) -> bool:
-    """Tell whether the slice spans several VMs."""
+    """Whether the slice spans several VMs."""
     topology = row.tpu_topologies.get(pool.tpu_topology) if row is not None else None
     return name.endswith("_POD") or (topology is not None and topology.vms > 1)
 

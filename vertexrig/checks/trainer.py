@@ -1,6 +1,6 @@
 """The trainer's source against the job and its study: flags, types, metrics.
 
-Where the source does not say something plainly, nothing is found: a wrong alarm costs more here than a missed one.
+Where the source is not clear, nothing is found: a false alarm costs more here than a missed mistake.
 """
 
 from __future__ import annotations
@@ -35,31 +35,31 @@ _HYPERTUNE = "cloudml-hypertune 0.1.0.dev6, hypertune.py, read 2026-11-20"
 
 _FALSE = {"false", "0", "no", "n", "off", ""}
 _HELP = frozenset({"--help", "-h"})
-_MANY = 10_000  # values of an INTEGER parameter that are looked at
+_MANY = 10_000  # values of an INTEGER parameter that are compared
 
-Look = Callable[[Document, TrainerSource, list[Pool]], Iterable[Problem]]
-"""What a rule on the trainer does: it gets the document, the trainer, and the pools that run it, one at least."""
+TrainerRule = Callable[[Document, TrainerSource, list[Pool]], Iterable[Problem]]
+"""A rule on the trainer: it gets the document, the trainer, and the pools that run it, at least one."""
 
 
-def of_trainer(look: Look) -> Callable[[Document, Context], Iterator[Problem]]:
+def of_trainer(check: TrainerRule) -> Callable[[Document, Context], Iterator[Problem]]:
     """Return a rule on the trainer; where none was read, or no pool runs it, nothing is found."""
 
-    @wraps(look)
+    @wraps(check)
     def rule(document: Document, context: Context) -> Iterator[Problem]:
         pools = trainer_pools(document, context.trainer) if context.trainer is not None else []
         if context.trainer is not None and pools:
-            yield from look(document, context.trainer, pools)
+            yield from check(document, context.trainer, pools)
 
     return rule
 
 
-def _once(look: Look) -> Look:
-    """Return each message once: pools of one job mostly share their args."""
+def _once(check: TrainerRule) -> TrainerRule:
+    """Return the rule with each message once: pools of one job mostly share their args."""
 
-    @wraps(look)
+    @wraps(check)
     def each_once(document: Document, trainer: TrainerSource, pools: list[Pool]) -> Iterator[Problem]:
         seen: set[str] = set()
-        for problem in look(document, trainer, pools):
+        for problem in check(document, trainer, pools):
             if problem.message not in seen:
                 seen.add(problem.message)
                 yield problem
@@ -88,9 +88,13 @@ def unreadable(document: Document, context: Context) -> Iterator[Problem]:
     trainer = context.trainer
     for problem in trainer.problems if trainer is not None else ():
         if problem.code not in {"module", "unnamed"}:
-            place = f"{problem.file}:{problem.line}: " if problem.line else f"{problem.file}: " if problem.file else ""
+            location = (
+                f"{problem.file}:{problem.line}: " if problem.line else f"{problem.file}: " if problem.file else ""
+            )
             severity = None if problem.code == "syntax" else Severity.WARNING
-            yield Problem(_program(document), f"the trainer: {place}{problem.message}", "correct the trainer", severity)
+            yield Problem(
+                _program(document), f"the trainer: {location}{problem.message}", "correct the trainer", severity
+            )
 
 
 def module_found(document: Document, context: Context) -> Iterator[Problem]:
@@ -401,7 +405,7 @@ _OUTPUT_FLAG = (
 
 
 def _is_output(item: Passed) -> bool:
-    """Tell whether an argument names a place in Cloud Storage to write to: `--job-dir=gs://…`."""
+    """Whether an argument names a path in Cloud Storage to write to: `--job-dir=gs://…`."""
     in_storage = (item.value or "").startswith(("gs://", "/gcs/"))
     return in_storage and re.match(_OUTPUT_FLAG, item.name.strip("-").casefold()) is not None
 
@@ -426,20 +430,16 @@ def trials_share_output(document: Document, context: Context) -> Iterator[Proble
             name, value = item.name.strip("-").casefold(), item.value or ""
             fixed = value.startswith(("gs://", "/gcs/")) and "$" not in value
             if fixed and _OUTPUT.fullmatch(name) and name not in tuned:
-                message = (
-                    f"{item.name} is {value} in each trial: all of them write to one place, and the last one stays"
-                )
-                fix = f"leave {item.name} out and save to AIP_MODEL_DIR, which each trial has its own of"
+                message = f"{item.name} is {value} in each trial: all trials write to the same path, and only the last result remains"
+                fix = f"leave {item.name} out and save to AIP_MODEL_DIR, which differs for each trial"
                 yield Problem(item.path, message, fix)
 
 
 @of_trainer
 def model_dir_set(document: Document, trainer: TrainerSource, pools: list[Pool]) -> Iterator[Problem]:
-    place = trainer.environment.get("AIP_MODEL_DIR")
-    if place is not None and not document.job.get("baseOutputDirectory", {}).get("outputUriPrefix"):
-        message = (
-            f"the trainer reads AIP_MODEL_DIR ({place.file}:{place.line}), which is set only with a baseOutputDirectory"
-        )
+    location = trainer.environment.get("AIP_MODEL_DIR")
+    if location is not None and not document.job.get("baseOutputDirectory", {}).get("outputUriPrefix"):
+        message = f"the trainer reads AIP_MODEL_DIR ({location.file}:{location.line}), which is set only with a baseOutputDirectory"
         path = f"{document.job_path}baseOutputDirectory"
         yield Problem(path, message, f"write {OUTPUT}", key_fix=f"write {OUTPUT_KEYS}")
 
@@ -462,12 +462,14 @@ def early_stopping_reports(document: Document, trainer: TrainerSource, pools: li
 
 @of_trainer
 def tf_config_needed(document: Document, trainer: TrainerSource, pools: list[Pool]) -> Iterator[Problem]:
-    place = trainer.environment_needed.get("TF_CONFIG")
-    if place is None or sum(pool.replica_count for pool in document.pools) != 1:
+    location = trainer.environment_needed.get("TF_CONFIG")
+    if location is None or sum(pool.replica_count for pool in document.pools) != 1:
         return
     if any(item.get("name") == "TF_CONFIG" for item in pools[0].env):
         return
-    message = f'{place.file}:{place.line} needs os.environ["TF_CONFIG"], which the service does not set for one replica'
+    message = (
+        f'{location.file}:{location.line} needs os.environ["TF_CONFIG"], which the service does not set for one replica'
+    )
     yield Problem(pools[0].program_path, message, 'use os.environ.get("TF_CONFIG")')
 
 
@@ -490,7 +492,7 @@ RULES: tuple[Rule, ...] = (
     Rule("argument-parse", _E, "A flag in args has a value that it can read.", _ARGPARSE, argument_parses, "safe"),
     Rule("argument-and-parameter", _W, "No tuned parameter is also in args.", TUNING_DOC, passed_twice),
     Rule("model-dir-unread", _W, "The trainer saves where AIP_MODEL_DIR says.", REST, model_dir_used),
-    Rule("trials-share-output", _W, "Each trial of a study writes to a place of its own.",
+    Rule("trials-share-output", _W, "Each trial of a study writes to a path of its own.",
          join(TUNING_DOC, REST), trials_share_output),
     Rule("model-dir-unset", _W, "A trainer that reads AIP_MODEL_DIR has a baseOutputDirectory.", REST, model_dir_set),
     Rule("early-stopping-reports", _W, "A study that stops trials early has a trainer that reports during each trial.",

@@ -231,7 +231,7 @@ class Checker:
         from vertexrig.bring.fix import located
 
         document, found = self.workspace.check_text(text, file=path, kind=targets.kind(self.given.kind))
-        return located(found, document.places), []
+        return located(found, document.locations), []
 
     def _fixed(self, path: str, check: Any) -> Checked:
         """Fix a file's text, and return the findings that are left."""

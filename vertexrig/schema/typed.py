@@ -87,7 +87,7 @@ class Place:
     def error(self, message: str, *edits: Edit) -> ConfigError:
         """Return a ConfigError that begins with the path of the value; the edits that mend it are made there."""
         file, line = self.locate(self.path)
-        name, here = dotted(self.path), tuple(dataclasses.replace(edit, place=self.path) for edit in edits)
+        name, here = dotted(self.path), tuple(dataclasses.replace(edit, location=self.path) for edit in edits)
         return ConfigError(f"{name}: {message}" if name else message, file=file, line=line, edits=here)
 
 

@@ -1,4 +1,4 @@
-"""What Vertex AI takes: job specs read strictly, in the shape of Google's own messages.
+"""Job specs as Vertex AI takes them, read strictly, in the shape of Google's own messages.
 
 In: YAML or JSON text, or plain data. Out: a `Document`, its worker pools, cluster, quota, and findings on what cannot be read.
 """

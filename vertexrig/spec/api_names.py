@@ -46,7 +46,8 @@ def camel_keys(data: Any) -> Any:
 def snake_keys(data: Any) -> Any:
     """Return plain data with every key of every mapping in snake_case, as the project file writes the API's fields."""
     if isinstance(data, Mapping):
-        return {snake(str(key)): snake_keys(value) for key, value in data.items()}
+        # the keys of labels are the user's own
+        return {snake(str(key)): value if key == "labels" else snake_keys(value) for key, value in data.items()}
     return [snake_keys(value) for value in data] if isinstance(data, (list, tuple)) else data
 
 
@@ -54,7 +55,7 @@ def location(project: str, region: str) -> str:
     """Return the parent of a region's resources, `projects/P/locations/R`.
 
     Raises:
-        ConfigError: One of the two is not a name, so that it could lead to another host or path.
+        ConfigError: One of the two is not a name, and could lead to another host or path.
     """
     for value, (pattern, words) in ((project, PROJECT), (region, REGION)):
         if not re.fullmatch(pattern, value):

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from vertexrig.spec.api_names import snake
+from vertexrig.spec.api_names import snake_keys
 from vertexrig.spec.document import Pool
 
 ROLES = ("chief", "worker", "ps", "evaluator")
@@ -73,7 +73,7 @@ class Identity:
 
 
 def cloud_address(token: str = "0123456789") -> Address:
-    """Addresses as the service forms them: `cmle-training-workerpool0-<token>-0:2222`."""
+    """Return addresses as the service forms them: `cmle-training-workerpool0-<token>-0:2222`."""
     return lambda pool, index: f"cmle-training-workerpool{pool}-{token}-{index}:2222"
 
 
@@ -96,10 +96,10 @@ def replicas(pools: Iterable[Pool], address: Address | None = None) -> tuple[Rep
 def cluster_spec(
     all_replicas: Sequence[Replica], one: Replica, job: Mapping[str, Any], trial: str = ""
 ) -> dict[str, Any]:
-    """CLUSTER_SPEC of one replica; every replica of every job has it.
+    """Return CLUSTER_SPEC of one replica; every replica of every job has it.
 
-    `job` is text and there is `open_ports`: so have the values that public programs copied (read 2026-11-22), while the
-    distributed-training page shows the CustomJobSpec.
+    `job` is text and `open_ports` is set, as in the values that public programs copied (read 2026-11-22); the
+    distributed-training page shows the CustomJobSpec instead.
 
     Args:
         all_replicas: The job's replicas.
@@ -123,7 +123,7 @@ def _pool(job: Mapping[str, Any], one: Replica) -> Pool:
 
 
 def executor_job(pool: Pool) -> str:
-    """Return what the service's executor is told of a pool's program, as JSON; of a container nothing."""
+    """Return a pool's program as the service's executor gets it, as JSON; the fields of a container's are empty."""
     args = pool.args if pool.python_package is not None else []
     return compact({"python_module": pool.module, "package_uris": pool.package_uris, "job_args": args})
 
@@ -136,7 +136,7 @@ def compact(value: object) -> str:
 def tf_config(
     all_replicas: Sequence[Replica], one: Replica, job: Mapping[str, Any], trial: str = "", cloud: str = ""
 ) -> dict[str, Any] | None:
-    """TF_CONFIG of one replica, None for a job of a single replica; its cluster never holds the evaluator.
+    """Return TF_CONFIG of one replica, None for a job of a single replica; its cluster never holds the evaluator.
 
     Args:
         all_replicas: The job's replicas.
@@ -181,7 +181,7 @@ def ranks(all_replicas: Sequence[Replica]) -> dict[str, int]:
 def rank_variables(all_replicas: Sequence[Replica], one: Replica) -> dict[str, str]:
     """Return what PyTorch's `env://` reads: MASTER_ADDR, MASTER_PORT, RANK and WORLD_SIZE, counted in replicas, not in GPUs.
 
-    None for a job of a single replica, nor for parameter and reduction servers, which are not counted in WORLD_SIZE either.
+    Empty for a job of a single replica, and for parameter and reduction servers, which are not counted in WORLD_SIZE.
     Sources: vertex-ai-samples
     (multi_node_ddp_gloo_vertex_training_with_custom_container, pytorch_distributed_training_reduction_server) and
     Snapchat/GiGL (vertex_ai_context.py), read 2026-11-21. None of them shows the port's number; here it is the one that
@@ -234,7 +234,7 @@ _REFERENCE = re.compile(r"\$(?:\$(?=\()|\(([A-Za-z_][A-Za-z0-9_]*)\))")
 
 
 def expand(text: str, variables: Mapping[str, str]) -> str:
-    """Return `$(NAME)` becomes the variable, or stays when there is none; `$$(NAME)` is the text `$(NAME)` (EnvVar page)."""
+    """Replace each `$(NAME)` with the variable, if there is one; `$$(NAME)` is the text `$(NAME)` (EnvVar page)."""
 
     def value(match: re.Match[str]) -> str:
         name = match.group(1)
@@ -250,13 +250,3 @@ def own_environment(entries: Iterable[Mapping[str, Any]], service: Mapping[str, 
         own[str(entry.get("name", ""))] = expand(str(entry.get("value", "")), {**service, **own})
     own.pop("", None)
     return own
-
-
-def snake_keys(value: Any) -> Any:
-    """Return data with the keys of its messages in snake_case, as public logs show the spec inside a replica's variables."""
-    if isinstance(value, Mapping):
-        # the keys of labels are the user's own
-        return {snake(str(k)): v if k == "labels" else snake_keys(v) for k, v in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [snake_keys(item) for item in value]
-    return value

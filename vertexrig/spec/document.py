@@ -1,6 +1,6 @@
 """A job spec as data: its kind, its worker pools, its study, and what the strict reading (`vertexrig.spec.reading`) found.
 
-The functions at the end say what it comes to beyond what is written: the hardware of its pools, how many trials at once.
+The functions at the end derive what is not written: the hardware of its pools, how many trials run at once.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Pool:
     """One worker pool of a CustomJobSpec, with the fields that checks and runners read.
 
     Args:
-        index: Its place; it decides the role (0 chief, 1 worker, 2 parameter server or Reduction Server, 3 evaluator).
+        index: Its position, which decides the role (0 chief, 1 worker, 2 parameter server or Reduction Server, 3 evaluator).
         path: `workerPoolSpecs[1]`, with `trialJobSpec.` in front in a HyperparameterTuningJob.
         data: The pool's canonical data.
     """
@@ -110,12 +110,12 @@ class Pool:
 
     @cached_property
     def empty(self) -> bool:
-        """True for a pool that only holds a place (`{}`)."""
+        """Whether the pool is left out: `{}` keeps the positions of the pools after it."""
         return not self.data or (not self.program and not self._machine and not self.data.get("replicaCount"))
 
     @property
     def placeholder(self) -> bool:
-        """True for a pool after the first that names a program but no machine and no replicas: it only keeps a place."""
+        """Whether a pool after the first names a program but no machine and no replicas: it only keeps its position."""
         return self.index > 0 and not self.data.get("machineSpec") and not self.data.get("replicaCount")
 
 
@@ -142,13 +142,11 @@ class Document:
     paths: Mapping[RawPath, str] = field(default_factory=dict)
 
     @cached_property
-    def places(self) -> dict[str, RawPath]:
+    def locations(self) -> dict[str, RawPath]:
         """Keys in the file of each value by its canonical path."""
-        found = {path: place for place, path in self.paths.items()}
-        # of a value where a list belongs, the only item is known, which is the list's place
-        return {
-            path.removesuffix("[0]"): place for path, place in found.items() if not isinstance(place[-1], int)
-        } | found
+        found = {path: location for location, path in self.paths.items()}
+        # of a value where a list belongs, only its item is known, whose location is the list's
+        return {path.removesuffix("[0]"): keys for path, keys in found.items() if not isinstance(keys[-1], int)} | found
 
     @property
     def job(self) -> dict[str, Any]:
@@ -188,23 +186,23 @@ class Document:
         return tuple(pool for pool in self.pools if not pool.empty and not pool.placeholder)
 
     def reported(self, path: str) -> bool:
-        """Tell whether the strict reading already refused what belongs at `path`: the value, one around it, or a misspelt key.
+        """Whether the strict reading already refused what belongs at `path`: the value, one around it, or a misspelt key.
 
         A check that misses a value then finds nothing, so that one mistake is reported once.
         """
-        places = [path]
-        while "." in places[-1]:
-            places.append(places[-1].rpartition(".")[0])
+        around = [path]
+        while "." in around[-1]:
+            around.append(around[-1].rpartition(".")[0])
         errors, unknown = self._errors
         # "" is a finding on the file as a whole, "*" has what may belong at its top
-        if not errors.isdisjoint((*places, "", f"*{path}")):
+        if not errors.isdisjoint((*around, "", f"*{path}")):
             return True
         return any(  # misspelt, or at a level too high
-            _is_among(place.rpartition(".")[2], unknown[parent])
-            for parent in ("", *places[1:])
+            _is_among(one.rpartition(".")[2], unknown[parent])
+            for parent in ("", *around[1:])
             if parent in unknown
-            for place in places
-            if not parent or place.startswith(f"{parent}.")
+            for one in around
+            if not parent or one.startswith(f"{parent}.")
         )
 
     @cached_property
@@ -223,7 +221,7 @@ class Document:
         return errors, unknown
 
     def refused(self, path: str) -> bool:
-        """Tell whether the strict reading refused `path`, what is around it, or something in it: no rule reports it again then."""
+        """Whether the strict reading refused `path`, what is around it, or something in it: no rule reports it again then."""
         if self.reported(path):
             return True
         inside = (f"{path}.", f"{path}[")
@@ -231,7 +229,7 @@ class Document:
         return any(found.startswith(inside) for found in errors)
 
     def line(self, path: str) -> int | None:
-        """Return the line of `path`, or of the nearest place around it that has one."""
+        """Return the line of `path`, or of the nearest value around it that has one."""
         while path:
             if path in self.lines:
                 return self.lines[path]
@@ -265,7 +263,7 @@ def tpu_name(pool: Pool, catalog: Catalog) -> str:
 
 
 def has_gpu(pool: Pool, catalog: Catalog) -> bool:
-    """Tell whether the pool's machines carry GPUs, written out or fixed to the machine type."""
+    """Whether the pool's machines carry GPUs, written out or fixed to the machine type."""
     if pool.accelerator_type:
         row = catalog.accelerators.get(pool.accelerator_type)
         return row is None or row.kind == "gpu"
@@ -281,12 +279,12 @@ def scheduling_strategy(document: Document) -> str:
 
 
 def most_trials(document: Document) -> int:
-    """Tell how many trials a study has at most; 1 where the file leaves that to gcloud's flag, whose default it is."""
+    """Return how many trials a study has at most; 1 where the file leaves that to gcloud's flag, whose default it is."""
     return int(document.data.get("maxTrialCount", 1))
 
 
 def parallel_trials(document: Document) -> int:
-    """Tell how many trials run at once: 1 for a job that is not a study."""
+    """Return how many trials run at once: 1 for a job that is not a study."""
     if document.kind == "CustomJobSpec":
         return 1
     parallel, most = int(document.data.get("parallelTrialCount", 1)), int(document.data.get("maxTrialCount", 0))

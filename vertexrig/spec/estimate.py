@@ -103,12 +103,12 @@ def elsewhere(price: Estimate, region: str, factor: float | None) -> Estimate:
     Args:
         price: By the catalog.
         region: Where it runs.
-        factor: What the owner says that prices there are, against the catalog's; None: there is no sourced price.
+        factor: Prices there as a multiple of the catalog's, from the project file; None: there is no sourced price.
     """
     if region == price.region:
         return price
     if factor is None:
-        # Not left without a price: that of another region is a better guess than none, and is marked.
+        # the price of another region, marked as such, is a better guess than no price
         return replace(price, complete=False, notes=(*price.notes, f"prices are for {price.region}, not for {region}"))
     lines = tuple(
         line if line.usd_per_hour is None else replace(line, usd_per_hour=line.usd_per_hour * factor)

@@ -16,8 +16,8 @@ CALLER_LABEL = "vertexrig_caller"
 CLAIM_LABEL = "vertexrig_claim"
 """Has the id of the claim that a job was made for (`vertexrig.submit.claims`)."""
 CANDIDATE_LABEL, FIRST_LABEL = "vertexrig_candidate", "vertexrig_first"
-"""Labels of a job of several candidates: the number of its own, 1 for the job as it stands; and the id of the first try's claim, which
-the first try's job has in the label of its own claim."""
+"""Labels of a job with candidates: the candidate's number, 1 for the job without changes; and the id of the first attempt's claim.
+The first attempt's job has that id in `CLAIM_LABEL`."""
 _OURS = "vertexrig_"
 """How the labels begin that `submit` and the trigger make, such as that of a claim."""
 
@@ -28,13 +28,13 @@ def label_value(text: str) -> str:
 
 
 def first_of(labels: Mapping[str, str]) -> str:
-    """Return the id of the claim of a job's first try, "" for a job that has no candidates."""
+    """Return the id of the claim of a job's first attempt, "" for a job without candidates."""
     return (labels.get(FIRST_LABEL) or labels.get(CLAIM_LABEL, "")) if CANDIDATE_LABEL in labels else ""
 
 
 def users(labels: Mapping[Any, Any]) -> dict[str, str]:
-    """Return a job's labels without ours: with the claim's label the trigger would take another job for a second one of the same
-    request, and cancel it.
+    """Return a job's labels without those that vertexrig makes: a copied claim label would make the trigger cancel the job as
+    a duplicate.
     """
     return {str(key): str(value) for key, value in labels.items() if not str(key).startswith(_OURS)}
 

@@ -22,7 +22,7 @@ _PEM = r"(?s:-----BEGIN [A-Z ]*PRIVATE KEY-----[^\"']*?(?:-----END [A-Z ]*PRIVAT
 _WORD = r"(?:TOKEN|SECRET|PASSWORD|PASSWD|API_?KEY|ACCESS_?KEY|PRIVATE_?KEY)"
 _NAME = rf"(?i:(?:.*_)?{_WORD})"
 _FLAG_NAME = rf"(?i:--?(?:[A-Za-z0-9]+[-_])*{_WORD.replace('_?', '[-_]?')})"
-# In lower case: each pattern above, and `_PLACES` below, needs one of these to match.
+# In lower case: each pattern above, and `_NAMED_VALUES` below, needs one of these to match.
 _HINTS = (
     "token", "secret", "passw",
     *(f"{kind}{joint}key" for kind in ("api", "access", "private") for joint in ("", "_", "-", " ")),
@@ -35,14 +35,14 @@ _REFERENCE = (
     r"|[-+0-9.eE]+|true|false|none|null|yes|no|on|off|dryrun|disabled|offline)"
 )
 SHORTEST = 8
-"""Characters of a token or key; a text that long stands nowhere else by chance."""
+"""Characters of a token or key; a text that long does not occur elsewhere by chance."""
 
 # a value under a secret's name in a text of any format: `NAME: value`, `--name=value`, `{name: NAME, value: value}`
 _QUOTED = r"\"(?:\\.|[^\"\\])*\"|'(?:''|[^'])*'"
 _VALUE = rf"(?P<value>{_QUOTED}|[^\s,{{}}\"'#][^\s,}}\"']*)"
 _REST = rf"(?P<value>{_QUOTED}|[^\s\"'#][^\s\"']*)"  # after a = a comma is part of the value
 _KEY = rf"(?<![A-Za-z0-9])(?P<key>(?:[A-Za-z0-9]{{1,40}}[-_]){{0,8}}{_WORD.replace('_?', '[-_]?')})[\"']?"
-_PLACES = (
+_NAMED_VALUES = (
     rf"{_KEY}\s*:\s*{_VALUE}",
     rf"{_KEY}\s*=\s*{_REST}",
     rf"name[\"']?\s*:\s*[\"']?{_KEY}\s*,?\s*(?:#[^\n]*\n\s*)*[\"']?value[\"']?\s*:\s*{_VALUE}",
@@ -95,7 +95,7 @@ def masked(text: str, secrets: frozenset[str] = frozenset()) -> str:
 
 
 def _may_hold_one(text: str) -> bool:
-    """Tell whether a pattern of this module could match; the same letters are alike here and with `(?i:…)`."""
+    """Whether a pattern of this module could match; the same letters are alike here and with `(?i:…)`."""
     folded = text.casefold()
     return any(hint in folded for hint in _HINTS)
 
@@ -103,8 +103,8 @@ def _may_hold_one(text: str) -> bool:
 def _named(text: str) -> set[str]:
     """Return the values under a secret's name in a text."""
     found = set()
-    for place in _PLACES:
-        for match in re.finditer(place, text, re.IGNORECASE):
+    for pattern in _NAMED_VALUES:
+        for match in re.finditer(pattern, text, re.IGNORECASE):
             value = match["value"]
             inner = value[1:-1] if value[0] in "\"'" else value.rstrip(",]}")
             # with … it is cut already

@@ -28,7 +28,7 @@ class Metric:
     threshold: float | None = None
 
     def safe(self, value: float) -> bool:
-        """Tell whether a value is on the good side of the threshold."""
+        """Whether a value is on the good side of the threshold."""
         return self.threshold is None or self.sign * value >= self.sign * self.threshold
 
 
@@ -112,5 +112,5 @@ def _metric(row: Mapping[str, Any], index: int) -> Metric:
 
 
 def dominates(one: Sequence[float], other: Sequence[float]) -> bool:
-    """Tell whether a trial is as good as another in every goal and better in one; of each value more is better."""
+    """Whether a trial is as good as another in every goal and better in one; of each value more is better."""
     return all(a >= b for a, b in zip(one, other, strict=True)) and list(one) != list(other)

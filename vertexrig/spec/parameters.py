@@ -36,7 +36,7 @@ CONDITION_OF = {kind: name for name, kind in CONDITIONS.items()}
 
 
 def typed(kind: ValueKind, value: Any) -> Value:
-    """`value` in the Python type of a kind: float, int or str."""
+    """Return `value` in the Python type of a kind: float, int or str."""
     return {"INTEGER": int, "CATEGORICAL": str}.get(kind, float)(value)  # type: ignore[no-any-return]
 
 
@@ -93,14 +93,14 @@ class Domain:
         return found if found is not None else next(near, None)
 
     def holds(self, value: Any) -> bool:
-        """Tell whether `value` is one of the values."""
+        """Whether `value` is one of the values."""
         if self.kind != "DOUBLE":
             return self.position(value) is not None
         number = isinstance(value, (int, float)) and not isinstance(value, bool)
         return number and self.low <= value <= self.high
 
     def typed(self, value: Any) -> Value:
-        """`value` in the parameter's own Python type: float, int or str."""
+        """Return `value` in the parameter's own Python type: float, int or str."""
         return typed(self.kind, value)
 
     @property
@@ -108,7 +108,7 @@ class Domain:
         return math.log(self.high) - math.log(self.low)
 
     def to_unit(self, value: float) -> float:
-        """`value` on the scale from 0 to 1 that the scaleType means."""
+        """Return `value` on the scale from 0 to 1 that the scaleType means."""
         if self.high == self.low:
             return 0.0
         if self.scale == LOG:
@@ -158,7 +158,7 @@ class Parameter:
     """One ParameterSpec of a study.
 
     Args:
-        path: Its place: `studySpec.parameters[0]`, or deeper for a conditional one.
+        path: `studySpec.parameters[0]`, or deeper for a conditional one.
         data: Its canonical data.
         parent: The parameter whose value makes it active, None at the top.
         condition: Which of the parent's values do so, None at the top.
@@ -255,13 +255,13 @@ class Parameter:
         active: dict[Any, list[Parameter]] = {}
         for child in self.children:
             values = child.condition.values if child.condition else ()
-            for place in dict.fromkeys(map(self._place, values)):
-                active.setdefault(place, []).append(child)
+            for value in dict.fromkeys(map(self._same, values)):
+                active.setdefault(value, []).append(child)
         # many values make the same ones active, so each set comes once
         return {tuple(child.path for child in group): tuple(group) for group in active.values()}.values()
 
-    def _place(self, value: Any) -> Any:
-        """Return the same for two values that are one value of this parameter."""
+    def _same(self, value: Any) -> Any:
+        """Return a key that is equal for two spellings of one value of this parameter."""
         position = self.domain.position(value) if self.domain else None
         return (repr(value),) if position is None else position
 

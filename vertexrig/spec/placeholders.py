@@ -1,7 +1,7 @@
-"""Places in a job spec that are still to be filled in: `${NAME}`, `{{ name }}`, `<name>`, `PROJECT_ID`, `your-bucket`.
+"""Values in a job spec that are still to be filled in: `${NAME}`, `{{ name }}`, `<name>`, `PROJECT_ID`, `your-bucket`.
 
-A file that holds them is a template. What is in such a place is not a value yet, so it is never held against a type,
-an enum or the form of a name; the file is said to need rendering first.
+A file that holds them is a template. A placeholder is not compared with a type, an enum or the form of a name; one finding
+says that the file has to be rendered first.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def marks(text: str, path: str, *, enum: bool = False) -> list[str]:
 
 
 def instead(value: Any) -> str:
-    """Return the placeholder that a value other than text is: `{NAME}` and `[NAME]` without quotes are YAML; "" if it is none."""
+    """Return the placeholder that a value other than text is: `{NAME}` and `[NAME]` without quotes are YAML; "" for any other value."""
     if isinstance(value, dict) and len(value) == 1:
         ((name, inner),) = value.items()
         return f"{{{name}}}" if inner is None and re.fullmatch(r"[A-Za-z_]\w*", str(name)) else ""
@@ -85,12 +85,12 @@ def instead(value: Any) -> str:
 
 
 def certain(text: str, path: str) -> bool:
-    """Tell whether a job with this text cannot run: what a program is given may be meant as it is written."""
+    """Whether a job with this text cannot run: arguments and variables may be meant as they are written."""
     return not re.search(_PROGRAM, path) and not re.fullmatch(_LIKELY, text)
 
 
 def hide(text: str) -> tuple[str, list[str]]:
-    """YAML text with each expression of a template engine in a form that YAML reads as plain text, and the expressions.
+    """Return YAML text with each expression of a template engine in a form that YAML reads as plain text, and the expressions.
 
     Lines that hold a statement only (`{% if x %}`) become empty, so that every other line keeps its number.
     """
@@ -109,7 +109,7 @@ def hide(text: str) -> tuple[str, list[str]]:
 
 
 def shown(value: Any, hidden: list[str]) -> Any:
-    """Return data read from hidden text, with the expressions back in their places."""
+    """Return data read from hidden text, with the expressions put back."""
     if not hidden:
         return value
     if isinstance(value, dict):

@@ -24,8 +24,8 @@ class Draw:
         unit: "vCPUs", "GPUs", "TPU cores", "TPU chips" or "GB".
         default: What a new project has in the region; None if that is not documented.
         sum: How the amount comes about: `2 replicas × 4 × 2 parallel trials`.
-        path: The place in the spec that first draws it.
-        preemptible: It is the quota of SPOT and FLEX_START, whose defaults are not documented; of vCPUs one is known.
+        path: The path in the spec that first draws it.
+        preemptible: Whether it is the quota of SPOT and FLEX_START, whose defaults are not documented; of vCPUs one is known.
     """
 
     item: str

@@ -62,7 +62,7 @@ def unreadable(file: str, reason: str) -> Finding:
 
 
 def from_data(data: Any, *, kind: Kind | None = None, file: str = "") -> Document:
-    """Like `parse`, for data that is already plain values (a REST body, a rendered job)."""
+    """Read data as `parse` does that is already plain values (a REST body, a rendered job)."""
     return _from_reading(yamltext.Reading(data), file, kind, template=False)
 
 
@@ -72,24 +72,24 @@ def _from_reading(reading: yamltext.Reading, file: str, kind: Kind | None, *, te
         return _not_a_mapping(data, file, kind)
     taken = kind or _sniff(data)
     root = descriptors.message(taken)
-    walk = strict.Walk(reading, file, root, template=template)
+    reader = strict.Reader(reading, file, root, template=template)
     prefix: yamltext.RawPath = ()
     if template and data and not _concerns(data, kind):
-        walk.report("not-vertex", (next(iter(data)),), "", *_not_vertex(data))
-        return Document(taken, {}, tuple(walk.findings), file, walk.lines)
+        reader.report("not-vertex", (next(iter(data)),), "", *_not_vertex(data))
+        return Document(taken, {}, tuple(reader.findings), file, reader.lines)
     legacy = sorted(key for key in data if key in _LEGACY_KEYS)
     if legacy:
-        walk.report(
+        reader.report(
             "legacy-ai-platform",
             (legacy[0],),
             legacy[0],
             f"{legacy[0]!r} is a key of AI Platform Training, which is retired; Vertex AI does not take it",
             "write workerPoolSpecs (custom job), or studySpec and trialJobSpec (tuning job)",
         )
-        return Document(taken, {}, tuple(walk.findings), file, walk.lines)
+        return Document(taken, {}, tuple(reader.findings), file, reader.lines)
     inner = next((key for key in _WRAPPERS if isinstance(data.get(key), dict)), None)
     if taken == "CustomJobSpec" and inner:
-        walk.report(
+        reader.report(
             "custom-job-wrapper",
             (inner,),
             inner,
@@ -97,9 +97,9 @@ def _from_reading(reading: yamltext.Reading, file: str, kind: Kind | None, *, te
             f"move what is under {inner} to the top; give displayName and labels to gcloud as flags",
         )
         data, prefix = data[inner], (inner,)
-    canonical = walk.message(data, root, prefix, "")
-    walk.finish()
-    document = Document(taken, canonical, tuple(walk.findings), file, walk.lines, walk.placeholders, walk.paths)
+    canonical = reader.message(data, root, prefix, "")
+    reader.finish()
+    document = Document(taken, canonical, tuple(reader.findings), file, reader.lines, reader.placeholders, reader.paths)
     return _with_placeholders(document)
 
 
@@ -125,13 +125,13 @@ def _with_placeholders(document: Document) -> Document:
     for path, names in sorted(found.items(), key=lambda item: document.lines.get(item[0], 0)):
         for name in names:
             first.setdefault(name, path)
-    places = [f"{name} (line {document.line(path)})" if document.line(path) else name for name, path in first.items()]
-    more = f", and {len(places) - 6} more" if len(places) > 6 else ""
+    shown = [f"{name} (line {document.line(path)})" if document.line(path) else name for name, path in first.items()]
+    more = f", and {len(shown) - 6} more" if len(shown) > 6 else ""
     certain = any(placeholders.certain(name, path) for path, names in found.items() for name in names)
     noted = strict.finding(
         "placeholder",
         next(iter(first.values())),
-        f"still to be filled in: {', '.join(places[:6])}{more}",
+        f"still to be filled in: {', '.join(shown[:6])}{more}",
         _RENDER_FIRST,
         file=document.file,
         line=document.line(next(iter(first.values()))),
@@ -153,7 +153,7 @@ _POOL_KEYS = {"machineSpec", "machine_spec", "containerSpec", "container_spec", 
 
 
 def _concerns(data: Mapping[str, Any], kind: Kind | None) -> bool:
-    """Tell whether any key of a file is one of a job spec or of the retired service's, or near one where nothing else fits."""
+    """Whether any key of a file belongs to a job spec or the retired service, or resembles one where nothing else fits."""
     # other files have these, too
     common = frozenset() if kind and not looks_like(data)[0] else _COMMON
     stems = _stems(common)
@@ -169,7 +169,7 @@ _COMMON = frozenset({"name", "state", "error", "models", "network", "labels"})
 
 @cache
 def _stems(without: frozenset[str]) -> frozenset[str]:
-    """Return what the keys at the top of a job spec come to."""
+    """Return the stems of the keys at the top of a job spec."""
     names = {name for each in KINDS for name in descriptors.message(each).json_names if name not in without}
     return frozenset(map(strict.stem, names | _LEGACY_KEYS))
 
@@ -209,11 +209,7 @@ _KNOWN: tuple[tuple[str, frozenset[str], str], ...] = tuple(
         ("a workflow of GitHub Actions", "jobs on", ""),
         ("a Cloud Batch job", "taskGroups", "give it to gcloud batch jobs submit --config"),
         ("a persistent resource of Vertex AI", "resourcePools", "give it to gcloud ai persistent-resources create"),
-        (
-            "a training pipeline of Vertex AI",
-            "trainingTaskDefinition",
-            "check what is under trainingTaskInputs, the job spec",
-        ),
+        ("a training pipeline of Vertex AI", "trainingTaskDefinition", "check the job spec under trainingTaskInputs"),
         ("a Hydra config", "defaults", ""),
         ("a Hydra config", "hydra", ""),
         ("a conda environment", "name dependencies", ""),
@@ -229,7 +225,7 @@ _PROJECT_BESIDE = {"project", "region", "bucket", "trainer", "schedules", "trigg
 
 
 def looks_like(data: Mapping[str, Any]) -> tuple[str, str]:
-    """Return what a file's keys make it, and what to do with it; "" if they do not tell."""
+    """Return what kind of file its keys suggest, and what to do with it; "" if none."""
     keys = {str(key) for key in data}
     if is_project(data):
         return "a project file of vertexrig", "name it with --file"
@@ -237,7 +233,7 @@ def looks_like(data: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def is_project(data: Any) -> bool:
-    """Tell whether plain data is a project file, as `vertexrig.yaml` is."""
+    """Whether plain data is a project file, as `vertexrig.yaml` is."""
     # `jobs` alone is the key of GitHub Actions, CircleCI and others
     if not isinstance(data, dict) or not (_PROJECT & data.keys() and _PROJECT_BESIDE & data.keys()):
         return False

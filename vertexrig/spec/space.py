@@ -20,10 +20,10 @@ ParameterValue = dict[str, Any]
 
 @dataclass(frozen=True)
 class Dimension(Domain):
-    """One parameter at one place of the space.
+    """One parameter of the space, conditional ones once per condition.
 
     Args:
-        key: Its place, unique in the space: `optimizer[0].momentum` is the first conditional child of `optimizer`.
+        key: Its path, unique in the space: `optimizer[0].momentum` is the first conditional child of `optimizer`.
         id: The parameterId; parameters under conditions that exclude each other may share one.
         children: Conditional parameters, each with the positions of the values of this one that make it active.
     """
@@ -51,7 +51,7 @@ class Dimension(Domain):
         return total
 
     def runs(self) -> Iterator[tuple[int, int, tuple[Dimension, ...]]]:
-        """Stretches of positions with the same active children: (first position, how many, children).
+        """Yield stretches of positions with the same active children: (first position, how many, children).
 
         An INTEGER may have billions of values, but only those that a condition names can differ from the rest.
         """
@@ -88,15 +88,15 @@ class Space:
             )
 
     def everywhere(self) -> Iterator[Dimension]:
-        """Yield every parameter at every place, parents before children."""
+        """Yield every parameter of the space, parents before children."""
         stack = list(reversed(self.dimensions))
         while stack:
             dimension = stack.pop()
             yield dimension
             stack.extend(child for _, child in reversed(dimension.children))
 
-    def walk(self, choose: Callable[[Dimension], Value]) -> list[ParameterValue]:
-        """Parameters in the form Vertex lists them: those active under the choices made, in the order of the spec.
+    def assign(self, choose: Callable[[Dimension], Value]) -> list[ParameterValue]:
+        """Return the parameters that are active under the choices made, as Vertex lists them, in the order of the spec.
 
         Args:
             choose: Gives the value of each parameter that is active.
@@ -104,8 +104,8 @@ class Space:
         return [{"parameterId": dimension.id, "value": value} for dimension, value in self._active(choose)]
 
     def read(self, parameters: Iterable[Mapping[str, Any]]) -> dict[str, tuple[Dimension, Value]] | None:
-        """Return the place and value of each listed parameter by its key; None if the list does not fit this space."""
-        # each is taken out when its place is found: what is left over at the end does not belong to the space
+        """Return each listed parameter and its value by its key; None if the list does not fit this space."""
+        # each is taken out when it is found: what remains at the end does not belong to the space
         given = {str(row["parameterId"]): row.get("value") for row in parameters}
 
         def choose(dimension: Dimension) -> Value:
@@ -142,7 +142,7 @@ class Space:
         """
         chosen: dict[str, Value] = {}
         _decode(self.dimensions, index, chosen)
-        return self.walk(lambda dimension: chosen[dimension.key])
+        return self.assign(lambda dimension: chosen[dimension.key])
 
     def command_line(self, parameters: Iterable[Mapping[str, Any]], *, whole: bool = False) -> list[str]:
         """Return the arguments a trial's trainer gets, after its own: `--learning_rate=0.01`, in the order listed.
@@ -155,14 +155,15 @@ class Space:
             parameters: A trial's parameters, as Vertex lists them.
             whole: Write DISCRETE values that are whole numbers as "128".
         """
-        placed = self.read(parameters)
-        if placed is None:
+        given = self.read(parameters)
+        if given is None:
             raise ConfigError(f"the parameters {list(parameters)!r} are not in this study's space")
-        return [f"--{dimension.id}={_written(dimension, value, whole)}" for dimension, value in placed.values()]
-
-
-def _written(dimension: Dimension, value: Value, whole: bool) -> Value:
-    return int(value) if whole and dimension.kind == "DISCRETE" and float(value).is_integer() else value
+        found = []
+        for dimension, value in given.values():
+            if whole and dimension.kind == "DISCRETE" and float(value).is_integer():
+                value = int(value)
+            found.append(f"--{dimension.id}={value}")
+        return found
 
 
 def _dimension(parameter: written.Parameter, parent: str) -> Dimension:
@@ -200,8 +201,8 @@ def _child(child: written.Parameter, parent: Domain, key: str) -> tuple[frozense
         rule = f"{wanted} belongs here" if wanted else "a DOUBLE parameter has no conditional parameters"
         where = condition.path if condition else child.path
         raise ConfigError(f"{where}: the parent is {parent.kind}: {rule}")
-    places = (parent.position(typed(parent.kind, value)) for value in condition.values)
-    return frozenset(place for place in places if place is not None), _dimension(child, key)
+    positions = (parent.position(typed(parent.kind, value)) for value in condition.values)
+    return frozenset(one for one in positions if one is not None), _dimension(child, key)
 
 
 def _product(dimensions: Iterable[Dimension]) -> int | None:

@@ -30,7 +30,7 @@ def short(state: str) -> str:
 
 
 def has_run(body: Mapping[str, Any]) -> bool:
-    """Tell whether a job or study is running or has been.
+    """Whether a job or study is running or has been.
 
     The API says that startTime is when it first ran. One that is QUEUED was seen to have a startTime, too, in microseconds
     (cloud-custodian, recordings of 2026-07-08), where that of one that ran has whole seconds (recordings of 2021 and 2022).

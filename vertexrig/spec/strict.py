@@ -1,6 +1,6 @@
 """The strict reading: plain data beside the descriptors of Google's messages, one pass, nothing unknown let through.
 
-`Walk.message` returns canonical data and collects what it refuses or warns about. `vertexrig.spec.reading` is the door to it.
+`Reader.message` returns canonical data and collects what it refuses or warns about; `vertexrig.spec.reading` calls it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from vertexrig import yamltext
 from vertexrig.errors import did_you_mean, meant
-from vertexrig.finding import MOST, REMOVE, Act, Edit, Finding, Severity, left_out, said, write
+from vertexrig.finding import MOST, REMOVE, Act, Edit, Finding, Severity, fix_text, left_out, write
 from vertexrig.spec import placeholders
 from vertexrig.spec.descriptors import Enum, Field, Message
 from vertexrig.text import kind_of, quoted
@@ -49,15 +49,9 @@ READING_RULES = (
     ReadingRule("not-vertex", Severity.ERROR, "The file is a job spec of Vertex AI.", SCHEMA_SOURCE),
     ReadingRule("placeholder", Severity.ERROR, "No value is still to be filled in.", _GCLOUD),
     ReadingRule("yaml-duplicate-key", Severity.ERROR, "No key is written twice in one mapping.", _GCLOUD),
-    ReadingRule(
-        "yaml-two-readings", Severity.WARNING, "Every scalar means the same to all YAML readers.", _GCLOUD, "safe"
-    ),
-    ReadingRule(
-        "ignore-comment",
-        Severity.WARNING,
-        "A comment that ignores findings names rules, says why, and ignores some.",
-        _COMMENTS,
-    ),
+    ReadingRule("yaml-two-readings", Severity.WARNING, "Every scalar means the same to all YAML readers.", _GCLOUD, "safe"),
+    ReadingRule("ignore-comment", Severity.WARNING, "A comment that ignores findings names rules, says why, and ignores some.",
+                _COMMENTS),
     ReadingRule("unknown-field", Severity.ERROR, "Every key is a field of the API.", SCHEMA_SOURCE, "safe"),
     ReadingRule("unknown-enum-value", Severity.ERROR, "Every enum value is one the API has.", SCHEMA_SOURCE, "safe"),
     ReadingRule("wrong-type", Severity.ERROR, "Every value has its field's type.", SCHEMA_SOURCE, "safe"),
@@ -68,7 +62,7 @@ READING_RULES = (
     ReadingRule("not-a-list", Severity.WARNING, "A repeated field is written as a list.", _GCLOUD, "safe"),
     ReadingRule("custom-job-wrapper", Severity.ERROR, "A CustomJobSpec is not wrapped in a CustomJob.", _GCLOUD),
     ReadingRule("legacy-ai-platform", Severity.ERROR, "The file is not for the retired AI Platform Training.", _GCLOUD),
-)
+)  # fmt: skip
 _SEVERITY = {rule.id: rule.severity for rule in READING_RULES}
 _SOURCE = {rule.id: rule.source for rule in READING_RULES}
 
@@ -127,7 +121,7 @@ def finding(
         severity or _SEVERITY[rule],
         path,
         message,
-        fix or said(edits, path),
+        fix or fix_text(edits, path),
         _SOURCE[rule],
         file,
         line,
@@ -168,7 +162,7 @@ def belongs(key: str, schema: Message, root: Message) -> tuple[tuple[str, ...], 
     """Return where a key that a message does not have belongs, and whether that is counted from the top of the file.
 
     Its own fields come first, then those of the messages inside it, then the whole file's; empty if nothing fits, and
-    several places where it fits equally well.
+    several paths where it fits equally well.
     """
     names = _writable(schema)
     own = tuple(name for name in names if stem(name) == stem(key))
@@ -195,10 +189,10 @@ def _listed(names: list[str]) -> str:
     return ", ".join(names[:_MOST_LISTED]) + (f", … ({len(names)} in all)" if len(names) > _MOST_LISTED else "")
 
 
-class Walk:
+class Reader:
     """One pass over data beside its message descriptor: canonical values, findings, lines.
 
-    In every method `raw` is the place of a value by its keys as the file has them, `path` the same in the API's words.
+    In every method `raw` is the location of a value by its keys in the file, `path` the same in the API's names.
     """
 
     def __init__(self, reading: yamltext.Reading, file: str, root: Any = None, *, template: bool = False) -> None:
@@ -210,7 +204,7 @@ class Walk:
         self.mistyped: set[yamltext.RawPath] = set()  # `raw` of values of a wrong type
         self.depth = 0
         self.snakes: list[tuple[str, str, str]] = []  # keys in snake_case: as written, as the API has them, their paths
-        self.first_snake = 0  # the place of their finding
+        self.first_snake = 0  # the index of their finding
         self.counts: Counter[str] = Counter()  # findings by rule
         self.rest: dict[str, Finding] = {}  # the first one of a rule beyond the most that are kept
 
@@ -221,12 +215,12 @@ class Walk:
         self.counts[found.id] += 1
         if self.counts[found.id] <= MOST:
             self.findings.append(found)
-        # of those that are not shown one stands for all, an error rather than a warning: the exit code depends on it
+        # one of the findings beyond the most is kept, an error rather than a warning: the exit code depends on it
         elif found.id not in self.rest or found.severity is Severity.ERROR:
             self.rest[found.id] = found
 
     def unfilled(self, value: Any, path: str, *, enum: bool = False) -> str:
-        """Return the text of a value that is a placeholder, which is kept in mind; "" for any other value."""
+        """Return the text of a value that is a placeholder, and store it; "" for any other value."""
         if not self.template:
             return ""
         is_text = isinstance(value, str)
@@ -301,9 +295,9 @@ class Walk:
         return result
 
     def unknown(self, key: str, value: Any, schema: Message, raw: yamltext.RawPath, path: str) -> None:
-        if self.counts["unknown-field"] >= MOST:  # nothing is shown of it, so nothing is looked up for it
+        if self.counts["unknown-field"] >= MOST:  # it is not shown, so nothing is looked up
             return self.report("unknown-field", raw, path, "")
-        places, from_top = belongs(key, schema, self.root or schema)
+        targets, from_top = belongs(key, schema, self.root or schema)
         edits: tuple[Edit, ...] = ()
         text, fix = f"{schema.name} has no field {quoted(key)}.", ""
         self.paths[raw] = path
@@ -313,19 +307,19 @@ class Walk:
                 f"{text} It belongs around the job spec: gcloud takes it as {flag}.",
                 f"remove it, and add {flag}",
             )
-        elif not places or len(places) > 3:
+        elif not targets or len(targets) > 3:
             text += f" {did_you_mean(key, _writable(schema), most=20)}"
-        elif "." not in places[0] and not from_top:
-            text, edits = f"{text} Did you mean {places[0]!r}?", (Edit(key=places[0]),)
+        elif "." not in targets[0] and not from_top:
+            text, edits = f"{text} Did you mean {targets[0]!r}?", (Edit(key=targets[0]),)
         else:
-            name = places[0].rpartition(".")[2]
-            around = [place.rpartition(".")[0] for place in places]
+            name = targets[0].rpartition(".")[2]
+            around = [one.rpartition(".")[0] for one in targets]
             where = f"under {' or '.join(around)}" if around[0] else "at the top of the file"
             text += f" {name!r} belongs {where}" + (", from the top of the file." if from_top and around[0] else ".")
-            fix = f"move {name} {where.replace('at the', 'to the')}" if len(places) == 1 else ""
-            if fix and "[" not in places[0] and not isinstance(value, (dict, list)):
+            fix = f"move {name} {where.replace('at the', 'to the')}" if len(targets) == 1 else ""
+            if fix and "[" not in targets[0] and not isinstance(value, (dict, list)):
                 above = "" if from_top else path.rpartition(".")[0]
-                edits = (Edit(value, f"{above}.{places[0]}" if above else places[0], safe=name == key), *REMOVE)
+                edits = (Edit(value, f"{above}.{targets[0]}" if above else targets[0], safe=name == key), *REMOVE)
         self.report("unknown-field", raw, path, text, fix, edits=edits)
 
     def snake_case(self, key: str, name: str, raw: yamltext.RawPath, path: str) -> None:
@@ -338,7 +332,7 @@ class Walk:
         self.snakes.append((key, name, path))
 
     def spelling(self) -> None:
-        """One finding for all keys in snake_case: a file from the SDK has every key so."""
+        """Report all keys in snake_case in one finding: a file from the SDK has only such keys."""
         if not self.snakes:
             return
         tuning = self.root is not None and self.root.name == "HyperparameterTuningJob"
@@ -376,7 +370,7 @@ class Walk:
             items = [self.single(value, field_, raw, f"{path}[0]")]
         else:
             items = [self.single(item, field_, (*raw, i), f"{path}[{i}]") for i, item in enumerate(value)]
-        if field_.message is not None:  # a refused pool still keeps its place: its index is its role
+        if field_.message is not None:  # a refused pool keeps its position, which is its role
             return [{} if item is _DROP else item for item in items]
         return [item for item in items if item is not _DROP]
 

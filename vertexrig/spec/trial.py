@@ -101,7 +101,7 @@ class Trial:
         """Go to `state` at the time `at` (seconds since 1970).
 
         Raises:
-            ValueError: No way leads there from the present state.
+            ValueError: A trial does not change from its present state to that one.
         """
         if state not in _NEXT[self.state]:
             raise ValueError(f"trial {self.id} cannot go from {self.state.value} to {state.value}")
@@ -112,7 +112,7 @@ class Trial:
             self.end_time = times.whole_second(at, self.start_time)
 
     def add(self, measurements: Iterable[Measurement]) -> bool:
-        """Take in measurements; True if any was new.
+        """Add measurements; return whether any was new.
 
         Metrics that a trainer reports one after another for the same step join into one measurement, since
         cloudml-hypertune writes one entry per metric. Of two reports of the same moment the later one counts.

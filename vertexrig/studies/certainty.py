@@ -59,15 +59,15 @@ class Certainty:
 
 
 def certainty(study: StudyRecord) -> Certainty | None:
-    """Tell how sure the best trial of a study is; None with several goals, or if no trial counts."""
+    """Return how sure the best trial of a study is; None with several goals, or if no trial counts."""
     if len(study.goals) != 1 or not study.ranked:
         return None
     best = study.ranked[0]
     # a repeat of the best parameters is not a rival: the next best has to be another combination
-    other = next((trial for trial in study.ranked if _place(trial) != _place(best)), None)
+    other = next((trial for trial in study.ranked if _combination(trial) != _combination(best)), None)
     groups: dict[tuple[tuple[str, object], ...], list[float]] = defaultdict(list)
     for trial in study.ranked:
-        groups[_place(trial)].append(study.value(trial))
+        groups[_combination(trial)].append(study.value(trial))
     # the pooled variance: each group varies around its own mean, and all by the same noise
     freedom = sum(len(values) - 1 for values in groups.values())
     squares = sum((value - fmean(values)) ** 2 for values in groups.values() for value in values)
@@ -77,10 +77,10 @@ def certainty(study: StudyRecord) -> Certainty | None:
         lead=abs(study.value(best) - study.value(other)) if other is not None else None,
         noise=math.sqrt(squares / freedom) if freedom else None,
         repeats=freedom,
-        same=len(groups[_place(best)]),
+        same=len(groups[_combination(best)]),
         trials=len(study.ranked),
     )
 
 
-def _place(trial: TrialResult) -> tuple[tuple[str, object], ...]:
+def _combination(trial: TrialResult) -> tuple[tuple[str, object], ...]:
     return tuple(sorted(trial.parameters.items()))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -82,7 +82,7 @@ class StudyChain:
         return sum(known) if known else None
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return one row per study: what it tried, its best trial, and what that took.
+        """Return one row per study: its trials, its best trial, and their time and cost.
 
         Keys: `study`, `state`, `trials`, `count` (trials that count), `best` (the id of its best trial by the first goal, None
         without one), `metrics` (of that trial), `seconds` (of all its trials), `usd` (an estimate), `note` ("best" where a best trial
@@ -117,12 +117,12 @@ class StudyChain:
         return {"studies": self.rows(), "estimate": True, "usd": usd, "complete": complete}
 
     def timeline(self) -> Timeline:
-        """Tell when the trials ran, each study placed at the end of the one before: the pauses between studies are left out."""
+        """Return when the trials ran, each study right after the one before: the pauses between studies are left out."""
         parts = []
         for link, ids in self._ids():
             courses = {name: own for name, own in self.study.courses.items() if name in ids}
             parts.append(timeline(replace(self.study, job=link.job, courses=courses)))
-        # a study that has not begun has no place in time; with none begun the first gives the empty timeline
+        # a study that has not begun has no position in time; if none has begun, the first gives the empty timeline
         parts = [part for part in parts if part.spans] or parts[:1]
         spans, end = list(parts[0].spans), max((span.end for span in parts[0].spans), default=0.0)
         for part in parts[1:]:
@@ -175,7 +175,7 @@ def page(chain: StudyChain) -> str:
 
 
 def joined(jobs: Sequence[Mapping[str, Any]], sweeps: Sequence[str] = ()) -> dict[str, Any]:
-    """Several HyperparameterTuningJobs as one: every trial, in one space that holds them all.
+    """Return several HyperparameterTuningJobs as one: every trial, in one space that holds them all.
 
     A trial's id gets its study's name in front: `tune-2/7`. A parameter that a later study froze is read from the arguments
     of its trials, so that every trial has a value where it had one. Metrics and state are those of the last study.
@@ -187,7 +187,8 @@ def joined(jobs: Sequence[Mapping[str, Any]], sweeps: Sequence[str] = ()) -> dic
     called = sweeps or [str(job.get("displayName", "")) for job in jobs]
     last = dict(jobs[-1])
     specs = [trials.study_spec(job) for job in jobs]
-    flat = [_flat(one.get("parameters", ())) for one in specs]
+    # every parameter of each study by id, conditional ones too
+    flat = [{own.id: own for own in everywhere(top(one.get("parameters", ())))} for one in specs]
     ids = list(dict.fromkeys(name for one in flat for name in one))
     kinds = {name: {own[name].kind for own in flat if name in own} for name in ids}
     rows: list[dict[str, Any]] = []
@@ -215,7 +216,7 @@ def joined(jobs: Sequence[Mapping[str, Any]], sweeps: Sequence[str] = ()) -> dic
 
 
 def _counts(jobs: Sequence[Mapping[str, Any]]) -> dict[str, int]:
-    """Tell how many trials the studies were asked for, and the most at one time."""
+    """Return how many trials the studies were asked for, and the most at one time."""
     asked = [int(job.get("maxTrialCount") or len(job.get("trials") or ())) for job in jobs]
     return {
         "maxTrialCount": sum(asked),
@@ -223,27 +224,22 @@ def _counts(jobs: Sequence[Mapping[str, Any]]) -> dict[str, int]:
     }
 
 
-def _flat(parameters: Iterable[Mapping[str, Any]]) -> dict[str, Parameter]:
-    """Return every parameter of a study by id, conditional ones too."""
-    return {one.id: one for one in everywhere(top(parameters))}
-
-
-def _hull(name: str, places: Sequence[Parameter], values: Sequence[Any]) -> dict[str, Any]:
+def _hull(name: str, specs: Sequence[Parameter], values: Sequence[Any]) -> dict[str, Any]:
     """Return one parameter that takes every value which one of several studies had."""
-    if any(place.kind == "CATEGORICAL" for place in places):
-        texts = [str(value) for place in places for value in place.values] + [str(value) for value in values]
+    if any(own.kind == "CATEGORICAL" for own in specs):
+        texts = [str(value) for own in specs for value in own.values] + [str(value) for value in values]
         return {"parameterId": name, "categoricalValueSpec": {"values": list(dict.fromkeys(texts))}}
-    numbers = [float(bound) for place in places for bound in place.bounds if bound is not None]
+    numbers = [float(bound) for own in specs for bound in own.bounds if bound is not None]
     numbers += [float(value) for value in values if isinstance(value, (int, float))]
-    if all(place.kind == "DISCRETE" for place in places):
-        listed = {float(value) for place in places for value in place.values} | {float(one) for one in numbers}
+    if all(own.kind == "DISCRETE" for own in specs):
+        listed = {float(value) for own in specs for value in own.values} | {float(one) for one in numbers}
         return {"parameterId": name, "discreteValueSpec": {"values": sorted(listed)}}
     # one study may list the values of which another searches a range: their hull is a range
     low, high = min(numbers, default=0.0), max(numbers, default=0.0)
     # a log scale needs a range above 0, which the hull of several may not have
-    scale = next((place.scale for place in reversed(places) if place.scale), "") if low > 0 else ""
+    scale = next((own.scale for own in reversed(specs) if own.scale), "") if low > 0 else ""
     found: dict[str, Any] = {"parameterId": name, "doubleValueSpec": {"minValue": low, "maxValue": high}}
-    if _whole({place.kind for place in places}) and all(number.is_integer() for number in numbers):
+    if _whole({own.kind for own in specs}) and all(number.is_integer() for number in numbers):
         found = {"parameterId": name, "integerValueSpec": {"minValue": int(low), "maxValue": int(high)}}
     return {**found, "scaleType": scale} if scale else found
 
@@ -257,7 +253,7 @@ def _arguments(job: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _whole(kinds: Set[str | None]) -> bool:
-    """Tell whether a parameter of these kinds takes whole numbers: a grid lists those of an INTEGER."""
+    """Whether a parameter of these kinds takes whole numbers: a grid lists those of an INTEGER."""
     return "INTEGER" in kinds and kinds <= {"INTEGER", "DISCRETE"}
 
 

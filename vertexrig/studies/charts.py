@@ -11,15 +11,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from vertexrig.results import chart_data
+from vertexrig.results.chart_data import Rows, six
 from vertexrig.results.study import StudyRecord
 from vertexrig.spec.objective import Metric
 from vertexrig.spec.parameters import LOG
 from vertexrig.spec.space import Dimension
-from vertexrig.studies import chart_results
 from vertexrig.studies.drawing import Chart, Charts, Spec
 from vertexrig.studies.importance import Importance
 from vertexrig.studies.timeline import Timeline
+from vertexrig.studies.timeline import running as running_at
 from vertexrig.text import clean
+from vertexrig.times import length
 
 SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
 BEST, PLAIN, BAD = "#e8590c", "#4c7fd0", "#c2255c"
@@ -45,7 +47,7 @@ def charts(
     weights = [weight.parameter for weight in importance.weights]
     names = [*weights, *(name for name in study.parameters if name not in weights)]
     curves, thinned = chart_data.curves(study)
-    spans = chart_results.spans(study, timeline)
+    spans = _span_rows(study, timeline)
     sections = {
         "history": [history(study, at, marked=bool(marks)) for at in range(len(study.goals))] if study.ranked else [],
         "pareto": [pareto(study)] if len(study.goals) > 1 and study.ranked else [],
@@ -59,10 +61,10 @@ def charts(
     data = {
         "trials": chart_data.trials(study),
         "ticks": chart_data.ticks(study),
-        "importance": chart_results.importance(importance),
+        "importance": _importance_rows(importance),
         "curves": curves,
         "spans": spans,
-        "running": chart_results.running(timeline),
+        "running": _running_rows(timeline),
         # half a trial before its first, so that the line is between two points
         **({"studies": [{"n": before + 0.5, "label": clean(name)} for name, before in marks]} if marks else {}),
     }
@@ -95,7 +97,7 @@ def history(study: StudyRecord, at: int, *, marked: bool = False) -> Chart:
     failed = {
         "transform": [{"filter": "!datum.ok && datum.ended"}],
         "mark": {"type": "point", "shape": "cross", "filled": True, "color": BAD, "size": 45},
-        # They have no value of the metric: a place in pixels keeps them off the scale of the others.
+        # they have no value of the metric: a position in pixels keeps them off the scale of the others
         "encoding": {"x": x, "y": {"value": {"expr": "height - 5"}}, "tooltip": _tooltip(study)},
     }
     note = f"Line: the best so far ({_goal(goal)}). Crosses at the bottom: trials that do not count."
@@ -307,12 +309,7 @@ def _running(study: StudyRecord, timeline: Timeline) -> Chart:
     area = {
         "mark": {"type": "area", "interpolate": "step-after", "color": PLAIN, "opacity": 0.5, "line": {"color": PLAIN}},
         "encoding": {
-            "x": {
-                "field": "t",
-                "type": "quantitative",
-                "title": chart_results.unit(timeline)[1],
-                "axis": {"grid": False},
-            },
+            "x": _time_axis("t", timeline),
             "y": {
                 "field": "n",
                 "type": "quantitative",
@@ -339,12 +336,7 @@ def _spans(timeline: Timeline, rows: Sequence[Mapping[str, Any]]) -> Chart:
     bar = {
         "mark": {"type": "bar", "cornerRadius": 2, "height": {"band": 0.8}},
         "encoding": {
-            "x": {
-                "field": "s",
-                "type": "quantitative",
-                "title": chart_results.unit(timeline)[1],
-                "axis": {"grid": False},
-            },
+            "x": _time_axis("s", timeline),
             "x2": {"field": "e"},
             "y": {"field": "slot", "type": "ordinal", "title": None, "axis": {"labels": False, "ticks": False}},
             "color": {
@@ -364,8 +356,12 @@ def _spans(timeline: Timeline, rows: Sequence[Mapping[str, Any]]) -> Chart:
     }
     step = max(4, min(24, 480 // timeline.most))
     spec = {**_layered("spans", [bar]), "height": step * timeline.most}
-    note = "A row is a place where one trial at a time ran; the space between two bars is tear-down and start-up."
+    note = "Each row has trials that ran one after the other; the space between two bars is tear-down and start-up."
     return Chart("spans", "When each trial ran", spec, note)
+
+
+def _time_axis(field: str, timeline: Timeline) -> Spec:
+    return {"field": field, "type": "quantitative", "title": _unit(timeline)[1], "axis": {"grid": False}}
 
 
 def _base(spec: Spec) -> Spec:
@@ -439,7 +435,7 @@ def _ramp(study: StudyRecord) -> Spec:
 
 
 def _titled(name: str) -> str:
-    """Return a name as a title: Vega-Lite writes it into expressions, and escapes quotes alone; a look-alike stands for a backslash."""
+    """Return a name as a title: Vega-Lite writes it into expressions, and escapes quotes alone; a similar character replaces a backslash."""
     return clean(name).replace("\\", "\N{FULLWIDTH REVERSE SOLIDUS}")
 
 
@@ -460,3 +456,46 @@ def _hover() -> Spec:
 def _share(many: bool) -> Spec:
     bind = {"input": "range", "min": 1, "max": 100, "step": 1, "name": "Best trials shown, in % "}
     return {"name": "share", "value": 25 if many else 100, "bind": bind}
+
+
+def _importance_rows(found: Importance) -> Rows:
+    """Return one row per parameter: `name`, `share`, `low`, `high`."""
+    return [
+        {"name": clean(one.parameter), "share": six(one.share), "low": six(one.low), "high": six(one.high)}
+        for one in found.weights
+    ]
+
+
+def _unit(timeline: Timeline) -> tuple[float, str]:
+    """Return the unit of a time axis: its seconds and its name."""
+    if timeline.wall < 300:
+        return 1.0, "seconds"
+    return (60.0, "minutes") if timeline.wall < 6 * 3600 else (3600.0, "hours")
+
+
+def _span_rows(study: StudyRecord, timeline: Timeline) -> Rows:
+    """Return one row per trial that ran: `id`, `s` and `e` in the unit of the axis, `slot`, `state`, `length` and `gap` as text."""
+    each, _ = _unit(timeline)
+    states = {trial.id: trial.state for trial in study.trials}
+    winners = {trial.id for trial in study.best}
+    rows = []
+    for span in timeline.spans:
+        state = "running" if span.running else states.get(span.trial, "").lower()
+        rows.append(
+            {
+                "id": clean(span.trial),
+                "s": six(span.start / each),
+                "e": six(span.end / each),
+                "slot": span.slot,
+                "state": "best" if span.trial in winners else state,
+                "length": length(span.end - span.start),
+                "gap": "" if span.gap is None else length(span.gap),
+            }
+        )
+    return rows
+
+
+def _running_rows(timeline: Timeline) -> Rows:
+    """Return how many trials ran at each moment: `t` in the unit of the axis, `n`."""
+    each, _ = _unit(timeline)
+    return [{"t": six(moment / each), "n": many} for moment, many in running_at(timeline.spans)]

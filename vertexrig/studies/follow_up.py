@@ -14,7 +14,7 @@ from vertexrig.project.resolve import with_flags
 from vertexrig.spec.api_names import camel, snake_keys
 from vertexrig.spec.estimate import Estimate
 from vertexrig.spec.space import Dimension
-from vertexrig.studies.decide import Decision, decide, frozen, gridded, shown, tidy
+from vertexrig.studies.decisions import Decision, decision_on, frozen, gridded, shown, tidy
 from vertexrig.studies.outcome import FOLLOWS, Outcome, roles_with_args
 
 _SETTINGS = (
@@ -100,8 +100,8 @@ def follow_up(
     comments: dict[Path_, list[str]] = {(): [_about(outcome, after)]}
     settled = [one for one in decisions if one.action == "freeze"]
     # arguments of the sweep do not reach a pool that has its own; the study's parameters do, so there each keeps one value
-    held = [_held(one) for one in settled] if roles_with_args(job) else []
-    _freeze(data, comments, job, former, [] if held else settled)
+    single = [_single(one) for one in settled] if roles_with_args(job) else []
+    _freeze(data, comments, job, former, [] if single else settled)
     data["max_trial_count"] = most
     data |= {
         key: former[key] for key in ("parallel_trial_count", "max_failed_trial_count") if former.get(key) is not None
@@ -113,18 +113,18 @@ def follow_up(
         comments[("max_trial_count",)] = [
             f"every combination once: {' x '.join(str(len(one.values)) for one in open_)} = {combinations}"
         ]
-    _study(outcome, data, comments, [*open_, *held], kept, grid=grid is not None)
+    _study(outcome, data, comments, [*open_, *single], kept, grid=grid is not None)
     data |= _inherited(former, job, after, name)
     if former.get("topology") not in (None, "grid") and grid is None:
         data["topology"] = former["topology"]
-    if held and grid is None:
+    if single and grid is None:
         reason = "what follow-up froze: args of the sweep would not reach pools with args of their own"
         data["silence"] = {**(data.get("silence") or {}), "parameter-one-value": reason}
     return FollowUp(name, after, tuple(decisions), kept, most, grid is not None, Entry("sweeps", name, data, comments))
 
 
 def _inherited(former: Mapping[str, Any], job: Mapping[str, Any], after: str, name: str) -> dict[str, Any]:
-    """Return what the new sweep has of the former apart from job, study and arguments; the former's output folder would be overwritten."""
+    """Return the other keys of the new sweep: the former's, with an output folder of its own."""
     found: dict[str, Any] = {"labels": {**(former.get("labels") or {}), FOLLOWS: after}}
     found |= {key: former[key] for key in _KEPT if former.get(key)}
     spec = {camel(str(key)): value for key, value in (former.get("spec") or {}).items()}
@@ -141,7 +141,7 @@ def _inherited(former: Mapping[str, Any], job: Mapping[str, Any], after: str, na
 
 
 def cost(price: Estimate | None, seconds: float | None) -> str:
-    """Return what a sweep costs, in one line; an estimate says that it is one."""
+    """Return the estimated cost of a sweep in one line."""
     if price is None or not price.lines:
         return "cost: not known, since the sweep cannot be rendered yet"
     least = "" if price.complete else "at least "
@@ -196,7 +196,7 @@ def _decision(outcome: Outcome, dimension: Dimension) -> Decision:
             "do not have: its specification and its trials do not belong together"
         )
     values = (trial.parameters.get(dimension.id) for trial in outcome.top)
-    return decide(dimension, best, [value for value in values if value is not None and dimension.holds(value)])
+    return decision_on(dimension, best, [value for value in values if value is not None and dimension.holds(value)])
 
 
 def _about(outcome: Outcome, after: str) -> str:
@@ -211,7 +211,7 @@ def _freeze(
     former: Mapping[str, Any],
     settled: list[Decision],
 ) -> None:
-    """Return the arguments of the new sweep, with what is frozen and why; a list of arguments has no place for a reason at each."""
+    """Add the new sweep's arguments and the reasons for what is frozen: above each key of a mapping, or above the entry for a list."""
     args = _args(job, former, settled)
     if args is not None:
         data["args"] = args
@@ -222,8 +222,8 @@ def _freeze(
             comments[()].append(f"{one.name} frozen at {shown(one.value)}: {one.reason}")
 
 
-def _held(one: Decision) -> Decision:
-    """Return what is frozen as a parameter of one value."""
+def _single(one: Decision) -> Decision:
+    """Return a frozen parameter as one with a single value."""
     number = 0.0 if isinstance(one.value, str) else float(one.value)
     return replace(one, low=number, high=number, values=(one.value,))
 
@@ -249,7 +249,7 @@ def _study(
     *,
     grid: bool,
 ) -> None:
-    """Return the keys of the study, and the reasons above them."""
+    """Add the keys of the study, and the reasons above them."""
     metrics = metrics_of(outcome.spec)
     if grid and all(isinstance(one, str) for one in metrics.values()):
         data |= {

@@ -25,6 +25,7 @@ from vertexrig.results import attempts, trials
 from vertexrig.results.history import Record
 from vertexrig.results.study import StudyRecord, course, read
 from vertexrig.results.trials import TrialResult
+from vertexrig.spec.objective import Metric
 from vertexrig.spec.states import short
 from vertexrig.studies import drawing
 from vertexrig.studies.certainty import Certainty, certainty
@@ -95,7 +96,7 @@ def page(
         console: Its page in the console, "" for a rehearsal.
         record: The rehearsal, if it is one.
         chain: The chain of studies that the page is about, None for a job alone.
-        tried: What became of each try of a job with candidates.
+        tried: The attempts of a job with candidates.
     """
     drawn = found.charts if found else Charts({})
     local = record is not None or bool(local_server(console))
@@ -177,7 +178,7 @@ def _study_tiles(found: Insight) -> list[dict[str, Any]]:
     rest = ", ".join(f"{many} {state.lower()}" for state, many in sorted(states.items()) if state != "SUCCEEDED")
     tiles = []
     for goal in study.goals:
-        best = _best_of(study, goal.id)
+        best = _best_of(study, goal)
         value = shown(study.value(best, goal), 5) if best else "–"
         aim = "more is better" if goal.sign > 0 else "less is better"
         more = f"trial {clean(best.id)}, {aim}" if best else "no trial counts yet"
@@ -237,7 +238,7 @@ def _timeline_text(found: Insight) -> str:
         parts.append(f"The first started {length(when.wait)} after the study was created.")
     if when.gap is not None:
         parts.append(
-            f"Between the end of a trial and the start of the next at its place {length(when.gap)} passed (median), "
+            f"Between the end of a trial and the start of the next in its slot {length(when.gap)} passed (median), "
             f"{length(when.idle)} in all: tear-down, start-up, and the choice of the next parameters."
         )
     return " ".join(parts)
@@ -251,7 +252,10 @@ def _failures(study: StudyRecord) -> list[dict[str, Any]]:
         if trial.id not in counted and trial.state in ("SUCCEEDED", "INFEASIBLE"):
             by_reason.setdefault(_reason(study, trial), []).append(clean(trial.id))
     ordered = sorted(by_reason.items(), key=lambda row: -len(row[1]))
-    return [_row([reason, len(ids), _some(ids)]) for reason, ids in ordered]
+    return [
+        _row([reason, len(ids), ", ".join(ids[:30]) + (f" and {len(ids) - 30} more" if len(ids) > 30 else "")])
+        for reason, ids in ordered
+    ]
 
 
 def _reason(study: StudyRecord, trial: TrialResult) -> str:
@@ -264,13 +268,7 @@ def _reason(study: StudyRecord, trial: TrialResult) -> str:
     return f"over the safety threshold of {clean(', '.join(unsafe))}"
 
 
-def _some(ids: Sequence[str], most: int = 30) -> str:
-    more = f" and {len(ids) - most} more" if len(ids) > most else ""
-    return ", ".join(ids[:most]) + more
-
-
-def _best_of(study: StudyRecord, goal_id: str) -> TrialResult | None:
-    goal = next(goal for goal in study.goals if goal.id == goal_id)
+def _best_of(study: StudyRecord, goal: Metric) -> TrialResult | None:
     return max(study.ranked, key=lambda trial: goal.sign * study.value(trial, goal), default=None)
 
 

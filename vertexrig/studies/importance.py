@@ -113,7 +113,7 @@ class _Column:
 
 
 def _coded(dimension: Dimension, column: Sequence[Value]) -> _Column:
-    """Choices where a parameter has names or few values, else numbers on a scale from 0 to 1, log where the study's is."""
+    """Return choices where a parameter has names or few values, else numbers on a scale from 0 to 1, log where the study's is."""
     numbers = [value for value in column if isinstance(value, (int, float))]
     few = dimension.kind in ("DISCRETE", "INTEGER") and len(set(column)) <= FEW_VALUES
     if dimension.kind == "CATEGORICAL" or len(numbers) < len(column) or few:

@@ -20,7 +20,7 @@ SUCCEEDED = "SUCCEEDED"
 
 
 def learned(jobs: Iterable[RemoteJob], source: str, *, sweep: bool) -> Learned:
-    """Durations of finished jobs.
+    """Return the durations of finished jobs.
 
     Args:
         jobs: Tuning jobs and custom jobs.
@@ -99,7 +99,7 @@ def _jobs(data: Any, source: str) -> Iterator[RemoteJob]:
 
 
 def _ran(row: Mapping[str, Any]) -> tuple[float, float] | None:
-    """Tell when a trial or a job started and ended; None where one of the two is not known."""
+    """Return when a trial or a job started and ended; None where one of the two is not known."""
     start, end = instant(row.get("startTime")), instant(row.get("endTime"))
     return None if start is None or end is None else (start, end)
 

@@ -1,4 +1,4 @@
-"""A finished study as what follows from it needs it: the trials that count, the best ones first."""
+"""A finished study with the trials that count, the best first."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Outcome:
         return sum(known) / len(known) if known else None
 
     def importance(self) -> dict[str, float]:
-        """Tell how much each parameter moved the first metric, from 0 to 1: of numbers Spearman's rank correlation without its
+        """Return how much each parameter changed the first metric, from 0 to 1: of numbers Spearman's rank correlation without its
         sign, of texts the correlation ratio of the ranks.
         """
         return {dimension.id: self._importance(dimension) for dimension in self.dimensions}

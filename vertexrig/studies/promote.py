@@ -14,7 +14,7 @@ from vertexrig.project.config import Loaded
 from vertexrig.project.resolve import with_flags
 from vertexrig.results.trials import TrialResult
 from vertexrig.spec.parameters import everywhere, top
-from vertexrig.studies.decide import tidy
+from vertexrig.studies.decisions import tidy
 from vertexrig.studies.outcome import FOLLOWS, PROMOTED_FROM, TRIAL, Outcome, roles_with_args
 from vertexrig.trainer_source.trainer_model import Flag
 
@@ -46,8 +46,8 @@ def promoted(
         after: The sweep.
         name: The new job's name.
         args: Further arguments, such as epochs.
-        topology: In place of the job's.
-        machine_type: In place of the job's.
+        topology: Instead of the job's.
+        machine_type: Instead of the job's.
         changes: `KEY=VALUE` for keys of the new job, with dots between keys.
     """
     sweep: Mapping[str, Any] = written["sweeps"][after] or {}
@@ -77,8 +77,8 @@ def promoted(
         _set(data, change)
     labels = {key: value for key, value in (sweep.get("labels") or {}).items() if key != FOLLOWS}
     data["labels"] = {**(data.get("labels") or {}), **labels, PROMOTED_FROM: after, TRIAL: _label(trial.id)}
-    place = "the best" if trial.id == outcome.best.id else "one"
-    about = f"trial {trial.id} of {after}, {place} of {len(outcome.counted)} that count: {outcome.reached(trial)}"
+    rank = "the best" if trial.id == outcome.best.id else "one"
+    about = f"trial {trial.id} of {after}, {rank} of {len(outcome.counted)} that count: {outcome.reached(trial)}"
     return Entry("jobs", name, data, {(): [about]})
 
 

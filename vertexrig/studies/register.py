@@ -138,9 +138,8 @@ def must_be_there(folder: Storage, made: tuple[str, str], given: str | None) -> 
     there = sorted(item.name for item in folder.list(""))
     if not there:
         raise UsageError(f"nothing is in {folder.uri('')}: the trainer saved no model there")
-    names = dict.fromkeys(
-        (framework, *SERVED) if framework else SERVED
-    )  # whoever made it, a SavedModel is TensorFlow's
+    # a SavedModel is served by TensorFlow's image, whatever framework wrote it
+    names = dict.fromkeys((framework, *SERVED) if framework else SERVED)
     found = next((one for one in names if not set(SERVED[one]).isdisjoint(there)), None)
     if found is not None or given is not None:
         return found or framework, version if found == framework else ""
@@ -175,7 +174,7 @@ def serving(made: tuple[str, str], host: str, given: str | None, today: date) ->
     image = serving_image(framework, version)
     text = f"serving image: {NAMES[framework]} {image.version}, {image.dates(today)} ({SOURCE})"
     if not version:
-        text += f"; the training image does not say its version of {NAMES[framework]}: try the model before you deploy it, or name another with --serving-image"
+        text += f"; the version of {NAMES[framework]} in the training image is not known: try the model before you deploy it, or name another with --serving-image"
     elif not f"{version}.".startswith(f"{image.version}."):
         text += f"; the model was saved by {version}: try it before you deploy it, or name another image with --serving-image"
     return Serving(image.uri(host), text)
@@ -184,7 +183,7 @@ def serving(made: tuple[str, str], host: str, given: str | None, today: date) ->
 def compare(
     trained: Trained, there: Mapping[str, Any] | None, least: float, measured_now: float | None = None
 ) -> Comparison:
-    """Tell whether a model beats the version that is there by the least gain, by the same metric.
+    """Whether a model beats the version that is there by the least gain, by the same metric.
 
     Args:
         trained: The model.
@@ -198,7 +197,7 @@ def compare(
     version = str(there.get("versionId", ""))
     metric, value = measured(there) if measured_now is None else (label(trained.metric), measured_now)
     if metric != label(trained.metric) or value is None:
-        known = f"its metric is {metric}" if metric else "nothing says its metric"
+        known = f"its metric is {metric}" if metric else "that one names no metric"
         return Comparison(
             False,
             f"{own} cannot be compared with version {version}, since {known}; --force registers it all the same",

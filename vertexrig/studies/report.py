@@ -1,4 +1,4 @@
-"""The state of jobs and what they found, as text and as a Markdown page."""
+"""The state and results of jobs, as text and as a Markdown page."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def follow(
 ) -> Iterator[RemoteJob]:
     """Yield a job each time its state or its trials change, until it has ended.
 
-    A failing service is asked again for ten minutes: the job goes on without us (tfx issue 5870).
+    A failing service is asked again for ten minutes: the job keeps running (tfx issue 5870).
 
     Args:
         vertex: Where it is.
@@ -106,7 +106,7 @@ def page(job: RemoteJob, console: str, record: Record | None = None, tried: Sequ
         job: The job.
         console: Its page in the console, "" for a rehearsal.
         record: The rehearsal, if it is one.
-        tried: What became of each try of a job with candidates.
+        tried: The attempts of a job with candidates.
     """
     server = local_server(console)
     rows = [("name", f"`{job.name}`"), ("state", short(job.state))]
@@ -142,9 +142,5 @@ def markdown(rows: list[dict[str, Any]]) -> list[str]:
     if not rows:
         return ["none"]
     names, cells = trials.columns(rows)
-    body = ["| " + " | ".join(map(_cell, row)) + " |" for row in cells]
+    body = ["| " + " | ".join(clean(shown(cell)).replace("|", "\\|") for cell in row) + " |" for row in cells]
     return ["| " + " | ".join(names) + " |", "|" + " --- |" * len(names), *body]
-
-
-def _cell(value: Any) -> str:
-    return clean(shown(value)).replace("|", "\\|")

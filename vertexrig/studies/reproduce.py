@@ -42,7 +42,7 @@ class Reproduction:
 
 
 def reproduction(job: RemoteJob, *, project: str, again: str) -> Reproduction:
-    """Tell how to make a job again.
+    """Return how to make a job again.
 
     The package, the arguments and the search space are those of the job; what the project file says today may differ.
 
@@ -56,8 +56,8 @@ def reproduction(job: RemoteJob, *, project: str, again: str) -> Reproduction:
     file = f"{job.id or 'job'}.yaml"
     parts = job.name.split("/")
     # The description of a job in a file may have no resource name, and so no region.
-    place = [f"--project={project}", *([f"--region={parts[3]}"] if len(parts) > 3 else [])]
-    words = ["gcloud", "ai", "hp-tuning-jobs" if sweep else "custom-jobs", "create", *place]
+    location = [f"--project={project}", *([f"--region={parts[3]}"] if len(parts) > 3 else [])]
+    words = ["gcloud", "ai", "hp-tuning-jobs" if sweep else "custom-jobs", "create", *location]
     words += [f"--display-name={job.display_name}", f"--config={file}"]
     labels = users(job.labels)
     words += [f"--labels={','.join(f'{key}={value}' for key, value in sorted(labels.items()))}"] if labels else []

@@ -19,9 +19,9 @@ class Span:
         trial: Its id.
         start: Seconds since the study was created (or since its first trial started).
         end: The same; for a trial that runs, the latest moment that is known.
-        slot: The place it ran at, counted from 0: as many places as ran at one time.
-        gap: Seconds since the trial before it at that place ended; None for the first.
-        running: It has not ended.
+        slot: Its slot, counted from 0: there are as many slots as trials ran at one time.
+        gap: Seconds since the trial before it in that slot ended; None for the first.
+        running: Whether it has not ended.
     """
 
     trial: str
@@ -42,7 +42,7 @@ class Timeline:
         wall: Seconds from the start of the first trial to the end of the last.
         busy: Seconds of all trials.
         most: Trials at one time at most.
-        gap: Median seconds between the end of a trial and the start of the next at its place; None without any.
+        gap: Median seconds between the end of a trial and the start of the next in its slot; None without any.
     """
 
     spans: tuple[Span, ...]
@@ -59,12 +59,12 @@ class Timeline:
 
     @property
     def idle(self) -> float:
-        """Seconds that places waited between two trials."""
+        """Seconds that slots waited between two trials."""
         return sum(span.gap or 0.0 for span in self.spans)
 
 
 def timeline(study: StudyRecord, now: float | None = None) -> Timeline:
-    """Tell when the trials of a study ran.
+    """Return when the trials of a study ran.
 
     Args:
         study: The study.
@@ -100,7 +100,7 @@ def timeline(study: StudyRecord, now: float | None = None) -> Timeline:
 
 
 def pauses(rows: Sequence[tuple[float, float]]) -> list[float]:
-    """Return the pauses between two trials at one place, in seconds.
+    """Return the pauses between two trials in one slot, in seconds.
 
     Args:
         rows: Start and end of each trial.
@@ -110,7 +110,7 @@ def pauses(rows: Sequence[tuple[float, float]]) -> list[float]:
 
 
 def running(spans: Sequence[Span]) -> list[tuple[float, int]]:
-    """Tell how many trials ran from each moment on: (seconds, trials)."""
+    """Return how many trials ran from each moment on: (seconds, trials)."""
     changes: dict[float, int] = {}
     for span in spans:
         changes[span.start] = changes.get(span.start, 0) + 1
@@ -124,17 +124,17 @@ def running(spans: Sequence[Span]) -> list[tuple[float, int]]:
 
 
 def _placed(rows: Sequence[tuple[float, float, str, bool]]) -> tuple[Span, ...]:
-    """Return each trial at the place that has been free for longest, or at a new one if none is free."""
+    """Return each trial in the slot that has been free for longest, or in a new one."""
     free: list[tuple[float, int]] = []
     spans = []
-    places = 0
+    slots = 0
     for start, end, name, still in rows:
-        # The place that has been free for longest: which one a trial really took, the service does not say.
+        # which slot a trial really took, the service does not show
         if free and free[0][0] <= start:
             before, slot = heapq.heappop(free)
             gap: float | None = start - before
         else:
-            slot, gap, places = places, None, places + 1
+            slot, gap, slots = slots, None, slots + 1
         spans.append(Span(name, start, end, slot, gap, still))
         heapq.heappush(free, (end, slot))
     return tuple(spans)

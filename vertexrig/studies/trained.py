@@ -15,7 +15,7 @@ from vertexrig.project.resolve import arguments
 from vertexrig.results.study import read as study_record
 from vertexrig.spec.objective import likeliest, likely_goal
 from vertexrig.studies import register
-from vertexrig.studies.decide import tidy
+from vertexrig.studies.decisions import tidy
 from vertexrig.studies.outcome import PROMOTED_FROM, TRIAL, chosen, outcome, trial_folder
 from vertexrig.studies.register import Trained, label
 
@@ -28,9 +28,9 @@ def of_sweep(
     Args:
         job: The sweep, which has ended.
         name: What the user calls it.
-        trial: In place of the best one.
+        trial: Instead of the best one.
         metric: To compare by; the study's first one by default.
-        value: In place of the trial's own.
+        value: Instead of the trial's own.
 
     Raises:
         UsageError: No trial counts, or what was named is not there.
@@ -66,9 +66,9 @@ def of_job(
         loaded: The project, whose sweeps say which metric counts and what is better.
         job: The job.
         name: What the user calls it.
-        metric: To compare by, in place of the sweep's.
-        value: In place of what `summary.json` says.
-        goal: MAXIMIZE or MINIMIZE, in place of the sweep's.
+        metric: To compare by, instead of the sweep's.
+        value: Instead of what `summary.json` says.
+        goal: MAXIMIZE or MINIMIZE, instead of the sweep's.
         known: Finds metrics that are known apart from `summary.json`.
         folder: Opens a gs:// folder.
 

@@ -1,4 +1,4 @@
-"""What a person who watches a job wants to see: its state, the best so far, the trials that run, time, money, last lines."""
+"""What `watch` shows of a job: its state, the best so far, the trials that run, time, cost, last lines."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def watched(job: RemoteJob, cost: Spent | None, now: float) -> Watched:
 
 
 def tails(lines: Sequence[PrintedLine], seen: Watched, each: int) -> list[tuple[str, str]]:
-    """Return the last `each` lines of each replica: (who, line); a trial's replica is named with its trial."""
+    """Return the last `each` lines of each replica: (replica, line); a trial's replica is named with its trial."""
     trial_of = {trial.custom_job: trial.id for trial in seen.trials}
     by_replica: dict[str, list[str]] = {}
     for line in lines:
@@ -121,7 +121,7 @@ def _running(study: StudyRecord, now: float) -> tuple[RunningTrial, ...]:
 
 
 def _ahead(study: StudyRecord, cost: Spent | None, now: float) -> list[tuple[str, str]]:
-    """Time and money so far and, from the trials that ended, at the end."""
+    """Return time and cost so far and, from the trials that ended, at the end."""
     when = timeline(study, None if study.job.ended else now)
     facts = []
     if when.spans:
@@ -135,11 +135,11 @@ def _ahead(study: StudyRecord, cost: Spent | None, now: float) -> list[tuple[str
     # a trial that runs longer than the typical one may end at any moment: it counts as done
     done = sum(min(span.end - span.start, typical) for span in when.spans if span.running)
     to_run = max(0.0, left * typical - done)
-    places = max(1, min(study.parallel, left))
+    slots = max(1, min(study.parallel, left))
     facts.append(
         (
             "time left, an estimate",
-            f"{length((to_run + left * gap) / places)}, if the rest runs as the {len(lengths)} that ended",
+            f"{length((to_run + left * gap) / slots)}, if the rest runs as the {len(lengths)} that ended",
         )
     )
     if cost is not None:

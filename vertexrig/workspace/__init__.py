@@ -321,7 +321,7 @@ class Workspace:
             in_args = finding.path.rpartition(".")[2].startswith("args")  # which may be a list of words, too
             fix = (finding.key_fix if by_key or not in_args else "") or in_keys(finding.fix)
             line, edits = source if isinstance(source, int) else None, tuple(map(keys.edit, finding.edits))
-            edits = (replace(edits[0], place=path),) if finding.id in _PROJECT_KEYS and edits else edits
+            edits = (replace(edits[0], location=path),) if finding.id in _PROJECT_KEYS and edits else edits
             placed.append(replace(finding, fix=fix, line=line, given=given, edits=edits))
         return placed
 

@@ -72,18 +72,20 @@ class SourceKeys:
         if not place:
             return edit
         if edit.key:
-            return replace(edit, place=place, key=edit.key if place[-1] == path[-1] else snake(edit.key))
+            return replace(edit, location=place, key=edit.key if place[-1] == path[-1] else snake(edit.key))
         old = _value(self.document.data, path)
         if isinstance(place[-1], str) and path[-2:-1] == ("args",) and isinstance(edit.value, str):
             # a word of the job is a key of the file, with or without a value
             name, _, value = edit.value.removeprefix("--").partition("=")
-            renamed = replace(edit, place=place, key=name)
+            renamed = replace(edit, location=place, key=name)
             return (
-                renamed if name != place[-1] else replace(edit, place=place, value=read(value).data if value else None)
+                renamed
+                if name != place[-1]
+                else replace(edit, location=place, value=read(value).data if value else None)
             )
         if place[-1] == old and isinstance(edit.value, str):  # an id that is a key
-            return replace(edit, place=place, key=edit.value)
-        return replace(edit, place=place)
+            return replace(edit, location=place, key=edit.value)
+        return replace(edit, location=place)
 
     @cached_property
     def _below(self) -> Mapping[RawPath, list[RawPath]]:

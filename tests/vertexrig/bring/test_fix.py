@@ -28,7 +28,7 @@ KIND = {rule.id: rule.edits for rule in all_rules()}
 def looking(context: Context) -> Callable[[str], list[Finding]]:
     def look(text: str) -> list[Finding]:
         document = spec.parse(text, file="job.yaml")
-        return fix.located(check(document, context), document.places)
+        return fix.located(check(document, context), document.locations)
 
     return look
 
@@ -201,7 +201,7 @@ def test_a_project_file_is_mended_by_its_own_keys(tmp_path: Path) -> None:
 @pytest.mark.parametrize("pair", ["b:  # why\n  2", "b:\n  # why\n  2", "b: |  # why\n  2", "b: # why\n  c: 2"])
 def test_what_has_a_comment_is_not_removed(pair: str) -> None:
     """A comment between key and value would go with it; a "#" in the value is none."""
-    removal = Edit(Act.REMOVE, "b", place=("b",))
+    removal = Edit(Act.REMOVE, "b", location=("b",))
     for text in (f"a: 1\n{pair}\n", f"a: 1\n{pair}\nc: 3\n", f"{pair}\n"):
         assert fix.edited(text, removal) is None
     for value in ("'#'", "x#y", "|\n  # text"):

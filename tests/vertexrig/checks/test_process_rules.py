@@ -10,12 +10,12 @@ from tests.support.packages import trainer_of
 from tests.vertexrig.checks.cases import context, document
 from tests.vertexrig.checks.job_bases import TRAINER_JOB as JOB
 from tests.vertexrig.checks.process_cases import CSV
-from vertexrig.checks import reading
+from vertexrig.checks.trainer_files import gs_path_read
 
 
 def messages(folder: Path, source: str) -> list[str]:
     around = context(trainer_of(folder, source))
-    return [problem.message for rule in reading.RULES for problem in rule.run(document(JOB), around)]
+    return [problem.message for problem in gs_path_read(document(JOB), around)]
 
 
 @pytest.mark.parametrize(

@@ -55,10 +55,10 @@ def test_a_comment_leaves_out_what_its_line_has(tmp_path: Path, old: str, new: s
 @pytest.mark.parametrize(
     ("comment", "said"),
     [
-        ("ignore[chief-replicas]", "says why"),
+        ("ignore[chief-replicas]", "gives a reason"),
         ("ignore because", "names their rules"),
         ("ignore[chief-replica] x", "Did you mean 'chief-replicas'?"),
-        ("ignore[image-form] x", "nothing is found of image-form at line 3"),
+        ("ignore[image-form] x", "no finding of image-form is at line 3"),
     ],
 )
 def test_a_comment_that_ignores_nothing_is_a_finding(tmp_path: Path, comment: str, said: str) -> None:

@@ -21,7 +21,7 @@ from vertexrig.spec.parameters import top
 from vertexrig.spec.space import Space
 from vertexrig.studies import follow_up, promote
 from vertexrig.studies.chain import joined
-from vertexrig.studies.decide import decide, gridded
+from vertexrig.studies.decisions import decision_on, gridded
 from vertexrig.studies.outcome import chosen, outcome
 from vertexrig.trainer_source.trainer_model import Flag
 from vertexrig.workspace import Workspace
@@ -86,7 +86,7 @@ def test_what_the_best_trials_say_decides(
     dimension: Any, top: list[Any], action: str, expected: dict[str, Any]
 ) -> None:
     """Settled values are frozen, ranges follow the best trials, and a best value on a bound widens its range."""
-    row = decide(dimension, top[0], top).row()
+    row = decision_on(dimension, top[0], top).row()
     assert row.pop("parameter") == "p" and row.pop("reason")
     assert row == {"action": action, **expected}
 
@@ -104,7 +104,7 @@ def test_the_best_value_is_always_inside_the_new_range(low: float, width: float,
     scale = {"scaleType": "UNIT_LOG_SCALE"} if log else {}
     found = dimension(doubleValueSpec={"minValue": low, "maxValue": low + width}, **scale)
     values = [found.from_unit(unit) for unit in units]
-    decision = decide(found, values[0], values)
+    decision = decision_on(found, values[0], values)
     if decision.action != "freeze":
         assert decision.low <= values[0] <= decision.high
         Space([{"parameterId": "p", "doubleValueSpec": {"minValue": decision.low, "maxValue": decision.high}, **scale}])
@@ -479,5 +479,5 @@ def test_an_empty_list_of_a_sweep_replaces_the_job_s_arguments(project: Path) ->
 def test_a_grid_of_whole_numbers_on_a_log_scale_has_each_once() -> None:
     """Neighbours on the scale round to one number, which discreteValueSpec takes once."""
     found = dimension(integerValueSpec={"minValue": 1, "maxValue": 4}, scaleType="UNIT_LOG_SCALE")
-    (made,) = gridded([decide(found, 2, [2, 1, 4])], 7, {})
+    (made,) = gridded([decision_on(found, 2, [2, 1, 4])], 7, {})
     assert len(set(made.values)) == len(made.values) and list(made.values) == sorted(made.values)

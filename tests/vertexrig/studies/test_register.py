@@ -51,7 +51,7 @@ def trained(**more: Any) -> register.Trained:
         (
             "us-central1-docker.pkg.dev/my-project/vertexrig/trainer-cpu:1",
             "sklearn-cpu.1-6",
-            "does not say its version of scikit",
+            "in the training image is not known",
         ),
     ],
 )
@@ -113,7 +113,7 @@ def test_a_model_has_to_beat_the_one_that_is_there(
 def test_what_cannot_be_compared_is_not_better() -> None:
     """A version without labels, or with another metric, keeps its place unless --force is given."""
     for labels, said in (
-        ({}, "nothing says its metric"),
+        ({}, "that one names no metric"),
         ({"metric": "f1", "metric_value": "0_5"}, "its metric is f1"),
     ):
         found = register.compare(trained(), {"versionId": "1", "labels": labels}, 0)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from localvertex.jobs.resources import rest_form
 from tests.support.tools import examples
-from vertexrig import catalog, spec
+from vertexrig import spec
 from vertexrig.bring import convert, edit, pull
 from vertexrig.cloud.vertex import RemoteJob
 from vertexrig.project import config
@@ -95,8 +95,8 @@ def test_what_is_zero_empty_or_false_goes_through(
     assert meant(spec.parse(again, kind="HyperparameterTuningJob", template=False)) == meant(before)
     pulled = pull.pulled(pull.wanted(pull.resource(json.dumps(job), "j"), "j"), "pulled", "", FILE)
     assert meant(rendered(pulled.text, "pulled")) == meant(before)
-    brought = convert.convert(again, "j.yaml", catalog.load())
-    assert meant(rendered(pull.pulled(brought.job, "x", "", FILE, brought.absent).text, "x")) == meant(before)
+    brought = convert.convert(again, "j.yaml")
+    assert meant(rendered(pull.pulled(brought, "x", "", FILE).text, "x")) == meant(before)
     ended = outcome("tune", job, least=1)
     assert (ended.best.id, ended.best.metrics) == ("0", {"loss": 0.0})
     found = follow_up.follow_up(ended, edit.data_of(text, "f"), "tune", "next")

@@ -1,4 +1,4 @@
-"""What a finished study says about each of its parameters: freeze it, narrow it, widen it, or keep it, with the reason.
+"""The decision on each parameter of a finished study: freeze it, narrow it, widen it, or keep it, with the reason.
 
 The best fifth of the trials (at least three) is compared with the rest. Nothing is fitted: a reason names values that were tried.
 """
@@ -33,7 +33,7 @@ _NICE = (1.0, 2.0, 2.5, 5.0)
 
 @dataclass(frozen=True)
 class Decision:
-    """What becomes of a parameter.
+    """What the next sweep does with a parameter.
 
     Args:
         dimension: The parameter as the study had it.
@@ -90,8 +90,8 @@ def shown(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-def decide(dimension: Dimension, best: Value, top: Sequence[Value]) -> Decision:
-    """Return what becomes of one parameter.
+def decision_on(dimension: Dimension, best: Value, top: Sequence[Value]) -> Decision:
+    """Return the decision on one parameter.
 
     Args:
         dimension: Its values in the study.
@@ -143,7 +143,7 @@ def gridded(decisions: Sequence[Decision], combinations: int, importance: dict[s
 
 
 def _counts(parameters: int, room: int) -> tuple[int, ...]:
-    """Tell how many values each of the continuous parameters gets: the largest product that fits, as evenly as possible."""
+    """Return how many values each of the continuous parameters gets: the largest product that fits, as evenly as possible."""
     if not parameters:
         return ()
     # at most this many values each: the products of all counts are tried below
@@ -225,9 +225,9 @@ def _neighbour(dimension: Dimension, value: float, side: int) -> float | None:
     steps = [after - before for before, after in pairwise(numbers)]
     even = all(math.isclose(step, steps[0], rel_tol=1e-6) for step in steps)
     if (len(numbers) > 2 and even) or value <= 0 or inner <= 0:
-        found = value + (value - inner)  # 10, 20, 30 goes on with 40
+        found = value + (value - inner)  # after 10, 20, 30 comes 40
     else:
-        found = value * value / inner  # 32, 64, 128 with 256
+        found = value * value / inner  # after 32, 64, 128 comes 256
     if numbers[0] >= 0 and (found < 0 or (found == 0 and numbers[0] > 0)):
         return None
     found = round(found) if all(one.is_integer() for one in numbers) else _digits(found)
@@ -235,7 +235,7 @@ def _neighbour(dimension: Dimension, value: float, side: int) -> float | None:
 
 
 def _range(dimension: Dimension, best: float, top: Sequence[float]) -> Decision:
-    """Return a DOUBLE or INTEGER."""
+    """Return the decision on a DOUBLE or INTEGER."""
     units = [dimension.to_unit(value) for value in top]
     at, low, high = dimension.to_unit(best), min(units), max(units)
     first, last = _natural(dimension)
@@ -267,13 +267,13 @@ def _range(dimension: Dimension, best: float, top: Sequence[float]) -> Decision:
 
 
 def _natural(dimension: Dimension) -> tuple[bool, bool]:
-    """Tell whether nothing lies beyond the lower and the upper bound: 0 of what is not negative, 1 of a fraction."""
+    """Whether nothing lies beyond the lower and the upper bound: 0 of what is not negative, 1 of a fraction."""
     least = (0, 1) if dimension.kind == "INTEGER" else (0,)
     return dimension.low in least, dimension.kind == "DOUBLE" and dimension.low >= 0 and dimension.high == 1
 
 
 def _bounded(dimension: Dimension, action: Action, reason: str, best: float, ends: tuple[float, float]) -> Decision:
-    """Return a range from one place to another on the parameter's scale; places beyond 0 and 1 are outside the old range."""
+    """Return a range between two positions on the parameter's scale; positions beyond 0 and 1 are outside the old range."""
     low, high = (_at(dimension, end) for end in ends)
     if dimension.low >= 0 and dimension.high <= 1 and dimension.kind == "DOUBLE":
         high = min(high, 1.0)
@@ -293,7 +293,7 @@ def _bounded(dimension: Dimension, action: Action, reason: str, best: float, end
 
 
 def _at(dimension: Dimension, unit: float) -> float:
-    """Return the value at a place on the scale, also outside the old range."""
+    """Return the value at a position on the scale, also outside the old range."""
     if 0 <= unit <= 1:
         return float(dimension.from_unit(unit))
     if dimension.scale == LOG:
@@ -302,7 +302,7 @@ def _at(dimension: Dimension, unit: float) -> float:
 
 
 def _spread(decision: Decision, count: int) -> tuple[Value, ...]:
-    """So many values of a range around the best one: even steps of a round number, or even factors on a log scale."""
+    """Return `count` values of a range around the best one: even steps of a round number, or even factors on a log scale."""
     dimension, best = decision.dimension, float(decision.value)
     low, high = decision.low, decision.high
     if high <= low:

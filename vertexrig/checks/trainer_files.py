@@ -1,16 +1,19 @@
-"""Where a trainer saves: what Keras 3 refuses, and several workers that write to one place."""
+"""Files of a trainer: gs:// paths that it reads or writes as local ones, what Keras 3 refuses, workers that overwrite each other."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from vertexrig.checks import strategy
+from vertexrig.checks._arguments import passed, trainer_pools
 from vertexrig.checks.model import DISTRIBUTED, PRACTICE, Context, Problem, Rule, join
 from vertexrig.finding import Severity
-from vertexrig.spec.document import Document
-from vertexrig.trainer_source.trainer_model import Save
+from vertexrig.spec.document import Document, Pool
+from vertexrig.trainer_source.trainer_model import PathRead, Save, TrainerSource
 
 _KERAS = "Keras 3.15.1, saving_api.py and model_checkpoint.py, read 2026-11-21"
+_RUN = "Python 3.11, NumPy 2.4.6, PyTorch 2.13.0 and pandas 3.1.1 on a gs:// path, run 2026-11-22"
+_BUCKET = "gs://"
 
 
 def keras_3_saving(document: Document, context: Context) -> Iterator[Problem]:
@@ -27,7 +30,7 @@ def keras_3_saving(document: Document, context: Context) -> Iterator[Problem]:
 
 
 def _refused(save: Save) -> str:
-    """Tell why Keras 3 raises an error for a save; empty if it may not."""
+    """Return why Keras 3 raises an error for a save, "" if it may not."""
     if save.ending is None:
         return ""
     if save.kind == "ModelCheckpoint":
@@ -46,8 +49,8 @@ def workers_save_together(document: Document, context: Context) -> Iterator[Prob
         return
     save = cluster.trainer.saves[0]
     message = (
-        f"{cluster.replicas} replicas run {save.kind} ({save.file}:{save.line}), and nothing in the trainer tells the "
-        "chief from the others: all of them write to one place"
+        f"{cluster.replicas} replicas run {save.kind} ({save.file}:{save.line}), and the trainer does not distinguish "
+        "the chief: all of them write to the same path"
     )
     fix = "let each worker other than the chief save to its own folder (the task's type and index are in TF_CONFIG)"
     yield Problem(cluster.pools[0].program_path, message, fix)
@@ -68,10 +71,53 @@ def bucket_opened_as_a_folder(document: Document, context: Context) -> Iterator[
         yield Problem(pool.program_path, message, fix)
 
 
+def gs_path_read(document: Document, context: Context) -> Iterator[Problem]:
+    trainer = context.trainer
+    pools = trainer_pools(document, trainer) if trainer is not None and not trainer.problems else []
+    if trainer is None or not pools:
+        return
+    foreign = pools[0].container is not None and pools[0].image not in context.built
+    seen: set[tuple[str, int]] = set()
+    for read in trainer.reads:
+        if read.by_gcsfs and (trainer.names_gcsfs or foreign):  # the packages of another image are not known
+            continue
+        found = _given(read, trainer, pools)
+        if found is not None and (read.file, read.line) not in seen:
+            seen.add((read.file, read.line))
+            yield _problem(read, *found)
+
+
+def _given(read: PathRead, trainer: TrainerSource, pools: list[Pool]) -> tuple[str, str] | None:
+    """Return the path of the finding and the gs:// path in words; None if the value is not in a bucket."""
+    if not read.flag:
+        literal = read.source.startswith(_BUCKET)
+        return pools[0].program_path, read.source if literal else f"a gs:// path ({read.source})"
+    for pool in pools:
+        for item in passed(pool, trainer):
+            if item.flag is not None and item.flag.dest == read.flag:
+                # an argument replaces the default, so a default in a bucket does not count
+                return (item.path, f"{item.name}={item.value}") if (item.value or "").startswith(_BUCKET) else None
+    default = next((flag.default for flag in trainer.flags if flag.dest == read.flag), None)
+    if isinstance(default, str) and default.startswith(_BUCKET):
+        return pools[0].program_path, f"{default}, the default of --{read.flag}"
+    return None
+
+
+def _problem(read: PathRead, path: str, given: str) -> Problem:
+    where = f"{read.file}:{read.line}: {read.function}()"
+    mounted = "/gcs/BUCKET/…, where the buckets are mounted"
+    if read.by_gcsfs:
+        message = f"{where} reads {given} by gcsfs, which the trainer does not require"
+        return Problem(path, message, f"add gcsfs to the trainer's requirements, or read {mounted}")
+    message = f"{where} opens a local file, and is given {given}"
+    return Problem(path, message, f"read {mounted}, or open it with tf.io.gfile, google-cloud-storage or fsspec")
+
+
 RULES: tuple[Rule, ...] = (
     Rule("keras-3-saving", Severity.ERROR, "A model is saved in a way that the image's Keras takes.", _KERAS, keras_3_saving),
     Rule("workers-save-together", Severity.WARNING, "Of several workers that train together, one saves the model.",
          join(DISTRIBUTED, PRACTICE), workers_save_together),
     Rule("gs-path-opened", Severity.WARNING, "A gs:// path of an AIP_… variable is not opened as a local path.",
          PRACTICE, bucket_opened_as_a_folder),
+    Rule("gs-path-read", Severity.WARNING, "A gs:// path is read by something that can.", _RUN, gs_path_read),
 )  # fmt: skip
