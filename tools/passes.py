@@ -41,7 +41,7 @@ class Passes:
 
 @contextlib.contextmanager
 def counted() -> Iterator[Passes]:
-    """Count what is done in this process meanwhile."""
+    """Count the calls in this process while the block runs."""
     from vertexrig import files, yamltext
     from vertexrig.project import resolve
     from vertexrig.render.sandbox import Templates

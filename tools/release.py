@@ -37,7 +37,7 @@ scheduling: {timeout: 3600s}
 
 
 def run(command: list[str], cwd: Path = REPOSITORY, env: Mapping[str, str] | None = None) -> str:
-    """Run a command and return what it prints; end with that if it fails."""
+    """Run a command and return its output. If it fails, exit with its output."""
     done = subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         sys.exit(f"{' '.join(command[:4])} … ended with {done.returncode}:\n{done.stdout}{done.stderr}")
@@ -45,7 +45,7 @@ def run(command: list[str], cwd: Path = REPOSITORY, env: Mapping[str, str] | Non
 
 
 def unfit(tag: str, dirty: str, changelog: str) -> str:
-    """Tell why this is no release, "" if it is one.
+    """Return why the checkout cannot be released, "" if it can.
 
     Args:
         tag: The tag that is built, "" for none: then it is tried only.
@@ -70,7 +70,7 @@ def origin(commit: str, env: Mapping[str, str]) -> str:
 
 
 def export(folder: Path) -> dict[str, str]:
-    """Write the last commit there with what a package has beside it; return the environment of the build."""
+    """Write the last commit and the generated files into a folder; return the environment of the build."""
     commit, seconds = run(["git", "log", "-1", "--format=%H %ct"]).split()
     archive = subprocess.run(["git", "archive", "HEAD"], cwd=REPOSITORY, check=True, capture_output=True).stdout
     folder.mkdir(parents=True, exist_ok=True)
@@ -109,7 +109,7 @@ def tried(python: Path, folder: Path) -> str:
 
 
 def main() -> None:
-    """Build, check, try, and write what goes with it."""
+    """Build and test sdist and wheel, and write the SBOM and the hashes."""
     tag = os.environ.get("GITHUB_REF_NAME", "") if os.environ.get("GITHUB_REF_TYPE") == "tag" else ""
     reason = unfit(tag, run(["git", "status", "--porcelain"]), (REPOSITORY / "CHANGELOG.md").read_text("utf-8"))
     if reason:

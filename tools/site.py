@@ -1,4 +1,4 @@
-"""Makes what the site is built from: the pages, a page for each rule with an example, and the builder's configuration.
+"""Write the sources of the site: the pages, a page for each rule with an example, and the builder's configuration.
 
 `python -m tools.site FOLDER` writes it; `make docs` builds the site. The pages stay as a code host shows them: a link that
 leads out of the site goes to the repository, and two or more blocks, each below a line of bold text alone, are tabs.
@@ -96,7 +96,7 @@ def tabbed(text: str) -> str:
 
 
 def examples() -> dict[str, Case]:
-    """Return a case for each rule: one that changes the job, where there is one."""
+    """Return a test case for each rule, if possible one that changes the job."""
     found: dict[str, Case] = {}
     for case, _ in ALL:
         if case.rule not in found or (case.bad and not found[case.rule].bad):
@@ -105,13 +105,13 @@ def examples() -> dict[str, Case]:
 
 
 def difference(before: str, after: str, name: str) -> str:
-    """Return what makes the mistake, as a diff; "" if nothing changes."""
+    """Return the change that makes the mistake, as a diff; "" if nothing changes."""
     lines = list(difflib.unified_diff(before.splitlines(), after.splitlines(), name, name, lineterm="", n=2))
     return "\n".join(["```diff", *lines, "```", ""]) if lines else ""
 
 
 def example(case: Case) -> Iterator[str]:
-    """Give a mistake, and what `check` says of it."""
+    """Return the lines of a page with a mistake and the findings of `check`."""
     bad = edited(case.base, case.bad)
     yield "## Example\n\nThis change makes the mistake:\n"
     yield difference(edited(case.base, case.good), bad, "job.yaml")
@@ -200,7 +200,7 @@ def configuration(index: str) -> dict[str, Any]:
 
 
 def stage(folder: Path) -> None:
-    """Write what the builder reads; what was in the folder is removed."""
+    """Write the input of the builder into a folder, and remove its earlier content."""
     shutil.rmtree(folder, ignore_errors=True)
     pages = folder / "docs"
     shutil.copytree(REPOSITORY / "docs/images", pages / "images")
