@@ -43,7 +43,7 @@ class Passes:
 def counted() -> Iterator[Passes]:
     """Count the calls in this process while the block runs."""
     from vertexrig import files, yamltext
-    from vertexrig.project import resolve
+    from vertexrig.render import resolve
     from vertexrig.render.sandbox import Templates
 
     passes = Passes()

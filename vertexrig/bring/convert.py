@@ -9,7 +9,7 @@ from typing import Any
 from vertexrig import spec, yamltext
 from vertexrig.bring.pull import Wanted, refused
 from vertexrig.errors import UsageError
-from vertexrig.project.resolve import scalar_text
+from vertexrig.project.arguments import scalar_text
 from vertexrig.spec.api_names import camel
 from vertexrig.spec.labels import users
 from vertexrig.spec.parameters import fill_bounds

@@ -22,8 +22,8 @@ from vertexrig.bring.edit import Entry, literal, metrics_of
 from vertexrig.errors import UsageError
 from vertexrig.finding import Severity
 from vertexrig.project import config
+from vertexrig.project.arguments import scalar_text
 from vertexrig.project.model import Job, Sweep
-from vertexrig.project.resolve import scalar_text
 from vertexrig.render.renderer import Rendered
 from vertexrig.schema.typed import hints
 from vertexrig.spec.api_names import BUCKET, camel, snake_keys

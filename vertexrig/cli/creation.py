@@ -28,8 +28,8 @@ def commands(prepared: Sequence[tuple[Prepared, Path]]) -> list[str]:
             continue
         own = {uri for pool in one.document.pools for uri in pool.package_uris}
         # Packages that the user names by URI are there already: only those made here are uploaded.
-        own &= set(workspace.renderer.packages.values())
-        images = {pool.image for pool in one.document.pools} & set(workspace.renderer.images.values())
+        own &= set(one.view.packages.values())
+        images = {pool.image for pool in one.document.pools} & set(one.view.images.values())
         if images - uploaded:
             lines.append(workspace.verb("image", name, "--push"))
             uploaded |= images

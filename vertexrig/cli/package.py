@@ -101,8 +101,8 @@ def _upload(workspace: Workspace, name: str | None) -> list[str]:
 
     storage = remote.bucket(workspace.loaded, "packages")
     if name is None:
-        uri = workspace.renderer.package_uri(workspace.renderer.tf_version())
-        return publish.upload(workspace, {uri: {workspace.loaded.project.trainer.module}}, storage)
+        wanted = {workspace.renderer.tf_version(): {workspace.loaded.project.trainer.module}}
+        return publish.upload(workspace, wanted, storage)
     uris = publish.upload_packages(workspace, [name], storage)
     if not uris:
         streams.note(f"nothing was uploaded: {name} does not use a package of the project's trainer")

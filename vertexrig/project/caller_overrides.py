@@ -17,9 +17,9 @@ from types import UnionType
 from typing import Any, Union
 
 from vertexrig.errors import ConfigError, Errors, did_you_mean
+from vertexrig.project.arguments import parameter_ids, with_flags
 from vertexrig.project.config import Loaded
 from vertexrig.project.model import NAME, Job, Project, Sweep
-from vertexrig.project.resolve import parameter_ids, with_flags
 from vertexrig.project.triggered import Bound, Schedule, TriggerSettings
 from vertexrig.schema import typed
 from vertexrig.schema.typed import Scalar

@@ -9,9 +9,9 @@ from typing import Any
 
 from vertexrig.errors import ConfigError, Errors, UsageError, did_you_mean
 from vertexrig.project import config
+from vertexrig.project.arguments import scalar_text
 from vertexrig.project.config import Loaded
 from vertexrig.project.model import Job, Sweep
-from vertexrig.project.resolve import scalar_text
 from vertexrig.schema import typed
 from vertexrig.yamltext import RawPath
 

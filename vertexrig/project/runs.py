@@ -37,7 +37,7 @@ def folder(bucket: str, name: str, run_id: str = "") -> str:
 
 
 class Named(Protocol):
-    """What is asked of a job or sweep whose run is named: see `vertexrig.project.resolve.View`."""
+    """What is asked of a job or sweep whose run is named: see `vertexrig.render.resolve.View`."""
 
     @property
     def name(self) -> str: ...

@@ -7,7 +7,6 @@ import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,11 +14,12 @@ from typing import TYPE_CHECKING, Any
 from vertexrig import spec, yamltext
 from vertexrig.catalog import Catalog
 from vertexrig.errors import did_you_mean
-from vertexrig.project import model, resolve, runs
+from vertexrig.package.artifacts import Artifacts, Uploaded
+from vertexrig.project import model, runs
 from vertexrig.project.config import TEMPLATE_SUFFIX, Loaded
+from vertexrig.render import resolve
 from vertexrig.render.sandbox import RefusedByTemplateError, Templates
 from vertexrig.spec.api_names import camel
-from vertexrig.yamltext import scalar
 
 if TYPE_CHECKING:
     from vertexrig.render.bounded import BoundedTemplates
@@ -67,6 +67,13 @@ class Rendered:
         return shlex.join(self.command(file))
 
 
+class _NoUris(Artifacts):
+    """The trainer's packages, without their URIs."""
+
+    def package(self, tf_version: str | None) -> str:
+        return ""
+
+
 class Renderer:
     """Renders the jobs and sweeps of one project. Building it costs one Jinja environment; each render is cheap.
 
@@ -83,17 +90,14 @@ class Renderer:
         catalog: Catalog,
         *,
         templates: Path | None = None,
-        uploaded: resolve.Uploaded | None = None,
+        uploaded: Uploaded | None = None,
     ) -> None:
         self.loaded, self.catalog, self._uploaded = loaded, catalog, uploaded
+        self.artifacts = Artifacts(loaded, uploaded)
         own = templates or (loaded.path(loaded.project.templates, "templates") if loaded.project.templates else None)
         if own is not None and not own.is_dir():
             raise loaded.error(f"there is no folder {own}", "templates")
         self.folders = [str(folder) for folder in (own, shipped_templates()) if folder is not None]
-        # What renders have used so far, filled by `package_uri` and `built_image`. Whoever uploads what a rendered job needs,
-        # or prints the commands for it, looks here: what the user names by URI is not among them.
-        self.packages: dict[str | None, str] = {}  # TensorFlow version -> URI of the package for it
-        self.images: dict[str, str] = {}  # cpu, gpu or tpu -> URI of the trainer's own image
         self.templates: Templates | BoundedTemplates
         if own is None:
             self.templates = Templates(self.folders)
@@ -106,10 +110,8 @@ class Renderer:
 
     def overridden(self, loaded: Loaded) -> Renderer:
         """Return a renderer of the same project after overrides, with the templates that are compiled already."""
-        # packages and images anew: overrides may choose other ones
         other = copy.copy(self)
-        other.loaded, other.packages, other.images = loaded, {}, {}
-        other.__dict__.pop("framework", None)
+        other.loaded, other.artifacts = loaded, Artifacts(loaded, self._uploaded)
         return other
 
     def topologies(self) -> list[str]:
@@ -129,41 +131,26 @@ class Renderer:
             ConfigError: The project file asks for what cannot be.
             TemplateError: The template is wrong.
         """
-        # the last three are asked only where a pool needs them: they read the trainer's sources, or the bucket
-        view = resolve.resolve(
-            self.loaded, name, self.catalog, self.package_uri, self.built_image, lambda: self.framework
-        )
+        view = self.view(name)
         self._check_topology(view.template, view.key)
         if view.sweep is not None:
             # the template of a sweep includes that of its job's topology
             self._check_topology(view.job.topology, ("jobs", view.sweep.job))
         return self._rendered(view)
 
-    def in_run(self, rendered: Rendered, run_id: str) -> tuple[Rendered, bool]:
-        """Return what was rendered with the output folder of one run, and whether nothing else differs (then nothing is read anew).
+    def view(self, name: str) -> resolve.View:
+        """Return a job or sweep with everything filled in.
 
-        The view must have `own_runs`. Our own templates have the folder in one line; one from elsewhere may put it anywhere or
-        compare it, and `spec:` may replace it, so that these are rendered again.
+        Raises:
+            UsageError: There is no such job or sweep.
+            ConfigError: The project file asks for what cannot be.
         """
-        view = self._view_in_run(rendered.view, run_id)
-        lines = rendered.text.split("\n")
-        value = f"outputUriPrefix: {scalar(rendered.view.job.base_output_directory)}"
-        places = [number for number, line in enumerate(lines) if line.lstrip(" ") == value]
-        # a `spec:` may name the folder under either spelling
-        laid = any("baseOutputDirectory" in camel(str(spec_)) for spec_, _, _ in laid_over(view))
-        if len(self.folders) > 1 or laid or len(places) != 1:
-            return self.again(rendered, run_id), False
-        (number,) = places
-        lines[number] = lines[number].replace(value, f"outputUriPrefix: {scalar(view.job.base_output_directory)}")
-        return replace(rendered, view=view, text="\n".join(lines)), True
+        return resolve.resolve(self.loaded, name, self.catalog, self.artifacts)
 
-    def again(self, rendered: Rendered, run_id: str) -> Rendered:
-        """Return what was rendered, rendered again with the output folder of one run."""
-        return self._rendered(self._view_in_run(rendered.view, run_id))
-
-    def _view_in_run(self, view: resolve.View, run_id: str) -> resolve.View:
+    def in_run(self, view: resolve.View, run_id: str) -> Rendered:
+        """Return the YAML of a job or sweep with the output folder of one run."""
         folder = runs.folder(self.loaded.project.bucket, view.name, run_id)
-        return replace(view, job=replace(view.job, base_output_directory=folder), run_id=run_id)
+        return self._rendered(replace(view, job=replace(view.job, base_output_directory=folder), run_id=run_id))
 
     def _rendered(self, view: resolve.View) -> Rendered:
         text = self._template_text(view)
@@ -172,75 +159,18 @@ class Renderer:
         return Rendered(view, text, self.loaded.project.project, self.loaded.project.region)
 
     def tf_version(self, name: str | None = None) -> str | None:
-        """TensorFlow of the image that a job's chief runs in, such as "2.17"; None if the image does not tell.
+        """Return the TensorFlow of the image that a job's chief runs in, such as "2.17"; None if the image does not tell.
 
         Args:
             name: A job or sweep; None asks for the project's own trainer.image.
         """
-        if name is None:
-            image = self.loaded.project.trainer.image
-            newest = image == model.PREBUILT
-            found = (
-                self.catalog.newest_image(self.framework, "cpu") if newest else self.catalog.find_short(image, "cpu")
-            )
-            return found.version if found is not None and found.framework == "tf" else None
-        versions: list[str | None] = []
-
-        def note(version: str | None) -> str:
-            versions.append(version)
-            return ""
-
-        resolve.resolve(self.loaded, name, self.catalog, note, self.built_image, lambda: self.framework)
-        return versions[0] if versions else None
-
-    @cached_property
-    def framework(self) -> str:
-        """The trainer's framework, for the newest prebuilt image of it: as the project file names it, without a version, which only
-        an image of its own heeds; else by what the trainer imports; "" if neither tells.
-        """
-        trainer = self.loaded.project.trainer
-        if trainer.build.framework:
-            return trainer.build.framework.partition("-")[0]
-        from vertexrig.package.cache import read_trainer
-        from vertexrig.package.recipes import framework_of
-
-        place = self.loaded.path(trainer.path, "trainer", "path")
-        source = read_trainer(place, trainer.module, self.loaded.output("build/cache"))
-        return (framework_of(source) if source is not None else None) or ""
-
-    def package_uri(self, tf_version: str | None) -> str:
-        """Return where the trainer's package for an image of this TensorFlow version lies, or will once it is uploaded."""
-        if tf_version not in self.packages and self._uploaded is not None:
-            self.packages[tf_version] = self._uploaded.package(tf_version)
-        if tf_version not in self.packages:
-            # where packages and images are uploaded, the trigger, nothing of this is needed; it takes 20 to 35 ms
-            from vertexrig.package import folders
-            from vertexrig.package.sources import identify
-
-            project = self.loaded.project
-            if not project.bucket:
-                raise self.loaded.error("bucket is needed: the trainer's package is uploaded there")
-            folder = self.loaded.path(project.trainer.path, "trainer", "path")
-            if not folder.is_dir() and not folders.is_bare(folder):
-                raise self.loaded.error(f"there is no folder or script {folder}", "trainer", "path")
-            identity = identify(folder, tf_version=tf_version)
-            self.packages[tf_version] = f"{project.bucket.rstrip('/')}/packages/{identity.file_name}"
-        return self.packages[tf_version]
-
-    def built_image(self, kind: str) -> str:
-        """Return the trainer's own image for cpu, gpu or tpu, as its sources are now, or as it was last pushed."""
-        if kind not in self.images and self._uploaded is not None:
-            self.images[kind] = self._uploaded.image(kind)
-        if kind not in self.images:
-            from vertexrig.package.image import identify_image
-
-            self.images[kind] = identify_image(self.loaded, kind).uri
-        return self.images[kind]
-
-    def images_of(self, name: str) -> dict[str, str]:
-        """Return the trainer's own images that a job or sweep runs: cpu, gpu or tpu -> URI."""
-        uris = {pool.image_uri for pool in self.render(name).view.pools.values() if pool is not None}
-        return {kind: uri for kind, uri in self.images.items() if uri in uris}
+        if name is not None:
+            # the version is known before the package has a URI, which takes a bucket
+            return next(iter(resolve.resolve(self.loaded, name, self.catalog, _NoUris(self.loaded)).packages), None)
+        image, framework = self.loaded.project.trainer.image, self.artifacts.framework
+        newest = image == model.PREBUILT
+        found = self.catalog.newest_image(framework, "cpu") if newest else self.catalog.find_short(image, "cpu")
+        return found.version if found is not None and found.framework == "tf" else None
 
     def _check_topology(self, topology: str, path: tuple[str, str]) -> None:
         if topology in self._found:

@@ -26,7 +26,7 @@ from markupsafe import Markup
 from vertexrig import files
 from vertexrig.errors import TemplateError, VertexrigError
 from vertexrig.project.config import TEMPLATE_SUFFIX
-from vertexrig.project.resolve import grid_study
+from vertexrig.render.resolve import grid_study
 from vertexrig.yamltext import scalar
 
 

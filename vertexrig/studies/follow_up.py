@@ -9,8 +9,8 @@ from typing import Any
 
 from vertexrig.bring.edit import Entry, Path_, literal, metrics_of
 from vertexrig.errors import UsageError
+from vertexrig.project.arguments import with_flags
 from vertexrig.project.config import Loaded
-from vertexrig.project.resolve import with_flags
 from vertexrig.spec.api_names import camel, snake_keys
 from vertexrig.spec.estimate import Estimate
 from vertexrig.spec.space import Dimension

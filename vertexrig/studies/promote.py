@@ -10,8 +10,8 @@ from typing import Any
 from vertexrig import yamltext
 from vertexrig.bring.edit import Entry, literal
 from vertexrig.errors import UsageError, did_you_mean
+from vertexrig.project.arguments import with_flags
 from vertexrig.project.config import Loaded
-from vertexrig.project.resolve import with_flags
 from vertexrig.results.trials import TrialResult
 from vertexrig.spec.parameters import everywhere, top
 from vertexrig.studies.decisions import tidy

@@ -10,8 +10,8 @@ from vertexrig.bring.edit import literal
 from vertexrig.cloud.storage import Storage
 from vertexrig.cloud.vertex import CUSTOM, RemoteJob
 from vertexrig.errors import UsageError
+from vertexrig.project.arguments import arguments
 from vertexrig.project.config import Loaded
-from vertexrig.project.resolve import arguments
 from vertexrig.results.study import read as study_record
 from vertexrig.spec.objective import likeliest, likely_goal
 from vertexrig.studies import register

@@ -43,13 +43,13 @@ def is_local() -> bool:
 
 def record(workspace: Workspace, names: Sequence[str], storage: Storage) -> list[str]:
     """Make the images that jobs or sweeps run the ones that triggered runs use; their URIs. NoImageError if one is not in the registry."""
-    images_of = workspace.renderer.images_of
-    found = {kind: uri for name in names for kind, uri in images_of(name).items()}
+    images = {name: workspace.renderer.view(name).images for name in names}
+    found = {kind: uri for one in images.values() for kind, uri in one.items()}
     if found and not is_local():
         registry = ArtifactRegistry()
         for kind, uri in found.items():
             if not registry.has(uri):
-                name = next(name for name in names if kind in images_of(name))
+                name = next(name for name in names if kind in images[name])
                 line = workspace.verb("image", name, "--push")
                 raise NoImageError(
                     f"{uri} is not in the registry: the sources have changed since. Make it first:\n{line}"

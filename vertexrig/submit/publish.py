@@ -17,11 +17,13 @@ from vertexrig.workspace import Workspace
 
 def upload_packages(workspace: Workspace, names: Iterable[str], storage: Storage) -> list[str]:
     """Build and upload the trainer packages of jobs or sweeps for triggered runs; URIs of all, also of those there already."""
-    wanted: dict[str, set[str]] = {}
+    wanted: dict[str | None, set[str]] = {}
     for name in names:
-        for pool in filter(None, workspace.renderer.render(name).view.pools.values()):
-            for uri in pool.package_uris:
-                wanted.setdefault(uri, set()).add(pool.python_module)
+        view = workspace.renderer.view(name)
+        for pool in filter(None, view.pools.values()):
+            for tf_version, uri in view.packages.items():
+                if uri in pool.package_uris:
+                    wanted.setdefault(tf_version, set()).add(pool.python_module)
     return upload(workspace, wanted, storage)
 
 
@@ -34,18 +36,15 @@ def publish(workspace: Workspace, names: Iterable[str], storage: Storage) -> lis
     ]
 
 
-def upload(workspace: Workspace, wanted: Mapping[str, Collection[str]], storage: Storage) -> list[str]:
-    """Like `upload_packages`, for packages by the URIs that the project's renderer gave them, each with the modules that jobs
-    run from it; others are left alone.
-    """
+def upload(workspace: Workspace, wanted: Mapping[str | None, Collection[str]], storage: Storage) -> list[str]:
+    """Build and upload the trainer packages for TensorFlow versions, each with the modules that jobs run from it; return their URIs."""
     trainer = workspace.loaded.project.trainer
     done = []
-    for tf_version, uri in workspace.renderer.packages.items():
-        if uri not in wanted:
-            continue
+    for tf_version, modules in wanted.items():
+        uri = workspace.renderer.artifacts.package(tf_version)
         object_name = f"{PACKAGES}{uri.rsplit('/', 1)[-1]}"
         folder, out = workspace.loaded.path(trainer.path, "trainer", "path"), workspace.loaded.output(PACKAGES_FOLDER)
-        for module in sorted(wanted[uri]):  # each of them has to be in it
+        for module in sorted(modules):  # each of them has to be in it
             built = builder.build(folder, out, tf_version=tf_version, module=module)
         content = built.path.read_bytes()
         found = storage.read(object_name)

@@ -191,7 +191,7 @@ def check_images(subject: Subject) -> Iterator[Result]:
     known: set[str] = set()
     for name in loaded.project.jobs:
         try:
-            uris = set(workspace.renderer.images_of(name).values()) - known
+            uris = set(workspace.renderer.view(name).images.values()) - known
         except VertexrigError as error:
             yield Result("image", "error", str(error))
             continue

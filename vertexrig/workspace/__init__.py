@@ -21,10 +21,11 @@ from vertexrig.checks import naming
 from vertexrig.checks.model import MARK, BuiltImage
 from vertexrig.errors import did_you_mean
 from vertexrig.finding import Finding, Severity
+from vertexrig.package.artifacts import Uploaded
 from vertexrig.project.config import Loaded
 from vertexrig.project.model import BUILD, Sweep
-from vertexrig.project.resolve import Uploaded, View
 from vertexrig.render.renderer import Rendered, Renderer
+from vertexrig.render.resolve import View
 from vertexrig.spec.masking import masked
 from vertexrig.text import command_line
 from vertexrig.yamltext import scalar
@@ -91,13 +92,8 @@ class Prepared:
         """Return the same with the output folder of one run; itself if all runs share the folder that the project file names."""
         if not self.view.own_runs:
             return self
-        rendered, folder_alone = self.workspace.renderer.in_run(self.rendered, run_id)
-        if not folder_alone:
-            return replace(self, rendered=rendered, document=self.workspace.read(rendered))
-        output = {"outputUriPrefix": rendered.view.job.base_output_directory}
-        job = {**self.document.job, "baseOutputDirectory": output}
-        data = job if rendered.view.sweep is None else {**self.document.data, "trialJobSpec": job}
-        return replace(self, rendered=rendered, document=replace(self.document, data=data))
+        rendered = self.workspace.renderer.in_run(self.view, run_id)
+        return replace(self, rendered=rendered, document=self.workspace.read(rendered))
 
 
 class Workspace:

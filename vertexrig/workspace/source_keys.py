@@ -13,11 +13,12 @@ from functools import cache, cached_property
 from typing import Any
 
 from vertexrig.finding import Edit
+from vertexrig.project.arguments import arguments
 from vertexrig.project.config import Loaded
 from vertexrig.project.keys import places
 from vertexrig.project.model import BUILD, Job, Role
-from vertexrig.project.resolve import ROLES, View, arguments
 from vertexrig.render.renderer import laid_over
+from vertexrig.render.resolve import ROLES, View
 from vertexrig.schema import typed
 from vertexrig.spec.api_names import camel, camel_keys, snake
 from vertexrig.spec.document import Document

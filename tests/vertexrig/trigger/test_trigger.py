@@ -16,7 +16,7 @@ from vertexrig.cloud.rest import Rest
 from vertexrig.cloud.vertex import Vertex
 from vertexrig.errors import ConfigError
 from vertexrig.project import caller_overrides
-from vertexrig.project.resolve import with_flags
+from vertexrig.project.arguments import with_flags
 from vertexrig.submit.claims import Claims
 from vertexrig.trigger import request
 from vertexrig.trigger.answers import Reply

@@ -13,7 +13,6 @@ import pytest
 import yaml
 
 from tests.support.tools import REPOSITORY
-from tools.passes import Passes, counted
 from vertexrig.errors import VertexrigError
 from vertexrig.finding import Severity
 from vertexrig.project import config
@@ -292,64 +291,33 @@ def dotted(path: tuple[str | int, ...]) -> str:
 
 
 RUN = "20261122-171500-ab12"
-OWN = {
-    "plain": "{% import 'parts.yaml.j2' as part %}\nworkerPoolSpecs:\n{{ part.worker_pool(chief) }}\n{{ part.settings(job) }}\n",
-    "elsewhere": "{% import 'parts.yaml.j2' as part %}\nworkerPoolSpecs:\n{{ part.worker_pool(chief) }}\n{{ part.settings(job) }}\n"
-    "labels: {{ {'folder': job.base_output_directory} }}\n",
-    "measured": "{% import 'parts.yaml.j2' as part %}\nworkerPoolSpecs:\n{{ part.worker_pool(chief) }}\nscheduling:\n"
-    "  timeout: {{ (job.base_output_directory | length) ~ 's' }}\n{{ part.settings(job) }}\n",
-    "filtered": "workerPoolSpecs:\n- replicaCount: 1\nbaseOutputDirectory:\n"
-    "  outputUriPrefix: {{ job.base_output_directory.upper() }}\n",
-}  # fmt: skip
-LAID = (
-    "baseOutputDirectory: {outputUriPrefix: gs://my-bucket/runs/j}",
-    "base_output_directory: null",
-    "scheduling: {timeout: 5s}",
-)
-
-
-def in_run_equals_a_render_with_it(loaded: config.Loaded, name: str, templates: Path | None = None) -> None:
-    work = Workspace(loaded, templates=templates)
-    prepared = work.prepare(name)
-    set_, whole = prepared.in_run(RUN), prepared.rendered
-    if prepared.view.own_runs:
-        whole = work.renderer.again(prepared.rendered, RUN)
-    document = work.read(whole)
-    assert set_.rendered == whole, name
-    assert set_.document.data == document.data and set_.document.lines == document.lines, name
-
-
-@pytest.mark.parametrize("file", FILES, ids=lambda file: file.parent.name)
-def test_a_run_is_set_as_it_would_be_rendered(file: Path) -> None:
-    """The output folder of a run, set in what was rendered, gives the very job that rendering with the run gives."""
-    loaded = config.load(file, environment=ENVIRONMENT)
-    for name in loaded.project.entries:
-        in_run_equals_a_render_with_it(loaded, name)
-
-
-@pytest.mark.parametrize("template", OWN)
-def test_a_template_that_uses_the_folder_elsewhere_is_rendered_again(template: str, tmp_path: Path) -> None:
-    """A template of the project's own may put the folder anywhere, cut or measure it, and a run is right there too."""
-    (tmp_path / "own.yaml.j2").write_text(OWN[template], encoding="utf-8")
-    work = workspace("jobs: {j: {topology: own, machine_type: n1-standard-4}}\nsweeps: {s: {job: j, " + STUDY)
-    for name in ("j", "s"):
-        in_run_equals_a_render_with_it(work.loaded, name, tmp_path)
+LAID = {
+    "baseOutputDirectory: {outputUriPrefix: gs://my-bucket/elsewhere}": "gs://my-bucket/elsewhere",
+    "base_output_directory: null": "",
+    "scheduling: {timeout: 5s}": f"gs://my-bucket/runs/{{}}/{RUN}",
+}
 
 
 @pytest.mark.parametrize("laid", LAID)
-def test_a_folder_under_spec_stays(laid: str) -> None:
-    """A run sets no folder that `spec:` gives or takes away, of the job or of the sweep."""
+def test_a_run_has_a_folder_of_its_own(laid: str) -> None:
+    """A run of a job or sweep writes below its own folder, unless `spec:` gives another one or takes it away."""
     for jobs in (
         "jobs: {j: {machine_type: n1-standard-4, spec: {" + laid + "}}}\nsweeps: {s: {job: j, " + STUDY,
         "jobs: {j: {machine_type: n1-standard-4}}\nsweeps: {s: {job: j, spec: {trialJobSpec: {" + laid + "}}, " + STUDY,
     ):
-        for name in ("j", "s"):
-            in_run_equals_a_render_with_it(workspace(jobs).loaded, name)
+        for name in ("j", "s") if "trialJobSpec" not in jobs else ("s",):
+            prepared = workspace(jobs).prepare(name).in_run(RUN)
+            assert prepared.document.output == LAID[laid].format(name)
+            assert prepared.view.run_id == RUN
 
 
-def test_a_run_is_set_without_rendering_again() -> None:
-    """With our own templates nothing is resolved, rendered or read for a run."""
-    prepared = workspace("jobs: {j: {machine_type: n1-standard-4}}\nsweeps: {s: {job: j, " + STUDY).prepare("s")
-    with counted() as passes:
-        assert prepared.in_run(RUN).document.output == f"gs://my-bucket/runs/s/{RUN}"
-    assert passes == Passes()
+def test_a_run_reaches_whatever_a_template_makes_of_its_folder(tmp_path: Path) -> None:
+    """A template of the project's own may cut or measure the folder: it is rendered again for a run."""
+    template = (
+        "workerPoolSpecs:\n- replicaCount: 1\nscheduling:\n  timeout: {{ (job.base_output_directory|length) ~ 's' }}\n"
+    )
+    (tmp_path / "own.yaml.j2").write_text(template, encoding="utf-8")
+    loaded = workspace("jobs: {j: {topology: own, machine_type: n1-standard-4}}\n").loaded
+    prepared = Workspace(loaded, templates=tmp_path).prepare("j")
+    lengths = [one.document.job["scheduling"]["timeout"] for one in (prepared, prepared.in_run(RUN))]
+    assert lengths == ["21s", f"{22 + len(RUN)}s"]

@@ -1,26 +1,23 @@
 """A job or sweep of the project file with everything filled in: the plain values that the templates see.
 
-Defaults are inherited here, images are looked up, packages get their URI, arguments become a list. The URIs are asked of the
-`Renderer` that calls `resolve` (`package_uri`, `built_image`, `framework` there): it hashes the trainer's sources, or, in the
-Cloud Function, asks the bucket which package was uploaded last (`vertexrig.submit.uploaded`).
+Defaults are inherited here, images are looked up, packages get their URI, arguments become a list.
 """
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from vertexrig import spec
 from vertexrig.catalog import Catalog
 from vertexrig.errors import Errors, did_you_mean
+from vertexrig.package.artifacts import Artifacts
 from vertexrig.project import model, runs
+from vertexrig.project.arguments import arguments, parameter_ids, scalar_text
 from vertexrig.project.config import Loaded
 from vertexrig.project.study import MetricSettings, NumberValues, Study, StudyParameter, TextValues
-from vertexrig.schema.typed import Scalar
-from vertexrig.text import is_flag
 
 ROLES = ("chief", "worker", "ps", "reduction_server", "evaluator")
 
@@ -75,6 +72,9 @@ class View:
         job: The job of the project file with the sweep's `args` over its own, and with the project's output folder and service account.
             Its labels, display name and KMS key are those of this view, its machines and images those of `pools`.
         pools: Pools by role; a role the project file does not name is None, and so is a value that a template fills in (`cloud-tpu`).
+        packages: The trainer's packages that the pools install: URI by TensorFlow version. What the project file names by URI is
+            not among them.
+        images: The trainer's own images that the pools run: URI by kind (cpu, gpu, tpu).
         sweep: The sweep, None for a job.
         study: The sweep's study, None for a job and for a sweep whose template makes it.
         run_id: The run whose output folder the job has, "" if none was given.
@@ -88,6 +88,8 @@ class View:
     display_name: str
     labels: Mapping[str, str]
     kms_key_name: str | None
+    packages: Mapping[str | None, str]
+    images: Mapping[str, str]
     sweep: model.Sweep | None = None
     study: Study | None = None
     run_id: str = ""
@@ -108,37 +110,14 @@ class View:
         return ("jobs", self.name if self.sweep is None else self.sweep.job)
 
 
-PackageUri = Callable[[str | None], str]
-ImageUri = Callable[[str], str]
-
-
-class Uploaded(Protocol):
-    """Where what is made of the trainer is, in place of what the folder at hand would become."""
-
-    def package(self, tf_version: str | None) -> str:
-        """Return the URI of the package for a TensorFlow version."""
-
-    def image(self, kind: str) -> str:
-        """Return the URI of the image for cpu, gpu or tpu."""
-
-
-def resolve(
-    loaded: Loaded,
-    name: str,
-    catalog: Catalog,
-    package_uri: PackageUri,
-    built_image: ImageUri,
-    framework: Callable[[], str],
-) -> View:
+def resolve(loaded: Loaded, name: str, catalog: Catalog, artifacts: Artifacts) -> View:
     """Return the view of a job or sweep.
 
     Args:
         loaded: The project.
         name: A job or sweep of it.
         catalog: For images and their hosts.
-        package_uri: Gives the URI of the trainer's package for a TensorFlow version such as "2.17" (None if unknown).
-        built_image: Gives the URI of the trainer's own image for cpu, gpu or tpu.
-        framework: Gives the trainer's framework, "" if that cannot be told.
+        artifacts: The trainer's packages and images, asked only where a pool needs them.
 
     Raises:
         UsageError: There is no such job or sweep.
@@ -162,7 +141,7 @@ def resolve(
     if own_runs:
         output = runs.folder(project.bucket, name)
     job = replace(job, base_output_directory=output, service_account=job.service_account or project.service_account)
-    resolver = _Resolver(loaded, job_name, job, catalog, package_uri, built_image, framework)
+    resolver = _Resolver(loaded, job_name, job, catalog, artifacts)
     # The nearest wins: the sweep's over the job's, the job's over the project's.
     labels = {**project.labels, **job.labels, **(sweep.labels if sweep else {})}
     return View(
@@ -173,6 +152,8 @@ def resolve(
         display_name=(sweep.display_name if sweep else job.display_name) or name,
         labels=labels,
         kms_key_name=(sweep.kms_key_name if sweep else None) or job.kms_key_name,
+        packages=resolver.packages,
+        images=resolver.images,
         sweep=sweep,
         study=_study(sweep.study) if sweep and sweep.study else None,
         own_runs=own_runs,
@@ -186,44 +167,6 @@ def _check_chief(loaded: Loaded, name: str, job: model.Job) -> None:
             f"topology: multi-worker with worker: {{replica_count: {max(job.replica_count - 1, 1)}}}",
             *("jobs", name, "replica_count"),
         )
-
-
-def arguments(args: model.Args) -> tuple[str, ...]:
-    """Return `args` of the project file as the program gets them: `--key=value` for each pair, a list unchanged."""
-    if not isinstance(args, Mapping):
-        return args
-    return tuple(f"--{key}" if value is None else f"--{key}={scalar_text(value)}" for key, value in args.items())
-
-
-_BOOLEANS = ("true", "false")
-
-
-def with_flags(words: Iterable[Any], values: Mapping[str, Any]) -> list[Any]:
-    """Return a list of arguments with these flags in place of those of the same names, and of the values in the words behind them.
-
-    A flag whose new value is none or a boolean is taken for a switch: the word behind it is its value only where that is a boolean, too.
-    """
-    kept, dropped = list[Any](), ""
-    for word in words:
-        text = str(word)
-        if dropped and not is_flag(text):  # the value of a flag in two words
-            switch = values[dropped] is None or str(values[dropped]).lower() in _BOOLEANS
-            dropped = ""
-            if not switch or text.lower() in _BOOLEANS:
-                continue
-        name, joined, _ = text.partition("=")
-        ours = is_flag(text) and name.lstrip("-") in values
-        dropped = name.lstrip("-") if ours and not joined else ""
-        kept += [] if ours else [word]
-    return [*kept, *arguments(values)]
-
-
-def scalar_text(value: Scalar) -> str:
-    """Return a scalar as an argument or environment variable carries it: booleans as true and false, 1e-05 as 1e-05."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    # json.dumps writes a float as repr does, which is the shortest text that reads as the same number.
-    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _sweep_args(loaded: Loaded, name: str, sweep: model.Sweep, job: model.Job) -> model.Args:
@@ -242,17 +185,6 @@ def _sweep_args(loaded: Loaded, name: str, sweep: model.Sweep, job: model.Job) -
         return merged
     searched = {*sweep.over, *(parameter_ids(sweep.study) if sweep.study else ())}
     return {key: value for key, value in merged.items() if key not in searched}
-
-
-def parameter_ids(study: Study) -> Iterator[str]:
-    """Yield the names of a study's parameters, of conditional ones too."""
-    for name, parameter in study.parameters.items():
-        yield name
-        pending = list(parameter.conditional_parameter_specs)
-        while pending:
-            child = pending.pop().parameter_spec
-            yield child.parameter_id
-            pending += child.conditional_parameter_specs
 
 
 def _study(study: Study) -> Study:
@@ -297,9 +229,9 @@ class _Resolver:
     name: str
     job: model.Job
     catalog: Catalog
-    package_uri: PackageUri
-    built_image: ImageUri
-    framework: Callable[[], str]
+    artifacts: Artifacts
+    packages: dict[str | None, str] = field(default_factory=dict)
+    images: dict[str, str] = field(default_factory=dict)
 
     def pools(self) -> dict[str, PoolView | None]:
         found: dict[str, PoolView | None] = {}
@@ -366,7 +298,10 @@ class _Resolver:
         packages: tuple[str, ...] = ()
         if python:
             given = job.package_uris if job.package_uris is not None else trainer.package_uris
-            packages = given or (self.package_uri(image.tf_version),)
+            packages = given
+            if not packages:
+                packages = (self.artifacts.package(image.tf_version),)
+                self.packages[image.tf_version] = packages[0]
         return PoolView(
             role=role,
             machine_type=machine.machine_type,
@@ -395,7 +330,9 @@ class _Resolver:
         trainer = self.loaded.project.trainer
         name = machine.image or trainer.image
         if name == model.BUILD:
-            return _PoolImage(self.built_image(self.image_kind(machine)))
+            kind = self.image_kind(machine)
+            self.images[kind] = self.artifacts.image(kind)
+            return _PoolImage(self.images[kind])
         if name == "custom":
             if not trainer.custom_image:
                 raise self.loaded.error("image is `custom`, so custom_image must name your image", "trainer")
@@ -409,7 +346,7 @@ class _Resolver:
 
     def short_image(self, role: str, machine: model.MachineSettings, name: str) -> _PoolImage:
         kind, newest = self.image_kind(machine), name == model.PREBUILT
-        framework = self.framework() if newest else ""
+        framework = self.artifacts.framework if newest else ""
         found = self.catalog.newest_image(framework, kind) if newest else self.catalog.find_short(name, kind)
         if found is None:
             names = [short for short in self.catalog.short_names() if self.catalog.find_short(short, kind)]

@@ -1,0 +1,83 @@
+"""Where the trainer's packages and images are, or will be once they are uploaded: their URIs, without building them."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Protocol
+
+from vertexrig.project.config import Loaded
+
+
+class Uploaded(Protocol):
+    """Packages and images that were uploaded, in place of what the folder at hand would become."""
+
+    def package(self, tf_version: str | None) -> str:
+        """Return the URI of the package for a TensorFlow version."""
+
+    def image(self, kind: str) -> str:
+        """Return the URI of the image for cpu, gpu or tpu."""
+
+
+class Artifacts:
+    """The packages and images of a project's trainer, each looked up once.
+
+    Args:
+        loaded: The project.
+        uploaded: Names them in place of the trainer's folder.
+    """
+
+    def __init__(self, loaded: Loaded, uploaded: Uploaded | None = None) -> None:
+        self.loaded, self._uploaded = loaded, uploaded
+        self._packages: dict[str | None, str] = {}
+        self._images: dict[str, str] = {}
+
+    def package(self, tf_version: str | None) -> str:
+        """Return the URI of the trainer's package for a TensorFlow version such as "2.17"; None if the version is not known.
+
+        Raises:
+            ConfigError: There is no bucket, or no trainer.
+        """
+        if tf_version not in self._packages:
+            found = self._uploaded.package(tf_version) if self._uploaded else self._package_at_hand(tf_version)
+            self._packages[tf_version] = found
+        return self._packages[tf_version]
+
+    def _package_at_hand(self, tf_version: str | None) -> str:
+        # the trigger, whose packages are uploaded, does without these modules, which take 20 to 35 ms
+        from vertexrig.package import folders
+        from vertexrig.package.sources import identify
+
+        project = self.loaded.project
+        if not project.bucket:
+            raise self.loaded.error("bucket is needed: the trainer's package is uploaded there")
+        folder = self.loaded.path(project.trainer.path, "trainer", "path")
+        if not folder.is_dir() and not folders.is_bare(folder):
+            raise self.loaded.error(f"there is no folder or script {folder}", "trainer", "path")
+        identity = identify(folder, tf_version=tf_version)
+        return f"{project.bucket.rstrip('/')}/packages/{identity.file_name}"
+
+    def image(self, kind: str) -> str:
+        """Return the URI of the trainer's own image for cpu, gpu or tpu."""
+        if kind not in self._images:
+            if self._uploaded is not None:
+                self._images[kind] = self._uploaded.image(kind)
+            else:
+                from vertexrig.package.image import identify_image
+
+                self._images[kind] = identify_image(self.loaded, kind).uri
+        return self._images[kind]
+
+    @cached_property
+    def framework(self) -> str:
+        """The framework of the newest prebuilt image: as the project file names it, without a version; else by what the trainer
+        imports; "" if neither tells.
+        """
+        trainer = self.loaded.project.trainer
+        if trainer.build.framework:
+            return trainer.build.framework.partition("-")[0]
+        from vertexrig.package.cache import read_trainer
+        from vertexrig.package.recipes import framework_of
+
+        folder = self.loaded.path(trainer.path, "trainer", "path")
+        source = read_trainer(folder, trainer.module, self.loaded.output("build/cache"))
+        return (framework_of(source) if source is not None else None) or ""
