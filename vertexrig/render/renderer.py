@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 from vertexrig import spec, yamltext
 from vertexrig.catalog import Catalog
 from vertexrig.errors import did_you_mean
-from vertexrig.package.artifacts import Artifacts, Uploaded
 from vertexrig.project import model, runs
 from vertexrig.project.config import TEMPLATE_SUFFIX, Loaded
 from vertexrig.render import resolve
+from vertexrig.render.artifacts import Artifacts, Uploaded
 from vertexrig.render.sandbox import RefusedByTemplateError, Templates
 from vertexrig.spec.api_names import camel
 

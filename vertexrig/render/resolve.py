@@ -13,11 +13,12 @@ from typing import Any
 from vertexrig import spec
 from vertexrig.catalog import Catalog
 from vertexrig.errors import Errors, did_you_mean
-from vertexrig.package.artifacts import Artifacts
 from vertexrig.project import model, runs
 from vertexrig.project.arguments import arguments, parameter_ids, scalar_text
 from vertexrig.project.config import Loaded
 from vertexrig.project.study import MetricSettings, NumberValues, Study, StudyParameter, TextValues
+from vertexrig.render.artifacts import Artifacts
+from vertexrig.yamltext import RawPath
 
 ROLES = ("chief", "worker", "ps", "reduction_server", "evaluator")
 
@@ -26,6 +27,7 @@ _MACHINE_COMPANIONS = tuple(
 )
 _PREBUILT = ("/vertex-ai/training/", "/cloud-aiplatform/training/")
 """Paths of Google's images that take a Python package; the second is their former place, in gcr.io."""
+_OWN = ("machine_type", *_MACHINE_COMPANIONS, "replica_count", "boot_disk_type", "boot_disk_size_gb")
 _INHERITED = ("boot_disk_type", "boot_disk_size_gb", "image", "container")
 
 
@@ -39,6 +41,8 @@ class PoolView:
         image_uri: The executor image, or the container's image.
         entrypoint: What the image starts where no command is given, as far as it is known.
         env: Pairs of name and text.
+        keys: The key of the project file that gives a value, by the value's path in this pool: `("machine_type",)`, `("args", 0)`,
+            `("env", NAME)`. Where the file gives no value, there is no key or one without a value.
     """
 
     role: str
@@ -60,6 +64,7 @@ class PoolView:
     args: tuple[str, ...]
     env: tuple[tuple[str, str], ...]
     nfs_mounts: tuple[model.NfsMount, ...]
+    keys: Mapping[RawPath, RawPath] = field(repr=False)
 
 
 @dataclass(frozen=True)
@@ -141,7 +146,7 @@ def resolve(loaded: Loaded, name: str, catalog: Catalog, artifacts: Artifacts) -
     if own_runs:
         output = runs.folder(project.bucket, name)
     job = replace(job, base_output_directory=output, service_account=job.service_account or project.service_account)
-    resolver = _Resolver(loaded, job_name, job, catalog, artifacts)
+    resolver = _Resolver(loaded, job_name, job, _keys_of_args(job, job_name, sweep, name), catalog, artifacts)
     # The nearest wins: the sweep's over the job's, the job's over the project's.
     labels = {**project.labels, **job.labels, **(sweep.labels if sweep else {})}
     return View(
@@ -187,6 +192,22 @@ def _sweep_args(loaded: Loaded, name: str, sweep: model.Sweep, job: model.Job) -
     return {key: value for key, value in merged.items() if key not in searched}
 
 
+def _keys_of(args: model.Args, place: RawPath) -> tuple[RawPath, ...]:
+    """Return the key of each argument."""
+    return tuple((*place, key) for key in (args if isinstance(args, Mapping) else range(len(args))))
+
+
+def _keys_of_args(job: model.Job, job_name: str, sweep: model.Sweep | None, name: str) -> tuple[RawPath, ...]:
+    """Return the key of each argument of a job, whose `args` have those of the sweep."""
+    keys = _keys_of(job.args, ("jobs", job_name, "args"))
+    if sweep is None or sweep.args == {}:
+        return keys
+    of_sweep = _keys_of(job.args, ("sweeps", name, "args"))
+    if not isinstance(sweep.args, Mapping):
+        return of_sweep
+    return tuple(theirs if theirs[-1] in sweep.args else own for own, theirs in zip(keys, of_sweep, strict=True))
+
+
 def _study(study: Study) -> Study:
     """Return the study with every metric written out."""
     metrics = {
@@ -228,6 +249,7 @@ class _Resolver:
     loaded: Loaded
     name: str
     job: model.Job
+    arg_keys: tuple[RawPath, ...]
     catalog: Catalog
     artifacts: Artifacts
     packages: dict[str | None, str] = field(default_factory=dict)
@@ -239,7 +261,7 @@ class _Resolver:
         for role in ROLES:
             given = self.given(role)
             with errors:
-                found[role] = None if given is None else self.pool(role, self.inherit(role, given))
+                found[role] = None if given is None else self.pool(role, given, self.inherit(role, given))
         errors.end()
         return found
 
@@ -281,27 +303,33 @@ class _Resolver:
         values["args"] = job.args if given.args is None else given.args
         return replace(given, **values)
 
-    def pool(self, role: str, machine: model.Job | model.Role) -> PoolView:
+    def pool(self, role: str, given: model.Job | model.Role, machine: model.Job | model.Role) -> PoolView:
         image = self.image(role, machine)
         python = image.takes_package
         trainer, job = self.loaded.project.trainer, self.job
+        keys, around = self.keys(role, given)
         command: tuple[str, ...] = ()
         entrypoint: tuple[str, ...] = ()
         if machine.container is not None:
             command = machine.container.command
+            keys |= {("command", n): (*around, "container", "command", n) for n in range(len(command))}
         elif not python and (machine.image or trainer.image) == model.BUILD:
             entrypoint = ("python", "-m", trainer.module)
             if job.module not in (None, trainer.module):
                 command = ("python", "-m", job.module)
+                keys["command", 2] = ("jobs", self.name, "module")
         elif not python:
             command = trainer.command
+            keys |= {("command", n): ("trainer", "command", n) for n in range(len(command))}
         packages: tuple[str, ...] = ()
         if python:
-            given = job.package_uris if job.package_uris is not None else trainer.package_uris
-            packages = given
+            packages = job.package_uris if job.package_uris is not None else trainer.package_uris
+            owner: RawPath = ("jobs", self.name) if job.package_uris else ("trainer",)
+            keys |= {("package_uris", n): (*owner, "package_uris", n) for n in range(len(packages))}
             if not packages:
                 packages = (self.artifacts.package(image.tf_version),)
                 self.packages[image.tf_version] = packages[0]
+                keys["package_uris", 0] = ("trainer", "path")
         return PoolView(
             role=role,
             machine_type=machine.machine_type,
@@ -322,7 +350,31 @@ class _Resolver:
             args=arguments(machine.args or ()),
             env=tuple((key, scalar_text(value)) for key, value in machine.env.items()),
             nfs_mounts=job.nfs_mounts,
+            keys=keys,
         )
+
+    def keys(self, role: str, given: model.Job | model.Role) -> tuple[dict[RawPath, RawPath], RawPath]:
+        """Return the keys of a pool's values, and the key around its container or image."""
+        of_job: RawPath = ("jobs", self.name)
+        own = of_job if given is self.job else (*of_job, role)
+        # what gives any value of this pool, the nearest last; a Reduction Server takes nothing from the job
+        owners = [(own, given)] if role == "reduction_server" else [(of_job, self.job), (own, given)]
+        keys: dict[RawPath, RawPath] = {("nfs_mounts",): (*of_job, "nfs_mounts")}
+        keys["python_module",] = (*(of_job if self.job.module else ("trainer",)), "module")
+        trainer = self.loaded.project.trainer.image
+        around: RawPath = ("trainer",)
+        if role != "reduction_server":
+            keys["image_uri",] = ("trainer", "custom_image" if trainer == "custom" else "image")
+        for owner, settings in owners:
+            keys |= {(name,): (*owner, name) for name in _OWN if getattr(settings, name) is not None}
+            keys |= {("env", name): (*owner, "env", name) for name in settings.env}
+            if settings.container or settings.image:
+                around = owner
+                image: RawPath = (*owner, "image") if settings.image != "custom" else ("trainer", "custom_image")
+                keys["image_uri",] = (*owner, "container", "image_uri") if settings.container else image
+        args = self.arg_keys if given is self.job or given.args is None else _keys_of(given.args, (*own, "args"))
+        keys |= {("args", n): key for n, key in enumerate(args)}
+        return keys, around
 
     def image(self, role: str, machine: model.MachineSettings) -> _PoolImage:
         if machine.container is not None:

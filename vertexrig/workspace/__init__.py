@@ -21,9 +21,9 @@ from vertexrig.checks import naming
 from vertexrig.checks.model import MARK, BuiltImage
 from vertexrig.errors import did_you_mean
 from vertexrig.finding import Finding, Severity
-from vertexrig.package.artifacts import Uploaded
 from vertexrig.project.config import Loaded
 from vertexrig.project.model import BUILD, Sweep
+from vertexrig.render.artifacts import Uploaded
 from vertexrig.render.renderer import Rendered, Renderer
 from vertexrig.render.resolve import View
 from vertexrig.spec.masking import masked

@@ -13,10 +13,8 @@ from functools import cache, cached_property
 from typing import Any
 
 from vertexrig.finding import Edit
-from vertexrig.project.arguments import arguments
 from vertexrig.project.config import Loaded
 from vertexrig.project.keys import places
-from vertexrig.project.model import BUILD, Job, Role
 from vertexrig.render.renderer import laid_over
 from vertexrig.render.resolve import ROLES, View
 from vertexrig.schema import typed
@@ -142,7 +140,7 @@ class SourceKeys:
         job = self.loaded.project.jobs[self.view.job_key[1]]
         match path:
             case ("workerPoolSpecs", int(index), *rest):
-                return self._key_of_pool(job, index, rest[1:] if rest[0] in _FLAT else rest)
+                return self._key_of_pool(index, tuple(rest[1:] if rest[0] in _FLAT else rest))
             case ("scheduling", *rest):
                 return (*self.view.job_key, *_snake(rest))
             case ("baseOutputDirectory", *_):
@@ -154,76 +152,34 @@ class SourceKeys:
                 return ("service_account",)
         return (*self.view.job_key, *_snake(path))
 
-    def _key_of_pool(self, job: Job, index: int, path: Sequence[str | int]) -> RawPath:
+    def _key_of_pool(self, index: int, path: RawPath) -> RawPath:
         roles = _ROLES_OF_POOL[index] if index < len(_ROLES_OF_POOL) else ()
-        role = next((role for role in roles if self.view.pools[role] is not None), None)
-        if role is None:
+        pool = next((self.view.pools[role] for role in roles if self.view.pools[role] is not None), None)
+        if pool is None:
             return ()
-        given: Job | Role = job if role == "chief" else getattr(job, role)
-        own = self.view.job_key if role == "chief" else (*self.view.job_key, role)
-        # what says anything of this pool, the nearest first; a Reduction Server takes nothing from the job
-        places: list[tuple[RawPath, Job | Role]] = [(own, given)]
-        if role != "reduction_server":
-            places.append((self.view.job_key, job))
-        match path:
-            case ("nfsMounts", *_):
-                return (*self.view.job_key, *_snake(path))
-            case ("containerSpec" | "pythonPackageSpec" as program, *rest):
-                return self._key_of_program(self.document.pools[index].data[program], places, rest)
-        key = snake(str(path[0]))
-        has, wanted = getattr(self.view.pools[role], key, None), getattr(job, key, None)
-        # what the role does not say and the pool has is the job's
-        inherits = getattr(given, key, None) is None and has == wanted
-        return (*(self.view.job_key if inherits else own), *_snake(path))
-
-    def _key_of_program(
-        self, program: Mapping[str, Any], places: Sequence[tuple[RawPath, Job | Role]], path: Sequence[str | int]
-    ) -> RawPath:
-        """Return the key of a part of a pool's program, which the role, the job or the trainer says."""
-        job, trainer = self.loaded.project.jobs[self.view.job_key[1]], self.loaded.project.trainer
-        around, container, image = next(
-            ((place, one.container, one.image) for place, one in places if one.container or one.image),
-            (("trainer",), None, trainer.image if self.view.job_key == places[-1][0] else ""),
-        )
-        match path:
-            case ("args", int(index)):
-                return self._key_of_argument(places[0][0], places[0][1], program["args"], index)
-            case ("env", int(index), *_):
-                name = program["env"][index].get("name")
-                return next(((*place, "env", name) for place, one in places if name in one.env), ())
-            case ("imageUri" | "executorImageUri",) if container:
-                return (*around, "container", "image_uri")
-            case ("imageUri" | "executorImageUri",) if image:
-                return ("trainer", "custom_image") if image == "custom" else (*around, "image")
-            case ("command", int(index)) if image == BUILD:
-                return (*self.view.job_key, "module") if program["command"][index] == job.module else ()
-            case ("command", int(index)):
-                place: RawPath = (*around, "container", "command") if container else ("trainer", "command")
-                words = container.command if container else trainer.command
-                # a template puts what starts the command before it
-                return (*place, index - len(program["command"]) + len(words))
-            case ("packageUris", index):
-                if job.package_uris or trainer.package_uris:
-                    return (*(self.view.job_key if job.package_uris else ("trainer",)), "package_uris", index)
-                return ("trainer", "path")
-            case ("pythonModule",):
-                return (*(self.view.job_key if job.module else ("trainer",)), "module")
-        return ()
-
-    def _key_of_argument(self, own: RawPath, given: Job | Role, words: Sequence[str], index: int) -> RawPath:
-        args, places = given.args, [(*own, "args")]
-        if args is None or given is self.loaded.project.jobs[self.view.job_key[1]]:
-            args, places = self.view.job.args, [(*self.view.job_key, "args")]
-            if self.view.sweep is not None and self.view.sweep.args != {}:
-                places.insert(0, (*self.view.key, "args"))
-        known = arguments(args)
-        if words[index] not in known:
-            return ()  # the template's own
-        at = index if known[index : index + 1] == (words[index],) else known.index(words[index])
-        if not isinstance(args, Mapping):
-            return (*places[0], at)
-        key = [*args][at]
-        return next((*place, key) for place in places if key in _value(self.loaded.project, place))
+        inner = _snake(path)
+        match inner:
+            case ("container_spec" | "python_package_spec", *program):
+                words = self.document.pools[index].data[path[0]]
+                match program:
+                    case ("args", int(number)):
+                        word = words["args"][number]
+                        if word not in pool.args:
+                            return ()  # the template's own
+                        same = pool.args[number : number + 1] == (word,)
+                        inner = ("args", number if same else pool.args.index(word))
+                    case ("env", int(number), *_):
+                        inner = ("env", words["env"][number].get("name"))
+                    case ("command", int(number)):
+                        # a template puts what starts the command before it
+                        inner = ("command", number - len(words["command"]) + len(pool.command))
+                    case ("image_uri" | "executor_image_uri",):
+                        inner = ("image_uri",)
+                    case _:
+                        inner = tuple(program)
+                return pool.keys.get(inner, ())
+        key = pool.keys.get(inner[:1])
+        return (*key, *inner[1:]) if key else ()
 
 
 def _steps(path: str) -> RawPath:
