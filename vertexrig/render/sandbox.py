@@ -84,7 +84,7 @@ class Templates:
             self.environment.get_template(template)
 
 
-class _Loader(jinja2.FileSystemLoader):
+class _TemplateLoader(jinja2.FileSystemLoader):
     """Reads templates; a symbolic link that points outside the checkout is refused."""
 
     def get_source(self, environment: jinja2.Environment, template: str) -> Any:
@@ -119,7 +119,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
 
     def __init__(self, folders: Sequence[str]) -> None:
         super().__init__(
-            loader=_Loader(folders),
+            loader=_TemplateLoader(folders),
             undefined=jinja2.StrictUndefined,
             finalize=_emit,
             autoescape=True,  # so that text made by macros is distinct from values

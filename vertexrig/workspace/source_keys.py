@@ -160,7 +160,7 @@ class SourceKeys:
         inner = _snake(path)
         match inner:
             case ("container_spec" | "python_package_spec", *program):
-                words = self.document.pools[index].data[path[0]]
+                words = self.document.pools[index].data[str(path[0])]
                 match program:
                     case ("args", int(number)):
                         word = words["args"][number]
