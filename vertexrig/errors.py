@@ -17,7 +17,7 @@ SOURCE = "https://github.com/vertexrig/vertexrig"
 
 
 def install(extra: str) -> str:
-    """Return how to install the tool again with an extra: no index has it, so the name alone would be somebody else's."""
+    """Return the command that installs the tool again with an extra, from its own source: no package index has the tool."""
     return f'pip install "vertexrig[{extra}] @ git+{SOURCE}", or the wheel as "PATH/TO/WHEEL[{extra}]"'
 
 
@@ -33,12 +33,12 @@ class VertexrigError(Exception):
 
     @property
     def details(self) -> Mapping[str, Any]:
-        """What else a program may want to know, by names that stay the same between versions."""
+        """Further facts for programs, under names that stay the same between versions."""
         return {}
 
 
 class UsageError(VertexrigError):
-    """The command was given something it cannot work with (exit code 2)."""
+    """The command line asks for something that cannot be done (exit code 2)."""
 
 
 class ConfigError(VertexrigError):
@@ -66,12 +66,12 @@ class ConfigError(VertexrigError):
 
     @property
     def errors(self) -> tuple[ConfigError, ...]:
-        """What is wrong, each with its own place: this error, unless it stands for several."""
+        """The single errors, each with its own file and line: this error itself, unless it combines several."""
         return (self,)
 
 
 class ConfigErrors(ConfigError):
-    """Several values, two at least, are wrong (exit code 2); file and line are the first one's."""
+    """At least two values are wrong (exit code 2); file and line are those of the first."""
 
     def __init__(self, errors: Sequence[ConfigError]) -> None:
         self._errors = tuple(errors)
@@ -92,11 +92,11 @@ class ConfigErrors(ConfigError):
 
 
 MOST_ERRORS = 50
-"""Errors that are collected: nobody reads more at a time, and the nearest name of each key is looked up."""
+"""Most errors that are collected: more are not read at a time, and each costs a search for the nearest name."""
 
 
 class Errors:
-    """The errors of values beside each other: `with errors:` keeps a ConfigError and goes on, `end` raises what was kept."""
+    """Collects the errors of several values: `with errors:` keeps a ConfigError and continues, `end` raises the kept errors."""
 
     def __init__(self) -> None:
         self.kept: list[ConfigError] = []
@@ -111,14 +111,14 @@ class Errors:
         return True
 
     def keep(self, error: ConfigError) -> None:
-        """Keep an error, or the several that it stands for; with too many of them, end."""
+        """Keep an error, or those that it combines; raise all if there are too many."""
         # two pools without an image of their own have the same error: it is said once
         self.kept += [one for one in error.errors if str(one) not in map(str, self.kept)]
         if len(self.kept) >= MOST_ERRORS:
             self.end()
 
     def end(self) -> None:
-        """Raise the one error that was kept, or all as one; nothing if there is none."""
+        """Raise the kept error, or one that combines all; do nothing if no error was kept."""
         if len(self.kept) > 1:
             raise ConfigErrors(sorted(self.kept, key=lambda one: one.line or 0)) from None
         for error in self.kept:
@@ -138,14 +138,14 @@ class PackageError(VertexrigError):
 
 
 class FindingsError(VertexrigError):
-    """A check found something of severity error (exit code 1)."""
+    """A check has findings of severity error (exit code 1)."""
 
     exit_code = 1
     code = "findings"
 
 
 class JobFailedError(VertexrigError):
-    """A job or rehearsal ended in any state but success (exit code 1)."""
+    """A job or rehearsal did not succeed (exit code 1)."""
 
     exit_code = 1
     code = "job-failed"
@@ -172,11 +172,11 @@ class ServiceError(VertexrigError):
 
 
 MOST_CHOICES = 5000
-"""Names that a misspelt one is compared with: a project file of 2 MiB may have more jobs than can be compared in a second."""
+"""Most names that a misspelt name is compared with: a project file of 2 MiB may have more jobs than can be compared in a second."""
 
 
 def nearest(value: str, choices: Iterable[str], cutoff: float = 0.6) -> str | None:
-    """Return the choice most like `value` (ignoring case and separators), or None if none is close or two are equally so.
+    """Return the choice most like `value`, ignoring case and separators; None if no choice is close or two are equally close.
 
     Numbers must match: NVIDIA_TESLA_L4 means NVIDIA_L4 and never NVIDIA_TESLA_T4, n1-standard-2 is not
     n1-standard-32.
@@ -216,14 +216,14 @@ def nearest(value: str, choices: Iterable[str], cutoff: float = 0.6) -> str | No
 
 
 def _only(choices: list[str], rank: Callable[[str], float]) -> str | None:
-    """Return the one choice of the lowest rank, None unless there is exactly one."""
+    """Return the choice of the lowest rank; None if several share it."""
     lowest = min(map(rank, choices), default=0.0)
     first = [choice for choice in choices if rank(choice) == lowest]
     return first[0] if len(first) == 1 else None
 
 
 def meant(value: str, choices: Iterable[str]) -> str | None:
-    """Return the choice that `value` very likely means, None if that is not clear: what a fix may propose."""
+    """Return the choice that `value` very likely means, for a fix to propose; None if it is not clear."""
     return nearest(value, choices, cutoff=0.84)
 
 

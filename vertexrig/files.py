@@ -1,4 +1,4 @@
-"""Files read up to a size and written whole or not at all, and how far the links of a folder may lead.
+"""Reading files up to a size, writing files whole or not at all, and following links only within a checkout.
 
 A folder that somebody else made may hold links to anywhere. What a verb writes there by itself stays below the project's
 folder (`output`, and `below` of `write_bytes`), what it reads stays in the checkout (`is_inside`); a path that a person has
@@ -20,7 +20,7 @@ from vertexrig.errors import UsageError, VertexrigError
 
 MIB = 1024 * 1024
 largest: ContextVar[int] = ContextVar("largest", default=2 * MIB)
-"""Bytes of a project file, an overlay, a template or a checked file, at most; `--max-file-size` raises it.
+"""Most bytes of a project file, an overlay, a template or a checked file; `--max-file-size` raises the limit.
 
 A file from elsewhere may be made to exhaust the machine that checks it; 2 MiB are about 15,000 jobs.
 """
@@ -65,7 +65,7 @@ def write_text(path: Path, text: str, *, below: Path | None = None) -> None:
 
 
 def write_bytes(path: Path, data: bytes, mode: int = 0o644, *, below: Path | None = None) -> None:
-    """Do the same with bytes, and with the permissions of the file.
+    """Write bytes to a path as `write_text` does, and set the permissions of the file.
 
     Where a person has typed the path, a symbolic link stays, and its target is written; a device or pipe, such as /dev/null,
     is written to as it is.
@@ -100,12 +100,12 @@ def write_bytes(path: Path, data: bytes, mode: int = 0o644, *, below: Path | Non
 
 @contextmanager
 def _folder(path: Path, below: Path | None) -> Iterator[int]:
-    """Provide a descriptor of a folder, making what of it is missing."""
+    """Provide a descriptor of a folder, which is created if it is missing."""
     top = os.path.realpath(path if below is None else below)
     os.makedirs(top, exist_ok=True)
     handle = os.open(top, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        # One by one, and never through a link: none may take the place of a folder after it was looked at.
+        # One by one, and never through a link: a link could replace a folder after it was checked.
         for part in path.relative_to(top).parts:
             with suppress(FileExistsError):
                 os.mkdir(part, dir_fd=handle)
@@ -118,7 +118,7 @@ def _folder(path: Path, below: Path | None) -> Iterator[int]:
 
 
 def output(folder: Path, name: str | Path) -> Path:
-    """Return where an output goes that nobody named: below the project's folder, links on the way counted, and no link itself.
+    """Return the path of an output that the user did not name: below the project's folder, also after links, and not a link itself.
 
     Raises:
         UsageError: A link leads elsewhere, or something is there that is neither a file nor a folder.
@@ -144,7 +144,7 @@ _MARKS = (".git", "vertexrig.yaml")
 
 @cache
 def checkout(folder: str) -> str:
-    """Return the folder that a folder came with: the nearest work tree of git around it, or else the nearest project.
+    """Return the checkout of a folder: the nearest git work tree around it, or else the folder of the nearest project file.
 
     Both must have the folder's owner, and the user's home and what is above it are none: a folder that was unpacked there is
     on its own.
@@ -165,19 +165,19 @@ def checkout(folder: str) -> str:
 
 
 def is_inside(path: str | Path, folder: str | Path) -> bool:
-    """Tell whether a path, all links resolved, lies in the checkout of a folder."""
+    """Whether a path, with all links resolved, is in the checkout of a folder."""
     return Path(os.path.realpath(path)).is_relative_to(checkout(os.path.realpath(folder)))
 
 
 def place_of(folder: Path) -> dict[str, str | int]:
-    """Return what tells a folder on this machine from every copy of it, and its user from others."""
+    """Return a text that identifies a folder on this machine and its user: copies of the folder have another one."""
     found = folder.stat()
     return {"path": os.path.realpath(folder), "device": found.st_dev, "inode": found.st_ino, "user": os.geteuid()}
 
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Keep other commands of this program out of a folder, made if need be, while this process lives; UsageError if there can be none."""
+    """Lock a folder against other commands of this program until this process ends; UsageError if the folder cannot be created."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
@@ -191,16 +191,16 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def _is_device(path: Path) -> bool:
-    """Tell whether a path is a device or a pipe, which stays where it is: for root a new file could take its place."""
+    """Whether a path is a device or a pipe, which must not be replaced by a file: root could do that."""
     return _is_system(path) or (path.exists() and not path.is_file() and not path.is_dir())
 
 
 def _is_system(path: Path) -> bool:
-    """Tell whether a path is one of the system's own, such as `<(...)` of a shell is."""
+    """Whether a path belongs to the system, such as `<(...)` of a shell."""
     return path.parts[:2] in (("/", "dev"), ("/", "proc"))
 
 
 def typed(path: Path) -> str:
-    """Return a path as a person would type it here: relative to the working directory if it is below it."""
+    """Return a path relative to the working directory if it is below it, as a user would type it."""
     here = Path.cwd()
     return str(path.relative_to(here) if path.is_absolute() and path.is_relative_to(here) else path)

@@ -1,4 +1,4 @@
-"""Findings, the value that the strict spec and the checks produce and every output format shows."""
+"""Findings: the results of strict reading and of the checks, which every output format shows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Severity(str, Enum):
 
 
 class Act(Enum):
-    """What an edit does in place of writing a value."""
+    """The kinds of edits that do not write a value."""
 
     REMOVE = "remove"
     QUOTE = "put it in quotes"
@@ -62,12 +62,12 @@ def fix_text(edits: Sequence[Edit], path: str) -> str:
 
 
 def write(value: Any, path: str = "", *, safe: bool = True) -> tuple[Edit, ...]:
-    """Return the edit that writes a value; none if there is no value."""
+    """Return the edit that writes a value; an empty tuple if there is no value."""
     return () if value is None or value == "" else (Edit(value, path, safe=safe),)
 
 
 REMOVE = (Edit(Act.REMOVE),)
-"""The edit that removes what a finding is about."""
+"""The edit that removes the value of a finding."""
 
 
 @dataclass(frozen=True)
@@ -112,22 +112,22 @@ class Finding:
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """Every place that the finding is about."""
+        """All paths of the finding."""
         return tuple(path for path in (self.path, *self.more_paths) if path)
 
 
 MOST = 200
-"""Findings of one rule in a file, and of a file as text, at most: a file from elsewhere may have any number of mistakes."""
+"""Most findings of one rule in a file, and of a file as text: a file from elsewhere may have any number of mistakes."""
 
 
 def limited(found: Sequence[Finding]) -> list[Finding]:
-    """Return the first of these findings, and one that counts those left out, as severe as the worst of them."""
+    """Return the first findings, and one that counts the others, as severe as the worst of these."""
     rest = found[MOST:]
     return [*found[:MOST], *([left_out(rest, len(rest))] if rest else [])]
 
 
 def left_out(rest: Iterable[Finding], count: int) -> Finding:
-    """Return the finding that takes the place of others: the first of the most severe, with their number as its message."""
+    """Return one finding that replaces several: the first of the most severe, with their number as its message."""
     order = list(Severity)
     first = min(rest, key=lambda finding: order.index(finding.severity))
     return replace(first, message=f"{count:,} more findings are left out", fix="", more_paths=(), edits=())

@@ -1,4 +1,4 @@
-"""Who may send a request to a server on this machine that runs code: the guard of the local Vertex and of `function serve`.
+"""Refuse requests of other users and of web pages to a server on this machine that runs code: local Vertex, `function serve`.
 
 A request must come from a loopback address and from this user (or root), name a loopback host (else a web page could
 reach the server by DNS rebinding), and must not be sent by a web page of another origin. This module imports nothing
@@ -25,11 +25,11 @@ Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 Address = tuple[str, int]
 
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
-"""Host names and peer addresses that are this machine."""
+"""Host names and peer addresses of this machine."""
 
 TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
 KNOWS_USERS = sys.platform == "linux" and TABLES[0].exists()
-"""Whether the kernel's table says which user holds a connection; without it every user of the machine is answered."""
+"""Whether the kernel's table names the user of a connection; without it every user of the machine is answered."""
 
 # linux/netlink.h and linux/sock_diag.h; the layouts below are those of inet_diag_req_v2 and inet_diag_msg in
 # linux/inet_diag.h: 16 bytes of netlink header, then the message, with the user and the inode in its last 8 bytes.
@@ -38,7 +38,7 @@ NETLINK_SOCK_DIAG, _SOCK_DIAG_BY_FAMILY = 4, 20
 MUTATING = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 JSON_TYPES = frozenset({"application/json", "application/cloudevents+json"})
 BODY_LIMIT, BODY_SECONDS, UNFINISHED = 1 << 20, 10.0, 32
-"""Of `function serve`: bytes of a body, seconds within which it must have come, and bodies that are waited for at one time."""
+"""Limits of `function serve`: bytes of a body, seconds to receive it, and bodies received at the same time."""
 
 
 _STATUSES = {
@@ -51,7 +51,7 @@ _STATUSES = {
 
 
 class Refusal(Exception):
-    """Why a request is not passed on."""
+    """The reason why a request is refused."""
 
     def __init__(self, code: int, message: str) -> None:
         self.code, self.message = code, message
@@ -98,7 +98,7 @@ def _asked_kernel(client: Address, server: Address) -> int | None:
 
 
 def peer_user(client: Address, server: Address) -> int | None:
-    """Return the user id that holds the client's end of an IPv4 connection on loopback, None if nobody does (any more)."""
+    """Return the id of the user at the client's end of an IPv4 connection on loopback; None if the connection is closed."""
     user = _asked_kernel(client, server)
     if user is not None:
         return user
@@ -116,12 +116,12 @@ def peer_user(client: Address, server: Address) -> int | None:
 
 
 def user_refusal(client: Address, server: Address) -> str | None:
-    """Tell why a connection is refused for the user that holds it, None if it is not: this user and root are answered."""
+    """Return why a connection is refused because of its user, None if it is accepted: only this user and root are answered."""
     return refusal_of(peer_user(client, server)) if KNOWS_USERS else None
 
 
 def refusal_of(user: int | None) -> str | None:
-    """Tell why a user is refused, None if not; None as a user is one whom the kernel does not name."""
+    """Return why a user is refused, None if accepted; the user None is one that the kernel does not name."""
     if user in (0, os.geteuid()):
         return None
     who = "nobody whom the system's table of connections names" if user is None else f"the user with id {user}"
@@ -129,7 +129,7 @@ def refusal_of(user: int | None) -> str | None:
 
 
 class LoopbackGuard:
-    """Refuse what does not come from this user's own programs on this machine."""
+    """Refuses requests that do not come from this user's own programs on this machine."""
 
     def __init__(self, app: Application, hosts: frozenset[str] = LOOPBACK) -> None:
         self.app, self.hosts = app, hosts
@@ -145,7 +145,7 @@ class LoopbackGuard:
             await send({"type": "websocket.close", "code": 1008})
 
     def refusal(self, scope: Scope) -> str | None:
-        """Tell why a request is refused, or None."""
+        """Return why a request is refused, or None."""
         headers = [(k.decode("latin-1").lower(), v.decode("latin-1")) for k, v in scope["headers"]]
         hosts = [value for key, value in headers if key == "host"]
         # None is a call from inside this process (`rpc_inside`).
@@ -167,7 +167,7 @@ class LoopbackGuard:
 
 
 def serving_protocol() -> type[asyncio.Protocol]:
-    """Uvicorn's HTTP protocol, which looks up a connection's user once, when it is made, and not at each request."""
+    """Uvicorn's HTTP protocol, which looks up the user of a connection once instead of at each request."""
     from uvicorn.protocols.http.h11_impl import H11Protocol
 
     class GuardedProtocol(H11Protocol):
@@ -183,7 +183,7 @@ def serving_protocol() -> type[asyncio.Protocol]:
 
 
 class BodyGuard:
-    """Read whole bodies before the application is called, in bounded time and number."""
+    """Reads whole bodies before the application is called, in bounded time and number."""
 
     def __init__(self, app: Application) -> None:
         self.app, self._reading = app, 0

@@ -13,18 +13,18 @@ if TYPE_CHECKING:
 
 
 _PAINT = re.compile(r"(\x1b\[[0-79;]*m)")
-"""Colours as this program writes them; 8 would hide what follows."""
+"""Colours that this program writes; code 8 would hide the text after it."""
 
 
 def clean(text: str) -> str:
-    """Return foreign text as one safe line: spaces for line breaks, a replacement for what acts on a terminal or turns text around."""
+    """Return foreign text as one safe line: spaces for line breaks, replacements for characters that control a terminal or reverse text."""
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else " " if char.isspace() else "\ufffd" for char in text)
 
 
 def safe(text: str, *, painted: bool = False) -> str:
-    """Return lines as a terminal may have them: each as `clean` has it, with its tabs, and if `painted` with its colours."""
+    """Return lines that are safe on a terminal: each as `clean` returns it, but with tabs, and with colours if `painted`."""
     parts = _PAINT.split(text) if painted else [text]
     for place in range(0, len(parts), 2):  # between them are the colours
         lines = re.split(r"\r?\n", parts[place])
@@ -33,12 +33,12 @@ def safe(text: str, *, painted: bool = False) -> str:
 
 
 def shown(value: object, digits: int = 6) -> str:
-    """Return a value as a table's cell: nothing for None, a fraction with this many digits, all else as it is."""
+    """Return a value as a table's cell: "" for None, a fraction with this many digits, anything else as text."""
     return "" if value is None else f"{value:.{digits}g}" if isinstance(value, float) else str(value)
 
 
 def draw(renderable: RenderableType, *, width: int, color: bool = False) -> str:
-    """Return what rich draws of a table or a text, as lines without trailing spaces; rich is loaded here only."""
+    """Return a table or a text as rich draws it, in lines without trailing spaces; rich is loaded here only."""
     from rich.console import Console  # 33 ms, which a command without a table saves
 
     console = Console(
@@ -61,13 +61,13 @@ def command_line(*words: object, program: str = "vertexrig") -> str:
 
 
 def is_flag(word: str) -> bool:
-    """Tell whether argparse takes a word of a command line for a flag: a number is a value, and so is what has a blank in its name."""
+    """Whether argparse takes a word of a command line for a flag: a number is a value, and so is a word with a blank in its name."""
     named = word.startswith("-") and len(word) > 1 and " " not in word.partition("=")[0]
     return named and not re.fullmatch(r"-([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]+)?", word)
 
 
 def kind_of(value: Any) -> str:
-    """Return what a plain value is, in words."""
+    """Return the type of a plain value in words."""
     if value is None:
         return "nothing"
     names = {

@@ -28,7 +28,7 @@ def now() -> datetime:
 
 
 def nanoseconds(text: str) -> int | None:
-    """Nanoseconds since 1970 of an RFC 3339 time or date, None if it is neither. Without a zone it is read as UTC."""
+    """Return nanoseconds since 1970 of an RFC 3339 time or date, None for other text. Without a zone the time is UTC."""
     match = re.fullmatch(_RFC3339, text.strip())
     if match is None:
         return None
@@ -46,12 +46,12 @@ def nanoseconds(text: str) -> int | None:
 
 
 def nanoseconds_of(moment: datetime) -> int:
-    """Nanoseconds since 1970 of an aware datetime."""
+    """Return nanoseconds since 1970 of an aware datetime."""
     return _seconds(moment) * _NS + moment.microsecond * 1000
 
 
 def _seconds(moment: datetime) -> int:
-    """Whole seconds since 1970 of an aware datetime, rounded down."""
+    """Return whole seconds since 1970 of an aware datetime, rounded down."""
     return (moment - _EPOCH) // timedelta(seconds=1)
 
 
@@ -98,7 +98,7 @@ def whole_second(when: datetime | float, first: str = "") -> str:
 
 
 def rfc3339_ns(nanoseconds_since_1970: int) -> str:
-    """Return a time with nine digits always, so that texts sort as times do: gcloud compares the timestamps of a log as text."""
+    """Return a time with always nine digits, so that texts sort like times: gcloud compares the timestamps of a log as text."""
     seconds, rest = divmod(nanoseconds_since_1970, _NS)
     return f"{datetime.fromtimestamp(seconds, timezone.utc):%Y-%m-%dT%H:%M:%S}.{rest:09d}Z"
 

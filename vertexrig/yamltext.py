@@ -1,4 +1,4 @@
-"""YAML text to plain values with the line of every value, read the way gcloud reads it.
+"""YAML text to plain values with the line of every value, read as gcloud reads it.
 
 gcloud parses YAML 1.1 with ruamel.yaml; PyYAML differs in two places (found 2026-11-20 with gcloud 528): `1e-4` is a
 number to gcloud and text to PyYAML, and `y`, `Y`, `n`, `N` are booleans to gcloud and text to PyYAML. With a duplicate
@@ -47,7 +47,7 @@ except ImportError:  # PyYAML built without libyaml: slower, same result
 
 
 class YamlError(Exception):
-    """Text that is not one YAML document, with the line it goes wrong at, and what to do if that is plain."""
+    """The text is not one YAML document; has the line of the error, and a fix if one is clear."""
 
     def __init__(self, message: str, line: int | None = None, fix: str = "") -> None:
         self.message, self.line, self.fix = message, line, fix
@@ -56,7 +56,7 @@ class YamlError(Exception):
 
 @dataclass(frozen=True)
 class Note:
-    """A place that two readers of YAML understand differently: `kind` is `duplicate-key` or `two-readings`.
+    """A value that two readers of YAML understand differently: `kind` is `duplicate-key` or `two-readings`.
 
     `fix` is what to write, where hardly anybody means what is read; `value` is what gcloud reads, None for a key.
     """
@@ -71,7 +71,7 @@ class Note:
 
 @dataclass
 class Reading:
-    """What a text says.
+    """A YAML text as data.
 
     Args:
         data: Plain values: dict, list, str, int, float, bool, None, date, datetime, bytes.
@@ -85,7 +85,7 @@ class Reading:
 
 
 def read(text: str) -> Reading:
-    """Read one YAML document; YamlError if the text is none, holds several, or expands to too much."""
+    """Read one YAML document; YamlError if the text is not YAML, holds several documents, or expands to too much."""
     most = max(MAX_VALUES, len(text) // 10)
     # Python's search for cycles goes over all nodes again and again while they are made: it took two thirds of the time
     # of a text of 1 MB (2026-11-21).
@@ -161,7 +161,7 @@ _TAB, _KEY, _VALUE = re.compile(r" *(?:- +)*\t"), re.compile(r":(?: |$)"), re.co
 
 
 def _cause(lines: list[str], mark: Any, context: Any) -> tuple[str, int, str] | None:
-    """Return what probably makes a parser stop at a mark, by the text around it: message, line, fix; None if that is not plain.
+    """Return the probable reason why a parser stops at a mark, by the text around it: message, line, fix; None if it is not clear.
 
     Args:
         mark: Where the parser stopped.
@@ -179,7 +179,7 @@ def _cause(lines: list[str], mark: Any, context: Any) -> tuple[str, int, str] | 
         if sign in _UNFIT:
             return f"{sign} has a meaning of its own here", row + 1, _UNFIT[sign]
     if here and before.endswith(('"', "'")):
-        return "the text goes on behind its closing quote", row + 1, "put all of it in one pair of quotes"
+        return "there is text after the closing quote", row + 1, "put all of it in one pair of quotes"
     if here in ("}", "]"):
         wrong = f"does not close the {opening}" if opening and opening in "[{" else "closes nothing"
         return f"the {here} {wrong}", row + 1, "remove it, or write the one that belongs there"
@@ -235,7 +235,7 @@ class _Builder:
         return self.scalar(node, path)
 
     def add(self, steps: int, line: int) -> None:
-        """Count a value and the steps of its path."""
+        """Count a value and the length of its path against the limits."""
         self.count += 1
         self.steps += steps
         if self.count > self.most or self.steps > self.most * MAX_STEPS:
@@ -323,7 +323,7 @@ class _Builder:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Also quotes the texts that gcloud reads as booleans and numbers, and PyYAML as texts."""
+    """Quotes also the texts that gcloud reads as booleans or numbers and PyYAML as texts."""
 
 
 _Dumper.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile("[yYnN]$"), list("yYnN"))
@@ -345,7 +345,7 @@ _quoted = json.JSONEncoder(ensure_ascii=False).encode
 
 
 def scalar(value: Any) -> str:
-    """Return `value` as JSON that is also YAML 1.1 to every reader; TypeError or ValueError for what has no such form."""
+    """Return `value` as JSON that every YAML 1.1 reader reads as the same value; TypeError or ValueError if it has no such form."""
     if value is None or isinstance(value, bool):
         return json.dumps(value)
     if isinstance(value, str):
@@ -380,7 +380,7 @@ _WORDS = {"y", "n", "yes", "no", "on", "off", "true", "false", "null"}  # boolea
 
 
 def flow(value: Any) -> str:
-    """Return plain data on one line; texts that every reader of YAML takes for texts have no quotes."""
+    """Return plain data on one line, without quotes around texts that every YAML reader reads as texts."""
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{flow(str(key))}: {flow(item)}" for key, item in value.items()) + "}"
     if isinstance(value, (list, tuple)):

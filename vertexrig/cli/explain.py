@@ -135,7 +135,7 @@ def _candidates(workspace: Workspace, name: str, here: str) -> list[_Candidate]:
         return []
     from vertexrig.submit import submission  # few jobs have candidates
 
-    changes = ["", *map(candidates.told, workspace.loaded.runnable(name).candidates)]
+    changes = ["", *map(candidates.summary, workspace.loaded.runnable(name).candidates)]
     left_out = submission.left_out(prepared, workspace.loaded.project.trigger.budget)
     found = []
     for one, changed in zip(prepared, changes, strict=True):

@@ -1,4 +1,4 @@
-"""What a change of a project does to each of its jobs and sweeps: YAML, replicas, quota, price, findings."""
+"""The effect of a project change on each job and sweep: YAML, replicas, quota, price, findings."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Side:
 
 @dataclass(frozen=True)
 class Change:
-    """What a change does to one job or sweep; `before` or `after` is None where it is not there."""
+    """The effect of a change on one job or sweep; `before` or `after` is None if the project does not have it then."""
 
     name: str
     before: Side | None
@@ -62,19 +62,19 @@ class Change:
 
     @property
     def diff(self) -> str:
-        """The YAML's change as a unified diff."""
+        """The change of the YAML as a unified diff."""
         old, new = ((side.yaml if side is not None else "").splitlines() for side in (self.before, self.after))
         lines = difflib.unified_diff(old, new, f"a/{self.name}.yaml", f"b/{self.name}.yaml", lineterm="", n=2)
         return masked("\n".join(lines))
 
     @property
     def new(self) -> list[Finding]:
-        """What is found since the change."""
+        """Findings that the change adds."""
         return _without(self.after, self.before)
 
     @property
     def gone(self) -> list[Finding]:
-        """What is not found any more."""
+        """Findings that the change removes."""
         return _without(self.before, self.after)
 
 
@@ -84,7 +84,7 @@ def _without(side: Side | None, other: Side | None) -> list[Finding]:
 
 
 def changes(before: Workspace, after: Workspace) -> Iterator[Change]:
-    """Yield what a change does to each job and sweep of two projects, in the order of the newer one."""
+    """Yield the effect of a change on each job and sweep, in the order of the newer project."""
     old, new = ([*one.loaded.project.entries] for one in (before, after))
     for name in dict.fromkeys((*new, *old)):
         yield Change(name, _side(before, name) if name in old else None, _side(after, name) if name in new else None)
@@ -134,7 +134,7 @@ def _span(begin: datetime, end: datetime) -> timedelta:
 
 
 def data(one: Change) -> dict[str, Any]:
-    """Return a change as JSON has it."""
+    """Return a change as plain values for JSON."""
 
     def side(of: Side | None) -> dict[str, Any] | None:
         if of is None:
@@ -158,7 +158,7 @@ def data(one: Change) -> dict[str, Any]:
 
 
 def lines(one: Change) -> Iterator[tuple[str, str]]:
-    """Yield what changed beside the YAML, and how: `replicas`, `1 → 2`."""
+    """Yield changes other than the YAML, each as name and text: `replicas`, `1 → 2`."""
     before, after = one.before or Side(), one.after or Side()
     for name, old, new in (
         ("problem", before.problem, after.problem),
@@ -181,7 +181,7 @@ def _usd(side: Side, amount: float) -> str:
 
 
 def new_errors(found: Sequence[Change]) -> int:
-    """Return how many errors a change brings, a job that cannot be rendered any more included."""
+    """Return the number of errors that a change adds; a job that can no longer be rendered counts as one."""
     errors = sum(each.severity is Severity.ERROR for one in found for each in one.new)
     broken = sum(bool(one.after and one.after.problem and not (one.before and one.before.problem)) for one in found)
     return errors + broken

@@ -1,4 +1,4 @@
-"""What a job or sweep makes on Vertex AI: pools, replicas, the environment of each replica, quota and price.
+"""The cluster of a job or sweep on Vertex AI: pools, replicas, the environment of each replica, quota and price.
 
 A pure function of the job spec and the catalog; `vertexrig.explain.picture` draws its value for a terminal.
 """
@@ -20,10 +20,10 @@ from vertexrig.spec.document import Document, Pool, most_trials, parallel_trials
 from vertexrig.spec.estimate import Estimate, estimate
 
 MOST_REPLICAS = 10_000
-"""More replicas than this are not listed one by one."""
+"""Most replicas that are listed one by one."""
 
 UNKNOWN = cluster.Identity("<job id>", "<project number>", "<region>")
-"""In place of a value that the service decides when the job is created."""
+"""Stands for a value that the service decides when the job is created."""
 
 _PORT = "<port>"  # of MASTER_PORT: no source shows its number
 
@@ -47,7 +47,7 @@ class ImageFacts:
 
 @dataclass(frozen=True)
 class PoolFacts:
-    """A worker pool that makes machines.
+    """A worker pool with at least one replica.
 
     Args:
         name: `workerpool1`.
@@ -98,7 +98,7 @@ class PoolFacts:
 
 @dataclass(frozen=True)
 class StudyFacts:
-    """What a tuning job searches.
+    """The search of a tuning job.
 
     Args:
         metrics: Goal by metric id.
@@ -153,7 +153,7 @@ class Explanation:
 
     @property
     def distributed(self) -> bool:
-        """More than one replica: only then is TF_CONFIG set."""
+        """Whether there is more than one replica: only then is TF_CONFIG set."""
         return len(self.replicas) > 1
 
     def replica(self, name: str) -> Replica:
@@ -184,7 +184,7 @@ class Explanation:
         return {**shared, "MASTER_PORT": _PORT} if shared else None
 
     def environment(self, replica: Replica) -> dict[str, str]:
-        """Return every variable one replica finds: the service's, then the job's own."""
+        """Return all environment variables of one replica: the service's, then the job's own."""
         identity = dataclasses.replace(UNKNOWN, region=self.region or UNKNOWN.region, trial=self.trial)
         service = cluster.service_environment(self.replicas, replica, self.job, identity)
         service |= {"MASTER_PORT": _PORT} if "MASTER_PORT" in service else {}
@@ -196,7 +196,7 @@ class Explanation:
 def explain(
     document: Document, catalog: Catalog, *, region: str = "", name: str = "", topology: str = ""
 ) -> Explanation:
-    """Return what a job spec makes; secrets in plain text are cut.
+    """Return the explanation of a job spec; secrets in plain text are cut.
 
     Args:
         document: The job spec as read; what the reading refused is left out.
@@ -276,7 +276,7 @@ def _pool(pool: Pool, catalog: Catalog) -> PoolFacts:
 
 
 def _accelerators(pool: Pool, machine: Machine | None, catalog: Catalog) -> tuple[str, int, str, int]:
-    """Name, count, unit of the count, and VMs per replica."""
+    """Return name, count, unit of the count, and VMs per replica."""
     if machine is not None and machine.tpu:
         topology = machine.tpu_topologies.get(pool.tpu_topology)
         return (machine.tpu, topology.chips, "chips", topology.vms) if topology else (machine.tpu, 0, "chips", 1)
@@ -288,7 +288,7 @@ def _accelerators(pool: Pool, machine: Machine | None, catalog: Catalog) -> tupl
 
 
 def image_facts(uri: str, catalog: Catalog) -> ImageFacts:
-    """Return an image and what the catalog knows of it."""
+    """Return an image with the catalog's data about it."""
     row = catalog.image(uri)
     return ImageFacts(uri) if row is None else ImageFacts(uri, row.name, row.end_of_support, row.end_of_availability)
 
@@ -324,7 +324,7 @@ def _study(document: Document) -> StudyFacts | None:
 
 
 def parameter_range(spec: Mapping[str, Any]) -> str:
-    """Return what a parameter may be, on one line: `0.001 to 1`, `64, 128, 512`."""
+    """Return the values that a parameter may have, on one line: `0.001 to 1`, `64, 128, 512`."""
     for key, unit in (("doubleValueSpec", ""), ("integerValueSpec", "whole numbers ")):
         if key in spec:
             return f"{unit}{spec[key].get('minValue', 0)} to {spec[key].get('maxValue', 0)}"
@@ -371,7 +371,7 @@ def data(explanation: Explanation) -> dict[str, Any]:
 
 
 def replica_data(explanation: Explanation, replica: Replica) -> dict[str, Any]:
-    """Everything one replica finds, as plain values for JSON; `environment` holds the exact texts, but for secrets."""
+    """Return the environment of one replica as plain values for JSON; `environment` holds the exact texts, except for secrets."""
     return {
         "replica": dataclasses.asdict(replica),
         "tf_config": explanation.tf_config(replica),

@@ -1,4 +1,4 @@
-"""What a job draws of each quota against what the project has of it and uses: which fits, and the request for more where it does not."""
+"""Compares the quota that a job needs with what the project has and uses, and writes the request for more if it does not fit."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ class QuotaRoom:
 
     @property
     def fits(self) -> bool | None:
-        """Whether there is room beside what is in use; None where that is not known."""
+        """Whether the job fits beside the current use; None if the use is not known."""
         if not self.known:
             return None
         return self.limit is None or (self.used or 0) + self.draw.amount <= self.limit
 
     @property
     def sum(self) -> str:
-        """How that comes about: `1 in use + 4 drawn of 8`."""
+        """The reason for `fits` in words: `1 in use + 4 drawn of 8`."""
         limit = "no limit" if self.limit is None else f"{self.limit:,}"
         of = {"project": limit, "default": f"{limit} by default", "": "a limit that is not known"}[self.known]
         in_use = {"project": "? in use + " if self.used is None else f"{self.used:,} in use + "}.get(self.known, "")
@@ -57,7 +57,7 @@ def rooms(
     limits: Mapping[str, QuotaLimit] | None,
     use: Mapping[str, int] | None = None,
 ) -> list[QuotaRoom]:
-    """Return where a job, sweep or candidate stands with each quota that it draws.
+    """Return the state of each quota that a job, sweep or candidate needs.
 
     Args:
         prepared: It.
@@ -86,7 +86,7 @@ def _room(draw: Draw, limits: Mapping[str, QuotaLimit] | None, use: Mapping[str,
 
 
 def request(project: str, region: str, short: Sequence[QuotaRoom]) -> list[str]:
-    """Return what asks for more of some quotas: the console's page, and a command for each whose name is known."""
+    """Return how to ask for more of some quotas: the console's page, and a command for each quota whose name is known."""
     lines = [CONSOLE.format(project=project)]
     for one in short:
         if one.quota_id:

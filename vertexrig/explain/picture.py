@@ -49,7 +49,7 @@ def text(explanation: Explanation, *, width: int = 80, today: str = "") -> str:
 
 
 def replica_text(explanation: Explanation, replica: Replica) -> str:
-    """Everything one replica finds in its environment, its JSON spread out."""
+    """Return the environment of one replica, with its JSON on several lines."""
     pool = next(pool for pool in explanation.pools if pool.index == replica.pool)
     of_trial = f" of trial {explanation.trial}" if explanation.trial else ""
     lines = [f"{replica.name}{of_trial}: {pool.label} {replica.index} of {_clean(explanation.name)}"]
@@ -205,7 +205,7 @@ def _one_program(pool: PoolFacts, width: int, today: str, searched: bool) -> lis
 
 
 def _words(words: Sequence[str]) -> str:
-    """Return words as a shell would take them, the last of many only counted."""
+    """Return words quoted for a shell; of many words the last are only counted."""
     shown = " ".join(shlex.quote(_clean(word)) for word in words[: 4 * FOLD])
     return shown if len(words) <= 4 * FOLD else f"{shown} {_rest(len(words) - 4 * FOLD, 'argument')}"
 
@@ -264,7 +264,7 @@ def _tasks(explanation: Explanation) -> Iterator[tuple[str, str]]:
 
 
 def _ranks(explanation: Explanation) -> Iterator[tuple[str, str]]:
-    """PyTorch's variables, and one line for the ranks of each role."""
+    """Yield PyTorch's variables, and one line for the ranks of each role."""
     yield from (explanation.rendezvous() or {}).items()
     ranks = explanation.ranks()
     for number, (role, members) in enumerate(groupby(explanation.replicas, key=lambda one: one.role)):
@@ -372,7 +372,7 @@ def _many(count: int, noun: str) -> str:
 
 
 def _some(items: Sequence[str], noun: str) -> list[str]:
-    """Return the items, the last of many only counted."""
+    """Return the items; of many items the last are only counted."""
     return list(items) if len(items) <= FOLD else [*items[:FOLD], _rest(len(items) - FOLD, noun)]
 
 

@@ -1,4 +1,4 @@
-"""How long a job or sweep takes and what it costs, as a distribution: many sweeps drawn from durations that were seen.
+"""Estimates time and cost of a job or sweep as a distribution: many sweeps are simulated with observed durations.
 
 A study keeps `parallelTrialCount` places busy; a place that becomes free gets the next trial at once. A draw takes, for
 each place, the start-up of its first trial, then trials and the pauses between them, and the tear-down of the last. The
@@ -23,14 +23,14 @@ SIMULATIONS = 10_000
 """Draws with NumPy, for up to `FULL_TRIALS` trials; beyond, fewer, so that the time stays the same."""
 FULL_TRIALS = 200
 MOST_RESTARTS = 20
-"""Preemptions of one trial that are drawn at most."""
+"""Most preemptions of one trial that are simulated."""
 PLAIN_STEPS = 60_000
 """Trials drawn without NumPy, over all draws of one parallelism."""
 
 
 @dataclass(frozen=True)
 class Durations:
-    """What a simulation draws from; each a list of seconds that were seen.
+    """The durations that a simulation draws from; each is a list of observed seconds.
 
     Args:
         trial: How long a trial, or a job, trains.
@@ -51,7 +51,7 @@ class Durations:
 
 @dataclass(frozen=True)
 class Learned:
-    """Durations of jobs that ended, as seconds; an empty list where they do not tell it.
+    """Return durations of ended jobs in seconds; a list is empty if the jobs do not have that time.
 
     Args:
         source: What they were read from.
@@ -114,7 +114,7 @@ def durations(
     *,
     preempted_s: float | None = None,
 ) -> Durations:
-    """Return what to draw from: the user's own jobs where there are any, else recordings of the service.
+    """Return the durations to draw from: those of the user's own jobs if there are any, else recordings of the service.
 
     Args:
         document: The job.
@@ -154,7 +154,7 @@ def durations(
 
 
 def _spot(document: Document, preempted_s: float | None, longest: float) -> list[str]:
-    """Return what is assumed of preemptions."""
+    """Return the assumptions about preemptions."""
     strategy = scheduling_strategy(document) or "STANDARD"
     if preempted_s is None:
         left_out = "Spot: preemptions are left out, since no source gives their rate; --preempted-every takes one"
@@ -214,7 +214,7 @@ def forecast(price: Estimate, drawn: Durations, *, parallel: Sequence[int] = (),
 
 
 def data(found: Forecast) -> dict[str, Any]:
-    """As JSON."""
+    """Return an estimate as plain values for JSON."""
     return {
         "estimate": True,
         "trials": found.trials,
@@ -229,7 +229,7 @@ _Draw = Callable[[int, int, Durations, int, int, bool], tuple[list[float], list[
 
 
 def choose_engine(trials: int) -> tuple[_Draw, int, str]:
-    """Tell how to draw, how often, and a remark."""
+    """Return how to draw, how often, and a remark."""
     many = SIMULATIONS if trials <= FULL_TRIALS else max(500, SIMULATIONS * FULL_TRIALS // trials)
     try:
         import numpy  # noqa: F401 - it is loaded again where it is used
@@ -265,7 +265,7 @@ def draw_with_numpy(
 
 
 def _with_preemptions(length: Any, start: Any, mean: float | None, rng: Any) -> tuple[Any, Any]:
-    """Return what trials of some lengths take and are billed for, with the runs that were preempted before the last."""
+    """Return the total and the billed seconds of trials, including attempts that were preempted."""
     if mean is None:
         return length, length
     import numpy as np
@@ -307,7 +307,7 @@ def draw_plainly(
 
 
 def _lost(length: float, drawn: Durations, rng: random.Random) -> tuple[float, float]:
-    """Return seconds of further start-ups, and of runs that were preempted, of one trial."""
+    """Return seconds of further start-ups, and of preempted attempts, of one trial."""
     again = lost = 0.0
     for _ in range(MOST_RESTARTS if drawn.preempted_s else 0):
         ran = rng.expovariate(1 / drawn.preempted_s) if drawn.preempted_s else length

@@ -28,7 +28,7 @@ __all__ = ["Findings", "RenderedJob", "check", "rehearse", "render"]
 
 
 class Findings(Sequence[Finding]):
-    """What a check found, in the order of the file; printed as text, shown by a notebook as a table."""
+    """The findings of a check in the order of the file; prints as text, a notebook shows a table."""
 
     def __init__(self, found: Iterable[Finding], sources: Mapping[str, str]) -> None:
         self._found, self._sources = folded(found), sources
@@ -45,7 +45,7 @@ class Findings(Sequence[Finding]):
 
     @property
     def ok(self) -> bool:
-        """Whether nothing of severity error was found."""
+        """Whether there are no findings of severity error."""
         return not any(one.severity is Severity.ERROR for one in self)
 
     def __str__(self) -> str:
@@ -91,7 +91,7 @@ def check(job: str | Path | Mapping[str, Any], *, project: str | Path | None = N
 
     Args:
         job: The file, or the data of a CustomJobSpec or HyperparameterTuningJob.
-        project: The project file whose region, catalog and trainer it is held against, and whose `check:` selects what is
+        project: The project file whose region, catalog and trainer are used to check it, and whose `check:` selects what is
             reported; none by default, and for a project file itself.
     """
     loaded = config.load(Path(project)) if project else config.Loaded(Project(project="", region=""), Path(), {})
@@ -106,7 +106,7 @@ def check(job: str | Path | Mapping[str, Any], *, project: str | Path | None = N
 
 
 def _of_project(workspace: Workspace) -> list[Finding]:
-    """Return what is found of every job and sweep, as it stands and as each candidate has it."""
+    """Return the findings of every job and sweep, and of each of its candidates."""
     loaded = workspace.loaded
     found = [
         replace(each, entry=choice.owner(loaded, each.line, name))
@@ -120,14 +120,14 @@ def _of_project(workspace: Workspace) -> list[Finding]:
 
 
 def _selected(loaded: config.Loaded, found: Sequence[Finding]) -> list[Finding]:
-    """Return what the project file's `check:` selects and its baseline does not know."""
+    """Return the findings that the project file's `check:` selects and its baseline does not list."""
     settings, home = loaded.project.check, loaded.folder
     baseline = loaded.path(settings.baseline, "check", "baseline") if settings.baseline else None
     return choice.choice(settings, home, (), (), baseline, writing=False, strict=False).of(found)[0]
 
 
 def _data(text: str) -> Any:
-    """Return the plain data of a YAML text; None if it is not YAML, which the check says."""
+    """Return the plain data of a YAML text; None if it is not YAML, which the check reports."""
     try:
         return yamltext.read(text).data
     except yamltext.YamlError:

@@ -1,4 +1,4 @@
-"""What a caller of the trigger may change about a job, and how the change is made; `--set` of a person is in `config`.
+"""What a caller of the trigger may override in a job, and how the override is made; `--set` is in `config`.
 
 Two gates: the keys that may be named in `trigger.allow` at all are a table here (images, commands, service accounts,
 networks, and places to write are not in it), and of those a caller may set only the ones the project file allows, within
@@ -50,7 +50,7 @@ _UNSET = object()
 
 @dataclass(frozen=True)
 class RefusedOverride:
-    """Why a value was not taken.
+    """Why a value was refused.
 
     Args:
         path: Its place in the request: `set.max_trial_count`.
@@ -64,7 +64,7 @@ class RefusedOverride:
 
 
 def check_rules(loaded: Loaded) -> None:
-    """Refuse a `trigger:` section that opens what must stay closed, or bounds that mean nothing.
+    """Refuse a `trigger:` section that opens a key that must stay closed, or has bounds that cannot hold.
 
     Raises:
         ConfigError: With the line of each key.
@@ -116,13 +116,13 @@ def check_rules(loaded: Loaded) -> None:
 
 
 def opened(loaded: Loaded) -> list[str]:
-    """Return what callers may set at most, as `trigger.callers` names it: keys, and arguments as args.NAME."""
+    """Return everything that callers may set, as `trigger.callers` names it: keys, and arguments as args.NAME."""
     trigger = loaded.project.trigger
     return [*trigger.allow, *(f"args.{name}" for name in trigger.allow_args)]
 
 
 def _wrong_policy(trigger: TriggerSettings, name: str, schedule: Schedule) -> Iterator[tuple[str, str]]:
-    """Yield each key of a schedule that says nothing, and what is wrong with it."""
+    """Yield each wrong key of a schedule, and what is wrong with it."""
     if not trigger.may_start(schedule.run):
         yield "run", f"trigger.runs does not let the trigger start {schedule.run!r}: {', '.join(trigger.runs)}"
     given = {key: getattr(schedule, key) for key in ("start", "end") if getattr(schedule, key) is not None}
@@ -134,7 +134,7 @@ def _wrong_policy(trigger: TriggerSettings, name: str, schedule: Schedule) -> It
 
 
 def _wrong_places(project: Project) -> Iterator[tuple[tuple[str | int, ...], str]]:
-    """Yield what is wrong with sources of events, and with who is told, and where."""
+    """Yield what is wrong with `trigger.events` and `trigger.notify`, and at which key."""
     trigger, runnable = project.trigger, [*project.entries]
     for name, event in trigger.events.items():
         path = ("events", name)
@@ -204,7 +204,7 @@ def _check_one(part: str, key: str, value: Any, allowed: Mapping[str, Bound]) ->
 
 
 def _not_the_key_s(loaded: Loaded, run: str, key: str, value: Any) -> list[RefusedOverride]:
-    """Tell why a value is not of its key's type, or there is nothing that the key is of."""
+    """Return a refusal if a value does not have its key's type, or if the project has no such key."""
     try:
         apply(loaded, run, {key: value}, {})
     except ConfigError as error:
@@ -213,7 +213,7 @@ def _not_the_key_s(loaded: Loaded, run: str, key: str, value: Any) -> list[Refus
 
 
 def _not_the_flag_s(loaded: Loaded, run: str, key: str, value: Any) -> list[RefusedOverride]:
-    """Tell why a value of a bounded argument is not a number of the type that the project file's own value has."""
+    """Return a refusal if a value of a bounded argument is not a number of the same type as the project file's value."""
     bound, project = loaded.project.trigger.allow_args[key], loaded.project
     if bound.min is None and bound.max is None:
         return []
@@ -231,7 +231,7 @@ def _not_the_flag_s(loaded: Loaded, run: str, key: str, value: Any) -> list[Refu
 
 
 def _outside(value: Any, bound: Bound) -> str:
-    """Return what is wrong with a value, "" if nothing is."""
+    """Return what is wrong with a value, "" if the bound allows it."""
     if not isinstance(value, (str, int, float, bool)):
         return f"is {kind_of(value)}; text, a number or a boolean belongs here"
     if isinstance(value, str) and (len(value) > LONGEST_TEXT or any(ord(one) < 32 or ord(one) == 127 for one in value)):
@@ -264,14 +264,14 @@ def _as_number(value: Scalar) -> float | None:
 
 
 def _fixed_args(loaded: Loaded, run: str, args: Mapping[str, Any]) -> list[RefusedOverride]:
-    """Arguments that the study of a sweep decides."""
+    """Return a refusal for each argument that is a parameter of the sweep's study."""
     sweep = loaded.project.sweeps.get(run)
     searched = {*sweep.over, *(parameter_ids(sweep.study) if sweep.study else ())} if sweep else set()
     return [RefusedOverride(f"args.{key}", f"the study of {run} decides {key!r}") for key in args if key in searched]
 
 
 def apply(loaded: Loaded, run: str, set_: Mapping[str, Scalar], args: Mapping[str, Scalar]) -> Loaded:
-    """Return the project with overrides made to job or sweep `run`, but for values that a candidate gives. Check them first.
+    """Return the project with overrides of job or sweep `run`, which `check` has allowed. Values that a candidate gives stay.
 
     Raises:
         ConfigError: A value has the wrong type for its key, or `run` has no such key. Its message begins with the path.
@@ -294,7 +294,7 @@ def apply(loaded: Loaded, run: str, set_: Mapping[str, Scalar], args: Mapping[st
 
 
 def _is_decided(loaded: Loaded, path: list[str]) -> bool:
-    """Tell whether a candidate gives the value at a path, all that is around it, or a part of it."""
+    """Whether a candidate gives the value at a path, a mapping around it, or a part of it."""
     return any(all(own == other for own, other in zip(path, one, strict=False)) for one in loaded.decided)
 
 
@@ -342,7 +342,7 @@ def _required(cls: Any) -> bool:
 
 
 def _put_args(project: Any, group: str, run: str, args: Mapping[str, Scalar]) -> Any:
-    """Return the project with arguments over those of a job or sweep, in their form: mapping or list."""
+    """Return the project with arguments added to those of a job or sweep, as a mapping or a list like theirs."""
     rows: dict[str, Job | Sweep] = dict(getattr(project, group))
     target = rows[run]
     base = project.jobs[target.job].args if isinstance(target, Sweep) else target.args

@@ -1,4 +1,4 @@
-"""The candidates of a job or sweep: what else it may run on, each a set of overrides as `--set` makes them."""
+"""The candidates of a job or sweep: each is a set of overrides, made as `--set` makes them."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from vertexrig.schema import typed
 from vertexrig.yamltext import RawPath
 
 PLACE = ("region", "bucket")
-"""Keys of the project that a candidate may change, beside those of its job or sweep."""
+"""Keys of the project that a candidate may change, in addition to those of its job or sweep."""
 _OWN = ("candidates", "job", "retry_for", "prefer", "preemptions")
-"""Keys of a job or sweep that a candidate cannot change, as they are of all."""
+"""Keys of a job or sweep that a candidate cannot change: they apply to all candidates."""
 
 
 def others(loaded: Loaded, name: str) -> Iterator[Loaded]:
-    """Yield the project once for each candidate of job or sweep `name`, with what that changes as overrides of a command line.
+    """Yield the project once for each candidate of job or sweep `name`, with the candidate's changes as overrides.
 
     Raises:
         ConfigError: A candidate changes nothing, has a key that it cannot change, or a value that does not fit.
@@ -44,12 +44,12 @@ def others(loaded: Loaded, name: str) -> Iterator[Loaded]:
                 lines |= {full: line} if isinstance(line, int) else {}
         errors.end()
         made = _with(loaded, sets, place)
-        # a finding shows the line of the candidate, not an override that nobody typed
+        # a finding shows the line of the candidate, not an override that the user did not type
         yield replace(made, lines=lines, given=loaded.given, decided=frozenset(paths))
 
 
 def _with(loaded: Loaded, sets: list[str], place: RawPath) -> Loaded:
-    """Return the project with further overrides; what is wrong with one is an error of the candidate."""
+    """Return the project with further overrides; an error in one is reported at the candidate."""
     given = (*loaded.overrides, *sets)
     try:
         made = config.loads(
@@ -76,7 +76,7 @@ def _leaves(value: Mapping[str, Any], above: tuple[str, ...] = ()) -> Iterator[t
 
 
 def _where(loaded: Loaded, name: str, target: Job | Sweep, path: tuple[str, ...], place: RawPath) -> tuple[str, ...]:
-    """Return the whole path of a candidate's key: in the sweep, in the job that it runs, or of the project's place."""
+    """Return the whole path of a candidate's key: in the sweep, in the job that it runs, or at the top of the project."""
     key = path[0]
     if key in PLACE:
         return path
@@ -88,8 +88,8 @@ def _where(loaded: Loaded, name: str, target: Job | Sweep, path: tuple[str, ...]
     return (*found, *path)
 
 
-def told(candidate: Mapping[str, Any]) -> str:
-    """Return what a candidate changes, on one line."""
+def summary(candidate: Mapping[str, Any]) -> str:
+    """Return the changes of a candidate on one line."""
     rows = (f"{'.'.join(path)}: {'-' if value is None else _text(value)}" for path, value in _leaves(candidate))
     return ", ".join(rows)
 

@@ -22,15 +22,15 @@ from vertexrig.text import kind_of, quoted
 
 DEFAULT_NAME = "vertexrig.yaml"
 TICK = "tick"
-"""The schedule that the tool makes itself, where a schedule of the file has `then`."""
+"""Name of the schedule that the tool adds if a schedule of the file has `then`."""
 TICK_PATH = f"/{TICK}"
-"""What it calls of the trigger."""
+"""Path of the trigger that the schedule `tick` calls."""
 STATE_FOLDER = ".vertexrig"
 """State of rehearsals and the local Vertex, beside the project file."""
 PACKAGES_FOLDER = "build/packages"
 """Where the trainer's packages are built, beside the project file."""
 TEMPLATE_SUFFIX = ".yaml.j2"
-"""How the names of templates end."""
+"""Suffix of template files."""
 
 _SPEC = set(
     "workerPoolSpecs worker_pool_specs studySpec study_spec trialJobSpec trial_job_spec jobSpec job_spec".split()
@@ -74,7 +74,7 @@ class Loaded:
         return self.file.parent
 
     def path(self, name: str, *key: str | int) -> Path:
-        """Return a path that the project file gives at `key`, seen from the folder of that file.
+        """Return a path that the project file gives at `key`, resolved from the folder of that file.
 
         Raises:
             ConfigError: It is outside of the folder's checkout, or a pipe, and only the file says so.
@@ -91,7 +91,7 @@ class Loaded:
         return path
 
     def output(self, name: str) -> Path:
-        """Return a place of the tool's own below the project's folder; UsageError if a link leads out of it."""
+        """Return the path of a file or folder that the tool writes below the project's folder; UsageError if a link leads outside."""
         return files.output(self.folder, name)
 
     def error(self, message: str, *path: str | int) -> ConfigError:
@@ -114,7 +114,7 @@ class Loaded:
 
     @cached_property
     def digest(self) -> str:
-        """Stands for all that decides a request: the project file, its templates and rows of the catalog, as far as it may have them."""
+        """A hash of everything that decides a request: the project file, its templates, and its rows of the catalog."""
         made = hashlib.sha256(self.text.encode())
         templates, catalog = self.project.templates, self.project.catalog
         named = [self.folder / catalog] if catalog else []
@@ -126,7 +126,7 @@ class Loaded:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The options that name this very project, overrides and all, on a command line."""
+        """The command-line options that select this project, with its overrides."""
         sets = (word for override in self.overrides for word in ("--set", override))
         return (*(("--file", str(self.file)) if self.named else ()), *sets)
 
@@ -140,7 +140,7 @@ class Loaded:
 
 
 def _instead(name: str, names: Sequence[str]) -> str:
-    """Tell how a message about a NAME that is not there goes on."""
+    """Return the second half of a message about an unknown NAME: what to write instead."""
     parts = [part.strip() for part in name.split(",")]
     if len(parts) > 1 and all(part in names for part in parts):
         return f": write names with spaces between them: {' '.join(parts)}"
@@ -151,7 +151,7 @@ def _instead(name: str, names: Sequence[str]) -> str:
 
 
 class ForeignProjectError(UsageError):
-    """The nearest project file is a link to elsewhere, or in a folder above and someone else's."""
+    """The nearest project file is a link to elsewhere, or is in a folder above and belongs to another user."""
 
 
 def find(start: Path, name: str = DEFAULT_NAME) -> Path:
@@ -170,7 +170,7 @@ def find(start: Path, name: str = DEFAULT_NAME) -> Path:
                 f"{found} is a link that leads out of its folder, to {found.resolve()}, so it is not used; if you mean that "
                 f"file, name it: --file {shlex.quote(str(found))}"
             )
-        # in the working directory itself whoever owns it: the user chose that folder
+        # in the working directory itself the owner does not matter: the user chose that folder
         if folder == start:
             # Relative, as a person in this folder names it: messages and printed commands show it.
             return found.relative_to(start)
@@ -186,7 +186,7 @@ def find(start: Path, name: str = DEFAULT_NAME) -> Path:
 
 
 def _is_ours(path: Path) -> bool:
-    """Tell whether a path belongs to the user, or, as with git, to the one who started this process with sudo."""
+    """Whether a path belongs to the user, or, as with git, to the user who started this process with sudo."""
     if not hasattr(os, "geteuid"):
         return True  # Windows has no such owner
     user, owner = os.geteuid(), path.stat().st_uid
@@ -282,12 +282,12 @@ def _locate(
 
 
 def _is_overridden(path: yamltext.RawPath, given: Mapping[yamltext.RawPath, str]) -> bool:
-    """Tell whether an override has replaced what the file says at `path`."""
+    """Whether an override has replaced the file's value at `path`."""
     return any(path[:n] in given for n in range(1, len(path) + 1))
 
 
 def _expand(value: Any, place: typed.Place, environment: Mapping[str, str], errors: Errors) -> Any:
-    """`value` with `${NAME}` and `${NAME:-default}` filled in, in its texts but not its keys; `WRONG` for a text that cannot be."""
+    """Return `value` with `${NAME}` and `${NAME:-default}` filled in, in texts but not in keys; `WRONG` for a text with an error."""
     if isinstance(value, dict):
         return {key: _expand(item, place.at(key), environment, errors) for key, item in value.items()}
     if isinstance(value, list):
@@ -358,7 +358,7 @@ def _typed(path: Sequence[str]) -> yamltext.RawPath:
 
 
 def _remove(data: dict[str, Any], path: list[str], text: str) -> None:
-    """Remove the key at `path`; UsageError with what is there if it is not."""
+    """Remove the key at `path`; UsageError with similar keys if it does not exist."""
     here: Any = data
     for part in path[:-1]:
         here = here[_index(here, part, text)] if isinstance(here, list) else _child(here, part)
@@ -377,7 +377,7 @@ def _child(here: Any, part: str) -> Any:
 
 
 def _ending_with(data: Mapping[str, Any], path: Sequence[str]) -> list[str]:
-    """Return the keys of jobs and sweeps that the last names of `path` lead to, and the keys beside the one that is missing."""
+    """Return the keys of jobs and sweeps that end like `path`, and the siblings of the missing key."""
     tail = path[2:] if path[0] in ("jobs", "sweeps") else path
     found = []
     for group in ("jobs", "sweeps"):
@@ -390,13 +390,13 @@ def _ending_with(data: Mapping[str, Any], path: Sequence[str]) -> list[str]:
 
 
 def _entries(data: Mapping[str, Any], group: str) -> Mapping[str, Any]:
-    """Return the jobs or sweeps that the file gives, none if it has something else there."""
+    """Return the jobs or sweeps that the file gives; an empty mapping if the value has another type."""
     found = data.get(group)
     return found if isinstance(found, dict) else {}
 
 
 def _full_path(data: Mapping[str, Any], parts: list[str], target: str | None) -> list[str]:
-    """Return the full path of an override's key: in the job or sweep it is about, or from the top of the file."""
+    """Return the full path of an override's key: in the job or sweep `target`, or from the top of the file."""
     if target is not None:
         for group, cls in (("jobs", Job), ("sweeps", Sweep)):
             if target in _entries(data, group):
@@ -428,11 +428,11 @@ def _index(here: Any, part: str, text: str) -> Any:
     # Not isdigit(), which is true for ², a text that int() refuses.
     if part.isdecimal() and int(part) < len(here):
         return int(part)
-    raise UsageError(f"--set {text}: {part!r} is not a place in a list of {len(here)}; count from 0")
+    raise UsageError(f"--set {text}: {part!r} is not an index of a list of {len(here)}; count from 0")
 
 
 def _inconsistencies(loaded: Loaded) -> Iterator[ConfigError]:
-    """Yield an error for each name that is not well formed or not unique, or refers to what is not there."""
+    """Yield an error for each name that is malformed or not unique, and for each reference to an unknown name."""
     project = loaded.project
     for group, names in (("jobs", project.jobs), ("sweeps", project.sweeps), ("schedules", project.schedules)):
         for name in names:
@@ -466,7 +466,7 @@ def _inconsistencies(loaded: Loaded) -> Iterator[ConfigError]:
 
 
 def _dashed_args(loaded: Loaded) -> Iterator[ConfigError]:
-    """Yield an error for each key of `args` and parameter of a study with dashes: they are names of flags, to which those are added."""
+    """Yield an error for each key of `args` and each parameter that begins with dashes: the tool adds the dashes of a flag."""
     project = loaded.project
     keys: list[tuple[tuple[str, ...], Any]] = []
     for name, sweep in project.sweeps.items():
@@ -485,7 +485,7 @@ def _dashed_args(loaded: Loaded) -> Iterator[ConfigError]:
 
 
 def _dashed(key: str) -> str:
-    """Return what to write in place of a key that is the name of a flag with its dashes."""
+    """Return what to write in place of a key that begins with dashes or is empty."""
     bare = key.removeprefix("--")
     if bare and not bare.startswith("-"):
         return f"a key is a flag without its dashes: write {bare}, which becomes --{bare}"

@@ -31,7 +31,7 @@ def rows() -> list[tuple[str, str, str, str]]:
 
 
 def places() -> dict[type, list[str]]:
-    """Return every mapping of the file with the places where it may be, from the top downwards."""
+    """Return every mapping of the file with the paths where it may be, from the top downwards."""
     found: dict[type, list[str]] = {Project: []}
     pending: list[tuple[type, str]] = [(Project, "")]
     while pending:
@@ -47,7 +47,7 @@ def places() -> dict[type, list[str]]:
 
 
 def _dataclasses(hint: Any, suffix: str = "") -> Iterator[tuple[type, str]]:
-    """Yield the dataclasses in a type, with what their place is called: `.NAME` in a mapping, `[]` in a list."""
+    """Yield the dataclasses in a type, each with the suffix of its path: `.NAME` in a mapping, `[]` in a list."""
     if isinstance(hint, type) and dataclasses.is_dataclass(hint):
         yield hint, suffix
         return

@@ -23,7 +23,7 @@ def sound_part(load: Load, text: str | None = None) -> tuple[Loaded, tuple[Confi
 
     Args:
         load: Reads it.
-        text: What the file says, or will say.
+        text: The text of the file, if it has not been written yet.
 
     Raises:
         ConfigError: A mistake is not in an entry of its own, so that nothing can be said of any job.
@@ -45,7 +45,7 @@ def sound_part(load: Load, text: str | None = None) -> tuple[Loaded, tuple[Confi
 
 
 def _entries(errors: Iterable[ConfigError], text: str | None) -> set[yamltext.RawPath]:
-    """Return the entries on the lines of mistakes that can be left out, none for a mistake of a command line."""
+    """Return the entries on the lines of mistakes that can be left out; empty for a mistake in a command line."""
     places = {(error.file, error.line) for error in errors}
     known = typed.hints(Project)
     found = set()

@@ -30,12 +30,12 @@ Args = Mapping[str, Scalar | None] | tuple[str, ...]
 
 @dataclass(frozen=True)
 class ImageBuild:
-    """The image that `vertexrig image` makes of the trainer, used where an image is `build`."""
+    """The image that `vertexrig image` builds from the trainer, used where an image is `build`."""
 
     framework: str = option(
-        "Framework in the image: tf, pytorch, jax, sklearn or xgboost, with a version such as tf-2.21, or without one, so that "
-        "the lock file decides. By default only what the trainer requires. Where an image is `prebuilt`, its framework; by "
-        "default what the trainer imports.",
+        "Framework to install in the image: tf, pytorch, jax, sklearn or xgboost. Add a version (tf-2.21), or leave it to the lock "
+        "file. By default only the trainer's own requirements are installed. For `image: prebuilt` it selects the image; by default "
+        "the framework that the trainer imports.",
         "",
         pattern=(
             r"((tf|pytorch|jax|sklearn|xgboost)(-[0-9]+(\.[0-9]+){0,2})?)?",
@@ -44,7 +44,7 @@ class ImageBuild:
     )
     python: str = option("Python in the image.", "3.12", pattern=(r"3\.[0-9]{1,2}", "a version such as 3.12"))
     repository: str = option(
-        "Repository in Artifact Registry: a name, for one of the project in its region, or HOST/PROJECT/REPOSITORY.",
+        "Artifact Registry repository: the name of one in the project and its region, or HOST/PROJECT/REPOSITORY.",
         "vertexrig",
         pattern=(
             r"[a-z]([a-z0-9-]{0,61}[a-z0-9])?|[a-z0-9-]+-docker\.pkg\.dev/[a-z0-9.:-]+/[a-z][a-z0-9-]*",
@@ -57,19 +57,19 @@ class ImageBuild:
         pattern=(r"[a-z0-9]+(?:[._-][a-z0-9]+)*", "lowercase letters and digits, with single . _ or - between"),
     )
     base_image: str | None = option(
-        "Image it is built on, such as python:3.12-slim-bookworm@sha256:…; by default python:PYTHON-slim-bookworm.",
+        "Base image, such as python:3.12-slim-bookworm@sha256:…; by default python:PYTHON-slim-bookworm.",
         None,
         # A blank or a line break would be a further instruction of the Dockerfile.
         pattern=(r"[A-Za-z0-9][A-Za-z0-9._/:@-]*", "the name of an image such as python:3.12-slim-bookworm"),
     )
     apt: tuple[str, ...] = option(
-        "Debian packages that it needs beside Python, such as libgomp1 for LightGBM; `vertexrig image` names those that are missing "
-        "for well-known wheels.",
+        "Debian packages to install, such as libgomp1 for LightGBM. `vertexrig image` names the ones that well-known wheels need "
+        "and the image lacks.",
         (),
         pattern=(r"[a-z0-9][a-z0-9.+-]+", "the name of a Debian package, such as libgomp1"),
     )
     lock: str = option(
-        "Folder of the lock files, one per kind of image, relative to the project file; they belong into version control.",
+        "Folder of the lock files, one per kind of image, relative to the project file. Commit them.",
         "locks",
     )
 
@@ -79,19 +79,19 @@ class Trainer:
     """The training code that the jobs run."""
 
     path: str = option(
-        "Folder of the trainer (setup.py, pyproject.toml, or its modules alone), relative to the project file; or a single "
-        "script such as train.py.",
+        "Folder of the trainer, relative to the project file: a package with setup.py or pyproject.toml, or modules alone. Or a "
+        "single script such as train.py.",
         "trainer_pkg",
     )
     module: str = option("Module that `python -m` starts in each replica.", "trainer.task")
     image: str = option(
-        "Image the trainer runs in: `prebuilt` for Google's newest one of the trainer's framework (the CPU, GPU or TPU image is "
-        "chosen per pool), a short name such as tf-2.17 for a certain one, a full image URI, `build` for the image that "
-        "`vertexrig image` makes of the trainer, or `custom` for `custom_image`.",
+        "Image the trainer runs in: `prebuilt` for Google's newest image of the trainer's framework (CPU, GPU or TPU, chosen per "
+        "worker pool); a short name such as tf-2.17 for one version; a full image URI; `build` for the image that "
+        "`vertexrig image` builds from the trainer; or `custom` for `custom_image`.",
         "tf-2.17",
     )
-    build: ImageBuild = option("The image where `image` is `build`.", factory=ImageBuild)
-    custom_image: str = option("URI of your own image, used where image is `custom`.", "")
+    build: ImageBuild = option("How to build the image for `image: build`.", factory=ImageBuild)
+    custom_image: str = option("URI of your own image, for `image: custom`.", "")
     command: tuple[str, ...] = option("Entry point in a custom image; by default the image's own ENTRYPOINT.", ())
     package_uris: tuple[str, ...] = option(
         "Packages already uploaded (gs://…). By default the package that `vertexrig package` builds from `path`.", ()
@@ -145,27 +145,27 @@ class PscInterfaceConfig:
 
 @dataclass(frozen=True)
 class MachineSettings:
-    """What one replica of a pool runs on. A role that names its own machine_type inherits no accelerator."""
+    """The machine of each replica of a worker pool. A role with its own machine_type inherits no accelerator from the job."""
 
     machine_type: str | None = option("Machine type, such as n1-standard-8.", None)
     accelerator_type: str | None = option("Accelerator type, such as NVIDIA_TESLA_T4 or TPU_V3.", None)
     accelerator_count: int | None = option("Accelerators per replica.", None)
     gpu_partition_size: str | None = option("Partition of a GPU (MIG), such as 1g.10gb.", None)
     tpu_topology: str | None = option("Shape of a TPU slice (v5e and later), such as 2x2.", None)
-    replica_count: int | None = option("Replicas of the pool; pool 0 always has one.", None)
+    replica_count: int | None = option("Number of replicas; worker pool 0 always has one.", None)
     boot_disk_type: str | None = option("pd-ssd, pd-standard or hyperdisk-balanced.", None)
     boot_disk_size_gb: int | None = option("Boot disk in GB, 100 to 64000.", None)
-    reservation_affinity: ReservationAffinity | None = option("Reservation to take the machine from.", None)
-    image: str | None = option("As trainer.image, for this pool.", None)
+    reservation_affinity: ReservationAffinity | None = option("Compute Engine reservation to use.", None)
+    image: str | None = option("Image of this worker pool, in place of trainer.image.", None)
     container: Container | None = option("Run this container in place of the trainer package.", None)
     env: Mapping[str, Scalar] = option("Environment variables of the replicas.", factory=dict)
 
 
 @dataclass(frozen=True)
 class Role(MachineSettings):
-    """A pool beside the chief's: what it has of its own; the rest is the job's."""
+    """A worker pool other than the chief's. What it leaves out it inherits from the job."""
 
-    args: Args | None = option("Arguments of this pool's replicas, in place of the job's.", None)
+    args: Args | None = option("Arguments of this worker pool's replicas, in place of the job's.", None)
 
 
 @dataclass(frozen=True)
@@ -179,10 +179,10 @@ class Job(MachineSettings):
         "Arguments of the trainer: a mapping (each pair becomes --key=value; null makes a bare --key) or a list, passed unchanged.",
         factory=dict,
     )
-    module: str | None = option("As trainer.module, for this job.", None)
-    package_uris: tuple[str, ...] | None = option("As trainer.package_uris, for this job.", None)
+    module: str | None = option("Module that this job starts, in place of trainer.module.", None)
+    package_uris: tuple[str, ...] | None = option("Packages of this job, in place of trainer.package_uris.", None)
     worker: Role | None = option("Pool 1: workers.", None)
-    ps: Role | None = option("Pool 2: parameter servers. They take no accelerator unless given one here.", None)
+    ps: Role | None = option("Pool 2: parameter servers. They have no accelerator unless you set one here.", None)
     reduction_server: Role | None = option("Pool 2: Reduction Server, for all-reduce over many GPU workers.", None)
     evaluator: Role | None = option("Pool 3: evaluator.", None)
     timeout: str | None = option(
@@ -195,30 +195,36 @@ class Job(MachineSettings):
     network: str | None = option("VPC network to peer with: projects/NUMBER/global/networks/NAME.", None)
     reserved_ip_ranges: tuple[str, ...] = option("Reserved ranges of that network to use.", ())
     psc_interface_config: PscInterfaceConfig | None = option("Private Service Connect interface.", None)
-    service_account: str | None = option("Identity of the replicas; the project's by default.", None)
+    service_account: str | None = option("Service account of the replicas; by default the project's.", None)
     base_output_directory: str | None = option(
-        "Where AIP_MODEL_DIR and its like point, for every run; by default each run has BUCKET/runs/NAME/RUN.", None
+        "Output folder of every run, to which AIP_MODEL_DIR and similar variables point. By default each run has its own: "
+        "BUCKET/runs/NAME/RUN.",
+        None,
     )
     tensorboard: str | None = option("TensorBoard to upload to: projects/P/locations/R/tensorboards/ID.", None)
     enable_web_access: bool | None = option("Allow a shell into the replicas.", None)
     enable_dashboard_access: bool | None = option("Allow access to dashboards of the replicas.", None)
     persistent_resource_id: str | None = option("Persistent resource to run on.", None)
     nfs_mounts: tuple[NfsMount, ...] = option("NFS shares mounted in every replica.", ())
-    display_name: str | None = option("Name shown in the console; the job's name by default.", None)
+    display_name: str | None = option("Name shown in the console; by default the job's name.", None)
     labels: Mapping[str, str] = option("Labels of this job, added to the project's.", factory=dict)
     kms_key_name: str | None = option("Cloud KMS key: projects/P/locations/R/keyRings/RING/cryptoKeys/KEY.", None)
-    candidates: tuple[Mapping[str, Any], ...] = option("What else it may run on, in order: overrides.", ())
+    candidates: tuple[Mapping[str, Any], ...] = option(
+        "Candidates in order of preference: each is a set of overrides of this entry.", ()
+    )
     wait: str | None = option(
-        "How long a job may wait for machines before the next candidate is tried, such as 20m.", None, lasts="20m"
+        "How long a job may wait for machines before the next candidate starts, such as 20m.", None, lasts="20m"
     )
     retry_for: str | None = option(
-        "How long the candidates are tried again from the first on, such as 12h.", None, lasts="12h"
+        "How long to start again from the first candidate after the last has failed, such as 12h.", None, lasts="12h"
     )
     prefer: Literal["order", "price"] = option(
-        "Which candidate is tried first: the first one, or the cheapest.", "order"
+        "Which candidate starts first: the first in the file (`order`) or the cheapest (`price`).", "order"
     )
-    preemptions: int = option("Jobs of one candidate that may be preempted before the next is tried.", 1, least=1)
-    silence: Mapping[str, str] = option("Findings to leave out for this job: id and the reason why.", factory=dict)
+    preemptions: int = option(
+        "How many jobs of one candidate may be preempted before the next candidate starts.", 1, least=1
+    )
+    silence: Mapping[str, str] = option("Findings to hide for this job: rule id and reason.", factory=dict)
     spec: Mapping[str, Any] = option(
         "Any field of the API's CustomJobSpec, merged into the rendered YAML.", factory=dict
     )
@@ -230,34 +236,39 @@ class Sweep:
 
     job: str = option("The job each trial runs.")
     topology: str = option("Name of the template: sweep, grid, or your own.", "sweep")
-    study: Study | None = option("The study; required unless the template makes it (grid).", None)
+    study: Study | None = option("The study; required unless the template makes it, as `grid` does.", None)
     over: Mapping[str, tuple[Scalar, ...]] = option("Grid: the values to combine, by parameter.", factory=dict)
     metrics: Mapping[str, Goal] = option("Grid: metric ids and their goal.", factory=dict)
-    max_trial_count: int | None = option("Trials in all; a grid runs every combination by default.", None)
-    parallel_trial_count: int = option("Trials at a time.", 1)
-    max_failed_trial_count: int | None = option("Failed trials after which the sweep fails.", None)
+    max_trial_count: int | None = option("Total number of trials; by default a grid runs every combination.", None)
+    parallel_trial_count: int = option("Number of trials that run at the same time.", 1)
+    max_failed_trial_count: int | None = option("Number of failed trials after which the sweep fails.", None)
     args: Args = option(
-        "Arguments in place of the job's of the same name; a list, also an empty one, replaces all of them.",
+        "Arguments that replace the job's arguments of the same name. A list, even an empty one, replaces all of them.",
         factory=dict,
     )
-    display_name: str | None = option("Name shown in the console; the sweep's name by default.", None)
+    display_name: str | None = option("Name shown in the console; by default the sweep's name.", None)
     labels: Mapping[str, str] = option("Labels of this sweep, added to the project's and the job's.", factory=dict)
-    kms_key_name: str | None = option("Cloud KMS key; the job's by default.", None)
+    kms_key_name: str | None = option("Cloud KMS key; by default the job's.", None)
     base_output_directory: str | None = option(
-        "By default each run has BUCKET/runs/NAME/RUN; each trial gets a folder of its own below it.", None
+        "Output folder of every run. By default each run has its own: BUCKET/runs/NAME/RUN. Each trial gets a folder below it.",
+        None,
     )
-    candidates: tuple[Mapping[str, Any], ...] = option("What else it may run on, in order: overrides.", ())
+    candidates: tuple[Mapping[str, Any], ...] = option(
+        "Candidates in order of preference: each is a set of overrides of this entry.", ()
+    )
     wait: str | None = option(
-        "How long a job may wait for machines before the next candidate is tried, such as 20m.", None, lasts="20m"
+        "How long a job may wait for machines before the next candidate starts, such as 20m.", None, lasts="20m"
     )
     retry_for: str | None = option(
-        "How long the candidates are tried again from the first on, such as 12h.", None, lasts="12h"
+        "How long to start again from the first candidate after the last has failed, such as 12h.", None, lasts="12h"
     )
     prefer: Literal["order", "price"] = option(
-        "Which candidate is tried first: the first one, or the cheapest.", "order"
+        "Which candidate starts first: the first in the file (`order`) or the cheapest (`price`).", "order"
     )
-    preemptions: int = option("Jobs of one candidate that may be preempted before the next is tried.", 1, least=1)
-    silence: Mapping[str, str] = option("Findings to leave out for this sweep: id and the reason why.", factory=dict)
+    preemptions: int = option(
+        "How many jobs of one candidate may be preempted before the next candidate starts.", 1, least=1
+    )
+    silence: Mapping[str, str] = option("Findings to hide for this sweep: rule id and reason.", factory=dict)
     spec: Mapping[str, Any] = option(
         "Any field of the API's HyperparameterTuningJob, merged into the YAML.", factory=dict
     )
@@ -310,12 +321,12 @@ class LocalSettings:
 
 @dataclass(frozen=True)
 class CheckSettings:
-    """What `vertexrig check` looks for, and where; `render`, `submit` and the trigger look for everything."""
+    """Which rules and files `vertexrig check` reports; `render`, `submit` and the trigger report every rule."""
 
     select: tuple[str, ...] = option("Rules to report, by id or pattern such as image-*; by default all.", ())
     ignore: tuple[str, ...] = option("Rules not to report, by id or pattern.", ())
-    exclude: tuple[str, ...] = option("Files below a folder that are passed over: patterns as in .gitignore.", ())
-    baseline: str = option("File of findings that are known, written by `check --write-baseline`.", "")
+    exclude: tuple[str, ...] = option("Files to skip when a folder is checked: patterns as in .gitignore.", ())
+    baseline: str = option("File of known findings, written by `check --write-baseline`.", "")
 
 
 @dataclass(frozen=True)
@@ -325,12 +336,14 @@ class Project:
     project: str = option("Google Cloud project id.", pattern=PROJECT)
     region: str = option("Region of the jobs.", "us-central1", pattern=REGION)
     bucket: str = option("Bucket for packages and outputs, in the same region.", "", pattern=BUCKET)
-    service_account: str | None = option("Identity of all jobs that name none.", None)
+    service_account: str | None = option("Service account of all jobs that do not set one.", None)
     labels: Mapping[str, str] = option("Labels of all jobs and sweeps.", factory=dict)
     trainer: Trainer = option("The training code.", factory=Trainer)
-    templates: str | None = option("Folder of your own templates; a file there replaces ours of the same name.", None)
+    templates: str | None = option(
+        "Folder of your own templates. A file there replaces the built-in template of the same name.", None
+    )
     catalog: str | None = option("YAML file that adds or corrects rows of the catalog.", None)
-    silence: Mapping[str, str] = option("Findings to leave out everywhere: id and the reason why.", factory=dict)
+    silence: Mapping[str, str] = option("Findings to hide everywhere: rule id and reason.", factory=dict)
     check: CheckSettings = option("What `vertexrig check` reports.", factory=CheckSettings)
     jobs: Mapping[str, Job] = option("Jobs by name.", factory=dict)
     sweeps: Mapping[str, Sweep] = option("Sweeps by name.", factory=dict)
@@ -345,7 +358,7 @@ class Project:
 
     @property
     def images(self) -> frozenset[str | None]:
-        """What the trainer, the jobs and their roles name as their image; None where one takes it from around it."""
+        """The images that the trainer, the jobs and their roles name; None stands for a job or role that inherits its image."""
         jobs = self.jobs.values()
         machines = [
             machine for job in jobs for machine in (job, job.worker, job.ps, job.evaluator) if machine is not None

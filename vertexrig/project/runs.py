@@ -1,4 +1,4 @@
-"""Runs: each time a job or sweep is started it writes into a folder of its own, named by time and a short id."""
+"""Ids and output folders of runs: each run of a job or sweep writes into its own folder, named by time and a short id."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FOLDER = "runs"
 RUN = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{4}")
 """A run's id: `20261121-171500-ab12`."""
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
-"""The name of a run that can be resumed: an id, or one of a person's own."""
+"""The name of a run that can be resumed: an id, or a name that a user has chosen."""
 
 
 def new_run_id(now: datetime | None = None) -> str:
@@ -37,7 +37,7 @@ def folder(bucket: str, name: str, run_id: str = "") -> str:
 
 
 class Named(Protocol):
-    """What is asked of a job or sweep whose run is named: see `vertexrig.render.resolve.View`."""
+    """The parts of `vertexrig.render.resolve.View` that this module needs."""
 
     @property
     def name(self) -> str: ...
@@ -50,7 +50,7 @@ class Named(Protocol):
 
 
 def must_be_own(view: Named, run_id: str) -> None:
-    """Refuse the id of a run for a job whose runs share one folder, and a text that cannot be a run's id.
+    """Refuse a run id for a job whose runs share one folder, and a text that is not a valid run id.
 
     Raises:
         UsageError: As above.
@@ -79,7 +79,7 @@ def must_be_resumable(view: Named, run_id: str) -> None:
 
 
 def no_such_run(name: str, run_id: str, known: Iterable[str]) -> UsageError:
-    """Return the error for a run that is not there, with the newest of those that are."""
+    """Return the error for an unknown run, with the newest known ones."""
     names = sorted({one for one in known if one}, reverse=True)[:10]
     return UsageError(
         f"{name} has no run {run_id!r}. {'Its runs: ' + ', '.join(names) if names else 'It has none yet'}."

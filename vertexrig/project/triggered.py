@@ -1,6 +1,4 @@
-"""The trigger and the schedules of `vertexrig.yaml` as typed values, with the steps that follow a scheduled run: `promote`, `evaluate`
-and `register`.
-"""
+"""The trigger and the schedules of `vertexrig.yaml` as typed values, and the steps of a run: `promote`, `evaluate`, `register`."""
 
 # No postponed annotations: they are read at run time, and 300 of them would be compiled one by one at every start.
 from collections.abc import Mapping
@@ -19,48 +17,54 @@ ALIAS = (
 )
 """Source: mergeVersionAliases in the REST reference of projects.locations.models, v1."""
 CHAIN_LABEL = "vertexrig_chain"
-"""Label of a step's job and model: the claim of the run that the step follows."""
+"""Label of a step's job and model. Its value is the claim of the run that the step belongs to."""
 
 
 @dataclass(frozen=True)
 class PromoteStep:
-    """A full training job from the best trial of the sweep, as `vertexrig promote` makes it."""
+    """Train the best trial of the sweep in full, as `vertexrig promote` does."""
 
     name: str | None = option("Name of the job; by default SWEEP-best.", None, pattern=NAME)
     epochs: int | None = option("The same as args: {epochs: N}.", None, least=1)
-    args: Mapping[str, Scalar] = option("Arguments of the trainer beside the trial's parameters.", factory=dict)
-    topology: str | None = option("Topology in place of the sweep's job's.", None)
-    machine_type: str | None = option("Machine type in place of the sweep's job's.", None)
+    args: Mapping[str, Scalar] = option(
+        "Further arguments of the trainer, added to the trial's parameters.", factory=dict
+    )
+    topology: str | None = option("Topology, in place of the one of the sweep's job.", None)
+    machine_type: str | None = option("Machine type, in place of the one of the sweep's job.", None)
     set: Mapping[str, Any] = option("Other keys of the job, such as worker.replica_count: 2.", factory=dict)
-    warm_start_flag: str | None = option("The trainer's flag for a model to start from: it gets the trial's.", None)
+    warm_start_flag: str | None = option(
+        "The trainer's flag for a model to start from. It gets the model of the trial.", None
+    )
 
 
 @dataclass(frozen=True)
 class EvaluateStep:
-    """A job of the project that measures the model that is there and the new one on today's data; `register` compares these.
+    """Run a job of the project that measures the registered model and the new one on the same data; `register` compares the results.
 
-    It writes `summary.json` into AIP_MODEL_DIR: under `champion` and `challenger` the metrics of each.
+    The job writes `summary.json` into AIP_MODEL_DIR: under `champion` and `challenger` the metrics of each.
     """
 
-    job: str = option("The job.")
+    job: str = option("The job that measures.")
     champion_flag: str = option(
-        "Its flag for the folder of the version that is there; left out where there is none.", "champion"
+        "The job's flag for the folder of the registered version; left out if no version is registered.", "champion"
     )
-    challenger_flag: str = option("Its flag for the folder of the new model.", "challenger")
-    args: Mapping[str, Scalar] = option("Other arguments, over those of the job.", factory=dict)
+    challenger_flag: str = option("The job's flag for the folder of the new model.", "challenger")
+    args: Mapping[str, Scalar] = option(
+        "Further arguments; they replace the job's arguments of the same name.", factory=dict
+    )
 
 
 @dataclass(frozen=True)
 class RegisterStep:
-    """The trained model as a version in the Model Registry, if it is better, as `vertexrig register` adds it."""
+    """Register the trained model as a version in the Model Registry if it is better, as `vertexrig register` does."""
 
     display_name: str | None = option("The model's display name; by default the sweep's, or the job's.", None)
     alias: str = option("Alias of the best version, beside `default`.", "champion", pattern=ALIAS)
-    min_gain: float = option("Gain over the version that is there, at least.", 0.0, least=0)
+    min_gain: float = option("Smallest gain over the registered version.", 0.0, least=0)
     metric: str | None = option("Metric to compare by; by default the sweep's first one.", None)
-    goal: Goal | None = option("Which values are better, if no sweep says it.", None)
+    goal: Goal | None = option("Whether larger or smaller values are better; needed if no sweep gives the goal.", None)
     serving_image: str | None = option(
-        "Image that serves the model; by default Google's, by framework and version.", None
+        "Image that serves the model; by default Google's image for the framework and version.", None
     )
     labels: Mapping[str, str] = option("Labels of the version, added to the project's.", factory=dict)
 
@@ -70,11 +74,11 @@ class EventSource:
     """What starts a run without a request: messages of a Pub/Sub topic, or finished objects of a bucket."""
 
     topic: str | None = option("Topic whose messages hold requests.", None)
-    bucket: str | None = option("Bucket whose finished objects start `run`.", None, pattern=BUCKET)
+    bucket: str | None = option("Bucket in which each finished object starts `run`.", None, pattern=BUCKET)
     run: str | None = option("The job or sweep that an object starts.", None)
     objects: str = option("Regular expression for the whole gs:// URI of the objects that count.", ".*")
     arg: str | None = option("Argument that gets the object's URI; it must be open in `allow_args`.", None)
-    location: str | None = option("The bucket's location; the project's region by default.", None)
+    location: str | None = option("The bucket's location; by default the project's region.", None)
 
 
 Occasion = Literal["refused", "skipped", "deferred", "failed", "finished", "better", "waiting"]
@@ -82,11 +86,11 @@ Occasion = Literal["refused", "skipped", "deferred", "failed", "finished", "bett
 
 @dataclass(frozen=True)
 class Notify:
-    """Who is told what has come of the runs: subscribers of a topic, or a webhook. At least once; the id tells repeats."""
+    """Where to send the results of runs: a topic or a webhook. Each message is sent at least once; repeats have the same id."""
 
     when: tuple[Occasion, ...] = option(
-        "refused, skipped and deferred deliveries; runs that failed, or finished; better models that were registered; steps that wait "
-        "for help.",
+        "Which events to send: deliveries that were refused, skipped or deferred; runs that failed or finished; better models that "
+        "were registered; steps that wait for help.",
         ("refused", "failed", "better", "waiting"),
     )
     topic: str | None = option(
@@ -97,7 +101,9 @@ class Notify:
         None,
         pattern=(r"projects/[^/]+/secrets/[^/]+(/versions/[^/]+)?", "projects/PROJECT/secrets/NAME"),
     )
-    form: Literal["json", "slack"] = option("Form of what a webhook gets: all fields, or a line for Slack.", "json")
+    form: Literal["json", "slack"] = option(
+        "What a webhook gets: all fields (`json`) or one line of text (`slack`).", "json"
+    )
 
 
 @dataclass(frozen=True)
@@ -105,7 +111,7 @@ class StepOptions:
     """A step with options: exactly one of the keys."""
 
     promote: PromoteStep | None = option("Train the best trial in full.", None)
-    evaluate: EvaluateStep | None = option("Measure it beside the version that is there.", None)
+    evaluate: EvaluateStep | None = option("Measure the new model and the registered version.", None)
     register: RegisterStep | None = option("Register the model that was trained.", None)
 
 
@@ -116,12 +122,12 @@ ORDER: tuple[StepName, ...] = ("promote", "evaluate", "register")
 
 
 def typed(then: Then) -> NextStep | None:
-    """Return a step of the file with its options; None unless it names exactly one."""
+    """Return a step of the file with its options; None if it does not name exactly one step."""
     if then == "promote":
         return PromoteStep()
     if then == "register":
         return RegisterStep()
-    if then == "evaluate":  # it has to name its job
+    if then == "evaluate":  # it needs the name of a job
         return None
     assert isinstance(then, StepOptions)
     given = [one for one in (then.promote, then.evaluate, then.register) if one is not None]
@@ -129,7 +135,7 @@ def typed(then: Then) -> NextStep | None:
 
 
 def steps(then: tuple[Then, ...]) -> tuple[NextStep, ...]:
-    """Return the steps of a schedule that was checked when it was loaded."""
+    """Return the steps of a schedule, which was checked when the project was loaded."""
     return tuple(step for one in then if (step := typed(one)) is not None)
 
 
@@ -148,8 +154,8 @@ def wrong(
     Args:
         then: The steps of a schedule.
         run: The job or sweep that they follow.
-        jobs: The jobs that are there.
-        sweeps: The sweeps that are there.
+        jobs: The jobs of the project.
+        sweeps: The sweeps of the project.
     """
     seen: list[StepName] = []
     for index, one in enumerate(then):
@@ -188,9 +194,9 @@ class RetryConfig:
     """How Cloud Scheduler retries a failed delivery."""
 
     retry_count: int = option("Retries, 0 to 5.", 3)
-    min_backoff_duration: str = option("Shortest wait between tries.", "30s", unit="s")
-    max_backoff_duration: str = option("Longest wait between tries.", "600s", unit="s")
-    max_doublings: int = option("Times the wait doubles.", 3)
+    min_backoff_duration: str = option("Shortest time between two deliveries.", "30s", unit="s")
+    max_backoff_duration: str = option("Longest time between two deliveries.", "600s", unit="s")
+    max_doublings: int = option("How often the time between deliveries doubles.", 3)
     max_retry_duration: str | None = option("Give up after this long; no limit if not given.", None, unit="s")
 
 
@@ -207,25 +213,28 @@ class Schedule:
         "Trainer arguments sent with the request; the trigger must allow them.", factory=dict
     )
     then: tuple[Then, ...] = option(
-        "Steps that follow when the run has succeeded, in this order: promote, evaluate, register; each a name, or a mapping with options.",
+        "Steps that follow a successful run, in this order: promote, evaluate, register. Each is a name, or a mapping with options.",
         (),
     )
-    paused: bool = option("Keep it but do not run it.", False)
-    start: str | None = option("First time it may run for, such as 2026-12-01 or 2026-12-01T03:00:00+01:00.", None)
-    end: str | None = option("Time from which on it does not run any more.", None)
+    paused: bool = option("Keep the schedule but do not run it.", False)
+    start: str | None = option(
+        "The schedule does not run before this time, such as 2026-12-01 or 2026-12-01T03:00:00+01:00.", None
+    )
+    end: str | None = option("The schedule does not run from this time on.", None)
     overlap: Literal["allow", "skip", "wait"] = option(
-        "When a run is due and an earlier one, or a step that follows it, has not ended: `allow` starts it all the same, `skip` leaves "
-        "it out, `wait` starts it afterwards.",
+        "What to do when a run is due before the last run, with its steps, has ended: `allow` starts it, `skip` leaves it out, `wait` "
+        "starts it afterwards.",
         "allow",
     )
     only_if_changed: str | None = option(
-        "Objects such as gs://data/new/**: the run is left out while their names and generations are those of its last success.",
+        "Skip the run if no object of this pattern has changed since its last success, such as gs://data/new/**. Names and generations "
+        "are compared.",
         None,
         pattern=(r"gs://[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]/.+", "objects such as gs://data/new/**"),
     )
-    catch_up: bool = option("Start the newest run that a hold kept back when the hold ends.", False)
+    catch_up: bool = option("When a hold is released, start the newest run that it kept back.", False)
     retry_for: str | None = option(
-        "Keep a run that quota or an outage refused, and try it again at each tick for this long, such as 6h.",
+        "How long to start a run again, at each tick, that quota or an outage refused, such as 6h.",
         None,
         lasts="6h",
     )
@@ -245,7 +254,7 @@ class Schedule:
 
 @dataclass(frozen=True)
 class Bound:
-    """What a caller of the trigger may set a key to."""
+    """The values that a caller of the trigger may set."""
 
     min: float | None = option("Smallest number.", None)
     max: float | None = option("Largest number.", None)
@@ -257,36 +266,36 @@ class Bound:
 class RunLimits:
     """What a caller of the trigger may start."""
 
-    usd_per_run: float | None = option("Estimated US dollars of one run, at most.", None)
-    usd_per_day: float | None = option("Estimated US dollars of a day's runs (UTC), at most.", None)
-    trials_per_run: int | None = option("Trials of one run, at most.", None)
-    trials_per_day: int | None = option("Trials of a day's runs (UTC), at most.", None)
-    live_jobs: int | None = option("Jobs that run or wait at one time, at most.", None)
+    usd_per_run: float | None = option("Most US dollars that one run may cost, as estimated.", None)
+    usd_per_day: float | None = option("Most US dollars that the runs of one day (UTC) may cost, as estimated.", None)
+    trials_per_run: int | None = option("Most trials of one run.", None)
+    trials_per_day: int | None = option("Most trials of the runs of one day (UTC).", None)
+    live_jobs: int | None = option("Most jobs that run or wait at the same time.", None)
 
 
 @dataclass(frozen=True)
 class Budget(RunLimits):
-    """What the trigger may start."""
+    """Limits on what the trigger starts per run and per day."""
 
     price_factor: float | None = option(
-        "What prices are in the project's region against the catalog's, if those are for another region.", None
+        "Factor by which the catalog's prices are multiplied, if they are for another region than the project's.", None
     )
 
 
 @dataclass(frozen=True)
 class Caller:
-    """What callers of the trigger may do whose e-mail fits."""
+    """What callers with a matching e-mail address may do."""
 
     runs: tuple[str, ...] = option(
-        "Jobs and sweeps they may start, of those in `trigger.runs`; * matches anything.", ("*",)
+        "Jobs and sweeps that they may start, among those in `trigger.runs`; * matches anything.", ("*",)
     )
     keys: tuple[str, ...] = option(
-        "What they may set, of the keys in `allow` and, as args.NAME, of the arguments in `allow_args`; * matches anything.",
+        "What they may set: keys of `allow`, and arguments of `allow_args` as args.NAME; * matches anything.",
         ("*",),
     )
-    budget: RunLimits = option("What each of them may start, within the budget of all.", factory=RunLimits)
+    budget: RunLimits = option("Limits for each of them, within the budget of all.", factory=RunLimits)
     labels: Mapping[str, str] = option(
-        "Labels of their jobs, such as {team: vision}; they cannot set these.", factory=dict
+        "Labels that their jobs get, such as {team: vision}. Callers cannot set these.", factory=dict
     )
 
 
@@ -298,46 +307,52 @@ class TriggerSettings:
     runtime: str = option("Runtime, python312 or newer.", "python312")
     memory: str = option("Memory of an instance.", "512Mi")
     timeout: str = option("Longest request.", "120s", unit="s")
-    max_instances: int = option("Instances at most.", 3)
+    max_instances: int = option("Most instances.", 3)
     concurrency: int = option("Requests at one time in an instance.", 1)
-    service_account: str | None = option("Identity of the function.", None)
-    invoker_service_account: str | None = option("Identity Cloud Scheduler calls it with.", None)
-    build_service_account: str | None = option("Identity that builds the function.", None)
+    service_account: str | None = option("Service account of the function.", None)
+    invoker_service_account: str | None = option("Service account with which Cloud Scheduler calls the function.", None)
+    build_service_account: str | None = option("Service account that builds the function.", None)
     deployers: tuple[str, ...] = option(
-        "Who deploys it and applies schedules, such as user:ana@example.com or serviceAccount:…: they may act as its identities.",
+        "Members that deploy the function and apply schedules, such as user:ana@example.com or serviceAccount:…. They get the right to "
+        "act as its service accounts.",
         (),
         pattern=(
             r"(user|group|serviceAccount|domain|principal|principalSet):\S+",
             "a member such as user:ana@example.com",
         ),
     )
-    docker_repository: str | None = option("Its images: projects/P/locations/R/repositories/NAME.", None)
-    labels: Mapping[str, str] = option("Labels of the function, beside the project's.", factory=dict)
+    docker_repository: str | None = option(
+        "Repository for the function's images: projects/P/locations/R/repositories/NAME.", None
+    )
+    labels: Mapping[str, str] = option("Labels of the function, added to the project's.", factory=dict)
     kms_key_name: str | None = option("Cloud KMS key of the function; `docker_repository` must have the same.", None)
-    vpc_connector: str | None = option("Serverless VPC Access connector that its calls go through.", None)
-    egress_settings: Literal["private-ranges-only", "all"] | None = option("Which calls go through it.", None)
+    vpc_connector: str | None = option("Serverless VPC Access connector for the function's outgoing calls.", None)
+    egress_settings: Literal["private-ranges-only", "all"] | None = option(
+        "Which outgoing calls use the connector.", None
+    )
     ingress_settings: Literal["all", "internal-only", "internal-and-gclb"] = option(
         "Where calls may come from; Cloud Scheduler of the same project is internal.", "all"
     )
-    notify: tuple[Notify, ...] = option("Who is told what has come of the runs, at each tick.", ())
+    notify: tuple[Notify, ...] = option("Where to send the results of runs, at each tick.", ())
     events: Mapping[str, EventSource] = option(
-        "Further functions that take events, by the end of their names.", factory=dict
+        "Further functions that take events. Each key is the end of the function's name.", factory=dict
     )
     uri: str | None = option(
-        "Its URL once deployed, written here by `function deploy --run`; schedules are sent there.", None
+        "URL of the deployed function, written here by `function deploy --run`. Schedules are sent there.", None
     )
-    allow: Mapping[str, Bound] = option("Keys a caller may override, and their bounds.", factory=dict)
-    allow_args: Mapping[str, Bound] = option("Trainer arguments a caller may set, and their bounds.", factory=dict)
-    allow_then: bool = option("Callers may have the steps of a schedule follow a run with values of their own.", False)
+    allow: Mapping[str, Bound] = option("Keys that a caller may override, and their bounds.", factory=dict)
+    allow_args: Mapping[str, Bound] = option("Trainer arguments that a caller may set, and their bounds.", factory=dict)
+    allow_then: bool = option("Whether a run with a caller's own values may have the steps of a schedule.", False)
     tick: str = option(
-        "unix-cron line (UTC) of the tick that takes the next steps and tries again what was deferred, if a schedule needs it.",
+        "unix-cron line (UTC) of the tick, which takes the next steps and starts deferred runs. It is deployed if a schedule needs it.",
         "*/10 * * * *",
     )
-    budget: Budget = option("What it may start.", factory=Budget)
-    runs: tuple[str, ...] = option("Jobs and sweeps that it may start; * matches anything.", ("*",))
+    budget: Budget = option("Limits on what the trigger starts.", factory=Budget)
+    runs: tuple[str, ...] = option("Jobs and sweeps that the trigger may start; * matches anything.", ("*",))
     callers: Mapping[str, Caller] = option(
-        "Who may start what: by e-mail, or a pattern of it such as *@example.com; the first that fits counts, and nobody else may "
-        "start anything. Events have the name `event`. By default all who may call it may do all that is open.",
+        "What each caller may start, by e-mail address or a pattern such as *@example.com. The first match counts; a caller without a "
+        "match may start nothing. Events have the name `event`. By default every caller may do everything that `runs`, `allow` and "
+        "`allow_args` permit.",
         factory=dict,
     )
 

@@ -1,4 +1,4 @@
-"""A project file to begin with, filled in with what is known of a trainer: image, flags, and a sweep over them."""
+"""Writes a first project file for a trainer, with its image, its flags and a sweep over them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _SEARCHED: tuple[tuple[str, str, str], ...] = (
     ),
 )
 _RATE = re.compile(r"eta|learning[-_]?rate", re.IGNORECASE)
-"""What XGBoost takes up to 1 only."""
+"""Parameters that XGBoost limits to 1."""
 
 
 # Bounds of meaning, each with its source; a parameter that no source bounds has a range around its default only.
@@ -55,7 +55,7 @@ _REASONS = {
     "fraction": "# a fraction below 1",
     "around": "# half to twice the default {}",
 }
-"""Why a parameter has its range, as the comment above it."""
+"""The comment above a parameter: why it has its range."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class Starter:
 
 @dataclass
 class _Args:
-    """Arguments of the jobs: those of `before` stand ahead of the sub-command `words`."""
+    """Arguments of the jobs: those of `before` come before the sub-command `words`."""
 
     words: list[str] = field(default_factory=list)
     before: set[str] = field(default_factory=set)
@@ -145,7 +145,7 @@ def starter(found: FoundTrainer, catalog: Catalog) -> Starter:
 
 
 def _command(source: TrainerSource) -> str:
-    """Return the sub-command that trains, as far as its name tells; "" where none is needed."""
+    """Return the sub-command that trains, by its name; "" if none is needed."""
     commands = source.commands if source.command_required else ()
     named = (one for one in commands if one.split()[-1] in ("train", "fit", "run"))
     return next(named, commands[0] if commands else "")
@@ -179,7 +179,7 @@ def _jobs(args: _Args, gpu: bool) -> list[str]:
 
 
 def _ranked_jobs(args: _Args) -> list[str]:
-    """Return jobs of a trainer that trains under torchrun only, since it joins the others in any case."""
+    """Return the jobs of a trainer that trains only under torchrun, because it always joins other processes."""
     why = "    image: build # the trainer joins a process group: torchrun gives each process its rank, which no prebuilt image starts"
     gpus = ["    accelerator_type: NVIDIA_TESLA_T4", "    accelerator_count: 2"]
     cpu, gpu = (
@@ -258,7 +258,7 @@ def _installed(framework: str) -> str:
 
 
 def _key(flag: Flag) -> str | None:
-    """Return what `args` calls a flag: its first long name; None if it has none."""
+    """Return the key of a flag in `args`: its first long name; None if it has no long name."""
     return next((name[2:] for name in flag.names if name.startswith("--")), None)
 
 
@@ -293,10 +293,10 @@ def _parameters(flags: Iterable[Flag], framework: str | None) -> dict[str, list[
         for flag in flags:
             key = _key(flag) or ""
             if flag.type == kind and flag.choices is None and re.fullmatch(pattern, key, re.IGNORECASE):
-                way = "capped" if scale == "log" and framework == "xgboost" and _RATE.fullmatch(key) else scale
-                spec = _range(flag.default, way)
+                reason = "capped" if scale == "log" and framework == "xgboost" and _RATE.fullmatch(key) else scale
+                spec = _range(flag.default, reason)
                 if spec:
-                    found.setdefault(key, [_REASONS[way].format(flag.default), *spec])
+                    found.setdefault(key, [_REASONS[reason].format(flag.default), *spec])
     for flag in flags:
         if flag.choices and len(flag.choices) > 1 and flag.type == "str":
             values = ", ".join(scalar(choice) for choice in flag.choices)
@@ -307,7 +307,7 @@ def _parameters(flags: Iterable[Flag], framework: str | None) -> dict[str, list[
 
 
 def _range(default: object, scale: str) -> list[str]:
-    """Return the lines of a parameter's spec around its default; none if the default says nothing."""
+    """Return the lines of a parameter's spec around its default; empty if the default suggests no range."""
     if scale == "share":
         return ["double_value_spec: {min_value: 0.5, max_value: 1}", "scale_type: UNIT_LINEAR_SCALE"]
     if scale == "fraction":

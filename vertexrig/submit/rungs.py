@@ -41,7 +41,7 @@ class CandidateRun:
     def changes(self) -> str:
         """What it changes, "" for the job as it stands."""
         own = (self.prepared.first or self.prepared).workspace.loaded.runnable(self.prepared.view.name)
-        return candidates.told(own.candidates[self.number - 2]) if self.number > 1 else ""
+        return candidates.summary(own.candidates[self.number - 2]) if self.number > 1 else ""
 
     @property
     def collection(self) -> str:

@@ -1,6 +1,6 @@
-"""A project at work: catalog, trainer, rendering and checks behind one façade, which the rooms above use.
+"""A project with its catalog, trainer, rendering and checks, behind one class that the rooms above use.
 
-What becomes of a job, in order: `Loaded` (the project file, typed), `View` (the job with everything filled in), `Rendered` (its
+The values that a job becomes, in order: `Loaded` (the project file, typed), `View` (the job with everything filled in), `Rendered` (its
 YAML), `Document` (that YAML, read strictly), `Prepared` (all of these, with what the checks found).
 """
 
@@ -49,8 +49,8 @@ class Prepared:
         document: The YAML as the strict reading takes it.
         unplaced: What the checks found, with the project file's name but lines of the YAML: only `findings` is shown.
         workspace: The project it comes from.
-        candidate: Which of the ways to run it this is: 1 as it stands, from 2 on its candidates.
-        first: The job or sweep as it stands, for a candidate.
+        candidate: Number of the candidate: 1 is the job or sweep without changes, its `candidates` count from 2.
+        first: For a candidate from 2 on, the job or sweep without changes.
     """
 
     rendered: Rendered
@@ -67,15 +67,15 @@ class Prepared:
 
     @cached_property
     def findings(self) -> list[Finding]:
-        """What the checks found, with the lines of the project file, or the overrides, that the values come from; of a candidate only
-        what the job as it stands does not have, too.
+        """What the checks found, each with the line of the project file or the override that its value comes from. A candidate leaves
+        out the findings that the unchanged job has too.
         """
         if self.first is None:
             return self.workspace.placed(self.unplaced, self.rendered, self.document)
         known = {(one.id, one.path, one.message) for one in self.first.unplaced}
         own = [one for one in self.unplaced if (one.id, one.path, one.message) not in known]
         found = self.workspace.placed(own, self.rendered, self.document)
-        # an edit would change the job as it stands, which may be right
+        # an edit would change the job itself, which may be right
         return [replace(one, message=f"candidate {self.candidate}: {one.message}", edits=()) for one in found]
 
     @property
@@ -89,7 +89,7 @@ class Prepared:
         return not any(finding.severity is Severity.ERROR for finding in self.unplaced)
 
     def in_run(self, run_id: str) -> Prepared:
-        """Return the same with the output folder of one run; itself if all runs share the folder that the project file names."""
+        """Return the job rendered with the output folder of one run; unchanged if all runs share a folder that the project file names."""
         if not self.view.own_runs:
             return self
         rendered = self.workspace.renderer.in_run(self.view, run_id)
@@ -103,10 +103,10 @@ class Workspace:
         loaded: The project.
         templates: A folder of templates that overrides the project's own.
         region: In place of the project's, for the checks.
-        trainer: A trainer's folder to hold every document against, in place of the project's.
-        program: How a person types this program, for commands that a message proposes.
-        uploaded: Gives the URIs of the trainer's packages and images, in place of the folder at hand: nobody is at a desk, so that
-            the checks give no advice (`checks.Context.advice`).
+        trainer: A trainer's folder to check every document with, in place of the project's.
+        program: How the user types this program, for commands that a message proposes.
+        uploaded: Gives the URIs of the trainer's packages and images, in place of the trainer's folder. No user reads the
+            findings then, so the checks give no advice (`checks.Context.advice`).
     """
 
     def __init__(
@@ -148,15 +148,15 @@ class Workspace:
     def prepare_all(
         self, name: str, *, check: bool = True, changed: Callable[[Loaded], Loaded] | None = None
     ) -> list[Prepared]:
-        """Return a job or sweep as `prepare` does, and after it each of its candidates.
+        """Return a job or sweep as `prepare` does, followed by its candidates.
 
         Args:
             name: A job or sweep.
             check: Check it.
-            changed: Makes a caller's overrides, to the project as it stands and as each candidate has it.
+            changed: Makes a caller's overrides in the project, and in the project with the changes of each candidate.
 
         Raises:
-            ConfigError: A candidate is wrong, or a key about candidates is given without any.
+            ConfigError: A candidate is wrong, or `wait` or `retry_for` is given without candidates.
         """
         own = self if changed is None else self.overridden(changed(self.loaded))
         first = own.prepare(name, check=check)
@@ -170,8 +170,8 @@ class Workspace:
         from vertexrig.project import candidates  # few jobs have them
 
         others = [changed(one) if changed else one for one in candidates.others(self.loaded, name)]
-        ways = [self.overridden(one).prepare(name, check=check) for one in others]
-        return [first, *(replace(one, candidate=n, first=first) for n, one in enumerate(ways, 2))]
+        rest = [self.overridden(one).prepare(name, check=check) for one in others]
+        return [first, *(replace(one, candidate=n, first=first) for n, one in enumerate(rest, 2))]
 
     def prepare(self, name: str, *, check: bool = True) -> Prepared:
         """Return a job or sweep of the project, rendered and, unless `check` is false, checked."""
@@ -221,11 +221,11 @@ class Workspace:
         return self._trainers[module]
 
     def context(self, document: spec.Document) -> checks.Context:
-        """Return what the checks may know: the project's region, and the trainer if the document runs it, which is read here.
+        """Return the facts that the checks use: the project's region, and the source of the trainer that the document runs.
 
-        A trainer that was named is held against every document, whatever the project says; of the project's own, only a
-        document that runs it. A document names it by a module, by an image that the project makes, by one whose
-        Dockerfile is here (`container`), or by `custom_image`.
+        A trainer that was named (`--trainer`) is used for every document. The project's own trainer is used only for a document
+        that runs it: by a module, an image that the project builds, an image whose Dockerfile is here (`container`), or
+        `custom_image`.
         """
         project, named = self.loaded.project, self._trainer is not None
         context = checks.Context(
@@ -256,7 +256,7 @@ class Workspace:
         return context
 
     def container(self, pool: spec.Pool) -> ImageProgram | None:
-        """Return the program of a pool's image: of the trainer that was named, of local.images, or of the project's own image."""
+        """Return the program that a pool's image runs: from the named trainer, `local.images`, or the project's own image."""
         project, spec_ = self.loaded.project, pool.container or {}
         command, args = list(spec_.get("command", ())), list(spec_.get("args", ()))
         folder = self._trainer
@@ -275,8 +275,8 @@ class Workspace:
         return read_container(folder, command, args, self._programs)
 
     def proposed_image(self, document: spec.Document) -> str:
-        """Return the lines of a project file that let a container of the document run on this machine without its image, as its
-        Dockerfile has it; empty if there are such lines, or nothing to make them of.
+        """Return the lines of a project file that let a container of the document run on this machine without its image, by its
+        Dockerfile; empty if the project has such lines, or if no Dockerfile is found.
         """
         pool = next((pool for pool in document.pools if pool.container is not None and pool.image), None)
         mapped = self.loaded.project.local.images
@@ -292,7 +292,7 @@ class Workspace:
         return f"local:\n  images:\n    {name}:\n      path: {scalar(path)}\n      command: {command}\n"
 
     def verb(self, *words: object) -> str:
-        """Return a command line about this project, with the options that it came from: `--file`, `--set`, `--templates`.
+        """Return a command line for this project, with the options that select it: `--file`, `--set`, `--templates`.
 
         Args:
             words: The verb, its arguments, and further options.
@@ -322,7 +322,7 @@ class Workspace:
         return placed
 
     def check_text(self, text: str, *, file: str, kind: spec.Kind | None = None) -> tuple[spec.Document, list[Finding]]:
-        """Return a YAML file from anywhere, checked with what this project knows."""
+        """Return any YAML file, read and checked with this project's region, catalog and trainer."""
         document = spec.parse(text, file=file, kind=kind)
         found = checks.check(document, self.context(document), self.silences())
         if MARK in text:
@@ -334,7 +334,7 @@ class Workspace:
         return document, found
 
     def silences(self, name: str | None = None) -> Mapping[str, str]:
-        """Return findings to leave out, by id, with the reason: the project's, and those of a job or sweep."""
+        """Return the reasons for hidden findings by rule id: the project's, and those of a job or sweep."""
         project = self.loaded.project
         groups: list[tuple[tuple[str, ...], Mapping[str, str]]] = [(("silence",), project.silence)]
         found = self.loaded.runnable(name) if name else None
@@ -387,11 +387,11 @@ def _built_images(loaded: Loaded, document: spec.Document) -> Mapping[str, Built
 
 
 def _module_of(pool: spec.Pool) -> str:
-    """Return the module that a pool on an image of the project's own runs; empty if it runs the trainer's."""
+    """Return the module that a pool on an image of the project runs; empty if it runs the trainer's module."""
     command = [str(word) for word in (pool.container or {}).get("command", ())]
     return command[2] if command[:2] == ["python", "-m"] and len(command) > 2 else ""
 
 
 def _through_the_api(finding: Finding, submit: str) -> Finding:
-    """Return a finding about what only gcloud refuses as a warning: a job of the project goes through the API, with `submit`."""
+    """Return a warning in place of an error that only gcloud reports: `submit` sends a job of the project through the API."""
     return replace(finding, severity=Severity.WARNING, fix=f"send it through the API: {submit}")

@@ -1,4 +1,4 @@
-"""What verbs of this package ask of the local Vertex, which the package `localvertex` brings and an entry point names.
+"""The functions of the local Vertex that verbs of this package use. An entry point of the package `localvertex` provides them.
 
 `vertexrig` imports nothing of `localvertex`: each can be read, tested and released alone.
 """

@@ -43,11 +43,10 @@ class SourceKeys:
     document: Document
 
     def find(self, path: str) -> RawPath:
-        """Return the key that gives the value at `path` of the job, or would; () if nothing is known of it.
+        """Return the key of the project file for the value at `path` of the job, also for a missing value; () if it has none.
 
-        What holds several values is given by the key around all of theirs: in a pool, of those of its role if there are any
-        (it also has what it takes from the job), else of those of the job or sweep. What is missing would be around its
-        neighbours.
+        For a mapping or list it is the innermost key that contains the keys of all its values. In a worker pool, keys of its
+        role go before those of the job. For a missing value it is the key that contains those of its neighbours.
         """
         wanted = _steps(path)
         for end in range(len(wanted), 0, -1):
@@ -65,7 +64,7 @@ class SourceKeys:
         return ()
 
     def edit(self, edit: Edit) -> Edit:
-        """Return an edit of the job as one of the project file; as it is where no key of its own gives the value."""
+        """Return an edit of the job as an edit of the project file; unchanged if no key of the file gives the value."""
         path = _steps(edit.path)
         place = self.keys.get(path) or (self._key(path) if path else ())
         if not place:
@@ -88,7 +87,7 @@ class SourceKeys:
 
     @cached_property
     def _below(self) -> Mapping[RawPath, list[RawPath]]:
-        """The keys of all values at or below a path of the job: a finding asks for its own, and there may be many findings."""
+        """The keys of all values at or below each path of the job, built once for any number of findings."""
         found: dict[RawPath, list[RawPath]] = {}
         for place, key in self.keys.items():
             for end in range(1, len(place) + 1):
@@ -209,7 +208,7 @@ def _leaves(value: Any, path: RawPath = ()) -> Iterator[RawPath]:
 
 
 def _value(value: Any, path: RawPath) -> Any:
-    """Return what a project has at a path of keys, None if nothing; True for a key without a value."""
+    """Return the project's value at a path of keys: None if there is no such key, True for a key without a value."""
     for step in path:
         if isinstance(value, Mapping):
             value = (True if value[step] is None else value[step]) if step in value else None

@@ -146,7 +146,7 @@ def test_bad_texts_are_one_clear_error(text: str, words: str) -> None:
         ("a: @b\n", 1, "@ has a meaning of its own"),
         ("a: *.csv\n", 1, "* has a meaning of its own"),
         ('a: "\\d"\n', 1, "\\ has a meaning of its own"),
-        ("a: 'it's'\n", 1, "goes on behind its closing quote"),
+        ("a: 'it's'\n", 1, "there is text after the closing quote"),
         ("a: b\nnote: see: there\n", 2, "a value holds a colon"),
         ("a:b\nc: d\n", 1, "neither `key: value` nor `- item`"),
         ("a: b\n  c: d\n", 2, "indented below line 1, which has a value"),
