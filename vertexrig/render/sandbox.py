@@ -9,10 +9,11 @@ internals. It does not keep it from using up the machine: `vertexrig.render.boun
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import traceback
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NoReturn
@@ -57,15 +58,8 @@ class Templates:
             RefusedByTemplateError: The template refuses the variables.
             TemplateError: The template is wrong.
         """
-        try:
+        with _explaining(template):
             return self.environment.get_template(template).render(variables)
-        except VertexrigError:
-            raise
-        except (jinja2.TemplateError, ArithmeticError, TypeError, ValueError, LookupError, AttributeError) as error:
-            raise TemplateError(_explained(error, template)) from None
-        except RecursionError as deep:
-            endless = RecursionError("the template includes or calls itself without end")
-            raise TemplateError(_explained(endless.with_traceback(deep.__traceback__), template)) from None
 
     def names_used(self, template: str) -> set[str]:
         """Return every name that a template and those it includes take from outside."""
@@ -81,7 +75,20 @@ class Templates:
     def compile(self, templates: Sequence[str]) -> None:
         """Compile templates, which the first render would do otherwise."""
         for template in templates:
-            self.environment.get_template(template)
+            with _explaining(template):
+                self.environment.get_template(template)
+
+
+@contextlib.contextmanager
+def _explaining(template: str) -> Iterator[None]:
+    """Raise errors of Jinja and of expressions as a TemplateError with template and line."""
+    try:
+        yield
+    except (jinja2.TemplateError, ArithmeticError, TypeError, ValueError, LookupError, AttributeError) as error:
+        raise TemplateError(_explained(error, template)) from None
+    except RecursionError as deep:
+        endless = RecursionError("the template includes or calls itself without end")
+        raise TemplateError(_explained(endless.with_traceback(deep.__traceback__), template)) from None
 
 
 class _TemplateLoader(jinja2.FileSystemLoader):

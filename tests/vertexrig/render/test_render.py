@@ -177,7 +177,7 @@ def _hostile(value: str) -> tuple[dict[str, Any], spec.Document]:
             }
         },
     }
-    text = render.scalar(data).replace("${", "$${")
+    text = yamltext.scalar(data).replace("${", "$${")
     loaded = config.loads(text, file=Path("v.yaml"), environment={})
     rendered = render.Renderer(loaded, load()).render("s")
     assert yaml.safe_load(rendered.text) == yamltext.read(rendered.text).data
@@ -227,7 +227,7 @@ def test_any_text_survives_exactly(value: str) -> None:
 @given(st.floats(allow_nan=False, allow_infinity=False) | st.integers(-(2**62), 2**62))
 def test_numbers_survive_exactly_in_every_reader(value: float) -> None:
     """A number written to YAML is the same number to gcloud's reading and to PyYAML."""
-    text = f"a: {render.scalar(value)}"
+    text = f"a: {yamltext.scalar(value)}"
     assert yaml.safe_load(text)["a"] == value == yamltext.read(text).data["a"]
 
 
@@ -235,7 +235,7 @@ def test_numbers_survive_exactly_in_every_reader(value: float) -> None:
 def test_what_yaml_cannot_hold_is_refused(value: Any) -> None:
     """Numbers that are not finite, half surrogates and objects are refused, not written."""
     with pytest.raises((ValueError, TypeError)):
-        render.scalar(value)
+        yamltext.scalar(value)
 
 
 def test_the_command_is_quoted_for_a_shell() -> None:
