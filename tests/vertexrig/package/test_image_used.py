@@ -73,7 +73,7 @@ def test_what_is_called(tmp_path: Path, mode: str, there: tuple[str, ...], expec
         line.format(**words, repository=repository) for line in expected
     ]
     assert all(call in planned.stderr for call in calls)
-    assert ("triggered runs use the image before this one" in done.stderr) == (
+    assert ("triggered runs still use the previous image" in done.stderr) == (
         expected[0].startswith("gcloud") or mode == "--push"
     )
 
