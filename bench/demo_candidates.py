@@ -24,7 +24,7 @@ sys.path.insert(0, str(REPOSITORY))
 from localvertex import server  # noqa: E402
 from localvertex.jobs.settings import Settings  # noqa: E402
 from localvertex.runner.options import RunOptions  # noqa: E402
-from vertexrig.project.model import LocalImage  # noqa: E402
+from vertexrig.project.local import LocalImage  # noqa: E402
 
 IMAGE = "us-docker.pkg.dev/demo-project/trainers/counts:1"
 EPOCHS = 40

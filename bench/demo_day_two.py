@@ -29,7 +29,7 @@ from localvertex import server  # noqa: E402
 from localvertex.jobs.settings import Fault, Settings  # noqa: E402
 from localvertex.runner.options import RunOptions  # noqa: E402
 from localvertex.services import logging_query  # noqa: E402
-from vertexrig.project.model import LocalImage  # noqa: E402
+from vertexrig.project.local import LocalImage  # noqa: E402
 
 PORT = 8645
 IMAGES = "europe-docker.pkg.dev/demo-project/trainers"

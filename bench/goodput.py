@@ -15,7 +15,7 @@ from pathlib import Path
 from common import REPOSITORY, row
 
 from localvertex.runner import Control, Line, RunOptions, run_job
-from vertexrig.project.model import LocalImage
+from vertexrig.project.local import LocalImage
 
 EPOCHS, STEPS, SAVE_EVERY = 6, 44, 10
 FLAGS = [f"--epochs={EPOCHS}", f"--save_every={SAVE_EVERY}", "--num_units=16", "--plot=false"]

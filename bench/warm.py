@@ -24,7 +24,7 @@ from localvertex.jobs.inprocess import LocalJobs
 from localvertex.jobs.manager import Watcher
 from localvertex.jobs.settings import Settings
 from localvertex.runner import RunOptions
-from vertexrig.project.model import LocalImage
+from vertexrig.project.local import LocalImage
 
 TRIALS, PARALLEL = 12, 2
 ROUNDS = 3

@@ -13,7 +13,7 @@ from localvertex import server
 from localvertex.jobs.settings import Settings
 from localvertex.runner import RunOptions
 from tests.support.browser import chromium
-from vertexrig.project.model import LocalImage
+from vertexrig.project.local import LocalImage
 
 IMAGE = "us-docker.pkg.dev/my-project/images/logistic:1"
 PLACE = "projects/my-project/locations/us-central1"

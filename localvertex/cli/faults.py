@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict
 
 from localvertex.cli import servers
 from localvertex.cli.run import unwinding
 from localvertex.front.control import add_fault, call, env
 from localvertex.jobs.manager import Watcher
+from localvertex.jobs.project_settings import settings_of_project
 from localvertex.rehearsal import Watched
 from localvertex.server import running
 from vertexrig.cli import candidates, remote
@@ -60,9 +61,8 @@ def rehearse(
     faults.parsed()  # before anything starts
     root = loaded.output(STATE_FOLDER).absolute()
     speed = SPEED if pace.pace == "none" else pace.speed or 1.0
-    trainers = servers.TrainerOptions(cold=False, discrete=None)
-    settings = servers.settings(loaded, root, trainers, gs_paths=loaded.project.local.gs_paths or "mapped")
-    settings = replace(settings, run=pace.paced(settings.run), seed=seed)
+    gs_paths = loaded.project.local.gs_paths or "mapped"
+    settings = settings_of_project(loaded, root, gs_paths=gs_paths, seed=seed, **asdict(pace))
     watched = Watched(name, root, watcher)
     with unwinding(), running(settings, watcher=watched.watcher) as here:
         for one in every:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from click.core import ParameterSource
 
 from localvertex import state
 from localvertex.cli import python, run, servers, shells
-from localvertex.cli.servers import PlaceOptions
+from localvertex.cli.servers import ServerOptions
 from localvertex.front import control
 from localvertex.state import RunningServer
 from vertexrig import guard
@@ -87,23 +87,29 @@ class UpOptions:
 
 
 @command.command("up", short_help="Start the server on 127.0.0.1.")
-@servers.place_options
+@servers.server_options
 @options.group("asked", UpOptions)
 @options.format_option("text", "json")
-def up(place: PlaceOptions, asked: UpOptions, format_: str) -> None:
+def up(where: ServerOptions, asked: UpOptions, format_: str) -> None:
     """Start the server on 127.0.0.1; it stops with Ctrl-C, or with `vertexrig local down`."""
-    from localvertex.runner.pace import QUEUED_S  # 130 ms, which other verbs save
+    from localvertex.jobs.project_settings import QUEUED_S, settings_of_project  # 130 ms, which other verbs save
 
-    loaded, folder = place.project()
-    servers.claim(folder, adopt=asked.adopt)
-    settings = servers.settings(
-        loaded, folder, asked.trainers, gs_paths=asked.gs_paths, slots=asked.slots, credentials=asked.pass_credentials
+    loaded, folder = where.project()
+    servers.bind(folder, adopt=asked.adopt)
+    settings = settings_of_project(
+        loaded,
+        folder,
+        **asdict(asked.trainers),
+        **asdict(asked.pace),
+        gs_paths=asked.gs_paths,
+        slots=asked.slots,
+        credentials=asked.pass_credentials,
+        seed=asked.seed,
     )
     settings = replace(
         settings,
-        run=replace(asked.pace.paced(settings.run), slow_start=asked.slow_start),
+        run=replace(settings.run, slow_start=asked.slow_start),
         checks=not asked.no_checks,
-        seed=asked.seed,
         faults=asked.faults.parsed(),
         at_least_twice=asked.at_least_twice,
         queued=QUEUED_S,
@@ -122,7 +128,7 @@ def up(place: PlaceOptions, asked: UpOptions, format_: str) -> None:
         servers.make_bucket(here, loaded)
         result(format_, _where(here), "")
         streams.note(f"the local Vertex answers at {here.url}; its console: {here.url}/")
-        _show_next(loaded, steps.named(place.file), ["--root", place.root] if place.root is not None else [])
+        _show_next(loaded, steps.named(where.file), ["--root", where.root] if where.root is not None else [])
         return
     from localvertex import server  # 230 ms
 
@@ -164,12 +170,12 @@ def _started(format_: str, loaded: Loaded | None) -> Callable[[RunningServer], N
 
 
 @command.command("down", short_help="Stop the server.")
-@servers.place_options
+@servers.server_options
 @click.option("--forget", is_flag=True, help="Remove its state too: authority, buckets, jobs, logs, environments.")
 @options.format_option("text", "json")
-def down(place: PlaceOptions, forget: bool, format_: str) -> None:
+def down(where: ServerOptions, forget: bool, format_: str) -> None:
     """Stop the server; jobs that ran start again with the next one."""
-    folder = place.folder()
+    folder = where.folder()
     stopped = control.down(folder)
     forgotten = forget and control.forget(folder)
     result(format_, {"stopped": bool(stopped), **({"forgotten": forgotten} if forget else {})}, "")
@@ -179,11 +185,11 @@ def down(place: PlaceOptions, forget: bool, format_: str) -> None:
 
 
 @command.command("status", short_help="Show whether the server runs, and what it does.")
-@servers.place_options
+@servers.server_options
 @options.format_option("text", "json")
-def status(place: PlaceOptions, format_: str) -> None:
+def status(where: ServerOptions, format_: str) -> None:
     """Show whether the server runs, where, and what it does; the exit code is 1 where none runs."""
-    folder = place.folder()
+    folder = where.folder()
     found = control.status(folder)
     if found is None:
         result(format_, {"running": False}, f"no local Vertex runs on {folder}")
@@ -199,7 +205,7 @@ def status(place: PlaceOptions, format_: str) -> None:
 
 
 @command.command("env", short_help="Print the shell exports that point programs at it.")
-@servers.place_options
+@servers.server_options
 @click.option("--transparent", is_flag=True, help="For unchanged programs, as `local run` does for one command.")
 @click.option(
     "--shell",
@@ -209,9 +215,9 @@ def status(place: PlaceOptions, format_: str) -> None:
     help="Whose syntax: sh is also that of bash and zsh; fish takes `vertexrig local env --shell fish | source`.",
 )
 @options.format_option("text", "json")
-def env(place: PlaceOptions, transparent: bool, shell: str, format_: str) -> None:
+def env(where: ServerOptions, transparent: bool, shell: str, format_: str) -> None:
     """Print shell exports that point gcloud, the SDK, storage clients and vertexrig at the server."""
-    loaded, folder = place.project()
+    loaded, folder = where.project()
     here = servers.running(folder)
     if transparent:
         difference = run.difference(here, loaded)
@@ -227,11 +233,11 @@ def env(place: PlaceOptions, transparent: bool, shell: str, format_: str) -> Non
 @command.command("kill", short_help="Kill a replica of a running job.")
 @click.argument("job", cls=NameArgument)
 @click.argument("replica")
-@servers.place_options
+@servers.server_options
 @options.format_option("text", "json")
-def kill(job: str, replica: str, place: PlaceOptions, format_: str) -> None:
+def kill(job: str, replica: str, where: ServerOptions, format_: str) -> None:
     """Kill REPLICA (such as workerpool1-0) of a running JOB (id or display name), as the loss of its machine would."""
-    control.kill(servers.running(place.folder()), job, replica)
+    control.kill(servers.running(where.folder()), job, replica)
     result(format_, {"job": job, "replica": replica}, "")
 
 
@@ -244,11 +250,11 @@ def kill(job: str, replica: str, place: PlaceOptions, format_: str) -> None:
     show_default=True,
     help="Send SIGTERM, and SIGKILL this many seconds later, such as 30s; 0 sends SIGKILL at once.",
 )
-@servers.place_options
+@servers.server_options
 @options.format_option("text", "json")
-def preempt(job: str, grace: float, place: PlaceOptions, format_: str) -> None:
+def preempt(job: str, grace: float, where: ServerOptions, format_: str) -> None:
     """Take the machines of a running JOB (id or display name) away, as happens to Spot VMs; the job then starts again."""
-    control.preempt(servers.running(place.folder()), job, grace)
+    control.preempt(servers.running(where.folder()), job, grace)
     result(format_, {"job": job, "grace": grace}, "")
 
 

@@ -7,7 +7,7 @@ import signal
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -70,7 +70,7 @@ def command(
     if faults.texts and trials is not None:
         project = replace(project, overrides=(*project.overrides, f"max_trial_count={trials}"))
     workspace = project.workspace(name)
-    servers.claim(workspace.loaded.output(STATE_FOLDER))
+    servers.bind(workspace.loaded.output(STATE_FOLDER))
     watcher, given = _watcher(name, quiet), steps.named(project.file)
     if faults.texts:
         from localvertex.cli import faults as with_faults
@@ -89,7 +89,7 @@ def command(
                 trials=trials,
                 seed=seed,
                 resume=resume,
-                pace=pace.paced,
+                **asdict(pace),
             )
     result(format_, _plain(done), lambda: _text(done))
     if done.trials:

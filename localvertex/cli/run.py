@@ -10,7 +10,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -46,7 +46,7 @@ _SHOWN = {
     # Options after the first word of COMMAND are COMMAND's.
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
 )
-@servers.place_options
+@servers.server_options
 @click.option(
     "--record",
     type=click.Path(path_type=Path, dir_okay=False),
@@ -59,7 +59,7 @@ _SHOWN = {
 @click.argument("words", metavar="[--] COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
 def command(
     words: tuple[str, ...],
-    place: servers.PlaceOptions,
+    where: servers.ServerOptions,
     record: Path | None,
     no_wait: bool,
     trainers: servers.TrainerOptions,
@@ -76,10 +76,13 @@ def command(
         raise UsageError(f"there is no program {words[0]!r}; write the command after `vertexrig local run --`")
     extras.need("certifi")
 
-    loaded, folder = place.project()
+    loaded, folder = where.project()
 
     def settings() -> Settings:
-        return replace(servers.settings(loaded, folder, trainers, transparent=True), faults=faults.parsed())
+        from localvertex.jobs.project_settings import settings_of_project  # 130 ms
+
+        made = settings_of_project(loaded, folder, **asdict(trainers), transparent=True)
+        return replace(made, faults=faults.parsed())
 
     given = {"--record": record, "--cold": trainers.cold, "--discrete": trainers.discrete, "--fault": faults.texts}
     with (
@@ -97,7 +100,7 @@ def command(
         options = ["--cold"] * trainers.cold + (["--discrete", trainers.discrete] if trainers.discrete else [])
         # What the jobs have is kept for them, as a server of `up` need not do.
         options += [] if loaded and loaded.project.local.gs_paths else ["--gs-paths", "kept"]
-        resume = steps.line("local", "up", *steps.named(place.file), *options, "--root", folder)
+        resume = steps.line("local", "up", *steps.named(where.file), *options, "--root", folder)
         try:
             # Who ends the command by a signal wants an end.
             if not no_wait and not signalled:
@@ -157,7 +160,7 @@ def server(
         given: Options that only a server takes that is started now.
         port: As for `control.up`.
     """
-    servers.claim(folder)
+    servers.bind(folder)
     with state.in_use(folder) as use:
         here = state.find(folder)
         # One that was killed holds the folder for a while as it dies; then another is started.

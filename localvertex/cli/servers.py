@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -15,18 +15,16 @@ from vertexrig.cli import options, streams
 from vertexrig.errors import ServiceError, UsageError
 from vertexrig.files import output
 from vertexrig.project import config
-from vertexrig.project.model import LocalSettings
 
 if TYPE_CHECKING:
     # 130 ms, which `local status` and its like save
-    from localvertex.jobs.settings import Fault, Settings
-    from localvertex.runner.options import RunOptions
+    from localvertex.jobs.settings import Fault
     from localvertex.state import RunningServer
     from vertexrig.project.config import Loaded
 
 
 @dataclass(frozen=True)
-class PlaceOptions:
+class ServerOptions:
     """Where the local Vertex of a command line is."""
 
     file: Path | None = options.shared(options.file_option)
@@ -88,12 +86,6 @@ class PaceOptions:
         help="Divide the times of --pace recorded by N.",
     )
 
-    def paced(self, run: RunOptions) -> RunOptions:
-        """Return a run's options with these times."""
-        from localvertex.runner.pace import paced  # 130 ms, which other verbs save
-
-        return paced(run, self.pace, self.speed)
-
 
 @dataclass(frozen=True)
 class FaultOptions:
@@ -109,14 +101,14 @@ class FaultOptions:
     )
 
     def parsed(self) -> list[Fault]:
-        """Return them; UsageError for a text that is none."""
+        """Return the faults; UsageError for a text that is not one."""
         from localvertex.jobs.settings import Fault  # 65 ms
 
         return [Fault.parse(text) for text in self.texts]
 
 
-def claim(folder: Path, *, adopt: bool = False) -> None:
-    """Bind the folder of the state to this machine; somebody else's only if the user says so, here or by `--adopt`."""
+def bind(folder: Path, *, adopt: bool = False) -> None:
+    """Bind the folder of the state to this machine; one that was made elsewhere only if the user agrees, here or by `--adopt`."""
     try:
         state.claimed(folder, adopt=adopt)
     except state.ForeignStateError as error:
@@ -126,7 +118,7 @@ def claim(folder: Path, *, adopt: bool = False) -> None:
 
 
 pace_options = options.group("pace", PaceOptions)
-place_options = options.group("place", PlaceOptions)
+server_options = options.group("where", ServerOptions)
 trainer_options = options.group("trainers", TrainerOptions)
 fault_options = options.group("faults", FaultOptions)
 
@@ -162,47 +154,3 @@ def running(folder: Path) -> RunningServer:
     if here is None:
         raise ServiceError(f"no local Vertex runs on {folder}; start it with `vertexrig local up --detach`")
     return here
-
-
-def settings(
-    loaded: Loaded | None,
-    folder: Path,
-    trainers: TrainerOptions,
-    *,
-    gs_paths: str | None = None,
-    slots: int | None = None,
-    credentials: bool = False,
-    transparent: bool = False,
-) -> Settings:
-    """Return the settings of a server as the project file gives them.
-
-    Args:
-        loaded: The project, if there is one.
-        folder: The server's state.
-        trainers: Over what the project file says.
-        gs_paths: `mapped` or `kept`, over what the project file says. If neither does: `kept`, unless trainers see the
-            user's credentials, or this system cannot show them /gcs, which many put in place of `gs://`.
-        slots: Replicas at one time, over what the project file says.
-        credentials: Trainers see the user's credentials.
-        transparent: For an unchanged program, which may also name buckets by `gs://` in the code of its trainers.
-
-    Raises:
-        UsageError: `kept` and the user's credentials: trainers that have them go to Google.
-    """
-    # 130 ms, which `local status` and its like save
-    from localvertex.jobs.settings import Settings
-    from localvertex.runner.children import shows_buckets
-    from localvertex.runner.options import RunOptions
-    from localvertex.runner.project_options import of_project
-
-    local = loaded.project.local if loaded else LocalSettings()
-    run = replace(of_project(loaded), project=loaded.project.project) if loaded else RunOptions()
-    wanted = gs_paths or local.gs_paths
-    if wanted == "kept" and credentials:
-        raise UsageError("--pass-credentials is for trainers that go to Google; with gs_paths: kept they never do")
-    # An unchanged program may write gs:// into the code of its trainers, where no argument can be mapped.
-    keep = wanted == "kept" or (wanted is None and not credentials and (transparent or shows_buckets()))
-    run = replace(run, warm=run.warm and not trainers.cold, keep_gs=keep, credentials=credentials)
-    made = Settings(folder, run=run, allow_hosts=local.allow_hosts, discrete=trainers.discrete or local.discrete)
-    slots = slots or local.slots
-    return replace(made, slots=slots) if slots else made

@@ -13,13 +13,11 @@ from typing import Any
 from localvertex.jobs.inprocess import LocalJobs
 from localvertex.jobs.manager import Watcher
 from localvertex.jobs.metrics import last_values
+from localvertex.jobs.project_settings import settings_of_project
 from localvertex.jobs.resources import TUNING_JOBS
-from localvertex.jobs.settings import Settings
 from localvertex.runner.environment import local_path
 from localvertex.runner.job_files import metric_file
 from localvertex.runner.lines import Line
-from localvertex.runner.options import RunOptions
-from localvertex.runner.project_options import of_project
 from localvertex.runner.result import JobResult
 from localvertex.state import claimed
 from vertexrig.cloud.vertex import TUNING, RemoteJob
@@ -56,7 +54,8 @@ def rehearse(
     trials: int | None = None,
     seed: int = 0,
     resume: str = "",
-    pace: Callable[[RunOptions], RunOptions] = lambda run: run,
+    pace: str = "none",
+    speed: float | None = None,
 ) -> Rehearsal:
     """Package the trainer of a job or sweep, run it to its end, and leave a record in the project's history.
 
@@ -67,7 +66,8 @@ def rehearse(
         trials: For a sweep: this many trials instead of maxTrialCount.
         seed: For a sweep: what its search starts from.
         resume: An earlier run whose output folder is used; a new one by default.
-        pace: Gives the run its times (`localvertex.runner.pace.paced`).
+        pace: What it waits for (`localvertex.jobs.project_settings.paced`).
+        speed: Divides these times.
 
     Raises:
         UsageError: There is no such run, or `trials` was given for a job.
@@ -91,14 +91,10 @@ def rehearse(
         data["maxTrialCount"] = trials
         # As the checks advise: not more trials at a time than in all.
         data["parallelTrialCount"] = min(trials, int(data.get("parallelTrialCount", 1)))
-    local, project = loaded.project.local, loaded.project
     # One job starts cold: it would wait for a process that only a second one is forked from.
-    options = replace(of_project(loaded), project=project.project, region=project.region)
-    if document.study is None:
-        options = replace(options, warm=False)
-    settings = Settings(root, run=pace(options), seed=seed, discrete=local.discrete)
-    if local.slots:
-        settings = replace(settings, slots=local.slots)
+    settings = settings_of_project(
+        loaded, root, cold=document.study is None, gs_paths="mapped", seed=seed, pace=pace, speed=speed
+    )
     with LocalJobs(settings, watched.watcher) as here:
         job = here.add(outer, data)
         with watched.history.running(watched.record(here.get(job), view.run_id)):

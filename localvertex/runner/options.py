@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any, TypeVar
 
-from vertexrig.project.model import LocalImage
+from vertexrig.project.local import LocalImage
 
 T = TypeVar("T")
 

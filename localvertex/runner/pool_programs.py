@@ -16,7 +16,7 @@ from vertexrig.catalog import load
 from vertexrig.errors import JobFailedError, PackageError, UsageError
 from vertexrig.package import builder
 from vertexrig.package.recipes import DISTRIBUTIONS
-from vertexrig.project.model import LocalImage
+from vertexrig.project.local import LocalImage
 from vertexrig.spec.document import Pool
 
 _SHELLS = ("sh", "bash")

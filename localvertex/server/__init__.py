@@ -81,7 +81,7 @@ from vertexrig.errors import UsageError
 from vertexrig.files import write_text
 from vertexrig.finding import Finding
 from vertexrig.guard import LoopbackGuard
-from vertexrig.project.model import LocalImage
+from vertexrig.project.local import LocalImage
 from vertexrig.spec.document import Document
 
 if TYPE_CHECKING:

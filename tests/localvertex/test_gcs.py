@@ -11,7 +11,7 @@ import pytest
 
 from localvertex.runner import RunOptions, children, run_job, supervisor
 from tests.support.jobkit import IMAGE, TASK, sdist
-from vertexrig.project.model import LocalImage
+from vertexrig.project.local import LocalImage
 
 
 @pytest.fixture

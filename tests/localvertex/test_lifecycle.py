@@ -30,12 +30,12 @@ from hypothesis.stateful import (
 from localvertex.http import ApiError
 from localvertex.jobs import lifecycle, resources
 from localvertex.jobs.manager import Jobs
+from localvertex.jobs.project_settings import paced
 from localvertex.jobs.settings import Fault, Settings
 from localvertex.jobs.store import ResourceStore
 from localvertex.runner import RunOptions, policy
 from localvertex.runner.children import Exit
 from localvertex.runner.lines import Line
-from localvertex.runner.pace import paced
 from localvertex.sqlite import Database
 from tests.support.jobkit import job, pool, with_trainer
 from vertexrig.errors import UsageError

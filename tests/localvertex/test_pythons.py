@@ -16,10 +16,10 @@ import psutil
 import pytest
 
 from localvertex.jobs.manager import Watcher
+from localvertex.jobs.project_settings import run_options
 from localvertex.rehearsal import prepare, rehearse
 from localvertex.runner import Control, packages, pool_programs, pythons, run_job
 from localvertex.runner.options import RunOptions
-from localvertex.runner.project_options import of_project
 from localvertex.runner.result import SUSPENDED, JobResult
 from tests.support import clouds
 from tests.support.jobkit import job, pool, with_trainer
@@ -208,7 +208,7 @@ def test_a_project_names_the_image_and_the_rehearsal_runs_in_its_environment(tmp
     assert found["fresh"] and found["lines"] == 'local:\n  interpreters: {"*trainer-cpu:*": build}\n'
     assert str(tmp_path) not in (tmp_path / "vertexrig.yaml").read_text()
     wired = config.load(tmp_path / "vertexrig.yaml")
-    assert of_project(wired).interpreters == {"*trainer-cpu:*": found["python"]}
+    assert run_options(wired).interpreters == {"*trainer-cpu:*": found["python"]}
     lines: list[str] = []
     ended = rehearse(prepare(Workspace(wired), "cpu"), watcher=Watcher(line=lambda _, line: lines.append(line.text)))
     assert ended.succeeded and any(line.startswith("in ") and line.endswith(" None") for line in lines), lines
@@ -217,7 +217,7 @@ def test_a_project_names_the_image_and_the_rehearsal_runs_in_its_environment(tmp
     lock = tmp_path / "locks/trainer-cpu.txt"
     lock.write_text(lock.read_text() + "# more\n")
     with pytest.raises(ConfigError, match="was not made yet: vertexrig local python --image build"):
-        of_project(wired)
+        run_options(wired)
 
 
 def test_a_path_is_seen_from_the_project_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -229,7 +229,7 @@ def test_a_path_is_seen_from_the_project_file(tmp_path: Path, monkeypatch: pytes
     )
     monkeypatch.chdir("/")
     monkeypatch.setenv("HOME", "/home/one")
-    assert of_project(config.load(tmp_path / "vertexrig.yaml")).interpreters == {
+    assert run_options(config.load(tmp_path / "vertexrig.yaml")).interpreters == {
         "a*": str(tmp_path / "venv/bin/python"),
         "b*": str(tmp_path.parent / "python"),
         "c*": "python3",

@@ -18,7 +18,7 @@ import pytest
 
 from localvertex.runner import Control, JobResult, Line, RunOptions, run_job
 from tests.support.jobkit import job, output, pool, sdist
-from vertexrig.project.model import LocalImage
+from vertexrig.project.local import LocalImage
 
 FAST = RunOptions(grace=0.5)
 WAIT = "import time; time.sleep(600)"

@@ -11,7 +11,7 @@ import pytest
 from localvertex.runner import Line, RunOptions, packages, pythons, run_job
 from tests.support.jobkit import IMAGE, job, output, pool, sdist
 from tests.support.tools import brief
-from vertexrig.project.model import LocalImage
+from vertexrig.project.local import LocalImage
 
 FAST = RunOptions(grace=0.5)
 

@@ -27,7 +27,7 @@ from localvertex.runner.lines import Line, LogFiles
 from tests.support.jobkit import PARENT, Api, job, pool, with_trainer
 from tests.support.web import http
 from vertexrig.errors import ServiceError, UsageError
-from vertexrig.project.model import LocalImage
+from vertexrig.project.local import LocalImage
 
 WAIT = "print('up', flush=True)\nimport time; time.sleep(600)"
 QUICK = RunOptions(grace=0.5)

@@ -82,7 +82,7 @@ def test_a_job_that_fails(root: Path) -> None:
 
 def test_a_container_has_no_executor(root: Path, tmp_path: Path) -> None:
     """A container's log has what it prints and nothing else: recordings of containers show no more."""
-    from vertexrig.project.model import LocalImage
+    from vertexrig.project.local import LocalImage
 
     lines: list[Line] = []
     spec = job({"machineSpec": {"machineType": "n1-standard-4"}, "replicaCount": 1,

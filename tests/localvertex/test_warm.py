@@ -24,7 +24,7 @@ from localvertex.runner.warm import Warmth, preload_of
 from tests.support import jobkit
 from tests.support.jobkit import IMAGE, job, output, sdist
 from tests.support.tools import installed
-from vertexrig.project.model import LocalImage
+from vertexrig.project.local import LocalImage
 from vertexrig.trainer_source.follow import follow
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="replicas start warm on Linux only")

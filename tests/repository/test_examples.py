@@ -466,7 +466,7 @@ def test_launch_runs_on_the_local_vertex(tmp_path: Path) -> None:
     from localvertex import server
     from localvertex.jobs.settings import Settings
     from localvertex.runner import RunOptions
-    from vertexrig.project.model import LocalImage
+    from vertexrig.project.local import LocalImage
 
     image = tmp_path / "image"
     image.mkdir()

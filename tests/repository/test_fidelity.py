@@ -28,7 +28,7 @@ from tools.fidelity.manifest import (
     ManifestError,
 )
 from vertexrig import cli
-from vertexrig.project.model import LocalImage
+from vertexrig.project.local import LocalImage
 
 OURS = manifest.load()
 GOOD: dict[str, Any] = {

@@ -239,11 +239,11 @@ def starting() -> Iterator[Target]:
     import tempfile
 
     from localvertex.front import control
+    from localvertex.jobs.project_settings import QUEUED_S
     from localvertex.jobs.settings import Settings
     from localvertex.runner import RunOptions
-    from localvertex.runner.pace import QUEUED_S
     from tools.fidelity import target
-    from vertexrig.project.model import LocalImage
+    from vertexrig.project.local import LocalImage
 
     with tempfile.TemporaryDirectory(prefix="vertexrig-fidelity-") as folder:
         image = Path(folder) / "image"

@@ -29,7 +29,7 @@ from tests.support import clouds, packages
 from tests.support.tools import need
 from vertexrig import cli
 from vertexrig.project import config
-from vertexrig.project.model import LocalImage
+from vertexrig.project.local import LocalImage
 
 IMAGE = "us-docker.pkg.dev/my-project/images/quick:1"
 PROGRAM = """

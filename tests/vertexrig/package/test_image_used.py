@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 
 from localvertex.jobs.manager import Watcher
+from localvertex.jobs.project_settings import run_options
 from localvertex.jobs.settings import Settings
 from localvertex.rehearsal import prepare, rehearse
 from localvertex.runner import RunOptions
-from localvertex.runner.project_options import of_project
 from localvertex.server import settings_of
 from tests.support import clouds
 from tests.support.images import JOBS, PYTHON, project
@@ -225,7 +225,7 @@ def test_a_rehearsal_runs_the_trainer_as_before(tmp_path: Path, name: str, said:
 def test_the_local_vertex_runs_it_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A job submitted over the API ends well there, without an image."""
     loaded = project(tmp_path)
-    run = replace(of_project(loaded), grace=0.5)
+    run = replace(run_options(loaded), grace=0.5)
     assert isinstance(run, RunOptions)
     settings = json.loads(json.dumps(asdict(Settings(tmp_path, run=run)), default=str))
     assert settings_of(settings).run == run  # as `local up --detach` hands them on

@@ -21,7 +21,7 @@ from tests.support.refusals import Way, way
 from tests.support.tools import REPOSITORY, typed
 from vertexrig.cloud import models
 from vertexrig.cloud.models import ModelsClient
-from vertexrig.project.model import LocalImage
+from vertexrig.project.local import LocalImage
 
 PROGRAM = """
 import argparse, json, os

@@ -20,7 +20,7 @@ from tests.support import clouds, functions
 from tests.support.tools import brief
 from vertexrig.cloud.models import ModelsClient
 from vertexrig.cloud.storage import Storage
-from vertexrig.project.model import LocalImage
+from vertexrig.project.local import LocalImage
 from vertexrig.submit.chains import ChainEnd, Chains
 from vertexrig.trigger import stage
 

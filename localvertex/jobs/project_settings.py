@@ -1,0 +1,121 @@
+"""The settings of a local Vertex as a project file gives them: of a server, and of a rehearsal."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from statistics import median
+
+from localvertex.jobs.settings import Settings
+from localvertex.runner.children import shows_buckets
+from localvertex.runner.options import RunOptions, TrainerSources
+from localvertex.runner.pythons import interpreters
+from vertexrig.catalog import load
+from vertexrig.errors import UsageError, VertexrigError
+from vertexrig.package import image
+from vertexrig.project.config import PACKAGES_FOLDER, Loaded
+from vertexrig.project.local import LocalSettings
+
+QUEUED_S = 0.25
+"""For how long a job stays QUEUED, so that a client that looks right after its creation sees that, as on the service."""
+
+
+def settings_of_project(
+    loaded: Loaded | None,
+    folder: Path,
+    *,
+    cold: bool = False,
+    discrete: str | None = None,
+    gs_paths: str | None = None,
+    slots: int | None = None,
+    credentials: bool = False,
+    transparent: bool = False,
+    seed: int = 0,
+    pace: str = "none",
+    speed: float | None = None,
+) -> Settings:
+    """Return settings; what is given here comes before what the project file says.
+
+    Args:
+        loaded: The project, if there is one.
+        folder: The state.
+        cold: Start every replica cold.
+        discrete: How discrete values reach a trainer.
+        gs_paths: `mapped` or `kept`. Without it in either: `kept`, unless trainers see the user's credentials, or this system
+            cannot show them /gcs, which many put in place of `gs://`.
+        slots: Replicas at one time.
+        credentials: Trainers see the user's credentials.
+        transparent: For an unchanged program, which may also name buckets by `gs://` in the code of its trainers.
+        seed: What the search of a study starts from.
+        pace: See `paced`.
+        speed: See `paced`.
+
+    Raises:
+        UsageError: `kept` and the user's credentials: trainers that have them go to Google. Or as `paced`.
+    """
+    local, project = (loaded.project.local, loaded.project) if loaded else (LocalSettings(), None)
+    run = run_options(loaded) if loaded else RunOptions()
+    wanted = gs_paths or local.gs_paths
+    if wanted == "kept" and credentials:
+        raise UsageError("--pass-credentials is for trainers that go to Google; with gs_paths: kept they never do")
+    # An unchanged program may write gs:// into the code of its trainers, where no argument can be mapped.
+    keep = wanted == "kept" or (wanted is None and not credentials and (transparent or shows_buckets()))
+    run = replace(paced(run, pace, speed), warm=run.warm and not cold, keep_gs=keep, credentials=credentials)
+    run = replace(run, project=project.project, region=project.region) if project else run
+    made = Settings(folder, run=run, seed=seed, allow_hosts=local.allow_hosts, discrete=discrete or local.discrete)
+    slots = slots or local.slots
+    return replace(made, slots=slots) if slots else made
+
+
+def paced(run: RunOptions, pace: str = "none", speed: float | None = None) -> RunOptions:
+    """Return options with the times that the service took, in recordings, to get machines and to give them back.
+
+    Args:
+        run: The options.
+        pace: `none` waits for nothing, `recorded` takes the medians of public recordings (rows `durations.*` of the catalog's limits).
+        speed: Divides the times; None is 1.
+
+    Raises:
+        UsageError: A speed without a pace.
+    """
+    if pace == "none":
+        if speed is not None:
+            raise UsageError("--speed divides the times of a pace; give --pace recorded with it")
+        return run
+    factor = 1.0 if speed is None else speed
+    start, end = (median(load().limits.numbers(f"durations.{span}")) / factor for span in ("start_gpu_s", "end_s"))
+    return replace(run, provision=start, tear_down=end)
+
+
+def run_options(loaded: Loaded) -> RunOptions:
+    """Return what the project file's `local:` names: interpreters and images, with their folders as absolute paths."""
+    local = loaded.project.local
+    images = {
+        name: replace(image, path=str(loaded.path(image.path, "local", "images").resolve()))
+        for name, image in local.images.items()
+    }
+    return RunOptions(interpreters=interpreters(loaded, load), images=images, built=_built(loaded), warm=local.warm)
+
+
+def _built(loaded: Loaded) -> dict[str, TrainerSources]:
+    """Pattern of each image that `vertexrig image` makes -> the trainer's sources."""
+    trainer = loaded.project.trainer
+    folder = loaded.path(trainer.path, "trainer", "path").resolve()
+    # Defaults without a project file have a trainer's path, too, and it leads nowhere.
+    if not loaded.file.name or not folder.exists():
+        return {}
+    found = {}
+    for kind, pattern in image.patterns(loaded).items():
+        try:
+            made = image.describe_image(loaded, kind)
+        except VertexrigError:
+            continue  # there is no image of that kind
+        found[pattern] = TrainerSources(
+            str(folder),
+            trainer.module,
+            str(loaded.output(PACKAGES_FOLDER).resolve()),
+            made.framework,
+            made.version,
+            made.python,
+        )
+    return found

@@ -1,0 +1,59 @@
+"""The section `local:` of `vertexrig.yaml`: how jobs run on this machine."""
+
+# No postponed annotations: they are read at run time.
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from vertexrig.schema.typed import option
+
+# A listed host is passed on to the network: with Google's among them a trainer would reach the real service.
+ALLOWED_HOST = (
+    r"(?!.*(?:googleapis\.com|google\.internal)(?::|$))(\*\.)?[a-z0-9][a-z0-9-]*(\.[a-z0-9-]+)*(:[0-9]{1,5})?",
+    "a host such as huggingface.co, or index.example.com:8443 for another port than 443; Google's APIs are never passed on",
+)
+
+
+@dataclass(frozen=True)
+class LocalImage:
+    """A folder that is run in place of a container image on this machine when there is no container engine."""
+
+    path: str = option("Folder with the image's code, relative to the project file.")
+    command: tuple[str, ...] = option("Its entry point, run in that folder; `python` is the interpreter of the image.")
+    framework: Literal["tf", "pytorch", "jax", "sklearn", "xgboost"] | None = option(
+        "Its framework, imported ahead of its trainers; by default that of the image's name or of its Dockerfile's FROM.",
+        None,
+    )
+
+
+@dataclass(frozen=True)
+class LocalSettings:
+    """How rehearsals run on this machine."""
+
+    slots: int | None = option("Replicas that may run at one time; a guess from the processors if not given.", None)
+    images: Mapping[str, LocalImage] = option("Stand-ins by image pattern (* matches anything).", factory=dict)
+    interpreters: Mapping[str, str] = option(
+        "Python interpreter by image pattern: a program's name, a path seen from the project file, or an image that `vertexrig local python --image` made one for.",
+        factory=dict,
+    )
+    gs_paths: Literal["mapped", "kept"] | None = option(
+        "What `gs://` in a job's variables and arguments becomes with `local run` and `local up`: `kept`, so that replicas reach "
+        "the local storage by the real names (the default of `local run`, and of `local up` where `/gcs` can be shown), or "
+        "`mapped` to a folder, as rehearsals do.",
+        None,
+    )
+    warm: bool = option(
+        "Start trials, and other replicas from the second one of an environment on, from a process that has made their imports; Linux only.",
+        True,
+    )
+    discrete: Literal["retry", "decimal", "whole"] = option(
+        "How discrete values that are whole numbers reach a trainer: `decimal` (128.0), `whole` (128), or `retry`: as 128.0, "
+        "and once more as 128 where the trainer ends at its start.",
+        "retry",
+    )
+    allow_hosts: tuple[str, ...] = option(
+        "Hosts that `local run` passes on beside package registries, such as huggingface.co or *.example.com; never one "
+        "of Google's APIs.",
+        (),
+        pattern=ALLOWED_HOST,
+    )
