@@ -213,7 +213,7 @@ def _text(done: Rehearsal) -> str:
 
 
 def _astray(done: Rehearsal) -> str:
-    """Tell where the trainer wrote in place of its model's folder."""
+    """Return the end of the sentence about an empty model: the files that the trainer wrote elsewhere."""
     if not done.astray:
         return "; the trainer left no file in its working directory either"
     more = f" and {len(done.astray) - MOST_ASTRAY} more" if len(done.astray) > MOST_ASTRAY else ""

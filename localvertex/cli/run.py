@@ -102,7 +102,7 @@ def command(
         options += [] if loaded and loaded.project.local.gs_paths else ["--gs-paths", "kept"]
         resume = steps.line("local", "up", *steps.named(where.file), *options, "--root", folder)
         try:
-            # Who ends the command by a signal wants an end.
+            # A signal that ended the command ends the wait, too.
             if not no_wait and not signalled:
                 _wait(here, made, resume)
         finally:
@@ -190,7 +190,7 @@ def _wait(here: RunningServer, made: str, resume: str) -> None:
     Args:
         here: The server.
         made: Asks it for them.
-        resume: What goes on with them afterwards.
+        resume: The command line that resumes them afterwards.
     """
     shown: dict[str, str] = {}
     while waiting := [one for one in control.call(here, "GET", made)["made"] if not one["ended"]]:
@@ -250,7 +250,7 @@ def _run(argv: list[str], name: str, environment: Mapping[str, str]) -> tuple[in
 
 
 def _in_foreground() -> bool:
-    """Tell whether this process has a terminal whose Ctrl-C reaches its whole process group."""
+    """Whether this process has a terminal whose Ctrl-C reaches its whole process group."""
     try:
         # The terminal itself, not stdin, which may be a pipe while Ctrl-C still works.
         terminal = os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY)

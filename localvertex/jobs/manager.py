@@ -308,7 +308,6 @@ class Jobs:
         options = replace(
             self.settings.run,
             job_id=resources.last_part(name),
-            display_name=stored.body.get("displayName", ""),
             project_number=name.split("/")[1],
             region=region,
             trial=str(stored.hidden.get("trial", "")),

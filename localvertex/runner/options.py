@@ -42,7 +42,6 @@ class RunOptions:
 
     Args:
         job_id: Numeric id, "" for a new one.
-        display_name: For messages only.
         project: Project id.
         project_number: Project number, what CLOUD_ML_PROJECT_ID holds.
         region: What CLOUD_ML_REGION holds.
@@ -67,7 +66,6 @@ class RunOptions:
     """
 
     job_id: str = ""
-    display_name: str = ""
     project: str = "local-project"
     project_number: str = "123456789012"
     region: str = "us-central1"

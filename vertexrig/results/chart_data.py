@@ -23,20 +23,20 @@ def key(study: StudyRecord, name: str) -> int:
 
 
 def is_choice(study: StudyRecord, name: str) -> bool:
-    """Tell whether its values are names, or few numbers, rather than a range."""
+    """Whether its values are names, or few numbers, rather than a range."""
     return study.parameters[name].kind == "CATEGORICAL" or any(
         isinstance(trial.parameters.get(name), str) for trial in study.trials
     )
 
 
 def trials(study: StudyRecord) -> Rows:
-    """Return one row per trial: `id`, `n` (its place in time), `state`, `ok` (it counts), `best`, `share` (percent of the trials
-    that count down to it), `pI` a parameter, `uI` its place from 0 to 1, `mI` a goal, `bI` the best so far, `v` the place
+    """Return one row per trial: `id`, `n` (its number in order of time), `state`, `ok` (it counts), `best`, `share` (percent of the trials
+    that count down to it), `pI` a parameter, `uI` its position from 0 to 1, `mI` a goal, `bI` the best so far, `v` the position
     of the first goal from 0 to 1.
     """
-    rank = {trial.id: place for place, trial in enumerate(study.ranked, 1)}
+    rank = {trial.id: number for number, trial in enumerate(study.ranked, 1)}
     winners = {trial.id for trial in study.best}
-    places = {name: _places(study, name) for name in study.parameters}
+    positions = {name: _positions(study, name) for name in study.parameters}
     choices = {name for name in study.parameters if is_choice(study, name)}
     so_far: dict[int, float] = {}
     low, high = ends(study)
@@ -55,7 +55,7 @@ def trials(study: StudyRecord) -> Rows:
             value = trial.parameters.get(name)
             if value is not None:
                 row[f"p{i}"] = _shown(value) if name not in choices else clean(str(value))
-            row[f"u{i}"] = NOT_SET if value is None else places[name](value)
+            row[f"u{i}"] = NOT_SET if value is None else positions[name](value)
         for i, goal in enumerate(study.goals):
             if ok:
                 value = study.value(trial, goal)
@@ -77,12 +77,12 @@ def axes(study: StudyRecord) -> list[tuple[str, str]]:
 
 
 def ticks(study: StudyRecord) -> Rows:
-    """Return the labels along the axes of the parallel coordinates: axis `a`, place `y`, text `label`."""
+    """Return the labels along the axes of the parallel coordinates: axis `a`, position `y`, text `label`."""
     if not study.ranked:
         return []
     rows: Rows = []
     for i, name in enumerate(study.parameters):
-        rows += [{"a": f"u{i}", "y": place, "label": label} for place, label in _labels(study, name)]
+        rows += [{"a": f"u{i}", "y": position, "label": label} for position, label in _labels(study, name)]
         if any(name not in trial.parameters for trial in study.ranked):
             rows.append({"a": f"u{i}", "y": NOT_SET, "label": "not set"})
     low, high = ends(study)
@@ -105,7 +105,7 @@ def curves(study: StudyRecord) -> tuple[Rows, int]:
     Trials with one point only have no curve. Keys: `id`, `x` (step or seconds), `y`, `best`, `share`, `v` (final value).
     """
     goal = study.goals[0].id
-    rank = {trial.id: place for place, trial in enumerate(study.ranked, 1)}
+    rank = {trial.id: number for number, trial in enumerate(study.ranked, 1)}
     final = {trial.id: study.value(trial) for trial in study.ranked}
     winners = {trial.id for trial in study.best}
     # hypertune's global_step is optional: where it is not given, all steps are 0 and the time is drawn
@@ -153,8 +153,8 @@ def _choices(study: StudyRecord, name: str) -> list[str]:
     return list(dict.fromkeys([*known, *(str(t.parameters[name]) for t in study.trials if name in t.parameters)]))
 
 
-def _places(study: StudyRecord, name: str) -> Any:
-    """Return a function from a value to its place from 0 to 1."""
+def _positions(study: StudyRecord, name: str) -> Any:
+    """Return a function from a value to its position from 0 to 1."""
     if is_choice(study, name):
         known = _choices(study, name)
         return lambda value: six(known.index(str(value)) / max(1, len(known) - 1))
@@ -180,7 +180,7 @@ def _labels(study: StudyRecord, name: str) -> list[tuple[float, str]]:
         value = domain.from_unit(at)
         value = round(value) if whole else value
         found.setdefault(str(value) if whole else shown(float(value), 3), six(domain.to_unit(float(value))))
-    return [(place, label) for label, place in found.items()]
+    return [(position, label) for label, position in found.items()]
 
 
 def _shown(value: Value) -> Value:

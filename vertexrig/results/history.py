@@ -110,7 +110,7 @@ def _names(record: Record) -> tuple[str, ...]:
 
 
 def _held(lock: Path) -> bool:
-    """Tell whether a process holds a lock file."""
+    """Whether a process holds a lock file."""
     with suppress(OSError), lock.open("r+") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,6 +1,4 @@
-"""A study read once, for everything that is said about it afterwards: its space, its goals, its trials, when each ran and
-what it reported on the way.
-"""
+"""A study read once, for every report about it: its space, its goals, its trials, when each ran and what it reported."""
 
 from __future__ import annotations
 
@@ -115,7 +113,7 @@ def read(job: RemoteJob) -> StudyRecord:
 
 
 def course(row: Mapping[str, Any]) -> TrialCourse:
-    """Tell when a trial or a custom job ran, from its resource in camelCase."""
+    """Return when a trial or a custom job ran, and what it reported, from its resource in camelCase."""
     curve = (_reported(one) for one in row.get("measurements") or () if isinstance(one, Mapping))
     return TrialCourse(instant(row.get("startTime")), instant(row.get("endTime")), tuple(filter(None, curve)))
 
