@@ -64,7 +64,6 @@ DEV = [
     "playwright>=1.50",  # opens pages in the Chromium of the system
     "mypy>=1.10",
     "ruff>=0.5",
-    "build>=1.2",
     "types-PyYAML",
     "types-protobuf",
 ]
@@ -120,6 +119,7 @@ setup(
     },
     data_files=[("share/man/man1", [str(page.relative_to(HERE)) for page in sorted(HERE.glob("man/*.1"))])],
     install_requires=[
+        "build>=1.2",  # makes the trainer's package
         "click>=8.2",
         "jinja2>=3.1.6",
         "pathspec>=1.0",  # .gitignore, where a folder is checked
@@ -127,7 +127,7 @@ setup(
         "pyflakes>=3.2",  # the names that a trainer uses and never defines
         "pyyaml>=6.0",
         "rich>=13.7",
-        # package runs the trainer's setup.py with the interpreter's own setuptools, which makes wheels itself since 70.1
+        # what `build` runs a setup.py with; it makes wheels itself since 70.1
         "setuptools>=70.1",
         # a trainer's pyproject.toml
         'tomli>=2.0; python_version < "3.11"',

@@ -4,7 +4,6 @@
 # The second argument names the Python 3.10 to use; without it, one on the path or of pyenv. Exit code 3: there is none.
 set -eu
 venv=$1
-here=$(cd "$(dirname "$0")" && pwd)
 for python in ${2:-python3.10 "${HOME:-/}"/.pyenv/versions/3.10.*/bin/python none}; do
     "$python" -c 'import sys, venv; sys.exit(sys.version_info[:2] != (3, 10))' 2>/dev/null && break
 done
@@ -15,11 +14,11 @@ fi
 "$python" -m venv "$venv.new"
 rm -rf "$venv"
 mv "$venv.new" "$venv"
-sed 's/^tf-keras$/tf-keras~=2.17.0/' "$here/../../trainer_pkg/requirements.txt" > "$venv/requirements.txt"
 install="$venv/bin/python -m pip install --quiet --disable-pip-version-check"
 if uv --version >/dev/null 2>&1; then # a third of pip's time
     install="uv pip install --quiet --python $venv/bin/python"
 fi
-$install 'tensorflow-cpu~=2.17.0' -r "$venv/requirements.txt" pytest
+# what trainer_pkg/setup.py requires, with tf-keras as `vertexrig package` pins it
+$install 'tensorflow-cpu~=2.17.0' 'tf-keras~=2.17.0' cloudml-hypertune matplotlib scikit-learn tensorboard pytest
 "$venv/bin/python" -c 'import tensorflow, tf_keras; print("TensorFlow", tensorflow.__version__)'
 touch "$venv/.ready"

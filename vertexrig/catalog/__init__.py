@@ -134,10 +134,12 @@ class Catalog:
             # Machines of TPU v5e and later are the TPU: the job names a topology and no accelerator.
             for name in (machine.tpu,) if machine.tpu else machine.accelerators:
                 carriers.setdefault(name, []).append(machine.name)
-        return {
-            name: rows.accelerator(row, tuple(carriers.get(name, ())), self.quota(name))
-            for name, row in self._cited("accelerators").items()
-        }
+        found = {}
+        for name, row in self._cited("accelerators").items():
+            quota, machines = self.quota(name), tuple(carriers.get(name, ()))
+            drawn = {"quota": quota.metric if quota else None, "quota_key": quota.key if quota else None}
+            found[name] = Accelerator(**{**row, **drawn, "machines": machines})
+        return found
 
     @cached_property
     def regions(self) -> Mapping[str, Region]:
@@ -353,11 +355,14 @@ class Catalog:
 
 def _plain(value: Any) -> Any:
     if is_dataclass(value):
-        return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
+        names = [field.name for field in fields(value)]
+        if isinstance(value, rows.Row):  # source, date and note are the last columns
+            names = [*names[3:], *names[:3]]
+        return {name: _plain(getattr(value, name)) for name in names}
+    if isinstance(value, TpuSlice):
+        return value._asdict()
     if isinstance(value, Mapping):
         return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, frozenset):
-        return sorted(value)
     return [_plain(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 

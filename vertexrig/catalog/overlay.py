@@ -8,7 +8,7 @@
       us-central1: {quotas: {l4: 8}}
 
 A row that exists is corrected field by field; mappings in it (`quotas`, `accelerators`, `tpu_topologies`) are corrected
-key by key, lists are replaced. A new row must have every field marked required below.
+key by key, lists are replaced. A new row must have every field of its table in `rows` that has no default.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any
 
 from vertexrig import files
 from vertexrig.catalog import KEYS, Catalog, Raw, Tables, by_name, load
-from vertexrig.catalog.overlay_rows import SCHEMA, OverlayRow
+from vertexrig.catalog.rows import TABLES, Row
 from vertexrig.errors import ConfigError, Errors, did_you_mean
 from vertexrig.schema import typed
 from vertexrig.text import kind_of, quoted
@@ -61,8 +61,8 @@ def lay_over(file: Path) -> Tables:
     errors = Errors()
     for table, rows in found.items():
         with errors:
-            if table not in SCHEMA:
-                raise root.at(table).error(f"the catalog has no table of this name. {did_you_mean(table, SCHEMA)}")
+            if table not in TABLES:
+                raise root.at(table).error(f"the catalog has no table of this name. {did_you_mean(table, TABLES)}")
             _mapping(rows, root.at(table))
     errors.end()
     # rows of the overlay may refer to each other, whatever their order
@@ -105,10 +105,12 @@ def _row(table: str, name: str, row: Any, place: typed.Place, base: Raw | None, 
         base: The shipped row it corrects; None for a new row.
         names: The names it may refer to.
     """
-    cls, given = SCHEMA[table], _mapping(row, place)
+    cls, given = TABLES[table], _mapping(row, place)
     for key, value in typed.fields(cls, given, place).items():
         _check_names(cls, key, value, place.at(key), names)
     problem = _new_row_lacks(table, name, given) if base is None else _type_changed(table, given, base)
+    if table == "prices" and given.get("compute_engine_usd", 0) is None:
+        problem = "compute_engine_usd is null; a number belongs here"
     if given.keys() >= _PRICES:
         problem = "give usd_per_hour or compute_engine_usd, not both"
     if problem:
@@ -116,8 +118,8 @@ def _row(table: str, name: str, row: Any, place: typed.Place, base: Raw | None, 
     return dict(given)
 
 
-def _check_names(cls: type[OverlayRow], key: str, value: Any, place: typed.Place, names: Names) -> None:
-    """Hold the names in a field, the keys of a mapping among them, against the rows of the table they refer to."""
+def _check_names(cls: type[Row], key: str, value: Any, place: typed.Place, names: Names) -> None:
+    """Refuse a name in a field, or in the keys of a mapping, that is no row of the table it refers to."""
     table = next(field.metadata.get("names") for field in dataclasses.fields(cls) if field.name == key)
     if table is None:
         return
@@ -132,7 +134,7 @@ def _new_row_lacks(table: str, name: str, given: Raw) -> str:
     if table == "limits":  # code reads them by key
         choices = did_you_mean(name, by_name(table))
         return f"there is no such row, and {table} can be corrected but not added to. {choices}"
-    missing = typed.lacking(SCHEMA[table], given)
+    missing = typed.lacking(TABLES[table], given)
     if table == "prices" and not given.keys() & _PRICES:
         missing.append("usd_per_hour (or compute_engine_usd)")
     return f"the row is new and lacks {', '.join(missing)}" if missing else ""
@@ -160,25 +162,12 @@ def _inner(value: object) -> list[object]:
     return list(value.values()) if isinstance(value, dict) else value if isinstance(value, list) else []
 
 
-def _defaults(cls: type[OverlayRow]) -> Raw:
-    found = {}
-    for field in dataclasses.fields(cls):
-        if field.default is not dataclasses.MISSING:
-            found[field.name] = field.default
-        elif field.default_factory is not dataclasses.MISSING:
-            found[field.name] = field.default_factory()
-    return found
-
-
 def _merged(table: str, name: str, base: Raw | None, given: Raw) -> Raw:
-    """Return the row that results: the base's fields, or the defaults of a new row, under the given ones."""
+    """Return the row that results: the given fields over those of the shipped row."""
     if base is None:
-        return {KEYS[table]: name, **_defaults(SCHEMA[table]), **given}
+        return {KEYS[table]: name, **given}
     row: dict[str, Any] = dict(base)
-    if {
-        "usd_per_hour",
-        "compute_engine_usd",
-    } & given.keys():  # one price or the other, never both, and no note on the old one
+    if _PRICES & given.keys():  # one price or the other, never both, and no note on the old one
         for key in (*_PRICES, "note"):
             row.pop(key, None)
     for key, value in given.items():

@@ -1,7 +1,7 @@
 """The rows of the catalog: what is known of one machine, accelerator, region, image, price, quota or limit.
 
-Every row carries `source` (keys and titles of the documents it comes from), `date` (ISO; when its source said so, or
-when it was read if the source has no date) and `note` (a reservation worth telling; empty if none).
+Each table is declared here once. The shipped `data/TABLE.json` and the user's overlay have the fields made by `option`; one
+without a default is required in a new row. `computed` fields are the row's name, and what the catalog works out.
 
 Rows are compared by identity, and share one `__repr__`: leaving both out of the generated code halves the import time.
 """
@@ -11,16 +11,23 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Literal, NamedTuple
+
+from vertexrig.schema.typed import computed, option
+
+_DAY = r"\d{4}(-(0[1-9]|1[0-2])(-(0[1-9]|[12]\d|3[01]))?)?"
+_TEXT: dict[str, Any] = {"pattern": (r"(?s)\s*\S.*", "a text that says something")}
+_DATE: dict[str, Any] = {"pattern": (_DAY, "a date such as 2026-11-20")}
+_ACCELERATOR: dict[str, Any] = {"names": "accelerators"}  # the name of a row of that table
 
 
-class _Row:
+class _Shown:
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in vars(self).items())})"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Source(_Row):
+class Source(_Shown):
     """A document facts were taken from.
 
     Args:
@@ -36,133 +43,92 @@ class Source(_Row):
     date: str
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class TpuSlice(_Row):
+class TpuSlice(NamedTuple):
     """A TPU slice: how many chips it has and how many VMs carry them."""
 
     chips: int
     vms: int
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Machine(_Row):
-    """A machine type of Vertex AI training.
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Row(_Shown):
+    """What every row of a table has."""
 
-    Args:
-        name: The value of `machineType`.
-        family: The part of the name before the first dash.
-        vcpus: Virtual CPUs per VM; None if not documented.
-        memory_gb: Memory per VM in GB; None if not documented.
-        accelerators: Accelerator type to the counts one VM may take; empty if it takes none, and for TPU machines that
-            are chosen by topology.
-        accelerator_required: The machine comes with its accelerators, which must be written out.
-        tpu: The catalog's name of the TPU generation (`TPU_V5E`) of machines chosen by topology, else empty.
-        tpu_topologies: The values of `tpuTopology` the machine takes.
-    """
-
-    name: str
-    family: str
-    vcpus: int | None
-    memory_gb: float | None
-    accelerators: Mapping[str, tuple[int, ...]]
-    accelerator_required: bool
-    tpu: str
-    tpu_topologies: Mapping[str, TpuSlice]
-    source: str
-    date: str
-    note: str = ""
+    source: str = option("Keys and titles of the documents it comes from.", "", **_TEXT)
+    date: str = option("When its source said so, or when the source was read if it has no date.", "", **_DATE)
+    note: str = option("A reservation worth knowing; empty if there is none.", "")
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Accelerator(_Row):
-    """A GPU or TPU.
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Machine(Row):
+    """A machine type of Vertex AI training."""
 
-    Args:
-        name: The value of `acceleratorType`, or the catalog's own name when `api_enum` is False.
-        kind: "gpu" or "tpu".
-        machines: The machine types that carry it.
-        max_per_vm: The most one VM takes; None for TPUs.
-        retired: The date support ended, or a reason, if it can no longer be used; else None.
-        api_enum: The API has a value of this name. If False, `note` says what to write instead.
-        gcloud_enum: gcloud 528 knows the value: without it, gcloud refuses it in a sweep.
-        flex_start: May be asked for with `strategy: FLEX_START`.
-        quota: The last part of its quota metric (`nvidia_t4_gpus`); None if no source names it.
-        quota_key: Its key in `Region.quotas`; None if there is none.
-        pod_step: Pods have this many cores or a multiple; None if it has no pods.
-        pod_name: What the regions call its pods; empty if it has none.
-    """
-
-    name: str
-    kind: str
-    machines: tuple[str, ...]
-    max_per_vm: int | None
-    retired: str | None
-    api_enum: bool
-    gcloud_enum: bool
-    flex_start: bool
-    quota: str | None
-    quota_key: str | None
-    pod_step: int | None
-    pod_name: str
-    source: str
-    date: str
-    note: str = ""
+    name: str = computed("The value of `machineType`.")
+    family: str = option("The part of the name before the first dash.", **_TEXT)
+    vcpus: int | None = option("Virtual CPUs per VM; null if not known.", least=0)
+    memory_gb: float | None = option("Memory per VM; null if not known.", least=0)
+    accelerators: Mapping[str, tuple[int, ...]] = option(
+        "The counts one VM may take, by accelerator; empty for TPU machines that are chosen by topology.",
+        factory=dict,
+        least=1,
+        **_ACCELERATOR,
+    )
+    accelerator_required: bool = option("It comes with its accelerators, which must be written out.", False)
+    tpu: str = option("TPU generation (`TPU_V5E`) of a machine chosen by topology.", "", **_ACCELERATOR)
+    tpu_topologies: Mapping[str, TpuSlice] = option(
+        "[chips, VMs] by value of `tpuTopology`.", factory=dict, least=1, items=2
+    )
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Region(_Row):
-    """A region.
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Accelerator(Row):
+    """A GPU or TPU."""
 
-    Args:
-        name: Such as `us-central1`.
-        location: The place, if documented, else empty.
-        gcloud: gcloud 528 takes it as a training region; it refuses all others before sending anything.
-        training: Accelerators documented for training here.
-        not_for_training: Accelerators that are here, but not for training.
-        quotas: Default quota by quota key; 0 means that quota must be asked for first, a missing key "not available".
-    """
-
-    name: str
-    location: str
-    gcloud: bool
-    training: frozenset[str]
-    not_for_training: frozenset[str]
-    quotas: Mapping[str, int | None]
-    source: str
-    date: str
-    note: str = ""
+    name: str = computed("The value of `acceleratorType`, or the catalog's own name without `api_enum`.")
+    kind: Literal["gpu", "tpu"] = option("gpu or tpu.")
+    machines: tuple[str, ...] = computed("The machine types that carry it.")
+    max_per_vm: int | None = option("The most one VM takes; null for TPUs.", None, least=0)
+    retired: str | None = option("When or why it can no longer be used.", None, **_TEXT)
+    api_enum: bool = option("The API has a value of this name; if not, `note` says what to write instead.", True)
+    gcloud_enum: bool = option("gcloud 528 knows the value; if not, it refuses it in a sweep.", False)
+    flex_start: bool = option("May be asked for with `strategy: FLEX_START`.", False)
+    quota: str | None = computed("The last part of its quota metric (`nvidia_t4_gpus`); None if no source names it.")
+    quota_key: str | None = computed("Its key in `Region.quotas`; None if there is none.")
+    pod_step: int | None = option("Pods have this many cores or a multiple; null if it has no pods.", None, least=1)
+    pod_name: str = option("What regions call its pods.", "", **_ACCELERATOR)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Image(_Row):
-    """A prebuilt training image.
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Region(Row):
+    """A region."""
 
-    Args:
-        name: The image's own name, `tf-gpu.2-17.py310`.
-        framework: "tf", "pytorch", "sklearn", "xgboost" or "ray".
-        version: The framework's version, `2.17`.
-        python: The Python version in it.
-        kind: "cpu", "gpu", "tpu" or "cpu_or_gpu".
-        cuda: CUDA version, `12.x`; None on CPU and TPU images.
-        repository_path: All of the URI but the host.
-        end_of_support: ISO date after which no new versions are published.
-        end_of_availability: ISO date after which the service may refuse it and it cannot be downloaded.
-        hypertune: cloudml-hypertune is in its list of packages.
-    """
+    name: str = computed("Such as `us-central1`.")
+    location: str = option("Where it is; empty if not documented.", "")
+    gcloud: bool = option("gcloud 528 takes it as a training region; it refuses all others before sending anything.")
+    training: tuple[str, ...] = option("Accelerators documented for training.", factory=tuple, **_ACCELERATOR)
+    not_for_training: tuple[str, ...] = option("Accelerators for other uses.", factory=tuple, **_ACCELERATOR)
+    quotas: Mapping[str, int | None] = option(
+        'Default quota by key; 0: it must be asked for first; no key: "not available".',
+        factory=dict,
+        least=0,
+        names="quotas",
+    )
 
-    name: str
-    framework: str
-    version: str
-    python: str
-    kind: str
-    cuda: str | None
-    repository_path: str
-    end_of_support: str
-    end_of_availability: str
-    hypertune: bool
-    source: str
-    date: str
-    note: str = ""
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Image(Row):
+    """A prebuilt training image."""
+
+    name: str = computed("The image's own name, `tf-gpu.2-17.py310`.")
+    framework: Literal["tf", "pytorch", "sklearn", "xgboost", "ray"] = option("Its framework.")
+    version: str = option("The framework's version, `2.17`.", **_TEXT)
+    python: str = option("Its Python version.", **_TEXT)
+    kind: Literal["cpu", "gpu", "tpu", "cpu_or_gpu"] = option("The machines it is for.")
+    cuda: str | None = option("CUDA version, `12.x`; null on CPU and TPU images.", None, **_TEXT)
+    repository_path: str = option("The URI without its host.", **_TEXT)
+    end_of_support: str = option("No new versions are published after this day.", **_DATE)
+    end_of_availability: str = option("The service may refuse it after this day.", **_DATE)
+    hypertune: bool = option("cloudml-hypertune is in it.")
 
     def uri(self, host: str = "us-docker.pkg.dev") -> str:
         """Return the full URI on one of the three hosts."""
@@ -174,66 +140,55 @@ class Image(_Row):
         return f"{self.framework}-{'.'.join(self.version.split('.')[:2])}"
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Price(_Row):
-    """What something costs in Vertex AI training, on demand.
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Price(Row):
+    """What something costs in Vertex AI training, on demand."""
 
-    Args:
-        item: A machine type, an accelerator, a boot disk type, or a rate such as `n1-vcpu`.
-        kind: "machine", "accelerator", "disk_gb" (per GB), "vcpu", "memory_gb" (per GB) or "example".
-        usd_per_hour: US dollars per hour and unit.
-        basis: "listed" (a source states it for Vertex AI) or "derived" (Compute Engine price times `price.factor`: an
-            estimate).
-        compute_engine_usd: The Compute Engine price a derived row starts from, else None.
-        includes_accelerators: The machine's price holds its accelerators.
-    """
-
-    item: str
-    kind: str
-    usd_per_hour: float
-    basis: str
-    compute_engine_usd: float | None
-    includes_accelerators: bool
-    source: str
-    date: str
-    note: str = ""
+    item: str = computed("A machine type, an accelerator, a boot disk type, or a rate such as `n1-vcpu`.")
+    kind: Literal["machine", "accelerator", "disk_gb", "vcpu", "memory_gb", "example"] = option("What is paid for.")
+    usd_per_hour: float = option("US dollars per hour and unit in Vertex AI.", None, least=0)
+    basis: str = computed(
+        '"listed" (a source states it for Vertex AI) or "derived" (Compute Engine price times `price.factor`: an estimate).'
+    )
+    compute_engine_usd: float | None = option("The Compute Engine price of a derived one.", None, least=0)
+    includes_accelerators: bool = option("The accelerators are in the machine's price.", False)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Quota(_Row):
-    """A training quota.
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Quota(Row):
+    """A training quota."""
 
-    Args:
-        key: Its key in `Region.quotas`.
-        unit: "vCPUs", "GPUs", "TPU cores", "TPU chips" or "GB".
-        applies_to: The machine families, accelerators or boot disk types that draw it.
-        metric: The last part of its metric name; None if no source names it.
-        preemptible_metric: The same for SPOT and FLEX_START.
-    """
-
-    key: str
-    unit: str
-    applies_to: tuple[str, ...]
-    metric: str | None
-    preemptible_metric: str | None
-    source: str
-    date: str
-    note: str = ""
+    key: str = computed("Its key in `Region.quotas`.")
+    unit: str = option("vCPUs, GPUs, TPU cores, TPU chips or GB.", **_TEXT)
+    applies_to: tuple[str, ...] = option("Machine families, accelerators or disk types that draw it.", **_TEXT)
+    metric: str | None = option("Last part of its metric's name; null if no source names it.", None, **_TEXT)
+    preemptible_metric: str | None = option("The same for SPOT and FLEX_START.", None, **_TEXT)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Limit(_Row):
-    """A documented limit or default; `value` is a number, a string, a bool, a list or a mapping of strings."""
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Limit(Row):
+    """A documented limit or default."""
 
-    key: str
-    value: Any
-    source: str
-    date: str
-    note: str = ""
+    key: str = computed("Its name.")
+    value: Any = option("A number, a text, a boolean, a list or a mapping of texts, as the shipped one.")
+
+
+TABLES: Mapping[str, type[Row]] = MappingProxyType(
+    {
+        "machines": Machine,
+        "accelerators": Accelerator,
+        "regions": Region,
+        "images": Image,
+        "prices": Price,
+        "quotas": Quota,
+        "limits": Limit,
+    }
+)
+"""The tables that an overlay may correct."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class LineItem(_Row):
+class LineItem(_Shown):
     """One line of an hourly estimate.
 
     Args:
@@ -315,26 +270,18 @@ def machine(row: Mapping[str, Any]) -> Machine:
     """Return a row of `machines`."""
     counts = {name: tuple(counts) for name, counts in row.get("accelerators", {}).items()}
     shapes = {name: TpuSlice(*size) for name, size in row.get("tpu_topologies", {}).items()}
-    more = {"accelerators": MappingProxyType(counts), "tpu_topologies": MappingProxyType(shapes)}
-    return Machine(**{"accelerator_required": False, "tpu": "", **row, **more})
-
-
-def accelerator(row: Mapping[str, Any], machines: tuple[str, ...], quota: Quota | None) -> Accelerator:
-    """Return a row of `accelerators`, with the machines that carry it and the quota it draws."""
-    drawn = {"quota": quota.metric if quota else None, "quota_key": quota.key if quota else None}
-    return Accelerator(**{"pod_step": None, "pod_name": "", **row, **drawn, "machines": machines})
+    return Machine(**{**row, "accelerators": MappingProxyType(counts), "tpu_topologies": MappingProxyType(shapes)})
 
 
 def region(row: Mapping[str, Any]) -> Region:
     """Return a row of `regions`."""
-    names = {key: frozenset(row[key]) for key in ("training", "not_for_training")}
-    return Region(**{**row, **names, "quotas": MappingProxyType(row["quotas"])})
+    names = {key: tuple(sorted(row.get(key, ()))) for key in ("training", "not_for_training")}
+    return Region(**{**row, **names, "quotas": MappingProxyType(row.get("quotas", {}))})
 
 
 def price(row: Mapping[str, Any], factor: float) -> Price:
     """Return a row of `prices`; a Compute Engine price becomes an estimate by `factor`."""
-    found = {"includes_accelerators": False, **row}
     if row.get("usd_per_hour") is not None:
-        return Price(**{**found, "basis": "listed", "compute_engine_usd": None})
+        return Price(**{**row, "basis": "listed", "compute_engine_usd": None})
     # Rounded, so that a product of two decimals does not show as 0.30000000000000004.
-    return Price(**{**found, "basis": "derived", "usd_per_hour": round(row["compute_engine_usd"] * factor, 9)})
+    return Price(**{**row, "basis": "derived", "usd_per_hour": round(row["compute_engine_usd"] * factor, 9)})

@@ -35,7 +35,7 @@ from vertexrig.workspace import Workspace
     help="Install the package into a clean environment and import it.",
 )
 @click.option(
-    "--trust", is_flag=True, help="Let the trainer's setup.py run, if it cannot be read without, until it changes."
+    "--trust", is_flag=True, help="Let the build run the trainer's setup.py or build backend, until it changes."
 )
 @click.option("--upload", is_flag=True, help="Upload the package to the project's bucket, if it is not there yet.")
 @options.format_option("text", "json")

@@ -23,30 +23,15 @@ from pathlib import Path, PurePosixPath
 from vertexrig.errors import PackageError
 from vertexrig.files import place_of
 from vertexrig.package import notebook
+from vertexrig.package import verify as verification
 from vertexrig.package.folders import why_absent
 from vertexrig.package.layouts import read_config
 from vertexrig.package.sources import PackageId, Sources, gather, identity_of
 from vertexrig.package.trust import is_trusted, trust
-from vertexrig.package.verify import Verified, install, reason, run, verify
 
 __all__ = ["Built", "build"]
 
-BUILD_TIMEOUT_S = 180
 _EPOCH = 315532800  # 1980-01-01, the oldest time a zip can hold
-_NO_SETUPTOOLS = 97
-# As pip runs a setup.py: setuptools first, so that scripts which only know distutils work too.
-_DRIVER = f"""
-import sys
-try:
-    import setuptools
-except ImportError:
-    sys.exit({_NO_SETUPTOOLS})
-sys.path.insert(0, "")
-__file__ = "setup.py"
-with open(__file__, "rb") as stream:
-    code = compile(stream.read(), __file__, "exec")
-exec(code)
-"""
 
 
 @dataclass(frozen=True)
@@ -75,7 +60,7 @@ class Built:
 
 
 class SetupRunsError(PackageError):
-    """A setup.py would have to run, and nobody has allowed it."""
+    """The build would run code of the trainer, and the user has not allowed it."""
 
 
 _FOUND = ("verified", "supplied", "declared", "warnings")
@@ -90,10 +75,9 @@ def build(
     module: str = "trainer.task",
     verify: bool = True,
     wheel: bool = False,
-    python: str | None = None,
     trusted: bool = False,
 ) -> Built:
-    """Build a trainer's sdist, checks it, and puts it into `out_dir` whole or not at all.
+    """Build a trainer's sdist, check it, and put it into `out_dir` whole or not at all.
 
     A second build of the same sources finds the file and does nothing. A record with the file's name and `.json` at its
     end keeps what the first build found.
@@ -105,24 +89,20 @@ def build(
         module: What the job runs (`python -m MODULE`); it must be in the package.
         verify: Install the sdist without network into a folder, and follow the imports of `module` there, without running any.
         wheel: Build a wheel too: pip 26 builds every sdist in isolation, so in a container without egress only a wheel installs.
-        python: Interpreter with setuptools and pip to build and verify with; this one by default.
-        trusted: Let the trainer's setup.py run, if it has to, now and until it changes.
+        trusted: Let the build run the trainer's setup.py or build backend, now and until its setup files change.
 
     Raises:
-        SetupRunsError: It would have to run, and the user has not allowed that.
+        SetupRunsError: The build would run one, and the user has not allowed that.
         PackageError: The folder, its requirements or its setup.py are wrong, or the module's imports are not there.
     """
     folder, out_dir = Path(folder), Path(out_dir)
-    python = python or sys.executable
     # Checked first: the name becomes paths and words of a command below.
     if not re.fullmatch(r"[^\W\d]\w*(\.[^\W\d]\w*)*", module):
         raise PackageError(f"module {module!r} is not a dotted Python name such as 'trainer.task'")
     sources = gather(folder, tf_version)
     identity = identity_of(sources)
     _outside(folder, out_dir, sources)
-    if sources.refusals:
-        raise PackageError("the trainer's requirements cannot go with the image: " + "; ".join(sources.refusals))
-    # before the look at an earlier build: it costs little, and a record of an older version may lack this check
+    _must_fit(sources)
     notebook.refuse_cells(sources.files, sources.rewritten)
     known = _known(out_dir, identity)
     if known is not None and (module in known.verified or not verify) and (known.wheel is not None or not wheel):
@@ -130,13 +110,14 @@ def build(
     if sources.runs and not is_trusted(sources.folder):
         if not trusted:
             raise SetupRunsError(
-                f"{sources.folder / 'setup.py'} would run on this machine, with your rights, to build the package ({sources.runs}): "
-                "look at it, and if you trust it, type: vertexrig package --trust. It is asked once, until the file changes"
+                f"building the package runs code of {str(sources.folder)!r} on this machine, with your rights ({sources.runs}). "
+                "A setup.py that only gives values to setup() is built without asking. If you trust this one, type: "
+                "vertexrig package --trust. It holds until setup.py, setup.cfg or pyproject.toml changes"
             )
         trust(sources.folder)
     with tempfile.TemporaryDirectory(prefix="vertexrig-package-") as temporary:
         work = Path(temporary)
-        built = _make(sources, identity, work, module, tf_version, verify=verify, wheel=wheel, python=python)
+        built = _make(sources, identity, work, module, tf_version, verify=verify, wheel=wheel)
         if known is not None:
             built = replace(
                 built, verified=tuple(sorted({*known.verified, *built.verified})), wheel=built.wheel or known.wheel
@@ -145,7 +126,7 @@ def build(
 
 
 def _outside(folder: Path, out_dir: Path, sources: Sources) -> None:
-    """Refuses an `out_dir` whose files would become sources of the next build."""
+    """Refuse an `out_dir` whose files would become sources of the next build."""
     try:
         inside = out_dir.resolve().relative_to(folder.resolve()).as_posix()
     except ValueError:
@@ -167,11 +148,16 @@ def _make(
     *,
     verify: bool,
     wheel: bool,
-    python: str,
 ) -> Built:
+    from vertexrig.package import backend  # 60 ms that a package that is built already does without
+
     staged = work / "src"
+    if sources.backend:
+        _copy(sources, work / "project")
+        sources = backend.from_wheel(sources, work / "project", work)
+        _must_fit(sources)
     _stage(sources, identity, staged)
-    raw = _setup(staged, ["sdist", "--formats=gztar"], work / "sdist", ".tar.gz", python)
+    raw = backend.setuptools(staged, "sdist", work / "sdist")
     archive = work / identity.file_name
     names = _repack(raw, archive)
     _belongs(names, module, sources.folder)
@@ -179,9 +165,12 @@ def _make(
     if wheel:
         # The sdist goes in, so that the wheel holds what the sdist holds.
         unpacked = _unpack(archive, work / "unpacked")
-        built = replace(built, wheel=_setup(unpacked, ["bdist_wheel"], work / "wheel", ".whl", python))
+        built = replace(built, wheel=backend.setuptools(unpacked, "wheel", work / "wheels"))
     if verify:
-        found = _verified(archive, sources, module, tf_version, python, work)
+        target, scratch = work / "target", work / "scratch"
+        scratch.mkdir()
+        verification.install(archive, target, scratch)
+        found = verification.verify(target, sources.folder, module, sources.requirements, tf_version)
         built = replace(
             built,
             verified=(module,),
@@ -192,16 +181,13 @@ def _make(
     return built
 
 
-def _verified(
-    archive: Path, sources: Sources, module: str, tf_version: str | None, python: str, work: Path
-) -> Verified:
-    target, scratch = work / "target", work / "scratch"
-    scratch.mkdir()
-    install(archive, target, scratch, python)
-    return verify(target, sources.folder, module, sources.requirements, tf_version)
+def _must_fit(sources: Sources) -> None:
+    if sources.refusals:
+        raise PackageError("the trainer's requirements cannot go with the image: " + "; ".join(sources.refusals))
 
 
-def _stage(sources: Sources, identity: PackageId, staged: Path) -> None:
+def _copy(sources: Sources, staged: Path) -> None:
+    """Write the files of a package to an empty folder."""
     staged.mkdir()
     for relative, path in sources.files:
         copy = staged / relative
@@ -213,6 +199,11 @@ def _stage(sources: Sources, identity: PackageId, staged: Path) -> None:
                 shutil.copyfile(path, copy)
             except OSError as error:
                 raise PackageError(f"{relative} of the trainer cannot be copied: {error.strerror}") from error
+
+
+def _stage(sources: Sources, identity: PackageId, staged: Path) -> None:
+    """Write the files of a package to a folder, with the hash in the version."""
+    _copy(sources, staged)
     # setuptools' own way to add to a version; sdist writes it into the archive's setup.cfg, so it holds wherever that is built.
     settings = staged / "setup.cfg"
     try:
@@ -233,28 +224,6 @@ def _stage(sources: Sources, identity: PackageId, staged: Path) -> None:
     config["egg_info"]["tag_date"] = "0"
     with settings.open("w", encoding="utf-8") as stream:
         config.write(stream)
-
-
-def _setup(staged: Path, command: list[str], out: Path, ending: str, python: str) -> Path:
-    """Run setup.py in its own folder and interpreter, and returns the file it made."""
-    # -E and -s keep the caller's PYTHONPATH and user site out. Not -I: the driver puts the folder on sys.path for setup.py.
-    words = [python, "-E", "-s", "-c", _DRIVER, "--quiet", *command, "--dist-dir", str(out)]
-    done = run(words, cwd=staged, home=out.parent, timeout=BUILD_TIMEOUT_S, what=f"setup.py {command[0]}")
-    output = done.stderr + "\n" + done.stdout
-    if done.returncode == _NO_SETUPTOOLS:
-        raise PackageError(f"setuptools is missing in {python}: run {python} -m pip install setuptools")
-    # setuptools has bdist_wheel itself since 70.1; before that it came from the distribution wheel
-    if done.returncode != 0 and re.search(r"invalid command '?bdist_wheel|No module named '?wheel", output):
-        raise PackageError(
-            f"wheel is missing in {python}: run {python} -m pip install wheel, or setuptools 70.1 or newer"
-        )
-    if done.returncode != 0:
-        raise PackageError(f"setup.py {command[0]} failed: {reason(output)}")
-    # Names are normalised differently by different setuptools: what was made is read, not guessed.
-    made = sorted(out.glob(f"*{ending}")) if out.is_dir() else []
-    if len(made) != 1:
-        raise PackageError(f"setup.py {command[0]} made {len(made)} files, not one: does it call setup()?")
-    return made[0]
 
 
 def _repack(raw: Path, archive: Path) -> list[str]:
@@ -282,7 +251,7 @@ def _unpack(archive: Path, into: Path) -> Path:
 
 
 def _belongs(names: list[str], module: str, folder: Path) -> None:
-    """Hold that the archive has the module, and nothing that would break or bloat an installation."""
+    """Refuse an archive without the module, or with what would break or bloat an installation."""
     inside = [PurePosixPath(*PurePosixPath(name).parts[1:]) for name in names]
     for path in inside:
         parts = path.parts

@@ -1,8 +1,8 @@
 """What describes a trainer's folder, and the setup.cfg and setup.py that it becomes in its package.
 
-The container's pip installs an archive with a setup.py and no pyproject.toml without a build backend (see `builder`). So what
-another layout says in its own way is written as setup.cfg, which every setuptools since 30.3 reads, beside a setup.py of
-one call. A setup.py that is there is kept: setuptools takes from setup.cfg only what the script does not give.
+The container's pip installs an archive with a setup.py and no pyproject.toml without a build backend (see `builder`). So the
+metadata of every other layout is written to a setup.cfg, which every setuptools since 30.3 reads, beside a setup.py of
+one call. A setup.py of the trainer is kept: setuptools takes from setup.cfg only what the script does not give.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from vertexrig.errors import PackageError
 from vertexrig.package import pyproject
 from vertexrig.package.folders import read_bytes
 from vertexrig.package.pyproject import Declared, Metadata
-from vertexrig.package.setup_script import setup_keywords
+from vertexrig.package.setup_script import read_setup
 
 if TYPE_CHECKING:
     from configparser import RawConfigParser
@@ -45,6 +45,7 @@ class Layout:
         alone: These are all there are: a requirements.txt beside them is not installed.
         requires_python: Versions of Python it runs on.
         warnings: What cannot be carried over.
+        backend: What is known of a project that only its build backend can describe; then `generated` is empty.
     """
 
     generated: Mapping[str, str]
@@ -52,17 +53,34 @@ class Layout:
     alone: bool = False
     requires_python: str = ""
     warnings: tuple[str, ...] = ()
+    backend: Metadata | None = None
 
 
 def whole(path: Path, files: Mapping[str, Path]) -> Layout:
     """Return a script or the folder of a package: every file belongs to it, and a folder of modules becomes a package."""
-    folders = {parent for file in files if file.endswith(".py") for parent in PurePosixPath(file).parents}
-    places = sorted(folder.as_posix() for folder in folders if folder.name)
-    missing = {f"{place}/__init__.py": "" for place in places if f"{place}/__init__.py" not in files}
-    packages = {place.replace("/", "."): place for place in places}
-    modules = {file.removesuffix(".py"): file for file in files if file.endswith(".py") and "/" not in file}
+    packages, modules = _all(files)
+    missing = {f"{place}/__init__.py": "" for place in packages.values() if f"{place}/__init__.py" not in files}
     name = path.stem if path.is_file() else path.resolve().name
     return _undescribed(name, read_config(""), packages, modules, files, missing)
+
+
+def unpacked(
+    metadata: Mapping[str, str], requires_python: str, scripts: Collection[str], files: Mapping[str, Path]
+) -> Layout:
+    """Return the content of a wheel, with the metadata it came with."""
+    config = read_config("")
+    _fill(config, "metadata", metadata)
+    _fill(config, "options", {"python_requires": requires_python})
+    _fill(config, "options.entry_points", {"console_scripts": _lines(scripts)})
+    _content(config, *_all(files), files)
+    return Layout({"setup.py": SETUP_PY, "setup.cfg": _written(config)}, alone=True)
+
+
+def _all(files: Mapping[str, Path]) -> tuple[dict[str, str], dict[str, str]]:
+    """Return every folder of modules as a package (dotted), and every module at the top, with their folder or file."""
+    folders = {parent for file in files if file.endswith(".py") for parent in PurePosixPath(file).parents}
+    packages = {folder.as_posix().replace("/", "."): folder.as_posix() for folder in sorted(folders) if folder.name}
+    return packages, {file.removesuffix(".py"): file for file in files if file.endswith(".py") and "/" not in file}
 
 
 def modules(path: Path, files: Mapping[str, Path]) -> Layout | None:
@@ -87,17 +105,18 @@ def _undescribed(
 
 
 def described(folder: Path, files: Mapping[str, Path]) -> Layout | None:
-    """Return a pyproject.toml with [project], [tool.poetry] or [tool.flit.metadata], with or without a setup.py."""
+    """Return a pyproject.toml with the metadata of a project, with or without a setup.py."""
     found = pyproject.read(folder)
     if found is None:
         return None
+    if found.backend:
+        return Layout({}, warnings=found.warnings, backend=found)
     # A setup.py beside pyproject.toml stays and goes first: what it gives is not written to setup.cfg once more.
-    given = setup_keywords(files).keys() if "setup.py" in files else set()
+    given = read_setup(read_bytes(files["setup.py"], "setup.py"))[0].keys() if "setup.py" in files else set()
     config = _config(files)
     _fill(config, "metadata", {"name": found.name or "", "version": found.version or ""})
     _fill(config, "options", {"python_requires": found.requires_python})
-    if found.scripts:
-        _fill(config, "options.entry_points", {"console_scripts": _lines(found.scripts)})
+    _fill(config, "options.entry_points", {"console_scripts": _lines(found.scripts)})
     if not given & {"packages", "py_modules", "ext_modules"} and not _has(config, "options", "packages", "py_modules"):
         packages, modules = _chosen(found, files)
         if not packages and not modules:

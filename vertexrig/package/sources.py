@@ -31,7 +31,7 @@ from vertexrig.package.requirements import (
     lines_of,
     rewrite,
 )
-from vertexrig.package.setup_script import UnreadableScript, plain_script, setup_keywords, unsafe_setting
+from vertexrig.package.setup_script import read_setup, unsafe_setting
 from vertexrig.trainer_source.follow import follow
 from vertexrig.trainer_source.source_tree import ROOTS, Tree
 from vertexrig.trainer_source.trainer_model import Import
@@ -56,7 +56,9 @@ class Sources:
         requirements: What it declares, after rewriting.
         refusals: Why the package must not be built.
         warnings: What is worth saying.
-        runs: Why setup.py has to be run to build the package; "" if `rewritten` has one of ours in its place.
+        runs: The code of the trainer that building the package runs; "" if there is none.
+        backend: Whether that is the build backend of pyproject.toml: `files` are then what it builds from.
+        minor: Major and minor version of the image's TensorFlow; None if it is not known.
     """
 
     folder: Path
@@ -68,10 +70,14 @@ class Sources:
     refusals: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     runs: str = ""
+    backend: bool = False
+    minor: tuple[int, int] | None = None
 
     def digest(self) -> str:
         """Return a hash of every staged path and its bytes, the same for the same sources anywhere at any time."""
         total = hashlib.sha256(_FORMAT)
+        if self.backend:  # its requirements are held to the image after the build
+            total.update(repr(self.minor).encode())
         for relative, path in self.files:
             data = self.rewritten.get(relative)
             content = read_bytes(path, relative) if data is None else data
@@ -176,7 +182,7 @@ def _laid_out(path: Path) -> tuple[dict[str, Path], Layout, list[str]]:
 
 
 def gather(folder: Path, tf_version: str | None) -> Sources:
-    """List a trainer's sources and rewrites the tf-keras requirement for an image's TensorFlow.
+    """List a trainer's sources and rewrite the tf-keras requirement for an image's TensorFlow.
 
     Args:
         folder: The trainer's script or folder, in any layout of `LAYOUTS`.
@@ -195,7 +201,9 @@ def gather(folder: Path, tf_version: str | None) -> Sources:
     declared: Iterable[Declared] | None = laid_out.dependencies
     if declared is None:
         declared = _undescribed(folder, root, by_path, tf_version, notes)
-    rewritten = _generated(laid_out, declared, minor, notes)
+    rewritten = generated(laid_out, declared, minor, notes)
+    if laid_out.backend:
+        by_path["pyproject.toml"] = folder / "pyproject.toml"
     files = tuple(sorted({**by_path, **{name: root / name for name in rewritten}}.items()))
     for relative, path in files:
         is_list = REQUIREMENT_FILE.fullmatch(relative) is not None
@@ -211,28 +219,34 @@ def gather(folder: Path, tf_version: str | None) -> Sources:
         changed = rewrite(relative, data, minor, notes)
         if changed != data:
             rewritten[relative] = changed
-    name, version = _identity(by_path, rewritten)
-    runs = _setup(dict(files), rewritten)
+    name, version, runs = _described(dict(files), rewritten)
+    if laid_out.backend:
+        name, version, runs = laid_out.backend.name, laid_out.backend.version, laid_out.backend.backend
     noted = tuple(notes.requirements), tuple(notes.refusals), tuple(notes.warnings)
-    return Sources(root, files, rewritten, name or "trainer", version or "0", *noted, runs)
+    return Sources(
+        root, files, rewritten, name or "trainer", version or "0", *noted, runs, bool(laid_out.backend), minor
+    )
 
 
-def _setup(files: Mapping[str, Path], rewritten: dict[str, bytes]) -> str:
-    """Put a setup.py of ours in place of the trainer's; why not, if that one cannot be read without running it."""
+def _described(files: Mapping[str, Path], rewritten: Mapping[str, bytes]) -> tuple[str | None, str | None, str]:
+    """Return name and version as setup.py or setup.cfg write them out, and the code of the trainer that setuptools would run."""
+    texts = {
+        name: rewritten[name] if name in rewritten else read_bytes(files[name], name)
+        for name in ("setup.py", "setup.cfg")
+        if name in files
+    }
+    # most trainers have no setup.cfg
+    config = layouts.read_config(texts["setup.cfg"].decode("utf-8", "replace")) if "setup.cfg" in texts else None
+    given, more = read_setup(texts["setup.py"]) if "setup.py" in texts else ({}, "")
+    runs = (unsafe_setting(config) if config else "") or (more and f"setup.py: {more}")
 
-    def read(name: str) -> bytes | None:
-        return rewritten.get(name) or (read_bytes(files[name], name) if name in files else None)
+    def value(key: str) -> str | None:
+        if isinstance(given.get(key), str) and given[key]:
+            return str(given[key])
+        text = config.get("metadata", key, fallback="") if config else ""
+        return text if text and not text.startswith(("attr:", "file:")) else None  # those are left to the build
 
-    settings = read("setup.cfg")
-    unsafe = unsafe_setting(layouts.read_config(settings.decode("utf-8", "replace")), read) if settings else ""
-    script = read("setup.py") or b""
-    if unsafe or script == layouts.SETUP_PY.encode():
-        return unsafe
-    try:
-        rewritten["setup.py"] = plain_script(script, read)
-    except UnreadableScript as reason:
-        return f"setup.py: {reason}"
-    return ""
+    return value("name"), value("version"), runs
 
 
 def requires_python(folder: Path) -> str:
@@ -255,7 +269,7 @@ def _check_python(wanted: str, minor: tuple[int, int] | None, notes: Notes) -> N
 
 
 def _note_indexes(places: Iterable[Path], notes: Notes) -> None:
-    """Indexes that a requirements.txt names: a package has requirements, and no place to find them."""
+    """Warn of the indexes that a requirements.txt names: a package cannot name them."""
     for file in dict.fromkeys(place / REQUIREMENTS for place in places):
         text = read_bytes(file, REQUIREMENTS).decode("utf-8-sig", "replace") if _is_own(file) else ""
         notes.warnings += [
@@ -263,7 +277,7 @@ def _note_indexes(places: Iterable[Path], notes: Notes) -> None:
         ]
 
 
-def _generated(
+def generated(
     laid_out: Layout, declared: Iterable[Declared], minor: tuple[int, int] | None, notes: Notes
 ) -> dict[str, bytes]:
     """Return the files that staging adds for a layout without a setup.py, its requirements held to the image."""
@@ -274,11 +288,11 @@ def _generated(
     return {name: text.encode("utf-8", "surrogateescape") for name, text in texts.items()}
 
 
-# What nobody described: a script's neighbours and its requirements
+# Trainers without a description: a script's neighbours and its requirements
 
 
 def _below_its_root(file: str, root: Path) -> str:
-    """Return `src/model.py` is imported as `model` unless src is a package itself."""
+    """Return a file's path as it is imported: `src/model.py` is `model.py`, unless src is a package itself."""
     for prefix in ROOTS:
         if prefix and file.startswith(prefix) and not (root / prefix / "__init__.py").exists():
             return file.removeprefix(prefix)
@@ -307,7 +321,7 @@ def _undescribed(
 
 
 def _imported(root: Path, files: Mapping[str, Path], tf_version: str | None) -> list[Declared]:
-    """Distributions of the modules that are imported and are neither the image's nor the trainer's own."""
+    """Return the distributions of the imported modules that neither the image nor the trainer brings."""
     found: dict[str, Declared] = {}
     imports: list[Import] = []
     seen: set[str] = set()
@@ -332,25 +346,3 @@ def _imported(root: Path, files: Mapping[str, Path], tf_version: str | None) -> 
         distribution = distribution_of(top)
         found.setdefault(distribution, Declared(distribution, item.line, item.file))
     return [found[name] for name in sorted(found)]
-
-
-# Name and version, without running setup.py
-
-
-def _identity(files: Mapping[str, Path], generated: Mapping[str, bytes]) -> tuple[str | None, str | None]:
-    given = setup_keywords(files) if "setup.py" in files else {}
-    told = {key: value for key, value in given.items() if isinstance(value, str)}
-    text = generated.get("setup.cfg")
-    if text is None:
-        text = read_bytes(files["setup.cfg"], "setup.cfg") if "setup.cfg" in files else b""
-    configured = _configured(text)
-    return told.get("name") or configured.get("name"), told.get("version") or configured.get("version")
-
-
-def _configured(text: bytes) -> dict[str, str]:
-    """Return plain values of setup.cfg's [metadata]; `attr:` and `file:` are left to the build."""
-    if not text.strip():  # most trainers have none
-        return {}
-    config = layouts.read_config(text.decode("utf-8", "replace"))
-    values = dict(config["metadata"]) if config.has_section("metadata") else {}
-    return {key.lower(): value for key, value in values.items() if not value.startswith(("attr:", "file:"))}

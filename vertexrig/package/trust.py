@@ -1,4 +1,4 @@
-"""Which setup.py the user has allowed to run on this machine: by its folder and its bytes, in the user's settings."""
+"""The trainers whose build the user has allowed to run on this machine, by folder and content, in the user's settings."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ def _read() -> dict[str, str]:
 
 def _digest(folder: Path) -> str:
     total = hashlib.sha256()
-    for name in ("setup.py", "setup.cfg"):
+    for name in ("setup.py", "setup.cfg", "pyproject.toml"):
         data = (folder / name).read_bytes() if (folder / name).is_file() else b""
         total.update(b"%d\n%b" % (len(data), data))
     return total.hexdigest()
 
 
 def is_trusted(folder: Path) -> bool:
-    """Tell whether the setup.py of a folder may run, as it is now."""
+    """Whether the build of the trainer in a folder may run its code."""
     return _read().get(os.path.realpath(folder)) == _digest(folder)
 
 
 def trust(folder: Path) -> None:
-    """Remember that the setup.py of a folder may run, until it or setup.cfg changes."""
+    """Remember that the build of the trainer in a folder may run its code, until its setup.py, setup.cfg or pyproject.toml changes."""
     file = _kept()
     with files.locked(file.parent):
         files.write_bytes(

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-from collections.abc import Sequence
+import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -52,11 +53,11 @@ def clean_environment(home: Path) -> dict[str, str]:
 
 
 def run(
-    command: Sequence[str], *, cwd: Path, home: Path, timeout: float, what: str
+    command: Sequence[str], *, cwd: Path, home: Path, timeout: float, what: str, env: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
     """Run a child process to its end; PackageError if it cannot start or takes longer than `timeout` seconds."""
     try:
-        env = clean_environment(home)
+        env = {**clean_environment(home), **(env or {})}
         return subprocess.run(
             command, cwd=cwd, env=env, stdin=subprocess.DEVNULL, capture_output=True, errors="replace", timeout=timeout
         )
@@ -80,27 +81,41 @@ def reason(output: str) -> str:
     # not broken off: the last one is the innermost line of the traceback
     for line in lines[:chosen]:
         match = re.match(r'File "(?P<file>[^"]+)", line (?P<line>\d+)', line)
-        if match and "site-packages" not in match["file"] and "<" not in match["file"]:
+        if match and match["file"] == "<string>":  # setuptools runs setup.py as a text
+            place = f"setup.py:{match['line']}: "
+        elif match and "site-packages" not in match["file"] and "<" not in match["file"]:
             place = f"{Path(match['file']).name}:{match['line']}: "
     return place + lines[chosen]
 
 
-def install(archive: Path, target: Path, work: Path, python: str) -> None:
-    """Installs an sdist as a container without egress does: pip, no index, no dependencies.
+def install(archive: Path, target: Path, work: Path) -> None:
+    """Install an sdist as a container without egress does: pip, no index, no dependencies.
 
     Raises:
-        PackageError: pip or setuptools is missing, or setup.py fails outside its own folder.
+        PackageError: pip is missing, or setup.py fails outside its own folder.
     """
     # --no-build-isolation: isolation would fetch setuptools from PyPI. For a setup.py alone pip up to 25.2 does not isolate
     # in the container either.
-    command = [python, "-I", "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--no-build-isolation"]
+    command = [
+        sys.executable,
+        "-I",
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--no-deps",
+        "--no-index",
+        "--no-build-isolation",
+    ]
     command += ["--no-compile", "--no-warn-script-location", "--target", str(target), str(archive)]
     done = run(command, cwd=work, home=work, timeout=INSTALL_TIMEOUT_S, what="installing the package")
     if done.returncode == 0:
         return
     output = done.stderr + "\n" + done.stdout
     if "No module named pip" in output:
-        raise PackageError(f"pip is missing in {python}: run {python} -m ensurepip, or build with verify=False")
+        raise PackageError(
+            f"pip is missing in {sys.executable}: run {sys.executable} -m ensurepip, or build with verify=False"
+        )
     hint = ""
     missing = re.search(r"No such file or directory: '([^']+)'", output)
     if missing:
@@ -112,7 +127,7 @@ def install(archive: Path, target: Path, work: Path, python: str) -> None:
 def verify(
     target: Path, folder: Path, module: str, requirements: Sequence[Requirement], tf_version: str | None
 ) -> Verified:
-    """Read the installed trainer and follows its imports. Nothing of it is run: a module may begin to train, or ask for
+    """Read the installed trainer and follow its imports. Nothing of it is run: a module may begin to train, or ask for
     a variable that only the job has, as soon as it is imported.
 
     Args:

@@ -39,6 +39,11 @@ def option(doc: str, default: Any = dataclasses.MISSING, *, factory: Any = datac
     return dataclasses.field(default=default, metadata={"doc": doc, **metadata})
 
 
+def computed(doc: str) -> Any:
+    """Return a dataclass field that code fills in: it is no key of a file."""
+    return dataclasses.field(metadata={"doc": doc, "computed": True})
+
+
 class Untyped(str):
     """Text from the environment or the command line: it takes the type of the field it lands in."""
 
@@ -130,15 +135,20 @@ def lacking(cls: Any, found: Mapping[str, Any]) -> list[str]:
     """Return the fields of a dataclass that have no default and are not in `found`."""
     missing = dataclasses.MISSING
     return [
-        field.name
-        for field in dataclasses.fields(cls)
-        if field.name not in found and field.default is missing and field.default_factory is missing
+        name
+        for name, field in keys(cls).items()
+        if name not in found and field.default is missing and field.default_factory is missing
     ]
+
+
+def keys(cls: Any) -> dict[str, dataclasses.Field[Any]]:
+    """Return the fields of a dataclass that a file may give, by name."""
+    return {field.name: field for field in dataclasses.fields(cls) if field.init and not field.metadata.get("computed")}
 
 
 def fields(cls: Any, value: Mapping[str, Any], place: Place) -> dict[str, Any]:
     """Return the fields of the dataclass `cls` that a mapping gives, as their types; ConfigError with all that do not fit."""
-    known = {field.name: field for field in dataclasses.fields(cls) if field.init}
+    known = keys(cls)
     found, errors = {}, Errors()
     for key, item in value.items():
         with errors:
@@ -216,6 +226,8 @@ def convert(hint: Any, value: Any, place: Place) -> Any:
         return _mapping(typing.get_args(hint)[1], value, place)
     if isinstance(hint, type) and dataclasses.is_dataclass(hint):
         return build(hint, value, place)
+    if isinstance(hint, type) and issubclass(hint, tuple):  # a named tuple of whole numbers
+        return _sequence(int, value, place)
     return _scalar(hint, value, place)
 
 

@@ -14,12 +14,10 @@ from vertexrig.trainer_source.trainer_model import DYNAMIC
 _MANY = frozenset(
     {"List", "list", "Sequence", "Iterable", "Set", "set", "Tuple", "tuple", "FrozenSet", "MutableSequence"}
 )
-_WRAPPERS = frozenset(
-    {"Annotated", "Final", "Required", "InitVar", "CliPositionalArg", "CliImplicitFlag", "CliExplicitFlag"}
-)
+_WRAPPERS = frozenset({"Annotated", "Final", "Required", "InitVar"})
 _FLOAT_TEXT = {"int": False, "bool": False, "float": True, "str": True, "Path": True, "PathLike": True}
 _MAX_BASES = 8
-_MAKERS = frozenset({"field", "Field", "HfArg"})
+_MAKERS = frozenset({"field", "HfArg"})
 
 
 @dataclass(frozen=True)
@@ -52,7 +50,7 @@ class SourceField:
         kind: What its annotation says.
         required: Whether nothing is declared in its place when it is not given.
         default: The expression declared for that case, None if there is none or it is made by a factory.
-        aliases: Other names that `Field(alias=…)` or `field(alias=…)` give it.
+        aliases: Other names that `HfArg(aliases=…)` gives it.
         module: Where it is.
         line: Its line, counted from 1.
     """
@@ -91,12 +89,8 @@ def class_fields(cls: ast.ClassDef, module: Module, code: Code, depth: int = 0) 
     for node in cls.body:
         if not isinstance(node, ast.AnnAssign) or not isinstance(node.target, ast.Name):
             continue
-        if node.target.id.startswith("_") or node.target.id == "model_config":
-            continue
-        if (
-            last_name(node.annotation.value if isinstance(node.annotation, ast.Subscript) else node.annotation)
-            == "ClassVar"
-        ):
+        written = node.annotation.value if isinstance(node.annotation, ast.Subscript) else node.annotation
+        if node.target.id.startswith("_") or last_name(written) == "ClassVar":
             continue
         item = _field(node.target.id, node.annotation, node.value, module, code, node.lineno)
         if item is not None:
@@ -122,23 +116,16 @@ def _field(
 ) -> SourceField | None:
     kind = kind_of(annotation, module, code)
     if not (isinstance(value, ast.Call) and last_name(value.func) in _MAKERS):
-        # pydantic writes "required" as `...`
-        missing = value is None or (isinstance(value, ast.Constant) and value.value is ...)
-        return SourceField(name, kind, missing, None if missing else value, (), module, line)
+        return SourceField(name, kind, value is None, value, (), module, line)
     keywords = {item.arg: item.value for item in value.keywords if item.arg}
     init = keywords.get("init")
     # field(init=False) is not a parameter of __init__, so no library makes a flag of it
     if isinstance(init, ast.Constant) and init.value is False:
         return None
-    default = keywords.get("default", value.args[0] if value.args and last_name(value.func) == "Field" else None)
-    if isinstance(default, ast.Constant) and default.value is ...:
-        default = None
+    default = keywords.get("default")
     required = default is None and "default_factory" not in keywords
-    aliases = []
-    for key in ("alias", "validation_alias"):
-        written = map(plain_text, ast.walk(keywords[key])) if key in keywords else ()
-        aliases += [text for text in written if text is not None]
-    return SourceField(name, kind, required, default, tuple(aliases), module, line)
+    written = map(plain_text, ast.walk(keywords["aliases"])) if "aliases" in keywords else ()
+    return SourceField(name, kind, required, default, tuple(text for text in written if text), module, line)
 
 
 def kind_of(node: ast.expr | None, module: Module, code: Code, depth: int = 0) -> Kind:

@@ -58,6 +58,7 @@ _UNREAD = {
             pytorch_lightning.cli.LightningCLI pytorch_lightning.utilities.cli.LightningCLI
         """,
         "cyclopts": "cyclopts.App cyclopts.run",
+        "pydantic_settings": "pydantic_settings.CliApp.run",
         "config_flags": """
             ml_collections.config_flags.DEFINE_config_file ml_collections.config_flags.config_flags.DEFINE_config_file
         """,
@@ -158,6 +159,13 @@ def _collect(code: Code) -> Collector:
             if library is not None:
                 found.parsers.add(library)
                 found.unread.append(SourceProblem(f"flags made by {library} are not read", module.file, base.lineno))
+    # a settings class of pydantic reads the command line only if it is told to
+    for keyword, _, module in code.each(ast.keyword):
+        off = isinstance(keyword.value, ast.Constant) and keyword.value.value is False
+        if keyword.arg in {"cli_parse_args", "_cli_parse_args"} and not off:
+            found.parsers.add("pydantic_settings")
+            problem = SourceProblem("flags made by pydantic_settings are not read", module.file, keyword.value.lineno)
+            found.unread.append(problem)
     for read_library in LIBRARIES:
         read_library(found)
     for module in code.modules:

@@ -58,7 +58,7 @@ class Flag:
         action: `store`, `store_true`, `store_false`, `BooleanOptionalAction`, `append`, ..., or `dynamic`.
         nargs: As declared (`"?"`, `"*"`, `"+"`, `"2"`), `dynamic`, or None.
         takes_float_text: Whether the text `128.0` is accepted; None if that is not known.
-        parser: `argparse`, `absl`, `click`, `typer`, `transformers`, `pydantic_settings` or `jsonargparse`.
+        parser: `argparse`, `absl`, `click`, `typer`, `transformers` or `jsonargparse`.
         from_variable: Whether an environment variable gives it where the command line does not.
         file: File of the declaration, relative to the trainer's folder.
         line: Its line, counted from 1.

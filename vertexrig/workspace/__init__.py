@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from vertexrig import checks, spec
 from vertexrig.catalog import Catalog, Image, load
@@ -366,19 +366,19 @@ def _built_images(loaded: Loaded, document: spec.Document) -> Mapping[str, Built
             if not fnmatchcase(pool.image, pattern) or pool.image in found:
                 continue
             image = describe_image(loaded, kind)
+            fields: dict[str, Any] = {
+                "framework": image.framework,
+                "kind": kind,
+            }  # of other frameworks than Google's, too
             row = Image(
-                image.name.partition(":")[0],
-                image.framework,
-                image.version,
-                image.python,
-                kind,
-                None,
-                pool.image.partition("/")[2],
-                "",
-                "",
-                True,
-                "",
-                "",
+                name=image.name.partition(":")[0],
+                version=image.version,
+                python=image.python,
+                repository_path=pool.image.partition("/")[2],
+                end_of_support="",
+                end_of_availability="",
+                hypertune=True,
+                **fields,
             )
             lock, folder = f"{trainer.build.lock}/{image.lock.name}", loaded.path(trainer.path, "trainer", "path")
             here = folder.exists()  # the trigger has neither the trainer nor the lock file

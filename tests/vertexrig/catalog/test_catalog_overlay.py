@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from vertexrig.catalog import KEYS, Catalog, by_name, load
 from vertexrig.catalog.overlay import catalog_with, lay_over
-from vertexrig.catalog.overlay_rows import SCHEMA
+from vertexrig.catalog.rows import TABLES
 from vertexrig.errors import ConfigError
 from vertexrig.spec.estimate import hourly
 
@@ -106,7 +106,7 @@ def test_overlay_adds(tmp_path: Path) -> None:
     assert found.find_short("tf-2.99", "gpu") is not None
     assert found.why_not("n1-standard-2") is None
     assert found.machines["ct9-standard-4t"].tpu_topologies["2x2"].vms == 1
-    assert all(row["source"] and row["date"] for table in SCHEMA for row in found.rows(table))
+    assert all(row["source"] and row["date"] for table in TABLES for row in found.rows(table))
 
 
 def test_documented_overlay(tmp_path: Path) -> None:
@@ -149,6 +149,7 @@ NEW = "{family: x, vcpus: 1, memory_gb: 1"
         ("images: {tf-cpu.2-17.py310: {hypertune: 1}}", 1, "1 is a whole number; true or false belongs here"),
         ("prices: {n1-standard-4: {usd_per_hour: cheap}}", 1, "'cheap' is text; a number belongs here"),
         ("prices: {x: {kind: machine}}", 1, "lacks usd_per_hour"),
+        ("prices: {x: {kind: machine, compute_engine_usd: null}}", 1, "compute_engine_usd is null; a number belongs"),
         ("prices: {n1-standard-4: {usd_per_hour: 1, compute_engine_usd: 1}}", 1, "not both"),
         ("regions: {us-central1: {training: [NVIDIA_TESLA_T5]}}", 1, "is not known"),
         ("regions: {us-central1: {quotas: {tt4: 1}}}", 1, "Did you mean 't4'"),

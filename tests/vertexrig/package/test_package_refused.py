@@ -84,7 +84,7 @@ def test_a_trainer_that_would_not_import_is_refused(
             ["setup.py:3", "ZeroDivisionError"],
         ),
         ("from setuptools import setup\nsetup(name='t', version='1', packages=['nope'])\n", "", {}, ["nope"]),
-        ("x = 1\n", "", {}, ["does it call setup()"]),
+        ("x = 1\n", "", {}, ["that it calls `setup()`"]),
         ("def f(:\n", "", {}, ["setup.py:1", "syntax error"]),
         ("import sys\nsys.exit('stop')\n", "", {}, ["stop"]),
         (

@@ -48,10 +48,6 @@ LIBRARIES: dict[str, tuple[str, str]] = {
         _FIELDS + "from transformers import HfArgumentParser\n(options,) = HfArgumentParser(Options).parse_args_into_dataclasses()\n",
         READ,
     ),
-    "pydantic settings": (
-        "from pydantic_settings import BaseSettings\nclass Options(BaseSettings, cli_parse_args=True):\n"
-        "    lr: float = 0.1\n    units: int = 3\nprint(Options())\n", READ,
-    ),
     "Tap": ("from tap import Tap\nclass Options(Tap):\n    lr: float = 0.1\nprint(Options().parse_args())\n", UNKNOWN),
     "tyro": (_FIELDS + "import tyro\noptions = tyro.cli(Options)\n", UNKNOWN),
     "fire": (
@@ -61,6 +57,10 @@ LIBRARIES: dict[str, tuple[str, str]] = {
     "simple_parsing": (
         _FIELDS + "from simple_parsing import ArgumentParser\np = ArgumentParser()\n"
         "p.add_arguments(Options, dest='options')\nprint(p.parse_args())\n", UNKNOWN,
+    ),
+    "pydantic settings": (
+        "from pydantic_settings import BaseSettings\nclass Options(BaseSettings, cli_parse_args=True):\n"
+        "    lr: float = 0.1\n    units: int = 3\nprint(Options())\n", UNKNOWN,
     ),
     "Hydra": (
         "import hydra\n@hydra.main(version_base=None, config_path='conf', config_name='config')\ndef main(cfg):\n"
