@@ -221,8 +221,8 @@ def test_regions() -> None:
     assert sum(region.gcloud for region in CATALOG.regions.values()) == 38
     assert [name for name, region in CATALOG.regions.items() if not region.gcloud] == ["asia-south2"]
     for region in CATALOG.regions.values():
-        assert region.training | region.not_for_training <= set(CATALOG.accelerators)
-        assert not region.training & region.not_for_training
+        assert {*region.training, *region.not_for_training} <= set(CATALOG.accelerators)
+        assert not set(region.training) & set(region.not_for_training)
         assert {"n1_e2_cpus", "ssd_gb"} <= set(region.quotas) <= set(CATALOG.quotas)
     assert "NVIDIA_L4" in CATALOG.regions["us-west4"].not_for_training
 

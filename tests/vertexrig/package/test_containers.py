@@ -111,7 +111,7 @@ def test_a_trainer_that_cannot_apply_is_an_error(tmp_path: Path) -> None:
     file = tmp_path / "job.yaml"
     file.write_text(json.dumps(job("--epochs=2")))
     done = typed("check", str(file), "--trainer", str(tmp_path / "nowhere"))
-    assert done.exit_code == 2 and "the folder does not exist" in done.stderr
+    assert done.exit_code == 2 and "this folder does not exist" in done.stderr
     (tmp_path / "empty").mkdir()
     found = checked(tmp_path, job("--epochs=2"), tmp_path / "empty")
     assert set(found) == {"trainer-unused"} and "no Dockerfile" in found["trainer-unused"]
