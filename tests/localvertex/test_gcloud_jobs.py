@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
 import subprocess
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +18,9 @@ import yaml
 from localvertex import server
 from localvertex.jobs.settings import Settings
 from localvertex.runner import RunOptions, servicelog
+from tests.localvertex.conftest import environment
 from tests.support.jobkit import Api, job, pool, with_trainer
+from tests.support.tools import need
 
 Gcloud = Callable[..., subprocess.CompletedProcess[str]]
 WAIT = "print('up', flush=True)\nimport time; time.sleep(600)"
@@ -191,6 +196,36 @@ def test_stream_logs(ai: Gcloud, here: server.RunningServer, tmp_path: Path) -> 
     assert service[:6] == [("INFO", text) for text in (*servicelog.BEFORE, servicelog.RUNNING)]
     assert service[-1] == ("INFO", servicelog.FAILED)
     assert all(re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d [+-]\d{4}", row[1]) for row in rows)
+
+
+@pytest.mark.whole
+def test_stream_logs_follows_a_job_that_runs(here: server.RunningServer, tmp_path: Path) -> None:
+    """stream-logs prints a line while the job that said it still runs.
+
+    gcloud 528 looks at the job's state once, at its start, so on a job that runs it goes on until it is interrupted.
+    """
+    api = Api(here.url)
+    name = api.create(job(pool(WAIT)))["name"]
+    overrides = {
+        name: value for name, value in server.env(here, project="my-project").items() if name.startswith("CLOUDSDK_")
+    }
+    stream = ("ai", "custom-jobs", "stream-logs", "--region=us-central1", "--polling-interval=1")
+    argv = [need("gcloud"), *stream, name.rpartition("/")[2]]
+    env = environment(tmp_path, PYTHONUNBUFFERED="1", **overrides)
+    with subprocess.Popen(
+        argv, env=env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
+    ) as follower:
+        assert follower.stdout is not None
+        patience = threading.Timer(60, os.killpg, (follower.pid, signal.SIGKILL))
+        patience.start()
+        try:
+            assert any(line.rstrip().endswith(b"\tup") for line in follower.stdout)
+            assert api.get(name)["state"] == "JOB_STATE_RUNNING"
+        finally:
+            patience.cancel()
+            os.killpg(follower.pid, signal.SIGKILL)
+    api.call("POST", f"/vertex/v1/{name}:cancel", json={})
+    assert api.wait(name)["state"] == "JOB_STATE_CANCELLED"
 
 
 @pytest.mark.whole

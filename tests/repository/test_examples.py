@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import json
-import os
 import re
+import runpy
 import shutil
-import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import replace
 from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.support.tools import INSTALLED, REPOSITORY
+from tests.support.tools import REPOSITORY
 from vertexrig import checks
 from vertexrig.finding import Severity
 from vertexrig.project import config
@@ -302,6 +302,8 @@ def test_cloudbuild_makes_the_image_of_the_project_file(example: str) -> None:
 
 # What the launch scripts send.
 
+Launch = Callable[..., str]
+
 
 class Recorder(BaseHTTPRequestHandler):
     """Takes any job, says it has succeeded, and keeps what it was sent in `server.sent`."""
@@ -365,12 +367,30 @@ def copied(example: str, name: str, place: Path) -> Path:
     return folder
 
 
-def launch(folder: Path, url: str, *args: str) -> subprocess.CompletedProcess[str]:
-    """`python launch.py` with the SDK pointed at `url`, from another working directory."""
-    kept = {key: value for key, value in os.environ.items() if not key.startswith(("GOOGLE_", "VERTEXRIG_"))}
-    env = {**kept, "VERTEXRIG_AIPLATFORM": url, "GOOGLE_CLOUD_PROJECT": "my-project", "PYTHONPATH": str(INSTALLED)}
-    command = [sys.executable, str(folder / "launch.py"), *args]
-    return subprocess.run(command, cwd=folder.parent, env=env, capture_output=True, text=True, timeout=240)
+@pytest.fixture
+def launch(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Launch]:
+    """`python launch.py` with the SDK pointed at a URL, from another working directory; in this process, which imports the SDK once."""
+    from google.cloud.aiplatform import base, initializer, jobs, training_jobs
+
+    for module in (base, jobs, training_jobs):
+        for name in ("_JOB_WAIT_TIME", "_LOG_WAIT_TIME", "_BLOCK_WAIT_TIME"):
+            monkeypatch.setattr(module, name, 0.05, raising=False)
+    before = dict(vars(initializer.global_config))
+
+    def start(folder: Path, url: str, *args: str) -> str:
+        monkeypatch.setattr(sys, "argv", [str(folder / "launch.py"), *args])
+        monkeypatch.setattr(sys, "path", [*sys.path])
+        monkeypatch.setenv("VERTEXRIG_AIPLATFORM", url)
+        monkeypatch.delitem(sys.modules, "sdk", raising=False)
+        with redirect_stdout(io.StringIO()) as out:
+            runpy.run_path(sys.argv[0], run_name="__main__")
+        return out.getvalue()
+
+    monkeypatch.setenv("GOOGLE_CLOUD_PROJECT", "my-project")
+    monkeypatch.chdir(tmp_path)
+    yield start
+    vars(initializer.global_config).clear()
+    vars(initializer.global_config).update(before)
 
 
 def message(kind: str, data: Mapping[str, Any]) -> dict[str, Any]:
@@ -386,22 +406,18 @@ def message(kind: str, data: Mapping[str, Any]) -> dict[str, Any]:
     ("example", "name", "args"),
     [
         (S1, "horses-humans-hyperparam-job", ()),
-        *(
-            pytest.param(*row, marks=pytest.mark.whole)
-            for row in (
-                (S2, "my-hp-search-job", ("search",)),
-                (S4, "bayesian", ()),
-                (S4, "random", ("random",)),
-                (S4, "grid", ("grid",)),
-            )
-        ),
+        (S2, "my-hp-search-job", ("search",)),
+        (S4, "bayesian", ()),
+        (S4, "random", ("random",)),
+        (S4, "grid", ("grid",)),
     ],
 )
-def test_launch_sends_the_rendered_sweep(example: str, name: str, args: tuple[str, ...], tmp_path: Path) -> None:
+def test_launch_sends_the_rendered_sweep(
+    launch: Launch, example: str, name: str, args: tuple[str, ...], tmp_path: Path
+) -> None:
     """HyperparameterTuningJob.run() of the real SDK creates the very study and job that was rendered."""
     with recording() as (url, sent):
-        done = launch(copied(example, name, tmp_path), url, *args)
-    assert done.returncode == 0, done.stderr
+        printed = launch(copied(example, name, tmp_path), url, *args)
     rendered = yaml.safe_load(prepared(example, name).rendered.text)
     (kind, body), *more = sent
     assert (kind, more) == ("hyperparameterTuningJobs", [])
@@ -409,7 +425,7 @@ def test_launch_sends_the_rendered_sweep(example: str, name: str, args: tuple[st
         "HyperparameterTuningJob", {**rendered, "displayName": name}
     )
     if example == S2:
-        assert done.stdout.endswith("best trial 2: accuracy 0.7500 with n_hidden=8.0\n")
+        assert printed.endswith("best trial 2: accuracy 0.7500 with n_hidden=8.0\n")
 
 
 @pytest.mark.parametrize(
@@ -420,25 +436,23 @@ def test_launch_sends_the_rendered_sweep(example: str, name: str, args: tuple[st
         (S2, "tpu", ("job", "tpu")),
     ],
 )
-@pytest.mark.whole
-def test_launch_sends_the_rendered_job(example: str, name: str, args: tuple[str, ...], tmp_path: Path) -> None:
+def test_launch_sends_the_rendered_job(
+    launch: Launch, example: str, name: str, args: tuple[str, ...], tmp_path: Path
+) -> None:
     """CustomJob.run() of the real SDK creates the very job that was rendered."""
     with recording() as (url, sent):
-        done = launch(copied(example, name, tmp_path), url, *args)
-    assert done.returncode == 0, done.stderr
+        launch(copied(example, name, tmp_path), url, *args)
     spec = yaml.safe_load(prepared(example, name).rendered.text)
     (kind, body), *more = sent
     assert (kind, more) == ("customJobs", [])
     assert message("CustomJob", body) == message("CustomJob", {"displayName": name, "jobSpec": spec})
 
 
-@pytest.mark.whole
-def test_launch_trains_on_two_replicas(tmp_path: Path) -> None:
+def test_launch_trains_on_two_replicas(launch: Launch, tmp_path: Path) -> None:
     """CustomPythonPackageTrainingJob.run(replica_count=2) makes the rendered pools, with the SDK's default disks."""
     name = "my-custom-training-job"
     with recording() as (url, sent):
-        done = launch(copied(S2, name, tmp_path), url, "train")
-    assert done.returncode == 0, done.stderr
+        launch(copied(S2, name, tmp_path), url, "train")
     spec = yaml.safe_load(prepared(S2, name).rendered.text)
     for pool in spec["workerPoolSpecs"]:
         pool["diskSpec"] = {"bootDiskType": "pd-ssd", "bootDiskSizeGb": 100}
@@ -447,21 +461,20 @@ def test_launch_trains_on_two_replicas(tmp_path: Path) -> None:
     assert message("CustomJobSpec", body["trainingTaskInputs"]) == message("CustomJobSpec", spec)
 
 
-@pytest.mark.whole
-def test_launch_refuses_what_it_cannot_send(tmp_path: Path) -> None:
+def test_launch_refuses_what_it_cannot_send(launch: Launch, tmp_path: Path) -> None:
     """A field that the SDK's calls do not carry ends the script with its name; nothing is sent."""
     folder = copied(S3, "multiworker-cassava-sdk", tmp_path)
     file = folder / "build/jobs/multiworker-cassava-sdk.yaml"
     file.write_text(file.read_text() + "network: projects/1/global/networks/n\n")
     with recording() as (url, sent):
-        done = launch(folder, url)
-        absent = launch(folder, url, "no-such-job")
-    assert (done.returncode, sent) == (1, []) and "network would be lost here" in done.stderr
-    assert absent.returncode == 1 and "vertexrig render no-such-job" in absent.stderr
+        with pytest.raises(SystemExit, match="network would be lost here"):
+            launch(folder, url)
+        with pytest.raises(SystemExit, match="vertexrig render no-such-job"):
+            launch(folder, url, "no-such-job")
+    assert sent == []
 
 
-@pytest.mark.whole
-def test_launch_runs_on_the_local_vertex(tmp_path: Path) -> None:
+def test_launch_runs_on_the_local_vertex(launch: Launch, tmp_path: Path) -> None:
     """The codelab's CustomJob.run() really runs both pools on the local Vertex, to success."""
     from localvertex import server
     from localvertex.jobs.settings import Settings
@@ -475,5 +488,4 @@ def test_launch_runs_on_the_local_vertex(tmp_path: Path) -> None:
     settings = Settings(tmp_path / "root", run=RunOptions(images={"*/multiworker-cassava:*": stand_in}))
     folder = copied(S3, "multiworker-cassava-cpu", tmp_path)
     with server.running(settings) as here:
-        done = launch(folder, f"{here.url}{server.AIPLATFORM}", "multiworker-cassava-cpu")
-    assert done.returncode == 0, done.stderr
+        launch(folder, f"{here.url}{server.AIPLATFORM}", "multiworker-cassava-cpu")

@@ -16,7 +16,6 @@ import pytest
 from packaging.requirements import Requirement
 
 from tests.repository.test_rooms import imports
-from tests.support import wheels
 from tests.support.tools import REPOSITORY
 from vertexrig.cli import VERBS
 from vertexrig.cli.extras import PARTS, MissingExtraError, missing, need
@@ -243,34 +242,6 @@ def test_the_help_of_every_verb_needs_no_extra() -> None:
     assert [words for words, found in codes.items() if found != [0, "Usage:"]] == []
 
 
-@pytest.fixture(scope="module")
-def clean(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The Python of an environment with the base installation of this checkout, and nothing else but pip."""
-    folder = tmp_path_factory.mktemp("clean")
-    subprocess.run([sys.executable, "-m", "venv", str(folder / "venv")], check=True)
-    python = folder / "venv/bin/python"
-    wheel = wheels.build(folder)
-    pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile"]
-    done = subprocess.run(
-        [*pip, "-c", str(REPOSITORY / "constraints.txt"), str(wheel)], capture_output=True, text=True, timeout=300
-    )
-    if done.returncode and not os.environ.get("CI"):
-        pytest.skip(f"no package registry can be reached: {done.stderr.strip().splitlines()[-1]}")
-    assert done.returncode == 0, done.stderr
-    return python
-
-
-@pytest.mark.whole
-def test_the_base_installation_is_small(clean: Path) -> None:
-    """At most 13 distributions, four of them rich with what it needs, and 20 MiB, without pip."""
-    site = next((clean.parents[1] / "lib").glob("python3*")) / "site-packages"
-    found = {normalised(folder.name.split("-")[0]) for folder in site.glob("*.dist-info")} - {"pip"}
-    brought = {"vertexrig", "markupsafe", "markdown-it-py", "mdurl", "pygments"}
-    assert found == declared()[""] | brought and len(found) <= 13
-    files = [file for file in site.rglob("*") if file.is_file() and file.relative_to(site).parts[0][:3] != "pip"]
-    assert sum(file.stat().st_size for file in files) <= 20 * 2**20
-
-
 def test_the_tool_works_where_the_local_vertex_is_missing(tmp_path: Path) -> None:
     """With the package `vertexrig` alone jobs are rendered, checked and explained, and `rehearse` names the extra that brings the rest."""
     for name in ("vertexrig", "templates", "trainer_pkg", "vertexrig.yaml"):
@@ -306,27 +277,3 @@ main()
         done = run(*words.split())
         assert done.returncode == 2 and "Traceback" not in done.stderr, done.stderr
     assert 'pip install "vertexrig[local]' in run("rehearse", "cpu").stderr
-
-
-@pytest.mark.whole
-def test_the_base_installation_works(clean: Path, tmp_path: Path) -> None:
-    """In it jobs are rendered, checked and explained, the trainer is packaged, the function staged; a verb that needs more
-    says in one line what to install.
-    """
-    for name in ("vertexrig.yaml", "trainer_pkg"):
-        subprocess.run(["cp", "-r", str(REPOSITORY / name), str(tmp_path / name)], check=True)
-
-    def run(*words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [str(clean), "-I", "-m", "vertexrig", *words], cwd=tmp_path, capture_output=True, text=True, timeout=300
-        )
-
-    for words in ("render tpu", "check sweep", "explain multi-worker", "package cpu", "function build"):
-        done = run(*words.split())
-        assert done.returncode == 0, f"{words}: {done.stderr}"
-    for words, extra in (("jobs", "submit"), ("local up", "local")):
-        done = run(*words.split())
-        assert (done.returncode, done.stdout) == (2, "")
-        assert (
-            f'pip install "vertexrig[{extra}] @ git+' in done.stderr.splitlines()[-1] and "Traceback" not in done.stderr
-        )
