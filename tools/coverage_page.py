@@ -69,18 +69,22 @@ _HEAD = """\
 
 <!-- Made by `python -m tools.coverage_page`; change the tables, not this page. -->
 
-The local Vertex trains. Deploying to endpoints, batch prediction, AutoML, pipelines of components, Featurestore and BigQuery are not
-what it is for. They are refused at once, with a status that no client tries again and a sentence that names what is served. The training
-part of a program is done all the same: `vertexrig local run` ends with the jobs that it made and the folder of what each wrote, and
-with the program's exit code.
+The local Vertex serves what training needs. It does not serve endpoints, batch prediction, AutoML, pipelines of components, Featurestore
+or BigQuery. A request for one of these fails at once, with a status that no client retries and a message that names what is served. The
+training part of such a program still runs: `vertexrig local run` ends with the program's exit code, and lists the jobs that the program made and the
+folder that each job wrote.
 
-**served**: as the service does it, as far as its clients can tell. **approximated**: it answers, and the note says what
-differs. **not served**: a method of Vertex AI answers 405 with its name (over gRPC UNIMPLEMENTED), of another API 404 (405 by its real
-name, see [local run](local.md)); a field has no effect or is refused. What is not listed is not served. There are no users, no IAM, and
-no quotas but those asked for with `--fault`.
+The tables use these words:
 
-Methods of Vertex AI, Cloud Scheduler, Cloud Logging and Resource Manager that are served or approximated answer over gRPC too, by the
-same code: unary calls, service names of v1 and v1beta1, errors with the service's details. A field that only v1beta1 has is not read.
+- **served**: works as on the service, as far as clients can tell.
+- **approximated**: answers; the note says what differs.
+- **not served**: a method of Vertex AI answers 405 with its name (over gRPC UNIMPLEMENTED). A method of another API answers 404, or 405
+  if the program called Google's own host name ([local run](local.md)). A field has no effect or is refused.
+
+A method that is not listed is not served. The local Vertex has no users, no IAM and no quotas, except for the quotas that you set with `--fault`.
+
+Methods of Vertex AI, Cloud Scheduler, Cloud Logging and Resource Manager that are served or approximated also answer over gRPC: unary
+calls, with the service names of v1 and v1beta1 and the service's error details. Fields that exist only in v1beta1 are ignored.
 """
 
 

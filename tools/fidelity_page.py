@@ -17,39 +17,43 @@ from tools.fidelity.manifest import Manifest, ManifestRow
 from tools.fidelity.score import AreaScore, kept, summed, wanted
 
 _HEAD = """\
-# How like the service it is
+# How closely the local Vertex follows the service
 
 <!-- Made by `python -m tools.fidelity_page`; change the rows in fidelity/, not this page. -->
 
-Of what the real Vertex AI was **seen** to do in training, the local Vertex does **{recorded}** the same; of what Google
-**documents** about it, **{documented}** ({measured}). Of {first_rows} facts that nobody had looked at before, it did
-**{first_share}** the same [the first time](#facts-that-we-had-not-seen), unmended.
+This page compares the local Vertex with known facts about the real Vertex AI. Each fact is a row in `fidelity/`, with its source and a test.
+On {measured}:
+
+- Of the facts about training that somebody **recorded** on the service, **{recorded}** hold here, too.
+- Of the facts about training that Google **documents**, **{documented}** hold here.
+- Of new facts, tested once before the local Vertex was adapted to them, **{first_share}** held ([first-time score](#new-facts)).
 
 | facts about | known from | rows | same | differ | score |
 | --- | --- | --- | --- | --- | --- |
 {evidence}
 
-- *recorded*: an answer, a log or an error of the service was seen, and its source can be opened: a repository and path, an issue, a page.
-- *documented*: a page, a message definition or the code of a client of Google's says so.
-- *unlinked*: seen in a public file whose repository is not known, or said by no public text. Such a row is tried, and counts for neither of the two scores.
+- *recorded*: somebody saw an answer, a log or an error of the service, and you can open the source: a file of a repository, an issue or a page.
+- *documented*: a page, a message definition or the code of one of Google's clients says so.
+- *unlinked*: the fact is from a public file whose repository is not known, or no public text states it. Such a row is tested but does not count
+  in the two scores.
 
-There are {unknown_count} facts that [nobody outside Google can know](#what-nobody-outside-google-can-know), such as waiting times and the order of states:
-there the local Vertex had to choose.
+The score covers only the {rows} facts that have a row. {partial} rows compare a part of a text (`includes`, or `inOrder` with a part of a line);
+the others compare the whole value. The sources are {kinds}, recorded or read from {oldest} to {last}. {unknown_count} more facts, such as waiting times
+and the order of states, [cannot be known outside Google](#what-nobody-outside-google-can-know).
 
-A score says how many of the {rows} rows in `fidelity/` are the same, and nothing about what has no row. {partial} rows look at a part of a
-text only (`includes`, or `inOrder` with a part of a line); the others at the whole value. The sources are {kinds},
-recorded or read from {oldest} to {last}. `make fidelity` tries every row on the local Vertex, which runs real jobs and studies for it, and the real
-gcloud and Python SDK, and says which rows have moved since the accepted result.{missing}
+`make fidelity` tests every row with real jobs and studies on the local Vertex, through REST, gcloud and the Python SDK. It names the rows whose
+result has changed since the accepted one.{missing}
 
 | area | rows | same | differ | score |
 | --- | --- | --- | --- | --- |
 {areas}
 
-## Facts that we had not seen
+## New facts
 
-A score of facts that the local Vertex was made for says little about the others. So {first_rows} recorded facts of {first_sources} further sources, and of {known_sources} that rows cited already, were
-written down before anybody looked at what the local Vertex does about them, and tried once ({first_measured}). **{first_share}**
-were the same: {first_kinds}. What differed was mended afterwards, or is below; the scores above count these rows, too.
+The local Vertex was written to match the facts that it is tested with, so their score says little about other facts. To measure those,
+{first_rows} recorded facts were written down before anybody knew what the local Vertex does about them. They come from {first_sources} new sources
+and {known_sources} sources that rows cited already. Each was tested once ({first_measured}): **{first_share}** were the same; {first_kinds}.
+The differences were then corrected or are listed [below](#what-differs). The scores above include these rows.
 
 | area | facts | same | differ | first-time score |
 | --- | --- | --- | --- | --- |
@@ -57,24 +61,24 @@ were the same: {first_kinds}. What differed was mended afterwards, or is below; 
 
 ## What the rows notice
 
-`make fidelity MUTATE=1` breaks the local Vertex on purpose, in {breakages} ways one after the other: a field dropped or added, an order, a
-time, a code, a label, a skipped state, a variable, a line of the log. Rows noticed **{noticed} %** of them, and none noticed a change
-that breaks nothing. Not noticed: {missed}. CI tries all of them in a job of its own, four minutes on two cores (2026-11-23), and fails under {least} %.
+`make fidelity MUTATE=1` breaks the local Vertex on purpose, one change at a time, {breakages} times: it drops or adds a field, or changes an order, a
+time, a code, a label, a state, a variable or a line of the log. The rows noticed **{noticed} %** of these changes, and no row failed for a change
+without effect. Not noticed: {missed}. CI tests all changes in a job of its own, in four minutes on two cores (2026-11-23), and fails under {least} %.
 
 ## What nobody outside Google can know
 
-These {unknown_count} facts have no public source, or sources that disagree; the local Vertex had to choose. Each command records one with a
-project of your own; with `--dry-run` ours says first what it would create, and what that costs at most.
+These {unknown_count} facts have no public source, or sources that disagree, so the local Vertex uses a value that we chose. Each command records one fact with
+a project of your own. Commands of `tools.fidelity` take `--dry-run`, which shows what they would create and what that costs at most.
 
-| fact | what would record it |
+| fact | command that records it |
 | --- | --- |
 {unknown}
 
-[What a rehearsal shares with Vertex AI](rehearse.md#what-it-shares-with-vertex-ai) says the same in words.
+[What a rehearsal shares with Vertex AI](rehearse.md#what-it-shares-with-vertex-ai) explains the same in words.
 
-## Try it yourself
+## Run the comparison
 
-`python -m tools.fidelity` starts a local Vertex and tries every row, in under a minute on 2 cores (2026-11-21). A choice of rows:
+`python -m tools.fidelity` starts a local Vertex and tests every row, in less than a minute on 2 cores (2026-11-21). To choose rows:
 
 ```sh
 python -m tools.fidelity --area scheduler
@@ -82,23 +86,23 @@ python -m tools.fidelity --row 'deadline-*' --format json
 python -m tools.fidelity --dry-run                # what the rows would create in the cloud, and what that costs at most
 ```
 
-With a project of your own the same rows can be tried on the real service. This creates jobs and costs money: at most the
-estimate of `--dry-run`, and nothing is created if that is over `--budget` (5 USD by default). What a row expects to be refused and is
-accepted all the same is cancelled at once.
+You can also test the rows on the real service, in a project of your own. This creates jobs and costs money: at most the estimate of `--dry-run`.
+If the estimate is over `--budget` (5 USD by default), nothing is created. If the service accepts a request that a row expects it to refuse, the job
+is cancelled at once.
 
 <!-- not run: it needs a project on Google Cloud, and costs money -->
 ```sh
 python -m tools.fidelity --against cloud --project PROJECT --bucket gs://BUCKET --recording seen.jsonl
 ```
 
-A row that differs there is an error of ours: please send the row's id, and the lines of `seen.jsonl` that begin with its
-script's name. Each line holds one request and its answer. Project, bucket, ids, addresses, tokens and e-mail addresses are
-replaced before the file is written; look at it before you send it.
+If a row differs there, our row is wrong: please send us the row's id, and the lines of `seen.jsonl` that begin with its script's name. Each line is
+one request with its answer. Project, bucket, ids, addresses, tokens and e-mail addresses are replaced before the file is written; look at it
+before you send it.
 
 ## Recordings of your own
 
-`vertexrig local up --record FILE` adds every call of a program, and its answer, to a file of the same form; `--replay` sends such a
-recording again and shows each place where the answer is another one.
+`vertexrig local up --record FILE` writes each call of a program, with its answer, to a file of the same form. `--replay` sends the recorded
+calls again and shows where an answer differs.
 
 ```sh
 vertexrig local up --detach --record seen.jsonl
@@ -106,14 +110,16 @@ python -m tools.fidelity --replay seen.jsonl
 vertexrig local down
 ```
 
-## A row
+## Format of a row
 
-One line of JSON in `fidelity/rows/`: what holds, where that is known from (`sources.jsonl`), and how it is tried. `run` names
-a script of `fidelity/scripts.yaml`, whose answers many rows look at; `ask` is a request for this row alone. `probe` is a
-[JMESPath](https://jmespath.org) expression over the answers, `expect` a [JSON Schema](https://json-schema.org) that what it
-finds must fit (`false`: there must be nothing). A `pattern` is of a whole text, from `^` to `$`; `includes` is of a part.
-`inOrder` and `noneMatches` are further keywords, for lists of text. What a row is known from follows from the kind of its sources;
-a source with `"linked": false` is one that a reader cannot open.
+A row is one line of JSON in `fidelity/rows/`:
+
+- `holds` is the fact, and `source` names where it is known from: ids in `fidelity/sources.jsonl`. The kind of the sources decides whether the fact is
+  recorded or documented. A source with `"linked": false` is one that you cannot open.
+- `run` names a script in `fidelity/scripts.yaml`, whose answers many rows read. `ask` is a request for this row only.
+- `probe` is a [JMESPath](https://jmespath.org) expression that selects a value in the answers.
+- `expect` is a [JSON Schema](https://json-schema.org) for that value; `false` means that there must be none. A `pattern` matches a whole text, from `^` to `$`.
+  We add three keywords: `includes` matches a part of a text, `inOrder` and `noneMatches` apply to lists of texts.
 
 ```json
 {example}
@@ -121,8 +127,8 @@ a source with `"linked": false` is one that a reader cannot open.
 
 ## What differs
 
-What was decided about each row is in `fidelity/decisions.jsonl`; a row that differs and has no decision makes
-`make fidelity` fail. In brackets is the row's source, by its id in `fidelity/sources.jsonl`.
+Each row that differs has a decision in `fidelity/decisions.jsonl`; without one, `make fidelity` fails. In brackets is the id of the
+row's source in `fidelity/sources.jsonl`.
 """
 
 
