@@ -6,6 +6,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -200,6 +201,12 @@ class Checker:
                 check_rules(loaded)  # with a wrong rule the deployed function would not start
             except ConfigError as error:
                 mistakes += error.errors
+            if loaded.project.schedules:
+                from vertexrig.trigger import plans  # 40 ms
+
+                mistakes += plans.impossible(loaded).values()
+                with suppress(ImportError):  # without croniter no schedule can be planned here
+                    found += plans.clocks(loaded)
         known = all_names(workspace)
         for name in known if names is None else names:
             if mistakes and name not in known and name in loaded.text:

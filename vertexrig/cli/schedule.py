@@ -42,13 +42,15 @@ def _client(loaded: Loaded) -> Scheduler:
 
 
 def _plan(loaded: Loaded) -> tuple[Scheduler, list[Step]]:
-    from vertexrig.trigger import deploy, schedule_status, schedules  # 150 ms
+    from vertexrig.trigger import deploy, plans, schedule_status, schedules  # 150 ms
 
     extras.need("croniter", "cron_descriptor", "requests", "google.cloud.scheduler_v1")
     schedules.wanted(loaded)  # a mistake in the file is found before the service is asked
     schedules.check(loaded)
     for line in schedules.left_out(loaded):
         streams.note(line)
+    for one in plans.clocks(loaded):
+        streams.note(f"warning: {one.path}: {one.message}; {one.fix}")
     digest = schedule_status.deployed(loaded, deploy.gcloud)
     if digest and digest != loaded.digest:
         streams.note(

@@ -1,8 +1,8 @@
 """Cloud Scheduler's schedules: unix-cron in a time zone, and a part of the older English-like format.
 
 croniter (kept by the Pallets community) finds the next time and cron-descriptor puts a line into words. croniter accepts
-far more than Cloud Scheduler does (seconds, `@daily`, hashes), so the text is checked here first. When clocks go back, a time that comes twice fires
-twice; when they go forward, a time that does not exist fires when the gap ends.
+far more than Cloud Scheduler does (seconds, `@daily`, hashes), so the text is checked here first. On the local Vertex, a time that comes twice when
+clocks go back fires twice, and a time that does not exist when they go forward fires when the gap ends. What Cloud Scheduler does: `CLOCKS`.
 """
 
 from __future__ import annotations
@@ -40,6 +40,12 @@ _MACROS = {
     "@yearly": "0 0 1 1 *",
     "@annually": "0 0 1 1 *",
 }
+CLOCKS = (
+    "Cloud Scheduler runs on wall clock time: Google documents that a job whose time comes twice may observe execution anomalies, "
+    "and does not document what happens to a time that does not exist "
+    "(https://cloud.google.com/scheduler/docs/configuring/cron-job-schedules)"
+)
+"""What is known of Cloud Scheduler and daylight saving time; page read on 2026-11-25."""
 _EVERY = re.compile(r"every (\d{1,4}) (minutes|mins|hours)(?: synchronized)?")
 _AT = re.compile(r"every ([a-z]+(?:,[a-z]+)*) ([01]?\d|2[0-3]):([0-5]\d)")
 
@@ -135,6 +141,38 @@ def next_runs(text: str, zone: str, count: int = 5, *, after: datetime | None = 
     for _ in range(count):
         moment = timetable.after(moment)
         found.append(moment.astimezone(timetable.zone))
+    return found
+
+
+def clock_changes(text: str, zone: str, *, after: datetime | None = None) -> list[tuple[datetime, bool]]:
+    """Return the local times of a schedule, in the next 400 days, that do not exist (False) or come twice (True) because clocks change.
+
+    The first time of each change is returned. A schedule that fires in every hour, or at an interval, has none: it misses no day.
+
+    Raises:
+        ScheduleError: As of `parse`.
+    """
+    timetable, first = parse(text, zone), after or times.now()
+    if not timetable.cron or timetable.cron.split()[1] == "*":
+        return []
+    naive, found = Timetable(timetable.cron, timezone.utc), []  # the local time, read as if it were UTC
+
+    def offset(moment: datetime) -> timedelta:
+        return moment.astimezone(timetable.zone).utcoffset() or timedelta()
+
+    for day in range(400):
+        start, end = first + timedelta(days=day), first + timedelta(days=day + 1)
+        before, then = offset(start), offset(end)
+        if before == then:
+            continue
+        while end - start > timedelta(seconds=1):
+            middle = start + (end - start) / 2
+            start, end = (middle, end) if offset(middle) == before else (start, middle)
+        change = end.replace(second=0, microsecond=0) + timedelta(minutes=end.second >= 30)
+        low, high = sorted((change + before, change + then))
+        local = naive.after(low - timedelta(minutes=1))
+        if local < high:
+            found.append((local.replace(tzinfo=None), then < before))
     return found
 
 

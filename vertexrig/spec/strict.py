@@ -24,6 +24,7 @@ _GCLOUD = "gcloud 528.0.0, run offline 2026-11-20"
 _PROJECT = "vertexrig's own keys, as `vertexrig keys` lists them, 2026-11-22"
 _OURS = "a file is text in UTF-8, as gcloud 528.0.0 reads it, 2026-11-20"
 _COMMENTS = "vertexrig's own comments, 2026-11-22"
+_CLOCKS = "https://cloud.google.com/scheduler/docs/configuring/cron-job-schedules, Daylight Saving Time, 2026-11-25"
 _GCLOUD_RUN = "gcloud 528.0.0, run against a local endpoint 2026-11-21"
 SCHEMA_SOURCE = "google-cloud-aiplatform 2.7.0 messages, 2026-11-20"
 _PROTOBUF = "protobuf 7.36.2 json_format.ParseDict, its default max_recursion_depth, 2026-11-21"
@@ -46,6 +47,8 @@ READING_RULES = (
     ReadingRule("yaml-syntax", Severity.ERROR, "The file is one YAML mapping.", _GCLOUD),
     ReadingRule("file-unreadable", Severity.ERROR, "The file can be read.", _OURS),
     ReadingRule("project-file", Severity.ERROR, "Every entry of a project file is right.", _PROJECT, "safe"),
+    ReadingRule("schedule-clock", Severity.WARNING, "Each time of a schedule comes once a day, also when clocks change.",
+                _CLOCKS),
     ReadingRule("not-vertex", Severity.ERROR, "The file is a job spec of Vertex AI.", SCHEMA_SOURCE),
     ReadingRule("placeholder", Severity.ERROR, "No value is still to be filled in.", _GCLOUD),
     ReadingRule("yaml-duplicate-key", Severity.ERROR, "No key is written twice in one mapping.", _GCLOUD),

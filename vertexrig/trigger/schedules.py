@@ -25,7 +25,7 @@ from vertexrig.submit.claims import FREE_AFTER_S, LEASE_S
 from vertexrig.submit.submission import Request, dearest, price_within
 from vertexrig.submit.uploaded import PACKAGES
 from vertexrig.times import duration_seconds
-from vertexrig.trigger import callers, deploy, promotion
+from vertexrig.trigger import callers, deploy, plans, promotion
 from vertexrig.workspace import Prepared, Workspace
 
 OWNER = "X-Vertexrig-Function"
@@ -105,8 +105,14 @@ def refusals(loaded: Loaded) -> dict[str, ConfigError]:
 
     Not checked: whether the packages were uploaded, and what else runs that day.
     """
-    workspace, plain, found = Workspace(loaded, uploaded=_AsUploaded(loaded)), Workspace(loaded), {}
+    workspace, plain, found = (
+        Workspace(loaded, uploaded=_AsUploaded(loaded)),
+        Workspace(loaded),
+        plans.impossible(loaded),
+    )
     for name, schedule in loaded.project.schedules.items():
+        if name in found:
+            continue
         wrong = _refusal(workspace, schedule)
         if wrong:
             found[name] = loaded.error(f"{schedule.run} would be refused when it fires: {wrong}", "schedules", name)
