@@ -17,15 +17,15 @@ _HEAD = """\
 
 <!-- Made by `python -m tools.checks_page`; change the rules, not this page. -->
 
-`vertexrig check` applies these rules; `vertexrig check --list-rules` prints them. An **error** stops a launch, a
-**warning** costs or risks something, an **info** is good to know. Each rule says what holds when nothing is
-found. A single finding may be milder than its rule. Numbers are those of the [sources](#sources).
+`vertexrig check` applies these rules. `vertexrig check --list-rules` prints them.
 
-A **safe fix** is made by `check --fix`, an **unsafe** one by `--unsafe-fixes`; a single fix of a safe kind may be unsafe. [Check](check.md) has
-that, and the ways to leave a finding out. Rules about the trainer read its source and never run it; where the source does not show
-something clearly, they find nothing.
+- An **error** stops a launch. A **warning** names a cost or a risk. An **info** is good to know. A single
+  finding may be milder than its rule.
+- The text of a rule says what is true of a correct file. The numbers behind it lead to its [sources](#sources).
+- `check --fix` makes a **safe fix**, and `--unsafe-fixes` also an **unsafe** one. A rule with safe fixes may have single fixes that are unsafe.
+- Rules about the trainer read its source and never run it. If the source does not show a fact clearly, they report nothing.
 
-Findings link to these headings: `docs` in JSON, `helpUri` in SARIF.
+[Check](check.md) explains fixes, and how to leave out a finding. Each finding links to its rule on this page: `docs` in JSON, `helpUri` in SARIF.
 """
 READING = "The strict reading"
 

@@ -21,9 +21,9 @@ LIKE: dict[type, type] = {Role: Job, Sweep: Job, RunLimits: Budget, ParameterSpe
 _INTRODUCTION = """\
 # The project file
 
-`vertexrig.yaml` describes the jobs, sweeps and schedules of one project. Every verb finds it in the working directory
-or the nearest folder above it; `--file` names another. Field names are the Vertex AI API's own, in snake_case. A key
-that is not listed here is an error that names the nearest one, the file and the line; all errors of a file are reported together.
+`vertexrig.yaml` describes the jobs, sweeps and schedules of one project. Every verb looks for it in the working directory
+and then in the folders above; `--file` names another file. Fields have the names of the Vertex AI API, in snake_case. A key
+that is not listed here is an error. The message names the file, the line and the most similar key. All errors of a file are reported together.
 
 ```yaml
 project: ${PROJECT:-my-project}
@@ -49,28 +49,28 @@ sweeps:
         learning_rate: {double_value_spec: {min_value: 0.001, max_value: 1}, scale_type: UNIT_LOG_SCALE}
 ```
 
-Relative paths start from the folder of the project file. A key whose value is left empty (null) takes its default.
+Relative paths start from the folder of the project file. A key without a value (null) has its default.
 
 ## Values from the environment
 
-`${NAME}` in a value is replaced by the environment variable, `${NAME:-default}` by the default if the variable is not
-set or empty; without a default that is an error. `$${` is a literal `${`. Keys are never replaced. What comes in this
-way takes the type of the key it lands in: `max_trial_count: ${TRIALS:-20}` is a whole number, and text stays text
-whatever it looks like.
+- `${NAME}` in a value is replaced by the environment variable. It is an error if the variable is not set or empty.
+- `${NAME:-default}` is replaced by the default if the variable is not set or empty.
+- `$${` is a literal `${`. Keys are never replaced.
+
+The result has the type of its key: `max_trial_count: ${TRIALS:-20}` is a whole number. For a key that takes text, `20` stays text.
 
 ## Values from the command line
 
-`--set KEY=VALUE` overrides one value, with the same typing; it may be given many times. The key is looked up in the job
-or sweep that the command is about, otherwise from the top of the file. Dots go down, numbers count the items of a list
-from 0:
+`--set KEY=VALUE` overrides one value and may be repeated. The value has the type of its key. The key is a key of the job
+or sweep that the command names, or else a path from the top of the file. Write dots between nested keys, and count the items of a list from 0:
 
 ```sh
 vertexrig render cpu --set machine_type=n1-standard-8 --set args.epochs=3
 vertexrig render sweep --set jobs.cpu.timeout=600s --set max_trial_count=5
 ```
 
-`--set KEY-`, as in kubectl, removes a key of the file. `--set args.NAME` without a value is a bare flag, `--NAME`;
-`--set args.NAME=` is an empty text, `--NAME=`.
+`--set KEY-` removes a key of the file, as in kubectl. `--set args.NAME` without a value passes the flag alone, `--NAME`;
+`--set args.NAME=` passes an empty text, `--NAME=`.
 
 ```sh
 vertexrig render cpu --no-check --set args.verbose --set timeout-
@@ -78,9 +78,9 @@ vertexrig render cpu --no-check --set args.verbose --set timeout-
 
 ## Fields of the API that are not listed: `spec`
 
-`spec` on a job takes any field of the API's CustomJobSpec, on a sweep any field of its HyperparameterTuningJob. It is
-laid over the rendered YAML: mappings key by key, lists of mappings item by item, anything else replaced; null removes a
-field. Names may be in camelCase or snake_case.
+`spec` of a job takes any field of the API's CustomJobSpec; `spec` of a sweep takes any field of HyperparameterTuningJob. Names may be in camelCase
+or snake_case. vertexrig merges `spec` into the rendered YAML: mappings key by key, and lists of mappings item by item. Any other value
+replaces the rendered one; null removes the field.
 
 ```yaml
 project: my-project
@@ -96,9 +96,8 @@ jobs:
 
 ## Findings to leave out: `silence`
 
-`silence` leaves out findings of a check by id, with the reason why: for the whole file, a job, or a sweep. A sweep also
-leaves out what its job does. `vertexrig check --list-rules` lists the ids; an id that does not exist and a reason that is empty are
-errors.
+`silence` leaves out findings of a rule and records the reason. It applies to the whole file, a job, or a sweep; a sweep also leaves out the
+findings that its job leaves out. `vertexrig check --list-rules` lists the ids of rules. An unknown id or an empty reason is an error.
 
 ```yaml
 project: my-project
@@ -112,8 +111,8 @@ jobs:
 
 ## Keys
 
-"required" marks a key without a default; an empty default means that the key is left out. A scalar is text, a number
-or a boolean; a bare `y` or `n` is refused there: write it in quotes, or `true` or `false`. `Job.worker` is the key
+In the column "default", "required" means that you must set the key, and an empty cell means that the rendered job does not have it. A scalar is
+text, a number or a boolean. A bare `y` or `n` is refused as a scalar: write it in quotes, or write `true` or `false`. `Job.worker` is the key
 `worker` of a [Job](#job). `vertexrig keys` prints the same list, also as JSON.
 """
 
