@@ -94,7 +94,7 @@ class Verbs(Group):
 
 
 _EPILOG = """\b
-Start with `vertexrig init`. For the options of a command: `vertexrig COMMAND --help`.
+Start with `vertexrig init`. Options of a command: `vertexrig COMMAND --help`.
 Exit codes: 0 done; 1 findings of severity error, or the job failed;
 2 bad usage or configuration; 3 a service refused or could not be reached;
 130 interrupted."""

@@ -95,9 +95,11 @@ class History:
 
     def _read(self, path: Path) -> Record | None:
         # a record that is damaged, or of another version of this program, is left out of the list
-        with suppress(OSError, ValueError, TypeError):
+        with suppress(OSError, ValueError, TypeError, KeyError):
             data = json.loads(path.read_text(encoding="utf-8"))
-            record = Record(**{**data, "stand_ins": tuple(data["stand_ins"]), "attempts": tuple(data["attempts"])})
+            record = Record(
+                **{**data, "stand_ins": tuple(data["stand_ins"]), "attempts": tuple(data.get("attempts", ()))}
+            )
             if record.job.ended or _held(path.with_suffix(".lock")):
                 return record
             return replace(record, resource={**record.resource, "state": FAILED, "error": _BROKEN})

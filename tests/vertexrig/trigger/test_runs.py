@@ -63,7 +63,7 @@ def test_submit_tells_the_folder(folder: Path, here: server.RunningServer) -> No
     assert len(set(folders)) == 3
     for name, one, uri in zip(("cpu", "cpu", "sweep"), made, folders, strict=True):
         assert uri.startswith(f"gs://my-bucket/runs/{name}/") and runs.run_id_of(uri)
-        assert f"output: {uri}\n" in one.stderr and output(here, json.loads(one.stdout)["name"]) == uri
+        assert f"output folder: {uri}\n" in one.stderr and output(here, json.loads(one.stdout)["name"]) == uri
 
 
 def test_the_same_request_keeps_its_folder(folder: Path, here: server.RunningServer) -> None:
@@ -129,7 +129,7 @@ def test_render_is_stable_and_names_runs_on_demand(folder: Path) -> None:
     run("render", "cpu", "--run=mine")
     assert '"gs://my-bucket/runs/cpu/mine"' in file.read_text()
     said = run("render", "cpu", "--run=new").stderr
-    uri = said.partition("output: ")[2].splitlines()[0]
+    uri = said.partition("output folder: ")[2].splitlines()[0]
     assert runs.run_id_of(uri) and f'"{uri}"' in file.read_text()
     run("render", "cpu", "--run=../up", fails=True)
     shutil.rmtree(folder / "build")
