@@ -8,26 +8,29 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))
 
-from tools.rooms import REPOSITORY, House, houses
+from tools.rooms import REPOSITORY, houses
 
 TESTS = "tests/localvertex"
 FOLDERS = ("localvertex", TESTS, "tests/support", "tests/trainers", "tests/golden", "trainer_pkg", "templates")
 FILES = ("setup.py", "constraints.txt", "pyproject.toml", "Makefile", "tests/conftest.py")
 
 
-def imported(tool: House, local: House) -> set[str]:
+@cache
+def imported() -> frozenset[str]:
     """Return the files of `vertexrig` that `localvertex` imports, and all that those import."""
+    tool, local = houses()
     outside = {name for module in local.modules.values() for name in tool.imported(module)}
     found: set[str] = set()
     while outside:
         name = outside.pop()
         found.add(name)
         outside |= tool.graph[name] - found
-    return {str(tool.modules[name].file.relative_to(REPOSITORY)) for name in found}
+    return frozenset(str(tool.modules[name].file.relative_to(REPOSITORY)) for name in found)
 
 
 def affects(changed: list[str]) -> bool:
@@ -35,7 +38,7 @@ def affects(changed: list[str]) -> bool:
 
     Data beside modules counts for every module of its folder: catalog tables, descriptors, pages.
     """
-    used = imported(*houses())
+    used = imported()
     folders = {str(Path(file).parent) for file in used} - {"vertexrig"}
     return any(
         file in FILES

@@ -42,7 +42,7 @@ def sdk(
 
     settings = vars(aiplatform.initializer.global_config)
     kept = dict(settings)
-    settings.update(vars(aiplatform.initializer._Config()))
+    settings.update(vars(aiplatform.initializer._Config()))  # noqa: SLF001
     over_rest = {"api_endpoint": f"{here.url}{server.AIPLATFORM}", "api_transport": "rest"}
     if request.param == "grpc":
         open_ = lambda *_, **__: grpc.insecure_channel(f"127.0.0.1:{here.grpc_port}")  # noqa: E731
@@ -81,7 +81,7 @@ def test_an_experiment(sdk: Any) -> None:
     assert run.get_params() == {"rate": 0.1, "optimizer": "adam"} and run.get_metrics() == {"accuracy": 0.9}
     assert run.get_state() == "COMPLETE"
     assert {one.uri for one in run.get_artifacts()} >= {"gs://b/data", "gs://b/m"}
-    series = run._backing_tensorboard_run.resource.read_time_series_data()
+    series = run._backing_tensorboard_run.resource.read_time_series_data()  # noqa: SLF001
     assert [(point.step, point.scalar.value) for point in series["loss"].values] == [(1, 1.0), (2, 0.5), (3, 1 / 3)]
     assert [one.name for one in sdk.ExperimentRun.list(experiment="first")] == ["run-1"]
     assert [one.uri for one in sdk.Artifact.list(filter='uri="gs://b/m"')] == ["gs://b/m"]

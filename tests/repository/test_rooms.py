@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 from functools import cache
 from pathlib import Path
 
@@ -100,48 +99,3 @@ def test_only_the_cloud_room_talks_to_google() -> None:
     signing = {"google.auth.jwt", "google.auth.crypt", "google.auth.crypt.RSASigner"}
     used = imports(REPOSITORY / "localvertex/front/identity.py")
     assert {name for name in used if name.startswith("google.auth.")} <= signing
-
-
-def test_print_only_in_the_cli() -> None:
-    """Only the command line prints; everything else returns values or raises."""
-    bad = []
-    for file in SOURCES:
-        if file.parent.name == "cli":
-            continue
-        tree = ast.parse(file.read_text(encoding="utf-8"))
-        calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)]
-        if any(call.func.id == "print" for call in calls if isinstance(call.func, ast.Name)):
-            bad.append(str(file.relative_to(REPOSITORY)))
-    assert bad == []
-
-
-PRIVATE = re.compile(r"(?:\b(?:def|class) |\bself\.|^ *)(_[a-zA-Z]\w*(?<!_))(?=[(:,]| = )", re.MULTILINE)
-"""A definition of a name with one leading underscore and none at its end, as notebooks' `_repr_html_` has; by its looks, since
-parsing the whole tool takes seconds."""
-
-
-def reaches(file: Path, private: set[str]) -> list[str]:
-    """Where a test goes past the public door: `x._name` but for its own `self`, `from x import _name`, `setattr(x, "_name", …)`."""
-    found = []
-    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-        words: list[str] = []
-        if isinstance(node, ast.Attribute) and not (isinstance(node.value, ast.Name) and node.value.id == "self"):
-            words = [node.attr]
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            words = [*node.module.split("."), *(alias.name for alias in node.names)]
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name | ast.Attribute):
-            called = node.func.id if isinstance(node.func, ast.Name) else node.func.attr
-            texts = [one.value for one in node.args if isinstance(one, ast.Constant) and isinstance(one.value, str)]
-            words = [text.split(".")[-1] for text in texts] if called.endswith("attr") else []
-        found += [f"{file.relative_to(REPOSITORY)}:{node.lineno} {word}" for word in words if word in private]
-    return found
-
-
-def test_tests_use_the_public_door() -> None:
-    """At most 10 times does a test reach for a private name of the tool."""
-    private = {name for file in SOURCES for name in PRIVATE.findall(file.read_text(encoding="utf-8"))}
-    private |= {file.stem for file in SOURCES if re.match("_[^_]", file.stem)}
-    files = [file for file in (REPOSITORY / "tests").rglob("*.py") if "trainers" not in file.parts]
-    near = [file for file in files if private & set(re.findall(r"\b_\w+", file.read_text(encoding="utf-8")))]
-    found = [reach for file in near for reach in reaches(file, private)]
-    assert len(found) <= 10, "\n".join(found)

@@ -198,4 +198,4 @@ if __name__ == "__main__":
         _become(begun)
         if "numpy" in sys.modules:
             sys.modules["numpy"].random.seed()
-        runpy._run_module_as_main(begun["module"])  # type: ignore[attr-defined]
+        runpy._run_module_as_main(begun["module"])  # type: ignore[attr-defined]  # noqa: SLF001

@@ -14,6 +14,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.tools import examples
 from vertexrig import spec, yamltext
 from vertexrig.catalog import load
 from vertexrig.errors import ConfigError, ConfigErrors, TemplateError, UsageError, VertexrigError
@@ -216,7 +217,7 @@ def test_awkward_values_survive_exactly(value: str) -> None:
     _check_round_trip(value)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(15, 200), deadline=None)
 @given(st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=60))
 def test_any_text_survives_exactly(value: str) -> None:
     """Any Unicode text in every text field survives rendering and reading exactly."""
@@ -417,7 +418,7 @@ def test_block_yaml_reads_back_exactly(data: dict[str, Any]) -> None:
     assert yaml.safe_load("\n".join(yamltext.block(data))) == data
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(25, 500), deadline=None)
 @given(st.text(alphabet="{}%# |.()[]abcnamejobchief'\"0123+-*/~\n", max_size=60))
 def test_any_template_renders_or_is_one_error(template: str) -> None:
     """A template of any text renders or gives a VertexrigError."""
