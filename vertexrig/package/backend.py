@@ -13,9 +13,9 @@ from email.parser import Parser
 from pathlib import Path
 from typing import Literal
 
+from build import BuildBackendException, BuildException, ProjectBuilder
 from build.env import DefaultIsolatedEnv
 
-from build import BuildBackendException, BuildException, ProjectBuilder
 from vertexrig.errors import PackageError
 from vertexrig.package import layouts
 from vertexrig.package.folders import files_of
