@@ -41,7 +41,7 @@ def _client(loaded: Loaded) -> Scheduler:
     return Scheduler(loaded.project.project, loaded.project.region)
 
 
-def _plan(loaded: Loaded) -> tuple[Scheduler, list[Step]]:
+def _plan(loaded: Loaded, adopt: tuple[str, ...]) -> tuple[Scheduler, list[Step]]:
     from vertexrig.trigger import deploy, plans, schedule_status, schedules  # 150 ms
 
     extras.need("croniter", "cron_descriptor", "requests", "google.cloud.scheduler_v1")
@@ -57,15 +57,31 @@ def _plan(loaded: Loaded) -> tuple[Scheduler, list[Step]]:
             "the deployed function has another project file, templates or catalog: run `vertexrig function deploy --run`"
         )
     client = _client(loaded)
-    return client, schedules.plan(loaded, client.list(), client.normal)
+    there = client.list()
+    steps = schedules.plan(loaded, there, client.normal, adopt)
+    for name, uri in schedules.elsewhere(loaded, there).items():
+        if name not in {step.name for step in steps}:
+            streams.note(f"{name} calls {uri or 'no URL'}, not this file's trigger.uri: it is not changed")
+        else:
+            streams.note(f"{name} calls {uri or 'no URL'}, and --adopt takes it over")
+    return client, steps
+
+
+_adopt_option = click.option(
+    "--adopt",
+    multiple=True,
+    metavar="SCHEDULE",
+    help="Take over the job of this schedule, or with this id, although it calls another URL.",
+)
 
 
 @command.command("plan")
 @options.file_option
+@_adopt_option
 @options.format_option("text", "json")
-def plan(file: Path | None, format_: str) -> None:
+def plan(file: Path | None, adopt: tuple[str, ...], format_: str) -> None:
     """Print what `apply` would change in Cloud Scheduler."""
-    _, steps = _plan(config.load(file))
+    _, steps = _plan(config.load(file), adopt)
     _print(steps, format_)
 
 
@@ -86,10 +102,14 @@ def _print(steps: list[Step], format_: str) -> None:
 
 @command.command("apply")
 @options.file_option
+@_adopt_option
 @options.format_option("text", "json")
-def apply(file: Path | None, format_: str) -> None:
-    """Make Cloud Scheduler match the project file. If it matches already, nothing is changed."""
-    client, steps = _plan(config.load(file))
+def apply(file: Path | None, adopt: tuple[str, ...], format_: str) -> None:
+    """Make Cloud Scheduler match the project file. If it matches already, nothing is changed.
+
+    Only jobs that call this file's function at this file's URL are changed or deleted.
+    """
+    client, steps = _plan(config.load(file), adopt)
     for step in steps:
         # An action has the name of the client's method; `create` and `update` take the whole job, the others its name.
         if step.action != "keep":
@@ -149,7 +169,8 @@ def _states(loaded: Loaded) -> dict[str, str]:
     from vertexrig.trigger import schedules
 
     try:
-        jobs = {str(job["name"]).rsplit("/", 1)[-1]: str(job.get("state", "")) for job in _client(loaded).list()}
+        own = [job for job in _client(loaded).list() if schedules.is_own(loaded, job)]
+        jobs = {str(job["name"]).rsplit("/", 1)[-1]: str(job.get("state", "")) for job in own}
     except (ServiceError, ImportError) as error:
         streams.note(f"shown from the project file; Cloud Scheduler could not be asked: {error}")
         return {}
@@ -331,7 +352,14 @@ def _verb(name: str, doc: str) -> None:
         if schedule not in known:
             raise UsageError(f"there is no schedule {schedule!r}. {did_you_mean(schedule, known)}")
         id = schedules.job_id(loaded, schedule)
-        getattr(_client(loaded), name)(id)
+        client = _client(loaded)
+        other = schedules.elsewhere(loaded, client.list())
+        if id in other:
+            raise UsageError(
+                f"{id} calls {other[id]}, and this file's trigger.uri is {loaded.project.trigger.uri}: it belongs to another "
+                f"trigger. To take it over: vertexrig schedule apply --adopt {schedule}"
+            )
+        getattr(client, name)(id)
         result(format_, {"name": schedule, "job": id, "action": name}, "")
         streams.note(f"{id}: {name}")
 

@@ -181,8 +181,10 @@ def statuses(
         digest: Of the deployed function's project file, "" if it is not known.
         normal: See `schedules.plan`.
     """
-    there = {str(job.get("name", "")).rsplit("/", 1)[-1]: job for job in jobs}
-    changes = {step.name: step for step in schedules.plan(loaded, jobs, normal) if step.action in ("create", "update")}
+    own = [job for job in jobs if schedules.is_own(loaded, job)]
+    others = schedules.elsewhere(loaded, jobs)
+    changes = {step.name: step for step in schedules.plan(loaded, own, normal) if step.action in ("create", "update")}
+    there = {str(job.get("name", "")).rsplit("/", 1)[-1]: job for job in own}
     refused = schedules.refusals(loaded)
     names = [*loaded.project.schedules, *([TICK] if schedules.ticks(loaded) else [])]
     found = []
@@ -191,7 +193,13 @@ def statuses(
         schedule = loaded.project.schedules.get(name)
         row: Mapping[str, Any] = {}
         wrong = [Difference(str(refused[name]), f"correct {loaded.file}, then {_DEPLOY}")] if name in refused else []
-        wrong += _of_scheduler(name, schedule is not None and schedule.paused, job, changes.get(schedules.job_id(loaded, name)))  # fmt: skip
+        if other := others.get(schedules.job_id(loaded, name)):
+            what = f"the job of this name calls {other}, and trigger.uri is {loaded.project.trigger.uri}: it belongs to another trigger"
+            wrong.append(
+                Difference(what, f"choose another trigger.function, or vertexrig schedule apply --adopt {name}")
+            )
+        else:
+            wrong += _of_scheduler(name, schedule is not None and schedule.paused, job, changes.get(schedules.job_id(loaded, name)))  # fmt: skip
         for key in (one for one in (name, EVERY) if schedule is not None and one in (holds or {})):
             hold, named = (holds or {})[key], "" if key == EVERY else f" {key}"
             wrong.append(Difference(f"on hold until {hold.until}: {hold.reason}", f"vertexrig schedule release{named}"))

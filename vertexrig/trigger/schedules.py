@@ -1,13 +1,14 @@
 """The project file's schedules as Cloud Scheduler jobs, and what has to change to make the two match.
 
-Cloud Scheduler has no labels, so a job of ours is marked by a header of its request; jobs without it are left alone.
+Cloud Scheduler has no labels. A job belongs to the function that a header of its request names, at the URL that it calls: two project
+files may share a Google project, and neither changes a job that calls the other's URL.
 """
 
 from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any, Literal
@@ -237,7 +238,7 @@ def _target(loaded: Loaded, body: Mapping[str, Any], path: str = "") -> dict[str
     """Return a POST of a body to the function, as the account that may call it."""
     trigger = loaded.project.trigger
     # the audience Cloud Run checks is the service's URL, without a path or query
-    uri, audience = str(trigger.uri), str(trigger.uri).split("?")[0].rstrip("/")
+    uri, audience = str(trigger.uri), _base(str(trigger.uri))
     # sorted, so that an unchanged schedule is not shown as a change
     text = json.dumps(body, sort_keys=True)
     return {
@@ -269,19 +270,33 @@ def outlasted(waits: Sequence[float]) -> int:
     return count
 
 
-def plan(loaded: Loaded, there: Iterable[Mapping[str, Any]], normal: Any = dict) -> list[Step]:
-    """Return what has to change.
+def plan(
+    loaded: Loaded, there: Iterable[Mapping[str, Any]], normal: Any = dict, adopt: Collection[str] = ()
+) -> list[Step]:
+    """Return what has to change. Jobs that call another URL, or another function, are not changed or deleted.
 
     Args:
         there: All jobs of the region.
         normal: Writes a job the way `there` is written, so that both compare.
+        adopt: Schedules, or ids of jobs, to take over although they call another URL.
 
     Raises:
-        UsageError: A job with the name of one of ours is not ours.
+        UsageError: A job with the name of one of this file's schedules calls another URL.
     """
-    own = loaded.project.trigger.function
     by_name = {str(job.get("name", "")).rsplit("/", 1)[-1]: job for job in there}
     should = wanted(loaded)
+    ids = {job_id(loaded, name): name for name in (*loaded.project.schedules, TICK)}
+    adopted = {job_id(loaded, name) if job_id(loaded, name) in ids else name for name in adopt}
+    for name in sorted(adopted - by_name.keys()):
+        raise UsageError(f"--adopt: Cloud Scheduler has no job {name!r} in {loaded.project.region}")
+    taken = [name for name in should if name in by_name and name not in adopted and not is_own(loaded, by_name[name])]
+    if taken:
+        calls = "; ".join(f"{name} calls {_called(by_name[name]) or 'no URL'}" for name in taken)
+        words = " ".join(f"--adopt {ids[name]}" for name in taken)
+        raise UsageError(
+            f"jobs of these names belong to another trigger: {calls}. This file's trigger.uri is {loaded.project.trigger.uri}. "
+            f"Choose another trigger.function, or take the jobs over: vertexrig schedule apply {words}"
+        )
     paused = {job_id(loaded, name) for name, one in loaded.project.schedules.items() if one.paused}
     steps: list[Step] = []
     for name, job in should.items():
@@ -290,8 +305,6 @@ def plan(loaded: Loaded, there: Iterable[Mapping[str, Any]], normal: Any = dict)
             steps.append(Step("create", name, job))
             steps += [Step("pause", name, job)] if name in paused else []
             continue
-        if not _ours(found, own):
-            raise UsageError(f"the job {name!r} was not made by this project: rename the schedule, or delete the job")
         changes = tuple(_changes("", normal(job), found))
         state = str(found.get("state", "ENABLED"))
         turn: Action = (
@@ -305,14 +318,35 @@ def plan(loaded: Loaded, there: Iterable[Mapping[str, Any]], normal: Any = dict)
             steps.append(Step("update", name, job, changes))
         if turn != "keep" or not changes:
             steps.append(Step(turn, name, job))
-    gone = [name for name, job in by_name.items() if name not in should and _ours(job, own)]
+    gone = [name for name, job in by_name.items() if name not in should and (is_own(loaded, job) or name in adopted)]
     return [*steps, *(Step("delete", name, {}) for name in sorted(gone))]
 
 
-def _ours(job: Mapping[str, Any], function: str) -> bool:
+def is_own(loaded: Loaded, job: Mapping[str, Any]) -> bool:
+    """Whether a job of Cloud Scheduler calls this file's function at this file's URL."""
+    return _function(job) == loaded.project.trigger.function and _called(job) == _base(str(loaded.project.trigger.uri))
+
+
+def elsewhere(loaded: Loaded, there: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """Return the jobs that name this file's function and call it at another URL: the URL by the job's id."""
+    jobs = (job for job in there if _function(job) == loaded.project.trigger.function and not is_own(loaded, job))
+    return {str(job.get("name", "")).rsplit("/", 1)[-1]: _called(job) for job in jobs}
+
+
+def _function(job: Mapping[str, Any]) -> str:
+    """Return the function that a job's header names, "" if it has none."""
     headers = (job.get("httpTarget") or {}).get("headers") or {}
     # names of headers come back in whatever case
-    return {key.lower(): value for key, value in headers.items()}.get(OWNER.lower()) == function
+    return str({key.lower(): value for key, value in headers.items()}.get(OWNER.lower(), ""))
+
+
+def _called(job: Mapping[str, Any]) -> str:
+    """Return the URL of the function that a job calls, without the path of the tick."""
+    return _base(str((job.get("httpTarget") or {}).get("uri", ""))).removesuffix(TICK_PATH)
+
+
+def _base(uri: str) -> str:
+    return uri.split("?")[0].rstrip("/")
 
 
 def _changes(path: str, should: Mapping[str, Any], found: Mapping[str, Any]) -> Iterable[tuple[str, Any, Any]]:

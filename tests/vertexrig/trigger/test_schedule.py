@@ -24,7 +24,7 @@ from vertexrig.errors import ConfigError, UsageError
 from vertexrig.project import config
 from vertexrig.project.triggered import RetryConfig
 from vertexrig.submit import claims
-from vertexrig.trigger import promotion, schedules, stage
+from vertexrig.trigger import promotion, schedule_status, schedules, stage
 from vertexrig.workspace import Workspace
 
 WORDS = [
@@ -126,8 +126,54 @@ def test_a_name_that_is_taken_is_refused(tmp_path: Path) -> None:
     data["trigger"]["function"], data["schedules"] = "t", {"heirs": DATA["schedules"]["nightly"]}
     loaded = clouds.loaded(tmp_path, data)
     there = [{"name": "projects/p/locations/l/jobs/t-heirs", "httpTarget": {}}]
-    with pytest.raises(UsageError, match="not made by this project"):
+    with pytest.raises(UsageError, match="t-heirs calls no URL.*--adopt heirs"):
         schedules.plan(loaded, there)
+
+
+def _applied(client: Scheduler, folder: Path, data: Any, *adopt: str) -> dict[str, str]:
+    """Apply a file; what was done by job."""
+    steps = schedules.plan(clouds.loaded(folder, data), client.list(), client.normal, adopt)
+    for step in steps:
+        if step.action != "keep":
+            getattr(client, step.action)(step.job if step.action in ("create", "update") else step.name)
+    return {step.name: step.action for step in steps}
+
+
+def test_two_files_do_not_touch_each_other_s_jobs(here: server.RunningServer, tmp_path: Path) -> None:
+    """A second file with the same function name and another URL deletes and changes no job of the first: a name that both have is
+    refused with both URLs, and `--adopt` takes that job alone. With another function name both files apply.
+    """
+    client = Scheduler("my-project", "europe-west1", url=f"{here.url}/scheduler")
+    first = {**copy.deepcopy(DATA), "region": "europe-west1"}
+    second = copy.deepcopy(first)
+    first["schedules"] |= {"daily": {"run": "cpu", "cron": "0 5 * * *"}}
+    second["trigger"]["uri"] = "https://other.example.com"
+    second["schedules"] = {"nightly": DATA["schedules"]["nightly"], "own": {"run": "cpu", "cron": "0 6 * * *"}}
+    _applied(client, tmp_path, first)
+    before = client.list()
+    with pytest.raises(UsageError) as refused:
+        _applied(client, tmp_path, second)
+    for part in ("rig-nightly calls http://127.0.0.1:9", "trigger.uri is https://other.example.com", "--adopt nightly"):
+        assert part in str(refused.value)
+    assert client.list() == before
+    done = tools.vertexrig("schedule", "pause", "nightly", cwd=tmp_path, env={"VERTEXRIG_LOCAL": here.url})
+    assert done.returncode == 2 and "belongs to another trigger" in done.stderr and client.list() == before
+
+    loaded = clouds.loaded(tmp_path, second)
+    (status, _) = schedule_status.statuses(loaded, before, [], "", client.normal)
+    assert not status.state and "calls http://127.0.0.1:9" in status.differences[0].message
+    assert "--adopt nightly" in status.differences[0].fix
+
+    assert _applied(client, tmp_path, second, "nightly") == {"rig-nightly": "update", "rig-own": "create"}
+    assert {one["name"].rpartition("/")[2] for one in client.list()} == {
+        "rig-nightly", "rig-weekly", "rig-daily", "rig-own",
+    }  # fmt: skip
+    second["trigger"]["function"] = "other"
+    assert set(_applied(client, tmp_path, second).values()) == {"create"}
+    assert _applied(client, tmp_path, first, "nightly")["rig-nightly"] == "update"
+    assert set(_applied(client, tmp_path, second).values()) == {"keep"}
+    with pytest.raises(UsageError, match="has no job 'nothing'"):
+        _applied(client, tmp_path, first, "nothing")
 
 
 def test_a_tick_where_a_run_has_steps(here: server.RunningServer, tmp_path: Path) -> None:
