@@ -223,11 +223,12 @@ def _status_text(one: ScheduleStatus) -> str:
     end = (row.get("end") or {}).get("outcome") or row.get("state", "")
     lines = [
         f"{one.name}: {one.run or 'takes the next steps'}",
-        f"  Cloud Scheduler  {one.state.lower() or 'missing'}, next {one.next[:19] or 'never'}, "
-        + (f"last {one.attempted[:19]} {one.attempt}" if one.attempted else "not fired yet"),
+        f"  Cloud Scheduler  {one.state.lower() or 'missing'}, next {cron.local(one.next, one.zone) or 'never'}, "
+        + (f"last {cron.local(one.attempted, one.zone)} {one.attempt}" if one.attempted else "not fired yet"),
     ]
     if one.run:
-        parts = " ".join(filter(None, (str(row.get("time", ""))[:19], str(row.get("decision", "")), str(end))))
+        when = cron.local(str(row.get("time", "")), one.zone)
+        parts = " ".join(filter(None, (when, str(row.get("decision", "")), str(end))))
         lines.append(f"  last delivery    {parts or 'none'}")
     for wrong in one.differences:
         lines += [f"  wrong: {wrong.message}", f"    {wrong.fix}"]

@@ -144,6 +144,15 @@ def next_runs(text: str, zone: str, count: int = 5, *, after: datetime | None = 
     return found
 
 
+def local(text: str, zone: str) -> str:
+    """Return an RFC 3339 time as the clock of a time zone shows it, with the zone's name; "" for "", and another text as it is."""
+    try:
+        moment = times.parse(text)
+    except ValueError:
+        return text
+    return f"{moment.astimezone(zone_of(zone)):%Y-%m-%d %H:%M:%S} {zone}"
+
+
 def clock_changes(text: str, zone: str, *, after: datetime | None = None) -> list[tuple[datetime, bool]]:
     """Return the local times of a schedule, in the next 400 days, that do not exist (False) or come twice (True) because clocks change.
 

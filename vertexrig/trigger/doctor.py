@@ -39,6 +39,7 @@ SERVICE = ("run", "services")
 SKEW_S = 60.0
 # runtime -> day it is decommissioned
 RUNTIMES = {"python312": date(2029, 4, 2), "python313": date(2030, 4, 10), "python314": date(2031, 4, 10)}
+LOGIN = "gcloud auth application-default login"
 _MULTI = {"us": "us-", "eu": "europe-", "asia": "asia-"}
 
 
@@ -74,14 +75,23 @@ class Subject:
 
 
 def examine(loaded: Loaded) -> Iterator[Result]:
-    """Yield every check on a project, one after the other."""
+    """Yield every check on a project, one after the other: those of the trigger only if the project has one, and none of the
+    service's without credentials, since looking for these takes seconds each time.
+    """
     project = loaded.project
     storage = Storage(project.bucket) if project.bucket else None
     subject = Subject(loaded, Vertex(project.project, project.region), storage, deploy.gcloud, date.today())
+    triggered = bool(project.schedules) or any(path[:1] == ("trigger",) for path in (*loaded.lines, *loaded.given))
+    checks = [check for check in CHECKS if triggered or check not in OF_TRIGGER]
     # one check that cannot be made does not keep the others from being made
-    for check in CHECKS:
+    for index, check in enumerate(checks):
         try:
-            yield from check(subject)
+            for result in check(subject):
+                yield result
+                if result.fix == LOGIN:
+                    left = ", ".join(one.__name__.removeprefix("check_") for one in checks[index + 1 :])
+                    yield Result("not checked", "unknown", f"without credentials: {left}", LOGIN)
+                    return
         except VertexrigError as error:
             yield Result(
                 check.__name__.removeprefix("check_"),
@@ -140,7 +150,7 @@ def check_api(subject: Subject) -> Iterator[Result]:
         next(subject.vertex.list(CUSTOM, limit=1), None)
     except ServiceError as error:
         fixes = {
-            401: "gcloud auth application-default login",
+            401: LOGIN,
             403: f"gcloud services enable {' '.join(deploy.APIS)} --project={project.project}",
             404: f"is {project.project!r} the project's id, and {project.region!r} a region of Vertex AI?",
         }
@@ -352,3 +362,5 @@ CHECKS: tuple[Callable[[Subject], Iterator[Result]], ...] = (
     check_schedules,
     check_chains,
 )
+OF_TRIGGER = (check_trigger, check_roles, check_deployer, check_schedules, check_chains)
+"""Checks that a project without a trigger does not need."""

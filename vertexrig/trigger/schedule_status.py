@@ -29,6 +29,8 @@ from vertexrig.workspace import Workspace
 
 PERIOD = timedelta(days=35)
 """How far back the last delivery is searched: the rarest common schedule is monthly."""
+PENDING_S = 3600.0
+"""Seconds after which a job that has no machines yet is a difference: a job on demand begins, or fails, within minutes."""
 SKEW = timedelta(minutes=2)
 """What the clocks of Cloud Scheduler and of the function may differ by."""
 _DEPLOY, _AGAIN = "vertexrig function deploy --run", "vertexrig schedule run {schedule}"
@@ -77,6 +79,7 @@ class ScheduleStatus:
         differences: What is wrong.
         log_filter: Finds what Cloud Logging has of it.
         log: The command that prints that.
+        zone: The schedule's time zone.
     """
 
     name: str
@@ -89,6 +92,7 @@ class ScheduleStatus:
     differences: tuple[Difference, ...]
     log_filter: str
     log: str
+    zone: str = schedules.TICK_ZONE
 
     @property
     def data(self) -> dict[str, Any]:
@@ -127,7 +131,40 @@ def of_project(workspace: Workspace, gcloud: Callable[[list[str]], str | None]) 
         rows = list(newest.values())
     except RestError as error:
         rows = error
-    return statuses(loaded, client.list(), rows, digest, client.normal, holds)
+    return statuses(loaded, client.list(), rows, digest, client.normal, holds, not_serving(loaded, gcloud))
+
+
+def not_serving(loaded: Loaded, gcloud: Callable[[list[str]], str | None]) -> str:
+    """Return why the function does not serve this file's URL, "" if it does or it cannot be found out (as of `deployed`)."""
+    uri = loaded.project.trigger.uri or ""
+    if is_loopback(uri):
+        try:
+            Rest(uri, "the function", attempts=1).call("GET", "/")
+        except RestError as error:
+            return "" if error.status else f"the function cannot be reached at {uri}: {error}"
+        return ""
+    found = _described(loaded, gcloud)
+    state, served = str(found.get("state", "ACTIVE")), str((found.get("serviceConfig") or {}).get("uri", ""))
+    if state != "ACTIVE":
+        return f"the function {loaded.project.trigger.function} is {state}, not ACTIVE"
+    others = {served, str(found.get("url", ""))} - {""}
+    if served and uri and uri.split("?")[0].rstrip("/") not in {one.rstrip("/") for one in others}:
+        return f"the function is served at {served}, and trigger.uri is {uri}"
+    return ""
+
+
+def _described(loaded: Loaded, gcloud: Callable[[list[str]], str | None]) -> dict[str, Any]:
+    """Return the deployed function as gcloud describes it; nothing if that cannot be read, or the target is a local Vertex."""
+    if is_loopback(os.environ.get(vertex.ENDPOINT_VARIABLE, "")):
+        return {}  # what is deployed in the cloud is not what is asked about
+    project = loaded.project
+    place = (f"--region={project.region}", f"--project={project.project}", "--gen2", "--format=json")
+    text = gcloud(["functions", "describe", project.trigger.function, *place])
+    try:
+        data = json.loads(text or "{}")
+    except ValueError:
+        return {}
+    return data if isinstance(data, dict) else {}
 
 
 def deployed(loaded: Loaded, gcloud: Callable[[list[str]], str | None]) -> str:
@@ -135,21 +172,13 @@ def deployed(loaded: Loaded, gcloud: Callable[[list[str]], str | None]) -> str:
 
     Only a function on this machine is asked itself: a token for another address would be good for every service of its bearer.
     """
-    project = loaded.project
-    uri = project.trigger.uri or ""
+    uri = loaded.project.trigger.uri or ""
     if is_loopback(uri):
         try:
             return str(Rest(uri, "the function", attempts=1).call("GET", "/").data.get("digest", ""))
         except RestError:
             return ""
-    if is_loopback(os.environ.get(vertex.ENDPOINT_VARIABLE, "")):
-        return ""  # a local Vertex: what is deployed in the cloud is not what is asked about
-    place = (f"--region={project.region}", f"--project={project.project}", "--gen2", "--format=json")
-    text = gcloud(["functions", "describe", project.trigger.function, *place])
-    try:
-        return str((json.loads(text or "{}").get("labels") or {}).get(DIGEST_LABEL, ""))
-    except (ValueError, AttributeError):
-        return ""
+    return str((_described(loaded, gcloud).get("labels") or {}).get(DIGEST_LABEL, ""))
 
 
 def log_filter(loaded: Loaded, name: str) -> str:
@@ -172,6 +201,7 @@ def statuses(
     digest: str,
     normal: Any = dict,
     holds: Mapping[str, Hold] | None = None,
+    away: str = "",
 ) -> list[ScheduleStatus]:
     """Return the status of each schedule of the file, and of the tick.
 
@@ -180,6 +210,7 @@ def statuses(
         rows: The history, settled, the newest first; the error if it cannot be read.
         digest: Of the deployed function's project file, "" if it is not known.
         normal: See `schedules.plan`.
+        away: Why the function does not serve, "" if it does (`not_serving`).
     """
     own = [job for job in jobs if schedules.is_own(loaded, job)]
     others = schedules.elsewhere(loaded, jobs)
@@ -203,6 +234,8 @@ def statuses(
         for key in (one for one in (name, EVERY) if schedule is not None and one in (holds or {})):
             hold, named = (holds or {})[key], "" if key == EVERY else f" {key}"
             wrong.append(Difference(f"on hold until {hold.until}: {hold.reason}", f"vertexrig schedule release{named}"))
+        if away:
+            wrong.append(Difference(away, f"{_DEPLOY}, then vertexrig schedule apply"))
         if digest and digest != loaded.digest:
             what = (
                 f"the deployed function has another project file, templates or catalog ({digest}, here {loaded.digest})"
@@ -226,6 +259,7 @@ def statuses(
                 tuple(wrong),
                 log_filter(loaded, name),
                 log_command(loaded, name),
+                schedules.TICK_ZONE if schedule is None else schedule.time_zone,
             )
         )
     return found
@@ -291,6 +325,23 @@ def _of_delivery(loaded: Loaded, name: str, row: Mapping[str, Any]) -> list[Diff
         if known := _REMEDIES.get(str(end["outcome"])):
             fix = known.format(schedule=name, run=row.get("run", ""), limit="usd_per_run", file=loaded.file)
         return [Difference(f"the run of {str(row['time'])[:19]}Z ended {end['outcome']}{reason}", fix)]
+    if row.get("state") in ("PENDING", "QUEUED"):
+        waited = (times.now() - times.parse(str(row.get("since") or row["time"]))).total_seconds()
+        run = loaded.project.entries.get(str(row.get("run", "")))
+        job = loaded.project.jobs.get(getattr(run, "job", "")) or run  # the job of a sweep has the rest
+        texts = (getattr(run, "wait", None), getattr(job, "wait", None), getattr(job, "max_wait_duration", None))
+        allowed = (times.duration_seconds(str(text)) or 0.0 for text in texts)
+        if waited > max(PENDING_S, *allowed):
+            fix = f"name other machines as candidates of {row.get('run')}, or vertexrig cancel {str(row['job']).rpartition('/')[2]}"
+            if run is not None and run.candidates:
+                fix = f"vertexrig schedule run {TICK}: each tick compares the wait with that of the candidate"
+            hours = f"{waited / 3600:.0f} h"
+            return [
+                Difference(
+                    f"the job of {str(row['time'])[:19]}Z has been {row['state']} for {hours}: it has no machines yet",
+                    fix,
+                )
+            ]
     if row.get("state") == "gone":
         return [Difference(f"the job {row['job']} is gone", _AGAIN.format(schedule=name))]
     return []

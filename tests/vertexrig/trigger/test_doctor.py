@@ -20,6 +20,7 @@ from tests.support.jobkit import sdist
 from tests.vertexrig.trigger.test_deploy import RIGHTS
 from vertexrig.cloud.rest import Rest
 from vertexrig.cloud.vertex import Vertex
+from vertexrig.errors import ServiceError
 from vertexrig.spec.states import LIVE
 from vertexrig.submit import submission as submit
 from vertexrig.submit.claims import request_key
@@ -235,6 +236,21 @@ def test_no_service(tmp_path: Path) -> None:
         outcomes(doctor.check_clock, patient(clouds.MemoryCloud(), tmp_path, vertex=dead, storage=None))["clock"][0]
         == "unknown"
     )
+
+
+def test_no_trigger_and_no_credentials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A project without a trigger gets no check of one. Without credentials, the checks that need them are named and not made."""
+    plain = {key: value for key, value in clouds.PROJECT.items() if key != "trigger"}
+    for check in doctor.OF_TRIGGER:
+        assert check in doctor.CHECKS
+    monkeypatch.setattr(deploy, "gcloud", lambda _: None)
+    refused = ServiceError("no credentials for Vertex AI", status=401)
+    monkeypatch.setattr(Vertex, "list", lambda *_, **__: (_ for _ in ()).throw(refused))
+    found = list(doctor.examine(clouds.loaded(tmp_path, plain)))
+    assert [one.name for one in found] == ["python", "gcloud", "Vertex AI", "not checked"]
+    assert "bucket" in found[-1].message and "roles" not in found[-1].message
+    triggered = list(doctor.examine(clouds.loaded(tmp_path)))
+    assert "runtime" in {one.name for one in triggered} and "roles, deployer, schedules" in triggered[-1].message
 
 
 @pytest.mark.whole

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ import pytest
 from localvertex.services import logging_query
 from tests.support import clouds
 from tests.vertexrig.trigger.test_schedule import DATA
+from vertexrig import times
+from vertexrig.cloud import cron
 from vertexrig.cloud.rest import RestError
 from vertexrig.project import config
 from vertexrig.project.config import Loaded
@@ -110,6 +113,42 @@ def test_the_deployed_digest(loaded: Loaded, monkeypatch: pytest.MonkeyPatch, tm
     )
     monkeypatch.setenv("VERTEXRIG_AIPLATFORM", "http://127.0.0.1:9")
     assert schedule_status.deployed(far, gcloud) == "" and len(asked) == 1
+
+
+def test_a_job_that_waits_too_long_for_machines(loaded: Loaded, tmp_path: Path) -> None:
+    """A job that is pending for hours is named with its age and what to do; one within the wait that the file allows is not."""
+    hours = times.rfc3339(times.now() - timedelta(hours=5), 3)
+    pending = {**ROW, "time": hours, "state": "PENDING"}
+    ((message, fix),) = stands(loaded, row=pending)
+    assert "has been PENDING for 5 h" in message and "vertexrig cancel 77" in fix
+    assert stands(loaded, row={**pending, "since": times.rfc3339(times.now(), 3)}) == []
+    data = copy.deepcopy(DATA)
+    data["sweeps"]["sweep"] |= {"candidates": [{"strategy": "SPOT"}], "wait": "6h"}
+    assert stands(clouds.loaded(tmp_path, data), row=pending) == []
+
+
+def test_a_function_that_does_not_serve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A function that is down, failed to deploy, or is served at another URL is named; each is a difference of the schedules."""
+    monkeypatch.delenv("VERTEXRIG_AIPLATFORM", raising=False)
+    near = clouds.loaded(tmp_path, DATA)
+    assert "cannot be reached at http://127.0.0.1:9" in schedule_status.not_serving(near, lambda _: None)
+    found = schedule_status.statuses(near, [], [], "", away="the function is down")
+    assert "the function is down" in [one.message for one in found[0].differences]
+    far = clouds.loaded(tmp_path, {**DATA, "trigger": {**DATA["trigger"], "uri": "https://rig.example.run.app"}})
+
+    def said(**described: Any) -> str:
+        return schedule_status.not_serving(far, lambda _: json.dumps(described))
+
+    assert "is FAILED, not ACTIVE" in said(state="FAILED")
+    assert "is served at https://new.run.app" in said(state="ACTIVE", serviceConfig={"uri": "https://new.run.app"})
+    assert said(state="ACTIVE", serviceConfig={"uri": "https://rig.example.run.app"}) == ""
+    assert schedule_status.not_serving(far, lambda _: None) == ""
+
+
+def test_times_are_in_the_schedule_s_zone() -> None:
+    """A time is shown as the clock of the zone shows it, with the zone's name."""
+    assert cron.local("2026-11-23T02:00:00Z", "Europe/Berlin") == "2026-11-23 03:00:00 Europe/Berlin"
+    assert cron.local("", "Etc/UTC") == ""
 
 
 def test_the_filter_finds_the_schedule_and_nothing_else(loaded: Loaded) -> None:
