@@ -131,7 +131,9 @@ def test_watch_goes_on_where_submit_left_it(here: server.RunningServer, project:
         text=True,
     )
     assert other.stderr is not None
-    assert "has changed in this project since this job was submitted" in other.stderr.readline() + other.stderr.readline()
+    assert (
+        "has changed in this project since this job was submitted" in other.stderr.readline() + other.stderr.readline()
+    )
     other.kill()
     other.communicate()
     file.write_text(PROJECT)
