@@ -113,12 +113,13 @@ def registered(folder: Path, env: dict[str, str], url: str) -> None:
         assert time.monotonic() < until, "the steps of the nightly sweep did not end"
         time.sleep(4)
     vertexrig(folder, env, "schedule", "chains")
-    model = requests.get(f"{url}{server.AIPLATFORM}/v1/{ends[0]['model']}", timeout=60).json()
+    end = ends[0]["end"]
+    model = requests.get(f"{url}{server.AIPLATFORM}/v1/{end['model']}", timeout=60).json()
     keys = ("displayName", "versionId", "versionAliases", "versionDescription", "artifactUri", "labels")
     print(
         f"\nthe model that ticks registered: {json.dumps({key: model.get(key) for key in keys}, indent=1)}", flush=True
     )
-    assert ends[0]["outcome"] == "registered" and "champion" in model["versionAliases"], ends
+    assert end["outcome"] == "registered" and "champion" in model["versionAliases"], ends
 
 
 @contextmanager

@@ -40,6 +40,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("bring",),
     ("studies",),
     ("library",),
+    ("runs",),
     ("trigger",),
     ("cli",),
 )

@@ -21,11 +21,11 @@ from vertexrig.project import runs
 from vertexrig.project.config import STATE_FOLDER
 from vertexrig.project.triggered import Budget
 from vertexrig.results.rehearsal import Rehearsal
+from vertexrig.runs.desk import DeskRun
 from vertexrig.spec.states import FAILED
 from vertexrig.studies import report
 from vertexrig.submit import submission
 from vertexrig.submit.claims import fresh_key
-from vertexrig.submit.ladder import Ladder
 from vertexrig.workspace import Workspace
 
 SPEED = 300.0
@@ -73,30 +73,30 @@ def rehearse(
                 candidates.resumable(vertex, storage, every[0], resume)
             # the budget is for what is paid
             submitter = submission.Submitter(workspace, vertex, storage, limits=Budget())
-            climbed = candidates.new_request(every, submitter, fresh_key(), resume)
-            climbed.speed = speed
+            request = candidates.new_request(every, submitter, fresh_key(), resume)
+            request.engine.speed = speed
             # until a package is installed a job is PENDING, too: that takes seconds here whatever the speed is
-            climbed.waits = lambda job: job.name in call(here, "GET", "/v1/status")["held"]
-            climbed.publish(climbed.ways[0])  # which takes its time at any speed, and a fault's begins now
+            request.engine.waits = lambda job: job.name in call(here, "GET", "/v1/status")["held"]
+            request.engine.publish(request.candidates[0])  # which takes its time at any speed, and a fault's begins now
             for text in faults.texts:
                 add_fault(here, text, speed)
             try:
-                at = candidates.follow(climbed, _LOOK_EVERY_S, "json")
+                at = candidates.follow(request, _LOOK_EVERY_S, "json")
             except BaseException:
-                _cancel(climbed)
+                _cancel(request)
                 raise
-            attempts = tuple(candidates.attempt_rows(climbed, at.job))
+            attempts = tuple(candidates.attempt_rows(request, at.job))
             made = next((one["job"] for one in reversed(attempts) if one["job"]), "")
             job = at.job or (vertex.get(made) if made else None) or RemoteJob({"state": FAILED})
     error = "" if at.state == "succeeded" else at.text
     return watched.ended(job.data, runs.run_id_of(job.output), error, attempts)
 
 
-def _cancel(climbed: Ladder) -> None:
+def _cancel(request: DeskRun) -> None:
     """Cancel the job that a rehearsal is at, which the next server would go on with."""
-    made = [one.job for one in climbed.tries() if one.job and not one.reason]
+    made = [one["job"] for one in request.attempts() if one["job"] and not one["reason"]]
     for name in made[-1:]:
-        report.cancel(climbed.ways[0].submitter.vertex, name, poll_s=_LOOK_EVERY_S)
+        report.cancel(request.engine.submitter.vertex, name, poll_s=_LOOK_EVERY_S)
 
 
 @contextmanager

@@ -24,7 +24,7 @@ from tests.support.browser import chromium
 from tests.support.jobkit import Api, job, pool, with_trainer
 from tests.support.web import http
 from vertexrig.cloud.storage import Storage
-from vertexrig.trigger.deliveries import Delivery, keep
+from vertexrig.runs.deliveries import Delivery, keep
 
 IMG = "<img src=x onerror=\"document.title='hacked'\">"
 TRIAL = """

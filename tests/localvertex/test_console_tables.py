@@ -17,7 +17,7 @@ from tests.localvertex.test_console import chromium_page, go, shown
 from tests.support.browser import chromium
 from tests.support.jobkit import Api, job, pool
 from vertexrig.cloud.storage import Storage
-from vertexrig.trigger.deliveries import Delivery
+from vertexrig.runs.deliveries import Delivery
 
 PLACE = "projects/123/locations/us-central1"
 

@@ -88,19 +88,19 @@ class MemoryStorage(Storage):
         repeat: bool = True,
     ) -> int | None:
         def effect() -> int | None:
-            there = self.objects.get(name)
+            there = self.objects.get(self.prefix + name)
             if generation is not None and generation != (there[1] if there else 0):
                 return None
-            self.objects[name] = (data, next(self.generations), self.clock())
-            self.own[name] = metadata or {}
-            return self.objects[name][1]
+            self.objects[self.prefix + name] = (data, next(self.generations), self.clock())
+            self.own[self.prefix + name] = metadata or {}
+            return self.objects[self.prefix + name][1]
 
         made: int | None = self._do("write", effect)
         return made
 
     def read(self, name: str, *, generation: int | None = None) -> StoredObject | None:
         def effect() -> StoredObject | None:
-            there = self.objects.get(name)
+            there = self.objects.get(self.prefix + name)
             if there is None or generation not in (None, there[1]):
                 return None
             return StoredObject(there[0], there[1], read_at=START + timedelta(seconds=self.clock()))
@@ -114,7 +114,7 @@ class MemoryStorage(Storage):
 
     def read_aged(self, name: str) -> StoredObject | None:
         def effect() -> StoredObject | None:
-            there = self.objects.get(name)
+            there = self.objects.get(self.prefix + name)
             # the date of an answer has whole seconds
             return StoredObject(there[0], there[1], max(0.0, self.clock() // 1 - there[2])) if there else None
 
@@ -126,10 +126,10 @@ class MemoryStorage(Storage):
 
     def delete(self, name: str, generation: int | None = None) -> bool:
         def effect() -> bool:
-            there = self.objects.get(name)
+            there = self.objects.get(self.prefix + name)
             if there is None or generation not in (None, there[1]):
                 return False
-            del self.objects[name]
+            del self.objects[self.prefix + name]
             return True
 
         return bool(self._do("delete", effect))
@@ -138,14 +138,14 @@ class MemoryStorage(Storage):
         def effect() -> list[Item]:
             return [
                 Item(
-                    name,
+                    name.removeprefix(self.prefix),
                     there[1],
                     times.rfc3339(START + timedelta(seconds=there[2])),
                     len(there[0]),
-                    self.own[name] if metadata else {},
+                    self.own.get(name, {}) if metadata else {},
                 )
                 for name, there in sorted(self.objects.items())
-                if name.startswith(prefix)
+                if name.startswith(self.prefix + prefix)
             ]
 
         yield from self._do("list", effect)

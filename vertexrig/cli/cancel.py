@@ -31,11 +31,12 @@ def command(job: str, file: Path | None, poll: float, format_: str) -> None:
     found = remote.lookup(vertex, loaded, job)
     request = candidates.of_job(options.workspace_of(file), found) if found.ended else None
     if request is not None:
-        if request.stop("cancelled", "cancelled before another candidate was started"):
+        current = request.stop()
+        if not current:
             result(format_, {"job": dict(found.data)}, "")
             streams.note(f"no other candidate of {found.display_name} is started")
             return
-        found = vertex.get(request.tries()[-1].job) or found
+        found = vertex.get(current) or found
     if found.ended:
         raise UsageError(f"{found.display_name} has ended already: {short(found.state)}")
 

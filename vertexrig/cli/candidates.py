@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from vertexrig.cli import quota, remote, streams
@@ -17,12 +16,15 @@ from vertexrig.cloud.vertex import COLLECTIONS, RemoteJob, Vertex
 from vertexrig.errors import JobFailedError, UsageError
 from vertexrig.explain import headroom
 from vertexrig.project import runs
+from vertexrig.runs import desk
+from vertexrig.runs.candidates import CandidateRun, candidates_of
+from vertexrig.runs.deliveries import FOLDER
+from vertexrig.runs.desk import DeskRun, RunState
+from vertexrig.runs.store import RunStore
 from vertexrig.spec.labels import RUN_LABEL, first_of
 from vertexrig.studies import report
 from vertexrig.submit import publish
 from vertexrig.submit.claims import Claim, InProgressError, Key, digest
-from vertexrig.submit.ladder import Ladder, LadderState
-from vertexrig.submit.rungs import CandidateRun, Try, ways
 from vertexrig.submit.submission import Submitter, body_of, left_out
 from vertexrig.times import length
 from vertexrig.workspace import Prepared, Workspace
@@ -37,37 +39,33 @@ def digest_of(prepared: Prepared, resume: str) -> str:
     return digest({"body": body, "run": resume} if resume else body)
 
 
-def new_request(prepared: Sequence[Prepared], submitter: Submitter, key: Key, resume: str) -> Ladder:
+def new_request(prepared: Sequence[Prepared], submitter: Submitter, key: Key, resume: str) -> DeskRun:
     """Return a new request with its candidates; a candidate's package is uploaded before its first attempt."""
     _note_restarts(prepared)
     for number, why in left_out(prepared, submitter.limits).items():
         streams.note(f"candidate {number} gets no job: {why}")
-    made = _request(prepared, submitter, digest_of(prepared[0], resume), resume)
-    made.key = key
-    return made
+    return _request(prepared, submitter, digest_of(prepared[0], resume), key=key, run_id=resume)
 
 
-def _request(prepared: Sequence[Prepared], submitter: Submitter, body: str, resume: str) -> Ladder:
+def _request(prepared: Sequence[Prepared], submitter: Submitter, asked: str, **about: Any) -> DeskRun:
     known = quota.known_of(QuotaService(prepared[0].workspace.loaded.project.project))
 
     def cannot(candidate: CandidateRun) -> str:
         return headroom.cannot_fit(candidate.prepared, known(candidate.prepared.workspace.loaded.project.region)[0])
 
-    return Ladder(ways(prepared, submitter), body, run_id=resume, publish=_publish, cannot=cannot)
+    return DeskRun(candidates_of(prepared, submitter), asked, publish=_publish, cannot=cannot, **about)
 
 
-def of_job(workspace: Workspace, job: RemoteJob) -> Ladder | None:
+def of_job(workspace: Workspace, job: RemoteJob) -> DeskRun | None:
     """Return the request that a job belongs to. If this project cannot continue it, stderr says why, and None is returned."""
     name = job.labels.get(RUN_LABEL, "")
     known = _known(workspace, job)
     if known is None:
         return None
     prepared, submitter, claim = known
-    for resume in ("", claim.run_id):
-        if digest_of(prepared[0], resume) == claim.asked:
-            made = _request(prepared, submitter, claim.asked, resume)
-            made.first = claim.id
-            return made
+    run = desk.read(submitter.claims.storage, claim.id)
+    if run is not None and claim.asked in (digest_of(prepared[0], ""), digest_of(prepared[0], claim.run_id)):
+        return _request(prepared, submitter, claim.asked, run=run)
     streams.note(
         f"{name} has changed in this project since this job was submitted, or the trigger submitted the job: only this job is "
         "followed, not its candidates"
@@ -83,7 +81,12 @@ def attempts_of(workspace: Workspace, found: FoundJob) -> list[dict[str, Any]]:
     if known is None:
         return []
     prepared, submitter, claim = known
-    return attempt_rows(Ladder(ways(prepared, submitter), claim.asked, first=claim.id), found.job)
+    own = submitter.claims.storage
+    run = desk.read(own, claim.id) or RunStore(own).read(claim.id)
+    if run is not None:
+        return DeskRun(candidates_of(prepared, submitter), claim.asked, run=run).attempts(found.job)
+    ended = own.read_json(f"{FOLDER}/{claim.run_id[:4]}-{claim.run_id[4:6]}/{claim.run_id}-{claim.id}.json") or {}
+    return list(ended.get("end", {}).get("attempts", ()))
 
 
 def _known(
@@ -100,7 +103,7 @@ def _known(
     return (prepared, submitter, claim) if claim is not None and len(prepared) > 1 else None
 
 
-def follow(request: Ladder, poll: float, format_: str) -> LadderState:
+def follow(request: DeskRun, poll: float, format_: str) -> RunState:
     """Continue a request until it has ended or the reader of its lines has gone; print a line for each change."""
     shown, failing_since, left, name = "", 0.0, 0, ""
     while True:
@@ -117,7 +120,7 @@ def follow(request: Ladder, poll: float, format_: str) -> LadderState:
             streams.note(f"lost the connection, retrying: {error}")
         else:
             if name != (name := at.made.name if at.made is not None else "") or at.ended:
-                over = [one for one in request.tries() if one.reason]
+                over = [one for one in request.attempts() if one["reason"]]
                 for line in attempt_lines(over[left:]):
                     progress(format_, line)
                 left = len(over)
@@ -130,34 +133,34 @@ def follow(request: Ladder, poll: float, format_: str) -> LadderState:
         time.sleep(pause)
 
 
-def must_have_succeeded(at: LadderState, request: Ladder) -> None:
+def must_have_succeeded(at: RunState, request: DeskRun) -> None:
     """Raise JobFailedError if a request has ended without a job that succeeded."""
     if at.ended and at.state != "succeeded":
-        raise JobFailedError(f"{request.ways[0].prepared.view.name} ended: {at.text or at.state}")
+        raise JobFailedError(f"{request.name} ended: {at.text or at.state}")
 
 
-def attempt_lines(attempts: Sequence[Try]) -> list[str]:
+def attempt_lines(attempts: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return one line for each attempt: its candidate, how it ended, how long it waited, what it cost."""
     lines = []
     for one in attempts:
-        parts = [f"waited {length(round(one.waited_s))}" if one.waited_s is not None else ""]
-        parts += [f"about ${one.usd:.2f}" if one.usd else "", one.text]
+        parts = [f"waited {length(round(one['waited_s']))}" if one["waited_s"] is not None else ""]
+        parts += [f"about ${one['usd']:.2f}" if one["usd"] else "", one["text"]]
         detail = "; ".join(part for part in parts if part)
-        head = f"candidate {one.candidate} ({one.changes or 'unchanged'}): {one.reason or 'running'}"
+        head = f"candidate {one['candidate']} ({one['changes'] or 'unchanged'}): {one['reason'] or 'running'}"
         lines.append(f"{head}: {detail}".rstrip(": "))
     return lines
 
 
-def attempt_rows(request: Ladder, job: RemoteJob | None = None) -> list[dict[str, Any]]:
+def attempt_rows(request: DeskRun, job: RemoteJob | None = None) -> list[dict[str, Any]]:
     """Return the attempts as JSON; `job` is that of the last attempt."""
-    return [asdict(one) for one in request.tries(job)]
+    return request.attempts(job)
 
 
-def _line(at: LadderState) -> str:
+def _line(at: RunState) -> str:
     """Return the state of a request in one line; "" for a job that was made just now."""
     if at.job is None:
-        return f"{at.said}: {at.text}" if at.text else ""
-    return f"{at.job.id}  {report.line(at.job)}  {at.said}{f': {at.text}' if at.ended else ''}"
+        return f"{at.place}: {at.text}" if at.text else ""
+    return f"{at.job.id}  {report.line(at.job)}  {at.place}{f': {at.text}' if at.ended else ''}"
 
 
 def _publish(candidate: CandidateRun) -> None:

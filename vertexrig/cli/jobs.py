@@ -71,7 +71,7 @@ def _reconcile(loaded: config.Loaded, vertex: Vertex, twice: list[tuple[str, str
     bucket = loaded.project.bucket
     if not bucket:
         return
-    reconciler = Reconciler(vertex, Claims(Storage(bucket)))
+    reconciler = Reconciler(vertex, Claims(Storage(bucket).below(loaded.project.trigger.prefix)))
     for claim, collection in twice:
         try:
             for name in reconciler.look(claim, collection):

@@ -54,6 +54,11 @@ def bucket(loaded: config.Loaded, kept: str) -> Storage:
     return Storage(loaded.project.bucket, location=loaded.project.region)
 
 
+def own(loaded: config.Loaded, kept: str) -> Storage:
+    """Return the trigger's folder in the bucket of a project, with what `bucket` raises."""
+    return bucket(loaded, kept).below(loaded.project.trigger.prefix)
+
+
 def find(where: WhereOptions, name: str) -> FoundJob:
     """Return a job or sweep by its name, its number, or a rehearsal's run.
 

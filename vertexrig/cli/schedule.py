@@ -25,7 +25,7 @@ from vertexrig.workspace import Workspace
 if TYPE_CHECKING:
     from vertexrig.cloud.scheduler import Scheduler  # 220 ms, and an extra
     from vertexrig.project.config import Loaded
-    from vertexrig.trigger.policy import Hold
+    from vertexrig.runs.policy import Hold
     from vertexrig.trigger.schedule_status import ScheduleStatus
     from vertexrig.trigger.schedules import Step
 
@@ -261,16 +261,16 @@ def history(schedule: str | None, file: Path | None, since: str, last: int, fold
     """Show the deliveries of the trigger, or of one SCHEDULE, the newest first: the time of each, whether it started a job or why it
     did not, and the job's outcome, metric, cost and duration.
     """
-    from vertexrig.trigger.history import RECENT, Deliveries  # 110 ms
+    from vertexrig.trigger.history import Deliveries  # 110 ms
 
     loaded = config.load(file)
-    kept = Deliveries(remote.bucket(loaded, "deliveries"))
+    kept = Deliveries(remote.own(loaded, "deliveries"))
     if fold:
         counts = kept.fold()
         streams.note(", ".join(f"{month}: {count} folded" for month, count in counts.items()) or "nothing to fold")
     first = _since(since)
     # the end of a job is in the row of the delivery that made it, which may not be shown
-    found = kept.rows(min(first, times.now() - RECENT), schedule or "")
+    found = kept.rows(first, schedule or "")
     kept.settle(found, loaded, remote.service(loaded), Workspace(loaded).catalog)
     rows = [row for row in found if str(row["time"]) >= times.rfc3339(first, 3)][:last]
     headings = ("time", "schedule", "run", "decision", "outcome", "metric", "cost", "length", "why")
@@ -322,21 +322,26 @@ def chains(file: Path | None, last: int, format_: str) -> None:
 
     Each tick takes the next steps, and writes their progress to the function's log. `schedule run tick` starts a tick now.
     """
-    from vertexrig.submit.chains import Chains  # 23 ms
+    from vertexrig.trigger.history import Deliveries  # 110 ms
 
-    kept = Chains(remote.bucket(config.load(file), "chains"))
-    rows = [asdict(one) for one in kept.open() if not isinstance(one, str)]
-    ends = [asdict(one) for one in kept.ends(last)]
+    found = Deliveries(remote.own(config.load(file), "runs")).rows(times.now() - timedelta(days=60))
+    rows = [row for row in found if "then" in row.get("detail", {}) and ("phase" in row or "end" in row)]
+    open_ = [row for row in rows if "end" not in row]
+    ends = [row for row in rows if "end" in row][:last]
     shown = [
-        *(f"{row['begun']}  {row['schedule']}: {row['run']}, then {', '.join(row['steps'])}: open" for row in rows),
-        *(_ended(row) for row in ends),
+        *(f"{_begun(row)}: {row['run']}, then {', '.join(row['detail']['then'])}: at {row['step']}" for row in open_),
+        *(f"{_begun(row)}: {_ended(row['end'])}" for row in ends),
     ]
-    result(format_, {"open": rows, "ended": ends}, "\n".join(shown) or "no run has had steps")
+    result(format_, {"open": open_, "ended": ends}, "\n".join(shown) or "no run has had steps")
 
 
-def _ended(row: Mapping[str, Any]) -> str:
-    model = f" {row['model'].rpartition('/')[2]}" if row["model"] else ""
-    return f"{row['begun']}  {row['schedule']}: {row['outcome']}{model} at {row['step']}: {row['reason']}"
+def _begun(row: Mapping[str, Any]) -> str:
+    return f"{str(row['time'])[:19]}Z  {row.get('schedule') or row['run']}"
+
+
+def _ended(end: Mapping[str, Any]) -> str:
+    model = f" {end['model'].rpartition('/')[2]}" if end.get("model") else ""
+    return f"{end['outcome']}{model} at {end.get('step', 'run')}: {end.get('reason', '')}"
 
 
 def _verb(name: str, doc: str) -> None:
@@ -381,7 +386,7 @@ def hold(schedule: str | None, until: str, reason: str, file: Path | None, forma
 
     The hold is stored in the bucket, so `apply` and a new deployment of the function do not end it. Steps of earlier runs wait.
     """
-    from vertexrig.trigger import policy  # 30 ms
+    from vertexrig.runs import policy  # 30 ms
 
     now = times.now()
     made = policy.Hold(policy.until(until, now), reason, times.rfc3339(now, 0))
@@ -399,13 +404,13 @@ def release(schedule: str | None, file: Path | None, format_: str) -> None:
 
 def _holds(schedule: str | None, file: Path | None, format_: str, hold: Hold | None) -> None:
     """Create or end a hold, and print the current holds."""
-    from vertexrig.trigger import policy
+    from vertexrig.runs import policy
 
     loaded = config.load(file)
     known, name = loaded.project.schedules, schedule or policy.EVERY
     if schedule is not None and schedule not in known:
         raise UsageError(f"there is no schedule {schedule!r}. {did_you_mean(schedule, known)}")
-    kept = policy.Holds(remote.bucket(loaded, "hold"))
+    kept = policy.Holds(remote.own(loaded, "hold"))
     there = kept.put(name, hold)
     if hold is None and not there:
         streams.note("there was no hold of all schedules" if schedule is None else f"{schedule} was not on hold")

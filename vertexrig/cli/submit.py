@@ -21,7 +21,7 @@ from vertexrig.submit.claims import fresh_key, request_key
 
 if TYPE_CHECKING:
     from vertexrig.cloud.vertex import Vertex
-    from vertexrig.submit.ladder import Ladder
+    from vertexrig.runs.desk import DeskRun
     from vertexrig.submit.submission import Submitted
 
 
@@ -111,13 +111,13 @@ def command(
 
 
 def _submit_candidates(
-    vertex: Vertex, request: Ladder, watch: bool, poll: float, format_: str, file: Path | None
+    vertex: Vertex, request: DeskRun, watch: bool, poll: float, format_: str, file: Path | None
 ) -> None:
     """Start a job with candidates; with `watch`, follow its attempts until the request has ended."""
     at = request.advance()
     if at.made is not None:
         name = at.made.run
-        streams.note(f"{name}: {at.said}")
+        streams.note(f"{name}: {at.place}")
         _notes(name, at.made, vertex.handle(at.made.name), file)
     if watch:
         at = candidates.follow(request, poll, format_)

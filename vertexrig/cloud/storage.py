@@ -6,6 +6,7 @@ consistent (https://cloud.google.com/storage/docs/consistency), and claims and b
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import uuid
@@ -13,12 +14,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from email.utils import parsedate_to_datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from vertexrig import times
 from vertexrig.cloud.rest import Rest, RestError
 from vertexrig.errors import UsageError
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 ENDPOINT_VARIABLE = "STORAGE_EMULATOR_HOST"
 """Environment variable with the base URL of another server; google-cloud-storage reads the same one."""
@@ -77,6 +81,12 @@ class Storage:
         base = url or os.environ.get(ENDPOINT_VARIABLE) or "https://storage.googleapis.com"
         # Google's client for Go takes the variable without a scheme, too.
         self.rest = Rest(base if "://" in base else f"http://{base}", "Cloud Storage")
+
+    def below(self, folder: str) -> Self:
+        """Return a folder of it, over the same connection."""
+        found = copy.copy(self)
+        found.prefix = f"{self.prefix}{folder.strip('/')}/"
+        return found
 
     def uri(self, name: str) -> str:
         """Return the gs:// URI of an object."""

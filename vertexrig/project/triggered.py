@@ -356,6 +356,11 @@ class TriggerSettings:
         factory=dict,
     )
 
+    @property
+    def prefix(self) -> str:
+        """The folder of the bucket that has everything of this trigger."""
+        return f"vertexrig/{self.function}"
+
     def may_start(self, run: str) -> bool:
         """Whether the trigger may start a job or sweep."""
         return any(fnmatchcase(run, pattern) for pattern in self.runs)

@@ -26,7 +26,7 @@ from vertexrig.spec.estimate import Estimate
 from vertexrig.spec.states import LIVE
 from vertexrig.submit.claims import LABEL, LEASE_S, Claim
 
-FOLDER = "vertexrig/days"
+FOLDER = "days"
 GRANTED = b"granted"
 """Content of the row of a granted run; before that the row is empty, which a listing shows by its size."""
 SETTLE_S = 10.0

@@ -33,7 +33,7 @@ from vertexrig.spec.api_names import JOB
 from vertexrig.spec.labels import CLAIM_LABEL
 
 LABEL = CLAIM_LABEL
-FOLDER = "vertexrig/claims"
+FOLDER = "claims"
 CREATE_WITHIN_S = 20.0
 """Seconds after claiming in which the holder may still start to create the job."""
 LEASE_S = CREATE_WITHIN_S + CALL_S + 1.0
@@ -121,7 +121,7 @@ class Claim:
 
     Args:
         id: Value of the job's label.
-        token: Names the delivery that holds it; not the same as `vertexrig.trigger.deliveries.Delivery.id`.
+        token: Names the delivery that holds it; not the same as `vertexrig.runs.deliveries.Delivery.id`.
         asked: Digest of what is asked for (`Submitter.submit`).
         run: The job or sweep asked for.
         kind: The key's kind.
@@ -300,7 +300,8 @@ class Claims:
             if job is not None:
                 return Existing(self.record(current, to_record(job)), job)
             # under the same id, so that a search by label finds the jobs of both
-            again = replace(mine, id=current.id, before=current.before, winners=current.winners)
+            run_id = current.run_id if current.asked == mine.asked else mine.run_id
+            again = replace(mine, id=current.id, run_id=run_id, before=current.before, winners=current.winners)
             return self._take_over(replace(again, generation=current.generation))
         if current.asked != mine.asked:
             raise OtherBodyError("the same request id came with another body")
@@ -370,12 +371,6 @@ class Claims:
             winners = {**claim.winners, claim.id: uuid.uuid4().hex}
             released = replace(claim, state="ended", ended=ended, winners=winners)
         return self.storage.write(claim.path, released.to_bytes(), generation=claim.generation) is not None
-
-    def give_up(self, claim: Claim, ended: Mapping[str, str]) -> Claim | None:
-        """Write why a recorded job is given up (`Claim.ended`); None if the claim was written since it was read. The record stays."""
-        given = replace(claim, ended=ended)
-        written = self.storage.write(claim.path, given.to_bytes(), generation=claim.generation)
-        return None if written is None else replace(given, generation=written, age_s=0.0)
 
     def by_key(self, key: Key) -> Claim | None:
         """Return the claim of a key, None if there is none."""

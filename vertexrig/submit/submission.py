@@ -118,7 +118,7 @@ class Submitter:
         workspace: The project; `prepare_all` renders requests on it.
         vertex: Where jobs are made.
         storage: The bucket of claims, ledger and packages.
-        claims: By default, those of `storage`.
+        claims: By default, those of the trigger's folder in `storage`.
         limits: In place of the project's budget.
         fence: Jobs know their claim, so that a trainer ends where another job was recorded (`vertexrig.submit.reconcile`).
     """
@@ -134,7 +134,7 @@ class Submitter:
         fence: bool = False,
     ) -> None:
         self.workspace, self.vertex, self.storage, self.fence = workspace, vertex, storage, fence
-        self.claims = claims or Claims(storage)
+        self.claims = claims or Claims(storage.below(workspace.loaded.project.trigger.prefix))
         self.limits = limits if limits is not None else workspace.loaded.project.trigger.budget
         self.reconciler = Reconciler(vertex, self.claims)
         own = workspace.loaded.project
@@ -143,7 +143,12 @@ class Submitter:
         }
         apis = (vertex, *(vertex.in_region(region) for region in sorted(others)))
         self.ledger = budget.Ledger(
-            storage, apis, self.limits, lease_s=self.claims.lease_s, clock=self.claims.clock, sleep=self.claims.sleep
+            self.claims.storage,
+            apis,
+            self.limits,
+            lease_s=self.claims.lease_s,
+            clock=self.claims.clock,
+            sleep=self.claims.sleep,
         )
 
     def prepare_all(self, request: Request) -> list[Prepared]:
@@ -265,7 +270,7 @@ class Submitter:
         labels = {**view.labels, **terms.own_labels, LABEL: claim.id, RUN_LABEL: view.name}
         data = prepared.document.data
         if self.fence:
-            data = fenced(data, self.storage.uri(claim.path), claim.id, claim.token)
+            data = fenced(data, self.claims.storage.uri(claim.path), claim.id, claim.token)
         try:
             job = self.vertex.create(collection, body_of(prepared, labels, data))
         except RestError as error:

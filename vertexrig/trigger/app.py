@@ -27,25 +27,29 @@ from vertexrig.errors import ConfigError, UsageError, VertexrigError
 from vertexrig.project import caller_overrides, config
 from vertexrig.project.config import TICK_PATH
 from vertexrig.project.runs import new_run_id
+from vertexrig.runs.candidates import candidates_of
+from vertexrig.runs.deliveries import NO_MACHINES, Delivery, NotStartedError
+from vertexrig.runs.engine import ChangedError, Engine, NoMachinesError
+from vertexrig.runs.policy import Due
+from vertexrig.runs.run import Run
+from vertexrig.runs.store import RunStore
 from vertexrig.spec import descriptors
 from vertexrig.spec.labels import CALLER_LABEL, label_value
-from vertexrig.submit.budget import Terms
-from vertexrig.submit.claims import Claim, Claims, EndedError, Key
-from vertexrig.submit.submission import Submitted, Submitter, body_of
+from vertexrig.submit.budget import Terms, estimate_data
+from vertexrig.submit.claims import Claims, EndedError, Key
+from vertexrig.submit.submission import Submitter, body_of, price_of
 from vertexrig.submit.uploaded import NoPackageError, UploadedArtifacts
 from vertexrig.trigger import answers, request
 from vertexrig.trigger.answers import Reply
-from vertexrig.trigger.deliveries import Delivery, NotStartedError
 from vertexrig.trigger.request import LIMIT, Asked, RequestProblem
 from vertexrig.workspace import Prepared, Workspace
 
 if TYPE_CHECKING:
-    from vertexrig.submit.chains import Chains
+    from vertexrig.cloud.models import ModelsClient
     from vertexrig.trigger.callers import CheckedTokens
     from vertexrig.trigger.history import Deliveries
     from vertexrig.trigger.jobs import JobPages
-    from vertexrig.trigger.policy import Due
-    from vertexrig.trigger.ticks import Ticker
+    from vertexrig.trigger.tick import Ticker
 
 FILE_VARIABLE = "VERTEXRIG_FILE"
 
@@ -109,6 +113,8 @@ class Trigger:
         storage = storage or Storage(project.bucket, location=project.region)
         workspace = Workspace(loaded, uploaded=UploadedArtifacts(loaded, storage))
         self.submitter = Submitter(workspace, vertex, storage, claims=claims, fence=True)
+        self.store = self.submitter.claims.storage
+        self.engine = self._engine(self.submitter)
 
     def warm_up(self) -> None:
         """Load what the first request would otherwise wait for: the HTTP client, descriptors, templates, catalog."""
@@ -211,13 +217,22 @@ class Trigger:
         return reply
 
     def keep(self, delivery: Delivery, reply: Reply) -> dict[str, Any]:
-        """Write a delivery into the history; the entry in the log says if that failed, and the answer is the same."""
+        """Write a delivery that opened no run into the history, and its notice; the entry in the log says if that failed."""
         try:
-            # a service that cannot be reached may be this one: once is enough then
-            delivery.write(self.submitter.storage, repeat=reply.status != 503)
+            # the row of a delivery that opened a run is the run's own
+            if delivery.decision not in ("created", "deferred"):
+                # a service that cannot be reached may be this one: once is enough then
+                delivery.write(self.store, repeat=reply.status != 503)
         except VertexrigError as error:
             self._unwritten.append(delivery)
             return {"history": f"not written: {error}"[:300]}
+        if self.loaded.project.trigger.notify and delivery.schedule and delivery.decision != "created":
+            from vertexrig.trigger import notify
+
+            try:
+                notify.Notices(self.store, self.loaded.project.trigger.notify).keep(notify.notice_of(delivery.data))
+            except VertexrigError as error:
+                return {"notice": f"not written: {error}"[:300]}
         return {}
 
     def _catch_up(self) -> None:
@@ -226,7 +241,7 @@ class Trigger:
             with suppress(IndexError):  # another thread may be at it
                 delivery = self._unwritten.popleft()
                 try:
-                    delivery.write(self.submitter.storage, repeat=False)
+                    delivery.write(self.store, repeat=False)
                 except VertexrigError:
                     self._unwritten.append(delivery)
                     return
@@ -295,15 +310,8 @@ class Trigger:
 
     def _stop(self, id: str) -> str | None:
         """Stop a run with candidates: the name of the job that it is at, "" if it has none now; None if there is nothing to stop."""
-        from vertexrig.trigger import ladders, ticking
-
-        one = ladders.Ladders(self.submitter.storage).one(id) if id else None
-        if one is None:
-            return None
-        ladder = ticking.climbing(self, one)
-        return (
-            "" if ladder.stop("cancelled", "cancelled before another candidate was tried") else ladder.tries()[-1].job
-        )
+        run = self.engine.runs.read(id) if id else None
+        return None if run is None else self.ticker.engine.stop(run)
 
     def _post(self, call: Call, delivery: Delivery, row: dict[str, Any]) -> Reply:
         length = call.headers.get("content-length", "")
@@ -328,7 +336,7 @@ class Trigger:
     def _start(self, asked: Asked, key: Key, delivery: Delivery) -> Reply:
         # the key's kind, and the key's digest, which is the name of the claim; what is asked for has a digest of its own
         delivery.key, delivery.request, delivery.request_id = key.kind, key.digest, asked.request_id
-        due = self.due(delivery.schedule, delivery.schedule_time) if key.kind == "schedule" else None
+        due = self._due(asked, key, delivery)
         if due is not None:
             due.check_times()
         prepared = self.prepared(asked)
@@ -336,27 +344,43 @@ class Trigger:
             return self._dry_run(prepared, asked, delivery.caller)
         steps = request.steps(self.loaded, asked.request.then)
         delivery.detail |= {"then": steps} if steps else {}
-        terms = self.terms(asked, delivery.caller)
-
-        def make(held_to: Terms) -> Submitted:  # on the terms of a schedule's policy, where it has one (`Due.terms`)
-            return self.make_job(self.submitter, prepared, key, asked, held_to, delivery)
-
+        candidates = candidates_of(prepared, self.submitter)
+        terms, run = self.terms(delivery.caller), self._run(asked, key, delivery, due, steps)
+        if len(prepared) == 1:
+            estimate = estimate_data(price_of(prepared[0], self.submitter.limits))
+            run = replace(run, delivery={**run.delivery, "estimate": estimate})
         try:
-            if due is None:
-                made = make(terms)
-            else:
-                from vertexrig.trigger import deferred
-
-                made = deferred.start(make, key, asked.request, terms, due)
+            run, made = self.engine.begin(run, candidates, due.terms(terms) if due is not None else terms)
         except EndedError as error:
             raise NotStartedError("skipped", error.claim.ended.get("reason", ""), str(error)) from None
+        except NoMachinesError as error:
+            rows = tuple(
+                {"id": one.reason, "path": f"candidate {one.candidate}", "message": one.text} for one in error.attempts
+            )
+            raise RequestProblem(409, NO_MACHINES, str(error), rows) from None
+        except Exception as error:
+            why = due.not_started(error) if due is not None else None
+            if why is None or (isinstance(error, NotStartedError) and error.reason == NO_MACHINES):
+                raise
+            if why.decision == "deferred":  # written before the delivery is answered, so that it is not lost
+                why = self.engine.wait(run, why)
+            raise why from None
         delivery.decision = "joined" if made.duplicate else "created"
-        body = answers.answer(answers.SUBMITTED, made, then=steps or None, candidate=delivery.detail.get("candidate"))
+        if place := self.engine.place(run):
+            delivery.detail["candidate"] = place
+        body = answers.answer(answers.SUBMITTED, made, then=steps or None, candidate=place or None)
         delivery.job, delivery.claim, delivery.estimate = made.name, body["claim"], made.estimate
         return Reply(200 if made.duplicate else 201, body, {"Location": f"/jobs/{made.name.rsplit('/', 1)[-1]}"})
 
+    @staticmethod
+    def _run(asked: Asked, key: Key, delivery: Delivery, due: Due | None, steps: list[str]) -> Run:
+        """Return what is kept of a request. Of a schedule it is only where the schedule's policy applies."""
+        about = {name: getattr(delivery, name) for name in ("id", "time", "request_id", "digest", "trace")}
+        schedule, time = (due.name, due.time) if due is not None else ("", "")
+        return Run("", key, asked.request.body, about, delivery.caller, schedule, time, steps=tuple(steps))
+
     def _dry_run(self, every: list[Prepared], asked: Asked, caller: str) -> Reply:
-        terms = self.terms(asked, caller)
+        terms = self.terms(caller)
         prepared = self.submitter.first_allowed(every, terms).in_run(new_run_id())
         would = self.submitter.dry_run(prepared, terms)
         sent = body_of(prepared, would.labels)
@@ -371,19 +395,6 @@ class Trigger:
                 request=sent,
             ),
         )
-
-    @staticmethod
-    def make_job(
-        submitter: Submitter, prepared: list[Prepared], key: Key, asked: Asked, terms: Terms, delivery: Delivery
-    ) -> Submitted:
-        """Make the job of a request, or find it; of a run with candidates the delivery says which one, such as `candidate 2 of 4`."""
-        if len(prepared) == 1:
-            return submitter.submit(prepared[0], key, asked.request.digest, terms=terms)
-        from vertexrig.trigger import ladders
-
-        about = ladders.about(key, asked.request, delivery)
-        made, delivery.detail["candidate"] = ladders.start(submitter, prepared, key, asked.request, terms, about)
-        return made
 
     def prepared(self, asked: Asked) -> list[Prepared]:
         """Return a request's job and its candidates, rendered and checked; RequestProblem if one cannot be rendered, or would fail."""
@@ -400,39 +411,75 @@ class Trigger:
             raise RequestProblem(400, "findings", f"{asked.request.run} would fail with these values", tuple(wrong))
         return prepared
 
-    def due(self, schedule: str, time: str) -> Due | None:
-        """Return what a schedule of the project file has to say about its run, None if it is none of those."""
-        found = self.loaded.project.schedules.get(schedule)
-        if found is None or not time:
+    def _due(self, asked: Asked, key: Key, delivery: Delivery) -> Due | None:
+        """Return what a schedule says about a request, None if the request is not the schedule's own."""
+        from vertexrig.trigger.callers import of_schedule
+
+        project = self.loaded.project
+        found = project.schedules.get(delivery.schedule)
+        if key.kind != "schedule" or found is None or not delivery.schedule_time:
             return None
-        from vertexrig.trigger.policy import Due
+        if asked.request.digest != of_schedule(delivery.schedule, found).digest:
+            return None
+        if project.trigger.callers and delivery.caller != project.invoker:
+            return None
+        return Due(delivery.schedule, found, delivery.schedule_time, self.submitter)
 
-        return Due(schedule, found, time, self.submitter)
-
-    def terms(self, asked: Asked, caller: str) -> Terms:
-        """Return on what terms a request is started: whose labels and budget, and the chain that begins before its job is made."""
-        terms = Terms(labels={CALLER_LABEL: label_value(caller)} if caller else {})
+    def terms(self, caller: str) -> Terms:
+        """Return the labels and the budget of a caller's runs."""
         if self.loaded.project.trigger.callers:
             from vertexrig.trigger import callers
 
-            terms = callers.terms(self.loaded, caller)
-        return replace(terms, before_create=lambda claim: self._begin_chain(asked, claim, caller))
+            return callers.terms(self.loaded, caller)
+        return Terms(labels={CALLER_LABEL: label_value(caller)} if caller else {})
 
-    def _begin_chain(self, asked: Asked, claim: Claim, caller: str) -> None:
-        """Keep the chain of a run with steps, before its job is made."""
-        want, steps = asked.request, request.steps(self.loaded, asked.request.then)
-        if steps and claim.kind != "step":  # once, with the first of a run's candidates
-            from vertexrig.submit.chains import Chain
+    def _engine(self, submitter: Submitter) -> Engine:
+        """Return what moves runs, as the project file is now."""
 
-            begun = times.rfc3339(times.now(), 0)
-            self.chains.begin(
-                Chain(claim.id, want.then, want.run, tuple(steps), begun, dict(want.set), dict(want.args), caller)
-            )
+        def due(run: Run) -> Due | None:
+            found = self.loaded.project.schedules.get(run.schedule)
+            return None if found is None else Due(run.schedule, found, run.time, submitter)
+
+        def candidates(run: Run) -> list[Any]:
+            # what the bucket says of a run is allowed as far as its caller may ask for it
+            try:
+                return candidates_of(
+                    self.prepared(self.asked(dict(run.body), Delivery(caller=run.caller), {})), submitter
+                )
+            except RequestProblem as error:
+                if error.type == "no-package":
+                    raise NoPackageError(error.detail) from None
+                raise ChangedError(f"the project file does not allow it any more: {_detail(error)}") from None
+
+        def problem(run: Run) -> str:
+            from vertexrig.runs import steps
+
+            if run.schedule and run.schedule not in self.loaded.project.schedules:
+                return f"the project file has no schedule {run.schedule} any more"
+            if other := steps.problem(self.loaded, run):
+                return other
+            try:
+                self.asked(dict(run.body), Delivery(caller=run.caller), {})
+            except RequestProblem as error:
+                return f"the project file does not allow it any more: {_detail(error)}"
+            return ""
+
+        return Engine(
+            submitter,
+            RunStore(submitter.claims.storage),
+            candidates,
+            lambda run: self.terms(run.caller),
+            due,
+            problem=problem,
+        )
 
     def _tick(self, row: dict[str, Any]) -> Reply:
-        from vertexrig.trigger import ticking
+        from vertexrig.runs.store import OtherTriggerError
 
-        return ticking.tick(self, row)
+        try:
+            return self.ticker.tick(row)
+        except OtherTriggerError as error:
+            raise RequestProblem(409, "other-trigger", str(error)) from None
 
     # Made, and their modules imported, when they are asked for: a request that starts a job needs none of them.
     @cached_property
@@ -445,25 +492,34 @@ class Trigger:
     def deliveries(self) -> Deliveries:
         from vertexrig.trigger.history import Deliveries
 
-        return Deliveries(self.submitter.storage)
-
-    @cached_property
-    def chains(self) -> Chains:
-        from vertexrig.submit.chains import Chains
-
-        return Chains(self.submitter.storage)
+        return Deliveries(self.store)
 
     @cached_property
     def ticker(self) -> Ticker:
         from vertexrig.cloud.models import ModelsClient
-        from vertexrig.trigger.ticks import Ticker
 
         own, url = self.submitter, self.submitter.storage.rest.url
         claims = Claims(
-            own.storage, lease_s=own.claims.lease_s, wait_s=0, clock=own.claims.clock, sleep=own.claims.sleep
+            self.store, lease_s=own.claims.lease_s, wait_s=0, clock=own.claims.clock, sleep=own.claims.sleep
         )
         submitter = Submitter(own.workspace, own.vertex, own.storage, claims=claims, limits=own.limits, fence=True)
-        return Ticker(submitter, ModelsClient(own.vertex), folder=lambda uri: Storage(uri, url=url))
+        return self.make_ticker(submitter, ModelsClient(own.vertex), lambda uri: Storage(uri, url=url))
+
+    def make_ticker(self, submitter: Submitter, models: ModelsClient, folder: Callable[[str], Storage]) -> Ticker:
+        """Return what ticks, with the services that it is given."""
+        from vertexrig.runs.registration import Registrar
+        from vertexrig.runs.steps import Steps
+        from vertexrig.trigger.tick import Ticker
+
+        trigger, engine = self.loaded.project.trigger, self._engine(submitter)
+        registrar = Registrar(self.loaded, submitter.workspace.catalog, models, submitter.claims, engine.runs, folder)
+        engine.step = Steps(engine, registrar, folder).take
+        seconds = (times.duration_seconds(trigger.timeout) or 120.0) / 2
+        return Ticker(engine, self.log, (trigger.uri or "").split("?")[0].rstrip("/"), seconds, trigger.notify)
+
+
+def _detail(error: RequestProblem) -> str:
+    return "; ".join(str(one.get("message", "")) for one in error.findings) or error.detail
 
 
 def application(folder: Path) -> Trigger:

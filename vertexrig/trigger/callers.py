@@ -94,7 +94,7 @@ class CheckedTokens:
         by_platform = request.caller(headers)
         if by_platform:
             return by_platform if self._platform_checks(audience) else ""
-        token = headers.get("authorization", "").removeprefix("Bearer ").strip()
+        token = request.token(headers)
         signed = token.count(".") == 2 and not token.endswith(f".{request.CHECKED}")
         return identity.email_of(token, audience, self.certificates) if audience and signed else ""
 

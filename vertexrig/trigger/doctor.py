@@ -218,7 +218,7 @@ def check_twice(subject: Subject) -> Iterator[Result]:
         return
     wanted = f"labels.{LABEL}:* AND {LIVE_FILTER}"
     jobs = [job for collection in RESOURCES for job in subject.vertex.list(collection, filter=wanted)]
-    reconciler = Reconciler(subject.vertex, Claims(subject.storage))
+    reconciler = Reconciler(subject.vertex, Claims(subject.storage.below(subject.loaded.project.trigger.prefix)))
     cancelled = [name for claim, kind in seen_twice(jobs) for name in reconciler.look(claim, kind)]
     if cancelled:
         names = ", ".join(name.rpartition("/")[2] for name in cancelled)

@@ -1,7 +1,7 @@
-"""The history of a trigger: its deliveries, and how the jobs of those that started one have ended.
+"""The history of a trigger: its deliveries, and how its runs ended.
 
-An end is written once, beside its delivery, by the tick or by the first command that reads the history. A month that is over can be folded into
-one object, `vertexrig/history/YYYY-MM.jsonl`; nothing else takes anything away.
+The end of a run is one object, written once. A month that is over can be folded into one object, `history/YYYY-MM.jsonl`; nothing else
+is removed.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -17,33 +17,31 @@ from vertexrig import times
 from vertexrig.catalog import Catalog
 from vertexrig.cloud.rest import RestError
 from vertexrig.cloud.storage import Item, Storage, as_json
-from vertexrig.cloud.vertex import RESOURCES, TUNING, RemoteJob, Vertex, region_of
+from vertexrig.cloud.vertex import TUNING, RemoteJob, Vertex
 from vertexrig.errors import VertexrigError
 from vertexrig.project.config import Loaded
 from vertexrig.results.study import course
+from vertexrig.runs.advance import Seen, advance
+from vertexrig.runs.deliveries import FOLDER, GOOD, NO_MACHINES, ROW, Decision, Delivery, keep
+from vertexrig.runs.engine import closed
+from vertexrig.runs.run import Run
+from vertexrig.runs.store import RunStore, path_of
 from vertexrig.spec.api_names import JOB
-from vertexrig.spec.labels import first_of
-from vertexrig.spec.states import SUCCEEDED, short
+from vertexrig.spec.states import short
 from vertexrig.studies import trained
 from vertexrig.studies.cost import spent
-from vertexrig.submit.chains import GOOD, Chains
-from vertexrig.submit.claims import LABEL
-from vertexrig.trigger.deliveries import FOLDER, ROW, keep
-from vertexrig.trigger.ladders import LadderEnd, Ladders
+from vertexrig.submit.claims import Claims
 
-_END = ".end.json"
 _FOLDED = ".jsonl"
-RECENT = timedelta(days=60)
-"""How far back a tick searches for ends and for what to report: longer than a study of many trials takes."""
 
 
 @dataclass(frozen=True)
 class DeliveryEnd:
-    """How the job of a delivery ended, and the steps that followed it.
+    """How a run ended.
 
     Args:
-        outcome: The job's state, such as SUCCEEDED; of a run with candidates that got no machines `exhausted`
-            (`vertexrig.trigger.ladders.LadderEnd`); of a run with steps, that of its chain, such as `registered`.
+        outcome: Its job's state, such as SUCCEEDED; `exhausted` if no candidate got machines; of a run with steps `done`, `registered`,
+            `not-better`, or why it ended before that; `changed` if the project file does not allow it any more; `given-up`.
         reason: Why, in one line.
         ended: When, RFC 3339.
         seconds: How long the job took.
@@ -51,7 +49,9 @@ class DeliveryEnd:
         metric: The name of what it reported.
         value: What it reported.
         model: The version that was registered.
-        attempts: Of a run with candidates, each attempt (`vertexrig.submit.ladder.Try`).
+        jobs: Resource names of the jobs of a run with steps, by what ran.
+        step: The step at which a run with steps ended.
+        attempts: Of a run with candidates, each attempt (`vertexrig.runs.run.Attempt`).
     """
 
     outcome: str
@@ -62,11 +62,13 @@ class DeliveryEnd:
     metric: str = ""
     value: float | None = None
     model: str = ""
+    step: str = ""
+    jobs: Mapping[str, str] = field(default_factory=dict)
     attempts: Sequence[Mapping[str, Any]] = ()
 
 
 class Deliveries:
-    """The history in one bucket. A row is a delivery's data, with `end` where its job has ended."""
+    """The history of one trigger. A row is a delivery's data, with `end` where its run has ended, or `phase` where it is open."""
 
     def __init__(self, storage: Storage) -> None:
         self.storage = storage
@@ -75,6 +77,10 @@ class Deliveries:
         """Return the deliveries since a time, the newest first; all of them or those of one schedule."""
         first = times.rfc3339(since, 3)
         found = [row for month in _months(since) for row in self._month(month).values()]
+        ended = {row["claim"] for row in found if "end" in row}
+        for one in RunStore(self.storage).open():
+            if not isinstance(one, str) and one.id not in ended:
+                found.append(row_of(one))
         chosen = [
             row for row in found if row.get("time", "") >= first and schedule in ("", str(row.get("schedule", "")))
         ]
@@ -83,16 +89,10 @@ class Deliveries:
     def _month(self, month: str) -> dict[str, dict[str, Any]]:
         """Return a month's rows by their objects' names without ending; objects go before what was folded of them."""
         rows = self._folded(month)[0]
-        ends = {}
         for item in self.storage.list(f"{FOLDER}/{month}/", metadata=True):
             data = self._data(item)
-            if data is not None and item.name.endswith(_END):
-                ends[item.name.removesuffix(_END)] = data
-            elif data is not None:
+            if data is not None and isinstance(data.get("time"), str):
                 rows[item.name.removesuffix(".json")] = {**data, "object": item.name}
-        for name, end in ends.items():
-            if name in rows:
-                rows[name]["end"] = end
         return rows
 
     def _data(self, item: Item) -> dict[str, Any] | None:
@@ -121,41 +121,128 @@ class Deliveries:
             if self.storage.write(f"{FOLDER}/{month}{_FOLDED}", text.encode(), generation=generation) is None:
                 raise RestError(f"another process folds {month}; try again", status=503)
             # listed before the rows were read: objects that came since then stay, and so do objects of other programs
-            done = [item for item in items if item.name.removesuffix(_END).removesuffix(".json") in rows]
+            done = [item for item in items if item.name.removesuffix(".json") in rows]
             for item in done:
                 self.storage.delete(item.name, item.generation)
-            counts[month] = sum(not item.name.endswith(_END) for item in done)
+            counts[month] = len(done)
         return counts
 
     def settle(
         self, rows: Iterable[dict[str, Any]], loaded: Loaded, vertex: Vertex, catalog: Catalog
     ) -> list[dict[str, Any]]:
-        """Give rows without an end the `state` of their job, and those whose job ended their `end`, which is written; return these."""
-        # one row a job: the delivery that made it, or the first that joined it if the maker died before it wrote its row
-        ranked = sorted(rows, key=lambda row: (row.get("decision") == "created", str(row.get("time", ""))))
-        makers = {str(row["job"]): row for row in ranked if row.get("job")}
-        waiting = [row for row in makers.values() if "end" not in row]
-        jobs, ladders = _jobs(vertex, waiting), Ladders(self.storage)
-        ended = []
-        for row in waiting:
-            job = jobs.get(str(row["job"]))
-            first = first_of(job.labels) if job is not None and job.ended else ""
-            over = ladders.end(first) if first else None
-            if over is not None:
-                job = vertex.get(over.job) if over.job else None
-            row["state"] = short(job.state) if job is not None else over.state if over is not None else "gone"
-            if first and over is None and ladders.is_open(first):
+        """Give rows of open runs the `state` of their job, and the `end` that the next tick writes if the job decides it.
+
+        A run of one attempt without steps is closed at once, so that a trigger without a tick has ends, too.
+
+        Returns:
+            The rows that got an end.
+        """
+        runs, ended = RunStore(self.storage), []
+        open_rows = {str(row["claim"]): row for row in rows if "phase" in row}
+        for run in (one for one in runs.open() if not isinstance(one, str)) if open_rows else ():
+            row = open_rows.get(run.id)
+            name = run.job or (run.attempts[-1].job if run.attempts else "")
+            if row is None:
                 continue
-            end = _end(row, job, over, self.storage, loaded)
-            if end is None:
+            if not name and run.phase == "attempt":
+                name = _job_of(self.storage, run)
+                run = run.with_attempt(job=name) if name else run
+            if not name:
                 continue
-            end = _with_cost(end, job, vertex, loaded, catalog)
-            row["end"] = {name: value for name, value in asdict(end).items() if value not in ("", None, ())}
-            # a person who may only read sees it all the same
-            with suppress(VertexrigError):
-                keep(self.storage, str(row["object"]).removesuffix(".json") + _END, row["end"])
+            row["job"] = name
+            job = vertex.get(name)
+            row["state"] = short(job.state) if job is not None else "gone"
+            if run.phase == "ended" or run.phase == "waiting" or (job is not None and not job.ended):
+                continue
+            own = loaded.project.entries.get(run.name)
+            schedule = loaded.project.schedules.get(run.schedule)
+            patient = 1.0 if (own and own.retry_for) or (schedule and schedule.retry_for) else 0.0
+            action = advance(
+                run, Seen(0.0, job, order=range(1, 2 + len(own.candidates)) if own else (1,), retry_for_s=patient)
+            )
+            if run.phase == "step":
+                action = advance(
+                    replace(run, phase="attempt", steps=(), attempts=(replace(run.attempts[-1], job=name),)),
+                    Seen(0.0, job),
+                )
+                if job is not None and action.why == "SUCCEEDED":
+                    continue
+            if action.do != "end":
+                continue
+            done = closed(run, action.why, action.text)
+            row["end"] = end_of(done, job, vertex, loaded, catalog, self.storage)
+            if not run.steps:
+                with suppress(VertexrigError):  # a person who may only read sees the end all the same
+                    saved = runs.save(done)
+                    if saved is not None:
+                        self.keep(saved, row["end"])
+                        runs.forget(saved)
             ended.append(row)
         return ended
+
+    def keep(self, run: Run, end: Mapping[str, Any]) -> dict[str, Any]:
+        """Write the row of a run that has ended, once; return it."""
+        row = {**row_of(run), "end": dict(end)}
+        for name in ("phase", "since", "step"):
+            row.pop(name, None)
+        keep(self.storage, path_of(run), row)
+        return row
+
+
+def row_of(run: Run) -> dict[str, Any]:
+    """Return the row of a run: what it was asked for, and where it is."""
+    kept = dict(run.delivery)
+    detail = dict(kept.pop("detail", {}))
+    decision: Decision = "created" if run.had_job or run.phase in ("attempt", "step") else "deferred"
+    if run.phase == "ended" and not run.had_job:
+        decision = "skipped" if run.reason in ("skipped", "superseded") else "refused"
+    why = str(kept.pop("reason", "")) or (NO_MACHINES if run.reason == "exhausted" else run.reason)
+    row = Delivery(
+        decision=decision,
+        reason=why if decision != "created" else "",
+        text=run.text if decision != "created" else "",
+        run=run.name,
+        key=run.key.kind,
+        request=run.key.digest,
+        schedule=run.schedule,
+        schedule_time=run.time,
+        caller=run.caller,
+        claim=run.id,
+        job=next((one.job for one in reversed(run.attempts) if one.job), ""),
+        detail=detail | ({"then": list(run.steps)} if run.steps else {}),
+        **kept,
+    ).data
+    return row | {"phase": run.phase, "since": run.began, "step": run.at}
+
+
+def end_of(
+    run: Run, job: RemoteJob | None, vertex: Vertex, loaded: Loaded, catalog: Catalog, storage: Storage
+) -> dict[str, Any]:
+    """Return the end of a run that has ended; `job` is its last job."""
+    seconds = None
+    end = DeliveryEnd(run.reason, run.text, times.rfc3339(times.now(), 0), model=run.model)
+    if run.steps:
+        end = replace(end, jobs=run.jobs, step=run.at)
+    if job is not None and job.ended:
+        ran = course(job.data)
+        seconds = None if ran.start is None or ran.end is None else ran.end - ran.start
+        if not run.steps and run.reason == short(job.state):
+            end = replace(end, ended=str(job.data.get("endTime", "")) or end.ended, reason=end.reason or job.cause)
+    several = len(run.attempts) > 1 or any(one.reason for one in run.attempts)
+    end = replace(end, attempts=tuple(asdict(one) for one in run.attempts) if several else ())
+    end = _with_cost(end, job, vertex, loaded, catalog)
+    metric, value = _metric(run.name, job, storage, loaded) if job is not None else ("", None)
+    data = asdict(replace(end, seconds=seconds, metric=metric, value=value))
+    return {name: value for name, value in data.items() if value not in ("", None, (), {})}
+
+
+def _job_of(storage: Storage, run: Run) -> str:
+    """Return the job of a run's last attempt, which no tick has seen yet."""
+    claims, index = Claims(storage), len(run.attempts) - 1
+    claim = claims.by_key(run.attempt_key(index)) if index else claims.by_id(run.id)
+    if claim is None:
+        return ""
+    return claim.job.name if index or claim.id == run.id else claim.before.get(run.id, "")
 
 
 def end_entry(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -164,7 +251,7 @@ def end_entry(row: Mapping[str, Any]) -> dict[str, Any]:
     what = " ".join(filter(None, (row.get("schedule"), row.get("run"), "ended", end["outcome"])))
     about = {name: row[name] for name in ("id", "schedule", "schedule_time", "run", "job", "claim") if name in row}
     return {
-        "severity": "INFO" if end["outcome"] in (*GOOD, short(SUCCEEDED)) else "ERROR",
+        "severity": "INFO" if end["outcome"] in GOOD else "ERROR",
         "message": f"{what}: {end['reason']}" if "reason" in end else what,
         **about,
         **end,
@@ -177,46 +264,6 @@ def _months(since: datetime) -> Iterator[str]:
     while (month := f"{at:%Y-%m}") <= last:
         yield month
         at = (at + timedelta(days=32)).replace(day=1)
-
-
-def _jobs(vertex: Vertex, rows: list[dict[str, Any]]) -> dict[str, RemoteJob]:
-    """Return the jobs of rows by name: a few one by one, many by listing the trigger's."""
-    names = {str(row["job"]) for row in rows if JOB.fullmatch(str(row["job"]))}
-    if len(names) <= 10:
-        return {name: job for name in names if (job := vertex.get(name)) is not None}
-    # the clocks of the function and of Vertex AI may differ
-    first = times.parse(min(str(row["time"]) for row in rows)) - timedelta(minutes=15)
-    filter = f'labels.{LABEL}:* AND create_time>"{times.rfc3339(first, 0)}"'
-    found = {
-        job.name: job for collection in RESOURCES for job in vertex.list(collection, filter=filter) if job.name in names
-    }
-    elsewhere = [name for name in names if region_of(name) != vertex.region]  # of candidates
-    return found | {name: job for name in elsewhere if (job := vertex.get(name)) is not None}
-
-
-def _end(
-    row: Mapping[str, Any], job: RemoteJob | None, over: LadderEnd | None, storage: Storage, loaded: Loaded
-) -> DeliveryEnd | None:
-    """Return how a delivery's job, or the chain that follows it, has ended, `over` being the end of its candidates; None if it has not."""
-    end, seconds = DeliveryEnd("", attempts=over.attempts if over is not None else ()), None
-    if job is not None and job.ended:
-        run = course(job.data)
-        seconds = None if run.start is None or run.end is None else run.end - run.start
-        end = replace(end, outcome=short(job.state), reason=job.cause, ended=str(job.data.get("endTime", "")))
-    if over is not None and (not end.outcome or over.state not in ("succeeded", "failed", "cancelled")):
-        # the run's end differs from its last job's state
-        end = replace(end, outcome=over.state, reason=over.text, ended=times.rfc3339(times.now(), 0))
-    if not end.outcome:
-        return None
-    if (row.get("detail") or {}).get("then"):
-        first = over.id if over is not None else first_of(job.labels) if job is not None else ""
-        chain = Chains(storage).end(first or str(row.get("claim", "")))
-        if chain is None:
-            return None
-        if end.outcome not in ("exhausted", "given-up"):  # the chain says `failed` to that
-            end = replace(end, outcome=chain.outcome, reason=chain.reason, ended=chain.ended, model=chain.model)
-    metric, value = _metric(row, job, storage, loaded) if job is not None else ("", None)
-    return replace(end, seconds=seconds, metric=metric, value=value)
 
 
 def _with_cost(
@@ -237,9 +284,8 @@ def _with_cost(
     return replace(end, attempts=attempts, usd=round(sum(one or 0.0 for one in usd.values()), 4) if known else None)
 
 
-def _metric(row: Mapping[str, Any], job: RemoteJob, storage: Storage, loaded: Loaded) -> tuple[str, float | None]:
+def _metric(name: str, job: RemoteJob, storage: Storage, loaded: Loaded) -> tuple[str, float | None]:
     """Return what a job reported, by the metric of its study, or that of the sweeps of the project."""
-    name = str(row.get("run", ""))
     try:
         if job.collection == TUNING:
             found = trained.of_sweep(job, name)

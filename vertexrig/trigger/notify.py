@@ -1,7 +1,7 @@
-"""Send notices of how runs ended: with each tick, to a Pub/Sub topic or a webhook, at least once, each with an id.
+"""Send notices of how runs ended: to a Pub/Sub topic or a webhook, at least once, each with an id.
 
-The content is in the history already. After each call one small object says that the notice was sent; a tick that dies before that
-sends it again, with the same id. What is older than a day is not sent any more.
+A notice is `notices/ID.json`, written before the run that it is about is deleted, and deleted after the call. A tick that dies between
+the call and that sends it again, with the same id.
 """
 
 from __future__ import annotations
@@ -10,23 +10,26 @@ import base64
 import hashlib
 import json
 import os
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
 from vertexrig import times
 from vertexrig.cloud.rest import Rest, RestError
-from vertexrig.cloud.storage import Storage
+from vertexrig.cloud.storage import Storage, as_json
 from vertexrig.errors import VertexrigError
 from vertexrig.project.triggered import Notify
-from vertexrig.spec.states import SUCCEEDED, short
-from vertexrig.submit.chains import GOOD
-from vertexrig.trigger.ticks import Looked
+from vertexrig.runs.deliveries import GOOD, LONGEST_ROW, ROW
 
-FOLDER = "vertexrig/notified"
-RECENT = timedelta(days=1)
+FOLDER = "notices/"
+OLD = timedelta(days=3)
+"""Age from which a notice that could not be sent is dropped."""
+MOST = 200
+"""Notices that a tick sends at most."""
+CALL_S, LONGEST_ANSWER = 10.0, 64 * 1024
+"""Longest call of a webhook in seconds, and the bytes that are read of its answer."""
 PUBSUB_VARIABLE, SECRETS_VARIABLE = "PUBSUB_EMULATOR_HOST", "VERTEXRIG_SECRETMANAGER"
 """Environment variables with other servers: host and port of the one, base URL of the other."""
 ID_HEADER = "X-Vertexrig-Id"
@@ -67,32 +70,38 @@ class Notice:
         return {"id": self.id, "occasion": self.occasions[0], "time": self.time, "message": self.line, **self.data}
 
 
-def notices(rows: Iterable[Mapping[str, Any]], looked: Iterable[Looked], now: datetime) -> Iterator[Notice]:
-    """Yield the notices of the history and of a tick: only of schedules, since a caller over HTTP has an answer."""
-    for row in rows:
-        # other programs may write to the bucket
-        if not row.get("schedule") or not re.fullmatch(r"[0-9a-f]{1,32}", str(row.get("id"))):
-            continue
-        about = {
-            key: row[key] for key in ("schedule", "schedule_time", "run", "job", "claim", "decision") if key in row
-        }
-        decision, end = str(row.get("decision")), row.get("end")
-        if decision in ("refused", "skipped", "deferred"):
-            why = {key: row[key] for key in ("reason", "text") if key in row}
-            yield Notice(f"{row['id']}-{decision}", (decision,), str(row["time"]), {**about, **why})
-        if isinstance(end, Mapping):
-            good = end.get("outcome") in (*GOOD, short(SUCCEEDED))
-            what = ("better", "finished") if end.get("outcome") == "registered" else ("finished" if good else "failed",)
-            more = {key: value for key, value in end.items() if key != "reason"} | {"text": end.get("reason", "")}
-            yield Notice(f"{row['id']}-end", what, str(end.get("ended") or row["time"]), {**about, **more})
-    for one in looked:
-        if one.problem and one.end is None and one.chain:
-            row = {"schedule": one.schedule, "run": one.run, "reason": one.step, "text": one.answer["detail"]}
-            yield Notice(f"{one.chain}-{one.step}-waiting", ("waiting",), times.rfc3339(now, 0), row)
+def notice_of(row: Mapping[str, Any]) -> Notice | None:
+    """Return the notice of a row of the history, None for a caller over HTTP, who has an answer."""
+    if not row.get("schedule"):
+        return None
+    about = {key: row[key] for key in ("schedule", "schedule_time", "run", "job", "claim", "decision") if key in row}
+    decision, end = str(row.get("decision")), row.get("end")
+    if decision in ("refused", "skipped", "deferred"):
+        why = {key: row[key] for key in ("reason", "text") if key in row}
+        return Notice(f"{row['id']}-{decision}", (decision,), str(row["time"]), {**about, **why})
+    if not isinstance(end, Mapping):
+        return None
+    good = end.get("outcome") in GOOD
+    what = ("better", "finished") if end.get("outcome") == "registered" else ("finished" if good else "failed",)
+    more = {key: value for key, value in end.items() if key != "reason"} | {"text": end.get("reason", "")}
+    return Notice(f"{row['id']}-end", what, str(end.get("ended") or row["time"]), {**about, **more})
 
 
-class Notifier:
-    """Sends notices, and records what was sent."""
+def waiting(row: Mapping[str, Any], step: str, text: str) -> Notice:
+    """Return the notice of a step that waits for a person."""
+    about = {key: row[key] for key in ("schedule", "run", "claim") if key in row}
+    return Notice(
+        f"{row['id']}-{step}-waiting", ("waiting",), str(row["time"]), {**about, "reason": step, "text": text}
+    )
+
+
+class Notices:
+    """The notices of one trigger that were not sent yet.
+
+    Args:
+        wanted: Who gets which.
+        send: Sends one; `deliver` by default.
+    """
 
     def __init__(
         self,
@@ -100,42 +109,67 @@ class Notifier:
         wanted: tuple[Notify, ...],
         *,
         send: Callable[[Notify, Notice], None] | None = None,
-        now: Callable[[], datetime] = times.now,
     ) -> None:
-        self.storage, self.wanted, self.send, self.now = storage, wanted, send or deliver, now
+        self.storage, self.wanted, self.send = storage, wanted, send or deliver
 
-    def send_new(self, rows: Iterable[Mapping[str, Any]], looked: Iterable[Looked]) -> Iterator[dict[str, Any]]:
-        """Send what is new; yield the log entry of each call.
-
-        Args:
-            rows: The history of `vertexrig.trigger.history.RECENT`, settled: a run that was started days ago may have ended now.
-        """
-        since = self.now() - RECENT
-        first = times.nanoseconds_of(since)
-        found = [one for one in notices(rows, looked, self.now()) if (times.nanoseconds(one.time) or 0) >= first]
-        months = {one.time[:7] for one in found}
-        sent = {item.name for month in months for item in self.storage.list(f"{FOLDER}/{month}/")}
+    def keep(self, notice: Notice | None) -> None:
+        """Store a notice, once for each receiver that wants it."""
+        if notice is None:
+            return
         for to in self.wanted:
+            if set(notice.occasions) & set(to.when):
+                data = json.dumps(asdict(notice)).encode()
+                row = data.decode() if len(data) <= LONGEST_ROW else '{"cut": true}'
+                self.storage.write(f"{FOLDER}{notice.id}.{_name(to)}", data, generation=0, metadata={ROW: row})
+
+    def send_all(self, now: datetime, late: Callable[[], bool]) -> Iterator[dict[str, Any]]:
+        """Send what was not sent, the oldest first, MOST at most; yield the log entry of each call."""
+        receivers = {_name(to): to for to in self.wanted}
+        items = sorted(self.storage.list(FOLDER, metadata=True), key=lambda item: item.created)
+        down: set[str] = set()
+        for item in items[:MOST]:
+            if late():
+                return
+            name = item.name.rpartition(".")[2]
+            to, notice = receivers.get(name), self._read(item.name, item.metadata.get(ROW, ""))
+            age = now.timestamp() - (times.nanoseconds(item.created) or 0) / 1e9
+            if to is None or notice is None or age > OLD.total_seconds():
+                yield {"severity": "WARNING", "message": f"notice dropped: {self.storage.uri(item.name)}"}
+                self.storage.delete(item.name, item.generation)
+                continue
+            if name in down:
+                continue  # it failed in this tick already
             receiver = to.topic or to.webhook or ""
-            where = hashlib.sha256(receiver.encode()).hexdigest()[:8]
-            for one in found:
-                path = f"{FOLDER}/{one.time[:7]}/{one.id}.{where}"
-                if path in sent or not set(one.occasions) & set(to.when):
-                    continue
-                entry = {"notice": one.id, "to": receiver, "schedule": one.data["schedule"]}
-                try:
-                    self.send(to, one)
-                except VertexrigError as error:  # the next tick repeats it
-                    yield {
-                        "severity": "WARNING",
-                        "message": f"notice not sent: {one.line}",
-                        **entry,
-                        "error": str(error)[:300],
-                    }
-                    continue
-                # after the call: a tick that dies in between sends it again
-                self.storage.write(path, b"{}", generation=0)
-                yield {"severity": "INFO", "message": f"notice sent: {one.line}", **entry}
+            entry = {"notice": notice.id, "to": receiver, "schedule": notice.data.get("schedule", "")}
+            try:
+                self.send(to, notice)
+            except VertexrigError as error:  # the next tick repeats it
+                down.add(name)
+                yield {
+                    "severity": "WARNING",
+                    "message": f"notice not sent: {notice.line}",
+                    **entry,
+                    "error": str(error)[:300],
+                }
+                continue
+            # after the call: a tick that dies in between sends it again
+            self.storage.delete(item.name)
+            yield {"severity": "INFO", "message": f"notice sent: {notice.line}", **entry}
+
+    def _read(self, name: str, row: str) -> Notice | None:
+        data = as_json(row.encode())
+        if data is None or data.get("cut"):
+            data = self.storage.read_json(name) or {}
+        try:
+            notice = Notice(str(data["id"]), tuple(map(str, data["occasions"])), str(data["time"]), dict(data["data"]))
+        except (KeyError, TypeError, ValueError):
+            return None
+        return notice if notice.occasions else None
+
+
+def _name(to: Notify) -> str:
+    """Return how the objects of a receiver end."""
+    return hashlib.sha256((to.topic or to.webhook or "").encode()).hexdigest()[:8]
 
 
 def deliver(to: Notify, notice: Notice) -> None:
@@ -150,11 +184,23 @@ def deliver(to: Notify, notice: Notice) -> None:
         return
     import requests
 
+    until = time.monotonic() + CALL_S
     try:
         address = _secret(str(to.webhook))
-        done = requests.post(address, json=notice.body(to.form), headers={ID_HEADER: notice.id}, timeout=10)
-    except requests.RequestException as error:
-        # the address is the secret, and requests' messages hold it
+        done = requests.post(
+            address,
+            json=notice.body(to.form),
+            headers={ID_HEADER: notice.id},
+            timeout=5,
+            allow_redirects=False,
+            stream=True,
+        )
+        with done:
+            read = 0
+            while read < LONGEST_ANSWER and time.monotonic() < until and (part := done.raw.read1(8192)):
+                read += len(part)
+    except (requests.RequestException, OSError) as error:
+        # the address is the secret, and requests' messages contain it
         raise RestError(f"the webhook of {to.webhook} cannot be reached: {type(error).__name__}") from None
     if done.status_code >= 300:
         raise RestError(f"the webhook of {to.webhook} answered {done.status_code}", status=done.status_code)

@@ -263,20 +263,16 @@ _TOKEN = {
     "description": "An identity token of Google, of an account with roles/run.invoker, for the audience",
 }
 _IF_NONE_MATCH = {"name": "If-None-Match", "in": "header", "schema": TEXT, "description": "An ETag that is known."}
-_LOOKED = object_schema(
-    *("chain", "schedule", "run", "state", "step", "detail", "job"),
-    **dict.fromkeys(("chain", "schedule", "run", "step", "detail", "job", "outcome", "model"), TEXT),
-    state={"type": "string", "enum": ["waits", "started", "ended", "unknown"]},
-)
-_DECIDED = ("schedule", "schedule_time", "run", "decision", "reason", "job")
-_RETRIED = object_schema(*_DECIDED, **dict.fromkeys(_DECIDED, TEXT))
-_CLIMBED = object_schema(
-    *("claim", "run", "state"),
-    **dict.fromkeys(("claim", "schedule", "run", "state", "candidate", "text", "job"), TEXT),
+_MOVED_TEXTS = ("id", "schedule", "schedule_time", "run", "candidate", "step", "job", "text", "outcome", "model")
+_MOVED = object_schema(
+    *("id", "run", "phase", "state"),
+    **dict.fromkeys(_MOVED_TEXTS, TEXT),
+    phase={"type": "string", "enum": ["waiting", "attempt", "step", "ended"]},
+    state={"type": "string", "enum": ["waiting", "training", "started", "ended", "unknown"]},
 )
 _TICK = object_schema(
-    "chains",
-    chains={"type": "array", "items": _LOOKED},
-    deferred={"type": "array", "items": _RETRIED},
-    candidates={"type": "array", "items": _CLIMBED},
+    "runs",
+    runs={"type": "array", "items": _MOVED},
+    left={"type": "integer"},
+    running={"type": "boolean"},
 )

@@ -225,11 +225,17 @@ def trace(headers: Mapping[str, str]) -> str:
     return (match[1] or match[2]).lower() if match else ""
 
 
+def token(headers: Mapping[str, str]) -> str:
+    """Return the token that Cloud Run checks: that of X-Serverless-Authorization where it is present."""
+    text = headers.get("x-serverless-authorization") or headers.get("authorization", "")
+    return text.removeprefix("Bearer ").removeprefix("bearer ").strip()
+
+
 def caller(headers: Mapping[str, str]) -> str:
     """Return the e-mail of a request's token, "" unless the platform has checked its signature."""
     if "K_SERVICE" not in os.environ:  # not on Cloud Run: anybody may have written the token
         return ""
-    parts = headers.get("authorization", "").removeprefix("Bearer ").removeprefix("bearer ").split(".")
+    parts = token(headers).split(".")
     if len(parts) != 3 or parts[2] != CHECKED:
         return ""
     try:

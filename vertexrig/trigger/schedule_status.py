@@ -19,12 +19,11 @@ from vertexrig.cloud.rest import RPC_CODES, Rest, RestError, is_loopback
 from vertexrig.cloud.storage import Storage
 from vertexrig.cloud.vertex import Vertex
 from vertexrig.project.config import TICK, Loaded
-from vertexrig.spec.states import SUCCEEDED, short
-from vertexrig.submit.chains import GOOD
+from vertexrig.runs.deliveries import GOOD
+from vertexrig.runs.policy import EVERY, Hold, Holds
 from vertexrig.trigger import schedules
 from vertexrig.trigger.deploy import DIGEST_LABEL
 from vertexrig.trigger.history import Deliveries
-from vertexrig.trigger.policy import EVERY, Hold, Holds
 from vertexrig.workspace import Workspace
 
 PERIOD = timedelta(days=35)
@@ -110,7 +109,7 @@ def of_project(workspace: Workspace, gcloud: Callable[[list[str]], str | None]) 
 
     loaded, project = workspace.loaded, workspace.loaded.project
     client = Scheduler(project.project, project.region)
-    storage = Storage(project.bucket, location=project.region)
+    storage = Storage(project.bucket, location=project.region).below(project.trigger.prefix)
     # before the history: a request makes an instance write the rows that it could not write before
     digest = deployed(loaded, gcloud)
     rows: list[dict[str, Any]] | RestError
@@ -317,7 +316,7 @@ def _of_delivery(loaded: Loaded, name: str, row: Mapping[str, Any]) -> list[Diff
         fix = remedy.format(schedule=name, run=row.get("run", ""), limit=detail.get("limit", ""), file=loaded.file)
         return [Difference(f"the delivery of {str(row['time'])[:19]}Z was {row['decision']}, {reason}: {why}", fix)]
     end = row.get("end") or {}
-    if end and end.get("outcome") not in (*GOOD, short(SUCCEEDED)):
+    if end and end.get("outcome") not in GOOD:
         number = str(row.get("job", "")).rsplit("/", 1)[-1]
         verb = "trials" if "/hyperparameterTuningJobs/" in str(row.get("job")) else "logs"
         reason = f": {end['reason']}" if end.get("reason") else ""
@@ -330,7 +329,7 @@ def _of_delivery(loaded: Loaded, name: str, row: Mapping[str, Any]) -> list[Diff
         run = loaded.project.entries.get(str(row.get("run", "")))
         job = loaded.project.jobs.get(getattr(run, "job", "")) or run  # the job of a sweep has the rest
         texts = (getattr(run, "wait", None), getattr(job, "wait", None), getattr(job, "max_wait_duration", None))
-        allowed = (times.duration_seconds(str(text)) or 0.0 for text in texts)
+        allowed = (times.meant_seconds(str(text)) or 0.0 for text in texts)
         if waited > max(PENDING_S, *allowed):
             fix = f"name other machines as candidates of {row.get('run')}, or vertexrig cancel {str(row['job']).rpartition('/')[2]}"
             if run is not None and run.candidates:

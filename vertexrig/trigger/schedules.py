@@ -20,13 +20,14 @@ from vertexrig.package.image import patterns
 from vertexrig.project import caller_overrides
 from vertexrig.project.config import TICK, TICK_PATH, Loaded
 from vertexrig.project.triggered import Schedule, name_of
+from vertexrig.runs import promotion
 from vertexrig.submit import submission
 from vertexrig.submit.budget import OverBudgetError, Terms, arithmetic, trials_of
 from vertexrig.submit.claims import FREE_AFTER_S, LEASE_S
 from vertexrig.submit.submission import Request, dearest, price_within
 from vertexrig.submit.uploaded import PACKAGES
 from vertexrig.times import duration_seconds
-from vertexrig.trigger import callers, deploy, plans, promotion
+from vertexrig.trigger import callers, deploy, plans
 from vertexrig.workspace import Prepared, Workspace
 
 OWNER = "X-Vertexrig-Function"

@@ -43,20 +43,27 @@ async function pages(path) {
   }
 }
 
+// The row of a run that has not ended.
+function open({ delivery, schedule, body, attempts, phase, reason, text }) {
+  const job = (attempts ?? []).map((one) => one.job).filter(Boolean).pop() ?? "";
+  const decision = phase === "waiting" && !job ? "deferred" : "created";
+  return { ...delivery, schedule, run: body.run, decision, reason, text, job, end: {} };
+}
+
 // The trigger's decisions of this month, the newest first: the rows that `vertexrig schedule history` shows.
 async function deliveries() {
   const month = new Date().toISOString().slice(0, 7);
   const all = await pages("/storage/v1/b?project=local");
-  const objects = await Promise.all(all.map((one) => pages(`/storage/v1/b/${encodeURIComponent(one.name)}/o?prefix=vertexrig/history/${month}/`)));
-  const rows = new Map(), ends = new Map();
-  for (const { id, name, metadata } of objects.flat()) {
-    if (!metadata?.row) continue;
-    const path = id.slice(0, id.indexOf(name)) + name.replace(/(\.end)?\.json$/, "");
+  const own = new RegExp(`^vertexrig/[^/]+/(history/${month}|runs)/`);
+  const objects = await Promise.all(all.map((one) => pages(`/storage/v1/b/${encodeURIComponent(one.name)}/o?prefix=vertexrig/`)));
+  const found = [];
+  for (const { name, metadata } of objects.flat()) {
+    if (!metadata?.row || !own.test(name)) continue;
     try {
-      (name.endsWith(".end.json") ? ends : rows).set(path, JSON.parse(metadata.row));
+      const row = JSON.parse(metadata.row);
+      found.push(name.includes("/runs/") ? open(row) : { end: {}, ...row });
     } catch { /* not a row of ours */ }
   }
-  const found = [...rows].map(([path, row]) => ({ ...row, end: ends.get(path) ?? {} }));
   return found.sort((one, other) => (one.time < other.time ? 1 : -1)).slice(0, 100);
 }
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.chain_world import MemoryFolder
 from tests.support.clouds_in_memory import Clock, MemoryStorage
+from tests.support.memory_models import MemoryFolder
 from vertexrig import catalog
 from vertexrig.cloud.vertex import RemoteJob
 from vertexrig.errors import UsageError

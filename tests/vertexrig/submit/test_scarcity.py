@@ -11,7 +11,7 @@ import pytest
 from vertexrig.cloud.rest import RestError
 from vertexrig.cloud.vertex import RemoteJob
 from vertexrig.spec import states
-from vertexrig.submit.rungs import begun
+from vertexrig.spec.states import has_run
 from vertexrig.submit.scarcity import Scarcity, outcome
 
 RECORDED = [json.loads(line) for line in Path(__file__).with_name("scarcity.jsonl").read_text().splitlines()]
@@ -65,5 +65,5 @@ def test_a_start_alone_does_not_say_that_a_job_has_begun(state: str, start: str,
         "startTime": start,
         "error": {"code": 8, "message": "Resources are insufficient in region: x."},
     }
-    assert begun(RemoteJob(data)) is ran
+    assert has_run(data) is ran
     assert state != states.FAILED or outcome(RemoteJob(data)) is Scarcity.STOCKOUT

@@ -15,7 +15,7 @@ import pytest
 
 from localvertex.services import logging_query
 from tests.support import clouds, tools
-from tests.support.chain_place import Place
+from tests.support.trigger_place import Place
 from tests.vertexrig.trigger.test_notify import fire
 from vertexrig.cloud.rest import RestError
 from vertexrig.spec.states import FAILED

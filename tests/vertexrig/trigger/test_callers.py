@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from tests.support import clouds
-from tests.support.chain_place import DATA, Place
+from tests.support.trigger_place import DATA, Place
 from vertexrig.cloud import identity
 from vertexrig.cloud.rest import RestError
 from vertexrig.errors import ConfigError
@@ -157,7 +157,7 @@ def test_steps_count_for_who_asked_for_the_run(tmp_path: Path, front: Callable[[
     sweep = call(here, ANA, run="sweep", args={"epochs": 3}, then="nightly").body["name"]
     here.sweep_ends(sweep, 0.7, 0.8)
     row = here.tick()
-    assert row["state"] == "waits" and "trigger.callers.ana@example.com.budget.trials_per_day" in row["detail"]
+    assert row["state"] == "waiting" and "trigger.callers.ana@example.com.budget.trials_per_day" in row["text"]
     here.clock.at += 86_400
     row = here.tick()
     assert row["state"] == "started", row

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from tests.support import clouds
-from tests.support.chain_place import DATA, Place, then
-from tests.support.chain_world import MemoryFolder
+from tests.support.memory_models import MemoryFolder
 from tests.support.tools import REPOSITORY
+from tests.support.trigger_place import DATA, Place, then
 from vertexrig.errors import ConfigError
 from vertexrig.project import config
 from vertexrig.project.triggered import ORDER, name_of
+from vertexrig.runs import policy, promotion
 from vertexrig.spec.states import FAILED
-from vertexrig.trigger import policy, promotion
 from vertexrig.trigger.app import Call
 from vertexrig.workspace import Workspace
 
@@ -75,7 +75,7 @@ def test_today_s_data_decides(tmp_path: Path) -> None:
     assert f"--champion={first}" in args(place, measure)
     measured(place, measure, champion={"accuracy": 0.6}, challenger={"accuracy": 0.7})
     row = place.tick()
-    assert row["outcome"] == "registered" and "0.7 against 0.6 of version 1" in row["detail"], row
+    assert row["outcome"] == "registered" and "0.7 against 0.6 of version 1" in row["text"], row
 
 
 def test_a_worse_model_is_not_registered(tmp_path: Path) -> None:
@@ -86,7 +86,7 @@ def test_a_worse_model_is_not_registered(tmp_path: Path) -> None:
     measure = night(place)
     measured(place, measure, champion={"accuracy": 0.8}, challenger={"accuracy": 0.7})
     row = place.tick()
-    assert row["outcome"] == "not-better" and "worse by 0.1" in row["detail"], row
+    assert row["outcome"] == "not-better" and "worse by 0.1" in row["text"], row
 
 
 def test_another_champion_is_measured_next(tmp_path: Path) -> None:
@@ -114,7 +114,7 @@ def test_a_measurement_without_the_metric(tmp_path: Path, summary: dict[str, Any
     measure = night(place)
     measured(place, measure, **summary)
     row = place.tick()
-    assert row["outcome"] == "impossible" and said in row["detail"]
+    assert row["outcome"] == "impossible" and said in row["text"]
 
 
 def test_a_failed_measurement(tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ def test_a_failed_measurement(tmp_path: Path) -> None:
     measure = night(place)
     place.ends(measure, FAILED, error={"code": 3, "message": "no data today"})
     row = place.tick()
-    assert row["outcome"] == "failed" and "no data today" in row["detail"] and not place.versions()
+    assert row["outcome"] == "failed" and "no data today" in row["text"] and not place.versions()
 
 
 @pytest.mark.parametrize(

@@ -11,15 +11,15 @@ import pytest
 
 from localvertex import server
 from tests.support import clouds, tools
-from tests.support.chain_place import DATA, Place
+from tests.support.trigger_place import DATA, Place
 from vertexrig.cloud.rest import RestError
 from vertexrig.errors import ConfigError, UsageError
 from vertexrig.project import caller_overrides
-from vertexrig.trigger import policy, schedules
+from vertexrig.runs import policy
+from vertexrig.runs.policy import EVERY, Hold, Holds
+from vertexrig.trigger import schedules
 from vertexrig.trigger.answers import Reply
 from vertexrig.trigger.app import Call
-from vertexrig.trigger.deferred import FOLDER
-from vertexrig.trigger.policy import EVERY, Hold, Holds
 
 BODY = {"run": "sweep", "args": {"epochs": 3}}
 MON, TUE, WED = (f"2026-11-{day}T03:00:00Z" for day in (16, 17, 18))
@@ -42,17 +42,19 @@ def fire(here: Place, time: str, body: Any = BODY) -> Reply:
 def ticked(here: Place) -> list[tuple[str, str, str]]:
     """Which deferred runs a tick decided."""
     here.clock.at += 600
-    reply = here.post({}, "/tick")
-    assert reply.status == 200, reply.body
-    return [(row["schedule_time"][8:10], row["decision"], row["reason"]) for row in reply.body.get("deferred", ())]
+    before = len(here.logs)
+    assert here.post({}, "/tick").status == 200
+    return [
+        (row["schedule_time"][8:10], row["decision"], row["reason"]) for row in here.logs[before:] if "decision" in row
+    ]
 
 
 def waiting(here: Place) -> int:
-    return len([name for name in here.storage.objects if name.startswith(FOLDER)])
+    return len([run for run in here.runs if run.phase == "waiting"])
 
 
 def held(here: Place, reason: str = "a freeze", until: str = "2027-01-01T00:00:00Z") -> None:
-    Holds(here.storage).put("nightly", Hold(until, reason))
+    Holds(here.store).put("nightly", Hold(until, reason))
 
 
 @pytest.mark.parametrize(
@@ -120,7 +122,7 @@ def test_nothing_starts_under_a_hold(tmp_path: Path, catch_up: bool) -> None:
     assert "end of quarter" in replies[0].body["detail"] and not here.vertex.jobs
     assert here.post(BODY).status == 201
     assert ticked(here) == ([("16", "skipped", "superseded")] if catch_up else [])
-    Holds(here.storage).put("nightly", None)
+    Holds(here.store).put("nightly", None)
     assert ticked(here) == ([("17", "created", "hold")] if catch_up else [])
     assert fire(here, TUE).status == 200 and fire(here, WED).status == 201
 
@@ -128,12 +130,12 @@ def test_nothing_starts_under_a_hold(tmp_path: Path, catch_up: bool) -> None:
 def test_a_hold_ends_by_the_service_s_clock(tmp_path: Path) -> None:
     """A hold of all schedules holds each, until its end by the clock of Cloud Storage; what is no hold starts nothing."""
     here = place(tmp_path)
-    holds = Holds(here.storage)
+    holds = Holds(here.store)
     holds.put(EVERY, Hold("2026-11-21T13:00:00Z", "an hour"))  # the clock stands at noon
     assert fire(here, MON).body["reason"] == "hold" and holds.put("nightly", None) is False
     here.clock.at += 3600
     assert fire(here, TUE).status == 201 and not holds.current()
-    here.storage.write(policy.HOLDS, b'{"nightly": 1}')
+    here.store.write(policy.HOLDS, b'{"nightly": 1}')
     assert fire(here, WED).status == 500 and len(here.vertex.jobs) == 1
     assert "is not a list of holds" in str(here.logs[-1]["message_of_error"])
 
@@ -145,8 +147,8 @@ def test_steps_wait_under_a_hold(tmp_path: Path) -> None:
     here.sweep_ends(sweep, 0.7, 0.8)
     held(here)
     here.clock.at += 10 * 86_400
-    assert "on hold until 2027" in here.tick()["detail"]
-    Holds(here.storage).put("nightly", None)
+    assert "on hold until 2027" in here.tick()["text"]
+    Holds(here.store).put("nightly", None)
     assert here.tick()["state"] in ("started", "ended")
 
 
@@ -200,12 +202,12 @@ def test_a_deployment_ends_what_its_file_does_not_have(tmp_path: Path) -> None:
     fire(here, MON)
     data = copy.deepcopy(here.trigger.loaded.project.schedules)
     assert data["nightly"].waits
-    here.storage.write(f"{FOLDER}odd.json", b"{}")
+    here.store.write("runs/odd.json", b"{}")
     closed = copy.deepcopy(DATA)
     closed["schedules"] = {}
     here.load(closed)
-    assert ticked(here) == [("16", "skipped", "changed")]
-    assert any("is not a deferred run" in str(one.get("message_of_error")) for one in here.logs)
+    assert ticked(here) == [("16", "refused", "changed")]
+    assert any("is not a run" in str(one.get("message")) for one in here.logs)
 
 
 @pytest.mark.parametrize(
@@ -259,7 +261,10 @@ def test_hold_and_release_from_the_terminal(here: server.RunningServer, tmp_path
 
     assert "nightly: until " in run("hold", "nightly", "--until", "2d", "--reason", "end of quarter")
     assert "all schedules" in run("hold", "--until", "1h", "--reason", "a freeze")
-    assert clouds.storage(here).read_json(policy.HOLDS)["nightly"]["reason"] == "end of quarter"
+    assert (
+        clouds.storage(here).below("vertexrig/vertexrig").read_json(policy.HOLDS)["nightly"]["reason"]
+        == "end of quarter"
+    )
     assert "nightly: until" in run("release") and "no schedule is on hold" in run("release", "nightly")
     assert "nightly was not on hold" in run("release", "nightly")
     assert "Did you mean 'nightly'?" in run("hold", "nigtly", "--until", "1h", "--reason", "x", code=2)

@@ -23,8 +23,9 @@ from vertexrig.cloud.scheduler import Scheduler
 from vertexrig.errors import ConfigError, UsageError
 from vertexrig.project import config
 from vertexrig.project.triggered import RetryConfig
+from vertexrig.runs import promotion
 from vertexrig.submit import claims
-from vertexrig.trigger import promotion, schedule_status, schedules, stage
+from vertexrig.trigger import schedule_status, schedules, stage
 from vertexrig.workspace import Workspace
 
 WORDS = [

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.support import clouds
-from tests.support.chain_place import DATA, Place, then
+from tests.support.trigger_place import DATA, Place, then
 from vertexrig.errors import ConfigError
 
 BODIES: list[tuple[str, dict[str, Any], int, str]] = [

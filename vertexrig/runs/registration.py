@@ -1,6 +1,6 @@
-"""The step `register` of a chain: exactly one version in the Model Registry, if the model is better.
+"""The step `register`: exactly one version in the Model Registry, if the model is better.
 
-An upload has no request id, so it is claimed like a job. The version carries the chain in its description, which each version
+An upload has no request id, so it is claimed like a job. The version carries the run's id in its description, which each version
 has for itself, and no alias: only the version whose upload is recorded in the claim gets the aliases, so a second one that a
 frozen holder added is found by its description, has no alias, and is deleted by the next step that registers.
 """
@@ -21,14 +21,15 @@ from vertexrig.cloud.vertex import TUNING, RemoteJob
 from vertexrig.errors import UsageError
 from vertexrig.project.config import Loaded
 from vertexrig.project.triggered import CHAIN_LABEL, RegisterStep
+from vertexrig.runs.run import Run
+from vertexrig.runs.store import RunStore
 from vertexrig.studies import register, trained
 from vertexrig.studies.register import Trained
-from vertexrig.submit.chains import Chain, Chains, Outcome
 from vertexrig.submit.claims import Claim, Claims, Existing, Key, Recorded, Taken, digest
 
-_MARK = re.compile(r" \(chain (?P<chain>[0-9a-f]{32}-[0-9a-f]{12})\)$")
+_MARK = re.compile(r" \(run (?P<run>[0-9a-f]{32}-[0-9a-f]{12})\)$")
 _CHECKED = 20
-"""Versions, the newest ones, that are checked for second uploads of a chain."""
+"""Versions, the newest ones, that are checked for second uploads of a run."""
 
 
 @dataclass(frozen=True)
@@ -36,12 +37,13 @@ class Registered:
     """What became of the model.
 
     Args:
-        outcome: `registered`; `not-better`; `refused` by the service; "" if the upload still runs.
+        outcome: `registered`; `not-better`; `refused` by the service; "" if the upload still runs; `again` if
+            another version is there than the one that was measured.
         text: What was compared, or the service's message.
         model: The version, `projects/P/locations/R/models/M@V`.
     """
 
-    outcome: Outcome | Literal[""]
+    outcome: Literal["registered", "not-better", "refused", "again", ""]
     text: str
     model: str = ""
 
@@ -73,17 +75,17 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class Registrar:
-    """Registers the models of chains; `folder` opens a gs:// folder."""
+    """Registers the models of runs; `folder` opens a gs:// folder."""
 
     loaded: Loaded
     catalog: Catalog
     models: ModelsClient
     claims: Claims
-    chains: Chains
+    runs: RunStore
     folder: Callable[[str], Storage]
 
     def register(
-        self, chain: Chain, key: Key, step: RegisterStep, job: RemoteJob, evaluation: Evaluation | None = None
+        self, run: Run, key: Key, step: RegisterStep, job: RemoteJob, evaluation: Evaluation | None = None
     ) -> Registered:
         """Take the step as far as it goes now; calling it again does no harm.
 
@@ -96,17 +98,17 @@ class Registrar:
             InProgressError: Another tick is at it.
         """
         claim = self.claims.by_key(key)
-        display, text = display_name(chain, step, job), ""
+        display, text = display_name(run, step, job), ""
         if claim is None or claim.state != "created":
-            made = self._upload(chain, key, step, job, display, evaluation)
+            made = self._upload(run, key, step, job, display, evaluation)
             if isinstance(made, Registered):
                 return made
             claim, text = made
-        return self._finish(chain, claim, step, display, text)
+        return self._finish(run, claim, step, display, text)
 
     def _upload(
         self,
-        chain: Chain,
+        run: Run,
         key: Key,
         step: RegisterStep,
         job: RemoteJob,
@@ -114,7 +116,7 @@ class Registrar:
         evaluation: Evaluation | None,
     ) -> Registered | tuple[Claim, str]:
         """Compare and upload, once; or find what an earlier try uploaded."""
-        model, made = self._trained(chain, step, job)
+        model, made = self._trained(run, step, job)
         was: float | None = None
         if evaluation is not None:
             value, was = evaluation.of(model.metric)
@@ -122,21 +124,21 @@ class Registrar:
         # first, so that the new model is not compared with a surplus version
         self.clean(display)
         outcome = self.claims.take(
-            key, digest({"chain": chain.id}), chain.run, lambda _: self._find(display, chain.id), _record
+            key, digest({"run": run.id}), run.name, lambda _: self._find(display, run.id), _record
         )
         if isinstance(outcome, Existing):
             return outcome.claim, ""
         try:
             there = register.present(self.models, display, step.alias)
-            if there is not None and _chain_of(there) == chain.id:  # ours, of an attempt that died
+            if there is not None and _run_of(there) == run.id:  # ours, of an attempt that died
                 return self.claims.record(outcome.claim, _record(there)), ""
             if evaluation is not None and folder_of(there) != evaluation.champion:
                 self.claims.release(outcome.claim)
-                return Registered("", "another version is there by now, and is measured next")
+                return Registered("again", "another version is there by now, and is measured next")
             comparison = register.compare(model, there, step.min_gain, was)
             if comparison.better:
-                body = self._body(chain, step, model, made, display)
-                operation = self._begin(outcome, body, plain(str(there["name"])) if there else "", chain)
+                body = self._body(run, step, model, made, display)
+                operation = self._begin(outcome, body, plain(str(there["name"])) if there else "", run)
             else:
                 self.claims.release(outcome.claim)
                 return Registered("not-better", f"{display}: {comparison.text}")
@@ -147,41 +149,41 @@ class Registrar:
         record = Recorded(str(operation.get("name", "")), outcome.claim.token)
         return self.claims.record(outcome.claim, record), f"{display}: {comparison.text}"
 
-    def _begin(self, taken: Taken, body: Mapping[str, Any], parent: str, chain: Chain) -> dict[str, Any]:
-        """Ask for the upload. The id of a new model comes from the chain: two attempts cannot make two models."""
+    def _begin(self, taken: Taken, body: Mapping[str, Any], parent: str, run: Run) -> dict[str, Any]:
+        """Ask for the upload. The id of a new model comes from the run: two attempts cannot make two models."""
         if self.claims.late(taken):
             raise RestError("comparing took too long; nothing was uploaded", retry_after=5.0)
         try:
-            return self.models.begin_upload(body, parent, "" if parent else _model_id(chain.id))
+            return self.models.begin_upload(body, parent, "" if parent else _model_id(run.id))
         except RestError as error:
-            if error.status == 409 and not parent:  # another attempt of this chain made it
+            if error.status == 409 and not parent:  # another attempt of this run made it
                 raise RestError(str(error), status=409, outcome_unknown=True) from None
             raise
 
     def _body(
-        self, chain: Chain, step: RegisterStep, model: Trained, made: tuple[str, str], display: str
+        self, run: Run, step: RegisterStep, model: Trained, made: tuple[str, str], display: str
     ) -> dict[str, Any]:
         project = self.loaded.project
         image = register.serving(made, self.catalog.host_for_region(project.region), step.serving_image, date.today())
-        labels = {**project.labels, **step.labels, CHAIN_LABEL: chain.id}
+        labels = {**project.labels, **step.labels, CHAIN_LABEL: run.id}
         body = register.model_body(model, display, image.uri, step.alias, labels)
         del body["versionAliases"]
-        return {**body, "versionDescription": f"{body['versionDescription']} (chain {chain.id})"}
+        return {**body, "versionDescription": f"{body['versionDescription']} (run {run.id})"}
 
-    def _trained(self, chain: Chain, step: RegisterStep, job: RemoteJob) -> tuple[Trained, tuple[str, str]]:
+    def _trained(self, run: Run, step: RegisterStep, job: RemoteJob) -> tuple[Trained, tuple[str, str]]:
         """Return what the job has trained, if it is there, and with which framework and version."""
         made = register.made_with(self.loaded, self.catalog, trained.image(job))
         if job.collection == TUNING:
-            found = trained.of_sweep(job, chain.run, metric=step.metric)
+            found = trained.of_sweep(job, run.name, metric=step.metric)
             return found, register.must_be_there(self.folder(found.uri), made, step.serving_image)
         if job.output:
             folder = self.folder(f"{job.output}/{register.MODEL_DIR}")
             made = register.must_be_there(folder, made, step.serving_image)
-        name = job.display_name or chain.run
+        name = job.display_name or run.name
         model = trained.of_job(self.loaded, job, name, metric=step.metric, goal=step.goal, folder=self.folder)
         return model, made
 
-    def _finish(self, chain: Chain, claim: Claim, step: RegisterStep, display: str, text: str) -> Registered:
+    def _finish(self, run: Run, claim: Claim, step: RegisterStep, display: str, text: str) -> Registered:
         """Wait for the recorded upload, and give its version the aliases."""
         name = claim.job.name
         if "/operations/" in name:
@@ -192,59 +194,59 @@ class Registrar:
                 why = " ".join(str(operation["error"].get("message", "the upload failed")).split())
                 return Registered("refused", f"Vertex AI: {why}")
             made = (operation or {}).get("response") or {}
-            found = None if made.get("model") else self._find(display, chain.id)
+            found = None if made.get("model") else self._find(display, run.id)
             if not made.get("model") and found is None:
                 return Registered("refused", f"the operation {name} is gone, and no version of {display} is its own")
             name = _version_name(found) if found else f"{plain(str(made['model']))}@{made.get('modelVersionId', '')}"
-        if self.chains.end(chain.id) is None:  # else a later version may have the aliases by now
+        if self.runs.outcome(run.id) is None:  # else a later version may have the aliases by now
             self.models.merge_aliases(plain(name), name.partition("@")[2], list(dict.fromkeys(["default", step.alias])))
         return Registered("registered", text or display, name)
 
-    def rivals(self, chain: Chain, step: RegisterStep, job: RemoteJob) -> tuple[str, str]:
-        """Return the folders of the version that is there and of the new model; "" for the first if there is none, or only the chain's own.
+    def rivals(self, run: Run, step: RegisterStep, job: RemoteJob) -> tuple[str, str]:
+        """Return the folders of the version that is there and of the new model; "" for the first if there is none, or only the run's own.
 
         Raises:
             UsageError: There is no model.
         """
-        there = register.present(self.models, display_name(chain, step, job), step.alias)
-        own = there is not None and _chain_of(there) == chain.id
-        return "" if own else folder_of(there), self._trained(chain, step, job)[0].uri
+        there = register.present(self.models, display_name(run, step, job), step.alias)
+        own = there is not None and _run_of(there) == run.id
+        return "" if own else folder_of(there), self._trained(run, step, job)[0].uri
 
-    def has_uploaded(self, chain: Chain, step: RegisterStep, job: RemoteJob) -> bool:
-        """Whether a version of the chain is in the registry."""
-        return self._find(display_name(chain, step, job), chain.id) is not None
+    def has_uploaded(self, run: Run, step: RegisterStep, job: RemoteJob) -> bool:
+        """Whether a version of the run is in the registry."""
+        return self._find(display_name(run, step, job), run.id) is not None
 
     def clean(self, display: str) -> list[str]:
-        """Delete second uploads of a chain that has ended, but those that a person gave an alias; the names of what is deleted."""
+        """Delete second uploads of a run that has ended, but those that a person gave an alias; the names of what is deleted."""
         gone = []
         for model in self.models.find(display):
             name = plain(str(model.get("name", "")))
             rows = sorted(self.models.versions(name), key=lambda row: int(row.get("versionId") or 0), reverse=True)
             for row in rows[:_CHECKED]:
-                version, chain = _version_name(row), _chain_of(row)
-                end = self.chains.end(chain) if chain else None
-                if end is None or end.model == version:
+                version, id = _version_name(row), _run_of(row)
+                end = self.runs.outcome(id) if id else None
+                if end is None or end.get("model") == version:
                     continue
                 aliases = set(row.get("versionAliases") or ())
                 # The default version cannot be deleted, and a model's first version is that: then the whole model goes, if the
-                # chain made it.
-                alone = len(rows) == 1 and aliases <= {"default"} and name.endswith(f"/{_model_id(chain)}")
+                # run made it.
+                alone = len(rows) == 1 and aliases <= {"default"} and name.endswith(f"/{_model_id(id)}")
                 if aliases and not alone:
                     continue
                 self.models.delete(name, "" if alone else version.partition("@")[2])
                 gone.append(version)
         return gone
 
-    def _find(self, display: str, chain: str) -> Mapping[str, Any] | None:
-        """Return the oldest version of a chain, None if there is none."""
+    def _find(self, display: str, id: str) -> Mapping[str, Any] | None:
+        """Return the oldest version of a run, None if there is none."""
         models = (plain(str(model.get("name", ""))) for model in self.models.find(display))
-        found = [row for name in models for row in self.models.versions(name) if _chain_of(row) == chain]
+        found = [row for name in models for row in self.models.versions(name) if _run_of(row) == id]
         return min(found, key=lambda row: (str(row.get("versionCreateTime", "")), _version_name(row)), default=None)
 
 
-def display_name(chain: Chain, step: RegisterStep, job: RemoteJob) -> str:
+def display_name(run: Run, step: RegisterStep, job: RemoteJob) -> str:
     """Return what the model is called."""
-    return step.display_name or trained.model_name(job, chain.run)
+    return step.display_name or trained.model_name(job, run.name)
 
 
 def folder_of(version: Mapping[str, Any] | None) -> str:
@@ -252,15 +254,15 @@ def folder_of(version: Mapping[str, Any] | None) -> str:
     return str((version or {}).get("artifactUri", "")).rstrip("/")
 
 
-def _model_id(chain: str) -> str:
-    """Return the id of the model that a chain makes if there is none yet."""
-    return f"vertexrig-{chain}"
+def _model_id(id: str) -> str:
+    """Return the id of the model that a run makes if there is none yet."""
+    return f"vertexrig-{id}"
 
 
-def _chain_of(version: Mapping[str, Any]) -> str:
-    """Return the chain that uploaded a version, "" for any other."""
+def _run_of(version: Mapping[str, Any]) -> str:
+    """Return the run that uploaded a version, "" for any other."""
     match = _MARK.search(str(version.get("versionDescription", "")))
-    return match["chain"] if match else ""
+    return match["run"] if match else ""
 
 
 def _version_name(version: Mapping[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""A project with chains over the services in memory of `tests/support/clouds_in_memory.py`, whose jobs end when a test says so."""
+"""A project with steps over the services in memory of `tests/support/clouds_in_memory.py`, whose jobs end when a test says so."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from pathlib import Path
 from typing import Any
 
 from tests.support import clouds
-from tests.support.chain_world import MemoryFolder, MemoryModels
 from tests.support.clouds_in_memory import Clock, MemoryStorage, MemoryVertex
+from tests.support.memory_models import MemoryFolder, MemoryModels
 from vertexrig import times
+from vertexrig.runs.run import Run
+from vertexrig.runs.store import RunStore
 from vertexrig.spec.states import SUCCEEDED
-from vertexrig.submit.chains import OPEN
 from vertexrig.submit.claims import Claims
 from vertexrig.submit.submission import Submitter
 from vertexrig.submit.uploaded import UploadedArtifacts
 from vertexrig.trigger.answers import Reply
 from vertexrig.trigger.app import Call, Trigger
-from vertexrig.trigger.ticks import Ticker
 from vertexrig.workspace import Workspace
 
 SWEEP: dict[str, Any] = {**clouds.PROJECT["sweeps"]["sweep"], "max_trial_count": 2}
@@ -43,6 +43,7 @@ class Place:
         self.folder, self.clock = folder, Clock()
         self.storage, self.vertex = MemoryStorage(self.clock), MemoryVertex(self.clock)
         self.models = MemoryModels(self.vertex, self.clock)
+        self.store = self.storage.below("vertexrig/vertexrig")
         self.storage.write("packages/trainer.tar.gz", b"")
         row = {
             "uri": "gs://my-bucket/packages/trainer.tar.gz",
@@ -54,22 +55,18 @@ class Place:
 
     def load(self, data: Mapping[str, Any]) -> None:
         """Deploy another project file."""
-        claims = Claims(self.storage, clock=self.clock, sleep=self._sleep)
+        claims = Claims(self.store, clock=self.clock, sleep=self._sleep)
         loaded = clouds.loaded(self.folder, data)
         self.trigger = Trigger(loaded, vertex=self.vertex, storage=self.storage, claims=claims, log=self.logs.append)
-        self.trigger.submitter.ledger.now = self.clock.now
+        self.trigger.submitter.ledger.now = self.trigger.engine.now = self.clock.now
         submitter = Submitter(
             Workspace(loaded, uploaded=UploadedArtifacts(loaded, self.storage)), self.vertex, self.storage,
-            claims=Claims(self.storage, clock=self.clock, sleep=self._sleep, wait_s=0), fence=True,
+            claims=Claims(self.store, clock=self.clock, sleep=self._sleep, wait_s=0), fence=True,
         )  # fmt: skip
         submitter.ledger.now = self.clock.now
-        self.trigger.ticker = Ticker(
-            submitter,
-            self.models,
-            folder=lambda uri: MemoryFolder(self.storage, uri),
-            clock=self.clock,
-            now=self.clock.now,
-        )
+        ticker = self.trigger.make_ticker(submitter, self.models, lambda uri: MemoryFolder(self.storage, uri))
+        ticker.engine.now, ticker.clock = self.clock.now, self.clock
+        self.trigger.ticker = ticker
 
     def _sleep(self, seconds: float) -> None:
         self.clock.at += seconds
@@ -84,11 +81,11 @@ class Place:
         return str(reply.body["name"])
 
     def tick(self) -> dict[str, Any]:
-        """What a tick says of the one open chain."""
+        """What a tick says of the one open run."""
         self.clock.at += 600
         reply = self.post({}, "/tick")
         assert reply.status == 200, reply.body
-        (row,) = reply.body["chains"]
+        (row,) = reply.body["runs"]
         return dict(row)
 
     def ends(self, name: str, state: str = SUCCEEDED, **more: Any) -> None:
@@ -121,8 +118,19 @@ class Place:
         return [row for rows in self.models.models.values() for row in rows]
 
     @property
+    def runs(self) -> list[Run]:
+        """The open runs."""
+        return [one for one in RunStore(self.store).open() if not isinstance(one, str)]
+
+    @property
     def open(self) -> bool:
-        return any(name.startswith(OPEN) for name in self.storage.objects)
+        return bool(self.runs)
+
+    @property
+    def ended(self) -> list[dict[str, Any]]:
+        """The rows of the history that have an end, the newest first."""
+        rows = self.trigger.deliveries.rows(times.parse("2026-11-01T00:00:00Z"))
+        return [row for row in rows if "end" in row]
 
 
 def then(*steps: Any, **more: Any) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Policy: whether a run of a schedule that is due may start: its times, holds, and earlier runs that have not ended.
 
 A schedule's policy is applied once to each delivery. A run that is left out ends its claim, so that a repeat gets the
-same answer; one that waits is kept (`vertexrig.trigger.deferred`) and tried again by ticks.
+same answer; one that waits is kept, and ticks start it (`vertexrig.runs.engine`).
 """
 
 from __future__ import annotations
@@ -20,17 +20,20 @@ from vertexrig.cloud.storage import Storage, as_json
 from vertexrig.cloud.vertex import RemoteJob, in_filter
 from vertexrig.errors import UsageError, VertexrigError
 from vertexrig.project.triggered import RunLimits, Schedule
-from vertexrig.spec.labels import FIRST_LABEL, first_of
+from vertexrig.runs.deliveries import GOOD, NotStartedError
+from vertexrig.runs.run import Run
+from vertexrig.runs.store import RunStore
+from vertexrig.spec.labels import first_of
 from vertexrig.spec.states import SUCCEEDED
 from vertexrig.submit.budget import OverBudgetError, Share, Terms
-from vertexrig.submit.chains import GOOD, Chains
 from vertexrig.submit.claims import LABEL, Claim
 from vertexrig.submit.submission import Submitter
-from vertexrig.trigger.deliveries import NotStartedError
 
-HOLDS = "vertexrig/holds.json"
+HOLDS = "holds.json"
 DATA_LABEL = "vertexrig_data"
 """Label of a job: the digest of the data that its schedule depends on."""
+WAITS = ("hold", "overlap")
+"""Reasons for waiting that end by themselves."""
 PATIENCE_S = 3 * 86_400.0
 """Seconds that a run, a try or a step may wait for what others have to free: budget, quota of calls, a role, a package."""
 EVERY = "*"
@@ -126,7 +129,7 @@ class Due:
 
     def check_hold(self) -> None:
         """Read the holds; NotStartedError if the schedule is on hold: deferred if it catches up, otherwise skipped."""
-        hold = Holds(self.submitter.storage).of(self.name)
+        hold = Holds(self.submitter.claims.storage).of(self.name)
         if hold is not None:
             text = f"on hold until {hold.until}: {hold.reason} (`vertexrig schedule release {self.name}`)"
             raise NotStartedError("deferred" if self.schedule.catch_up else "skipped", "hold", text)
@@ -156,8 +159,8 @@ class Due:
         newest = self._newest(f"labels.{done}")
         last = max(newest, key=lambda job: job.created, default=None)
         if last is not None and last.labels.get(DATA_LABEL) == data:
-            end = Chains(self.submitter.storage).end(first_of(last.labels) or last.labels[LABEL])
-            if end is not None and end.outcome not in GOOD:
+            end = RunStore(self.submitter.claims.storage).outcome(first_of(last.labels) or last.labels[LABEL])
+            if end is not None and end.get("outcome") not in GOOD:
                 return  # its job has succeeded, and its steps have not
             since = last.created[:19]
             text = f"unchanged since {since}Z, when job {last.id} was started: {self.schedule.only_if_changed}"
@@ -165,23 +168,27 @@ class Due:
 
     @property
     def share(self) -> Share:
-        """What its runs share: the label, and with `overlap` of skip or wait that one lives at a time."""
+        """What its runs have in common: the label, and with `overlap: skip` or `wait` that one lives at a time."""
         limits = RunLimits(live_jobs=None if self.schedule.overlap == "allow" else 1)
         return Share("schedule", self.name, limits, f"schedules.{self.name}.overlap", self._with_steps)
 
     def _with_steps(self) -> set[str]:
-        """Return the claims of its runs whose job was made and whose steps are not all taken."""
-        own = (
-            one.id
-            for one in Chains(self.submitter.storage).open()
-            if not isinstance(one, str) and one.schedule == self.name
-        )
-        held = {id: self.submitter.claims.by_id(id) for id in own}
-        return {id for id, claim in held.items() if claim is not None and (claim.job.name or self._has_later(id))}
+        """Return the ids of its open runs that have steps and a job."""
+        own = [
+            one
+            for one in RunStore(self.submitter.claims.storage).open()
+            if not isinstance(one, str) and one.schedule == self.name and one.steps
+        ]
+        return {one.id for one in own if one.had_job or self._made(one)}
 
-    def _has_later(self, id: str) -> bool:
-        """Whether a later candidate got the job of a run whose first one was refused."""
-        return bool(self._newest(f"labels.{FIRST_LABEL}={in_filter(id)}"))
+    def _made(self, run: Run) -> bool:
+        """Whether a run has a job that no tick has seen yet."""
+        index = len(run.attempts) - 1
+        if run.phase != "attempt":
+            return False
+        claims = self.submitter.claims
+        claim = claims.by_key(run.attempt_key(index)) if index else claims.by_id(run.id)
+        return claim is not None and bool(claim.job.name if index or claim.id == run.id else claim.before.get(run.id))
 
     def _newest(self, filter: str) -> list[RemoteJob]:
         """Return the newest job of each region; a sweep's trials, which have the sweep's labels, are in another collection."""

@@ -12,20 +12,19 @@ from typing import Any
 import pytest
 
 from tests.support import clouds
-from tests.support.chain_place import DATA, Place
-from tests.support.ladder_world import QUOTA, STOCKOUT
+from tests.support.scarce import QUOTA, STOCKOUT
+from tests.support.trigger_place import DATA, Place
 from vertexrig import times
 from vertexrig.cloud.rest import RestError
 from vertexrig.cloud.vertex import RemoteJob
 from vertexrig.project.triggered import RunLimits
+from vertexrig.runs.policy import PATIENCE_S, Hold, Holds
+from vertexrig.runs.store import OPEN
 from vertexrig.spec.states import CANCELLED, FAILED, RUNNING, SUCCEEDED
 from vertexrig.submit.budget import Share
 from vertexrig.trigger import schedules
 from vertexrig.trigger.answers import Reply
 from vertexrig.trigger.app import Call
-from vertexrig.trigger.deferred import FOLDER
-from vertexrig.trigger.ladders import ENDED, OPEN, PATIENCE_S, LadderEnd, Ladders
-from vertexrig.trigger.policy import Hold, Holds
 
 MON = "2026-11-16T03:00:00Z"
 
@@ -54,6 +53,7 @@ class Scarce(Place):
         data["schedules"]["nightly"] |= {"then": list(then), **schedule}
         if not then:
             del data["schedules"]["nightly"]["then"]
+        data["schedules"]["daily"] = {"run": "cpu", "cron": "0 3 * * *", "args": {"epochs": 3}, **schedule}
         data["trigger"] = {**data["trigger"], **({"budget": budget} if budget else {})}
         super().__init__(folder, data)
         self.refused: set[str] = set()
@@ -71,8 +71,9 @@ class Scarce(Place):
 
     def fire(self, run: str = "sweep", time: str = MON) -> Reply:
         """What the function answers Cloud Scheduler."""
-        headers = {"x-cloudscheduler-jobname": "vertexrig-nightly", "x-cloudscheduler-scheduletime": time}
-        body = {"run": run, "args": {"epochs": 3}, **({"then": "nightly"} if self.steps else {})}
+        name = "daily" if run == "cpu" else "nightly"
+        headers = {"x-cloudscheduler-jobname": f"vertexrig-{name}", "x-cloudscheduler-scheduletime": time}
+        body = {"run": run, "args": {"epochs": 3}, **({"then": "nightly"} if self.steps and run != "cpu" else {})}
         return self.trigger.handle(Call("POST", "/", headers, lambda most: json.dumps(body).encode()))
 
     @property
@@ -84,7 +85,12 @@ class Scarce(Place):
         self.clock.at += seconds
         reply = self.post({}, "/tick")
         assert reply.status == 200, reply.body
-        return [(row["state"], row.get("candidate", "")) for row in reply.body.get("candidates", ())]
+        states = {"ended": "outcome", "started": ""}
+        found = (
+            (row.get(states.get(row["state"], "state")) or "waiting", row.get("candidate", ""))
+            for row in reply.body["runs"]
+        )
+        return [(state.lower(), candidate) for state, candidate in found]
 
     @property
     def newest(self) -> str:
@@ -95,14 +101,8 @@ class Scarce(Place):
         self.ends(self.newest, FAILED, error={"code": 8, "message": text})
 
     @property
-    def ended(self) -> list[LadderEnd]:
-        names = [name for name in self.storage.objects if name.startswith(ENDED)]
-        found = (Ladders(self.storage).end(name.removeprefix(ENDED).removesuffix(".json")) for name in names)
-        return [end for end in found if end is not None]
-
-    @property
     def open_ones(self) -> int:
-        return sum(name.startswith(OPEN) for name in self.storage.objects)
+        return len(self.runs)
 
 
 @pytest.fixture
@@ -161,8 +161,8 @@ def test_ticks_go_on_where_a_job_waits_too_long(here: Scarce) -> None:
     here.ends(here.newest)
     assert here.ticked() == [("succeeded", "candidate 2 of 3")] and here.open_ones == 0
     assert here.ticked() == []
-    said = [str(row["message"]) for row in here.logs if "candidate 2 of 3" in str(row.get("message"))]
-    assert said == ["cpu candidate 2 of 3 waiting", "cpu candidate 2 of 3 succeeded: its job has succeeded"]
+    said = [str(row["message"]) for row in here.logs if str(row.get("message", "")).startswith("cpu ")]
+    assert said == ["cpu created", "cpu candidate 2 of 3 started", "cpu ended SUCCEEDED"]
 
 
 def test_the_history_has_every_try(here: Scarce) -> None:
@@ -173,11 +173,11 @@ def test_the_history_has_every_try(here: Scarce) -> None:
     here.ticked()
     here.ends(here.newest)
     here.ticked()
-    (row,) = (row for row in here.trigger.deliveries.rows(times.parse("2026-11-01T00:00:00Z")) if "end" in row)
+    (row,) = here.ended
     assert row["end"]["outcome"] == "SUCCEEDED"
     assert [(one["candidate"], one["reason"], one["waited_s"]) for one in row["end"]["attempts"]] == [
         (1, "stockout", 60.0),
-        (2, "", None),
+        (2, "", 0),
     ]
 
 
@@ -219,7 +219,7 @@ def test_the_steps_follow_the_job_that_trained(tmp_path: Path) -> None:
     second = here.newest
     assert second != first and here.open
     here.sweep_ends(second, 0.5, 0.7)
-    assert here.ticked() == [("succeeded", "candidate 2 of 2")]
+    assert here.ticked() == [("waiting", "candidate 2 of 2")]
     promoted = here.vertex.jobs[here.newest].data
     assert promoted["labels"]["vertexrig_run"] == "sweep-best" and len(here.vertex.jobs) == 3
 
@@ -230,16 +230,16 @@ def test_the_history_has_the_end_of_a_later_candidates_steps(tmp_path: Path) -> 
     here.refused = {"1"}
     reply = here.fire()
     assert (reply.status, reply.body["candidate"], reply.body["then"]) == (201, "candidate 2 of 2", ["promote"])
-    (chain,) = (one for one in here.trigger.chains.open() if not isinstance(one, str))
-    assert chain.id == reply.body["claim"]
+    (run,) = here.runs
+    assert run.id == reply.body["claim"]
     here.sweep_ends(here.newest, 0.5, 0.7)
     here.ticked()
     assert len(here.vertex.jobs) == 2
     here.ends(here.newest)
     here.ticked()
     here.ticked()
-    (row,) = (row for row in here.trigger.deliveries.rows(times.parse("2026-11-01T00:00:00Z")) if "end" in row)
-    assert (row["claim"], row["end"]["outcome"]) == (chain.id, "done")
+    (row,) = here.ended
+    assert (row["claim"], row["end"]["outcome"]) == (run.id, "done")
     assert [(one["candidate"], one["reason"]) for one in row["end"]["attempts"]] == [(1, "quota"), (2, "")]
 
 
@@ -256,7 +256,7 @@ def test_the_history_has_the_steps_of_a_run_that_a_tick_started(tmp_path: Path) 
     here.ends(here.newest)
     here.ticked()
     here.ticked()
-    rows = [row for row in here.trigger.deliveries.rows(times.parse("2026-11-01T00:00:00Z")) if "end" in row]
+    rows = here.ended
     assert [(row["detail"]["then"], row["end"]["outcome"]) for row in rows] == [(["promote"], "done")]
 
 
@@ -267,8 +267,8 @@ def test_a_chain_ends_with_its_run(tmp_path: Path) -> None:
     for _ in range(2):
         here.ends(here.newest, FAILED, error={"code": 8, "message": STOCKOUT})
         here.ticked()
-    (end,) = here.trigger.chains.ends()
-    assert (end.outcome, end.reason) == ("failed", "sweep ended FAILED: " + STOCKOUT)
+    (row,) = here.ended
+    assert (row["end"]["outcome"], row["end"]["reason"]) == ("exhausted", "none of the 2 candidates got machines")
     assert not here.open and len(here.vertex.jobs) == 2
 
 
@@ -285,12 +285,14 @@ def test_what_is_not_allowed_any_more_ends(here: Scarce) -> None:
     here.post({"run": "cpu", "args": {"epochs": 3}})
     data = copy.deepcopy(DATA)
     data["trigger"] = {**data["trigger"], "runs": ["sweep"]}
+    data["jobs"]["cpu"]["candidates"] = [{"strategy": "SPOT"}]
     here.load(data)
-    here.storage.write(f"{OPEN}odd.json", b"{}")
-    assert here.ticked() == [("changed", "")]
-    (end,) = here.ended
-    assert "does not allow it any more" in end.text
-    assert any("odd.json is no run with candidates" in str(row) for row in here.logs)
+    here.store.write(f"{OPEN}odd.json", b"{}")
+    here.fails()
+    assert here.ticked() == [("changed", "candidate 1 of 2")]
+    (row,) = here.ended
+    assert "does not allow it any more" in row["end"]["reason"]
+    assert any("odd.json is not a run" in str(row) for row in here.logs)
     assert SUCCEEDED not in str(here.logs)
 
 
@@ -347,11 +349,11 @@ def test_a_run_whose_claim_is_a_later_requests_ends(here: Scarce) -> None:
     here.failing = {}
     here.clock.at += 400
     assert here.post({"run": "cpu"}).status == 201
-    assert sorted(here.ticked()) == [("failed", ""), ("waiting", "candidate 1 of 3")]
+    assert sorted(here.ticked()) == [("failed", "candidate 1 of 3"), ("waiting", "candidate 1 of 3")]
     here.ticked()
     assert len(here.vertex.jobs) == 1 and here.open_ones == 1
-    (end,) = here.ended
-    assert "its claim is gone or a later request's" in end.text
+    (row,) = here.ended
+    assert "its claim is gone or a later request's" in row["end"]["reason"]
 
 
 def test_the_next_candidate_keeps_the_folder_when_the_claim_is_anothers(here: Scarce) -> None:
@@ -384,10 +386,10 @@ def test_a_try_waits_for_days_and_then_ends(here: Scarce) -> None:
     here.fails()
     here.failing = {"2": DENIED}
     here.ticked()
-    assert here.ticked(PATIENCE_S - 3600) == [("waiting", "")]
-    assert here.ticked(7200) == [("given-up", "")]
-    (end,) = here.ended
-    assert end.text.startswith("given up after 3 days: Permission") and end.attempts[0]["job"]
+    assert here.ticked(PATIENCE_S - 3600) == [("waiting", "candidate 1 of 3")]
+    assert here.ticked(7200) == [("given-up", "candidate 1 of 3")]
+    (row,) = here.ended
+    assert row["end"]["reason"].startswith("given up after 3 days: Permission") and row["end"]["attempts"][0]["job"]
     here.failing = {}
     assert here.ticked() == [] and len(here.vertex.jobs) == 1
 
@@ -397,7 +399,9 @@ def test_what_the_service_calls_wrong_ends(here: Scarce) -> None:
     here.post({"run": "cpu", "request_id": "once"})
     here.fails()
     here.failing = {"2": RestError("List of found errors: 1.Field: job_spec", status=400)}
-    assert here.ticked() == [("failed", "")] and "List of found errors" in here.ended[0].text
+    assert (
+        here.ticked() == [("failed", "candidate 1 of 3")] and "List of found errors" in here.ended[0]["end"]["reason"]
+    )
 
 
 def test_a_first_candidate_without_a_price_is_gone_on_from(tmp_path: Path) -> None:
@@ -410,9 +414,9 @@ def test_a_first_candidate_without_a_price_is_gone_on_from(tmp_path: Path) -> No
     assert (reply.status, reply.body["candidate"]) == (201, "candidate 2 of 2")
     assert here.open_ones == 1 and here.open
     here.sweep_ends(here.newest, 0.5, 0.7)
-    assert here.ticked() == [("succeeded", "candidate 2 of 2")]
-    (end,) = here.trigger.chains.ends()  # the promoted job, as it stands, has no price either
-    assert (end.outcome, end.step) == ("over-budget", "promote")
+    assert here.ticked() == [("over-budget", "candidate 2 of 2")]
+    (row,) = here.ended  # the promoted job has no price either
+    assert (row["end"]["outcome"], row["end"]["step"]) == ("over-budget", "promote")
 
 
 @pytest.mark.parametrize("overlap", ["skip", "wait"])
@@ -427,10 +431,10 @@ def test_a_run_does_not_overlap_with_itself(tmp_path: Path, overlap: str) -> Non
 def test_a_held_run_keeps_its_candidates(tmp_path: Path) -> None:
     """Held when it is due and caught up with: after the release it has all its candidates, and its steps follow."""
     here = Scarce(tmp_path, then=[{"promote": {"epochs": 30}}], schedule={"catch_up": True})
-    holds = Holds(here.storage)
+    holds = Holds(here.store)
     holds.put("nightly", Hold("2099-01-01T00:00:00Z", "freeze"))
-    assert here.fire().body["reason"] == "hold" and here.open_ones == 0
-    assert here.ticked() == []
+    assert here.fire().body["reason"] == "hold" and here.runs[0].phase == "waiting"
+    assert here.ticked() == [("waiting", "candidate 1 of 2")] and not here.vertex.jobs
     holds.put("nightly", None)
     here.ticked()
     assert len(here.vertex.jobs) == 1 and here.open_ones == 1 and here.open
@@ -447,16 +451,16 @@ def test_a_hold_makes_the_next_candidate_wait(tmp_path: Path, catch_up: bool) ->
     here = Scarce(tmp_path, schedule={"catch_up": catch_up})
     here.fire("cpu")
     here.fails()
-    Holds(here.storage).put("*", Hold("2099-01-01T00:00:00Z", "freeze"))
-    assert here.ticked() == [("waiting", "")] and len(here.vertex.jobs) == 1
-    Holds(here.storage).put("*", None)
+    Holds(here.store).put("*", Hold("2099-01-01T00:00:00Z", "freeze"))
+    assert here.ticked() == [("waiting", "candidate 1 of 3")] and len(here.vertex.jobs) == 1
+    Holds(here.store).put("*", None)
     assert here.ticked() == [("waiting", "candidate 2 of 3")] and len(here.vertex.jobs) == 2
 
 
 def test_a_night_that_is_left_out_leaves_nothing(tmp_path: Path) -> None:
     """A run that the schedule's policy leaves out is no run with candidates that ticks go on with, and no error."""
     here = Scarce(tmp_path)
-    Holds(here.storage).put("nightly", Hold("2099-01-01T00:00:00Z", "freeze"))
+    Holds(here.store).put("daily", Hold("2099-01-01T00:00:00Z", "freeze"))
     assert here.fire("cpu").body["decision"] == "skipped" and here.open_ones == 0
     assert here.ticked() == [] and not [row for row in here.logs if row.get("severity") == "ERROR"]
 
@@ -466,8 +470,8 @@ def test_a_night_without_machines_is_kept_once_and_gives_way(tmp_path: Path) -> 
     here = Scarce(tmp_path, retry_for="6h", schedule={"retry_for": "1h"})
     here.refused = {"1", "2", "3"}
     assert here.fire("cpu").status == 202 and here.fire("cpu", TUE).status == 202
-    assert not any(name.startswith(FOLDER) for name in here.storage.objects) and here.open_ones == 2
-    assert sorted(here.ticked(7200)) == [("superseded", ""), ("waiting", "candidate 3 of 3")]
+    assert here.open_ones == 2
+    assert sorted(here.ticked(7200)) == [("superseded", "candidate 3 of 3"), ("waiting", "candidate 3 of 3")]
     assert [row.get("reason") for row in here.logs if row.get("decision") == "skipped"] == ["superseded"]
     here.refused = set()
     assert here.ticked(700) == [("waiting", "candidate 1 of 3")] and len(here.vertex.jobs) == 1
@@ -480,7 +484,7 @@ def test_a_callers_limit_passes_over_a_candidate(tmp_path: Path) -> None:
     here = Scarce(tmp_path, job={"machine_type": "n1-standard-32"}, candidates=[{"machine_type": "n1-standard-4"}])
     terms = here.trigger.terms
     share = Share("caller", "mlops", RunLimits(usd_per_run=0.5), "trigger.callers.mlops.budget")
-    here.trigger.terms = lambda asked, caller: replace(terms(asked, caller), shares=(share,))  # type: ignore[method-assign]
+    here.trigger.terms = lambda caller: replace(terms(caller), shares=(share,))  # type: ignore[method-assign]
     would = here.post({"run": "cpu", "dry_run": True})
     assert (would.status, would.body["candidate"]) == (200, "candidate 2 of 2") and "n1-standard-4" in str(would.body)
     assert here.post({"run": "cpu"}).body["candidate"] == "candidate 2 of 2" and here.open_ones == 1
@@ -494,5 +498,5 @@ def test_a_tick_that_makes_the_first_job_names_the_steps(tmp_path: Path) -> None
     here.refused = {"1"}
     here.ticked()
     (row,) = (row for row in here.logs if row.get("decision") == "created")
-    (chain,) = (one for one in here.trigger.chains.open() if not isinstance(one, str))
-    assert (row["claim"], row["then"]) == (chain.id, ["promote"])
+    (run,) = here.runs
+    assert (row["claim"], row["then"]) == (run.id, ["promote"])

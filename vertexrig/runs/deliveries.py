@@ -1,6 +1,6 @@
 """Deliveries: what the trigger decided about each request to start something, and why, as one log entry and one small object.
 
-The object is `vertexrig/history/YYYY-MM/TIME-ID.json`, written once. Its content is also in its metadata, which listings return:
+The object is `history/YYYY-MM/TIME-ID.json`, written once. Its content is also in its metadata, which listings return:
 a listing of a month is then one call for a thousand deliveries, and reads no object (`vertexrig.trigger.history`).
 """
 
@@ -15,11 +15,13 @@ from typing import Any, Literal
 from vertexrig import times
 from vertexrig.cloud.storage import Storage
 
-FOLDER = "vertexrig/history"
+FOLDER = "history"
 ROW = "row"
 """Key of an object's metadata: a delivery, or an end, as JSON."""
 LONGEST_ROW = 6000
 """Bytes of a row at most: Cloud Storage takes 8 KiB of metadata an object."""
+GOOD = ("done", "registered", "not-better", "skipped", "SUCCEEDED", "superseded")
+"""Outcomes of runs that need nobody's attention."""
 NO_MACHINES = "no-machines"
 """Type of the problem that no candidate got machines."""
 Decision = Literal["created", "joined", "refused", "deferred", "skipped"]
@@ -31,7 +33,7 @@ class NotStartedError(Exception):
     The trigger answers 200 (skipped) or 202 (deferred), so that nobody delivers it again.
 
     Args:
-        decision: Skipped for good, or kept and tried again by ticks.
+        decision: Skipped for good, or kept and started by a tick.
         reason: A short word for programs, such as `overlap`.
         text: A sentence for people, with the remedy.
         detail: What else the log and the history should have.

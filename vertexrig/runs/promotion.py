@@ -1,4 +1,4 @@
-"""The jobs of the steps of a chain: for `promote` the project file with one more, made of the best trial of the sweep that ran; for
+"""The jobs of the steps of a run: for `promote` the project file with one more, made of the best trial of the sweep that ran; for
 `evaluate` one of its own, with the folders of the two models.
 """
 
@@ -17,19 +17,21 @@ from vertexrig.finding import Severity
 from vertexrig.project import config
 from vertexrig.project.config import Loaded
 from vertexrig.project.triggered import CHAIN_LABEL, EvaluateStep, PromoteStep, RegisterStep, name_of
+from vertexrig.runs.run import Run
 from vertexrig.studies import promote
 from vertexrig.studies.outcome import chosen, outcome, trial_folder
-from vertexrig.submit.chains import Chain
+from vertexrig.submit.claims import Key
+from vertexrig.submit.submission import Request
 from vertexrig.workspace import Prepared, Workspace
 
 
 def with_job(
-    loaded: Loaded, chain: Chain, step: PromoteStep, sweep: RemoteJob, folder: Callable[[str], Storage]
+    loaded: Loaded, run: Run, step: PromoteStep, sweep: RemoteJob, folder: Callable[[str], Storage]
 ) -> tuple[Loaded, str]:
     """Return the project with the promoted job, and the job's name; the file itself stays as it is.
 
     Args:
-        chain: Its run is the sweep, with the values it was asked for with.
+        run: Its run is the sweep, with the values it was asked for with.
 
     Raises:
         UsageError: No trial counts, or there is no model to start from.
@@ -37,10 +39,10 @@ def with_job(
     """
     file = str(loaded.file)
     written = edit.data_of(edit.read(loaded.file), file)
-    ended = outcome(chain.run, sweep.data, least=1)
+    ended = outcome(run.name, sweep.data, least=1)
     best = chosen(ended, None)
-    name = step.name or promote.free_name(loaded, chain.run)
-    args: dict[str, Any] = {**chain.args, **step.args}
+    name = step.name or promote.free_name(loaded, run.name)
+    args: dict[str, Any] = {**run.body["args"], **step.args}
     if step.epochs is not None:
         args["epochs"] = step.epochs
     if step.warm_start_flag is not None:
@@ -49,31 +51,31 @@ def with_job(
         ended,
         best,
         written,
-        chain.run,
+        run.name,
         name,
         args=edit.literal(args),
         topology=step.topology,
         machine_type=step.machine_type,
-        changes=_changes(loaded, chain, step),
+        changes=_changes(loaded, run, step),
     )
-    data = {**entry.data, "labels": {**entry.data["labels"], CHAIN_LABEL: chain.id}}
+    data = {**entry.data, "labels": {**entry.data["labels"], CHAIN_LABEL: run.id}}
     # without the schedules: a step that names its job would find the name taken
     text = json.dumps({**written, "jobs": {**written["jobs"], name: data}, "schedules": {}})
     return config.loads(text, file=loaded.file), name
 
 
-def with_models(loaded: Loaded, chain: Chain, step: EvaluateStep, champion: str, challenger: str) -> Loaded:
+def with_models(loaded: Loaded, run: Run, step: EvaluateStep, champion: str, challenger: str) -> Loaded:
     """Return the project whose job of a step measures two models.
 
     Args:
-        chain: Its id becomes a label.
+        run: Its id becomes a label.
         champion: Folder of the version that is there, "" if there is none.
         challenger: Folder of the new model.
     """
     own = loaded.project.jobs[step.job]
     models = {step.challenger_flag: challenger} | ({step.champion_flag: champion} if champion else {})
     assert isinstance(own.args, Mapping)  # checked when the file was loaded
-    job = replace(own, args={**own.args, **step.args, **models}, labels={**own.labels, CHAIN_LABEL: chain.id})
+    job = replace(own, args={**own.args, **step.args, **models}, labels={**own.labels, CHAIN_LABEL: run.id})
     return replace(loaded, project=replace(loaded.project, jobs={**loaded.project.jobs, step.job: job}))
 
 
@@ -84,23 +86,25 @@ def check(workspace: Workspace, name: str) -> None:
     for index, step in enumerate(schedule.steps):
         if isinstance(step, RegisterStep):
             continue
-        wrong = _wrong(workspace, Chain("", name, schedule.run, (), "", schedule.set, schedule.args), step)
+        wrong = _wrong(
+            workspace, Run("", Key("step", ""), Request(schedule.run, schedule.set, schedule.args, name).body), step
+        )
         if wrong:
             message = f"the job that {name_of(step)} makes would fail: {wrong}"
             raise loaded.error(message, "schedules", name, "then", index)
 
 
-def _wrong(workspace: Workspace, chain: Chain, step: PromoteStep | EvaluateStep) -> str:
+def _wrong(workspace: Workspace, run: Run, step: PromoteStep | EvaluateStep) -> str:
     """Return why the job of a step would fail, "" if it would not."""
     if isinstance(step, EvaluateStep):
         folder = f"{workspace.loaded.project.bucket}/model"
         try:
-            loaded = with_models(workspace.loaded, chain, step, folder, folder)
+            loaded = with_models(workspace.loaded, run, step, folder, folder)
             return errors(workspace.overridden(loaded).prepare(step.job))
         except VertexrigError as error:
             return str(error)
     try:
-        sweep = workspace.prepare(chain.run, check=False).document.data
+        sweep = workspace.prepare(run.name, check=False).document.data
     except VertexrigError:
         return ""
     study = sweep.get("studySpec") or {}
@@ -111,7 +115,7 @@ def _wrong(workspace: Workspace, chain: Chain, step: PromoteStep | EvaluateStep)
     try:
         loaded, name = with_job(
             workspace.loaded,
-            chain,
+            run,
             replace(step, warm_start_flag=None),
             RemoteJob({**sweep, "trials": [trial]}),
             Storage,
@@ -138,10 +142,10 @@ def _first(parameter: Mapping[str, Any]) -> Any:
     return next(iter(listed.get("values") or ()), None)
 
 
-def _changes(loaded: Loaded, chain: Chain, step: PromoteStep) -> Iterator[str]:
+def _changes(loaded: Loaded, run: Run, step: PromoteStep) -> Iterator[str]:
     """Return the changes of the job: what the run was asked for with about the sweep's job, and then what the step says."""
-    prefix = f"jobs.{loaded.project.sweeps[chain.run].job}."
-    asked = {key.removeprefix(prefix): value for key, value in chain.set.items() if key.startswith(prefix)}
+    prefix = f"jobs.{loaded.project.sweeps[run.name].job}."
+    asked = {key.removeprefix(prefix): value for key, value in run.body["set"].items() if key.startswith(prefix)}
     # what the step says itself goes before what the run was asked for with
     own = {name for name in ("topology", "machine_type") if getattr(step, name) is not None}
     rows: Mapping[str, Any] = {**{key: value for key, value in asked.items() if key not in own}, **step.set}

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +19,12 @@ from localvertex import server
 from localvertex.runner import RunOptions
 from tests.support import clouds, functions
 from tests.support.tools import brief
+from vertexrig import times
 from vertexrig.cloud.models import ModelsClient
 from vertexrig.cloud.storage import Storage
 from vertexrig.project.local import LocalImage
-from vertexrig.submit.chains import ChainEnd, Chains
 from vertexrig.trigger import stage
+from vertexrig.trigger.history import Deliveries
 
 PROGRAM = """
 import argparse, json, os
@@ -54,7 +56,7 @@ DATA: dict[str, Any] = {
         }
     },
     "schedules": {"nightly": {"run": "tune", "cron": "0 3 * * *", "then": ["promote", "register"]}},
-    "trigger": {"allow_args": {"bonus": {"min": 0, "max": 1000}}, "allow_then": True, "budget": {"trials_per_day": 100_000}},
+    "trigger": {"allow_args": {"bonus": {"min": 0, "max": 1000}}, "allow_then": True, "budget": {"trials_per_day": 100_000}, "timeout": "20s"},
 }  # fmt: skip
 
 
@@ -85,22 +87,25 @@ class Served:
             assert time.monotonic() < until, found
             time.sleep(0.05)
 
-    def end(self, chain: str) -> ChainEnd:
-        """Tick until the chain has ended."""
-        until, chains = time.monotonic() + 120, Chains(Storage(clouds.BUCKET, url=self.here.url))
-        while (end := chains.end(chain)) is None:
+    def end(self, run: str) -> dict[str, Any]:
+        """Tick until the run has ended."""
+        until, own = time.monotonic() + 120, Storage(clouds.BUCKET, url=self.here.url).below("vertexrig/vertexrig")
+        since = times.now() - timedelta(days=1)
+        while not (
+            found := [row["end"] for row in Deliveries(own).rows(since) if row.get("claim") == run and "end" in row]
+        ):
             answer = requests.post(f"{self.url}/tick", timeout=60)
             assert answer.status_code == 200 and time.monotonic() < until, answer.text
-            assert "unknown" not in [row["state"] for row in answer.json()["chains"]], answer.text
+            assert "unknown" not in [row["state"] for row in answer.json()["runs"]], answer.text
             time.sleep(0.1)
-        return end
+        return dict(found[0])
 
     def made(self, chain: str) -> tuple[list[str], list[str]]:
         """The promoted jobs of a chain that were not cancelled, and its versions."""
         jobs = [one for one in clouds.jobs(self.here) if one.labels.get("vertexrig_chain") == chain]
         models = ModelsClient(clouds.vertex(self.here))
         rows = [row for model in models.find("tune") for row in models.versions(model["name"])]
-        versions = [row for row in rows if row["versionDescription"].endswith(f"(chain {chain})")]
+        versions = [row for row in rows if row["versionDescription"].endswith(f"(run {chain})")]
         return [one.name for one in jobs if "CANCEL" not in one.state], [
             f"{row['name']}@{row['versionId']}" for row in versions
         ]
@@ -121,7 +126,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 POINTS = [
     "after:POST .*/customJobs$", "after:POST .*/models:upload", "after:POST .*:mergeVersionAliases",
-    "before:POST .*/customJobs$", "before:POST .*/models:upload", "before:DELETE .*chains",
+    "before:POST .*/customJobs$", "before:POST .*/models:upload", "before:DELETE .*runs",
 ]  # fmt: skip
 
 
@@ -137,11 +142,11 @@ def test_a_tick_killed_anywhere_leaves_one_job_and_one_version(served: Served, p
             assert time.monotonic() < until, "no tick came to the point"
             time.sleep(0.1)
     end = served.end(chain)
-    assert end.outcome == "registered", end
+    assert end["outcome"] == "registered", end
     jobs, versions = served.made(chain)
-    assert jobs == [end.jobs["tune-best"]] and versions == [end.model]
-    champion = ModelsClient(clouds.vertex(served.here)).version(end.model, "champion")
-    assert champion is not None and champion["versionId"] == end.model.rpartition("@")[2]
+    assert jobs == [end["jobs"]["tune-best"]] and versions == [end["model"]]
+    champion = ModelsClient(clouds.vertex(served.here)).version(end["model"], "champion")
+    assert champion is not None and champion["versionId"] == end["model"].rpartition("@")[2]
     assert {"champion", "default"} <= set(champion["versionAliases"]) and champion["labels"]["vertexrig_chain"] == chain
 
 
@@ -158,8 +163,8 @@ def test_many_ticks_at_one_time(served: Served) -> None:
                 served.ended(name)
     end = served.end(chain)
     jobs, versions = served.made(chain)
-    assert end.outcome == "registered" and jobs == [end.jobs["tune-best"]] and versions == [end.model]
-    assert served.begin(50) == chain and requests.post(f"{served.url}/tick", timeout=60).json() == {"chains": []}
+    assert end["outcome"] == "registered" and jobs == [end["jobs"]["tune-best"]] and versions == [end["model"]]
+    assert served.begin(50) == chain and requests.post(f"{served.url}/tick", timeout=60).json() == {"runs": []}
     assert "registered" in json.dumps(_log(served))
 
 

@@ -1,4 +1,4 @@
-"""What follows a run: `then` of a schedule, step by step, and every way a chain ends."""
+"""What follows a run: `then` of a schedule, step by step, and every way a run with steps ends."""
 
 from __future__ import annotations
 
@@ -14,16 +14,15 @@ import pytest
 
 from localvertex import server
 from tests.support import clouds
-from tests.support.chain_place import DATA, Place, then
-from vertexrig import times
+from tests.support.trigger_place import DATA, Place, then
 from vertexrig.cloud.models import ModelsClient
 from vertexrig.cloud.rest import RestError
 from vertexrig.cloud.vertex import RemoteJob
+from vertexrig.runs.policy import PATIENCE_S
+from vertexrig.runs.store import OPEN
 from vertexrig.spec.states import FAILED
-from vertexrig.submit.chains import OPEN, ChainEnd
 from vertexrig.submit.claims import LABEL
 from vertexrig.trigger import deploy
-from vertexrig.trigger.ticks import PATIENCE_S
 
 
 @pytest.fixture
@@ -36,7 +35,7 @@ def test_a_night_from_the_sweep_to_the_version(place: Place) -> None:
     aliases, and the next night's equal model is compared and left out: a proper end.
     """
     sweep = place.begin()
-    assert place.tick()["state"] == "waits"
+    assert place.tick()["state"] == "waiting"
     place.sweep_ends(sweep, 0.7, None, 0.8)
     row = place.tick()
     assert (row["state"], row["step"]) == ("started", "promote"), row
@@ -52,7 +51,7 @@ def test_a_night_from_the_sweep_to_the_version(place: Place) -> None:
         "vertexrig_run": "sweep-best",
     }
     assert labels.items() <= job["labels"].items() and job["labels"][LABEL] != chain
-    assert place.tick()["detail"] == "sweep-best has not ended" and len(place.vertex.jobs) == 2
+    assert place.tick()["text"] == "sweep-best has not ended" and len(place.vertex.jobs) == 2
     place.trained(row["job"], 0.9)
     row = place.tick()
     assert (row["state"], row["outcome"], row["step"]) == ("ended", "registered", "register")
@@ -62,18 +61,18 @@ def test_a_night_from_the_sweep_to_the_version(place: Place) -> None:
         "labels"
     ].items()
     assert row["model"] == f"{version['name']}@1" and not place.open
-    end = place.trigger.chains.end(chain)
-    assert isinstance(end, ChainEnd) and list(end.jobs) == ["sweep", "sweep-best"]
+    (end,) = [row["end"] for row in place.ended]
+    assert list(end["jobs"]) == ["sweep", "sweep-best"]
     entry = next(one for one in place.logs if one.get("outcome"))
     assert entry["severity"] == "INFO" and "there is no such model yet" in entry["message"]
-    assert place.post({}, "/tick").body == {"chains": []} and len(place.vertex.jobs) == 2
+    assert place.post({}, "/tick").body == {"runs": []} and len(place.vertex.jobs) == 2
 
     place.clock.at += 86_400
     sweep = place.begin()
     place.sweep_ends(sweep, 0.8)
     place.trained(place.tick()["job"], 0.905)
     row = place.tick()
-    assert row["outcome"] == "not-better" and "better by 0.005; at least 0.01 is asked for" in row["detail"], row
+    assert row["outcome"] == "not-better" and "better by 0.005; at least 0.01 is asked for" in row["text"], row
     assert len(place.versions()) == 1 and place.logs[-2]["severity"] == "INFO"
 
 
@@ -109,10 +108,10 @@ def test_steps_by_themselves(tmp_path: Path) -> None:
     )
     place.ends(row["job"])
     row = place.tick()
-    assert (row["outcome"], row["detail"]) == ("done", "full has succeeded")
+    assert (row["outcome"], row["text"]) == ("done", "full has succeeded")
 
 
-# what becomes of the night -> how its chain ends, at which step, and what the reason says
+# what becomes of the night -> how the run ends, at which step, and what the reason says
 ENDS: list[tuple[str, str, str, str]] = [
     ("the sweep is cancelled", "failed", "run", "sweep ended CANCELLED"),
     ("the sweep fails", "failed", "run", "sweep ended FAILED: too many trials failed"),
@@ -142,17 +141,17 @@ ENDS: list[tuple[str, str, str, str]] = [
 
 
 @pytest.mark.parametrize(("what", "outcome", "step", "reason"), ENDS, ids=[row[0] for row in ENDS])
-def test_every_way_a_chain_ends(place: Place, what: str, outcome: str, step: str, reason: str) -> None:
+def test_every_end_of_a_run_with_steps(place: Place, what: str, outcome: str, step: str, reason: str) -> None:
     """The reason is recorded and logged, and nothing more is made."""
     sweep = place.begin()
     row = _ended_by(place, sweep, what)
     assert (row["state"], row["outcome"], row["step"]) == ("ended", outcome, step), row
-    assert reason in row["detail"] and not place.open
-    (end,) = place.trigger.chains.ends()
-    assert (end.outcome, end.step, end.reason) == (outcome, step, row["detail"])
+    assert reason in row["text"] and not place.open
+    (end,) = [one["end"] for one in place.ended]
+    assert (end["outcome"], end["step"], end["reason"]) == (outcome, step, row["text"])
     entry = next(one for one in place.logs if one.get("outcome"))
     assert entry["severity"] == ("INFO" if outcome == "not-better" else "ERROR") and reason in entry["message"]
-    assert not [one for one in place.versions() if "(chain " in one["versionDescription"] and outcome != "refused"]
+    assert not [one for one in place.versions() if "(run " in one["versionDescription"] and outcome != "refused"]
 
 
 def _ended_by(place: Place, sweep: str, what: str) -> dict[str, Any]:
@@ -243,18 +242,21 @@ def test_what_a_step_waits_for(place: Place, what: str, why: str) -> None:
     for _ in range(3):
         row = place.tick()
         entry = place.logs[-2]
-        assert row["state"] == "waits" and entry["severity"] == "WARNING" and why in entry["message"], (row, entry)
-        assert (why in row["detail"]) is (
+        assert row["state"] == "waiting" and entry["severity"] == "WARNING" and why in entry["message"], (row, entry)
+        assert (why in row["text"]) is (
             place.models.refusal is None
         )  # a service's words about the trigger stay in the log
     assert place.open and place.versions() == [] and len(place.vertex.jobs) == made
-    kept = copy.deepcopy((place.storage.objects, place.clock.at))
+    kept = copy.deepcopy((place.storage.objects, place.storage.own, place.clock.at))
     place.clock.at += PATIENCE_S
     row = place.tick()
-    (end,) = place.trigger.chains.ends()
-    assert row["outcome"] == end.outcome == "given-up" and "after 3 days" in end.reason and why in end.reason
+    (end,) = [one["end"] for one in place.ended]
+    assert row["outcome"] == end["outcome"] == "given-up" and "after 3 days" in end["reason"] and why in end["reason"]
 
-    place.storage.objects, place.clock.at = kept
+    for now, before in zip((place.storage.objects, place.storage.own), kept[:2], strict=True):
+        now.clear()
+        now |= before  # type: ignore[operator]
+    place.clock.at = kept[2]
     place.models.refusal = None
     if what == "no package":
         place.storage.objects["packages/latest/trainer.task-tf-2.17.json"] = pointer
@@ -263,52 +265,27 @@ def test_what_a_step_waits_for(place: Place, what: str, why: str) -> None:
     assert row["state"] == ("ended" if made == 2 else "started"), row
 
 
-def test_a_run_that_was_never_made_is_given_up(place: Place) -> None:
-    """A chain whose run the service refused waits for a repeat of the request; where nothing is known of its job it ends after three days."""
+def test_a_refused_run_is_closed_and_may_be_asked_for_again(place: Place) -> None:
+    """A request that is answered with an error leaves no run that a tick starts; the same request later has its steps."""
     create = place.vertex.create
-    place.vertex.create = lambda *_: (_ for _ in ()).throw(RestError("no quota", status=429))  # type: ignore[method-assign]
-    assert place.post({"run": "sweep", "args": {"epochs": 3}, "then": "nightly", "request_id": "one"}).status == 429
-    place.vertex.create = create  # type: ignore[method-assign]
-    assert place.tick()["detail"] == "the run's job is not made yet" and place.open
-    (path,) = [name for name in place.storage.objects if name.startswith(OPEN)]
-    chain = json.loads(place.storage.objects[path][0])
-    place.begin(request_id="one")
-    chain["begun"] = times.rfc3339(place.clock.now())
-    place.storage.write(path, json.dumps(chain).encode())
-    assert place.tick()["detail"] == "sweep has not ended"
-    place.vertex.jobs.clear()
-    for name in [name for name in place.storage.objects if "/claims/" in name]:
-        del place.storage.objects[name]
-    assert place.tick()["state"] == "waits"
-    place.clock.at += PATIENCE_S
-    assert place.tick()["outcome"] == "given-up"
-
-
-def test_a_refused_run_has_no_end_and_may_be_asked_for_again(place: Place) -> None:
-    """The delivery has said that the run was refused: three days later its chain goes without an error, and a repeat has its steps."""
-    create = place.vertex.create
-    place.vertex.create = lambda *_: (_ for _ in ()).throw(RestError("denied", status=403))  # type: ignore[method-assign]
     body = {"run": "sweep", "args": {"epochs": 3}, "then": "nightly", "request_id": "one"}
-    assert place.post(body).status >= 400 and place.open
+    for status in (429, 403):
+        place.vertex.create = lambda *_, status=status: (_ for _ in ()).throw(RestError("denied", status=status))  # type: ignore[method-assign]
+        assert place.post(body).status >= 400 and not place.open
     place.vertex.create = create  # type: ignore[method-assign]
-    place.clock.at += PATIENCE_S + (times.now() - place.clock.now()).total_seconds()
-    place.logs.clear()
-    assert "was refused" in place.tick()["detail"] and not place.open
-    assert not place.trigger.chains.ends() and not [row for row in place.logs if row.get("severity") == "ERROR"]
+    assert place.post({}, "/tick").body["runs"] == [] and not place.vertex.jobs
     sweep = place.begin(request_id="one")
     place.sweep_ends(sweep, 0.8)
     assert place.tick()["state"] == "started"
 
 
-def test_an_odd_object_and_an_error_of_ours_hold_up_no_other_chain(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What is not a chain is named, an error that nobody foresaw is logged, and every other chain is looked at."""
+def test_an_odd_object_and_an_error_of_ours_hold_up_no_other_run(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An object that is not a run is named, an unexpected error is logged, and every other run is moved."""
     first = place.begin(request_id="first")
     second = place.begin(request_id="second")
     bad = [b"{}", b"[]", b"\xff", json.dumps({"id": "../x", "steps": []}).encode()]
     for number, content in enumerate(bad):
-        place.storage.write(f"{OPEN}odd-{number}.json", content)
+        place.store.write(f"{OPEN}odd-{number}.json", content)
     get = place.vertex.get
 
     def failing(name: str) -> RemoteJob | None:
@@ -318,12 +295,11 @@ def test_an_odd_object_and_an_error_of_ours_hold_up_no_other_chain(
 
     monkeypatch.setattr(place.vertex, "get", failing)
     place.clock.at += 600
-    rows = place.post({}, "/tick").body["chains"]
-    assert sorted(row["state"] for row in rows) == ["unknown"] * 5 + ["waits"]
-    assert next(row for row in rows if row["state"] == "waits")["job"] == second
-    failed = [entry["message"] for entry in place.logs if entry.get("error") == "ZeroDivisionError"]
-    assert failed == ["a chain failed", "an end failed"]
-    assert sum("is not a chain; delete it" in str(entry.get("message")) for entry in place.logs) == 4
+    rows = place.post({}, "/tick").body["runs"]
+    assert sorted(row["state"] for row in rows) == ["unknown", "waiting"]
+    assert next(row for row in rows if row["state"] == "waiting")["job"] == second
+    assert sum(entry.get("error") == "ZeroDivisionError" for entry in place.logs) == 1
+    assert sum("is not a run; delete it" in str(entry.get("message")) for entry in place.logs) == 4
 
 
 def test_every_permission_of_the_registry_is_used(place: Place, here: server.RunningServer) -> None:
@@ -339,8 +315,8 @@ def test_every_permission_of_the_registry_is_used(place: Place, here: server.Run
         return send(method, url, **options)
 
     vertex.rest.session.request = noted  # type: ignore[method-assign,assignment]
-    ticker = place.trigger.ticker
-    ticker.registrar = replace(ticker.registrar, models=ModelsClient(vertex))
+    steps = place.trigger.ticker.engine.step.__self__  # type: ignore[union-attr]
+    steps.registrar = replace(steps.registrar, models=ModelsClient(vertex))
     versions = []
     for night, accuracy in enumerate((0.9, 0.95)):
         place.clock.at += 86_400
@@ -370,7 +346,7 @@ def test_every_permission_of_the_registry_is_used(place: Place, here: server.Run
     ]
 
 
-def test_a_dry_run_keeps_no_chain(place: Place) -> None:
+def test_a_dry_run_opens_no_run(place: Place) -> None:
     """It says which steps would follow."""
     reply = place.post({"run": "sweep", "args": {"epochs": 3}, "then": "nightly", "dry_run": True})
     assert reply.body["then"] == ["promote", "register"] and not place.open

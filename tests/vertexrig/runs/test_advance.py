@@ -1,0 +1,322 @@
+"""The table of a run, and a person's run with candidates step by step."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support import clouds
+from tests.support.clouds_in_memory import Clock, MemoryStorage
+from tests.support.protocol import Uploads
+from tests.support.run_world import ScarceVertex
+from tests.support.scarce import QUOTA, STOCKOUT
+from vertexrig import times
+from vertexrig.cloud.vertex import RemoteJob
+from vertexrig.project.triggered import Budget
+from vertexrig.runs.advance import Action, Seen, advance
+from vertexrig.runs.candidates import candidates_of, course
+from vertexrig.runs.desk import DeskRun, RunState
+from vertexrig.runs.run import Attempt, Run, parse
+from vertexrig.runs.store import OtherTriggerError, RunStore, begin_tick, end_tick, owner
+from vertexrig.spec.labels import first_of
+from vertexrig.spec.states import (
+    CANCELLED,
+    CANCELLING,
+    EXPIRED,
+    FAILED,
+    PARTIALLY_SUCCEEDED,
+    PENDING,
+    QUEUED,
+    RUNNING,
+    SUCCEEDED,
+)
+from vertexrig.submit.budget import OverBudgetError
+from vertexrig.submit.claims import Claims, Key, fresh_key
+from vertexrig.submit.submission import Submitter, left_out
+from vertexrig.workspace import Workspace
+
+NOW = "2026-11-23T08:00:00Z"
+LATER = (times.nanoseconds("2026-11-23T08:20:01Z") or 0) / 1e9
+ID = "0" * 32 + "-" + "0" * 12
+BODY = {"run": "cpu", "set": {}, "args": {}, "then": ""}
+KEY = Key("request", "one")
+
+
+def job(state: str, *, began: bool = False, error: str = "") -> RemoteJob:
+    data: dict[str, Any] = {"name": "projects/p/locations/r/customJobs/1", "state": state, "createTime": NOW}
+    return RemoteJob(
+        data | ({"startTime": NOW} if began else {}) | ({"error": {"code": 8, "message": error}} if error else {})
+    )
+
+
+def at(*attempts: Attempt, **about: Any) -> Run:
+    return Run(ID, KEY, BODY, attempts=attempts, **about)
+
+
+ONE, GIVEN_UP = Attempt(1, job="j"), Attempt(1, job="j", reason="waited")
+
+
+@pytest.mark.parametrize("run, seen, do, why", [
+    (at(Attempt(1)), None, "again", ""),
+    (at(ONE), None, "end", "gone"),
+    (at(ONE), job(QUEUED), "give-up", "waited"),
+    (at(ONE), job(PENDING), "give-up", "waited"),
+    (at(ONE), job(PENDING, began=True), "wait", ""),
+    (at(ONE), job(RUNNING, began=True), "wait", ""),
+    (at(GIVEN_UP), job(QUEUED), "cancel", "waited"),
+    (at(GIVEN_UP), job(CANCELLING), "wait", ""),
+    (at(GIVEN_UP), job(RUNNING, began=True), "wait", ""),
+    (at(GIVEN_UP), job(CANCELLED), "over", "waited"),
+    (at(GIVEN_UP), job(SUCCEEDED, began=True), "end", "SUCCEEDED"),
+    (at(ONE, steps=("promote",)), job(SUCCEEDED, began=True), "step", ""),
+    (at(ONE), job(PARTIALLY_SUCCEEDED, began=True), "end", "PARTIALLY_SUCCEEDED"),
+    (at(ONE), job(CANCELLED), "end", "CANCELLED"),
+    (at(ONE), job(EXPIRED), "over", "waited"),
+    (at(ONE), job(EXPIRED, began=True), "end", "CANCELLED"),
+    (at(ONE), job(FAILED, error=STOCKOUT), "over", "stockout"),
+    (at(ONE), job(FAILED, error=QUOTA), "over", "quota"),
+    (at(ONE), job(FAILED, began=True, error=STOCKOUT), "over", "preempted"),
+    (at(ONE), job(FAILED, began=True, error="The replica workerpool0-0 exited with a non-zero status of 1."), "end", "FAILED"),
+    (at(phase="step"), None, "step", ""),
+    (at(phase="ended", reason="done"), None, "end", "done"),
+])  # fmt: skip
+def test_each_phase_and_job_has_one_action(run: Run, seen: RemoteJob | None, do: str, why: str) -> None:
+    """`wait` is 20 minutes, and the job was made 20 minutes and a second ago."""
+    found = advance(run, Seen(LATER, seen, order=(1, 2), wait_s=1200.0))
+    assert (found.do, found.why) == (do, why)
+
+
+def over(*attempts: Attempt) -> Run:
+    return at(*attempts, phase="waiting", since=NOW, retry_since=NOW, reason=attempts[-1].reason)
+
+
+@pytest.mark.parametrize("run, more, action", [
+    (over(Attempt(1, reason="quota")), {}, Action("start", candidate=2)),
+    (over(Attempt(1, reason="preempted")), {}, Action("start", candidate=1)),
+    (over(Attempt(1, reason="preempted"), Attempt(1, reason="preempted")), {}, Action("start", candidate=2)),
+    (over(Attempt(2, reason="quota")), {"retry_for_s": 9e9}, Action("start", candidate=1)),
+    (over(Attempt(2, reason="quota")), {}, Action("end", "exhausted", "none of the 2 candidates got machines")),
+    (over(Attempt(1, reason="quota")), {"problem": "closed"}, Action("end", "changed", "closed")),
+    (over(Attempt(1, reason="quota")), {"hold": "a freeze"}, Action("wait", "hold", "a freeze")),
+    (over(Attempt(1, job="j", reason="stockout", text="none")), {"order": (1,)}, Action("end", "FAILED", "none")),
+    (over(Attempt(1, job="j", reason="stockout")), {"order": (1,), "retry_for_s": 9e9}, Action("start", candidate=1)),
+    (at(phase="waiting", reason="overlap", time=NOW), {"newest": "2026-11-24T08:00:00Z"},
+     Action("end", "superseded", "the run due at 2026-11-24T08:00:00Z has taken its place")),
+    (at(phase="waiting", reason="overlap", time=NOW), {"newest": NOW}, Action("start", candidate=1)),
+])  # fmt: skip
+def test_what_follows_an_attempt(run: Run, more: Mapping[str, Any], action: Action) -> None:
+    """The next candidate, the same one after a preemption, another round after ten minutes while `retry_for` lasts, or the end."""
+    assert advance(run, Seen(LATER, **{"order": (1, 2), "preemptions": 2, **more})) == action
+
+
+def test_another_round_waits_ten_minutes() -> None:
+    """The pause counts from the end of the last candidate."""
+    run = replace(over(Attempt(2, reason="quota")), since="2026-11-23T08:15:01Z")
+    found = advance(run, Seen(LATER, order=(1, 2), retry_for_s=9e9))
+    assert (found.do, found.text) == ("wait", "all 2 candidates were tried; the first is attempted again in 300 s")
+
+
+def test_a_run_is_read_as_it_was_written() -> None:
+    """Every part of a run survives its object, and an object with a part of another type is not a run."""
+    run = at(GIVEN_UP, steps=("promote",), step=0, jobs={"cpu": "j"}, measured={"job": "m"}, since=NOW, phase="step")
+    assert parse(ID, run.to_bytes()) == run
+    data = json.loads(run.to_bytes())
+    odd: list[dict[str, Any]] = [
+        {"id": "x"}, {"key": {}}, {"body": {}}, {"attempts": [{}]}, {"attempts": [{"candidate": "1"}]}, {"phase": "done"},
+        {"step": "0"}, {"since": "soon"}, {"run_id": "../x"}, {"steps": {}}, {"jobs": []}, {"body": {**BODY, "set": {"a": []}}},
+    ]  # fmt: skip
+    assert [parse(ID, json.dumps({**data, **one}).encode()) for one in odd] == [None] * len(odd)
+
+
+def test_one_tick_at_a_time_and_one_function_a_prefix() -> None:
+    """A second tick finds the lease; a function at another URL is refused before anything is written."""
+    clock = Clock()
+    storage = MemoryStorage(clock)
+    lease = begin_tick(storage, "https://a", 60.0, clock.now)
+    assert (
+        lease is not None
+        and begin_tick(storage, "https://a", 60.0, clock.now) is None
+        and owner(storage) == "https://a"
+    )
+    before = dict(storage.objects)
+    with pytest.raises(OtherTriggerError, match="belongs to the function at https://a, and this one is https://b"):
+        begin_tick(storage, "https://b", 60.0, clock.now)
+    assert storage.objects == before
+    end_tick(storage, lease, "x")
+    again = begin_tick(storage, "https://a", 60.0, clock.now)
+    assert again is not None and again.after == "x"
+    clock.at += 61
+    assert begin_tick(storage, "https://a", 60.0, clock.now) is not None  # of a tick that died
+
+
+@pytest.mark.parametrize("price, usd", [
+    ({"usd_per_hour": 2.0, "complete": True, "trials": None}, 1.0),
+    ({"usd_per_hour": 0.0, "complete": False, "trials": None}, None),
+    ({"usd_per_hour": 2.0, "complete": True, "trials": 4}, None),
+])  # fmt: skip
+def test_what_an_attempt_cost_is_known_with_its_whole_price(price: dict[str, Any], usd: float | None) -> None:
+    """A job that began has cost something; one that never began has cost nothing."""
+    ran = {"createTime": NOW, "startTime": NOW, "endTime": "2026-11-23T08:30:00Z", "state": FAILED}
+    assert course(RemoteJob(ran), price).get("usd") == usd
+    assert course(RemoteJob({**ran, "startTime": ""}), price)["usd"] == 0
+
+
+# --- a person's run ---
+
+
+class Desk:
+    """A person's run with candidates over services in memory."""
+
+    def __init__(self, name: str = "cpu", limits: Budget | None = None, **keys: Any) -> None:
+        self.clock = Clock()
+        self.storage, self.vertex = MemoryStorage(self.clock), ScarceVertex(self.clock)
+        own = {
+            "machine_type": "n1-standard-4",
+            "timeout": "3600s",
+            "candidates": [{"strategy": "SPOT"}, {"machine_type": "n1-standard-8"}],
+        }
+        data: dict[str, Any] = {**clouds.PROJECT, "trigger": {}}
+        data["jobs"] = {"cpu": {**own, **keys} if name == "cpu" else clouds.PROJECT["jobs"]["cpu"]}
+        data["sweeps"] = (
+            {"sweep": {**data["sweeps"]["sweep"], "candidates": own["candidates"]}} if name == "sweep" else {}
+        )
+        workspace = Workspace(clouds.loaded(Path(tempfile.mkdtemp()), data), uploaded=Uploads())
+        claims = Claims(self.storage, clock=self.clock, sleep=lambda _: None)
+        submitter = Submitter(workspace, self.vertex, self.storage, claims=claims, limits=limits)
+        submitter.ledger.now = self.clock.now
+        self.run = DeskRun(candidates_of(workspace.prepare_all(name), submitter), "asked", fresh_key())
+        self.run.engine.now = self.clock.now
+
+    def __call__(self) -> RunState:
+        return self.run.advance()
+
+    @property
+    def newest(self) -> dict[str, Any]:
+        return list(self.vertex.jobs.values())[-1].data
+
+    def fails(self, text: str = STOCKOUT) -> None:
+        self.newest.update(state=FAILED, error={"code": 8, "message": text})
+
+    @property
+    def attempts(self) -> list[tuple[int, str]]:
+        return [(one["candidate"], one["reason"]) for one in self.run.attempts()]
+
+
+def test_refused_candidates_give_way_at_once() -> None:
+    """Two candidates are refused for quota: one call makes the job of the third, with its number and the run in its labels."""
+    desk = Desk()
+    desk.vertex.refused = frozenset("12")
+    state = desk()
+    assert state.place == "candidate 3 of 3" and state.state == "waiting" and state.made is not None
+    assert desk.newest["labels"]["vertexrig_candidate"] == "3" and first_of(desk.newest["labels"]) == desk.run.run.id
+    assert desk.attempts == [(1, "quota"), (2, "quota"), (3, "")]
+
+
+@pytest.mark.parametrize("name", ["cpu", "sweep"])
+def test_attempts_of_a_job_share_a_folder(name: str) -> None:
+    """A job finds the checkpoints of the attempt before it; each attempt of a sweep has a folder of its own."""
+    desk = Desk(name)
+    first = desk().made
+    desk.fails()
+    second = desk().made
+    assert first and second and second.name != first.name and (first.output == second.output) is (name == "cpu")
+
+
+def test_a_person_who_cancels_ends_it() -> None:
+    """A job that is found cancelled without a decision was cancelled by a person: no other starts. `stop` in a pause ends it, too."""
+    desk = Desk()
+    desk()
+    desk.newest["state"] = CANCELLED
+    assert desk().state == "cancelled" and desk().state == "cancelled" and len(desk.vertex.jobs) == 1
+    other = Desk(retry_for="6h")
+    other.vertex.refused = frozenset("123")
+    assert other().state == "waiting" and other.run.stop() == ""
+    other.vertex.refused, other.clock.at = frozenset(), 700.0
+    assert other().state == "cancelled" and not other.vertex.jobs
+
+
+def test_the_time_for_another_round_is_kept() -> None:
+    """After the last candidate the first is attempted again, but not before ten minutes are over, and not after `retry_for`."""
+    desk = Desk(retry_for="6h")
+    desk.vertex.refused = frozenset("123")
+    assert desk().text.endswith("again in 600 s") and not desk.vertex.jobs
+    desk.clock.at += 300
+    assert desk().text.endswith("again in 300 s")
+    desk.clock.at += 600
+    desk.vertex.refused = frozenset("1")
+    assert desk().place == "candidate 2 of 3"
+    desk.clock.at += 6 * 3600
+    desk.fails()
+    assert desk().place == "candidate 3 of 3"
+    desk.fails()
+    assert desk().state == "exhausted" and [number for number, _ in desk.attempts] == [1, 2, 3, 1, 2, 3]
+
+
+def test_a_preempted_candidate_is_attempted_again() -> None:
+    """`preemptions: 2` gives a candidate a second job before the next one's turn."""
+    desk = Desk(preemptions=2)
+    for _ in range(3):
+        desk()
+        desk.newest["startTime"] = NOW
+        desk.fails()
+    desk()
+    assert desk.attempts == [(1, "preempted"), (1, "preempted"), (2, "preempted"), (2, "")]
+
+
+def test_a_candidate_that_cannot_fit_is_passed_over() -> None:
+    """One that is known not to fit gets no job; its attempt has the sum."""
+    desk = Desk()
+    desk.run.engine.cannot = lambda one: "8 of 4 GPUs" if one.number == 1 else ""
+    assert desk().place == "candidate 2 of 3"
+    first, _ = desk.run.attempts()
+    assert (first["reason"], first["text"], first["job"]) == ("quota", "8 of 4 GPUs", "")
+
+
+def test_the_cheapest_is_attempted_first() -> None:
+    """`prefer: price` orders by price, without a price last; the numbers stay those of the file."""
+    desk = Desk(
+        machine_type="n1-standard-8",
+        prefer="price",
+        candidates=[{"strategy": "SPOT"}, {"machine_type": "n1-standard-4"}],
+    )
+    seen = []
+    for _ in range(3):
+        seen.append(desk().candidate)
+        desk.fails()
+    assert seen == [3, 1, 2]
+
+
+def test_the_dearest_counts_until_there_is_a_job() -> None:
+    """A day with room for the cheap candidate only refuses the request; with room for the dearest, the day counts what was started."""
+    dear = {"candidates": [{"machine_type": "n1-standard-32"}]}
+    with pytest.raises(OverBudgetError, match="usd_per_day"):
+        Desk(limits=Budget(usd_per_day=0.5), **dear)()
+    desk = Desk(limits=Budget(usd_per_day=20), **dear)
+    state = desk()
+    assert state.made is not None
+    (row,) = desk.run.engine.submitter.ledger.entries(desk.clock.now().date().isoformat())
+    assert row.granted and row.usd == state.made.estimate["usd_at_most"]
+
+
+def test_a_candidate_over_the_budget_of_one_run_is_passed_over() -> None:
+    """What one run may cost is compared for each candidate."""
+    desk = Desk(
+        limits=Budget(usd_per_run=0.5), machine_type="n1-standard-32", candidates=[{"machine_type": "n1-standard-4"}]
+    )
+    assert desk().candidate == 2 and [reason for _, reason in desk.attempts] == ["over-budget", ""]
+    why = left_out([one.prepared for one in desk.run.candidates], Budget(usd_per_run=0.5))
+    assert [*why] == [1] and "more than $0.50 per run (trigger.budget.usd_per_run)" in why[1]
+
+
+def test_no_tick_reads_a_persons_run() -> None:
+    """It is kept apart from the trigger's runs, also after its end, for those who ask for its attempts."""
+    desk = Desk()
+    desk()
+    assert list(RunStore(desk.storage).open()) == [] and any(name.startswith("desk/") for name in desk.storage.objects)
+    assert asdict(desk.run.run.attempts[0])["candidate"] == 1

@@ -1,0 +1,198 @@
+"""A run as its object holds it: what was asked for, and how far it is."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any, Literal
+
+from vertexrig import times
+from vertexrig.cloud.storage import as_json
+from vertexrig.project.runs import NAME
+from vertexrig.submit.claims import Key
+from vertexrig.submit.submission import is_body
+
+Phase = Literal["waiting", "attempt", "step", "ended"]
+_ID = re.compile(r"[0-9a-f]{32}-[0-9a-f]{12}")
+_KINDS = ("request", "schedule", "event", "body")
+_PHASES = ("waiting", "attempt", "step", "ended")
+_SCALARS = (str, int, float, bool)
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One job made for a candidate, or the decision that none was made.
+
+    Args:
+        candidate: Its number; 1 is the job as the project file has it.
+        changes: What the candidate changes, "" for the first one.
+        job: Resource name, "" while none is known.
+        reason: Why it is over, "" while it is not (`vertexrig.runs.advance.OVER`).
+        text: The same as a sentence.
+        waited_s: Seconds that its job waited for machines; None if not known.
+        usd: What its job has cost, an estimate; None if not known.
+    """
+
+    candidate: int
+    changes: str = ""
+    job: str = ""
+    reason: str = ""
+    text: str = ""
+    waited_s: float | None = None
+    usd: float | None = None
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run.
+
+    Args:
+        id: The claim of its first attempt.
+        key: The request's key.
+        body: The request (`vertexrig.submit.submission.Request.body`).
+        delivery: The delivery that opened it, for the history's row.
+        caller: Who asked for it: every attempt and step has this caller's labels and budget.
+        schedule: Its schedule, "" for none.
+        time: When it was due, RFC 3339.
+        run_id: The run whose output folder its first job gets.
+        phase: `waiting`; `attempt`: the last one of `attempts` is at work; `step`; or `ended`, until its end is in the history.
+        since: When this phase began, RFC 3339 by the service's clock; "" if the object's own time counts.
+        reason: Why it waits, or the outcome once it has ended.
+        text: The same as a sentence.
+        retry_since: From when `retry_for` counts, "" while nothing was refused for machines.
+        steps: The names of its steps.
+        step: The step that is taken; -1 before the first one.
+        job: The job that it waits for in a step.
+        jobs: Resource names of its jobs, by what ran.
+        round: How many measurements the step `evaluate` has made.
+        measured: What the last one measured (`vertexrig.runs.registration.Evaluation`).
+        model: The version that was registered.
+        generation: Of its object; 0 for one that was not written yet.
+        written: When that was written, RFC 3339 by the service's clock.
+    """
+
+    id: str
+    key: Key
+    body: Mapping[str, Any]
+    delivery: Mapping[str, Any] = field(default_factory=dict)
+    caller: str = ""
+    schedule: str = ""
+    time: str = ""
+    run_id: str = ""
+    phase: Phase = "attempt"
+    since: str = ""
+    reason: str = ""
+    text: str = ""
+    retry_since: str = ""
+    attempts: tuple[Attempt, ...] = ()
+    steps: tuple[str, ...] = ()
+    step: int = -1
+    job: str = ""
+    jobs: Mapping[str, str] = field(default_factory=dict)
+    round: int = 0
+    measured: Mapping[str, Any] = field(default_factory=dict)
+    model: str = ""
+    generation: int = field(default=0, compare=False)
+    written: str = field(default="", compare=False)
+
+    @property
+    def name(self) -> str:
+        """The job or sweep."""
+        return str(self.body["run"])
+
+    @property
+    def attempt(self) -> Attempt | None:
+        """The last attempt, None before the first."""
+        return self.attempts[-1] if self.attempts else None
+
+    @property
+    def had_job(self) -> bool:
+        """Whether a job is known to have been made for it."""
+        return any(one.job for one in self.attempts)
+
+    @property
+    def began(self) -> str:
+        """When its phase began, RFC 3339 by the service's clock."""
+        return self.since or self.written
+
+    @property
+    def at(self) -> str:
+        """The step that it is at; `run` before the first."""
+        return self.steps[self.step] if 0 <= self.step < len(self.steps) else "run"
+
+    def attempt_key(self, index: int) -> Key:
+        """Return the key of an attempt: the request's for the first one, without a window, so that it never begins another request."""
+        return replace(self.key, window_s=None) if index == 0 else Key("step", f"{self.id} attempt {index}")
+
+    def step_key(self, index: int, round: int = 0) -> Key:
+        """Return the key of a step, or of a round of one that may have to be repeated."""
+        return Key("step", f"{self.id} {index} {self.steps[index]}{f' {round}' if round else ''}")
+
+    def with_attempt(self, **changes: Any) -> Run:
+        """Return the run with changes of its last attempt."""
+        return replace(self, attempts=(*self.attempts[:-1], replace(self.attempts[-1], **changes)))
+
+    def to_bytes(self) -> bytes:
+        row = {one.name: getattr(self, one.name) for one in fields(self) if one.compare}
+        row |= {"key": vars_of(self.key), "attempts": [asdict(one) for one in self.attempts]}
+        return json.dumps(
+            {name: value for name, value in row.items() if value not in ("", (), {}, 0, -1)} | {"step": self.step}
+        ).encode()
+
+
+def vars_of(key: Key) -> dict[str, Any]:
+    """Return a key as plain data."""
+    return {"kind": key.kind, "text": key.text, "window_s": key.window_s}
+
+
+_TEXTS = ("caller", "schedule", "time", "run_id", "since", "reason", "text", "retry_since", "job", "model")
+_ATTEMPT = {"candidate": int, "changes": str, "job": str, "reason": str, "text": str}
+
+
+def parse(id: str, content: bytes) -> Run | None:
+    """Return the run of these bytes; None unless every part has its type: other programs may write to the bucket."""
+    data = as_json(content) or {}
+    key, body, attempts, steps = data.get("key"), data.get("body"), data.get("attempts", []), data.get("steps", [])
+    tables = {name: data.get(name, {}) for name in ("delivery", "jobs", "measured")}
+    numbers = {name: data.get(name, least) for name, least in (("step", -1), ("round", 0))}
+    texts = {name: data.get(name, "") for name in _TEXTS}
+    phase = data.get("phase", "attempt")
+    if data.get("id") != id or not _ID.fullmatch(id) or phase not in _PHASES or not is_body(body):
+        return None
+    if not all(isinstance(one, str) for one in texts.values()) or not all(
+        isinstance(one, dict) for one in tables.values()
+    ):
+        return None
+    if (
+        not all(type(one) is int for one in numbers.values())
+        or not isinstance(steps, list)
+        or not isinstance(attempts, list)
+    ):
+        return None
+    if not all(isinstance(value, _SCALARS) for part in ("set", "args") for value in body[part].values()):
+        return None
+    if not isinstance(key, dict) or key.keys() != {"kind", "text", "window_s"} or key["kind"] not in _KINDS:
+        return None
+    if not isinstance(key["text"], str) or not isinstance(key["window_s"], (int, float, type(None))):
+        return None
+    if not all(map(_is_attempt, attempts)) or (texts["run_id"] and not NAME.fullmatch(texts["run_id"])):
+        return None
+    if any(texts[name] and times.nanoseconds(texts[name]) is None for name in ("time", "since", "retry_since")):
+        return None
+    made = tuple(Attempt(**one) for one in attempts)
+    return Run(
+        id, Key(**key), body, phase=phase, attempts=made, steps=tuple(map(str, steps)), **texts, **tables, **numbers
+    )
+
+
+def _is_attempt(data: Any) -> bool:
+    known = {one.name for one in fields(Attempt)}
+    return (
+        isinstance(data, dict)
+        and data.keys() <= known
+        and "candidate" in data
+        and all(isinstance(data.get(name, kind()), kind) for name, kind in _ATTEMPT.items())
+        and all(isinstance(data.get(name), (int, float, type(None))) for name in ("waited_s", "usd"))
+    )

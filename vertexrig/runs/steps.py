@@ -1,0 +1,290 @@
+"""Steps: what follows a run whose job has succeeded, each once. A step's claim says whether it has its job or its version."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from vertexrig import times
+from vertexrig.cloud.rest import RestError
+from vertexrig.cloud.storage import Storage
+from vertexrig.cloud.vertex import RemoteJob
+from vertexrig.errors import ConfigError, UsageError, VertexrigError
+from vertexrig.project.config import Loaded
+from vertexrig.project.triggered import EvaluateStep, NextStep, PromoteStep, RegisterStep, name_of
+from vertexrig.runs import promotion
+from vertexrig.runs.engine import Engine, Moved
+from vertexrig.runs.policy import PATIENCE_S
+from vertexrig.runs.registration import Evaluation, Registrar, display_name
+from vertexrig.runs.run import Run
+from vertexrig.spec import from_data
+from vertexrig.spec.states import SUCCEEDED, short
+from vertexrig.studies.register import MODEL_DIR, SUMMARY
+from vertexrig.submit.budget import OverBudgetError
+from vertexrig.submit.claims import LABEL, InProgressError, digest
+from vertexrig.submit.uploaded import NoPackageError
+from vertexrig.workspace import Prepared
+
+PER_RUN = ("usd_per_run", "trials_per_run")
+"""Limits of the budget for which waiting does not help."""
+
+
+class _OverError(VertexrigError):
+    """The run ends here."""
+
+    def __init__(self, outcome: str, reason: str, model: str = "") -> None:
+        self.outcome, self.model = outcome, model
+        super().__init__(reason)
+
+
+@dataclass
+class Steps:
+    """Takes the steps of runs; `folder` opens a gs:// folder."""
+
+    engine: Engine
+    registrar: Registrar
+    folder: Callable[[str], Storage]
+
+    @property
+    def loaded(self) -> Loaded:
+        return self.engine.submitter.workspace.loaded
+
+    def take(self, run: Run, job: RemoteJob | None) -> Moved | Run:
+        """Take the step that a run is at, if the job before it has succeeded; `job` is that job where it was listed just now."""
+        at = self.engine.now()
+        try:
+            return self._take(run, job, at)
+        except _OverError as over:
+            return self.engine.close(run, over.outcome, str(over), model=over.model)
+        except InProgressError as error:
+            return self._waits(run, str(error))
+        except (OverBudgetError, NoPackageError) as error:
+            if isinstance(error, OverBudgetError) and error.limit in PER_RUN:
+                return self.engine.close(self._at_step(run), "over-budget", str(error))
+            return self._patient(run, str(error), at)
+        except RestError as error:
+            # the service's message about the job itself is the same tomorrow
+            if error.status == 400:
+                return self.engine.close(self._at_step(run), "refused", str(error))
+            moved = self._patient(run, str(error), at)
+            return replace(moved, inside=True) if isinstance(moved, Moved) and moved.state != "ended" else moved
+        except ConfigError as error:  # without its line: the promoted job is not in the file
+            return self.engine.close(self._at_step(run), "impossible", error.message)
+        except VertexrigError as error:
+            return self.engine.close(self._at_step(run), "impossible", str(error))
+
+    def _at_step(self, run: Run) -> Run:
+        """Return the run at the step whose error is to be reported: the next one, while its job was not made."""
+        index = self._next.get(run.id, run.step)
+        return replace(run, step=index)
+
+    def __post_init__(self) -> None:
+        self._next: dict[str, int] = {}
+
+    def _take(self, run: Run, job: RemoteJob | None, at: datetime) -> Moved | Run:
+        steps = self._steps(run)
+        name = self._name(run)
+        current = run.job or run.attempts[-1].job
+        self._next[run.id] = run.step
+        job = self._succeeded(run, name, current, job)
+        if job is None:
+            return self._waits(run, f"{name} has not ended", current)
+        if run.phase != "step":
+            saved = self.engine.runs.save(
+                replace(
+                    run,
+                    phase="step",
+                    step=-1,
+                    job=current,
+                    jobs={**run.jobs, run.name: current},
+                    since=_end_of(job, at),
+                )
+            )
+            return saved or self._waits(run, "another tick is at it")
+        index = run.step
+        if index < 0 or not isinstance(steps[index], (EvaluateStep, RegisterStep)):
+            index += 1  # the job of the step before has succeeded
+        if index == len(steps):
+            raise _OverError("done", f"{name} has succeeded")
+        step = steps[index]
+        self._next[run.id] = index
+        if isinstance(step, PromoteStep):
+            return self._promote(run, index, step, job)
+        if isinstance(step, EvaluateStep):
+            return self._evaluate(run, index, step, job, steps[index + 1 :], at)
+        return self._register(run, index, step, job)
+
+    def _steps(self, run: Run) -> Sequence[NextStep]:
+        return self.loaded.project.schedules[str(run.body["then"])].steps
+
+    def _name(self, run: Run) -> str:
+        """Return what the job that a run waits for is called."""
+        return next((name for name, job in reversed(list(run.jobs.items())) if job == run.job), run.name)
+
+    def _succeeded(self, run: Run, name: str, current: str, job: RemoteJob | None) -> RemoteJob | None:
+        """Return the job that a run waits for, once it has succeeded; None until it has ended."""
+        if job is None or job.name != current:
+            job = self.engine.submitter.vertex.get(current)
+        if job is None:
+            raise _OverError("failed", f"{name}: the job {current} is gone")
+        if not job.ended:
+            try:
+                self.engine.submitter.reconciler.look(job.labels.get(LABEL, ""), job.collection)
+            except VertexrigError:
+                pass  # the next tick repeats it
+            return None
+        if job.state != SUCCEEDED:
+            raise _OverError("failed", f"{name} ended {short(job.state)}: {job.cause}".rstrip(": "))
+        return job
+
+    def _promote(self, run: Run, index: int, step: PromoteStep, sweep: RemoteJob) -> Moved | Run:
+        key = run.step_key(index)
+        claim = self.engine.submitter.claims.by_key(key)
+        # read before rendering: promoting again would read the sweep's trials for a job that is there
+        if claim is not None and claim.state == "created":
+            return self._saved(run, index, claim.run, claim.job.name)
+        prepared = self.prepared(run, step, sweep)
+        made = self.engine.submitter.submit(prepared, key, digest({"run": run.id}), terms=self.engine.terms(run))
+        return self._made(run, index, prepared.view.name, made.name, made.duplicate)
+
+    def _made(self, run: Run, index: int, name: str, job: str, known: bool) -> Moved | Run:
+        saved = self._saved(run, index, name, job)
+        if known or isinstance(saved, Moved):
+            return saved
+        return Moved(saved, "started", job, f"{name} was started: {job.rpartition('/')[2]}")
+
+    def _saved(self, run: Run, index: int, name: str, job: str, **more: Any) -> Moved | Run:
+        jobs = {key: value for key, value in run.jobs.items() if key != name} | {name: job}
+        since = times.rfc3339(self.engine.now(), 0)
+        kept = self.engine.runs.save(
+            replace(run, step=index, job=job, jobs=jobs, since=since, reason="", text="", **more)
+        )
+        return kept or self._waits(run, "another tick is at it")
+
+    def _evaluate(
+        self, run: Run, index: int, step: EvaluateStep, job: RemoteJob, following: Sequence[NextStep], at: datetime
+    ) -> Moved | Run:
+        """Measure the model beside the version that is registered now, again if that has changed since."""
+        name = f"{step.job} (evaluate)"
+        register = next((one for one in following if isinstance(one, RegisterStep)), RegisterStep())
+        measuring = run.step == index and run.round > 0
+        trained = self._trained(run, name) if measuring else job
+        # once the model is on its way into the registry, it is among those that are there
+        uploaded = self.engine.submitter.claims.by_key(run.step_key(index + 1)) if following else None
+        settled = uploaded is not None and uploaded.state == "created"
+        try:
+            champion, challenger = self.registrar.rivals(run, register, trained)
+        except UsageError:
+            # beside a model of this name that somebody else made: what an earlier attempt uploaded is registered all the same
+            settled = settled or (bool(following) and self.registrar.has_uploaded(run, register, trained))
+            if not settled:
+                raise
+            champion = challenger = ""
+        if measuring:
+            found = self._measured(step, job)
+            if settled or found.champion == champion:
+                kept = self.engine.runs.save(
+                    replace(
+                        run,
+                        step=index + 1,
+                        round=run.round,
+                        measured=asdict(found),
+                        job=trained.name,
+                        since=_end_of(job, at),
+                    )
+                )
+                if kept is None:
+                    return self._waits(run, "another tick is at it")
+                if index + 1 == len(self._steps(run)):
+                    raise _OverError("done", f"{name} has succeeded")
+                return kept
+        prepared = self.evaluating(run, step, champion, challenger)
+        made = self.engine.submitter.submit(
+            prepared, run.step_key(index, run.round), digest({"run": run.id}), terms=self.engine.terms(run)
+        )
+        saved = self._saved(run, index, name, made.name, round=run.round + 1)
+        if isinstance(saved, Moved):
+            return saved
+        return Moved(saved, "started", made.name, f"{name} was started: {made.name.rpartition('/')[2]}")
+
+    def _trained(self, run: Run, measuring: str) -> RemoteJob:
+        """Return the job whose model is measured."""
+        before = [job for name, job in run.jobs.items() if name != measuring][-1]
+        found = self.engine.submitter.vertex.get(before)
+        if found is None:
+            raise _OverError("failed", f"the job {before} is gone")
+        return found
+
+    def _measured(self, step: EvaluateStep, job: RemoteJob) -> Evaluation:
+        """Return what a job has measured; its own argument says of which version."""
+        summary = self.folder(f"{job.output}/{MODEL_DIR}").read_json(SUMMARY) or {}
+        was, now = (one if isinstance(one := summary.get(key), dict) else {} for key in ("champion", "challenger"))
+        words = from_data(dict(job.data.get("jobSpec") or {}), kind="CustomJobSpec").pools[0].args
+        flag = f"--{step.champion_flag}="
+        champion = next((word.removeprefix(flag).rstrip("/") for word in words if word.startswith(flag)), "")
+        return Evaluation(champion, was, now, job.display_name)
+
+    def evaluating(self, run: Run, step: EvaluateStep, champion: str, challenger: str) -> Prepared:
+        """Return the job that measures two models, rendered and checked; UsageError if the checks found an error."""
+        loaded = promotion.with_models(self.loaded, run, step, champion, challenger)
+        return _checked(self.engine.submitter.workspace.overridden(loaded).prepare(step.job))
+
+    def prepared(self, run: Run, step: PromoteStep, sweep: RemoteJob) -> Prepared:
+        """Return the promoted job, rendered and checked; UsageError if it cannot be made of this sweep, or the checks found an error."""
+        loaded, name = promotion.with_job(self.loaded, run, step, sweep, self.folder)
+        return _checked(self.engine.submitter.workspace.overridden(loaded).prepare(name))
+
+    def _register(self, run: Run, index: int, step: RegisterStep, job: RemoteJob) -> Moved | Run:
+        evaluation = Evaluation(**run.measured) if run.measured else None
+        found = self.registrar.register(run, run.step_key(index), step, job, evaluation)
+        if found.outcome == "again":  # another version is registered by now, and is measured next
+            measured = next(at for at, one in enumerate(self._steps(run)) if isinstance(one, EvaluateStep))
+            name = f"{self._steps(run)[measured].job} (evaluate)"  # type: ignore[union-attr]
+            kept = self.engine.runs.save(replace(run, step=measured, job=run.jobs[name], measured={}))
+            return kept or self._waits(run, found.text)
+        if found.outcome == "":
+            return self._waits(replace(run, step=index), found.text)
+        moved = self.engine.close(replace(run, step=index), found.outcome, found.text, model=found.model)
+        try:
+            # once more, now that the end is kept and says which version counts
+            self.registrar.clean(display_name(run, step, job))
+        except VertexrigError:
+            pass  # the next run that registers this model does it
+        return moved
+
+    def _waits(self, run: Run, text: str, job: str = "") -> Moved:
+        return Moved(run, "waiting", job or run.job, " ".join(text.split())[:1000])
+
+    def _patient(self, run: Run, why: str, at: datetime) -> Moved | Run:
+        """Leave the step to the next tick, unless it has waited for too long."""
+        began = times.nanoseconds(run.began)
+        waited = at.timestamp() - began / 1e9 if began else 0.0
+        if waited > PATIENCE_S:
+            return self.engine.close(self._at_step(run), "given-up", f"after {waited / 86_400:.0f} days: {why}")
+        return replace(self._waits(self._at_step(run), why), problem=True)
+
+
+def _checked(found: Prepared) -> Prepared:
+    wrong = promotion.errors(found)
+    if wrong:
+        raise UsageError(f"{found.view.name} would fail: {wrong}")
+    return found
+
+
+def _end_of(job: RemoteJob, at: datetime) -> str:
+    """Return when a job ended: from then on the next step could have been taken."""
+    end = str(job.data.get("endTime") or "")
+    return end if times.nanoseconds(end) is not None else times.rfc3339(at, 0)
+
+
+def problem(loaded: Loaded, run: Run) -> str:
+    """Return why the steps of a run are not those of the project file any more, "" if they are."""
+    then = str(run.body["then"])
+    if not run.steps:
+        return ""
+    schedule = loaded.project.schedules.get(then)
+    if schedule is None or schedule.run != run.name or tuple(map(name_of, schedule.steps)) != run.steps:
+        return f"the steps of {then} in the project file are others than when the run began"
+    return ""

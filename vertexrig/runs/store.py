@@ -1,0 +1,166 @@
+"""Where runs are kept, below the prefix of one trigger: open runs, ends, notices, and which URL serves the prefix.
+
+An open run is `runs/ID.json`. Its whole content is also in the object's metadata, so that one listing returns a thousand runs. Every
+change is written over the generation that was read, so that of two ticks one moves a run. A run that ended is in the history, and no
+tick reads it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from vertexrig import times
+from vertexrig.cloud.rest import RestError
+from vertexrig.cloud.storage import Storage, as_json
+from vertexrig.runs.deliveries import FOLDER, LONGEST_ROW, ROW
+from vertexrig.runs.run import Run, parse
+
+OPEN, DESK, ENDS, OWNER = "runs/", "desk/", "ends/", "trigger.json"
+
+
+class RunStore:
+    """The open runs of one trigger, or of the command line (`folder` is DESK)."""
+
+    def __init__(self, storage: Storage, folder: str = OPEN) -> None:
+        self.storage, self.folder = storage, folder
+
+    def path(self, id: str) -> str:
+        """Return the object of an open run."""
+        return f"{self.folder}{id}.json"
+
+    def save(self, run: Run) -> Run | None:
+        """Write a run over the generation that was read; None if another process has changed it since."""
+        data = run.to_bytes()
+        row = data.decode() if len(data) <= LONGEST_ROW else '{"cut": true}'
+        written = self.storage.write(self.path(run.id), data, generation=run.generation, metadata={ROW: row})
+        return None if written is None else replace(run, generation=written)
+
+    def keep(self, run: Run) -> tuple[Run, bool]:
+        """Store the open run and report whether it is new. An existing one is rewritten, so that a concurrent `drop` sees the change."""
+        for _ in range(8):
+            saved = self.save(replace(run, generation=0))
+            if saved is not None:
+                return saved, True
+            found = self.read(run.id)
+            if found is not None:
+                kept = self.save(replace(found, phase="attempt", attempts=found.attempts or run.attempts))
+                if kept is not None:
+                    return kept, False
+        raise RestError("the run changes too fast to be written", status=503)
+
+    def read(self, id: str) -> Run | None:
+        """Return an open run, None if there is none."""
+        stored = self.storage.read(self.path(id))
+        found = None if stored is None else parse(id, stored.data)
+        return None if found is None or stored is None else replace(found, generation=stored.generation)
+
+    def open(self) -> Iterator[Run | str]:
+        """Yield the open runs; for an object that is not a run, its URI."""
+        for item in list(self.storage.list(self.folder, metadata=True)):
+            id = item.name.removeprefix(self.folder).removesuffix(".json")
+            found = parse(id, item.metadata.get(ROW, "").encode())
+            if found is None:
+                stored = self.storage.read(item.name)  # too long for metadata, or copied without it
+                found = None if stored is None else parse(id, stored.data)
+                if stored is None:
+                    continue
+                item = replace(item, generation=stored.generation)
+            yield (
+                self.storage.uri(item.name)
+                if found is None
+                else replace(found, generation=item.generation, written=item.created)
+            )
+
+    def drop(self, id: str, unmade: Callable[[], bool]) -> bool:
+        """Delete a run that has no job, unless it is stored again in between; return whether it was deleted."""
+        generation = self.storage.generation(self.path(id))
+        return generation is not None and unmade() and self.storage.delete(self.path(id), generation)
+
+    def forget(self, run: Run) -> None:
+        """Delete a run whose end is in the history. The outcome of one with steps stays, by its id."""
+        if self.folder == DESK:
+            return  # it shows the attempts of its jobs, and no tick reads it
+        if run.steps:
+            row = {"outcome": run.reason, "model": run.model}
+            self.storage.write(f"{ENDS}{run.id}.json", json.dumps(row).encode(), generation=0)
+        self.storage.delete(self.path(run.id))
+
+    def end(self, run: Run) -> Mapping[str, Any] | None:
+        """Return the row of the history of a run that has ended; None if there is none."""
+        return self.storage.read_json(path_of(run))
+
+    def outcome(self, id: str) -> Mapping[str, Any] | None:
+        """Return `outcome` and `model` of a run with steps that has ended; None if it has not."""
+        return self.storage.read_json(f"{ENDS}{id}.json")
+
+
+def path_of(run: Run) -> str:
+    """Return the object of a run's end: the same for every process that ends it."""
+    day = run.run_id if run.run_id[:8].isdigit() else str(run.delivery.get("time", "")).replace("-", "")
+    return f"{FOLDER}/{day[:4]}-{day[4:6]}/{day.partition('.')[0]}-{run.id}.json"
+
+
+@dataclass(frozen=True)
+class Lease:
+    """The tick that is allowed to work now.
+
+    Args:
+        now: The time, by the service's clock.
+        after: The run after which it begins, "" for the oldest.
+    """
+
+    generation: int
+    now: datetime
+    after: str
+    uri: str
+
+
+class OtherTriggerError(RestError):
+    """The prefix belongs to a function at another URL."""
+
+
+def owner(storage: Storage) -> str:
+    """Return the URL of the function that serves a prefix, "" if none is recorded."""
+    return str((storage.read_json(OWNER) or {}).get("uri", ""))
+
+
+def adopt(storage: Storage, uri: str) -> None:
+    """Record the URL of the function that serves a prefix, in place of another one."""
+    storage.write(OWNER, json.dumps({"uri": uri}).encode())
+
+
+def begin_tick(storage: Storage, uri: str, seconds: float, now: Callable[[], datetime] = times.now) -> Lease | None:
+    """Take the lease of the tick for some seconds; None if another tick has it.
+
+    Raises:
+        OtherTriggerError: A function at another URL serves this prefix; nothing was written.
+    """
+    stored = storage.read(OWNER)
+    data = (as_json(stored.data) or {}) if stored is not None else {}
+    at = (stored.read_at if stored is not None else None) or now()
+    known = str(data.get("uri") or "")
+    if known and uri and known != uri:
+        raise OtherTriggerError(
+            f"{storage.uri('')} belongs to the function at {known}, and this one is {uri}: give one of them another name "
+            "(trigger.function), or type `vertexrig schedule apply --adopt` where this one replaces it",
+            status=409,
+        )
+    until = times.nanoseconds(str(data.get("until") or "")) or 0
+    # a lease of hours would be of a clock that was wrong
+    if times.nanoseconds_of(at) < until < times.nanoseconds_of(at + timedelta(seconds=2 * seconds + 60)):
+        return None
+    after = str(data.get("after") or "")
+    row = {"uri": uri or known, "until": times.rfc3339(at + timedelta(seconds=seconds), 3), "after": after}
+    written = storage.write(OWNER, json.dumps(row).encode(), generation=stored.generation if stored is not None else 0)
+    return None if written is None else Lease(written, at, after, uri or known)
+
+
+def end_tick(storage: Storage, lease: Lease, after: str) -> None:
+    """Give the lease back; the next tick begins after this run."""
+    storage.write(
+        OWNER, json.dumps({"uri": lease.uri, "until": "", "after": after}).encode(), generation=lease.generation
+    )

@@ -1,0 +1,192 @@
+"""One tick: moves the open runs of a trigger, oldest first, within half of the function's timeout, and sends notices."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from itertools import product
+from typing import Any
+
+from vertexrig import times
+from vertexrig.catalog import Catalog
+from vertexrig.cloud.rest import RestError
+from vertexrig.cloud.vertex import LIVE_FILTER, RESOURCES, RemoteJob
+from vertexrig.project.triggered import Notify
+from vertexrig.runs import store
+from vertexrig.runs.deliveries import Delivery
+from vertexrig.runs.engine import Engine, Moved
+from vertexrig.runs.policy import EVERY, Hold, Holds
+from vertexrig.runs.run import Run
+from vertexrig.submit.claims import LABEL
+from vertexrig.trigger import answers, history, notify
+from vertexrig.trigger.answers import Reply
+from vertexrig.trigger.history import Deliveries
+
+Log = Callable[[Mapping[str, Any]], None]
+
+
+@dataclass
+class Ticker:
+    """Ticks of one trigger.
+
+    Args:
+        engine: Moves runs; its claims do not wait.
+        uri: The URL of this function, "" if the project file has none.
+        seconds: A tick's longest time.
+        clock: Seconds, from any start.
+    """
+
+    engine: Engine
+    log: Log
+    uri: str = ""
+    seconds: float = 60.0
+    wanted: tuple[Notify, ...] = ()
+    clock: Callable[[], float] = time.monotonic
+    send: Callable[[Notify, notify.Notice], None] | None = None
+    _ended: list[Run] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.storage = self.engine.runs.storage
+        self.deliveries = Deliveries(self.storage)
+        self.notices = notify.Notices(self.storage, self.wanted, send=self.send)
+        self.engine.finish = self.finish
+
+    def finish(self, run: Run) -> None:
+        """Write the end of a run into the history, once, and its notice."""
+        own = self.engine.submitter
+        name = run.job or next((one.job for one in reversed(run.attempts) if one.job), "")
+        job = own.vertex.get(name) if name else None
+        catalog: Catalog = own.workspace.catalog
+        end = history.end_of(run, job, own.vertex, own.workspace.loaded, catalog, own.storage)
+        row = self.deliveries.keep(run, end)
+        self.notices.keep(notify.notice_of(row))
+        if row["decision"] != "created":
+            known = {name: row[name] for name in Delivery.__dataclass_fields__ if name in row}
+            self.log(Delivery(**known).entry | {"claim": run.id})
+        else:
+            self.log(history.end_entry(row))
+
+    def tick(self, row: dict[str, Any]) -> Reply:
+        """Move each open run as far as it goes now; counts are added to `row`, the log entry of the tick itself."""
+        begun = self.clock()
+        lease = store.begin_tick(self.storage, self.uri, self.seconds, self.engine.now)
+        if lease is None:
+            return Reply(200, {"runs": [], "running": True})
+
+        def late() -> bool:
+            return self.clock() - begun > self.seconds
+
+        moved, left, after = list[Moved](), 0, ""
+        try:
+            moved, left, after = self._runs(lease, late)
+            for entry in self.notices.send_all(lease.now, late):
+                self.log(entry)
+        finally:
+            store.end_tick(self.storage, lease, after)
+        states = [one.state for one in moved]
+        row |= {state: states.count(state) for state in sorted(set(states))} | ({"left": left} if left else {})
+        return Reply(200, {"runs": [self._row(one) for one in moved], **({"left": left} if left else {})})
+
+    def _runs(self, lease: store.Lease, late: Callable[[], bool]) -> tuple[list[Moved], int, str]:
+        found = list[Run]()
+        for one in self.engine.runs.open():
+            if isinstance(one, str):
+                self.log({"severity": "WARNING", "message": f"{one} is not a run; delete it"})
+            else:
+                found.append(one)
+        if not found:
+            return [], 0, ""
+        found.sort(key=lambda run: (run.run_id, run.id))
+        # the tick before this one ended after this run
+        begin = (
+            next((index for index, run in enumerate(found) if f"{run.run_id} {run.id}" > lease.after), 0)
+            if lease.after
+            else 0
+        )
+        found = found[begin:] + found[:begin]
+        holds = Holds(self.storage).current() if any(run.schedule or run.body["then"] for run in found) else {}
+        live = self._live(found)
+        waits = [run for run in found if run.schedule and run.phase == "waiting" and not run.had_job]
+        newest = {run.schedule: run.time for run in sorted(waits, key=lambda run: times.nanoseconds(run.time) or 0)}
+        moved, last = list[Moved](), ""
+        for number, run in enumerate(found):
+            if late():
+                return moved, len(found) - number, last
+            last = f"{run.run_id} {run.id}"
+            try:
+                moved.append(self._move(run, live, _hold(run, holds), newest.get(run.schedule, ""), lease.now))
+            except Exception as error:
+                self.log(
+                    {"severity": "ERROR", "message": f"a run failed: {run.name} {run.id}", **answers.failure(error)}
+                )
+                moved.append(Moved(run, "unknown", text="the log says what went wrong", problem=True))
+        return moved, 0, ""
+
+    def _live(self, runs: Iterable[Run]) -> dict[str, RemoteJob]:
+        """Return the jobs of runs that live, by name; {} where no run has a job."""
+        if all(run.phase == "waiting" for run in runs):
+            return {}
+        own, found = self.engine.submitter, dict[str, RemoteJob]()
+        for vertex, collection in product(own.ledger.vertices, RESOURCES):
+            for job in vertex.list(collection, filter=f"labels.{LABEL}:* AND {LIVE_FILTER}"):
+                found[job.name] = job
+        self.engine.live = found
+        return found
+
+    def _move(self, run: Run, live: Mapping[str, RemoteJob], hold: str, newest: str, at: datetime) -> Moved:
+        name = run.job if run.phase == "step" else run.attempts[-1].job if run.attempts else ""
+        try:
+            moved = self.engine.move(run, live.get(name), hold, newest, at)
+        except RestError as error:
+            return Moved(run, "waiting", name, str(error), problem=True, inside=True)
+        row = history.row_of(moved.run)
+        if moved.first and moved.made is not None:
+            known = {key: row[key] for key in Delivery.__dataclass_fields__ if key in row}
+            made = Delivery(
+                **known
+                | {"decision": "created", "reason": run.reason, "job": moved.made.name, "estimate": moved.made.estimate}
+            )
+            made.detail = {**made.detail, **({"candidate": place} if (place := self.engine.place(moved.run)) else {})}
+            self.log(made.entry)
+        elif moved.state == "started" or (moved.problem and moved.state != "ended"):
+            self.log(
+                {
+                    "severity": "WARNING" if moved.problem else "INFO",
+                    "message": self._message(moved),
+                    **self._row(moved, whole=True),
+                }
+            )
+        if moved.problem and moved.run.phase == "step" and moved.state != "ended":
+            self.notices.keep(
+                notify.waiting({**row, "schedule": run.schedule or str(run.body["then"])}, moved.run.at, moved.text)
+            )
+        return moved
+
+    def _row(self, moved: Moved, whole: bool = False) -> dict[str, Any]:
+        run = moved.run
+        text = (
+            moved.text
+            if whole or not moved.inside
+            else "a service refused the trigger or cannot be reached; its log says why"
+        )
+        more = {"outcome": run.reason, "model": run.model} if moved.state == "ended" else {}
+        row = {
+            "id": run.id, "schedule": run.schedule or str(run.body["then"]), "schedule_time": run.time, "run": run.name,
+            "phase": run.phase, "state": moved.state, "candidate": self.engine.place(run), "step": run.at if run.steps else "",
+            "job": moved.job, "text": text, **more,
+        }  # fmt: skip
+        return {name: value for name, value in row.items() if value}
+
+    def _message(self, moved: Moved) -> str:
+        run = moved.run
+        what = (run.schedule, run.name, self.engine.place(run), run.at if run.steps else "", moved.state)
+        return " ".join(filter(None, what)) + (f": {moved.text}" if moved.text else "")
+
+
+def _hold(run: Run, holds: Mapping[str, Hold]) -> str:
+    """Return why a run's schedule is on hold, "" if it is not."""
+    schedule = run.schedule or str(run.body["then"])
+    hold = (holds.get(schedule) or holds.get(EVERY)) if schedule else None
+    return "" if hold is None else f"on hold until {hold.until}: {hold.reason}"
