@@ -370,7 +370,8 @@ def test_a_cancel_that_fails_is_tried_again(here: clouds.MemoryCloud, make: Make
 def test_jobs_cancels_a_second_job(tmp_path: Path) -> None:
     """`vertexrig jobs` cancels a second job of one request, says so, and shows the state that follows."""
     with clouds.cloud(tmp_path / "cloud") as here:
-        first = run(maker(here, tmp_path)(), "second-by-jobs")
+        own = Claims(clouds.storage(here).below("vertexrig/vertexrig"))  # as the command line reads them
+        first = run(maker(here, tmp_path)(claims=own), "second-by-jobs")
         second = _second_job(here, first)
         done = tools.vertexrig("jobs", "--limit=1000", "--format=json", cwd=tmp_path, env=clouds.variables(here))
     assert done.returncode == 0, done.stderr
