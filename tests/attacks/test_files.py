@@ -99,7 +99,7 @@ BOMBS = {
     "product": "{% set x = 7 ** (10**6) %}{% for i in range(99999) %}{% set y = x * x %}{% endfor %}",
     "comparison": "{% set x = [[0] * 9999] * 9999 %}{% set y = [[0] * 9999] * 9999 %}{% for i in range(99) %}{% if x == y %}{% endif %}{% endfor %}",
     "search": "{% set x = 'a' * 10**7 %}{% for i in range(99999) %}{% if 'b' in x %}{% endif %}{% endfor %}",
-    "contained": "{% set x = [[0] * 9999] * 99999 %}{% if [0] * 9998 ~ [1] in x %}{% endif %}{% for i in range(99) %}{% if 5 ** 99 in x %}{% endif %}{% endfor %}",
+    "contained": "{% set x = [[0] * 9999] * 99999 %}{% if ([0] * 9998 + [1]) in x %}{% endif %}{% for i in range(99) %}{% if 5 ** 99 in x %}{% endif %}{% endfor %}",
     "count": "{% set x = 'a' * 10**7 %}{% for i in range(99999) %}{% set y = x.count('aab') %}{% endfor %}",
     "split": "{% for i in range(99999) %}{% set y = ('a ' * 99999).split() %}{% endfor %}",
     "written out": "{{ (7 ** (10**8))|string }}",

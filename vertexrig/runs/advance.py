@@ -36,6 +36,7 @@ class Seen:
         preemptions: How many jobs of a candidate may be preempted in a row.
         retry_for_s: Seconds for which candidates are attempted again, 0 for one round.
         round_s: See ROUND_S.
+        speed: What these times were divided by, for a rehearsal; messages name the undivided ones.
     """
 
     now: float
@@ -49,6 +50,7 @@ class Seen:
     preemptions: int = 1
     retry_for_s: float = 0.0
     round_s: float = ROUND_S
+    speed: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -136,7 +138,9 @@ def _of_attempt(run: Run, seen: Seen) -> Action:
         return Action("cancel", attempt.reason)
     waited = _seconds(job.created, seen)
     if seen.wait_s is not None and seen.waits and waited > seen.wait_s:
-        return Action("give-up", WAITED, f"its job waited more than {times.length(round(seen.wait_s))} for machines")
+        return Action(
+            "give-up", WAITED, f"its job waited more than {times.length(round(seen.wait_s * seen.speed))} for machines"
+        )
     return Action("wait")
 
 

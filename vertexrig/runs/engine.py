@@ -353,6 +353,7 @@ class Engine:
             preemptions=own.preemptions if own is not None else 1,
             retry_for_s=self._retry_for_s(run),
             round_s=self.round_s / self.speed,
+            speed=self.speed,
         )
 
     def move(
