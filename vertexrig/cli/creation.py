@@ -22,19 +22,19 @@ def commands(prepared: Sequence[tuple[Prepared, Path]]) -> list[str]:
     uploaded: set[str] = set()
     for one, path in prepared:
         name, workspace = one.view.name, one.workspace
-        if refused_by_gcloud(one.document):  # whatever of it is checked, silenced or shown
-            # gcloud cannot create such a job from the file, but the API can.
-            lines.append(workspace.verb("submit", name))  # it also uploads the package
-            continue
-        own = {uri for pool in one.document.pools for uri in pool.package_uris}
-        # Packages that the user names by URI are there already: only those made here are uploaded.
-        own &= set(one.view.packages.values())
-        images = {pool.image for pool in one.document.pools} & set(one.view.images.values())
-        if images - uploaded:
-            lines.append(workspace.verb("image", name, "--push"))
-            uploaded |= images
-        if own - uploaded:
-            lines.append(workspace.verb("package", name, "--upload"))
-            uploaded |= own
-        lines.append(one.rendered.shell_command(path))
+        if not refused_by_gcloud(one.document):  # `submit` uploads the package and image itself
+            # Packages that the user names by URI are there already: only those made here are uploaded.
+            packages = {uri for pool in one.document.pools for uri in pool.package_uris} & {*one.view.packages.values()}
+            images = {pool.image for pool in one.document.pools} & {*one.view.images.values()}
+            lines += [workspace.verb("image", name, "--push")] if images - uploaded else []
+            lines += [workspace.verb("package", name, "--upload")] if packages - uploaded else []
+            uploaded |= images | packages
+        lines.append(create_command(one, path))
     return lines
+
+
+def create_command(one: Prepared, path: Path) -> str:
+    """Return the command that creates a rendered job, once its package and image are uploaded."""
+    # gcloud cannot create every job from its file, but the API can; whether a check of that is silenced does not matter
+    refused = refused_by_gcloud(one.document)
+    return one.workspace.verb("submit", one.view.name) if refused else one.rendered.shell_command(path)

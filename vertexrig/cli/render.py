@@ -75,11 +75,13 @@ def command(
         for one in prepared:
             runs.must_be_own(one.view, run_id)
         prepared = [one.in_run(run_id) for one in prepared]
-    rows = [_write(workspace, one, output) for one in prepared]
-    if format_ == "text":
-        for row in rows:
-            if row["yaml"] is not None:
-                say(row["yaml"].encode(), nl=False)  # YAML is UTF-8, whatever the terminal shows
+    if output == STDOUT:
+        rows = [_row(one, None) for one in prepared]
+        if format_ == "text":
+            for one in prepared:
+                say(one.rendered.text.encode(), nl=False)  # YAML is UTF-8, whatever the terminal shows
+    else:
+        rows = [_row(one, _write(one, output)) for one in prepared]
     found = [finding for one in prepared for finding in one.findings]
     if check:
         show.findings(found, sources=workspace.loaded.sources, info=info)
@@ -99,21 +101,28 @@ def command(
         raise FindingsError(f"{', '.join(failed)} would fail: see above")
 
 
-def _write(workspace: Workspace, one: Prepared, output: Path | None) -> dict[str, Any]:
-    """Write one YAML, or keep it for stdout; return its row of the result, with a command if it has no errors."""
-    name = one.view.name
-    folder = workspace.loaded.folder
+def _write(one: Prepared, output: Path | None) -> Path:
+    """Write the YAML to `output`, by default to its file below build/jobs, and return the file."""
+    name, folder = one.view.name, one.workspace.loaded.folder
     path = output or folder / f"build/jobs/{name if one.candidate == 1 else f'{name}.{one.candidate}'}.yaml"
-    row: dict[str, Any] = {"name": name, "candidate": one.candidate, "kind": one.document.kind}
-    row |= {"path": None, "command": None, "yaml": None}
-    if path == STDOUT:
-        return row | {"yaml": one.rendered.text}
     write_text(path, one.rendered.text, below=None if output else folder)
     streams.note(f"wrote {path}")
     uri, shared = one.document.output, one.view.own_runs and not one.view.run_id
     more = ". Every job created from this file writes there; use `--run new` for a separate folder"
     streams.note(f"output folder: {uri or 'none'}{more if uri and shared else ''}")
-    return row | {"path": str(path), "command": creation.commands([(one, path)])[-1] if one.ok else None}
+    return path
+
+
+def _row(one: Prepared, path: Path | None) -> dict[str, Any]:
+    """Return a job as the JSON result has it: the file and the command that creates the job, or, for stdout, the YAML."""
+    return {
+        "name": one.view.name,
+        "candidate": one.candidate,
+        "kind": one.document.kind,
+        "path": None if path is None else str(path),
+        "command": None if path is None or not one.ok else creation.create_command(one, path),
+        "yaml": one.rendered.text if path is None else None,
+    }
 
 
 def _note_availability(workspace: Workspace, prepared: Sequence[Prepared], names: Sequence[str]) -> None:

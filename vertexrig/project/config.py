@@ -232,12 +232,7 @@ def loads(
 ) -> Loaded:
     """Like `load`, for the text of a project file."""
     reading = typed.read(text, str(file))
-    given: dict[yamltext.RawPath, str] = {}
-
-    def locate(path: yamltext.RawPath) -> tuple[str | None, int | None]:
-        return _locate(path, str(file), reading.lines, given)
-
-    root = typed.Place((), locate, typed.letters(reading))
+    root = typed.Place((), lambda path: _locate(path, str(file), reading.lines, {}), typed.letters(reading))
     if not isinstance(reading.data, (dict, type(None))):
         raise root.error(f"the project file is {kind_of(reading.data)}; it must be a mapping")
     if not reading.data:
@@ -255,8 +250,10 @@ def loads(
     errors = Errors()
     # before the overrides, whose own `${…}` is meant as it is written
     data = _expand(reading.data, root, os.environ if environment is None else environment, errors)
+    given: dict[yamltext.RawPath, str] = {}
     for override in overrides:
-        _override(data, override, target, given)
+        given |= _override(data, override, target)
+    root = replace(root, locate=lambda path: _locate(path, str(file), reading.lines, given))
     with errors:
         project = typed.build(Project, data, root)
     errors.end()
@@ -317,8 +314,11 @@ def _expand(value: Any, place: typed.Place, environment: Mapping[str, str], erro
     return typed.WRONG
 
 
-def _override(data: dict[str, Any], text: str, target: str | None, given: dict[yamltext.RawPath, str]) -> None:
-    """Make one override: KEY=VALUE sets a value, KEY- removes one, and KEY alone below `args` is a bare flag."""
+def _override(data: dict[str, Any], text: str, target: str | None) -> dict[yamltext.RawPath, str]:
+    """Change the project's data by one override, and return the override's text by the path of each value that it gives.
+
+    KEY=VALUE sets a value, KEY- removes one, and KEY alone below `args` is a bare flag.
+    """
     key, equals, value = text.partition("=")
     removing = not equals and key.endswith("-")
     parts = key.strip().removesuffix("-" if removing else "").split(".")
@@ -330,8 +330,8 @@ def _override(data: dict[str, Any], text: str, target: str | None, given: dict[y
     path = _full_path(data, parts, target)
     if removing:
         _remove(data, path, text)
-        given[_typed(path)] = text
-        return
+        return {_with_indexes(path): text}
+    given: dict[yamltext.RawPath, str] = {}
     here: Any = data
     for index, part in enumerate(path[:-1]):
         name: Any = _index(here, part, text)
@@ -349,11 +349,10 @@ def _override(data: dict[str, Any], text: str, target: str | None, given: dict[y
     # Untyped: what the text becomes is decided by the type of its field.
     here[_index(here, path[-1], text)] = typed.Untyped(value) if equals else None
     # under both spellings: a number in a path is an index in a list, and text in a mapping
-    given[_typed(path)] = text
-    given[tuple(path)] = text
+    return given | {_with_indexes(path): text, tuple(path): text}
 
 
-def _typed(path: Sequence[str]) -> yamltext.RawPath:
+def _with_indexes(path: Sequence[str]) -> yamltext.RawPath:
     return tuple(int(part) if part.isdecimal() else part for part in path)
 
 

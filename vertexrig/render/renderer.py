@@ -136,7 +136,10 @@ class Renderer:
         if view.sweep is not None:
             # the template of a sweep includes that of its job's topology
             self._check_topology(view.job.topology, ("jobs", view.sweep.job))
-        return self._rendered(view)
+        rendered = self._rendered(view)
+        # after the template, whose own refusal says more
+        self._check_roles(view)
+        return rendered
 
     def view(self, name: str) -> resolve.View:
         """Return a job or sweep with everything filled in.
@@ -191,7 +194,6 @@ class Renderer:
             text = self.templates.render(template, _variables(view, self.loaded))
         except RefusedByTemplateError as refusal:
             raise self.loaded.error(str(refusal), *view.key) from None
-        self._check_roles(view)
         body = "\n".join(_without_nulls(text.splitlines()))
         kind = "job" if view.sweep is None else "sweep"
         return f"# vertexrig: {kind} {view.name}, topology {view.template}\n{body}\n"
@@ -232,7 +234,8 @@ def _without_nulls(lines: Sequence[str]) -> list[str]:
     """Return the lines whose value is not null, without blank lines and headings that have nothing left under them.
 
     A value is JSON on its own line, so a line that ends in a bare `null` has no other value. When the first line of
-    a list item goes, its dash moves to the item's next line.
+    a list item goes, its dash moves to the item's next line. The lines are read from the last to the first: whether a heading
+    stays depends on the lines below it.
     """
     kept: list[str] = []  # from the last line to the first
     comments: list[str] = []
@@ -244,7 +247,7 @@ def _without_nulls(lines: Sequence[str]) -> list[str]:
         if not content.strip():
             continue
         if content.startswith("#"):
-            # kept back: a comment goes with the line below it, and is dropped with none
+            # a comment is kept if the line below it is
             comments.append(line)
             continue
         indent = len(line) - len(content)

@@ -41,6 +41,9 @@ class PoolView:
         image_uri: The executor image, or the container's image.
         entrypoint: What the image starts where no command is given, as far as it is known.
         env: Pairs of name and text.
+        own_package: TensorFlow version and URI of the trainer's package, if the pool installs it. A package that the project file
+            names by URI is not the trainer's.
+        own_image: Kind (cpu, gpu, tpu) of the trainer's own image, if the pool runs it.
         keys: The key of the project file that gives a value, by the value's path in this pool: `("machine_type",)`, `("args", 0)`,
             `("env", NAME)`. Where the file gives no value, there is no key or one without a value.
     """
@@ -64,6 +67,8 @@ class PoolView:
     args: tuple[str, ...]
     env: tuple[tuple[str, str], ...]
     nfs_mounts: tuple[model.NfsMount, ...]
+    own_package: tuple[str | None, str] | None
+    own_image: str | None
     keys: Mapping[RawPath, RawPath] = field(repr=False)
 
 
@@ -77,9 +82,8 @@ class View:
         job: The job of the project file with the sweep's `args` over its own, and with the project's output folder and service account.
             Its labels, display name and KMS key are those of this view, its machines and images those of `pools`.
         pools: Pools by role; a role the project file does not name is None, and so is a value that a template fills in (`cloud-tpu`).
-        packages: The trainer's packages that the pools install: URI by TensorFlow version. What the project file names by URI is
-            not among them.
-        images: The trainer's own images that the pools run: URI by kind (cpu, gpu, tpu).
+        keys: The key of the project file that gives a value beside the pools, by the value's path in the job:
+            `("base_output_directory",)`, `("labels", NAME)`. Where the file gives no value, there is no key.
         sweep: The sweep, None for a job.
         study: The sweep's study, None for a job and for a sweep whose template makes it.
         run_id: The run whose output folder the job has, "" if none was given.
@@ -93,8 +97,7 @@ class View:
     display_name: str
     labels: Mapping[str, str]
     kms_key_name: str | None
-    packages: Mapping[str | None, str]
-    images: Mapping[str, str]
+    keys: Mapping[RawPath, RawPath] = field(repr=False)
     sweep: model.Sweep | None = None
     study: Study | None = None
     run_id: str = ""
@@ -103,6 +106,16 @@ class View:
     @property
     def kind(self) -> spec.Kind:
         return "CustomJobSpec" if self.sweep is None else "HyperparameterTuningJob"
+
+    @property
+    def packages(self) -> dict[str | None, str]:
+        """The trainer's packages that the pools install: URI by TensorFlow version."""
+        return dict(pool.own_package for pool in self.pools.values() if pool is not None and pool.own_package)
+
+    @property
+    def images(self) -> dict[str, str]:
+        """The trainer's own images that the pools run: URI by kind (cpu, gpu, tpu)."""
+        return {pool.own_image: pool.image_uri for pool in self.pools.values() if pool is not None and pool.own_image}
 
     @property
     def key(self) -> tuple[str, str]:
@@ -133,32 +146,31 @@ def resolve(loaded: Loaded, name: str, catalog: Catalog, artifacts: Artifacts) -
     sweep = found if isinstance(found, model.Sweep) else None
     job_name = name if sweep is None else sweep.job
     job = project.jobs[job_name]
+    args, arg_keys = job.args, _keys_of(job.args, ("jobs", job_name, "args"))
     errors = Errors()
     with errors:
         _check_chief(loaded, job_name, job)
     if sweep is not None:
         with errors:
-            job = replace(job, args=_sweep_args(loaded, name, sweep, job))
+            args, arg_keys = _sweep_args(loaded, name, sweep, job)
     errors.end()  # before the pools: they ask for the trainer's package, and may look for it in the bucket
     output = (sweep.base_output_directory if sweep else None) or job.base_output_directory
     # A folder that the project file names is the one of every run: nothing is added to it.
     own_runs = output is None and bool(project.bucket)
     if own_runs:
         output = runs.folder(project.bucket, name)
-    job = replace(job, base_output_directory=output, service_account=job.service_account or project.service_account)
-    resolver = _Resolver(loaded, job_name, job, _keys_of_args(job, job_name, sweep, name), catalog, artifacts)
-    # The nearest wins: the sweep's over the job's, the job's over the project's.
-    labels = {**project.labels, **job.labels, **(sweep.labels if sweep else {})}
+    account = job.service_account or project.service_account
+    job = replace(job, args=args, base_output_directory=output, service_account=account)
     return View(
         name=name,
         template=sweep.topology if sweep else job.topology,
         job=job,
-        pools=resolver.pools(),
+        pools=_Resolver(loaded, job_name, job, arg_keys, catalog, artifacts).pools(),
         display_name=(sweep.display_name if sweep else job.display_name) or name,
-        labels=labels,
+        # The nearest wins: the sweep's over the job's, the job's over the project's.
+        labels={**project.labels, **job.labels, **(sweep.labels if sweep else {})},
         kms_key_name=(sweep.kms_key_name if sweep else None) or job.kms_key_name,
-        packages=resolver.packages,
-        images=resolver.images,
+        keys=_keys_beside_pools(project, job_name, name),
         sweep=sweep,
         study=_study(sweep.study) if sweep and sweep.study else None,
         own_runs=own_runs,
@@ -174,38 +186,38 @@ def _check_chief(loaded: Loaded, name: str, job: model.Job) -> None:
         )
 
 
-def _sweep_args(loaded: Loaded, name: str, sweep: model.Sweep, job: model.Job) -> model.Args:
-    """Return the job's arguments with the sweep's over them, less those the study decides."""
-    if isinstance(sweep.args, Mapping) and not sweep.args:
-        merged: model.Args = job.args
-    elif isinstance(sweep.args, Mapping) and isinstance(job.args, Mapping):
-        merged = {**job.args, **sweep.args}
-    elif isinstance(sweep.args, Mapping):
-        raise loaded.error(
-            f"job {sweep.job!r} has a list of args, so the sweep's must be a list too", "sweeps", name, "args"
-        )
-    else:
-        merged = sweep.args
-    if not isinstance(merged, Mapping):
-        return merged
-    searched = {*sweep.over, *(parameter_ids(sweep.study) if sweep.study else ())}
-    return {key: value for key, value in merged.items() if key not in searched}
-
-
-def _keys_of(args: model.Args, place: RawPath) -> tuple[RawPath, ...]:
-    """Return the key of each argument."""
-    return tuple((*place, key) for key in (args if isinstance(args, Mapping) else range(len(args))))
-
-
-def _keys_of_args(job: model.Job, job_name: str, sweep: model.Sweep | None, name: str) -> tuple[RawPath, ...]:
-    """Return the key of each argument of a job, whose `args` have those of the sweep."""
-    keys = _keys_of(job.args, ("jobs", job_name, "args"))
-    if sweep is None or sweep.args == {}:
-        return keys
-    of_sweep = _keys_of(job.args, ("sweeps", name, "args"))
+def _sweep_args(
+    loaded: Loaded, name: str, sweep: model.Sweep, job: model.Job
+) -> tuple[model.Args, tuple[RawPath, ...]]:
+    """Return the job's arguments with the sweep's over them, less those the study decides, and the key of each."""
+    of_job, of_sweep = ("jobs", sweep.job, "args"), ("sweeps", name, "args")
     if not isinstance(sweep.args, Mapping):
-        return of_sweep
-    return tuple(theirs if theirs[-1] in sweep.args else own for own, theirs in zip(keys, of_sweep, strict=True))
+        return sweep.args, _keys_of(sweep.args, of_sweep)
+    if not isinstance(job.args, Mapping):
+        if sweep.args:
+            raise loaded.error(f"job {sweep.job!r} has a list of args, so the sweep's must be a list too", *of_sweep)
+        return job.args, _keys_of(job.args, of_job)
+    searched = {*sweep.over, *(parameter_ids(sweep.study) if sweep.study else ())}
+    args = {key: value for key, value in {**job.args, **sweep.args}.items() if key not in searched}
+    return args, tuple((*(of_sweep if key in sweep.args else of_job), key) for key in args)
+
+
+def _keys_of(args: model.Args, path: RawPath) -> tuple[RawPath, ...]:
+    """Return the key of each argument."""
+    return tuple((*path, key) for key in (args if isinstance(args, Mapping) else range(len(args))))
+
+
+def _keys_beside_pools(project: model.Project, job: str, name: str) -> dict[RawPath, RawPath]:
+    """Return the keys of the values that a job has beside its pools, each from the nearest of project, job and sweep that has it."""
+    keys: dict[RawPath, RawPath] = {("base_output_directory",): ("bucket",)} if project.bucket else {}
+    owners: list[tuple[RawPath, Any]] = [((), project), (("jobs", job), project.jobs[job])]
+    owners += [(("sweeps", name), project.sweeps[name])] if name in project.sweeps else []
+    for path, owner in owners:
+        for key in ("base_output_directory", "service_account", "display_name", "kms_key_name"):
+            if getattr(owner, key, None) is not None:
+                keys[key,] = (*path, key)
+        keys |= {("labels", label): (*path, "labels", label) for label in owner.labels}
+    return keys
 
 
 def _study(study: Study) -> Study:
@@ -217,29 +229,21 @@ def _study(study: Study) -> Study:
     return replace(study, metrics=metrics)
 
 
-def grid_study(sweep: model.Sweep) -> tuple[Study, int]:
-    """Return the study of a grid sweep and its number of combinations: numbers become discrete, texts categorical."""
-    parameters = {}
-    for name, values in sweep.over.items():
-        if all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in values):
-            # the API wants discrete values in increasing order, each once
-            numbers = tuple(sorted({value for value in values if not isinstance(value, str)}))
-            parameters[name] = StudyParameter(discrete_value_spec=NumberValues(numbers))
-        else:
-            texts = tuple(dict.fromkeys(scalar_text(value) for value in values))
-            parameters[name] = StudyParameter(categorical_value_spec=TextValues(texts))
-    specs = [spec.discrete_value_spec or spec.categorical_value_spec for spec in parameters.values()]
-    study = Study(metrics=sweep.metrics, parameters=parameters, algorithm="GRID_SEARCH")
-    return _study(study), math.prod(len(spec.values) for spec in specs if spec)
-
-
 @dataclass(frozen=True)
 class _PoolImage:
-    """A pool's image: whether a Python package is installed into it, and its version of TensorFlow, if that is known."""
+    """A pool's image.
+
+    Args:
+        uri: Its URI.
+        takes_package: Whether a Python package is installed into it.
+        tf_version: Its version of TensorFlow, if that is known.
+        own: Kind (cpu, gpu, tpu) of the trainer's own image, None for another image.
+    """
 
     uri: str
     takes_package: bool = False
     tf_version: str | None = None
+    own: str | None = None
 
 
 @dataclass(frozen=True)
@@ -252,129 +256,87 @@ class _Resolver:
     arg_keys: tuple[RawPath, ...]
     catalog: Catalog
     artifacts: Artifacts
-    packages: dict[str | None, str] = field(default_factory=dict)
-    images: dict[str, str] = field(default_factory=dict)
 
     def pools(self) -> dict[str, PoolView | None]:
         found: dict[str, PoolView | None] = {}
         errors = Errors()
         for role in ROLES:
-            given = self.given(role)
+            written = self.written(role)
             with errors:
-                found[role] = None if given is None else self.pool(role, given, self.inherit(role, given))
+                found[role] = None if written is None else self.pool(role, written)
         errors.end()
         return found
 
-    def given(self, role: str) -> model.Job | model.Role | None:
+    def written(self, role: str) -> model.Job | model.Role | None:
         """Return a role as the project file has it; the job itself is the chief."""
         found: model.Job | model.Role | None = self.job if role == "chief" else getattr(self.job, role)
         return found
 
-    def inherit(self, role: str, given: model.Job | model.Role) -> model.Job | model.Role:
-        """Return a role's machine with what it takes from the job."""
+    def pool(self, role: str, written: model.Job | model.Role) -> PoolView:
+        """Return the pool of a role: what the role has of its own, what it takes from the job, and the program it runs."""
+        filled = self.inherited(role, written)
+        image = self.image(role, filled)
+        owners = self.owners(role, written)
+        keys = self.keys(owners, written)
+        command, entrypoint, command_keys = self.command(filled, image, owners)
+        packages, own_package, package_keys = self.packages(image)
+        return PoolView(
+            role=role,
+            machine_type=filled.machine_type,
+            accelerator_type=filled.accelerator_type,
+            accelerator_count=filled.accelerator_count,
+            gpu_partition_size=filled.gpu_partition_size,
+            tpu_topology=filled.tpu_topology,
+            reservation_affinity=filled.reservation_affinity,
+            replica_count=1 if filled.replica_count is None else filled.replica_count,
+            boot_disk_type=filled.boot_disk_type,
+            boot_disk_size_gb=filled.boot_disk_size_gb,
+            python=image.takes_package,
+            image_uri=image.uri,
+            command=command,
+            entrypoint=entrypoint,
+            package_uris=packages,
+            python_module=self.job.module or self.loaded.project.trainer.module,
+            args=arguments(filled.args or ()),
+            env=tuple((key, scalar_text(value)) for key, value in filled.env.items()),
+            nfs_mounts=self.job.nfs_mounts,
+            own_package=own_package,
+            own_image=image.own,
+            keys={**keys, **command_keys, **package_keys},
+        )
+
+    def inherited(self, role: str, written: model.Job | model.Role) -> model.Job | model.Role:
+        """Return a role with what it takes from the job."""
         job = self.job
-        if given is job:
+        if written is job:
             return job
         values: dict[str, Any] = {}
         if role == "reduction_server":
-            if given.image is not None and given.container is None:
+            if written.image is not None and written.container is None:
                 raise self.loaded.error(
-                    f"image: {given.image} is of the trainer, and a Reduction Server runs Google's own program: leave it out, or "
+                    f"image: {written.image} is of the trainer, and a Reduction Server runs Google's own program: leave it out, or "
                     "name another program's image as container: {image_uri: IMAGE}",
                     *("jobs", self.name, role, "image"),
                 )
             limits = self.catalog.limits
             host = self.catalog.host_for_region(self.loaded.project.region)
             uri = f"{host}/{limits.names('reduction_server.images')[0]}"
-            values["machine_type"] = given.machine_type or limits.text("reduction_server.machine")
-            values["container"] = given.container or model.Container(image_uri=uri)
+            values["machine_type"] = written.machine_type or limits.text("reduction_server.machine")
+            values["container"] = written.container or model.Container(image_uri=uri)
             # it is Google's own program, which knows none of the trainer's arguments
-            values["args"] = given.args or ()
-            return replace(given, **values)
-        if given.machine_type is None:
+            values["args"] = written.args or ()
+            return replace(written, **values)
+        if written.machine_type is None:
             values["machine_type"] = job.machine_type
             if role != "ps":  # a parameter server holds variables in memory; an accelerator there would idle
-                values |= {key: getattr(job, key) for key in _MACHINE_COMPANIONS if getattr(given, key) is None}
-        values |= {key: getattr(job, key) for key in _INHERITED if getattr(given, key) is None}
+                values |= {key: getattr(job, key) for key in _MACHINE_COMPANIONS if getattr(written, key) is None}
+        values |= {key: getattr(job, key) for key in _INHERITED if getattr(written, key) is None}
         # a role with an image of its own does not take the job's container, which `_INHERITED` has just filled in
-        if given.container is None and given.image is not None:
+        if written.container is None and written.image is not None:
             values["container"] = None
-        values["env"] = {**job.env, **given.env}
-        values["args"] = job.args if given.args is None else given.args
-        return replace(given, **values)
-
-    def pool(self, role: str, given: model.Job | model.Role, machine: model.Job | model.Role) -> PoolView:
-        image = self.image(role, machine)
-        python = image.takes_package
-        trainer, job = self.loaded.project.trainer, self.job
-        keys, around = self.keys(role, given)
-        command: tuple[str, ...] = ()
-        entrypoint: tuple[str, ...] = ()
-        if machine.container is not None:
-            command = machine.container.command
-            keys |= {("command", n): (*around, "container", "command", n) for n in range(len(command))}
-        elif not python and (machine.image or trainer.image) == model.BUILD:
-            entrypoint = ("python", "-m", trainer.module)
-            if job.module not in (None, trainer.module):
-                command = ("python", "-m", job.module)
-                keys["command", 2] = ("jobs", self.name, "module")
-        elif not python:
-            command = trainer.command
-            keys |= {("command", n): ("trainer", "command", n) for n in range(len(command))}
-        packages: tuple[str, ...] = ()
-        if python:
-            packages = job.package_uris if job.package_uris is not None else trainer.package_uris
-            owner: RawPath = ("jobs", self.name) if job.package_uris else ("trainer",)
-            keys |= {("package_uris", n): (*owner, "package_uris", n) for n in range(len(packages))}
-            if not packages:
-                packages = (self.artifacts.package(image.tf_version),)
-                self.packages[image.tf_version] = packages[0]
-                keys["package_uris", 0] = ("trainer", "path")
-        return PoolView(
-            role=role,
-            machine_type=machine.machine_type,
-            accelerator_type=machine.accelerator_type,
-            accelerator_count=machine.accelerator_count,
-            gpu_partition_size=machine.gpu_partition_size,
-            tpu_topology=machine.tpu_topology,
-            reservation_affinity=machine.reservation_affinity,
-            replica_count=1 if machine.replica_count is None else machine.replica_count,
-            boot_disk_type=machine.boot_disk_type,
-            boot_disk_size_gb=machine.boot_disk_size_gb,
-            python=python,
-            image_uri=image.uri,
-            command=command,
-            entrypoint=entrypoint,
-            package_uris=packages,
-            python_module=job.module or trainer.module,
-            args=arguments(machine.args or ()),
-            env=tuple((key, scalar_text(value)) for key, value in machine.env.items()),
-            nfs_mounts=job.nfs_mounts,
-            keys=keys,
-        )
-
-    def keys(self, role: str, given: model.Job | model.Role) -> tuple[dict[RawPath, RawPath], RawPath]:
-        """Return the keys of a pool's values, and the key around its container or image."""
-        of_job: RawPath = ("jobs", self.name)
-        own = of_job if given is self.job else (*of_job, role)
-        # what gives any value of this pool, the nearest last; a Reduction Server takes nothing from the job
-        owners = [(own, given)] if role == "reduction_server" else [(of_job, self.job), (own, given)]
-        keys: dict[RawPath, RawPath] = {("nfs_mounts",): (*of_job, "nfs_mounts")}
-        keys["python_module",] = (*(of_job if self.job.module else ("trainer",)), "module")
-        trainer = self.loaded.project.trainer.image
-        around: RawPath = ("trainer",)
-        if role != "reduction_server":
-            keys["image_uri",] = ("trainer", "custom_image" if trainer == "custom" else "image")
-        for owner, settings in owners:
-            keys |= {(name,): (*owner, name) for name in _OWN if getattr(settings, name) is not None}
-            keys |= {("env", name): (*owner, "env", name) for name in settings.env}
-            if settings.container or settings.image:
-                around = owner
-                image: RawPath = (*owner, "image") if settings.image != "custom" else ("trainer", "custom_image")
-                keys["image_uri",] = (*owner, "container", "image_uri") if settings.container else image
-        args = self.arg_keys if given is self.job or given.args is None else _keys_of(given.args, (*own, "args"))
-        keys |= {("args", n): key for n, key in enumerate(args)}
-        return keys, around
+        values["env"] = {**job.env, **written.env}
+        values["args"] = job.args if written.args is None else written.args
+        return replace(written, **values)
 
     def image(self, role: str, machine: model.MachineSettings) -> _PoolImage:
         if machine.container is not None:
@@ -383,8 +345,7 @@ class _Resolver:
         name = machine.image or trainer.image
         if name == model.BUILD:
             kind = self.image_kind(machine)
-            self.images[kind] = self.artifacts.image(kind)
-            return _PoolImage(self.images[kind])
+            return _PoolImage(self.artifacts.image(kind), own=kind)
         if name == "custom":
             if not trainer.custom_image:
                 raise self.loaded.error("image is `custom`, so custom_image must name your image", "trainer")
@@ -411,7 +372,7 @@ class _Resolver:
                 choices = "Write one that its packages can be installed on, such as tf-2.17, which has most."
             path: tuple[str, ...] = ("jobs", self.name, "image") if self.job.image else ("trainer", "image")
             where = ""
-            if role != "chief" and getattr(self.given(role), "image", None):
+            if role != "chief" and getattr(self.written(role), "image", None):
                 path, where = ("jobs", self.name, role, "image"), f" ({role})"
             raise self.loaded.error(
                 f"job {self.name!r}{where}: {problem}. {choices} Or give a full image URI, `build`, or `custom`.", *path
@@ -431,6 +392,83 @@ class _Resolver:
             return "gpu"
         return "cpu"
 
+    def owners(self, role: str, written: model.Job | model.Role) -> list[tuple[RawPath, model.Job | model.Role]]:
+        """Return what gives a value of a role's pool, the nearest last, each with its key."""
+        of_job: RawPath = ("jobs", self.name)
+        if written is self.job:
+            return [(of_job, self.job)]
+        own = ((*of_job, role), written)
+        # a Reduction Server takes nothing from the job
+        return [own] if role == "reduction_server" else [(of_job, self.job), own]
+
+    def keys(
+        self, owners: list[tuple[RawPath, model.Job | model.Role]], written: model.Job | model.Role
+    ) -> dict[RawPath, RawPath]:
+        """Return the key of each value of a pool but its command and packages."""
+        trainer = self.loaded.project.trainer
+        keys: dict[RawPath, RawPath] = {("nfs_mounts",): ("jobs", self.name, "nfs_mounts")}
+        keys["python_module",] = ("jobs", self.name, "module") if self.job.module else ("trainer", "module")
+        if len(owners) > 1 or written is self.job:
+            keys["image_uri",] = ("trainer", "custom_image" if trainer.image == "custom" else "image")
+        for path, owner in owners:
+            keys |= {(name,): (*path, name) for name in _OWN if getattr(owner, name) is not None}
+            keys |= {("env", name): (*path, "env", name) for name in owner.env}
+            if owner.container:
+                keys["image_uri",] = (*path, "container", "image_uri")
+            elif owner.image:
+                keys["image_uri",] = (*path, "image") if owner.image != "custom" else ("trainer", "custom_image")
+        own_args = written is not self.job and written.args is not None
+        args = _keys_of(written.args or (), (*owners[-1][0], "args")) if own_args else self.arg_keys
+        return keys | {("args", n): key for n, key in enumerate(args)}
+
+    def command(
+        self, filled: model.Job | model.Role, image: _PoolImage, owners: list[tuple[RawPath, model.Job | model.Role]]
+    ) -> tuple[tuple[str, ...], tuple[str, ...], dict[RawPath, RawPath]]:
+        """Return a pool's command, what its image starts without one, and the key of each word of the command."""
+        trainer, module = self.loaded.project.trainer, self.job.module
+        if filled.container is not None:
+            command = filled.container.command
+            path = next(path for path, owner in reversed(owners) if owner.container or owner.image) if command else ()
+            return command, (), {("command", n): (*path, "container", "command", n) for n in range(len(command))}
+        if image.takes_package:
+            return (), (), {}
+        if image.own:
+            entrypoint = ("python", "-m", trainer.module)
+            if module in (None, trainer.module):
+                return (), entrypoint, {}
+            return ("python", "-m", module), entrypoint, {("command", 2): ("jobs", self.name, "module")}
+        return trainer.command, (), {("command", n): ("trainer", "command", n) for n in range(len(trainer.command))}
+
+    def packages(
+        self, image: _PoolImage
+    ) -> tuple[tuple[str, ...], tuple[str | None, str] | None, dict[RawPath, RawPath]]:
+        """Return the URIs of a pool's packages, its own package as `PoolView` has it, and the key of each URI."""
+        if not image.takes_package:
+            return (), None, {}
+        job, trainer = self.job, self.loaded.project.trainer
+        uris = job.package_uris if job.package_uris is not None else trainer.package_uris
+        if not uris:
+            uri = self.artifacts.package(image.tf_version)
+            return (uri,), (image.tf_version, uri), {("package_uris", 0): ("trainer", "path")}
+        path: RawPath = ("jobs", self.name) if job.package_uris else ("trainer",)
+        return uris, None, {("package_uris", n): (*path, "package_uris", n) for n in range(len(uris))}
+
 
 def _listed(names: list[str]) -> str:
     return f"There is: {', '.join(names)}." if names else "There is none of that kind."
+
+
+def grid_study(sweep: model.Sweep) -> tuple[Study, int]:
+    """Return the study of a grid sweep and its number of combinations: numbers become discrete, texts categorical."""
+    parameters = {}
+    for name, values in sweep.over.items():
+        if all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in values):
+            # the API wants discrete values in increasing order, each once
+            numbers = tuple(sorted({value for value in values if not isinstance(value, str)}))
+            parameters[name] = StudyParameter(discrete_value_spec=NumberValues(numbers))
+        else:
+            texts = tuple(dict.fromkeys(scalar_text(value) for value in values))
+            parameters[name] = StudyParameter(categorical_value_spec=TextValues(texts))
+    specs = [spec.discrete_value_spec or spec.categorical_value_spec for spec in parameters.values()]
+    study = Study(metrics=sweep.metrics, parameters=parameters, algorithm="GRID_SEARCH")
+    return _study(study), math.prod(len(spec.values) for spec in specs if spec)

@@ -47,7 +47,7 @@ class Prepared:
     Args:
         rendered: The YAML and the gcloud command.
         document: The YAML as the strict reading takes it.
-        unplaced: What the checks found, with the project file's name but lines of the YAML: only `findings` is shown.
+        yaml_findings: What the checks found, with lines of the rendered YAML.
         workspace: The project it comes from.
         candidate: Number of the candidate: 1 is the job or sweep without changes, its `candidates` count from 2.
         first: For a candidate from 2 on, the job or sweep without changes.
@@ -55,7 +55,7 @@ class Prepared:
 
     rendered: Rendered
     document: spec.Document
-    unplaced: list[Finding]
+    yaml_findings: list[Finding]
     workspace: Workspace = field(repr=False)
     candidate: int = 1
     first: Prepared | None = field(default=None, repr=False)
@@ -67,14 +67,15 @@ class Prepared:
 
     @cached_property
     def findings(self) -> list[Finding]:
-        """What the checks found, each with the line of the project file or the override that its value comes from. A candidate leaves
-        out the findings that the unchanged job has too.
+        """What the checks found, each with the line of the project file or the override that its value comes from.
+
+        A candidate leaves out the findings that the unchanged job has too.
         """
         if self.first is None:
-            return self.workspace.placed(self.unplaced, self.rendered, self.document)
-        known = {(one.id, one.path, one.message) for one in self.first.unplaced}
-        own = [one for one in self.unplaced if (one.id, one.path, one.message) not in known]
-        found = self.workspace.placed(own, self.rendered, self.document)
+            return self.workspace.in_project_file(self.yaml_findings, self.rendered, self.document)
+        known = {(one.id, one.path, one.message) for one in self.first.yaml_findings}
+        own = [one for one in self.yaml_findings if (one.id, one.path, one.message) not in known]
+        found = self.workspace.in_project_file(own, self.rendered, self.document)
         # an edit would change the job itself, which may be right
         return [replace(one, message=f"candidate {self.candidate}: {one.message}", edits=()) for one in found]
 
@@ -86,7 +87,7 @@ class Prepared:
     @property
     def ok(self) -> bool:
         """True if nothing of severity error was found."""
-        return not any(finding.severity is Severity.ERROR for finding in self.unplaced)
+        return not any(finding.severity is Severity.ERROR for finding in self.yaml_findings)
 
     def in_run(self, run_id: str) -> Prepared:
         """Return the job rendered with the output folder of one run; unchanged if all runs share a folder that the project file names."""
@@ -181,27 +182,29 @@ class Workspace:
             return Prepared(rendered, document, [], self)
         ignored = self.silences(name)
         found = checks.check(document, self.context(document), ignored)
-        region = self._region or self.loaded.project.region
-        outside = {  # what the API takes beside the spec, so that the document does not have it
-            "display-name": naming.check_display_name(rendered.view.display_name, self.catalog),
-            "labels": naming.check_labels(rendered.view.labels, self.catalog),
-        }
-        if rendered.view.kms_key_name:
-            from vertexrig.checks import identity  # few jobs have a key
-
-            outside["kms-key"] = identity.check_kms_key(rendered.view.kms_key_name, region)
-        for rule, problems in outside.items():
-            if rule not in ignored:
-                found += [replace(one, file=str(self.loaded.file)) for one in checks.findings(rule, problems)]
+        found += [one for one in self._beside_the_spec(rendered.view) if one.id not in ignored]
         submit = self.verb("submit", name)
         found = [_through_the_api(finding, submit) if finding.id == GCLOUD_REFUSES else finding for finding in found]
         if MARK in self.loaded.text:
             from vertexrig.checks import comments  # few files have such a comment
 
-            placed = self.placed(found, rendered, document)  # comments are in the project file
-            hidden = comments.left_out(placed, self.loaded.text)
-            found = [one for one, shown in zip(found, placed, strict=True) if shown not in hidden]
+            shown = self.in_project_file(found, rendered, document)  # as comments are in the project file
+            hidden = comments.left_out(shown, self.loaded.text)
+            found = [one for one, as_shown in zip(found, shown, strict=True) if as_shown not in hidden]
         return Prepared(rendered, document, found, self)
+
+    def _beside_the_spec(self, view: View) -> list[Finding]:
+        """Return findings on what the API takes beside the spec, so that the document does not have it."""
+        outside = {
+            "display-name": naming.check_display_name(view.display_name, self.catalog),
+            "labels": naming.check_labels(view.labels, self.catalog),
+        }
+        if view.kms_key_name:
+            from vertexrig.checks import identity  # few jobs have a key
+
+            outside["kms-key"] = identity.check_kms_key(view.kms_key_name, self._region or self.loaded.project.region)
+        found = [one for rule, problems in outside.items() for one in checks.findings(rule, problems)]
+        return [replace(one, file=str(self.loaded.file)) for one in found]
 
     def read(self, rendered: Rendered) -> spec.Document:
         """Return rendered YAML, read strictly."""
@@ -221,39 +224,43 @@ class Workspace:
         return self._trainers[module]
 
     def context(self, document: spec.Document) -> checks.Context:
-        """Return the facts that the checks use: the project's region, and the source of the trainer that the document runs.
+        """Return the facts that the checks use beside the document."""
+        built = _built_images(self.loaded, document)
+        trainer, unused = self._trainer_of(document, built)
+        return checks.Context(
+            self.catalog,
+            region=self._region or self.loaded.project.region,
+            trainer=trainer,
+            trainer_unused=unused,
+            built=built,
+            advice=self._uploaded is None,
+        )
+
+    def _trainer_of(self, document: spec.Document, built: Mapping[str, BuiltImage]) -> tuple[TrainerSource | None, str]:
+        """Return the source of the trainer that a document runs, None if it is not at hand, and why a named trainer is unused.
 
         A trainer that was named (`--trainer`) is used for every document. The project's own trainer is used only for a document
         that runs it: by a module, an image that the project builds, an image whose Dockerfile is here (`container`), or
         `custom_image`.
         """
         project, named = self.loaded.project, self._trainer is not None
-        context = checks.Context(
-            self.catalog,
-            region=self._region or project.region,
-            built=_built_images(self.loaded, document),
-            advice=self._uploaded is None,
-        )
         modules = {pool.module for pool in document.pools if pool.module}
-        pool = next((pool for pool in document.pools if pool.container is not None and pool.image), None)
-        if named and len(modules) > 1:
-            return replace(context, trainer_unused=f"its pools run several modules: {', '.join(sorted(modules))}")
-        ours = {project.trainer.module, *(job.module for job in project.jobs.values() if job.module)}
-        if len(modules) == 1 and (named or modules <= ours):
-            return replace(context, trainer=self.trainer(modules.pop()))
         if modules:
-            return context
-        if pool is not None and pool.image in context.built:
-            return replace(context, trainer=self.trainer(_module_of(pool) or project.trainer.module))
-        found = self.container(pool) if pool is not None else None
+            if named and len(modules) > 1:
+                return None, f"its pools run several modules: {', '.join(sorted(modules))}"
+            ours = {project.trainer.module, *(job.module for job in project.jobs.values() if job.module)}
+            return (self.trainer(modules.pop()) if named or (len(modules) == 1 and modules <= ours) else None), ""
+        pool = _container_pool(document)
+        if pool is None:
+            return None, "no pool has a pythonModule or an image" if named else ""
+        if pool.image in built:
+            return self.trainer(_module_of(pool) or project.trainer.module), ""
+        found = self.container(pool)
         if named:
-            unused = "no pool has a pythonModule or an image" if found is None else found.reason
-            return replace(context, trainer=found.source if found is not None else None, trainer_unused=unused)
+            return (None, "no pool has a pythonModule or an image") if found is None else (found.source, found.reason)
         if found is not None and found.source is not None:
-            return replace(context, trainer=found.source)
-        if pool is not None and pool.image == project.trainer.custom_image:
-            return replace(context, trainer=self.trainer(project.trainer.module))
-        return context
+            return found.source, ""
+        return (self.trainer(project.trainer.module) if pool.image == project.trainer.custom_image else None), ""
 
     def container(self, pool: spec.Pool) -> ImageProgram | None:
         """Return the program that a pool's image runs: from the named trainer, `local.images`, or the project's own image."""
@@ -278,7 +285,7 @@ class Workspace:
         """Return the lines of a project file that let a container of the document run on this machine without its image, by its
         Dockerfile; empty if the project has such lines, or if no Dockerfile is found.
         """
-        pool = next((pool for pool in document.pools if pool.container is not None and pool.image), None)
+        pool = _container_pool(document)
         mapped = self.loaded.project.local.images
         if pool is None or any(fnmatchcase(pool.image, pattern) for pattern in mapped):
             return ""
@@ -300,26 +307,28 @@ class Workspace:
         templates = ("--templates", self._templates) if self._templates is not None else ()
         return command_line(*words, *self.loaded.words, *templates, program=self._program)
 
-    def placed(self, found: list[Finding], rendered: Rendered, document: spec.Document) -> list[Finding]:
-        """Return findings with the line of the project file, or the override, that their values come from."""
+    def in_project_file(self, found: list[Finding], rendered: Rendered, document: spec.Document) -> list[Finding]:
+        """Return findings with the line of the project file, or the override, that their values come from, and its keys in fixes."""
         # a request that starts a job shows no line
         from vertexrig.workspace.source_keys import SourceKeys, in_keys
 
         view = rendered.view
         keys = SourceKeys(self.loaded, view, document)
-        mapped = isinstance(self.loaded.runnable(view.name).args, Mapping)
-        placed = []
+        args_have_keys = isinstance(self.loaded.runnable(view.name).args, Mapping)
+        shown = []
         for finding in found:
-            path = _PROJECT_KEYS.get(finding.id) or keys.find(finding.path)
-            source = self.loaded.source(path) or self.loaded.source(view.key)
-            given = masked(source) if isinstance(source, str) else ""
-            by_key = mapped and bool(path) and isinstance(path[-1], str)
-            in_args = finding.path.rpartition(".")[2].startswith("args")  # which may be a list of words, too
-            fix = (finding.key_fix if by_key or not in_args else "") or in_keys(finding.fix)
-            line, edits = source if isinstance(source, int) else None, tuple(map(keys.edit, finding.edits))
-            edits = (replace(edits[0], location=path),) if finding.id in _PROJECT_KEYS and edits else edits
-            placed.append(replace(finding, fix=fix, line=line, given=given, edits=edits))
-        return placed
+            key = _PROJECT_KEYS.get(finding.id) or keys.find(finding.path)
+            source = self.loaded.source(key) or self.loaded.source(view.key)
+            line, given = (None, masked(source)) if isinstance(source, str) else (source, "")
+            in_list = finding.path.rpartition(".")[2].startswith("args") and not (
+                args_have_keys and key and isinstance(key[-1], str)
+            )
+            fix = ("" if in_list else finding.key_fix) or in_keys(finding.fix)
+            edits = tuple(map(keys.edit, finding.edits))
+            if finding.id in _PROJECT_KEYS and edits:
+                edits = (replace(edits[0], location=key),)
+            shown.append(replace(finding, fix=fix, line=line, given=given, edits=edits))
+        return shown
 
     def check_text(self, text: str, *, file: str, kind: spec.Kind | None = None) -> tuple[spec.Document, list[Finding]]:
         """Return any YAML file, read and checked with this project's region, catalog and trainer."""
@@ -384,6 +393,11 @@ def _built_images(loaded: Loaded, document: spec.Document) -> Mapping[str, Built
             here = folder.exists()  # the trigger has neither the trainer nor the lock file
             found[pool.image] = BuiltImage(row, lock, image.locked or not here, requires_python(folder) if here else "")
     return found
+
+
+def _container_pool(document: spec.Document) -> spec.Pool | None:
+    """Return the first pool that runs an image of its own."""
+    return next((pool for pool in document.pools if pool.container is not None and pool.image), None)
 
 
 def _module_of(pool: spec.Pool) -> str:

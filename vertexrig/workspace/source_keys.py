@@ -46,22 +46,23 @@ class SourceKeys:
         """Return the key of the project file for the value at `path` of the job, also for a missing value; () if it has none.
 
         For a mapping or list it is the innermost key that contains the keys of all its values. In a worker pool, keys of its
-        role go before those of the job. For a missing value it is the key that contains those of its neighbours.
+        role go before those of the job, and these before those of the trainer. For a missing value it is the key that contains
+        those of its neighbours.
         """
         wanted = _steps(path)
-        for end in range(len(wanted), 0, -1):
-            below = self._below.get(wanted[:end])
-            if not below:
-                continue
-            in_pool = "workerPoolSpecs" in wanted[: end - 1]
-            own = [key for key in below if in_pool and key[0] == "jobs" and len(key) > 3 and key[2] in ROLES]
-            own = own or [key for key in below if key[0] in ("jobs", "sweeps")]
-            if in_pool and not own and end < len(wanted):
-                return ()  # a value that is missing beside some of the trainer's: it is missing in the job
-            found = _common(own or below) or _common([key for key in own if key[0] == "jobs"] or below)
-            # what is missing belongs beside a neighbour, and so one key further out than that
-            return found[:-1] if end < len(wanted) and found in below else found
-        return ()
+        end = next((n for n in range(len(wanted), 0, -1) if wanted[:n] in self._below), 0)
+        if not end:
+            return ()
+        keys, missing = self._below[wanted[:end]], end < len(wanted)
+        in_pool = "workerPoolSpecs" in wanted[: end - 1]
+        of_entries = [key for key in keys if key[0] in ("jobs", "sweeps")]
+        if in_pool and missing and not of_entries:
+            return ()  # a value that is missing beside some of the trainer's: it is missing in the job
+        of_role = [key for key in of_entries if in_pool and len(key) > 3 and key[0] == "jobs" and key[2] in ROLES]
+        nearest = of_role or of_entries or keys
+        found = _common(nearest) or _common([key for key in nearest if key[0] == "jobs"] or keys)
+        # what is missing belongs beside a neighbour, and so one key further out than that
+        return found[:-1] if missing and found in keys else found
 
     def edit(self, edit: Edit) -> Edit:
         """Return an edit of the job as an edit of the project file; unchanged if no key of the file gives the value."""
@@ -106,15 +107,13 @@ class SourceKeys:
             for path, key in zip(_leaves(camel_keys(laid)), _leaves(laid), strict=True):
                 place = (*above, *path)
                 found[place] = (*source, *key)
-        view = self.view
-        around: list[RawPath] = [(), view.job_key, view.key]  # the last one wins
-        beside_the_spec: dict[RawPath, RawPath] = {("displayName",): ("display_name",)}
-        beside_the_spec |= {("encryptionSpec", "kmsKeyName"): ("kms_key_name",)}
-        beside_the_spec |= {("labels", name): ("labels", name) for name in view.labels}
-        for path, key in beside_the_spec.items():
-            given = [(*one, *key) for one in around if _value(self.loaded.project, (*one, *key)) is not None]
-            found |= {path: given[-1]} if given else {}
-        return found
+        # the API has these beside the spec, so that the document does not have them
+        beside: dict[RawPath, RawPath] = {
+            ("displayName",): ("display_name",),
+            ("encryptionSpec", "kmsKeyName"): ("kms_key_name",),
+        }
+        beside |= {("labels", name): ("labels", name) for name in self.view.labels}
+        return found | {path: self.view.keys[key] for path, key in beside.items() if key in self.view.keys}
 
     def _key(self, path: RawPath) -> RawPath:
         view = self.view
@@ -136,20 +135,15 @@ class SourceKeys:
         return (*view.key, *_snake(path))
 
     def _key_of_job(self, path: RawPath) -> RawPath:
-        job = self.loaded.project.jobs[self.view.job_key[1]]
         match path:
             case ("workerPoolSpecs", int(index), *rest):
                 return self._key_of_pool(index, tuple(rest[1:] if rest[0] in _FLAT else rest))
             case ("scheduling", *rest):
                 return (*self.view.job_key, *_snake(rest))
-            case ("baseOutputDirectory", *_):
-                if self.view.own_runs:
-                    return ("bucket",)
-                of_sweep = self.view.sweep is not None and self.view.sweep.base_output_directory
-                return (*(self.view.key if of_sweep else self.view.job_key), "base_output_directory")
-            case ("serviceAccount",) if not job.service_account:
-                return ("service_account",)
-        return (*self.view.job_key, *_snake(path))
+        inner = _snake(path)
+        if inner[:1] in self.view.keys:
+            return self.view.keys[inner[:1]]
+        return (*self.view.job_key, *inner)
 
     def _key_of_pool(self, index: int, path: RawPath) -> RawPath:
         roles = _ROLES_OF_POOL[index] if index < len(_ROLES_OF_POOL) else ()
