@@ -94,7 +94,7 @@ def _moment(text: str) -> datetime:
 
 
 def page_size(request: Mapping[str, Any], usual: int = 100, largest: int = 1000) -> int:
-    """Tell how many resources a page has: 0 is unset, and too much is cut, as AIP-158 asks; 400 for a negative number."""
+    """Return how many resources a page has: 0 is unset, and too much is cut, as AIP-158 asks; 400 for a negative number."""
     return min(whole_number(request.get("pageSize"), "page_size") or usual, largest)
 
 

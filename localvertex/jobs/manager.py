@@ -335,7 +335,7 @@ class Jobs:
             self._to(name, result.state, result.error)
 
     def _has_machines(self, name: str, job: Mapping[str, Any], region: str, control: Control) -> bool:
-        """Tell whether a job gets machines, after the time in which a stock-out on demand lets it wait."""
+        """Whether a job gets machines, after the time in which a stock-out on demand lets it wait."""
         found = self.settings.fault("stockout", job, region)
         if found is None or not found[0].waits:
             return found is None

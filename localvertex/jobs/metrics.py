@@ -74,7 +74,7 @@ class MetricFile:
         return next((f"{name}={value}" for name, value in self._not_finite.items() if value), "")
 
     def explain(self) -> str:
-        """Tell why there is no measurement, and what to do, for a trial that ended without one."""
+        """Return why there is no measurement, and what to do, for a trial that ended without one."""
         wanted = " and ".join(repr(name) for name in self.metric_ids)
         if self._problem:
             return f"The metric file cannot be read ({self._problem}), so no measurement of {wanted} arrived."
@@ -163,7 +163,7 @@ class MetricFile:
         return [Measurement(_step(entry.get("global_step")), elapsed, metrics)] if metrics else []
 
     def _known(self, line: bytes) -> bool:
-        """Tell whether this very line came before. A report with its time is never made twice, so this also holds when a
+        """Whether this very line came before. A report with its time is never made twice, so this also holds when a
         read fell between two rewrites and the lines do not line up.
         """
         key = hash(line)
@@ -225,7 +225,7 @@ def _step(value: Any) -> int:
 
 
 def _overlap(known: Sequence[bytes], lines: Sequence[bytes]) -> tuple[int, bool]:
-    """Tell how many of `lines`' first items are the last of `known`; and whether `lines` lies within `known` altogether.
+    """Return how many of `lines`' first items are the last of `known`; and whether `lines` lies within `known` altogether.
 
     The window of 100 entries slides, so new entries are those after the longest such overlap.
     """

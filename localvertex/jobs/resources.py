@@ -66,7 +66,7 @@ def project_id(project: str) -> str:
 
 
 def is_project(project: str) -> bool:
-    """Tell whether a text may be a project's id or number."""
+    """Whether a text may be a project's id or number."""
     return _PROJECT.fullmatch(project) is not None
 
 
@@ -110,7 +110,7 @@ def new_body(name: str, state: str, fields: Mapping[str, Any]) -> Json:
 
 
 def has_ended(body: Mapping[str, Any]) -> bool:
-    """Tell whether a job, study or pipeline is in one of its last states."""
+    """Whether a job, study or pipeline is in one of its last states."""
     return body["state"] in _ENDED
 
 

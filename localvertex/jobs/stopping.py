@@ -96,7 +96,7 @@ RULES: dict[str, Rule] = {
 
 
 def should_stop(spec: Mapping[str, Any], goal: Metric | None, trial: Trial, trials: Sequence[Trial]) -> bool:
-    """Tell whether the study's automated stopping rule, if it has one, ends this running trial.
+    """Whether the study's automated stopping rule, if it has one, ends this running trial.
 
     Args:
         spec: The StudySpec.
@@ -115,7 +115,7 @@ def should_stop(spec: Mapping[str, Any], goal: Metric | None, trial: Trial, tria
 def study_done(
     config: Mapping[str, Any], goal: Metric | None, trials: Collection[Trial], *, created: float, now: float
 ) -> str | None:
-    """Tell why no more trials are to be made, by `studyStoppingConfig`; None while the study goes on.
+    """Return why no more trials are to be made, by `studyStoppingConfig`; None while the study goes on.
 
     The minimum rules come first: until they are met, no other rule is looked at.
     """

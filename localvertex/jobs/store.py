@@ -168,7 +168,7 @@ class ResourceStore:
             last = int(rows[-1][1])
 
     def newest(self, kind: str, most: int) -> tuple[int, list[StoredResource]]:
-        """Tell how many resources of a kind there are in all places, and the newest `most`; the jobs of trials are left out."""
+        """Return how many resources of a kind there are in all places, and the newest `most`; the jobs of trials are left out."""
         chosen = f"FROM resources WHERE kind = ? AND {_OF_NO_TRIAL}"
         counted = self.database.row(f"SELECT COUNT(*) {chosen}", kind)
         rows = self.database.rows(f"SELECT name, number, body {chosen} ORDER BY number DESC LIMIT ?", kind, most)
@@ -209,7 +209,7 @@ class ResourceStore:
         return [StoredResource(row[0], row[1], json.loads(row[2]), json.loads(row[3])) for row in rows]
 
     def count(self, kind: str) -> int:
-        """Tell how many resources of a kind there are."""
+        """Return how many resources of a kind there are."""
         row = self.database.row("SELECT COUNT(*) FROM resources WHERE kind = ?", kind)
         return int(row[0]) if row else 0
 
@@ -229,7 +229,7 @@ class ResourceStore:
         return [json.loads(row[0]) for row in rows]
 
     def ended_trials(self, study: str) -> int:
-        """Tell how many trials of a study have ended."""
+        """Return how many trials of a study have ended."""
         row = self.database.row(
             "SELECT COUNT(*) FROM trials WHERE study = ? AND json_extract(record, '$.endTime') IS NOT NULL", study
         )

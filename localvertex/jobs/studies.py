@@ -64,7 +64,7 @@ class _Executor:
         return Handle(name, metric_file(self.jobs.settings.root.absolute(), resources.last_part(name)))
 
     def poll(self, handle: Handle) -> TrialOutcome | None:
-        """Tell how a trial's job ended."""
+        """Return how a trial's job ended."""
         stored = self.jobs.store.get(handle.custom_job)
         if stored is None:
             return TrialOutcome(False, "The trial's CustomJob was deleted.")

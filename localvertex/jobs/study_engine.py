@@ -98,7 +98,7 @@ class StudyEngine:
         self._made.add(_combination(trial.parameters))
 
     def should_stop(self, trial_id: str) -> bool:
-        """Tell whether automated stopping ends this trial now."""
+        """Whether automated stopping ends this trial now."""
         trial = self.trials[trial_id]
         if trial.state is not TrialState.ACTIVE:
             return trial.state is TrialState.STOPPING
@@ -126,7 +126,7 @@ class StudyEngine:
         return trial
 
     def done(self) -> str | None:
-        """Tell why no further trial is to be made: `studyStoppingConfig` or an exhausted space; None while there is one.
+        """Return why no further trial is to be made: `studyStoppingConfig` or an exhausted space; None while there is one.
 
         The counts of the tuning job (maxTrialCount, maxFailedTrialCount) are `StudyRun`'s.
         """
@@ -136,7 +136,7 @@ class StudyEngine:
         return self._stopped(self.trials.values())
 
     def interrupted(self) -> str | None:
-        """Tell why running trials are to be stopped now, under `shouldStopAsap`; None while they go on.
+        """Return why running trials are to be stopped now, under `shouldStopAsap`; None while they go on.
 
         Only trials that have ended count here, so the last of maxNumTrials is not stopped as soon as it is made.
         """

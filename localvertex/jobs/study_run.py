@@ -77,7 +77,7 @@ class Executor(Protocol):
         """
 
     def poll(self, handle: Handle) -> TrialOutcome | None:
-        """Tell how the job ended, None while it has not. Output and metric file are complete once it has."""
+        """Return how the job ended, None while it has not. Output and metric file are complete once it has."""
 
     def stop(self, handle: Handle) -> None:
         """Begin to stop the job (terminate, then kill); `poll` tells when it is over. May be called twice."""
@@ -298,7 +298,7 @@ class StudyRun:
             self.save(trial.record())
 
     def _may_be_discrete(self, trial: Trial) -> bool:
-        """Tell whether a trial that ended at its start, before any metric, may have done so because of the form of its values."""
+        """Whether a trial that ended at its start, before any metric, may have done so because of the form of its values."""
         # One that the end of the study stops is STOPPING; where all trials are made, the last ones still have their second try.
         if self.discrete != "retry" or trial.measurements or trial.state is not TrialState.ACTIVE:
             return False
@@ -324,7 +324,7 @@ class StudyRun:
         self.save(trial.record())
 
     def _unmeasured(self, stopped: bool, file: MetricFile | None) -> str:
-        """Tell why a trial has no measurement, in words for its user."""
+        """Return why a trial has no measurement, in words for its user."""
         if stopped and self._ending is not None:
             end = "failed" if self._ending.state == states.FAILED else "was over"
             return f"The trial was stopped before its first measurement, because the study {end}."

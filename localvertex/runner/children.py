@@ -145,7 +145,7 @@ class Child:
 
 @lru_cache(maxsize=1)
 def shows_buckets() -> bool:
-    """Tell whether this system lets a program see a folder as /gcs: Linux that lets it make namespaces."""
+    """Whether this system lets a program see a folder as /gcs: Linux that lets it make namespaces."""
     with tempfile.TemporaryDirectory(prefix="vertexrig-gcs-") as folder:
         Path(folder, "gs").mkdir()
         # In another process: namespaces, once entered, cannot be left.

@@ -89,7 +89,7 @@ def map_paths(text: str, buckets: Path | str, *, keep_gs: bool = False) -> str:
 
 
 def written_astray(folder: Path, since: float) -> str:
-    """Tell why a replica has failed that wrote to a folder `gs:` of its working directory, "" if it did not.
+    """Return why a replica has failed that wrote to a folder `gs:` of its working directory, "" if it did not.
 
     Args:
         folder: The working directory.
@@ -165,7 +165,7 @@ def accelerators_here() -> int:
 
 
 def virtual_devices(pool: Pool) -> int:
-    """Tell how many virtual CPU devices replace a replica's accelerators; 0 when it has none, or when they are here."""
+    """Return how many virtual CPU devices replace a replica's accelerators; 0 when it has none, or when they are here."""
     if pool.tpu_topology and re.fullmatch(r"[0-9]+(x[0-9]+)*", pool.tpu_topology):
         chips = math.prod(map(int, pool.tpu_topology.split("x")))
         per_vm = re.search(r"-([0-9]+)t$", pool.machine_type)  # ct5lp-hightpu-4t holds four chips of a larger slice

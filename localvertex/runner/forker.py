@@ -50,7 +50,7 @@ class _Begin(BaseException):
 
 
 def memory_short() -> bool:
-    """Tell whether so little memory is left, of the machine or of the control group, that a process kept for later has to go."""
+    """Whether so little memory is left, of the machine or of the control group, that a process kept for later has to go."""
     try:
         with open("/proc/meminfo") as file:
             lines = dict(line.split(":", 1) for line in file)
@@ -100,7 +100,7 @@ def _import(statement: str, settings: dict[str, str], run_time: list[str]) -> st
 
 
 def _threads() -> str:
-    """Tell why this process is not single-threaded where it forks, "" if it is."""
+    """Return why this process is not single-threaded where it forks, "" if it is."""
     pid = os.fork()
     if pid == 0:
         os._exit(0)
@@ -138,7 +138,7 @@ def _adopt(environment: dict[str, str], place: tuple[int, int]) -> None:
 
 
 def _closed(control: socket.socket) -> bool:
-    """Tell whether the other end is closed. Reading would not show it: requests may wait before that."""
+    """Whether the other end is closed. Reading would not show it: requests may wait before that."""
     poll = select.poll()
     poll.register(control, select.POLLHUP)
     return any(event & select.POLLHUP for _, event in poll.poll(0))
@@ -221,7 +221,7 @@ def _first_path(request: dict[str, Any]) -> str:
 
 
 def _hidden(request: dict[str, Any]) -> str:
-    """Tell why the replica has to make its imports itself: its folder has a module of a name that is imported already."""
+    """Return why the replica has to make its imports itself: its folder has a module of a name that is imported already."""
     try:
         names = {entry.partition(".")[0] for entry in os.listdir(_first_path(request))}
     except OSError:

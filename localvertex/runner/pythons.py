@@ -246,7 +246,7 @@ class _Uv:
 
 
 def _differences(what: WantedPython) -> list[str]:
-    """Tell how an environment differs from its image, as far as that is documented."""
+    """Return how an environment differs from its image, as far as that is documented."""
     found = []
     if what.lock is None:
         newest = (

@@ -42,7 +42,7 @@ def command(
     options: RunOptions,
     root: Path,
 ) -> Command:
-    """Tell how a replica is started; its folders are made.
+    """Make a replica's folders, and return the command that starts it.
 
     Args:
         one: The replica.

@@ -27,7 +27,7 @@ _PREFIXES = tuple(name for name in RUN_TIME if name.endswith("_"))
 
 
 def read_at_run_time(name: str) -> bool:
-    """Tell whether a variable is in the table."""
+    """Whether a variable is in the table."""
     return name in RUN_TIME or name.startswith(_PREFIXES)
 
 

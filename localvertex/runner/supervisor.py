@@ -141,7 +141,7 @@ def _reap(child: int | None) -> int | None:
 
 
 def _oom_kills() -> int:
-    """Tell how often the kernel's out-of-memory killed in this control group, -1 if that is not known."""
+    """Return how often the kernel's out-of-memory killed in this control group, -1 if that is not known."""
     try:
         with open("/proc/self/cgroup") as file:
             group = file.read().strip().rpartition("::")[2]

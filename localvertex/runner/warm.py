@@ -158,7 +158,7 @@ class Warmth:
         return self._environments[key]
 
     def _obstacle(self, command: Command, replicas: int) -> str:
-        """Tell why a replica starts cold whatever its environment, "" if it need not."""
+        """Return why a replica starts cold whatever its environment, "" if it need not."""
         if sys.platform != "linux":
             return "only Linux can fork a process that has imported what it imports"
         if replicas > 1 and not command.env.get("PYTHONHASHSEED"):

@@ -110,7 +110,7 @@ class ManifestRow:
 
     @property
     def partial(self) -> bool:
-        """Tell whether it looks at a part of a text only."""
+        """Whether it looks at a part of a text only."""
         return any(True for _ in _partial(self.expect))
 
 
@@ -127,7 +127,7 @@ class Ruling:
     decided: str
 
     def covers(self, row: str) -> bool:
-        """Tell whether it is about a row."""
+        """Whether it is about a row."""
         return any(fnmatchcase(row, pattern) for pattern in self.rows)
 
 

@@ -114,7 +114,7 @@ def _cells(one: Result) -> tuple[str, ...]:
 
 
 def counts(results: Sequence[Result]) -> str:
-    """Tell how many passed, and how many did not."""
+    """Return how many passed, and how many did not."""
     found = {kind: sum(one.result == kind for one in results) for kind in (PASSED, FAILED, SKIPPED, NOT_RUN)}
     return ", ".join([f"of {len(results)} tests", *(f"{count} {kind}" for kind, count in found.items() if count)])
 

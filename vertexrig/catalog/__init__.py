@@ -177,7 +177,7 @@ class Catalog:
     # ---- machines and accelerators
 
     def count_allowed(self, machine_type: str, accelerator: str, count: int) -> bool:
-        """Tell whether one VM of this type takes that many; a v2 or v3 TPU pod may have any multiple of its step."""
+        """Whether one VM of this type takes that many; a v2 or v3 TPU pod may have any multiple of its step."""
         machine = self.machines.get(machine_type)
         counts = machine.accelerators.get(accelerator, ()) if machine else ()
         if count in counts:
@@ -186,13 +186,13 @@ class Catalog:
         return bool(counts and step and count >= step and count % step == 0)
 
     def why_not(self, machine_type: str) -> str | None:
-        """Tell why a known Compute Engine machine type is not for training; None if it is, or is not known."""
+        """Return why a known Compute Engine machine type is not for training; None if it is, or is not known."""
         if machine_type in self.machines:
             return None
         return self.other_machines.get(machine_type) or self.other_families.get(machine_type.partition("-")[0])
 
     def refuses(self, machine_type: str) -> bool:
-        """Tell whether the service was seen to refuse the machine type, or its family."""
+        """Whether the service was seen to refuse the machine type, or its family."""
         family = machine_type.partition("-")[0]
         return any(
             row.get("refused")
@@ -288,7 +288,7 @@ class Catalog:
         return self._image_of.get(path) if host in self.limits.names("images.hosts") else None
 
     def is_reduction_server(self, uri: str) -> bool:
-        """Tell whether a URI is Google's Reduction Server image on any of the three hosts."""
+        """Whether a URI is Google's Reduction Server image on any of the three hosts."""
         host, _, path = uri.partition("/")
         return host in self.limits.names("images.hosts") and path in self.limits.names("reduction_server.images")
 

@@ -130,7 +130,7 @@ def _check_names(cls: type[Row], key: str, value: Any, place: typed.Place, names
 
 
 def _new_row_lacks(table: str, name: str, given: Raw) -> str:
-    """Tell why a row cannot be added; empty if it can."""
+    """Return why a row cannot be added; empty if it can."""
     if table == "limits":  # code reads them by key
         choices = did_you_mean(name, by_name(table))
         return f"there is no such row, and {table} can be corrected but not added to. {choices}"
@@ -141,7 +141,7 @@ def _new_row_lacks(table: str, name: str, given: Raw) -> str:
 
 
 def _type_changed(table: str, given: Raw, base: Raw) -> str:
-    """Tell why a limit's new value does not fit where the old one is read; empty if it does."""
+    """Return why a limit's new value does not fit where the old one is read; empty if it does."""
     if table != "limits" or "value" not in given:
         return ""
     old, new = base["value"], given["value"]

@@ -49,16 +49,20 @@ def command(name: str | None, project: options.ProjectOptions, region: str | Non
         where = region or workspace.loaded.project.region
         _all(workspace, where, *known(where), format_)
         return
-    ways = []
+    candidates = []
     for one in workspace.prepare_all(name, check=False):
         where = region or one.workspace.loaded.project.region
-        ways.append(_Headroom(one, where, headroom.rooms(one, where, *known(where))))
-    more = {"candidates": [{"candidate": way.prepared.candidate} | way.data for way in ways]} if len(ways) > 1 else {}
-    result(format_, ways[0].data | more, lambda: _text(ways))
+        candidates.append(_DrawnQuotas(one, where, headroom.rooms(one, where, *known(where))))
+    more = (
+        {"candidates": [{"candidate": candidate.prepared.candidate} | candidate.data for candidate in candidates]}
+        if len(candidates) > 1
+        else {}
+    )
+    result(format_, candidates[0].data | more, lambda: _text(candidates))
 
 
 @dataclass(frozen=True)
-class _Headroom:
+class _DrawnQuotas:
     """The quotas that a job, sweep or candidate draws in a region, and whether they suffice."""
 
     prepared: Prepared
@@ -87,23 +91,27 @@ class _Headroom:
         return {"region": self.region, "fits": self.fits, "quotas": quotas, "request": self.request}
 
 
-def _text(ways: list[_Headroom]) -> str:
+def _text(candidates: list[_DrawnQuotas]) -> str:
     """Return a table of quotas for each candidate, and the commands that request more."""
     shown = []
-    for way in ways:
+    for candidate in candidates:
         rows = [
             (_FITS[one.fits], one.draw.metric or one.draw.item, one.draw.unit, one.sum, one.draw.sum)
-            for one in way.found
+            for one in candidate.found
         ]
-        if len(ways) > 1:
-            shown.append(f"{way.prepared.title} in {way.region}: {_SAID[way.fits]}" if rows else way.prepared.title)
-        heading = ("fits", f"quota in {way.region}", "unit", "sum", "drawn by")
-        shown += [table(heading, rows) if rows else f"{way.prepared.view.name} draws no quota", ""]
-    more = list(dict.fromkeys(line for way in ways for line in way.request))
-    for way in ways:
+        if len(candidates) > 1:
+            shown.append(
+                f"{candidate.prepared.title} in {candidate.region}: {_SAID[candidate.fits]}"
+                if rows
+                else candidate.prepared.title
+            )
+        heading = ("fits", f"quota in {candidate.region}", "unit", "sum", "drawn by")
+        shown += [table(heading, rows) if rows else f"{candidate.prepared.view.name} draws no quota", ""]
+    more = list(dict.fromkeys(line for candidate in candidates for line in candidate.request))
+    for candidate in candidates:
         refusals = (
             f"{one.draw.metric}: a request for more would be refused: {one.refusal}"
-            for one in way.found
+            for one in candidate.found
             if one.fits is False and one.refusal
         )
         more += [line for line in refusals if line not in more]

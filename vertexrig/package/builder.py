@@ -297,8 +297,8 @@ def _publish(built: Built, out_dir: Path) -> Built:
     """Move the finished files into `out_dir`, each by one rename, the record last."""
     try:
         out_dir.mkdir(parents=True, exist_ok=True)
-        path = _place(built.path, out_dir)
-        wheel = _place(built.wheel, out_dir) if built.wheel is not None else None
+        path = _move_whole(built.path, out_dir)
+        wheel = _move_whole(built.wheel, out_dir) if built.wheel is not None else None
         record = {
             "place": place_of(out_dir),
             "sha256": _sha256(path),
@@ -308,13 +308,14 @@ def _publish(built: Built, out_dir: Path) -> Built:
         }
         note = built.path.with_name(f"{path.name}.json")
         note.write_text(json.dumps(record, indent=1, sort_keys=True) + "\n", encoding="utf-8")
-        _place(note, out_dir)
+        _move_whole(note, out_dir)
     except OSError as error:
         raise PackageError(f"the package cannot be written to {str(out_dir)!r}: {error.strerror}") from error
     return replace(built, path=path, wheel=wheel)
 
 
-def _place(file: Path, out_dir: Path) -> Path:
+def _move_whole(file: Path, out_dir: Path) -> Path:
+    """Put a file into a folder by one rename, so that nobody reads half of it, and return its path there."""
     final = out_dir / file.name
     if file == final:
         return final

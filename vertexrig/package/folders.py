@@ -26,19 +26,19 @@ _TEST_FILE = re.compile(r"test_.*\.py|.*_test\.py")
 
 
 def is_script(path: Path) -> bool:
-    """Tell whether a trainer's path is a single Python file."""
+    """Whether a trainer's path is a single Python file."""
     return path.is_file() and path.suffix == ".py" and path.stem.isidentifier()
 
 
 def is_package(path: Path) -> bool:
-    """Tell whether a trainer's path is the folder of a Python package without metadata of a project in it."""
+    """Whether a trainer's path is the folder of a Python package without metadata of a project in it."""
     if not (path.is_dir() and path.resolve().name.isidentifier()):
         return False
     return (path / "__init__.py").is_file() and not any((path / name).exists() for name in DESCRIPTIONS)
 
 
 def is_bare(path: Path) -> bool:
-    """Tell whether a trainer is a script or a package folder: its module names begin in the folder that holds it."""
+    """Whether a trainer is a script or a package folder: its module names begin in the folder that holds it."""
     return is_script(path) or is_package(path)
 
 
@@ -68,18 +68,18 @@ def files_of(folder: Path, prefix: str = "") -> dict[str, Path]:
     if not folder.is_dir():
         raise PackageError(f"the trainer's folder {str(folder)!r} is not a folder")
     try:
-        return dict(_walk(folder, prefix, (os.path.realpath(folder),)))
+        return dict(_files_below(folder, prefix, (os.path.realpath(folder),)))
     except OSError as error:
         raise PackageError(f"the trainer's folder cannot be read: {error.strerror}: {error.filename}") from error
 
 
-def _walk(folder: Path, prefix: str, above: tuple[str, ...]) -> Iterator[tuple[str, Path]]:
+def _files_below(folder: Path, prefix: str, above: tuple[str, ...]) -> Iterator[tuple[str, Path]]:
     with os.scandir(folder) as entries:
         for entry in entries:
             if _skipped(entry.name, at_top=not prefix, is_folder=entry.is_dir()):
                 continue
             if entry.is_symlink() and not files.is_inside(entry.path, above[0]):
-                yield prefix + entry.name, Path(entry.path)  # not walked; the caller leaves it out, and names it
+                yield prefix + entry.name, Path(entry.path)  # not entered; the caller leaves it out, and names it
                 continue
             if entry.is_file():
                 yield prefix + entry.name, Path(entry.path)
@@ -89,11 +89,11 @@ def _walk(folder: Path, prefix: str, above: tuple[str, ...]) -> Iterator[tuple[s
                 real = os.path.realpath(entry.path)
                 if real in above or os.path.exists(os.path.join(entry.path, "pyvenv.cfg")):
                     continue  # a link back up, or a virtual environment
-                yield from _walk(Path(entry.path), f"{prefix}{entry.name}/", (*above, real))
+                yield from _files_below(Path(entry.path), f"{prefix}{entry.name}/", (*above, real))
 
 
 def _is_run_output(folder: Path, name: str) -> bool:
-    """Tell whether a folder at the top is what a run of the trainer left: by its name, no Python in it, not in MANIFEST.in."""
+    """Whether a folder at the top is what a run of the trainer left: by its name, no Python in it, not in MANIFEST.in."""
     if name not in _RUN_OUTPUTS_AT_TOP:
         return False
     manifest = folder / "MANIFEST.in"
@@ -111,7 +111,7 @@ def _skipped(name: str, *, at_top: bool, is_folder: bool) -> bool:
 
 
 def why_absent(folder: Path, module: str) -> str:
-    """Tell why a module that is in the trainer's folder is not in its package; empty if it is not in the folder."""
+    """Return why a module that is in the trainer's folder is not in its package; empty if it is not in the folder."""
     parts = module.split(".")
     for root in ("", "src/"):
         stem = root + "/".join(parts)

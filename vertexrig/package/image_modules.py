@@ -68,7 +68,7 @@ _UNTIL_3_12 = frozenset(
 
 
 def is_supplied(top: str, tf_version: str | None) -> bool:
-    """Tell whether the image brings a top-level module; without a TensorFlow version, whether some prebuilt image does."""
+    """Whether the image brings a top-level module; without a TensorFlow version, whether some prebuilt image does."""
     older = top in _UNTIL_3_11 or top in _UNTIL_3_12
     return top in SUPPLIED or older or (tf_version is None and top in SUPPLIED_ELSEWHERE)
 

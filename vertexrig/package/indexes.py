@@ -19,12 +19,12 @@ def indexes_of(text: str) -> Iterator[tuple[int, str, str]]:
 
 
 def named_secretly(url: str) -> bool:
-    """Tell whether a URL holds a user or a password."""
+    """Whether a URL holds a user or a password."""
     return re.match(r"\w+://[^/@]*@", url) is not None
 
 
 def is_pypi(url: str) -> bool:
-    """Tell whether an index is the one that pip asks anyway."""
+    """Whether an index is the one that pip asks anyway."""
     return re.match(r"https?://pypi\.org/", url) is not None
 
 

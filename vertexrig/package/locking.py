@@ -116,7 +116,7 @@ def _imported(folder: Path, module: str, named: set[str]) -> set[str]:
 
 
 def is_current(image: ImageId, lines: list[str]) -> bool:
-    """Tell whether the lock file was made for these requirements."""
+    """Whether the lock file was made for these requirements."""
     try:
         return f"{_INPUTS}{_digest(image, lines)}\n" in image.lock.read_text(encoding="utf-8")
     except OSError:

@@ -186,7 +186,7 @@ def _judge_pin(name: str, pin: str, place: str, minor: tuple[int, int] | None, n
 
 
 def left_out(text: str, minor: tuple[int, int] | None) -> bool:
-    """Tell whether a requirement is one that the image brings: of TensorFlow if it has that, else of the other frameworks."""
+    """Whether a requirement is one that the image brings: of TensorFlow if it has that, else of the other frameworks."""
     match = _REQUIREMENT.fullmatch(text)
     brought = _LEFT_OUT_ELSEWHERE if minor is None else _LEFT_OUT
     return match is not None and re.fullmatch(brought, normalise(match["name"])) is not None

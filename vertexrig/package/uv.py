@@ -10,7 +10,7 @@ from vertexrig.errors import UsageError
 
 
 def uv() -> list[str]:
-    """Tell how to start uv.
+    """Return how to start uv.
 
     Raises:
         UsageError: It is not installed.

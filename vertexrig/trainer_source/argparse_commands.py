@@ -45,7 +45,7 @@ class Parsers:
         return self._made(call.node, call.scope, call.module, 0)
 
     def may_be(self, node: ast.expr, call: SourceCall) -> bool:
-        """Tell whether an argument of a call may be a parser, or a group of one."""
+        """Whether an argument of a call may be a parser, or a group of one."""
         self._steps = 0
         return self._may_be(node, call.scope, call.module, 0)
 

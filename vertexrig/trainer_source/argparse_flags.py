@@ -157,7 +157,7 @@ def _type_of(found: Collector, node: ast.expr | None, call: SourceCall) -> tuple
 
 
 def _is_local(name: str, scope: Scope) -> bool:
-    """Tell whether a name is the trainer's own variable or parameter."""
+    """Whether a name is the trainer's own variable or parameter."""
     # a parameter is not bound in the scope's names, so it is looked up in the signature
     for level in scope.levels():
         args = getattr(level.node, "args", None)
@@ -172,7 +172,7 @@ _TO_FLOAT = frozenset({"float", "Decimal", "Fraction", "literal_eval", "loads", 
 def _reads_floats(
     node: FunctionNode | ast.ClassDef, module: Module, code: Code, seen: set[int] | None = None
 ) -> bool | None:
-    """Tell whether a converter takes `128.0`: True if it, or an own function it calls, goes through a float; False if int() gets
+    """Whether a converter takes `128.0`: True if it, or an own function it calls, goes through a float; False if int() gets
     the text itself; None if neither is plain.
     """
     parameter = node.args.args[0].arg if not isinstance(node, ast.ClassDef) and node.args.args else ""
@@ -205,7 +205,7 @@ def _parse_known(found: Collector, call: SourceCall) -> None:
 
 
 def _refuses_rest(call: SourceCall) -> bool:
-    """Tell whether the trainer itself ends on what parse_known_args leaves over (`if rest: parser.error(...)`)."""
+    """Whether the trainer itself ends on what parse_known_args leaves over (`if rest: parser.error(...)`)."""
     rest = next(
         (
             node.targets[0].elts[1]
@@ -260,7 +260,7 @@ def _handed_parser(found: Collector, call: SourceCall, parsers: Parsers) -> None
 
 
 def _is_own(found: Collector, call: SourceCall) -> bool:
-    """Tell whether a call is of the trainer's own function, or of a method that has the name of one."""
+    """Whether a call is of the trainer's own function, or of a method that has the name of one."""
     head = dotted(call.node.func).partition(".")[0]
     if head in call.module.aliases:
         top = call.module.aliases[head].partition(".")[0]

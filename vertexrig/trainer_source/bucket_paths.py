@@ -55,7 +55,7 @@ def _given_paths(node: ast.Call, position: int) -> list[ast.expr]:
 
 
 def _shadowed(call: SourceCall) -> bool:
-    """Tell whether the trainer has bound the first part of the function's name to something of its own."""
+    """Whether the trainer has bound the first part of the function's name to something of its own."""
     # Only a name that is not imported can be the trainer's own: `open` of its own is a function that may know gs://.
     head = dotted(call.node.func).partition(".")[0]
     return head not in call.module.aliases and any(head in level.names for level in call.scope.levels())
@@ -105,7 +105,7 @@ def reads(code: Code, flags: Iterable[Flag]) -> Iterator[PathRead]:
 
 
 def _looks_at_schemes(code: Code) -> bool:
-    """Tell whether the trainer tells paths in buckets from others by itself."""
+    """Whether the trainer tells paths in buckets from others by itself."""
     return any(text in ("gs", "gs:", "gs:/", _BUCKET) for text, _, _ in code.texts_written)
 
 
@@ -123,7 +123,7 @@ def _origin(path: ast.expr, call: SourceCall, code: Code, flags: set[str]) -> tu
 
 
 def names_gcsfs(code: Code, tree: Tree) -> bool:
-    """Tell whether the trainer imports gcsfs, or what describes it names it."""
+    """Whether the trainer imports gcsfs, or what describes it names it."""
     if any(item.module.split(".")[0] == "gcsfs" for module in code.modules for item in module.imports):
         return True
     # the extra pandas[gcp] brings gcsfs

@@ -150,7 +150,7 @@ def _click_commands(code: Code) -> list[str]:
 
 
 def _required_group(code: Code) -> bool:
-    """Tell whether a group stops without a command: click's own way, unless the decorator says otherwise."""
+    """Whether a group stops without a command: click's own way, unless the decorator says otherwise."""
     return any(
         all(word.arg != "invoke_without_command" for word in getattr(decorator, "keywords", ()))
         for _, _, decorator in _groups(code)

@@ -58,7 +58,7 @@ class Code:
             self._by_callee.setdefault(last_name(call.node.func), []).append(call)
 
     def idle(self, scope: Scope) -> bool:
-        """Tell whether a scope is in a function that this trainer does not use, such as `main` of a helper that is a program, too."""
+        """Whether a scope is in a function that this trainer does not use, such as `main` of a helper that is a program, too."""
         return bool(self._unused) and not self._unused.isdisjoint(id(level.node) for level in scope.levels())
 
     def callers(self, name: str) -> list[SourceCall]:

@@ -108,7 +108,7 @@ def _attributes(code: Code, runs: Runs, flags: Collector) -> Iterator[Defect]:
 
 
 def _changes_namespaces(code: Code) -> bool:
-    """Tell whether attributes may be made by other means than flags and assignments."""
+    """Whether attributes may be made by other means than flags and assignments."""
     if code.callers("setattr") or code.callers("Namespace") or any("namespace" in call.keywords for call in code.calls):
         return True
     attributes = [node for node, _, _ in code.each(ast.Attribute)]
@@ -165,7 +165,7 @@ class _Namespaces:
         return False
 
     def _made(self, value: ast.expr | None, scope: Scope, depth: int) -> bool:
-        """Tell whether an expression is such a namespace."""
+        """Whether an expression is such a namespace."""
         if isinstance(value, ast.Name):
             return self.holds(value.id, scope, depth + 1)
         if isinstance(value, ast.Subscript):  # parse_known_args()[0]
@@ -180,13 +180,13 @@ class _Namespaces:
         return isinstance(value.func, ast.Name) and self._returned(value.func.id, depth)
 
     def _of_own_parser(self, call: ast.expr, scope: Scope) -> bool:
-        """Tell whether what parses is a parser that the trainer makes, not one of many or another class's."""
+        """Whether what parses is a parser that the trainer makes, not one of many or another class's."""
         receiver = call.func.value if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) else None
         made = single_binding(receiver.id, scope) if isinstance(receiver, ast.Name) else receiver
         return isinstance(made, ast.Call) and last_name(made.func) in self._makers
 
     def _returned(self, name: str, depth: int) -> bool:
-        """Tell whether a function of the trainer returns one, and nothing else."""
+        """Whether a function of the trainer returns one, and nothing else."""
         found = [
             self._made(node.value, scope, depth + 1)
             for node, scope, _ in self._code.each(ast.Return)
@@ -195,7 +195,7 @@ class _Namespaces:
         return bool(found) and all(found)
 
     def _given(self, scope: Scope, name: str, depth: int) -> bool:
-        """Tell whether every call of a function gives its parameter one."""
+        """Whether every call of a function gives its parameter one."""
         node = scope.node
         if not isinstance(node, FUNCTIONS) or not isinstance(scope.parent.node if scope.parent else None, ast.Module):
             return False
@@ -243,7 +243,7 @@ def _only_defines(module: Module, code: Code) -> bool:
 
 
 def _defines(node: ast.stmt, code: Code, is_entry: bool) -> bool:
-    """Tell whether a statement at the top of a module trains nothing."""
+    """Whether a statement at the top of a module trains nothing."""
     if isinstance(node, _DEFINITIONS):
         # a decorator of the trainer's own may run the function at once
         own = {name for module in code.modules for name in module.definitions}

@@ -43,7 +43,7 @@ def constant(found: Collector, node: ast.expr | None, call: SourceCall) -> str |
 
 
 def truth(found: Collector, node: ast.expr | None, call: SourceCall) -> bool:
-    """Tell whether an expression is plainly True."""
+    """Whether an expression is plainly True."""
     return node is not None and constant(found, node, call) is True
 
 

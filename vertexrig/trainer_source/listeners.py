@@ -51,7 +51,7 @@ def _port(node: ast.expr, call: SourceCall, code: Code, name: str) -> int | None
 
 
 def _is_debugger(call: SourceCall) -> bool:
-    """Return `debugpy.listen(5678)` names a port; a socket's `listen(5)` a queue's length."""
+    """Whether a call is `debugpy.listen(5678)`, whose argument is a port: that of a socket's `listen(5)` is a queue length."""
     return isinstance(call.node.func, ast.Attribute) and last_name(call.node.func.value) == "debugpy"
 
 

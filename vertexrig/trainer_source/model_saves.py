@@ -32,13 +32,13 @@ def saves(code: Code) -> Iterator[Save]:
 
 
 def tells_chief(code: Code) -> bool:
-    """Tell whether the source names the chief, a task or its index anywhere: it may then let one worker save."""
+    """Whether the source names the chief, a task or its index anywhere: it may then let one worker save."""
     words = {text for text, _, _ in code.texts_written} | {name for name, _ in code.names}
     return any(word in _CHIEF or word.casefold() in {"chief", "master", "is_chief", "task"} for word in words)
 
 
 def remote(code: Code) -> bool:
-    """Tell whether the source names a place in Cloud Storage, other than as the default of a flag for what it reads."""
+    """Whether the source names a place in Cloud Storage, other than as the default of a flag for what it reads."""
     read_from = {
         id(part)
         for call in code.callers("add_argument")
@@ -67,7 +67,7 @@ def _save(call: SourceCall, kind: str, code: Code) -> Save:
 
 
 def _is_model(node: ast.expr, call: SourceCall) -> bool:
-    """Tell whether an expression is plainly a Keras model: made by Sequential or Model, or named so."""
+    """Whether an expression is plainly a Keras model: made by Sequential or Model, or named so."""
     if isinstance(node, ast.Name):
         # what the name was made by decides; its own name only where that is not written
         values = next((level.names[node.id] for level in call.scope.levels() if node.id in level.names), [])

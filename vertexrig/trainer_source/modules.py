@@ -131,7 +131,7 @@ def plain_text(node: ast.AST | None) -> str | None:
 
 
 def catches(handler: ast.ExceptHandler, errors: Collection[str]) -> bool:
-    """Tell whether an `except` takes one of these errors, by their names."""
+    """Whether an `except` takes one of these errors, by their names."""
     if handler.type is None:
         return True
     types = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]

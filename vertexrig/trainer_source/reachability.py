@@ -23,7 +23,7 @@ class Runs:
         self._again: dict[int, bool | None] = {}
 
     def repeats(self, call: SourceCall, depth: int = 0) -> bool | None:
-        """Tell whether a call is made again and again (in a loop, a Keras callback); None if that is not known."""
+        """Whether a call is made again and again (in a loop, a Keras callback); None if that is not known."""
         parents = call.module.parents
         here: ast.AST | None = call.node
         while here is not None:
@@ -85,11 +85,11 @@ class Runs:
         }
 
     def reached(self, node: ast.AST, module: Module) -> bool:
-        """Tell whether every run that ends well comes to a node: it is behind no branch, and its function is called."""
+        """Whether every run that ends well comes to a node: it is behind no branch, and its function is called."""
         return not self._branched(node, module)
 
     def _branched(self, node: ast.AST, module: Module, depth: int = 0) -> bool:
-        """Tell whether a node is reached in some runs only: behind an if, or in a function that is only called so."""
+        """Whether a node is reached in some runs only: behind an if, or in a function that is only called so."""
         parents = module.parents
         here: ast.AST = node
         while (parent := parents.get(id(here))) is not None:
@@ -114,7 +114,7 @@ class Runs:
         return False
 
     def caught(self, node: ast.AST, module: Module, errors: Collection[str]) -> bool:
-        """Tell whether one of these errors, raised at a node, is caught in its function."""
+        """Whether one of these errors, raised at a node, is caught in its function."""
         parents = module.parents
         here: ast.AST | None = node
         while here is not None:
@@ -126,7 +126,7 @@ class Runs:
 
 
 def _is_main(test: ast.expr) -> bool:
-    """Tell whether a test holds in the module that is run: `__name__ == "__main__"`, not another name of somebody's own."""
+    """Whether a test holds in the module that is run: `__name__ == "__main__"`, not another name of somebody's own."""
     if not isinstance(test, ast.Compare) or len(test.ops) != 1 or not isinstance(test.ops[0], ast.Eq):
         return False
     sides = (test.left, test.comparators[0])
@@ -135,7 +135,7 @@ def _is_main(test: ast.expr) -> bool:
 
 
 def _ends_before(function: ast.FunctionDef | ast.AsyncFunctionDef, statement: ast.AST) -> bool:
-    """Tell whether a branch before a function's statement may return: `if not distributed: return`."""
+    """Whether a branch before a function's statement may return: `if not distributed: return`."""
     for node in function.body:
         if node is statement:
             return False

@@ -55,7 +55,7 @@ class Tree:
             return stream.read(MAX_FILE_BYTES + 1)
 
     def exists(self, path: str) -> bool:
-        """Tell whether `path` is a file, and none that a link brings in from outside."""
+        """Whether `path` is a file, and none that a link brings in from outside."""
         if self._folder is None:
             return path in self._files
         return (self._folder / path).is_file() and is_inside(self._folder / path, self._folder)
@@ -71,11 +71,11 @@ class Tree:
         return next((path for path in self.places(module, "/__init__.py", ".py") if self.exists(path)), None)
 
     def owns(self, top: str) -> bool:
-        """Tell whether a top-level name is a module of this tree, or a folder with Python files."""
+        """Whether a top-level name is a module of this tree, or a folder with Python files."""
         return self.find(top) is not None or self.holds(top)
 
     def holds(self, module: str) -> bool:
-        """Tell whether a dotted name is a folder with Python files (with or without an `__init__.py`)."""
+        """Whether a dotted name is a folder with Python files (with or without an `__init__.py`)."""
         if "-" in module:
             return False
         if self._folder is None:

@@ -44,7 +44,7 @@ class SourceProgram:
 
 
 def launched(words: Sequence[str]) -> bool:
-    """Tell whether a command line names a program that starts others, also in a shell's text."""
+    """Whether a command line names a program that starts others, also in a shell's text."""
     parts = [part for word in words for part in re.split(r"[\s;&|]+", word)]
     return any(part.rpartition("/")[2] in _LAUNCHERS or part in _LAUNCHER_MODULES for part in parts)
 

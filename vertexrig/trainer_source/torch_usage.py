@@ -75,7 +75,7 @@ def torch_use(code: Code, flags: Iterable[Flag] = ()) -> TorchUse:
 
 
 def _joins_always(code: Code) -> bool:
-    """Tell whether `init_process_group` is called by variables alone and under no condition, nor is the function that calls it."""
+    """Whether `init_process_group` is called by variables alone and under no condition, nor is the function that calls it."""
     sure = [
         (name, function, node)
         for module in code.modules
@@ -108,7 +108,7 @@ def _is_main(node: ast.If) -> bool:
 
 
 def _uses_rank(tree: ast.Module) -> bool:
-    """Tell whether a rank is looked at where it may decide who saves: not where it gets its name, or goes to one of `_RANKED`."""
+    """Whether a rank is looked at where it may decide who saves: not where it gets its name, or goes to one of `_RANKED`."""
     left: list[ast.AST] = [tree]
     while left:
         node = left.pop()
@@ -124,7 +124,7 @@ def _uses_rank(tree: ast.Module) -> bool:
 
 
 def _names_rank(node: ast.Assign) -> bool:
-    """Tell whether an assignment only gives a rank its name: `rank = dist.get_rank()`, also with others beside it."""
+    """Whether an assignment only gives a rank its name: `rank = dist.get_rank()`, also with others beside it."""
     targets = [part for target in node.targets for part in getattr(target, "elts", [target])]
     decides = (ast.Compare, ast.Not, ast.IfExp, ast.BoolOp)
     return any(last_name(target) in _RANKS for target in targets) and not any(
@@ -139,18 +139,18 @@ def _backend(call: SourceCall, code: Code) -> str:
 
 
 def _world_of_one(node: ast.Call) -> bool:
-    """Tell whether a look at the environment takes 1 where WORLD_SIZE is not set."""
+    """Whether a look at the environment takes 1 where WORLD_SIZE is not set."""
     values = [part.value if isinstance(part, ast.Constant) else None for part in node.args]
     return len(values) == 2 and values[0] == "WORLD_SIZE" and values[1] in (1, "1")
 
 
 def _sampled(node: ast.Call) -> bool:
-    """Tell whether a DataLoader is given what chooses its examples, or may be."""
+    """Whether a DataLoader is given what chooses its examples, or may be."""
     return any(word.arg is None or word.arg in {"sampler", "batch_sampler"} for word in node.keywords)
 
 
 def _workers(call: SourceCall, code: Code, flags: Mapping[str, str]) -> str:
-    """Tell how many processes a DataLoader starts, as text; "" for none, or where that is not plain."""
+    """Return how many processes a DataLoader starts, as text; "" for none, or where that is not plain."""
     given = call.keywords.get("num_workers")
     if given is None:
         return ""
@@ -169,7 +169,7 @@ def _workers(call: SourceCall, code: Code, flags: Mapping[str, str]) -> str:
 
 
 def watches_memory(code: Code) -> bool:
-    """Tell whether the source names /dev/shm, the shared memory of its machine."""
+    """Whether the source names /dev/shm, the shared memory of its machine."""
     return any("/dev/shm" in text for text, _, _ in code.texts_written)
 
 

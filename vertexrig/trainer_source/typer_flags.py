@@ -97,7 +97,7 @@ def _flags(found: Collector, node: ast.FunctionDef | ast.AsyncFunctionDef, modul
 
 
 def _is_context(annotation: ast.expr | None) -> bool:
-    """Tell whether typer hands over a context in a parameter's place: `typer.Context`, or its name as a text."""
+    """Whether typer hands over a context in a parameter's place: `typer.Context`, or its name as a text."""
     name = plain_text(annotation) or (last_name(annotation) if annotation is not None else "")
     return name.rpartition(".")[2] in {"Context", "CallbackParam"}
 

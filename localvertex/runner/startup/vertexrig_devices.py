@@ -22,7 +22,7 @@ held = False
 
 
 def wanted() -> int:
-    """Tell how many devices; 0 in a cluster, where each process has one, as far as TensorFlow's strategies go on a CPU."""
+    """Return how many devices; 0 in a cluster, where each process has one, as far as TensorFlow's strategies go on a CPU."""
     try:
         tasks = json.loads(os.environ.get("TF_CONFIG") or "{}").get("cluster", {})
         count = int(os.environ.get(_VARIABLE) or 0)
