@@ -38,6 +38,7 @@ _RECORDED: dict[str, tuple[str, str]] = {
     "machine-not-for-training": (_MACHINE_TYPE, ""),
     "chief-replicas": ("Replica count for master worker pool ({pools}[0].replica_count) should be 1.", ""),
     "machine-and-replicas": ("Both or none of `machine_spec` and `replica_count` should be specified.", ""),
+    "env-value": ("Required field is not set.", ""),
     "env-twice": ("EnvVar names must be unique.", ""),
 }
 """By rule: what public reports quote of the service, and the field below the pool that it names where ours is another."""

@@ -123,7 +123,7 @@ def check(document: Document, context: Context, ignored: Mapping[str, str] = {})
             context = replace(context, trainer=with_command(document, context.trainer))
         for rule in rules_for(document, context):
             if rule.id not in ignored:
-                problems = [one for one in rule.run(document, context) if not _unfilled(document, one.path)]
+                problems = [one for one in rule.run(document, context) if one.sure or not _unfilled(document, one.path)]
                 if problems:  # most rules find nothing in most files
                     found += limited(findings(rule, problems, document))
     # Of the whole document, not of one rule: any message may quote a value.

@@ -61,10 +61,13 @@ def _runs(pool: Pool, trainer: TrainerSource) -> bool:
 
 
 def _line(pool: Pool) -> list[str]:
-    """Return a container's command line, as far as the spec gives it."""
+    """Return a container's command line, as far as the spec gives it; of a shell line that ends in "$@" what it passes on."""
     args = pool.args
     # `args: [-m, trainer.task]` for an image whose entry point is Python itself
-    return [*(pool.container or {}).get("command", (["python"] if args[:1] == ["-m"] else [])), *args]
+    command = list((pool.container or {}).get("command", ["python"] if args[:1] == ["-m"] else []))
+    if len(command) > 3 and _SHELL.search(command[0]) and command[1] == "-c" and command[2].rstrip().endswith('"$@"'):
+        command = command[4:]  # the word before is the shell's $0
+    return [*command, *args]
 
 
 def words(pool: Pool) -> list[str]:

@@ -284,8 +284,12 @@ def not_on_demand(document: Document, context: Context) -> Iterator[Problem]:
     names = context.catalog.limits.names("machines.spot_or_flex_start_only")
     for pool in _on_demand(document):
         if pool.machine_type in names:
-            text = f"{pool.machine_type} is reported not to be offered on demand for training"
-            yield Problem(machine_path(pool, "machineType"), text, "write scheduling.strategy: FLEX_START or SPOT")
+            text = (
+                f"an article of 2025-08 says that {pool.machine_type} is not offered on demand for training; "
+                "scripts of GreggHelt2/structure-prompt-adapter request a3-highgpu-1g on demand, and Google's page says nothing"
+            )
+            fix = "if no machine comes, write scheduling.strategy: FLEX_START or SPOT"
+            yield Problem(machine_path(pool, "machineType"), text, fix)
 
 
 def scarce_capacity(document: Document, context: Context) -> Iterator[Problem]:
@@ -362,8 +366,8 @@ RULES = (
     Rule("gpu-rdma", Severity.INFO, "Machines with GPUDirect-RDMA set the NCCL environment.", TRAIN_COMPUTE, gpu_rdma),
     Rule("reservation-needed", Severity.WARNING, "A4X machines come from a reservation.",
          join(TRAIN_COMPUTE, RESERVATION_DOC), reservation_needed),
-    Rule("not-on-demand", Severity.WARNING, "Machines reported as Spot or Flex Start only are requested that way.",
-         PRACTICE, not_on_demand),
+    Rule("not-on-demand", Severity.INFO, "Machines reported as Spot or Flex Start only are requested that way.",
+         "Zenn article 13115385303 of 2025-08; GreggHelt2/structure-prompt-adapter, submit_msa_job.sh (read 2026-11-26)", not_on_demand),
     Rule("scarce-capacity", Severity.INFO, "Scarce accelerators come from a reservation or Spot VMs.",
          TRAIN_COMPUTE, scarce_capacity),
     Rule("small-memory", Severity.INFO, "The machine has memory to spare for the service's own agents.",

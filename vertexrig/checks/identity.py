@@ -56,7 +56,8 @@ def tensorboard(document: Document, context: Context) -> Iterator[Problem]:
         return
     found = re.fullmatch(_TENSORBOARD, name)
     if found is None:
-        yield Problem(path, f"{name!r} is not a TensorBoard: projects/PROJECT/locations/REGION/tensorboards/ID")
+        text = f"{name!r} is not a TensorBoard: projects/PROJECT/locations/REGION/tensorboards/ID"
+        yield Problem(path, text, sure="://" in name)
     elif context.region and found[1] != context.region:
         text = f"the TensorBoard is in {found[1]}, the job in {context.region}: both must be in one region"
         yield Problem(path, text, "name a TensorBoard of the job's region", Severity.WARNING)
@@ -116,8 +117,8 @@ def check_kms_key(name: str, region: str) -> list[Problem]:
 
 def kms_key(document: Document, context: Context) -> Iterator[Problem]:
     encryption = document.data.get("encryptionSpec") if document.kind == "HyperparameterTuningJob" else None
-    if isinstance(encryption, dict) and encryption.get("kmsKeyName"):
-        yield from check_kms_key(encryption["kmsKeyName"], context.region)
+    if isinstance(encryption, dict):
+        yield from check_kms_key(str(encryption.get("kmsKeyName") or ""), context.region)
 
 
 def persistent_resource(document: Document, context: Context) -> Iterator[Problem]:

@@ -25,6 +25,7 @@ LOCATIONS = "locations page (copy of 2026-08-22)"
 QUOTAS = "quotas page (copy of 2026-08-22)"
 DISTRIBUTED = "distributed-training page (copy of 2026-08-22)"
 SERVICE_DOC = "understanding-training-service page (copy of 2026-08-22)"
+CODE_DOC = "custom training code requirements page (copy of 2026-08-22)"
 CONTAINER_SETTINGS = "configure-container-settings page (copy of 2026-08-22)"
 PACKAGE_DOC = "create-python-pre-built-container page (copy of 2026-08-22)"
 NFS_DOC = "train-nfs-share page (copy of 2026-08-22)"
@@ -39,6 +40,11 @@ COMPUTE_ENGINE = "Compute Engine API dump of 2026-08-20"
 ARGPARSE = "argparse of Python 3.11, run 2026-11-20"
 SPOT_SURVEY = "public survey of a new project's Spot quotas, 2026-09-05"
 EXPERIMENTS = "run-training-job-experiments page (copy of 2026-08-22)"
+ENV_REQUIRED = (
+    "message of the service, quoted in kubeflow/pipelines issue 10111 and GoogleCloudPlatform/LifeSciences pull 77 "
+    "(read 2026-11-26)"
+)
+ENV_APOSTROPHE = "message of the service of 2022-06-25, quoted in PrefectHQ/prefect issue 5940 (read 2026-11-26)"
 GCSFUSE = "gcsfuse issue 4333, open (read 2026-11-21)"
 REGISTRY = "gcr.io repositories page of Artifact Registry (copy read 2026-11-21)"
 SECRETS = "keys in plain text found in public job specs (read 2026-11-21)"
@@ -98,7 +104,7 @@ class Problem:
 
     `severity` is the rule's own unless given here. `key_fix` is what to write instead where the project file gives the value
     by a key of its own, if that differs by more than the spelling of fields. `edits` are the changes that do it; without a `fix`
-    they are its text, too.
+    they are its text, too. `sure`: it holds whatever replaces a placeholder of the value.
     """
 
     path: str
@@ -107,6 +113,7 @@ class Problem:
     severity: Severity | None = None
     key_fix: str = ""
     edits: tuple[Edit, ...] = ()
+    sure: bool = False
 
 
 @dataclass(frozen=True)

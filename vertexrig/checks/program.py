@@ -9,6 +9,8 @@ from vertexrig.checks.model import (
     ARGPARSE,
     CONTAINER_SETTINGS,
     DISTRIBUTED,
+    ENV_APOSTROPHE,
+    ENV_REQUIRED,
     GCLOUD,
     REST,
     SDK,
@@ -195,6 +197,27 @@ def env_twice(document: Document, context: Context) -> Iterator[Problem]:
         seen.add((pool.index, name))
 
 
+def env_value(document: Document, context: Context) -> Iterator[Problem]:
+    for pool in document.pools:
+        for number, variable in enumerate(pool.env):
+            path = f"{pool.program_path}.env[{number}].value"
+            if not variable.get("value") and not document.reported(path):
+                text = f"{variable.get('name') or 'a variable'} has no value, and the service requires one"
+                yield Problem(path, text, "write a value that is not empty, or remove the variable")
+
+
+def env_apostrophe(document: Document, context: Context) -> Iterator[Problem]:
+    for pool in document.pools:
+        for number, variable in enumerate(pool.env):
+            if re.search(r"(?<!\\)'", str(variable.get("value", ""))):
+                text = (
+                    f"the value of {variable.get('name') or 'a variable'} has an apostrophe; "
+                    "the service refused that in 2022, unless a backslash is before it"
+                )
+                fix = "pass the value without apostrophes: JSON with double quotes, or base64"
+                yield Problem(f"{pool.program_path}.env[{number}].value", text, fix, sure=True)
+
+
 def env_count(document: Document, context: Context) -> Iterator[Problem]:
     most = context.catalog.limits.integer("env.max")
     for pool in document.pools:
@@ -239,6 +262,8 @@ RULES = (
          CONTAINER_SETTINGS, command_alone),
     Rule("env-name", Severity.ERROR, "Variables are named by C identifiers.", REST, env_name),
     Rule("env-twice", Severity.ERROR, "Variables have different names.", join(SERVER, REST), env_twice),
+    Rule("env-value", Severity.ERROR, "Variables have values.", join(ENV_REQUIRED, REST), env_value),
+    Rule("env-apostrophe", Severity.WARNING, "No variable's value has an apostrophe.", ENV_APOSTROPHE, env_apostrophe),
     Rule("env-count", Severity.ERROR, "There are at most 100 variables.", REST, env_count),
     Rule("env-service-name", Severity.WARNING, "No variable has a name the service uses.",
          join(DISTRIBUTED, SDK), env_service_name),

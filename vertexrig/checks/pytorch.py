@@ -5,6 +5,7 @@ Trainers that leave these to Lightning, Accelerate, DeepSpeed, Horovod, Ray or T
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import wraps
 
@@ -54,19 +55,43 @@ def _where(locations: Sequence[SourcePlace]) -> str:
     return f"{locations[0].file}:{locations[0].line}{more}"
 
 
+def _training(pools: Sequence[Pool]) -> list[Pool]:
+    # without pools 2 and 3: a reduction server trains nothing, and an evaluator on purpose by itself
+    return [pool for pool in pools if pool.index in (0, 1)]
+
+
 def _replicas(pools: Sequence[Pool]) -> int:
-    # pools 2 and 3 are not counted: a reduction server trains nothing, and an evaluator on purpose by itself
-    return sum(pool.replica_count for pool in pools if pool.index in (0, 1))
+    return sum(pool.replica_count for pool in _training(pools))
+
+
+def _processes(pools: Sequence[Pool]) -> tuple[int, str]:
+    """Return how many processes train, and the same in words: a launcher such as torchrun starts one for each GPU of a replica."""
+    count = sum(pool.replica_count * _launched(pool) for pool in _training(pools))
+    return count, f"{count} {'replicas' if count == _replicas(pools) else 'processes'}"
+
+
+def _words(pool: Pool) -> list[str]:
+    return [*map(str, (pool.container or {}).get("command", ())), *pool.args]
+
+
+def _launched(pool: Pool) -> int:
+    words = _words(pool)
+    if not started_program.launched(words):
+        return 1
+    given = re.search(r"--nproc[-_]per[-_]node[= ](\d+)", " ".join(words))
+    return int(given[1]) if given else max(pool.accelerator_count, 1)
 
 
 @_plain
 def backend(use: TorchUse, pools: list[Pool], gpus: bool) -> Iterator[Problem]:
     names = {location.text for location in use.backends}
-    path = f"{pools[0].path}.machineSpec"
+    path, several = f"{pools[0].path}.machineSpec", _processes(pools)[0] > 1 or use.starts_several
+    if not several and not use.joins_alone:
+        return  # what joins processes is behind a condition that one process does not meet
     if names == {"nccl"} and not gpus:
         message = f"the trainer joins its processes by nccl ({_where(use.backends)}), which needs a GPU in each; the machines have none"
         yield Problem(path, message, 'use "gloo" where torch.cuda.is_available() is false, or machines with GPUs')
-    elif names == {"gloo"} and gpus:
+    elif names == {"gloo"} and gpus and several:
         message = f"the trainer joins its processes by gloo ({_where(use.backends)}), which moves each gradient through the CPU"
         yield Problem(path, message, 'use "nccl" where torch.cuda.is_available()', Severity.WARNING)
 
@@ -83,16 +108,16 @@ def world_size(use: TorchUse, pools: list[Pool], gpus: bool) -> Iterator[Problem
 @_plain
 def sampler(use: TorchUse, pools: list[Pool], gpus: bool) -> Iterator[Problem]:
     # Without a process group or a rank each replica trains a model of its own, on purpose or by another rule's finding.
-    if _replicas(pools) > 1 and use.loaders and not use.samples and (use.backends or use.knows_rank):
-        message = f"no DataLoader has a sampler ({_where(use.loaders)}): each of {_replicas(pools)} replicas trains on all examples"
+    if _processes(pools)[0] > 1 and use.loaders and not use.samples and (use.backends or use.knows_rank):
+        message = f"no DataLoader has a sampler ({_where(use.loaders)}): each of {_processes(pools)[1]} trains on all examples"
         fix = "give the training DataLoader a DistributedSampler, and call its set_epoch"
         yield Problem(pools[0].path, message, fix)
 
 
 @_plain
 def saving(use: TorchUse, pools: list[Pool], gpus: bool) -> Iterator[Problem]:
-    if _replicas(pools) > 1 and use.saves and not use.uses_rank:
-        message = f"torch.save ({_where(use.saves)}) runs in each of {_replicas(pools)} replicas, and nothing depends on a rank: they write the same file"
+    if _processes(pools)[0] > 1 and use.saves and not use.uses_rank:
+        message = f"torch.save ({_where(use.saves)}) runs in each of {_processes(pools)[1]}, and nothing depends on a rank: they write the same file"
         yield Problem(pools[0].path, message, "save where torch.distributed.get_rank() is 0")
 
 
@@ -109,8 +134,7 @@ def idle_gpus(use: TorchUse, pools: list[Pool], gpus: bool) -> Iterator[Problem]
     if not gpus or use.starts_several:
         return
     for pool in pools:
-        words = [*map(str, (pool.container or {}).get("command", ())), *pool.args]
-        if pool.accelerator_count > 1 and not started_program.launched(words):
+        if pool.accelerator_count > 1 and not started_program.launched(_words(pool)):
             idle = (pool.accelerator_count - 1) * max(pool.replica_count, 1)
             message = (
                 f"{pool.accelerator_count} GPUs, and the trainer is one process on one of them: {idle} would be idle"

@@ -5,7 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from vertexrig.checks.model import GCSFUSE, PACKAGE_DOC, PRACTICE, REST, WALKTHROUGH, Context, Problem, Rule, join
+from vertexrig.checks._arguments import trainer_pools
+from vertexrig.checks.model import (
+    CODE_DOC,
+    GCSFUSE,
+    PACKAGE_DOC,
+    PRACTICE,
+    REST,
+    WALKTHROUGH,
+    Context,
+    Problem,
+    Rule,
+    join,
+)
 from vertexrig.finding import Severity, write
 from vertexrig.spec.document import Document, Pool, job_part
 
@@ -155,6 +167,26 @@ def gcs_regions(document: Document, context: Context) -> Iterator[Problem]:
         yield Problem(named[names[0]].program_path, text)
 
 
+_GCSFUSE = re.compile(r"(?<![\w./-])gcsfuse(?![\w-])")
+
+
+def mounts_again(document: Document, context: Context) -> Iterator[Problem]:
+    fix = "read and write /gcs/BUCKET, or name a folder by a link to it: ln -s /gcs/BUCKET /data"
+    for pool in document.running:
+        for key in ("command", "args"):
+            for number, word in enumerate(pool.program.get(key, ())):
+                if _GCSFUSE.search(str(word)):
+                    text = "gcsfuse mounts a bucket; the service already mounts each bucket at /gcs/BUCKET"
+                    yield Problem(f"{pool.program_path}.{key}[{number}]", text, fix, sure=True)
+    trainer = context.trainer
+    pools = trainer_pools(document, trainer) if trainer is not None else []
+    for place in trainer.mounts[:1] if trainer is not None and pools else ():
+        text = (
+            f"{place.file}:{place.line}: gcsfuse mounts a bucket; the service already mounts each bucket at /gcs/BUCKET"
+        )
+        yield Problem(pools[0].program_path, text, fix)
+
+
 def gcs_image(document: Document, context: Context) -> Iterator[Problem]:
     for pool in document.running:
         if pool.accelerator_type == "NVIDIA_B200" and _mounted(pool):
@@ -164,6 +196,7 @@ def gcs_image(document: Document, context: Context) -> Iterator[Problem]:
 
 RULES = (
     Rule("gcs-regions", Severity.INFO, "The buckets used below /gcs/ are in one region.", PRACTICE, gcs_regions),
+    Rule("gcsfuse", Severity.WARNING, "A job leaves mounting of buckets to the service.", CODE_DOC, mounts_again),
     Rule("gcs-image", Severity.WARNING, "/gcs/ is not used on machines whose image cannot mount it.", GCSFUSE, gcs_image),
     Rule("output-uri", Severity.ERROR, "outputUriPrefix is a gs:// URI.", join(REST, _BUCKET_RULES), output_uri, "safe"),
     Rule("output-unset", Severity.INFO, "A job has an output folder.", REST, output_unset),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from functools import wraps
 
 from vertexrig.checks._arguments import (
@@ -34,7 +35,10 @@ _FLOATS = "kuds/mesozoic-labs pulls 127 and 197, python-aiplatform issue 866 (re
 _HYPERTUNE = "cloudml-hypertune 0.1.0.dev6, hypertune.py, read 2026-11-20"
 
 _FALSE = {"false", "0", "no", "n", "off", ""}
+_NAME = re.compile(r"-{1,2}[A-Za-z][\w.-]*")
 _HELP = frozenset({"--help", "-h"})
+_TRIAL_VALUE = re.compile(r"\{\{?\s*\$?(?:trial|hyperparameter|param)\w*\b[^}]*\}", re.IGNORECASE)
+"""`{{trial.parameters.lr}}`, `${trialParameters.lr}`: what other services replace by a trial's value."""
 _MANY = 10_000  # values of an INTEGER parameter that are compared
 
 TrainerRule = Callable[[Document, TrainerSource, list[Pool]], Iterable[Problem]]
@@ -139,7 +143,9 @@ def argument_known(document: Document, trainer: TrainerSource, pools: list[Pool]
         if (item.name in _HELP and trainer.parsers) or plain in excused or plain.removeprefix("no") in excused:
             continue  # every parser has the first, and absl leaves the others out
         if item.name and item.flag is None:
-            yield _unknown(trainer, item.path, item.name, "the argument", f"={item.value}" if item.joined else "")
+            unknown = _unknown(trainer, item.path, item.name, "the argument", f"={item.value}" if item.joined else "")
+            # the name is written out: a placeholder in the value changes nothing
+            yield replace(unknown, sure=_NAME.fullmatch(item.name) is not None)
         elif not item.name and strict:
             message = f"the argument {item.value!r} belongs to no flag, and the trainer takes no positional arguments"
             yield Problem(item.path, message, "give it to a flag: --flag=value")
@@ -383,8 +389,13 @@ def passed_twice(document: Document, context: Context) -> Iterator[Problem]:
             both = next((other for other in names if other in ids), None) if item.name.startswith("-") else None
             if both is not None and both not in seen:
                 seen.add(both)
-                message = f"{item.name} is in args and is tuned as {ids[both].path}; which one wins is not documented"
-                yield Problem(item.path, message, f"remove {item.name} from args")
+                message, severity = f"{item.name} is in args and is tuned as {ids[both].path}", None
+                if _TRIAL_VALUE.search(item.value or ""):
+                    message += f": the service replaces nothing in {item.value!r}, and passes --{both}=VALUE to each trial itself"
+                    severity = Severity.ERROR
+                else:
+                    message += "; which one wins is not documented"
+                yield Problem(item.path, message, f"remove {item.name} from args", severity, sure=True)
 
 
 @of_trainer

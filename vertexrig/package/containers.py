@@ -128,7 +128,7 @@ def read_container(
         found = started_program.find(image.cmd)
     if found is None:
         shown = " ".join(words) or "no ENTRYPOINT and no CMD"
-        return ImageProgram(None, f"{name} starts no Python program that can be recognised: {shown}")
+        return ImageProgram(None, f"{name} {started_program.NOT_RECOGNISED}: {shown}")
     source = _read(found, image, context, known, file)
     leading = tuple(head[found.end :]) if found.end and not alone and found.end <= len(head) else ()
     place = SourcePlace(name, image.entrypoint_line, "ENTRYPOINT")

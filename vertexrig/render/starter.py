@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import metadata, resources
 
 from vertexrig import __version__
@@ -14,6 +14,7 @@ from vertexrig.package.discover import FoundTrainer
 from vertexrig.package.recipes import DISTRIBUTIONS
 from vertexrig.project.model import PREBUILT
 from vertexrig.spec.objective import likeliest, likely_goal
+from vertexrig.trainer_source.tensorflow_usage import MULTI, STRATEGY_FLAGS, strategy_named
 from vertexrig.trainer_source.trainer_model import Flag, TrainerSource
 from vertexrig.yamltext import scalar
 
@@ -199,10 +200,21 @@ def _cluster(found: FoundTrainer, args: _Args) -> list[str]:
         return ["", *_job("torchrun", "torchrun", "n1-standard-8", args, [*gpus, why])]
     if "MultiWorkerMirroredStrategy" in source.strategy_names:
         one = [gpus[0], "    accelerator_count: 1", "    worker: {replica_count: 1} # beside the chief"]
-        return ["", *_job("multi-worker", "multi-worker", "n1-standard-8", args, one)]
+        return ["", *_job("multi-worker", "multi-worker", "n1-standard-8", _joining(source, args), one)]
     if "MirroredStrategy" in source.strategy_names:
         return ["", *_job("multi-gpu", "gpu", "n1-standard-8", args, gpus)]
     return []
+
+
+def _joining(source: TrainerSource, args: _Args) -> _Args:
+    """Return the arguments of a job of several workers: with the choice of the trainer's strategy flag that joins them."""
+    for name in STRATEGY_FLAGS:
+        flag = source.flag(f"--{name}")
+        choices = flag.choices or () if flag is not None and f"--{name}" in flag.names else ()
+        joins = next((one for one in choices if strategy_named(one) == MULTI), None)
+        if joins is not None:
+            return replace(args, given={**args.given, name: scalar(joins)})
+    return args
 
 
 def _job(name: str, topology: str, machine: str, args: _Args, extra: Iterable[str] = ()) -> list[str]:

@@ -7,9 +7,10 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable, Iterator
+from typing import cast
 
 from vertexrig.trainer_source.code import Code
-from vertexrig.trainer_source.modules import Scope, SourceCall, dotted, full_name, last_name, single_binding
+from vertexrig.trainer_source.modules import FUNCTIONS, Scope, SourceCall, dotted, full_name, last_name, single_binding
 from vertexrig.trainer_source.source_tree import Tree
 from vertexrig.trainer_source.trainer_model import Flag, PathRead, SourcePlace
 
@@ -42,10 +43,45 @@ def local_writes(code: Code) -> Iterator[SourcePlace]:
     """Yield calls of such functions with the value of an `AIP_…` variable, which is a gs:// path."""
     for call in code.calls:
         name = full_name(call.node.func, call.module)
-        if name in _LOCAL and not _shadowed(call):
+        if name in _LOCAL and not _shadowed(call) and not _for_local_paths(call):
             paths = _given_paths(call.node, _LOCAL[name])
             if any(variable(_beginning(path, call.scope)) for path in paths):
                 yield SourcePlace(call.module.file, call.node.lineno, f"{name}()")
+
+
+def _for_local_paths(call: SourceCall) -> bool:
+    """Whether a call is only reached with a path that is not in a bucket, by a test such as `path.startswith("gs://")`."""
+    parents, here = call.module.parents, cast(ast.AST, call.node)
+    while (parent := parents.get(id(here))) is not None:
+        if isinstance(parent, (ast.If, ast.IfExp)) and here is not parent.test:
+            body = parent.body if isinstance(parent.body, list) else [parent.body]
+            if (bucket := _tests_bucket(parent.test)) is not None and (here in body) is not bucket:
+                return True
+        block = next((one for _, one in ast.iter_fields(parent) if isinstance(one, list) and here in one), [])
+        for before in block[: block.index(here)] if here in block else ():
+            if isinstance(before, ast.If) and _tests_bucket(before.test) and isinstance(before.body[-1], _ENDS):
+                return True
+        if isinstance(parent, FUNCTIONS):
+            return False
+        here = parent
+    return False
+
+
+_ENDS = (ast.Return, ast.Raise, ast.Continue, ast.Break)
+
+
+def _tests_bucket(test: ast.expr) -> bool | None:
+    """Whether a test holds for paths in a bucket (True) or for all others (False); None if it does not look at that."""
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        inner = _tests_bucket(test.operand)
+        return None if inner is None else not inner
+    if isinstance(test, ast.BoolOp):
+        return None
+    texts = [part.value for part in ast.walk(test) if isinstance(part, ast.Constant)]
+    if not any(isinstance(text, str) and re.match(r"\^?gs(:|$)", text) for text in texts):
+        return None
+    negated = isinstance(test, ast.Compare) and isinstance(test.ops[0], (ast.NotEq, ast.NotIn))
+    return not negated
 
 
 def _given_paths(node: ast.Call, position: int) -> list[ast.expr]:
@@ -120,6 +156,13 @@ def _origin(path: ast.expr, call: SourceCall, code: Code, flags: set[str]) -> tu
     if isinstance(first, ast.Attribute) and first.attr in flags and _NAMESPACES.fullmatch(ast.unparse(first.value)):
         return "", first.attr
     return variable(first), ""
+
+
+def mounts(code: Code) -> Iterator[SourcePlace]:
+    """Yield each text that begins like a command line of gcsfuse."""
+    for text, node, module in code.texts_written:
+        if re.match(r"(?:sudo\s+)?(?:/\S*/)?gcsfuse(?:\s|$)", text):
+            yield SourcePlace(module.file, node.lineno, "gcsfuse")
 
 
 def names_gcsfs(code: Code, tree: Tree) -> bool:

@@ -70,12 +70,15 @@ def torch_use(code: Code, flags: Iterable[Flag] = ()) -> TorchUse:
         uses_rank=any(_uses_rank(module.tree) for module in code.modules),
         asks_for_cuda=bool(words & {"is_available", "device_count"}),
         starts_several=bool(words & _SEVERAL),
-        needs_ranks=not lone and not words & {*_SEVERAL, "world_size"} and _joins_always(code),
+        joins_alone=_joins_always(code),
+        needs_ranks=not lone and not words & {*_SEVERAL, "world_size"} and _joins_always(code, by_variables=True),
     )
 
 
-def _joins_always(code: Code) -> bool:
-    """Whether `init_process_group` is called by variables alone and under no condition, nor is the function that calls it."""
+def _joins_always(code: Code, *, by_variables: bool = False) -> bool:
+    """Whether `init_process_group` is called under no condition, nor is the function that calls it; `by_variables`: and
+    takes what it needs from variables alone.
+    """
     sure = [
         (name, function, node)
         for module in code.modules
@@ -85,8 +88,13 @@ def _joins_always(code: Code) -> bool:
     called = {name for name, _, _ in sure}
     return any(
         name == "init_process_group"
-        and not {part.arg for part in node.keywords} & {"init_method", "rank", "world_size", "store", None}
-        and len(node.args) <= 1
+        and not (
+            by_variables
+            and (
+                {part.arg for part in node.keywords} & {"init_method", "rank", "world_size", "store", None}
+                or len(node.args) > 1
+            )
+        )
         and (function == "" or function in called)
         for name, function, node in sure
     )

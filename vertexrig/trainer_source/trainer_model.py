@@ -255,6 +255,7 @@ class TorchUse:
         uses_rank: Whether it does more with it than print it and join the others: it may then let one process save.
         asks_for_cuda: Whether it asks for the GPUs there are.
         starts_several: Whether it names what starts processes, or spreads a model over devices.
+        joins_alone: Whether it joins a process group under no condition, so also as the only process.
         needs_ranks: Whether it joins a process group whatever its arguments are, and by variables that torchrun sets.
     """
 
@@ -269,6 +270,7 @@ class TorchUse:
     uses_rank: bool = False
     asks_for_cuda: bool = False
     starts_several: bool = False
+    joins_alone: bool = False
     needs_ranks: bool = False
 
 
@@ -302,6 +304,7 @@ class TrainerSource:
         environment_complete: False if names are put together while running (`f"AIP_{kind}_DIR"`).
         saves: Where a Keras model is saved.
         torch: What a PyTorch trainer does.
+        mounts: Texts that start gcsfuse.
         local_writes: Calls that take a gs:// path for a local one, with the function as text.
         reads: Calls that read a gs:// path, or a path that a flag gives, and cannot by themselves.
         names_gcsfs: Whether the trainer imports or requires gcsfs.
@@ -338,6 +341,7 @@ class TrainerSource:
     environment_complete: bool = True
     saves: tuple[Save, ...] = ()
     torch: TorchUse = field(default_factory=TorchUse)
+    mounts: tuple[SourcePlace, ...] = ()
     local_writes: tuple[SourcePlace, ...] = ()
     reads: tuple[PathRead, ...] = ()
     names_gcsfs: bool = False

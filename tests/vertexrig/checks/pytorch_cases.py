@@ -39,13 +39,22 @@ GETENV = GOOD.replace('os.environ["WORLD_SIZE"]', 'os.getenv("WORLD_SIZE", "1")'
 UNSHARED = GOOD.replace(", DistributedSampler", "").replace(", sampler=DistributedSampler(data)", "")
 ALL_SAVE = "import torch\ndef main():\n    torch.save({}, 'model.pt')\nmain()\n"
 PRINTED = GOOD.replace("    if rank == 0:\n        torch.save", '    print(f"process {rank}")\n    torch.save')
+GUARDED = """\
+import os, torch, torch.distributed as dist
+if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+    dist.init_process_group("gloo")
+torch.save({}, os.environ["AIP_MODEL_DIR"].replace("gs://", "/gcs/") + "/m.pt")
+"""
 CUDA = "import torch\ndef main():\n    model = torch.nn.Linear(1, 1).cuda()\nmain()\n"
 DEVICE = "import torch\nmodel = torch.nn.Linear(1, 1).to(torch.device('cuda'))\n"
 
 CASES = [
     Case("torch-backend", "job", {}, GPU, MACHINE, NCCL),
     Case("torch-backend", "job", {}, {}, MACHINE, NCCL, GOOD),
-    Case("torch-backend", "job", GPU, {}, MACHINE, GLOO),
+    Case("torch-backend", "job", {**GPU, **MULTI}, GPU, MACHINE, GLOO),
+    Case("torch-backend", "job", {**GPU, **MULTI}, GPU, MACHINE, GUARDED),
+    Case("torch-backend", "job", MULTI, {}, MACHINE, GUARDED.replace("gloo", "nccl")),
+    Case("torch-saving", "job", MULTI, {}, FIRST, GUARDED),
     Case("torch-world-size", "job", MULTI, MULTI, FIRST, LONE, GOOD),
     Case("torch-world-size", "job", MULTI, {}, FIRST, GETENV),
     Case("torch-sampler", "job", MULTI, MULTI, FIRST, UNSHARED, GOOD),

@@ -10,7 +10,7 @@ import pytest
 from tests.support.packages import trainer_of
 from tests.vertexrig.checks.cases import context, document, found
 from tests.vertexrig.checks.job_bases import TRAINER_JOB as JOB
-from tests.vertexrig.checks.pytorch_cases import ALL_SAVE, CUDA, GOOD, GPU, LONE, MULTI, NCCL, UNSHARED
+from tests.vertexrig.checks.pytorch_cases import ALL_SAVE, CUDA, GOOD, GPU, GUARDED, LONE, MULTI, NCCL, UNSHARED
 from vertexrig.checks import pytorch as rules
 
 
@@ -28,6 +28,18 @@ def test_frameworks_that_do_it_themselves_are_left_alone(package: str, changes: 
 def test_what_is_right_or_not_pytorch_gives_nothing(source: str, changes: dict[str, Any], tmp_path: Path) -> None:
     """Another framework, a source that cannot be read, and a good trainer give no finding."""
     assert found(rules.RULES, document(JOB, changes), context(trainer_of(tmp_path, source))) == {}
+
+
+def test_processes_that_torchrun_starts_are_counted(tmp_path: Path) -> None:
+    """One replica whose command starts two processes by torchrun is judged like two replicas; started alone, it is not."""
+    around = context(trainer_of(tmp_path, GUARDED))
+    line = ["sh", "-c", 'exec torchrun --standalone --nproc-per-node=2 --no-python "$@"', "torchrun"]
+    python = ["python", "-m", "trainer.task"]
+    for command, expected in (([*line, *python], {"torch-backend", "torch-saving"}), (python, set())):
+        container = {"imageUri": "a.com/b/c", "command": command}
+        pool = {"machineSpec": GPU["workerPoolSpecs[0].machineSpec"], "replicaCount": 1, "containerSpec": container}
+        job = document(JOB, {"workerPoolSpecs[0]": pool})
+        assert set(found(rules.RULES, job, around)) == expected
 
 
 def test_the_example_fits_its_jobs() -> None:

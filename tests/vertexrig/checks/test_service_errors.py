@@ -29,6 +29,7 @@ DOCUMENTED = {
     "Label keys and values can only contain lowercase letters, numbers, dashes and underscores.": (
         "sweep", {"labels": {"team": "Vision!"}}, "", "labels",
     ),
+    "Required field is not set.": ("cpu", {f"{_P0}.containerSpec.env": [{"name": "A", "value": ""}]}, "", "env-value"),
     "EnvVar names must be unique.": ("cpu", {f"{_P0}.containerSpec.env": _ENV}, "", "env-twice"),
     'Accelerator "NVIDIA_TESLA_K80" is not supported for machine type "n1-standard-4"': (
         "gpu",

@@ -292,6 +292,20 @@ def test_a_trainer_for_more_than_one_accelerator_is_offered_a_job_on_them(
     assert rendered in prepared.rendered.text
 
 
+def test_a_job_of_several_workers_gets_the_choice_that_joins_them(tmp_path: Path) -> None:
+    """Where a flag chooses the strategy and its default is none, the job of several workers chooses the one that joins them."""
+    flag = "parser.add_argument('--distribute', choices=['none', 'multi'], default='none')\nargs = parser.parse_args()"
+    source = f"import argparse\nimport tensorflow as tf\nparser = argparse.ArgumentParser()\n{flag}\ntf.distribute.MultiWorkerMirroredStrategy()\n"
+    made(tmp_path, {"train.py": source})
+    text = starter.starter(trainers(tmp_path)[0], load()).text
+    (tmp_path / "vertexrig.yaml").write_text(text)
+    workspace = Workspace(config.load(tmp_path / "vertexrig.yaml"))
+    assert "--distribute=multi" in workspace.prepare("multi-worker").rendered.text
+    (tmp_path / "vertexrig.yaml").write_text(text.replace('"multi"', '"none"'))
+    again = Workspace(config.load(tmp_path / "vertexrig.yaml")).prepare("multi-worker")
+    assert "strategy-argument" in {one.id for one in again.findings}
+
+
 @pytest.mark.whole
 def test_torchrun_starts_the_image_that_is_built(tmp_path: Path) -> None:
     """The job that init writes for a DDP trainer, rehearsed: two processes, which sum over each other; on a CPU it is one."""

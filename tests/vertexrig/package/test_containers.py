@@ -116,7 +116,17 @@ def test_a_trainer_that_cannot_apply_is_an_error(tmp_path: Path) -> None:
     found = checked(tmp_path, job("--epochs=2"), tmp_path / "empty")
     assert set(found) == {"trainer-unused"} and "no Dockerfile" in found["trainer-unused"]
     binary = folder(tmp_path / "go", 'FROM golang\nENTRYPOINT ["/train"]\n')
-    assert "starts no Python program" in checked(tmp_path, job("--epochs=2"), binary)["trainer-unused"]
+    done = typed("check", str(file), "--trainer", str(binary), "--format", "json")
+    (one,) = [one for one in json.loads(done.stdout)["findings"] if one["id"] == "trainer-unused"]
+    assert one["severity"] == "info" and "starts no Python program" in one["message"] and "not known" in one["message"]
+
+
+def test_an_entry_point_that_is_a_script_is_not_called_another_program(tmp_path: Path) -> None:
+    """ENTRYPOINT ["bash", "run.sh"] may start the trainer: the finding says so and is no error."""
+    app = folder(tmp_path / "app", 'FROM python:3.11-slim\nCOPY . /app/\nWORKDIR /app\nENTRYPOINT ["bash", "run.sh"]\n')
+    (app / "run.sh").write_text("mkdir -p /data\npython train.py\n")
+    (app / "train.py").write_text("print(1)\n")
+    assert checked(tmp_path, job(), app) == {}
 
 
 def test_a_string_as_command_is_found(tmp_path: Path) -> None:
@@ -319,6 +329,13 @@ def test_workers_that_save_to_one_place_are_found(tmp_path: Path) -> None:
         ("from fsspec import open\nopen(os.environ['AIP_MODEL_DIR'] + '/m.pkl')", False),
         ("import tensorflow as tf\ntf.io.gfile.makedirs(os.environ['AIP_MODEL_DIR'])", False),
         ("open(os.environ['TF_CONFIG'])", False),
+        ("d = os.environ['AIP_MODEL_DIR']\nif d.startswith('gs://'):\n  pass\nelse:\n  open(d + '/m')", False),
+        ("d = os.environ['AIP_MODEL_DIR']\nif not d.startswith('gs://'):\n  open(d + '/m')", False),
+        ("d = os.environ['AIP_MODEL_DIR']\nif d[:5] != 'gs://':\n  os.makedirs(d)", False),
+        ("d = os.environ['AIP_MODEL_DIR']\nx = None if 'gs://' in d else open(d)", False),
+        ("def f():\n  d = os.environ['AIP_MODEL_DIR']\n  if d.startswith('gs:'):\n    return\n  open(d)\nf()", False),
+        ("d = os.environ['AIP_MODEL_DIR']\nif d.startswith('gs://'):\n  open(d + '/m')", True),
+        ("d = os.environ['AIP_MODEL_DIR']\nif d.startswith('gs://'):\n  print(d)\nopen(d + '/m')", True),
     ],
 )
 def test_a_bucket_opened_as_a_folder_is_found(tmp_path: Path, code: str, found: bool) -> None:
