@@ -78,6 +78,7 @@ def command(
         done = with_faults.rehearse(
             workspace, name, faults, pace, seed=seed, resume=resume, watcher=replace(watcher, state=lambda *_: None)
         )
+        # it prepares every candidate, and its server handles signals
         prepared, interrupted = None, []
     else:
         with _interrupts() as interrupted:
@@ -110,7 +111,7 @@ def command(
 
 
 def _watcher(name: str, quiet: bool) -> Watcher:
-    """Note what happens as it happens; `quiet` leaves out what the replicas print."""
+    """Return what prints the states, trials and lines of a rehearsal as they come; `quiet` leaves out what the replicas print."""
     from localvertex.jobs.manager import Watcher
 
     trial_of: dict[str, str] = {}

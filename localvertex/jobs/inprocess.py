@@ -30,7 +30,7 @@ class LocalJobs:
     """
 
     def __init__(self, settings: Settings, watcher: Watcher) -> None:
-        self._moved, self._raised = threading.Event(), list[Exception]()
+        self._changed, self._raised = threading.Event(), list[Exception]()
         root = settings.root.absolute()
         self._folder = root / "rehearsals" / new_job_id()  # apart from a server's store, which would take these jobs up
         self._store = ResourceStore(self._folder)
@@ -41,8 +41,8 @@ class LocalJobs:
             lambda name, lines: None,
             watcher=Watcher(
                 line=self._guarded(watcher.line),
-                state=self._guarded(watcher.state, moves=True),
-                trial=self._guarded(watcher.trial, moves=True),
+                state=self._guarded(watcher.state, is_change=True),
+                trial=self._guarded(watcher.trial, is_change=True),
                 result=self._guarded(watcher.result),
             ),
         )
@@ -60,16 +60,16 @@ class LocalJobs:
         self._store.close()
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    def _guarded(self, call: Callable[..., None], *, moves: bool = False) -> Callable[..., None]:
-        """Return a call whose exception `follow` raises: in the thread of a job it would fail the job."""
+    def _guarded(self, call: Callable[..., None], *, is_change: bool = False) -> Callable[..., None]:
+        """Return a call whose exception `follow` raises: in the thread of a job it would fail the job. `follow` hears of a change."""
 
         def guarded(*what: Any) -> None:
             try:
                 call(*what)
             except Exception as error:
                 self._raised.append(error)
-            if moves:
-                self._moved.set()
+            if is_change:
+                self._changed.set()
 
         return guarded
 
@@ -106,8 +106,8 @@ class LocalJobs:
         """
         asked = False
         while True:
-            moved = self._moved.wait(_LOOK_EVERY_S)
-            self._moved.clear()
+            has_changed = self._changed.wait(_LOOK_EVERY_S)
+            self._changed.clear()
             if self._raised:
                 raise self._raised[0]
             if cancelled() and not asked:
@@ -116,5 +116,5 @@ class LocalJobs:
             stored = self._store.get(name)
             if stored is not None and resources.has_ended(stored.body):
                 return self.get(name)
-            if moved:
+            if has_changed:
                 changed(self.get(name))

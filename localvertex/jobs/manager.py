@@ -185,9 +185,9 @@ class Jobs:
         if self._stored(name).body["state"] in ENDED:
             return
         # the state comes first: a thread that starts the job at this moment reads it, and cancels the run itself
-        self._to(name, CANCELLING)
+        self._change(name, CANCELLING)
         if self.queue.withdraw(name):
-            self._to(name, CANCELLED, rules.ON_CANCEL)
+            self._change(name, CANCELLED, rules.ON_CANCEL)
             return
         # None where the thread has not registered it yet; `_run_with` then reads CANCELLING.
         control = self._controls.get(name)
@@ -221,12 +221,12 @@ class Jobs:
         for stored in self.store.unfinished(CUSTOM_JOBS):
             state, job = stored.body["state"], stored.hidden["spec"]
             if state == CANCELLING:
-                self._to(stored.name, CANCELLED, rules.ON_CANCEL)
+                self._change(stored.name, CANCELLED, rules.ON_CANCEL)
             elif state == RUNNING and (job.get("scheduling") or {}).get("disableRetries"):
                 message = (
                     "Internal error occurred for the current attempt: the server stopped, and disableRetries is set"
                 )
-                self._to(stored.name, FAILED, JobError(rules.INTERNAL, message))
+                self._change(stored.name, FAILED, JobError(rules.INTERNAL, message))
             else:
                 if state == RUNNING:
                     self.log(
@@ -296,14 +296,14 @@ class Jobs:
         region, job = resources.location_of(name), stored.hidden["spec"]
         if not {"trial", "pipeline"} & stored.hidden.keys():
             select.select([control], [], [], self.settings.queued)
-        self._to(name, PENDING)
+        self._change(name, PENDING)
         missing = stored.hidden.get("quota", "")
         if missing:
-            self._to(name, RUNNING)  # as a pipeline's job was seen to do
-        if missing or not self._has_machines(name, job, region, control):
+            self._change(name, RUNNING)  # as a pipeline's job was seen to do
+        if missing or not self._gets_machines(name, job, region, control):
             message = missing or rules.stockout_message(region)
             self.log(name, message, "ERROR")
-            self._to(name, FAILED, JobError(rules.RESOURCE_EXHAUSTED, message))
+            self._change(name, FAILED, JobError(rules.RESOURCE_EXHAUSTED, message))
             return
         options = replace(
             self.settings.run,
@@ -322,7 +322,7 @@ class Jobs:
                 control=control,
                 options=options,
                 on_line=batch.add,
-                on_state=lambda state: self._at(name, state, job, region, control),
+                on_state=lambda state: self._note_state(name, state, job, region, control),
                 on_pause=batch.flush,
                 warmth=self._warmth,
             )
@@ -332,27 +332,27 @@ class Jobs:
         else:
             # Before the last state: a caller that waits for it finds the result.
             self.watcher.result(name, result)
-            self._to(name, result.state, result.error)
+            self._change(name, result.state, result.error)
 
-    def _has_machines(self, name: str, job: Mapping[str, Any], region: str, control: Control) -> bool:
+    def _gets_machines(self, name: str, job: Mapping[str, Any], region: str, control: Control) -> bool:
         """Whether a job gets machines, after the time in which a stock-out on demand lets it wait."""
         found = self.settings.fault("stockout", job, region)
         if found is None or not found[0].waits:
             return found is None
-        said = 0.0
+        logged_at = 0.0
         self.held.add(name)
         while found[0].on and found[0] in self.settings.faults and not (control.cancelled or control.suspended):
             # The log of a job that waits was seen to repeat the line; how often is not on record.
-            if time.monotonic() >= said + 60:
-                said = time.monotonic()
+            if time.monotonic() >= logged_at + 60:
+                logged_at = time.monotonic()
                 self.log(name, rules.stockout_message(region), "ERROR")
             select.select([control], [], [], 0.1)
         self.held.discard(name)
         return True
 
-    def _at(self, name: str, state: str, job: Mapping[str, Any], region: str, control: Control) -> None:
-        """Take note of a state of a run; where a fault on demand preempts it, its machines are taken once it has run long enough."""
-        self._to(name, state)
+    def _note_state(self, name: str, state: str, job: Mapping[str, Any], region: str, control: Control) -> None:
+        """Change the job to the state that its run has reached, and start the timer of a preemption on demand when it is running."""
+        self._change(name, state)
         if earlier := self._preemptions.pop(name, None):
             earlier.cancel()
         found = self.settings.fault("preempt", job, region) if state == RUNNING else None
@@ -361,7 +361,7 @@ class Jobs:
             timer.daemon = True
             timer.start()
 
-    def _to(self, name: str, state: str, error: JobError | None = None) -> None:
+    def _change(self, name: str, state: str, error: JobError | None = None) -> None:
         """Change a job's state, and report the state that it then has to the listeners."""
         status = asdict(error) if error else None
         reached = lifecycle.advance(self.store, name, state, status, lifecycle.require)
@@ -373,7 +373,7 @@ class Jobs:
         """Let a job fail, also when the disk is full: then as soon as there is room."""
         while True:
             try:
-                return self._to(name, FAILED, error)
+                return self._change(name, FAILED, error)
             except (sqlite3.Error, OSError):
                 if self._closing:
                     return None  # the next server takes the job up

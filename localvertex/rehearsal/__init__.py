@@ -85,22 +85,27 @@ def rehearse(
     if document.study is not None:
         watcher = replace(watcher, state=lambda name, state: None)  # those of its trials' jobs
     watched = Watched(name, root, watcher)
-    outer = {"displayName": view.display_name, "labels": {**view.labels, RUN_LABEL: name}}
-    data = document.job if document.study is None else dict(document.data)
-    if trials is not None:
-        data["maxTrialCount"] = trials
-        # As the checks advise: not more trials at a time than in all.
-        data["parallelTrialCount"] = min(trials, int(data.get("parallelTrialCount", 1)))
     # One job starts cold: it would wait for a process that only a second one is forked from.
     settings = settings_of_project(
         loaded, root, cold=document.study is None, gs_paths="mapped", seed=seed, pace=pace, speed=speed
     )
     with LocalJobs(settings, watched.watcher) as here:
-        job = here.add(outer, data)
+        outer = {"displayName": view.display_name, "labels": {**view.labels, RUN_LABEL: name}}
+        job = here.add(outer, document.job if document.study is None else _limited(document.data, trials))
+
+        def save(body: Mapping[str, Any]) -> None:
+            watched.history.save(watched.record(body, view.run_id))
+
         with watched.history.running(watched.record(here.get(job), view.run_id)):
-            save = watched.history.save
-            body = here.follow(job, lambda body: save(watched.record(body, view.run_id)), cancelled)
-            return watched.ended(body, view.run_id)
+            return watched.ended(here.follow(job, save, cancelled), view.run_id)
+
+
+def _limited(study: Mapping[str, Any], trials: int | None) -> Mapping[str, Any]:
+    """Return a tuning job with this many trials in all, and, as the checks advise, not more at a time; unchanged if None."""
+    if trials is None:
+        return study
+    parallel = min(trials, int(study.get("parallelTrialCount", 1)))
+    return {**study, "maxTrialCount": trials, "parallelTrialCount": parallel}
 
 
 def _must_be_there(prepared: Prepared, root: Path, run: str) -> None:
@@ -114,7 +119,7 @@ def _must_be_there(prepared: Prepared, root: Path, run: str) -> None:
 
 
 class Watched:
-    """What a rehearsal's jobs show as they run, and what is made of it at the end: the `Rehearsal`, and the record in the history.
+    """Follows the jobs of a rehearsal: passes on what they show as they run, and makes the `Rehearsal` and its record at the end.
 
     Args:
         name: The job or sweep.
@@ -163,10 +168,10 @@ class Watched:
             attempts: As `vertexrig.results.attempts` has them.
         """
         job, tuning = RemoteJob(body), RemoteJob(body).collection == TUNING
-        of_job = [self._results[job.name]] if job.name in self._results else []
-        results = list(self._results.values()) if tuning else of_job
+        # of a tuning job those of its trials' jobs
+        results = [one for name, one in list(self._results.items()) if tuning or name == job.name]
         notes = ["the local study engine for Vertex AI's search: its trials have other values"] if tuning else []
-        notes = [*notes, *(one for result in results for one in result.stand_ins), *self._notes]
+        notes += [*(one for result in results for one in result.stand_ins), *self._notes]
         stand_ins = tuple(dict.fromkeys(notes))
         metrics = last_values(metric_file(self.root, job.id)) if job.name and not tuning else {}
         if job.name:
@@ -187,10 +192,10 @@ class Watched:
             attempts=attempts,
             **{key: getattr(one, key) for one in failed for key in ("failed_replica", "traceback", "hint")},
         )
-        if tuning:
+        if tuning:  # the first trial that left no model
             jobs = {str(one["id"]): one.get("customJob", "") for one in body.get("trials", ())}
-            lost = [jobs[one.parent.name] for one in done.models_empty]
-            results = [self._results[one] for one in lost if one in self._results]
+            without_model = [jobs[one.parent.name] for one in done.models_empty]
+            results = [self._results[one] for one in without_model if one in self._results]
         return replace(done, astray=_left_in(results[0].folder)) if results else done
 
 

@@ -128,7 +128,7 @@ def _own() -> dict[str, str]:
 
 
 def layer_key(base: Interpreter, image: str, packages: Sequence[Path]) -> str:
-    """Return names an environment by what goes into it: interpreter, state of its packages, image, each package's bytes."""
+    """Return the name of an environment, by what goes into it: interpreter, state of its packages, image, each package's bytes."""
     digest = hashlib.sha256()
     digest.update(json.dumps([base.python, image]).encode())
     for folder in base.site:

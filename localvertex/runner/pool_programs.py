@@ -6,6 +6,7 @@ import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from localvertex.runner import keras2, packages, pythons
@@ -54,8 +55,17 @@ def prepare(
     give_up: Callable[[], bool],
     log: Callable[[str], None],
 ) -> ReplicaProgram:
-    """Make ready what a pool runs: install its packages, or find its image; `env` is what pip sees,
-    `step` is called as `packages.layer` says, and `log` with what is made beside the packages.
+    """Install what a pool runs, or find its image, and return how its replicas are started.
+
+    Args:
+        pool: The worker pool.
+        options: The job's.
+        root: The local Vertex's folder.
+        env: What pip sees of the user's environment.
+        execute: Runs pip.
+        step: Called before each installation; see `packages.layer`.
+        give_up: Whether the job is to end.
+        log: Called with what is made beside the packages.
 
     Raises:
         PackageError: A package is not there or does not install.
@@ -66,41 +76,15 @@ def prepare(
         note = "a program that does nothing for the Reduction Server, whose servers only make all-reduce between GPUs faster"
         return ReplicaProgram((sys.executable, "-I", "-S", str(_REDUCTION)), (), substitutes=(note,))
     base = interpreter(pool.image, options, log, give_up)
+    layer = partial(packages.layer, env=env, execute=execute, step=step, give_up=give_up)
     if pool.python_package is not None:
-        files = [_package(uri, root) for uri in pool.package_uris]
-        python = packages.layer(base, pool.image, files, root / "envs", env, execute, step, give_up)
-        settings, keras = keras2.of_image(base, pool.image)
-        notes = (_substitute(base, pool.image), packages.replaced(python), keras)
-        head: tuple[str, ...] = (str(python), "-m", pool.module)
-        framework = keras2.framework(pool.image)
-        return ReplicaProgram(
-            head, tuple(pool.args), (python.parent,), None, "", settings, notes, framework, tuple(files)
-        )
-    built = first_match(options.built, pool.image)
-    if built is not None and first_match(options.images, pool.image) is None:
-        file = builder.build(built.path, built.packages, module=built.module, verify=False).path
-        # Without its tag: the environment is named by the bytes of the package, and a new tag around the same package
-        # needs no other one.
-        python = packages.layer(base, pool.image.partition(":")[0], [file], root / "envs", env, execute, step, give_up)
-        settings, keras = keras2.of_version(base, built.version if built.framework == "tf" else "")
-        notes = (_substitute(base, pool.image, built), packages.replaced(python), keras)
-        head = tuple((pool.container or {}).get("command", ())) or ("python", "-m", built.module)
-        # `python` of the image is the interpreter of the environment.
-        head = (str(python), *head[1:]) if head[0] in ("python", "python3") else head
-        # torchrun and its like are beside the interpreter that has their package
-        path = (python.parent, Path(base.python).parent)
-        return ReplicaProgram(
-            head,
-            tuple(pool.args),
-            path,
-            settings=settings,
-            substitutes=notes,
-            framework=built.framework,
-            sources=(file,),
-        )
-    command = tuple((pool.container or {}).get("command", ()))
-    # a mapped folder counts before Docker: the user has named it for this machine
+        return _of_package(pool, base, root, layer)
+    # A mapped folder counts before an image that is built or that Docker runs: the user has named it for this machine.
     local = first_match(options.images, pool.image)
+    built = first_match(options.built, pool.image)
+    if built is not None and local is None:
+        return _of_built_image(pool, built, base, root, layer)
+    command = tuple((pool.container or {}).get("command", ()))
     if local is None and options.docker and docker():
         return ReplicaProgram(command, tuple(pool.args), image=pool.image)
     if local is None and not (command and load().image(pool.image)):
@@ -122,6 +106,46 @@ def prepare(
         substitutes=(_substitute(base, pool.image), keras),
         framework=keras2.framework(pool.image),
         installs=installs,
+    )
+
+
+def _of_package(pool: Pool, base: packages.Interpreter, root: Path, layer: Callable[..., Path]) -> ReplicaProgram:
+    """Install the packages of a pool, and return the program that runs its module."""
+    files = [_package(uri, root) for uri in pool.package_uris]
+    python = layer(base, pool.image, files, root / "envs")
+    settings, keras = keras2.of_image(base, pool.image)
+    return ReplicaProgram(
+        (str(python), "-m", pool.module),
+        tuple(pool.args),
+        (python.parent,),
+        settings=settings,
+        substitutes=(_substitute(base, pool.image), packages.replaced(python), keras),
+        framework=keras2.framework(pool.image),
+        sources=tuple(files),
+    )
+
+
+def _of_built_image(
+    pool: Pool, built: TrainerSources, base: packages.Interpreter, root: Path, layer: Callable[..., Path]
+) -> ReplicaProgram:
+    """Build and install the trainer that a pool's image is made of, and return the program that starts as the image does."""
+    file = builder.build(built.path, built.packages, module=built.module, verify=False).path
+    # Without its tag: the environment is named by the bytes of the package, and a new tag around the same package
+    # needs no other one.
+    python = layer(base, pool.image.partition(":")[0], [file], root / "envs")
+    settings, keras = keras2.of_version(base, built.version if built.framework == "tf" else "")
+    head = tuple((pool.container or {}).get("command", ())) or ("python", "-m", built.module)
+    # `python` of the image is the interpreter of the environment.
+    head = (str(python), *head[1:]) if head[0] in ("python", "python3") else head
+    return ReplicaProgram(
+        head,
+        tuple(pool.args),
+        # torchrun and its like are beside the interpreter that has their package
+        (python.parent, Path(base.python).parent),
+        settings=settings,
+        substitutes=(_substitute(base, pool.image, built), packages.replaced(python), keras),
+        framework=built.framework,
+        sources=(file,),
     )
 
 
@@ -191,4 +215,6 @@ def _mapped(
     settings, keras = keras2.of_folder(base, image, folder)
     path = (Path(base.python).parent,)
     framework = local.framework or keras2.framework(image, folder)
-    return ReplicaProgram(tuple(head), tuple(args), path, folder, "", settings, (note, keras), framework)
+    return ReplicaProgram(
+        tuple(head), tuple(args), path, folder, settings=settings, substitutes=(note, keras), framework=framework
+    )

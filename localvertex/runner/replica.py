@@ -53,8 +53,8 @@ def command(
         options: The job's.
         root: The local Vertex's folder.
     """
-    place = job_files.job_folder(root, options.job_id) / one.name
-    work = place / "work"
+    folder = job_files.job_folder(root, options.job_id) / one.name
+    work = folder / "work"
     work.mkdir(parents=True, exist_ok=True)
     seen = _service(one, pool, replicas, job, options)
     metrics = job_files.metric_file(root, options.job_id, one.name)
@@ -66,9 +66,9 @@ def command(
         name: value if name in _CLUSTER else environment.map_paths(value, buckets, keep_gs=keep_gs)
         for name, value in seen.items()
     }
-    own = place / INSTALLED
+    own = folder / INSTALLED
     machine = {
-        **visible(options, place / "config"),
+        **visible(options, folder / "config"),
         "PATH": environment.search_path([*([own / "bin"] if program.installs else []), *program.folders], os.environ),
         "PYTHONUNBUFFERED": "1",
         **({"PYTHONUSERBASE": str(own), "PIP_USER": "1", **QUIET_PIP} if program.installs else {}),
@@ -89,10 +89,17 @@ def command(
     # The job's own variables win over this machine's, and nothing wins over the mark.
     env = {**machine, **contract, MARK: f"{options.job_id}/{one.name}/"}
     env |= {} if program.image else hook(env)
-    severities, mark = OF_PACKAGE if pool.container is None else OF_CONTAINER, f"{MARK}={env[MARK]}"
-    cwd, gcs = program.cwd or work, program.gcs(root)
     return Command(
-        argv, env, cwd, options.memory_limit, cleanup, mark, severities, None, gcs, program.framework, program.sources
+        argv,
+        env,
+        program.cwd or work,
+        memory=options.memory_limit,
+        cleanup=cleanup,
+        mark=f"{MARK}={env[MARK]}",
+        severities=OF_PACKAGE if pool.container is None else OF_CONTAINER,
+        gcs=program.gcs(root),
+        framework=program.framework,
+        sources=program.sources,
     )
 
 
@@ -109,9 +116,8 @@ def _service(
     """Return the variables that the service sets."""
     identity = cluster.Identity(options.job_id, options.project_number, options.region, options.trial)
     found = dict(cluster.service_environment(replicas, one, job, identity))
-    for (
-        other
-    ) in replicas:  # as Kubernetes tells of services, in the names that a public program noted (read 2026-11-22)
+    # as Kubernetes names services, in the names that a public program noted (read 2026-11-22)
+    for other in replicas:
         host, _, port = other.address.rpartition(":")
         name = f"CMLE_TRAINING_WORKERPOOL{other.pool}_{options.job_id}_{other.index}_SERVICE"
         found |= {f"{name}_HOST": host, f"{name}_PORT": port, f"{name}_PORT_TF_PORT": port}

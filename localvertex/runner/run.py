@@ -100,7 +100,7 @@ class _Member:
     command: Command
     stderr: deque[str] = field(default_factory=lambda: deque(maxlen=_STDERR_KEPT))
     child: Child | None = None
-    introduced: bool = False
+    log_begun: bool = False
 
 
 class _JobRun:
@@ -134,51 +134,18 @@ class _JobRun:
         self.begun = time.monotonic()
         self._on_line, self._on_state, self._on_pause, self._state = on_line, on_state, on_pause, ""
 
-    # its output
-
-    def _line(self, line: Line) -> None:
-        member = self.members.get(line.task)
-        if member is not None and (line.stderr or line.severity not in _ORDINARY):
-            member.stderr.append(line.text)
-        self.files.write(line)
-        self._on_line(line)
-
-    def log(self, text: str, severity: str = "INFO") -> None:
-        self._line(Line(time.time(), SERVICE, severity, text))
-
-    def _now(self, text: str) -> None:
-        """Log what takes a while before it begins."""
-        self.log(text)
-        self._flush()
-
-    def _say(self, texts: Iterable[str], task: str = SERVICE, *, routine: bool = True, severity: str = "INFO") -> None:
-        """Write lines that the service writes of every job."""
-        for text in texts:
-            self._line(Line(time.time(), task, severity, text, routine=routine))
-
-    def _flush(self) -> None:
-        """Hand on the lines so far."""
-        self.files.flush()
-        self._on_pause()
-
-    def state(self, state: str) -> None:
-        if state != self._state:
-            self._state = state
-            self._flush()
-            self._on_state(state)
-
     # from start to end
 
     def go(self) -> JobResult:
         try:
             self.state(PENDING)
-            self._say(servicelog.BEFORE)
+            self._log_routine(servicelog.BEFORE)
             delay = 0.0
             while True:
                 try:
                     # Each attempt gets new machines, as on the service; what was installed for the first one stays.
                     self._wait(delay + self.options.provision)
-                    self._say([servicelog.RUNNING])
+                    self._log_routine([servicelog.RUNNING])
                     if not self.members:
                         self._prepare()
                     self._attempt()
@@ -195,84 +162,11 @@ class _JobRun:
                 return self._result(CANCELLED, policy.ON_CANCEL)
             if isinstance(error, PackageError):  # the job's error only begins with another sentence
                 self.log(str(error), "ERROR")
-            return self._result(FAILED, self._refusal(error))
+            return self._result(FAILED, self._error_of(error))
         except BrokenPipeError:  # the reader of the lines has gone
             raise
         except OSError as error:
             return self._result(FAILED, policy.internal(error))
-
-    def _refusal(self, error: VertexrigError) -> JobError:
-        if not isinstance(error, PackageError):
-            return JobError(policy.INVALID_ARGUMENT, str(error))
-        # the executor installs packages inside the replica, so the service sees the replica fail
-        self.failed, self.words = self.preparing, "\n".join([*list(self.installing)[-_PIP_LINES_SHOWN:], str(error)])
-        return self._exit_error(Exit(1))
-
-    def _exit_error(self, exit_: Exit) -> JobError:
-        of = (self.options.project_number, self.options.job_id)
-        return JobError(policy.INVALID_ARGUMENT, policy.exit_message(self.failed, exit_, self.words, *of))
-
-    def _result(self, state: str, error: JobError | None) -> JobResult:
-        # A job that never started has written nothing: what lies in its output directory is of an earlier one.
-        outputs = (
-            tuple(job_files.outputs(self.job, self.root, self.options.trial))
-            if self.members and state != SUSPENDED
-            else ()
-        )
-        meant = ""
-        if state == FAILED and error is not None:
-            meant = self._hint(error)
-            first, *rest = error.message.split("\n")
-            self.log(first, "ERROR")
-            self._say(rest, severity="ERROR")  # the traceback, which the replica's log has already
-            self.log(f"The logs are in {self.folder / 'logs'}.", "WARNING")
-            if meant:
-                self.log(f"Hint: {meant}", "WARNING")
-        if state != SUSPENDED:
-            self._tear_down(state)
-        self.files.flush()
-        left = self.deadline - time.monotonic()
-        used = self.scheduling.timeout - left if left < float("inf") else self.counts.used
-        return JobResult(
-            state,
-            error,
-            dict(self.exit_codes),
-            self.failed,
-            self.words,
-            meant,
-            outputs,
-            tuple(self.substitutes),
-            time.monotonic() - self.begun,
-            self.options.job_id,
-            self.folder,
-            asdict(replace(self.counts, used=used)),
-        )
-
-    def _tear_down(self, state: str) -> None:
-        if state == SUCCEEDED:
-            self._say([servicelog.TEARING_DOWN])
-        self._flush()
-        until = time.monotonic() + self.options.tear_down
-        # poll() in place of sleep(), because the control interrupts it when the server closes.
-        while not self.control.suspended and (left := until - time.monotonic()) > 0:
-            self.children.poll(left)
-        self._say([servicelog.TORN_DOWN])
-        last = {SUCCEEDED: servicelog.SUCCEEDED, FAILED: servicelog.FAILED, CANCELLED: servicelog.CANCELLED}
-        self.log(last[state])
-
-    def _hint(self, error: JobError) -> str:
-        member = self.members.get(self.failed)
-        wanted = member.replica.pool if member is not None else self.pools[0].index if self.pools else 0
-        image = next((pool.image for pool in self.pools if pool.index == wanted), "")
-        return hint(f"{self.words}\n{error.message}", image, docker=wanted in self.docker)
-
-    def close(self) -> None:
-        # In this order: replicas may write and listen until they have ended.
-        self.children.close()
-        for name in self.members:
-            shutil.rmtree(self.folder / name / replica.INSTALLED, ignore_errors=True)
-        self.files.close()
-        ports.give_back(self.ports)
 
     # preparing
 
@@ -283,18 +177,17 @@ class _JobRun:
         if self.folder.exists():  # a server that was killed ran this job; its supervisors may have been killed, too
             sweep(f"{MARK}={self.options.job_id}/")
         self.folder.mkdir(parents=True, exist_ok=True)
-        replicas = cluster.replicas(self.pools)
-        self.ports = ports.take(len(replicas))
-        # twice, because addresses have ports, and how many of these are needed only the replicas say
-        by_place = {(r.pool, r.index): port for r, port in zip(replicas, self.ports, strict=True)}
-        replicas = cluster.replicas(self.pools, lambda pool, index: f"127.0.0.1:{by_place[pool, index]}")
+        without_ports = cluster.replicas(self.pools)
+        self.ports = ports.take(len(without_ports))
+        port_of = {(one.pool, one.index): port for one, port in zip(without_ports, self.ports, strict=True)}
+        replicas = cluster.replicas(self.pools, lambda pool, index: f"127.0.0.1:{port_of[pool, index]}")
         environment.bucket_folder(self.root).mkdir(exist_ok=True)  # /gcs is there before there is a bucket
         directories = cluster.output_directories(self.job, self.options.trial)
         for uri in directories.values():
             environment.local_path(uri, self.root).mkdir(parents=True, exist_ok=True)
         made: dict[str, ReplicaProgram] = {}
         members: dict[str, _Member] = {}
-        introduced: set[str] = set()
+        log_begun: set[str] = set()
         for pool in self.pools:
             # Pools that differ in machines alone run the same program, which is then installed once.
             key = json.dumps(
@@ -305,37 +198,38 @@ class _JobRun:
                 # they start.
                 first = next(one for one in replicas if one.pool == pool.index)
                 made[key] = self._install(pool, first, replicas)
-                introduced.add(first.name)
-            self._note(pool, made[key])
+                log_begun.add(first.name)
+            self._log_differences(pool, made[key])
             self.docker |= {pool.index} if made[key].image else set()
             for one in replicas:
                 if one.pool == pool.index:
                     command = replica.command(one, pool, replicas, made[key], self.job, self.options, self.root)
-                    members[one.name] = _Member(one, command, introduced=one.name in introduced)
+                    members[one.name] = _Member(one, command, log_begun=one.name in log_begun)
         self.members = members
 
     def _install(self, pool: spec.Pool, one: cluster.Replica, replicas: Sequence[cluster.Replica]) -> ReplicaProgram:
         """Make ready what a pool runs; what the service says of it goes to the log of its first replica."""
-        self.preparing, uris, steps = one.name, {uri.rpartition("/")[2]: uri for uri in pool.package_uris}, 0
-        self._say(servicelog.fetching(pool, one, replicas), one.name)
+        self.preparing, installed = one.name, False
+        uris = {uri.rpartition("/")[2]: uri for uri in pool.package_uris}
+        self._log_routine(servicelog.fetching(pool, one, replicas), one.name)
 
         def step(package: Path, requirements: bool) -> None:
-            nonlocal steps
-            steps += 1
+            nonlocal installed
+            installed = True
             if uri := uris.get(package.name):  # the service knows nothing of the package of a built image
                 texts = servicelog.requirements(uri) if requirements else servicelog.installing(uri)
-                self._say(texts, one.name, routine=False)  # it may take a while
+                self._log_routine(texts, one.name, routine=False)  # it may take a while
 
         seen = replica.visible(self.options, self.folder / "config")
         program = pool_programs.prepare(
-            pool, self.options, self.root, seen, self._execute, step, lambda: self.control.ends, self._now
+            pool, self.options, self.root, seen, self._run_installer, step, lambda: self.control.ends, self._log_at_once
         )
-        # Without a step the environment was in the cache; the lines appear all the same, because the service installs
+        # An environment from the cache needs no installation; the lines appear all the same, because the service installs
         # each time.
-        self._say([*([] if steps else servicelog.installed(pool)), *servicelog.starting(pool)], one.name)
+        self._log_routine([*([] if installed else servicelog.installed(pool)), *servicelog.starting(pool)], one.name)
         return program
 
-    def _note(self, pool: spec.Pool, program: ReplicaProgram) -> None:
+    def _log_differences(self, pool: spec.Pool, program: ReplicaProgram) -> None:
         """Log what is different here from the cloud."""
         for sentence in (environment.substitute(pool), *program.notes):
             if sentence and sentence not in self.substitutes:
@@ -345,7 +239,7 @@ class _JobRun:
             where = environment.local_path(uri, self.root)
             self.log(f"{uri} is looked for at {where}: there is no such bucket here yet.")
 
-    def _execute(self, argv: Sequence[str], env: Mapping[str, str]) -> int:
+    def _run_installer(self, argv: Sequence[str], env: Mapping[str, str]) -> int:
         """Run a program of the preparation, its output in the log of the primary replica."""
         name = self.preparing
 
@@ -377,7 +271,7 @@ class _JobRun:
                 self.deadline = time.monotonic() + self.scheduling.timeout - self.counts.used
             self.state(RUNNING)
             while True:
-                self._step(None)
+                self._poll(None)
         except _Ended as end:
             if end.state == SUCCEEDED:
                 self.state(RUNNING)  # also where the primary replica was done before the last one was there
@@ -389,24 +283,26 @@ class _JobRun:
 
     def _start(self, member: _Member) -> None:
         one = member.replica
-        if not member.introduced:
+        if not member.log_begun:
             everyone = [other.replica for other in self.members.values()]
-            self._say(servicelog.whole(self._pool(one), one, everyone), one.name)
-        member.introduced = False  # a replica that starts again goes through all of it again
+            self._log_routine(servicelog.whole(self._pool(one), one, everyone), one.name)
+        member.log_begun = False  # a replica that starts again goes through all of it again
         member.stderr.clear()
         command = member.command
         if self.warmth is not None:
             command, cold = self.warmth.of(command, len(self.members))
             if cold:
-                self._say([servicelog.cold(one.name, cold)])
+                self._log_routine([servicelog.cold(one.name, cold)])
         member.child = self.children.start(one.name, command)
 
     def _started(self, child: Child) -> None:
         """Log how a replica has started that was to start warm."""
         if child.waiting:
-            self._say([servicelog.cold(child.name, child.refused or "the process that made its imports has gone")])
+            self._log_routine(
+                [servicelog.cold(child.name, child.refused or "the process that made its imports has gone")]
+            )
         else:
-            self._say([servicelog.warm(child.name, MODULES[child.command.framework])])
+            self._log_routine([servicelog.warm(child.name, MODULES[child.command.framework])])
 
     def _pool(self, replica: cluster.Replica) -> spec.Pool:
         return next(pool for pool in self.pools if pool.index == replica.pool)
@@ -415,23 +311,23 @@ class _JobRun:
         """Let time pass while faults, cancellation and ends are still seen."""
         until = time.monotonic() + seconds
         while time.monotonic() < until:
-            self._step(until)
-        self._asked()
+            self._poll(until)
+        self._obey_control()
 
-    def _step(self, until: float | None) -> None:
+    def _poll(self, until: float | None) -> None:
         wait = min(self.deadline, until if until is not None else float("inf")) - time.monotonic()
         ended = self.children.poll(None if wait == float("inf") else max(wait, 0.0))
         self._flush()
         if self.files.trouble is not None:
             raise _Ended(FAILED, policy.internal(self.files.trouble))
-        self._asked()
+        self._obey_control()
         for child in ended:
-            self._end_of(child)
+            self._handle_end(child)
         if time.monotonic() >= self.deadline:
             text = f"The job ran longer than its timeout of {self.scheduling.timeout:g} seconds."
             raise _Ended(FAILED, JobError(policy.DEADLINE_EXCEEDED, text))
 
-    def _asked(self) -> None:
+    def _obey_control(self) -> None:
         """Do what the control wants."""
         if self.control.suspended:
             raise _Ended(SUSPENDED)
@@ -454,13 +350,13 @@ class _JobRun:
                 raise _Ended(FAILED, stockout, preempted)
             raise _Again(preempted)
 
-    def _end_of(self, child: Child) -> None:
+    def _handle_end(self, child: Child) -> None:
         name, member, exit_ = child.name, self.members[child.name], child.exit
         assert exit_ is not None
         self.exit_codes[name] = exit_.code
         action = policy.decide(exit_, name, self.scheduling, self.counts)
         if exit_.code == 0:
-            self._say(servicelog.ended(self._pool(member.replica)), name)
+            self._log_routine(servicelog.ended(self._pool(member.replica)), name)
         elif action is not Action.FAIL:
             self.log(f"Task {name} ended with exit code {exit_.code}: {action.value}.", "ERROR")
         began = time.time() - (time.monotonic() - self.begun)  # files have the clock's time, which may have been set
@@ -477,7 +373,7 @@ class _JobRun:
             self.failed, self.words = name, policy.last_words(list(member.stderr), exit_, package=package)
             everyone, again = [other.replica for other in self.members.values()], not self.scheduling.disable_retries
             for severity, text in servicelog.failed(pool, one, everyone, exit_, again=again):
-                self._say([text], name, severity=severity)
+                self._log_routine([text], name, severity=severity)
             raise _Ended(FAILED, self._exit_error(exit_))
         if action is Action.RETRY_JOB:
             # Each of the three retries of the job has five new restarts of each worker.
@@ -496,3 +392,113 @@ class _JobRun:
         seconds = self.options.grace if grace is None else grace
         self.children.stop(list(self.children.running.values()), seconds)
         self.files.flush()
+
+    # its end
+
+    def _error_of(self, error: VertexrigError) -> JobError:
+        if not isinstance(error, PackageError):
+            return JobError(policy.INVALID_ARGUMENT, str(error))
+        # the executor installs packages inside the replica, so the service sees the replica fail
+        self.failed, self.words = self.preparing, "\n".join([*list(self.installing)[-_PIP_LINES_SHOWN:], str(error)])
+        return self._exit_error(Exit(1))
+
+    def _exit_error(self, exit_: Exit) -> JobError:
+        of = (self.options.project_number, self.options.job_id)
+        return JobError(policy.INVALID_ARGUMENT, policy.exit_message(self.failed, exit_, self.words, *of))
+
+    def _result(self, state: str, error: JobError | None) -> JobResult:
+        # A job that never started has written nothing: what lies in its output directory is of an earlier one.
+        outputs = (
+            tuple(job_files.outputs(self.job, self.root, self.options.trial))
+            if self.members and state != SUSPENDED
+            else ()
+        )
+        meant = ""
+        if state == FAILED and error is not None:
+            meant = self._hint(error)
+            first, *rest = error.message.split("\n")
+            self.log(first, "ERROR")
+            self._log_routine(rest, severity="ERROR")  # the traceback, which the replica's log has already
+            self.log(f"The logs are in {self.folder / 'logs'}.", "WARNING")
+            if meant:
+                self.log(f"Hint: {meant}", "WARNING")
+        if state != SUSPENDED:
+            self._tear_down(state)
+        self.files.flush()
+        left = self.deadline - time.monotonic()
+        used = self.scheduling.timeout - left if left < float("inf") else self.counts.used
+        return JobResult(
+            state=state,
+            error=error,
+            exit_codes=dict(self.exit_codes),
+            failed_replica=self.failed,
+            traceback=self.words,
+            hint=meant,
+            outputs=outputs,
+            stand_ins=tuple(self.substitutes),
+            wall_seconds=time.monotonic() - self.begun,
+            job_id=self.options.job_id,
+            folder=self.folder,
+            counts=asdict(replace(self.counts, used=used)),
+        )
+
+    def _tear_down(self, state: str) -> None:
+        if state == SUCCEEDED:
+            self._log_routine([servicelog.TEARING_DOWN])
+        self._flush()
+        until = time.monotonic() + self.options.tear_down
+        # poll() in place of sleep(), because the control interrupts it when the server closes.
+        while not self.control.suspended and (left := until - time.monotonic()) > 0:
+            self.children.poll(left)
+        self._log_routine([servicelog.TORN_DOWN])
+        last = {SUCCEEDED: servicelog.SUCCEEDED, FAILED: servicelog.FAILED, CANCELLED: servicelog.CANCELLED}
+        self.log(last[state])
+
+    def _hint(self, error: JobError) -> str:
+        member = self.members.get(self.failed)
+        wanted = member.replica.pool if member is not None else self.pools[0].index if self.pools else 0
+        image = next((pool.image for pool in self.pools if pool.index == wanted), "")
+        return hint(f"{self.words}\n{error.message}", image, docker=wanted in self.docker)
+
+    def close(self) -> None:
+        # In this order: replicas may write and listen until they have ended.
+        self.children.close()
+        for name in self.members:
+            shutil.rmtree(self.folder / name / replica.INSTALLED, ignore_errors=True)
+        self.files.close()
+        ports.give_back(self.ports)
+
+    # its output
+
+    def _line(self, line: Line) -> None:
+        member = self.members.get(line.task)
+        if member is not None and (line.stderr or line.severity not in _ORDINARY):
+            member.stderr.append(line.text)
+        self.files.write(line)
+        self._on_line(line)
+
+    def log(self, text: str, severity: str = "INFO") -> None:
+        self._line(Line(time.time(), SERVICE, severity, text))
+
+    def _log_at_once(self, text: str) -> None:
+        """Log what takes a while before it begins."""
+        self.log(text)
+        self._flush()
+
+    def _log_routine(
+        self, texts: Iterable[str], task: str = SERVICE, *, routine: bool = True, severity: str = "INFO"
+    ) -> None:
+        """Write lines that the service writes of every job."""
+        for text in texts:
+            self._line(Line(time.time(), task, severity, text, routine=routine))
+
+    def _flush(self) -> None:
+        """Hand on the lines so far."""
+        self.files.flush()
+        self._on_pause()
+
+    def state(self, state: str) -> None:
+        if state != self._state:
+            self._state = state
+            self._flush()
+            self._on_state(state)
