@@ -145,14 +145,14 @@ class Stage:
         assert done.returncode in codes, f"{words}: {done.stdout}{done.stderr}"
         return done.stdout
 
-    def standing(self, name: str) -> dict[str, Any]:
+    def status(self, name: str) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(self.rig("schedule", "status", name, "--format=json", codes=(0, 1)))
         return dict(found["schedules"][0])
 
     def fires(self, name: str) -> None:
         """Fire a schedule, as at 03:00, and wait for the result in Cloud Scheduler."""
         self.rig("schedule", "run", name)
-        self.until(lambda: self.standing(name)["attempt"], f"{name} is delivered")
+        self.until(lambda: self.status(name)["attempt"], f"{name} is delivered")
 
     def logged(self, filter: str) -> list[dict[str, Any]]:
         """Return the log entries that a filter finds, the newest last: those of the function and of Cloud Scheduler."""
@@ -181,9 +181,9 @@ def night(stage: Stage, name: str) -> None:
         stage.fires(name)
     elif name.endswith("image"):
         stage.fires(name)
-        stage.until(lambda: stage.standing(name)["delivery"].get("state") == "FAILED", f"{name} ends")
+        stage.until(lambda: stage.status(name)["delivery"].get("state") == "FAILED", f"{name} ends")
         stage.rig("schedule", "run", "tick")
-        stage.until(lambda: stage.standing(name)["delivery"].get("end"), f"the tick sees the end of {name}")
+        stage.until(lambda: stage.status(name)["delivery"].get("end"), f"the tick sees the end of {name}")
     elif name == "storage-down":
         stage.storage.cut = True
         stage.fires(name)
@@ -197,7 +197,7 @@ def night(stage: Stage, name: str) -> None:
         stage.until(lambda: any(held in one.read_text() for one in claims.glob("*.json")), "the claim is taken")
         stage.stop()
         stage.vertex.open.set()
-        stage.until(lambda: stage.standing(name)["attempt"] not in ("", "OK"), "Cloud Scheduler gives up")
+        stage.until(lambda: stage.status(name)["attempt"] not in ("", "OK"), "Cloud Scheduler gives up")
         stage.start()
     elif name == "paused":
         stage.rig("schedule", "pause", name)
@@ -248,11 +248,11 @@ CAUSES = {
 
 def asked(stage: Stage, name: str) -> None:
     """Compare the answer and the log with the failure that was caused."""
-    standing = stage.standing(name)
-    said = "\n".join(f"{one['message']}\n{one['fix']}" for one in standing["differences"])
+    status = stage.status(name)
+    said = "\n".join(f"{one['message']}\n{one['fix']}" for one in status["differences"])
     cause, remedy = CAUSES[name]
     assert cause in said and remedy in said, said
-    filter = standing["log_filter"]
+    filter = status["log_filter"]
     found = stage.logged(filter)
     # a pause is in the audit log, as a notice; all else that kept a run from ending well is a warning at least
     rows = [row for row in found if row["severity"] in ("WARNING", "ERROR", "NOTICE")]

@@ -1,4 +1,4 @@
-"""`make tpu-job` and `make demo` as a newcomer types them: a fresh clone, an empty HOME, so no cache of uv or pip.
+"""`make tpu-job` and `make demo` in a fresh clone, an empty HOME, so no cache of uv or pip.
 
 `python bench/fresh_make.py pip` takes one of the two installers alone. The network's speed is part of the figure: the
 packages of a demo are about 495 MiB.

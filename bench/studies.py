@@ -49,8 +49,8 @@ def simulated() -> None:
     job = document(made_studies.remote(trials=50, parallel=5))
     price = estimate(job, known)
     drawn = simulate.durations(job, known, [240.0, 300.0, 540.0], None)
-    own = best_of(lambda: simulate.forecast(price, drawn, parallel=[price.parallel]))
-    every = best_of(lambda: simulate.forecast(price, drawn))
+    own = best_of(lambda: simulate.simulate(price, drawn, parallel=[price.parallel]))
+    every = best_of(lambda: simulate.simulate(price, drawn))
     print(row("10,000 sweeps of 50 trials, 5 at a time", f"{own:.2f} s", "", None, "<= 1 s", own <= 1))
     print(row("the same at four parallelisms, as explain shows them", f"{every:.2f} s", "", None, "", None))
 

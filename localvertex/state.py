@@ -24,7 +24,7 @@ BOTO = "boto.cfg"
 AIPLATFORM, LOGGING, SCHEDULER, ADMIN = "/vertex", "/logging", "/scheduler", "/local"
 RESOURCE_MANAGER = "/resourcemanager"
 DEFAULT_ROOT = Path(".vertexrig")
-LOCK, _USERS, _PLACE = "server.json", "users.lock", "place.json"
+LOCK, _USERS, _BINDING = "server.json", "users.lock", "binding.json"
 _ACTING = ("vertex.sqlite3", "envs", "rehearsals", "scheduler")
 """Parts of the state that run, or decide what runs: queued jobs, schedules, environments."""
 _ROOM = 1 << 20
@@ -139,7 +139,7 @@ def claimed(root: Path, *, adopt: bool = False) -> Path:
         UsageError: See `make_private`.
     """
     root = make_private(root)
-    here, file = place_of(root), root / _PLACE
+    here, file = place_of(root), root / _BINDING
     with locked(root):
         try:
             kept = json.loads(file.read_bytes()) if file.is_file() else None

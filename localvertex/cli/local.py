@@ -28,7 +28,7 @@ _DEFAULT_PORT = 8642
 
 @click.group("local", cls=Group)
 def command() -> None:
-    """Run a server on this machine that speaks the APIs of Vertex AI and its neighbours, and really trains."""
+    """Run the local Vertex: a server on this machine with the APIs of Vertex AI training, which really trains."""
 
 
 command.others = {"start": ("up",), "serve": ("up",), "stop": ("down",), "ls": ("status",), "list": ("status",)}
@@ -41,48 +41,48 @@ class UpOptions:
     port: int | None = option(
         "--port",
         type=options.Integer(0, 65535),
-        help=f"Port on 127.0.0.1; 0 is a free one. By default {_DEFAULT_PORT}, or a free one if that is taken.",
+        help=f"Port on 127.0.0.1; 0 takes a free port. By default {_DEFAULT_PORT}, or a free port if it is in use.",
     )
-    detach: bool = option("--detach", "-d", is_flag=True, help="Return once it answers; it goes on in the background.")
+    detach: bool = option(
+        "--detach", "-d", is_flag=True, help="Run the server in the background, and return when it answers."
+    )
     slots: int | None = option(
         "--slots",
         type=options.Integer(1),
-        help="Replicas that run at a time; by default what the project file says, or one per core, 4 at least.",
+        help="Number of replicas that run at a time; by default the project file's, or one per core and at least 4.",
     )
     slow_start: float = option(
         "--slow-start",
         type=options.Seconds(0, 86400),
         default=0.0,
         show_default=True,
-        help="Seconds each replica takes to be available.",
+        help="Seconds that each replica waits before it starts.",
     )
     pace: servers.PaceOptions = options.shared(servers.pace_options)
     faults: servers.FaultOptions = options.shared(servers.fault_options)
     at_least_twice: bool = option(
-        "--at-least-twice", is_flag=True, help="Let schedules deliver each call twice, as Cloud Scheduler may."
+        "--at-least-twice", is_flag=True, help="Deliver each call of a schedule twice, as Cloud Scheduler may."
     )
-    no_checks: bool = option("--no-checks", is_flag=True, help="Accept jobs that the service would refuse.")
+    no_checks: bool = option("--no-checks", is_flag=True, help="Accept jobs that Vertex AI would refuse.")
     pass_credentials: bool = option("--pass-credentials", is_flag=True, help="Let trainers see your cloud credentials.")
-    seed: int = option(
-        "--seed", type=int, default=0, show_default=True, help="Where the search of studies starts from."
-    )
+    seed: int = option("--seed", type=int, default=0, show_default=True, help="Seed of the search of studies.")
     gs_paths: str | None = option(
         "--gs-paths",
         type=click.Choice(["mapped", "kept"]),
-        help="Keep gs:// in jobs' variables and arguments, or map it to folders; by default what the project file says, or kept "
-        "on Linux.",
+        help="What a trainer gets for a gs:// URI in arguments and variables: the URI (kept), or the path of a folder (mapped). By "
+        "default the project file's value, or kept on Linux.",
     )
     trainers: servers.TrainerOptions = options.shared(servers.trainer_options)
     adopt: bool = option(
         "--adopt",
         is_flag=True,
-        help="Use state that was made in another folder or on another machine, and run what waits in it.",
+        help="Use state that was made in another folder or on another machine, and start its waiting jobs.",
     )
     record: Path | None = option(
         "--record",
         type=click.Path(path_type=Path, dir_okay=False),
         metavar="FILE",
-        help="Add every call and its answer to FILE, without ids, names and tokens.",
+        help="Append each API call and its answer to FILE, without ids, names and tokens.",
     )
 
 
@@ -91,7 +91,7 @@ class UpOptions:
 @options.group("asked", UpOptions)
 @options.format_option("text", "json")
 def up(where: ServerOptions, asked: UpOptions, format_: str) -> None:
-    """Start the server on 127.0.0.1; it stops with Ctrl-C, or with `vertexrig local down`."""
+    """Start the server on 127.0.0.1. To stop it, press Ctrl-C or use `vertexrig local down`."""
     from localvertex.jobs.project_settings import QUEUED_S, settings_of_project  # 130 ms, which other verbs save
 
     loaded, folder = where.project()
@@ -115,7 +115,9 @@ def up(where: ServerOptions, asked: UpOptions, format_: str) -> None:
         queued=QUEUED_S,
     )
     if not guard.KNOWS_USERS:
-        streams.note("warning: this system does not show whose a connection is: its other users can reach the server")
+        streams.note(
+            "warning: other users of this machine can use the server, because this system does not show who owns a connection"
+        )
     if asked.detach:
         with state.in_use(folder) as use:
             here, ours = control.started(settings, asked.port, record=asked.record)
@@ -171,28 +173,30 @@ def _started(format_: str, loaded: Loaded | None) -> Callable[[RunningServer], N
 
 @command.command("down", short_help="Stop the server.")
 @servers.server_options
-@click.option("--forget", is_flag=True, help="Remove its state too: authority, buckets, jobs, logs, environments.")
+@click.option(
+    "--forget", is_flag=True, help="Also delete its state: certificate authority, buckets, jobs, logs and environments."
+)
 @options.format_option("text", "json")
 def down(where: ServerOptions, forget: bool, format_: str) -> None:
-    """Stop the server; jobs that ran start again with the next one."""
+    """Stop the server. Its running jobs start again when the next server starts."""
     folder = where.folder()
     stopped = control.down(folder)
     forgotten = forget and control.forget(folder)
     result(format_, {"stopped": bool(stopped), **({"forgotten": forgotten} if forget else {})}, "")
-    streams.note("stopped" if stopped else f"no local Vertex runs on {folder}")
+    streams.note("stopped" if stopped else f"no local Vertex is running for {folder}")
     if forget:
-        streams.note(f"removed the state in {folder}" if forgotten else f"there is no state in {folder}")
+        streams.note(f"deleted the state in {folder}" if forgotten else f"there is no state in {folder}")
 
 
-@command.command("status", short_help="Show whether the server runs, and what it does.")
+@command.command("status", short_help="Show whether a server is running, and its jobs.")
 @servers.server_options
 @options.format_option("text", "json")
 def status(where: ServerOptions, format_: str) -> None:
-    """Show whether the server runs, where, and what it does; the exit code is 1 where none runs."""
+    """Show whether a server is running, its address, and how many jobs it runs. The exit code is 1 if no server is running."""
     folder = where.folder()
     found = control.status(folder)
     if found is None:
-        result(format_, {"running": False}, f"no local Vertex runs on {folder}")
+        result(format_, {"running": False}, f"no local Vertex is running for {folder}")
         raise click.exceptions.Exit(1)
     queue = found["queue"]
     grpc = f"  gRPC 127.0.0.1:{found['grpc_port']}" if found.get("grpc_port") else ""
@@ -204,15 +208,19 @@ def status(where: ServerOptions, format_: str) -> None:
     result(format_, found, "\n".join(lines))
 
 
-@command.command("env", short_help="Print the shell exports that point programs at it.")
+@command.command("env", short_help="Print the shell exports that point programs at the server.")
 @servers.server_options
-@click.option("--transparent", is_flag=True, help="For unchanged programs, as `local run` does for one command.")
+@click.option(
+    "--transparent",
+    is_flag=True,
+    help="Print the variables of `local run`, which redirect programs without any change.",
+)
 @click.option(
     "--shell",
     type=click.Choice(list(shells.SHELLS)),
     default="sh",
     show_default=True,
-    help="Whose syntax: sh is also that of bash and zsh; fish takes `vertexrig local env --shell fish | source`.",
+    help="Syntax of the exports: sh (also for bash and zsh), or fish: `vertexrig local env --shell fish | source`.",
 )
 @options.format_option("text", "json")
 def env(where: ServerOptions, transparent: bool, shell: str, format_: str) -> None:
@@ -236,24 +244,24 @@ def env(where: ServerOptions, transparent: bool, shell: str, format_: str) -> No
 @servers.server_options
 @options.format_option("text", "json")
 def kill(job: str, replica: str, where: ServerOptions, format_: str) -> None:
-    """Kill REPLICA (such as workerpool1-0) of a running JOB (id or display name), as the loss of its machine would."""
+    """Kill REPLICA (such as workerpool1-0) of a running JOB (id or display name), as if its machine were lost."""
     control.kill(servers.running(where.folder()), job, replica)
     result(format_, {"job": job, "replica": replica}, "")
 
 
-@command.command("preempt", short_help="Take the machines of a running job away.")
+@command.command("preempt", short_help="Preempt all machines of a running job.")
 @click.argument("job", cls=NameArgument)
 @click.option(
     "--grace",
     type=options.Seconds(0, 3600),
     default=0.0,
     show_default=True,
-    help="Send SIGTERM, and SIGKILL this many seconds later, such as 30s; 0 sends SIGKILL at once.",
+    help="Send SIGTERM first, and SIGKILL after this time, such as 30s; 0 sends SIGKILL at once.",
 )
 @servers.server_options
 @options.format_option("text", "json")
 def preempt(job: str, grace: float, where: ServerOptions, format_: str) -> None:
-    """Take the machines of a running JOB (id or display name) away, as happens to Spot VMs; the job then starts again."""
+    """Stop all machines of a running JOB (id or display name), as Spot VMs are preempted. The job then starts again."""
     control.preempt(servers.running(where.folder()), job, grace)
     result(format_, {"job": job, "grace": grace}, "")
 

@@ -19,15 +19,15 @@ from vertexrig.yamltext import flow
 @click.command("python", short_help="Make an environment with an image's Python and versions.")
 @options.file_option
 @click.option(
-    "--image", required=True, metavar="NAME", help="A prebuilt image by its short name, such as tf-2.17, or `build`."
+    "--image", required=True, metavar="NAME", help="Short name of a prebuilt image, such as tf-2.17, or `build`."
 )
 @click.option("--wire", is_flag=True, help="Add the lines under local.interpreters to the project file.")
 @options.format_option("text", "json")
 def command(file: Path | None, image: str, wire: bool, format_: str) -> None:
-    """Make a Python environment with the versions of an image, print its interpreter, and say how it differs from the image.
+    """Make a Python environment with the versions of an image, and print its interpreter and its differences from the image.
 
-    uv makes it, with a Python that it finds or downloads; it is kept in the user's cache folder by what is in it, so a second
-    call is quick. The lines it proposes for the project file name the image, not the path, so they hold on every machine.
+    uv makes the environment, with a Python that it finds or downloads, and keeps it in your cache folder. The lines for the
+    project file name the image instead of a path, so they work on every machine.
     """
     from localvertex.runner import pythons  # 80 ms
     from vertexrig.catalog.overlay import catalog_with
@@ -36,7 +36,7 @@ def command(file: Path | None, image: str, wire: bool, format_: str) -> None:
     overlay = loaded.project.catalog if loaded is not None else None
     catalog = catalog_with(loaded.path(overlay, "catalog") if loaded is not None and overlay else None)
     made = pythons.make_python(pythons.wanted(image, catalog, loaded), streams.note)
-    streams.note("made" if made.fresh else "made before, and nothing has changed")
+    streams.note("made the environment" if made.fresh else "the environment already exists")
     for one in made.differs:
         streams.note(f"differs: {one}")
     row = catalog.find_short(image, "cpu")
@@ -45,7 +45,7 @@ def command(file: Path | None, image: str, wire: bool, format_: str) -> None:
     if wire and loaded is not None:
         _wire(loaded, lines, f"*{name}*")
     else:
-        streams.note(f"to rehearse with it, in the project file:\n{lines.rstrip()}")
+        streams.note(f"to rehearse with it, add to the project file:\n{lines.rstrip()}")
     data = {"image": image, "python": str(made.python), "fresh": made.fresh, "differs": list(made.differs)}
     result(format_, {**data, "lines": lines}, str(made.python))
 
@@ -66,11 +66,13 @@ def _wire(loaded: Loaded, lines: str, pattern: str) -> None:
         UsageError: It has one, which a person must edit.
     """
     if pattern in loaded.project.local.interpreters:
-        streams.note(f"{loaded.file} names an interpreter for {pattern} already")
+        streams.note(f"{loaded.file} already names an interpreter for {pattern}")
         return
     # A second key `local` at the end would be an error of YAML, and merging into one would reflow the person's text.
     if ("local",) in loaded.lines:
-        raise UsageError(f"{loaded.file} has a `local:` already; add to it:\n{lines.partition(chr(10))[2].rstrip()}")
+        raise UsageError(
+            f"{loaded.file} already has the key `local:`; add to it:\n{lines.partition(chr(10))[2].rstrip()}"
+        )
     with locked(loaded.file.parent):
         write_text(loaded.file, f"{loaded.file.read_text(encoding='utf-8').rstrip()}\n\n{lines}")
     streams.note(f"wrote {loaded.file}")

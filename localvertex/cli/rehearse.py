@@ -40,7 +40,7 @@ DIGITS = 4  # of a parameter or metric
 @click.argument("name", cls=NameArgument)
 @options.project_options
 @click.option("--trials", type=options.Integer(min=1), help="For a sweep: this many trials instead of max_trial_count.")
-@click.option("--seed", type=int, default=0, show_default=True, help="For a sweep: what its search starts from.")
+@click.option("--seed", type=int, default=0, show_default=True, help="For a sweep: seed of its search.")
 @options.resume_option
 @servers.pace_options
 @servers.fault_options
@@ -57,12 +57,15 @@ def command(
     format_: str,
     quiet: bool,
 ) -> None:
-    """Run job or sweep NAME on this machine from its rendered YAML, as Vertex AI would: the package installed into its
-    own environment, every replica a process with the service's environment, gs:// mapped to .vertexrig/gs/.
+    """Run job or sweep NAME on this machine from its rendered YAML, as Vertex AI would.
 
-    What the replicas print goes to stderr, a summary to stdout; the exit code is 0 only if the job succeeded. Each run has its own
-    output folder, and `vertexrig jobs --local` lists what was rehearsed. With `--fault` it runs on a local Vertex, and goes on to its
-    candidates as `submit --watch` does; what is waited for and a fault's length are divided by 300, or by the speed of a pace.
+    The package is installed into its own environment. Each replica is a process with the environment variables of Vertex AI.
+    Buckets are folders below .vertexrig/gs/. Each run has its own output folder, and `vertexrig jobs --local` lists the runs.
+
+    The output of the replicas goes to stderr, and a summary to stdout. The exit code is 0 only if the job succeeded.
+
+    With `--fault`, the job runs on a local Vertex with that fault, and vertexrig starts the job's candidates as `submit --watch`
+    does. Waiting times and the length of a fault are divided by 300, or with `--pace recorded` by `--speed`.
     """
     extras.need("optuna", "requests")
     from localvertex.rehearsal import prepare, rehearse  # 140 ms, and an extra
@@ -94,7 +97,7 @@ def command(
             )
     result(format_, _plain(done), lambda: _text(done))
     if done.trials:
-        streams.note(f"these trials again: {steps.line('trials', name, '--local', *given)}")
+        streams.note(f"to show these trials again:\n{steps.line('trials', name, '--local', *given)}")
     # A signal that came when the job had succeeded changes nothing any more.
     if interrupted and not done.succeeded:
         raise KeyboardInterrupt
@@ -105,7 +108,7 @@ def command(
             streams.note(f"hint: {done.hint}")
         raise JobFailedError(f"{name} failed: {_first_line(done.error) or done.state}")
     if prepared is None:
-        streams.note(f"on Vertex AI, with its candidates:\n{steps.line('submit', name, '--watch', *given)}")
+        streams.note(f"to run it on Vertex AI, with its candidates:\n{steps.line('submit', name, '--watch', *given)}")
     else:
         _on_vertex(prepared, given, model=bool(done.metrics and done.model) and not done.model_empty)
 
@@ -137,12 +140,14 @@ def _on_vertex(prepared: Prepared, given: list[object], *, model: bool) -> None:
     path = folder / f"build/jobs/{name}.yaml"
     write_text(path, prepared.rendered.text, below=folder)
     if prepared.document.study is not None:
-        streams.note(f"its best trial:\n{steps.line('best', name, *given)}")
-        streams.note(f"a job with its parameters:\n{steps.line('promote', name, '--local', *given)}")
+        streams.note(f"to show its best trial:\n{steps.line('best', name, '--local', *given)}")
+        streams.note(
+            f"to add a job with the best trial's parameters:\n{steps.line('promote', name, '--local', *given)}"
+        )
     elif model or PROMOTED_FROM in prepared.view.labels:
-        streams.note(f"its model to the Model Registry:\n{steps.line('register', name, *given)}")
-    streams.note(f"through the API, on this machine:\n{steps.line('local', 'up', '--detach', *given)}")
-    streams.note(f"wrote {path}; on Vertex AI:")
+        streams.note(f"to add its model to the Model Registry:\n{steps.line('register', name, *given)}")
+    streams.note(f"to use gcloud or the SDK on this machine:\n{steps.line('local', 'up', '--detach', *given)}")
+    streams.note(f"wrote {path}; to run it on Vertex AI:")
     for line in creation.commands([(prepared, path)]):
         streams.note(line)
 

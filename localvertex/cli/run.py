@@ -42,7 +42,7 @@ _SHOWN = {
 
 @click.command(
     "run",
-    short_help="Run an unchanged program against it.",
+    short_help="Run an unchanged program against the local Vertex.",
     # Options after the first word of COMMAND are COMMAND's.
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
 )
@@ -51,9 +51,9 @@ _SHOWN = {
     "--record",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
-    help="Add every call of COMMAND and its answer to FILE, without ids, names and tokens.",
+    help="Append each API call of COMMAND and its answer to FILE, without ids, names and tokens.",
 )
-@click.option("--no-wait", is_flag=True, help="End with COMMAND; by default this waits for the jobs that COMMAND made.")
+@click.option("--no-wait", is_flag=True, help="Return when COMMAND ends, without waiting for its jobs.")
 @servers.trainer_options
 @servers.fault_options
 @click.argument("words", metavar="[--] COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
@@ -65,11 +65,13 @@ def command(
     trainers: servers.TrainerOptions,
     faults: servers.FaultOptions,
 ) -> None:
-    """Run COMMAND, unchanged, with Google's APIs answered by the local Vertex.
+    """Run COMMAND unchanged, and send its requests to Google's APIs to the local Vertex.
 
-    The server is started if none runs, and stopped afterwards. Variables set for COMMAND alone send what it asks of
-    Google's APIs to this machine; your credentials are hidden from it. Jobs that COMMAND made and did not wait for are
-    waited for; Ctrl-C leaves them. The exit code is COMMAND's; the jobs that it made are listed on stderr.
+    If no server is running, this verb starts one and stops it at the end. COMMAND gets environment variables that redirect
+    its requests to this machine and hide your credentials.
+
+    When COMMAND has ended, the verb waits for the jobs that COMMAND created. Ctrl-C ends the waiting; the jobs keep running.
+    At the end it lists these jobs on stderr. The exit code is that of COMMAND.
     """
     program = shutil.which(words[0])
     if program is None:
@@ -195,7 +197,9 @@ def _wait(here: RunningServer, made: str, resume: str) -> None:
     shown: dict[str, str] = {}
     while waiting := [one for one in control.call(here, "GET", made)["made"] if not one["ended"]]:
         if not shown:
-            streams.note(f"waiting for what the command made; Ctrl-C leaves it, and this goes on with it: {resume}")
+            streams.note(
+                f"waiting for the jobs that the command created. Ctrl-C ends the waiting; to follow them later: {resume}"
+            )
         for one in waiting:
             trials = one["trials"]
             line = f"{_titled(one)}{f'  {trials[0]} of {trials[1]} trials have ended' if trials else ''}"
@@ -267,18 +271,18 @@ def _in_foreground() -> bool:
 def _report(after: Mapping[str, Any], before: Mapping[str, Any], root: Path, resume: str) -> None:
     """List the jobs that the command made, the calls that the local Vertex does not serve, and the buckets that are missing."""
     for one in after["made"]:
-        streams.note(f"made: {_titled(one)}{', deleted' if one['deleted'] else ''}")
+        streams.note(f"created: {_titled(one)}{', deleted' if one['deleted'] else ''}")
         if one.get("error"):
             streams.note(f"  {one['error']}")
         if one.get("output"):
-            streams.note(f"  what it wrote: {one['output']}")
+            streams.note(f"  output folder: {one['output']}")
     if any(not one["ended"] for one in after["made"]):
-        streams.note(f"jobs that have not ended go on with the local Vertex:\n{resume}")
+        streams.note(f"these jobs have not ended. To follow them:\n{resume}")
     for what, times in after["noted"].items():
         more = times - before["noted"].get(what, 0)
         if more > 0:
             streams.note(f"{what}{f' ({more} times)' if more > 1 else ''}")
     for name in sorted(set(after.get("absent", ())) - set(before.get("absent", ()))):
         streams.note(
-            f"there is no bucket gs://{name} here; a folder makes one: mkdir -p {shlex.quote(str(root / 'gs' / name))}"
+            f"the bucket gs://{name} does not exist here. To create it: mkdir -p {shlex.quote(str(root / 'gs' / name))}"
         )

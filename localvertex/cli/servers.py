@@ -31,7 +31,7 @@ class ServerOptions:
     root: Path | None = options.option(
         "--root",
         type=click.Path(path_type=Path),
-        help="Folder of its state; by default .vertexrig in the folder of the project file.",
+        help="State folder of the server; by default .vertexrig in the folder of the project file.",
     )
 
     def project(self) -> tuple[Loaded | None, Path]:
@@ -57,13 +57,13 @@ class TrainerOptions:
     cold: bool = options.option(
         "--cold",
         is_flag=True,
-        help="Start every replica cold; by default the second of an environment is forked after its imports.",
+        help="Start each replica as a new process. By default replicas are forked from a process that has already imported the framework.",
     )
     discrete: str | None = options.option(
         "--discrete",
         type=click.Choice(["retry", "decimal", "whole"]),
-        help="Send a discrete 128 to trainers as 128.0 (decimal), as 128 (whole), or as the one and, if the trainer refuses it, "
-        "the other (retry); by default what the project file says, or retry.",
+        help="How trainers receive a discrete value of 128: `decimal` sends 128.0, `whole` sends 128, and `retry` sends 128.0 "
+        "and, if the trainer fails on it, 128. By default the project file's value, or retry.",
     )
 
 
@@ -76,7 +76,7 @@ class PaceOptions:
         type=click.Choice(["none", "recorded"]),
         default="none",
         show_default=True,
-        help="How long a job waits for machines, and takes to end: no time, or the medians of recordings of Vertex AI (176 s and 65 s).",
+        help="Delays of a job's start and end: none, or the medians of recorded jobs on Vertex AI (176 s and 65 s).",
     )
     speed: float | None = options.option(
         "--speed",
@@ -95,9 +95,9 @@ class FaultOptions:
         "--fault",
         multiple=True,
         metavar="KIND[:PATTERN]...",
-        help="Fail jobs whose machine, accelerator or region fits every PATTERN; KIND is stockout, quota, denied or preempt. By default "
-        "every job, every time; `:2` twice, `:30m` for half an hour, `preempt:after=20s` a Spot job that has run for 20 s, "
-        "`stockout:30m:wait` lets jobs wait so long. May be given several times.",
+        help="Make jobs fail. KIND is stockout, quota, denied or preempt. The fault applies to jobs whose machine, accelerator or region "
+        "matches every PATTERN. `:2` limits it to two jobs, `:30m` to the first half hour. `preempt:after=20s` preempts a Spot job "
+        "after 20 s. `stockout:30m:wait` makes jobs wait for 30 minutes instead. Can be repeated.",
     )
 
     def parsed(self) -> list[Fault]:
@@ -131,10 +131,9 @@ def refuse(here: RunningServer, name: str, instead: str = "") -> NoReturn:
         name: The option.
         instead: What of it to give to `local up`, "" in that command itself.
     """
-    what = "records only from its start" if name.startswith("--record") else "has its own settings"
-    start = f", or start it with `vertexrig local up {instead}`" if instead else " first"
+    start = f", then start one with `vertexrig local up {instead}`" if instead else " first"
     raise UsageError(
-        f"{name}: a local Vertex runs already at {here.url}, and {what}; stop it with `vertexrig local down`{start}"
+        f"{name} needs a new server, but a local Vertex is already running at {here.url}; stop it with `vertexrig local down`{start}"
     )
 
 
@@ -146,11 +145,11 @@ def make_bucket(here: RunningServer, loaded: Loaded | None) -> None:
     try:
         control.make_bucket(here, name)
     except ServiceError as error:
-        streams.note(f"warning: the bucket {name} of the project file is not here: {error}")
+        streams.note(f"warning: the bucket {name} of the project file could not be created: {error}")
 
 
 def running(folder: Path) -> RunningServer:
     here = state.find(folder)
     if here is None:
-        raise ServiceError(f"no local Vertex runs on {folder}; start it with `vertexrig local up --detach`")
+        raise ServiceError(f"no local Vertex is running for {folder}; start it with `vertexrig local up --detach`")
     return here

@@ -29,7 +29,7 @@ from vertexrig.catalog import load
 from vertexrig.errors import VertexrigError
 from vertexrig.spec import cluster
 from vertexrig.spec.document import Document
-from vertexrig.spec.quota import Draw, draws
+from vertexrig.spec.quota import QuotaNeed, quota_needs
 from vertexrig.spec.states import CANCELLED, CANCELLING, ENDED, FAILED, PENDING, QUEUED, RUNNING
 
 Write = Callable[[str, Sequence[Line]], None]
@@ -138,12 +138,12 @@ class Jobs:
         fits = found[1]
         catalog = load()
         items = {catalog.machines[name].family if name in catalog.machines else name for name in fits}
-        drawn = draws(Document("CustomJobSpec", dict(job)), catalog)
+        needed = quota_needs(Document("CustomJobSpec", dict(job)), catalog)
         # A region stands for every quota; a machine whose CPUs have none for its accelerators.
-        named = [draw for draw in drawn if region in fits or items & set(draw.item.split(" and "))]
-        exceeded = named or [draw for draw in drawn if draw.unit != "GB"]
+        named = [need for need in needed if region in fits or items & set(need.item.split(" and "))]
+        exceeded = named or [need for need in needed if need.unit != "GB"]
         prefix = catalog.limits.text("quota.prefix")
-        metrics = {draw.metric or f"{prefix}{_unnamed(draw)}" for draw in exceeded} or {f"{prefix}cpus"}
+        metrics = {need.metric or f"{prefix}{_unnamed(need)}" for need in exceeded} or {f"{prefix}cpus"}
         return f"The following quota metrics exceed quota limits: {','.join(sorted(metrics))}"
 
     def add(
@@ -420,7 +420,7 @@ def _replicas(job: Mapping[str, Any]) -> list[str]:
     return [replica.name for replica in cluster.replicas(Document("CustomJobSpec", dict(job)).pools)]
 
 
-def _unnamed(draw: Draw) -> str:
+def _unnamed(need: QuotaNeed) -> str:
     """Return a metric's name by the pattern of the others, where no source names it."""
-    ending = {"vCPUs": "_cpus", "GPUs": "_gpus"}.get(draw.unit, "")
-    return f"{'preemptible_' if draw.preemptible else ''}{draw.item.lower().replace('-', '_')}{ending}"
+    ending = {"vCPUs": "_cpus", "GPUs": "_gpus"}.get(need.unit, "")
+    return f"{'preemptible_' if need.preemptible else ''}{need.item.lower().replace('-', '_')}{ending}"

@@ -40,7 +40,7 @@ ON_CANCEL = JobError(CANCELLED, "CANCELED")
 class Action(Enum):
     """What follows from a replica's end."""
 
-    LEAVE = "the replica is done, the job goes on"
+    LEAVE = "the replica is done, the job continues"
     SUCCEED = "the primary replica is done, and with it the job"
     RESTART_REPLICA = "the replica starts again, under the same name"
     RESTART_JOB = "all replicas start again, because one has to"

@@ -209,7 +209,7 @@ def test_each_part_of_a_state_that_acts_is_asked_about(tmp_path: Path, part: str
     root = tmp_path / "state"
     (root / "gs/my-bucket").mkdir(parents=True)
     state.claimed(root)
-    (root / "place.json").unlink()
+    (root / "binding.json").unlink()
     if part == "link":
         (root / "server.log").symlink_to(tmp_path / "elsewhere")
     elif part == "pipe":

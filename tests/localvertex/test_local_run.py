@@ -74,9 +74,9 @@ def test_a_command_passes_its_exit_code_and_its_jobs_are_named(here: server.Runn
     done = run(here.root, sys.executable, "launch.py", cwd=tmp_path, GOOGLE_APPLICATION_CREDENTIALS="/real/key.json")
     assert (done.returncode, done.stdout) == (7, ""), done.stderr
     hidden, made, wrote, unserved = done.stderr.splitlines()
-    assert wrote == f"  what it wrote: {here.root}/gs/packages/out/model"
+    assert wrote == f"  output folder: {here.root}/gs/packages/out/model"
     assert hidden == "hidden from the command: GOOGLE_APPLICATION_CREDENTIALS"
-    assert made.startswith("made: custom job ") and made.endswith("  launched  SUCCEEDED")
+    assert made.startswith("created: custom job ") and made.endswith("  launched  SUCCEEDED")
     assert unserved == "not served: bigquery.googleapis.com GET /bigquery/v2/projects/…/jobs"
     assert server.find(here.root) is not None
 
@@ -113,7 +113,7 @@ def test_a_failure_and_a_missing_bucket_explain_themselves(here: server.RunningS
     done = run(here.root, sys.executable, "fails.py", cwd=tmp_path, PATH="/nonexistent")
     made, why, bucket = done.stderr.splitlines()
     assert made.endswith("  launched  FAILED") and why.startswith("  image 'example.com/p/i:v1' cannot be run here")
-    assert bucket == f"there is no bucket gs://never-made here; a folder makes one: mkdir -p {here.root}/gs/never-made"
+    assert bucket == f"the bucket gs://never-made does not exist here. To create it: mkdir -p {here.root}/gs/never-made"
     again = run(here.root, "/bin/true", cwd=tmp_path)
     assert "never-made" not in again.stderr
 
@@ -155,7 +155,7 @@ def test_jobs_that_the_command_leaves_are_waited_for(tmp_path: Path) -> None:
     (tmp_path / "submit.py").write_text(SUBMITS.format(image=IMAGE))
     done = run(root, sys.executable, "submit.py", cwd=tmp_path)
     assert done.returncode == 0 and server.find(root) is None, done.stderr
-    made = [line for line in done.stderr.splitlines() if line.startswith("made: ")]
+    made = [line for line in done.stderr.splitlines() if line.startswith("created: ")]
     assert len(made) == 1 and made[0].endswith("  launched  SUCCEEDED") and "launched  RUNNING" in done.stderr
     options = ["--no-wait", "--cold", "--discrete", "whole"]
     words = ["local", "run", *options, "--root", str(root), "--", sys.executable, "submit.py"]
@@ -213,13 +213,13 @@ def test_a_command_waits_for_its_own_jobs_alone(tmp_path: Path) -> None:
         ends.callback(go.touch)
         assert second.stdout.readline() == "made\n", second.stderr.read()
         told = first.communicate("go\n", timeout=60)[1]
-        assert [line.split()[-2:] for line in told.splitlines() if line.startswith("made: ")] == [
+        assert [line.split()[-2:] for line in told.splitlines() if line.startswith("created: ")] == [
             ["gcloud", "SUCCEEDED"]
         ]
         assert second.poll() is None
         go.touch()
         told = second.communicate(timeout=60)[1]
-    made = [line.split()[-2:] for line in told.splitlines() if line.startswith("made: ")]
+    made = [line.split()[-2:] for line in told.splitlines() if line.startswith("created: ")]
     assert made == [[way, "SUCCEEDED"] for way in ("grpc", "rest", "name", "own")], told
 
 
@@ -381,10 +381,10 @@ def test_a_run_is_recorded(here: server.RunningServer, tmp_path: Path) -> None:
     assert done.returncode == 7, done.stderr
     text = (tmp_path / "seen.jsonl").read_text()
     assert '"POST"' in text and "customJobs" in text and "JOB_STATE_SUCCEEDED" in text
-    made = next(line for line in done.stderr.splitlines() if line.startswith("made: custom job "))
+    made = next(line for line in done.stderr.splitlines() if line.startswith("created: custom job "))
     assert made.split()[3] not in text
     refused = vertexrig(*words, str(here.root), "--", "true", cwd=tmp_path)
-    assert refused.returncode == 2 and "runs already" in refused.stderr and "Traceback" not in refused.stderr
+    assert refused.returncode == 2 and "already running" in refused.stderr and "Traceback" not in refused.stderr
 
 
 def test_faults_are_of_the_server_that_a_command_starts(here: server.RunningServer, tmp_path: Path) -> None:
@@ -395,7 +395,7 @@ def test_faults_are_of_the_server_that_a_command_starts(here: server.RunningServ
     done = vertexrig(*words, str(tmp_path / "state"), "--", sys.executable, "asks.py", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (0, "429\n"), done.stderr
     done = vertexrig(*words, str(here.root), "--", sys.executable, "asks.py", cwd=tmp_path)
-    assert done.returncode == 2 and "--fault: a local Vertex runs already" in done.stderr
+    assert done.returncode == 2 and "--fault needs a new server, but a local Vertex is already running" in done.stderr
 
 
 def test_exports_for_a_shell(here: server.RunningServer, tmp_path: Path) -> None:
@@ -416,7 +416,7 @@ def test_down_forgets_on_request(tmp_path: Path) -> None:
     with server.running(Settings(root)):
         assert (root / "front/ca.key").is_file()
     done = CliRunner().invoke(command, ["down", "--root", str(root), "--forget"], catch_exceptions=False)
-    assert done.exit_code == 0 and f"removed the state in {root}" in done.stderr and not root.exists()
+    assert done.exit_code == 0 and f"deleted the state in {root}" in done.stderr and not root.exists()
     (tmp_path / "mine/jobs").mkdir(parents=True)
     (tmp_path / "mine/jobs/thesis").touch()
     with pytest.raises(UsageError, match="is not the state of a local Vertex"):

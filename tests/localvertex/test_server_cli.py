@@ -55,7 +55,7 @@ def test_up_env_kill_preempt_status_down(root: Path) -> None:
     assert "1 jobs running" in run(root, "status").stdout
     assert run(root, "down").stderr == "stopped\n"
     assert json.loads(run(root, "status", "--format", "json", code=1).stdout) == {"running": False}
-    assert "no local Vertex runs" in run(root, "down").stderr
+    assert "no local Vertex is running" in run(root, "down").stderr
 
 
 def test_errors_are_for_people(root: Path) -> None:
@@ -131,7 +131,9 @@ def test_a_server_that_runs_takes_no_options(root: Path) -> None:
         run(root, "up", "--detach", "--port", str(here.port))
         for words in (["--fault", "quota"], ["--slots", "3"], ["--seed=1"], ["--cold"], ["--port", "1"]):
             name = words[0].partition("=")[0]
-            with pytest.raises(UsageError, match=f"{name}: a local Vertex runs already .* stop it with"):
+            with pytest.raises(
+                UsageError, match=f"{name} needs a new server, but a local Vertex is already running .* stop it with"
+            ):
                 run(root, "up", "--detach", *words)
 
 
@@ -169,9 +171,9 @@ def test_a_server_that_another_command_is_starting_takes_no_options(
     """What is only known as a server once this command has waited for it is refused options, and is not this command's to stop."""
     with server.running(Settings(root)) as here:
         monkeypatch.setattr(state, "find", lambda root: None)
-        with pytest.raises(UsageError, match="--slots: a local Vertex runs already"):
+        with pytest.raises(UsageError, match="--slots needs a new server"):
             run(root, "up", "--detach", "--slots", "3")
-        with pytest.raises(UsageError, match="--cold: a local Vertex runs already"):
+        with pytest.raises(UsageError, match="--cold needs a new server"):
             local_run.server(None, root, lambda: Settings(root), None, ["--cold"], 0).__enter__()
         with of_a_run(root) as found:
             assert found == here

@@ -211,7 +211,7 @@ def run(program: Program, snapshots: Path, work: Path) -> Ended:
 
 def judged(code: int, output: str, seconds: int) -> Ended:
     """Tell what came of a program by its exit code and its output, in which `local run` lists the jobs."""
-    made = output.rpartition("\nmade:")[2] if "\nmade:" in output else ""
+    made = output.rpartition("\ncreated:")[2] if "\ncreated:" in output else ""
     states = re.findall(r"\b(SUCCEEDED|FAILED|CANCELLED|RUNNING|PENDING|EXPIRED)\b", made)
     refused = _REFUSED.findall(output)
     if not states and code == 0 and re.search(r"/studies/\d", output):

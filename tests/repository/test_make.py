@@ -364,7 +364,7 @@ def test_the_demo_trains_and_ends_with_what_to_type(tmp_path: Path) -> None:
     assert len(warnings) == len(set(warnings)) <= 1
     assert "All log messages before" not in done.stdout
     assert "wrote build/report.html" in done.stdout and (copy / "build/report.html").stat().st_size > 100_000
-    assert re.search(r"^made: custom job \d+  digits  SUCCEEDED$", done.stdout, re.MULTILINE)
+    assert re.search(r"^created: custom job \d+  digits  SUCCEEDED$", done.stdout, re.MULTILINE)
     assert "vertexrig" not in (copy / "examples/unchanged/launch.py").read_text().replace("my-project-vertexrig", "")
     shown, _, last = done.stdout.partition("to type next\n")[2].partition("\n\n")
     lines = [line.partition("#")[0].strip() for line in shown.splitlines()]

@@ -138,7 +138,7 @@ def test_a_newcomer_gets_from_a_script_to_a_function(newcomer: Newcomer) -> None
         assert "gcloud functions deploy" in newcomer.follows("vertexrig function deploy")
     finally:
         newcomer.types("vertexrig local down")
-    assert "no local Vertex runs" in newcomer.types("vertexrig local status", code=1)
+    assert "no local Vertex is running" in newcomer.types("vertexrig local status", code=1)
 
 
 TORCH = ("ddp", "lightning")

@@ -13,7 +13,7 @@ from tests.published import programs
 from tests.published.programs import FAILS, TRAINED, WHOLE, Program
 
 NOTEBOOK = {"cells": [{"cell_type": "code", "source": ['PROJECT = "[your-project]"\n', "!echo $PROJECT"]}]}
-MADE = "\nmade: custom job 1  iris  {}\n"
+MADE = "\ncreated: custom job 1  iris  {}\n"
 REFUSAL = "MethodNotImplemented: 501 The local Vertex does not serve google.cloud.aiplatform.v1.EndpointService/CreateEndpoint."
 
 

@@ -225,7 +225,7 @@ def _target(against: str, project: str | None, region: str, bucket: str | None, 
     if root is not None:
         here = state.find(root)
         if here is None:
-            raise UsageError(f"no local Vertex runs on {root}; leave --root out, and one is started")
+            raise UsageError(f"no local Vertex is running for {root}; leave --root out, and one is started")
         control.make_bucket(here, _BUCKET)
         yield target.local(here, _BUCKET)
         return

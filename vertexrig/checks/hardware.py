@@ -225,10 +225,20 @@ def accelerator_count(document: Document, context: Context) -> Iterator[Problem]
         uncertain = step is not None and name == "TPU_V3" and count > step
         yield Problem(
             machine_path(pool, "acceleratorCount"),
-            f"{count} is not a count {row.name} takes of {name}: the allowed counts are {allowed}",
+            f"{row.name} cannot have {count} {name}: the allowed counts are {allowed}",
+            fix=f"write {_nearest(counts, count)}",
             severity=Severity.WARNING if uncertain else None,
             edits=write(min(counts, key=lambda known: abs(known - count))),
         )
+
+
+def _nearest(counts: Iterable[int], count: int) -> str:
+    """Return the next smaller and the next larger of the allowed counts: `2 or 4`."""
+    ends = [
+        max((one for one in counts if one < count), default=0),
+        min((one for one in counts if one > count), default=0),
+    ]
+    return " or ".join(str(one) for one in ends if one)
 
 
 def accelerator_retired(document: Document, context: Context) -> Iterator[Problem]:

@@ -47,10 +47,11 @@ _FEW = 200  # files that one process checks sooner than several
 def command(wanted: tuple[str, ...], project: options.ProjectOptions, given: CheckOptions) -> None:
     """Check jobs and sweeps by NAME, or any YAML FILE for gcloud. Without an argument, check the whole project.
 
-    The keys of a FILE decide whether it is a custom job or a tuning job; --verbose prints which. A project file such as
-    vertexrig.yaml stands for all its jobs and sweeps. A FOLDER, or a pattern such as 'jobs/**/*.yaml', stands for each of its
-    files that is one of these and that no .gitignore ignores. `-` is stdin. The exit code is 1 if there is a finding of
-    severity error.
+    FILE is a configuration of a custom job or of a tuning job, or a project file, whose jobs and sweeps are all checked. `-` is
+    stdin. For a FOLDER, or a pattern such as 'jobs/**/*.yaml', each such file in it is checked, except those that .gitignore
+    excludes.
+
+    The exit code is 1 if there is a finding of severity error.
     """
     if given.list_rules:
         if wanted or given.format_ not in ("text", "json"):

@@ -15,7 +15,7 @@ from vertexrig.cli.options import WhereOptions, group, option
 from vertexrig.cli.tables import table
 from vertexrig.errors import UsageError
 from vertexrig.explain import simulate
-from vertexrig.explain.simulate import Forecast
+from vertexrig.explain.simulate import SimulatedRun
 from vertexrig.spec.estimate import Estimate
 
 if TYPE_CHECKING:
@@ -71,7 +71,9 @@ class EstimateOptions:
 estimate_options = group("asked", EstimateOptions)
 
 
-def estimate(price: Estimate, spec: Document, catalog: Catalog, asked: EstimateOptions, file: Path | None) -> Forecast:
+def estimate(
+    price: Estimate, spec: Document, catalog: Catalog, asked: EstimateOptions, file: Path | None
+) -> SimulatedRun:
     """Return the estimate that the options ask for.
 
     Args:
@@ -87,10 +89,10 @@ def estimate(price: Estimate, spec: Document, catalog: Catalog, asked: EstimateO
 
         own = learning.learned(_jobs(asked.learn_from, file), asked.learn_from, sweep=price.trials is not None)
     drawn = simulate.durations(spec, catalog, asked.trial_time, own, preempted_s=asked.preempted_every)
-    return simulate.forecast(price, drawn)
+    return simulate.simulate(price, drawn)
 
 
-def text(found: Forecast) -> str:
+def text(found: SimulatedRun) -> str:
     """Return an estimate as lines."""
     what = "the job" if found.trials is None else "1 trial" if found.trials == 1 else f"{found.trials:,} trials"
     headings = ["at a time", "time p50", "time p90", "US dollars p50", "US dollars p90"]

@@ -19,7 +19,7 @@ from vertexrig.explain import simulate
 from vertexrig.finding import Severity
 from vertexrig.project import candidates
 from vertexrig.spec.estimate import elsewhere, estimate
-from vertexrig.spec.quota import draws
+from vertexrig.spec.quota import quota_needs
 from vertexrig.workspace import Workspace
 
 # one character for one, so that boxes keep their edges; streams.prepare would write `...` for an ellipsis
@@ -46,7 +46,7 @@ def command(
     """Show what job or sweep NAME, or any YAML FILE for gcloud, makes on Vertex AI; `-` is stdin.
 
     The result has a picture of the worker pools, what runs in them, the environment of the replicas, the quota that the job
-    draws, and an estimate of the price. With `--trial-time` or `--learn-from` it also has an estimate of time and money, for several
+    needs, and an estimate of the price. With `--trial-time` or `--learn-from` it also has an estimate of time and money, for several
     numbers of parallel trials. `explain` runs no checks; `vertexrig check` does.
     """
     is_file = options.is_file(target)
@@ -79,7 +79,7 @@ def command(
     if format_ == "json":
         data = explain.data(found) if one is None else explain.replica_data(found, one)
         more = {"candidates": [asdict(row) for row in rows]} if rows else {}
-        output.document().data.update(data | more | ({} if ahead is None else {"forecast": simulate.data(ahead)}))
+        output.document().data.update(data | more | ({} if ahead is None else {"estimate": simulate.data(ahead)}))
         return
     if one is not None:
         output.say(_printable(explain_text.replica_text(found, one)), nl=False)
@@ -90,7 +90,7 @@ def command(
     if ahead is not None:
         output.say(_printable(f"\n{estimates.text(ahead)}"))
     if rows:
-        headings = ("candidate", "changes", "region", "USD per hour", "USD at most", "quota drawn")
+        headings = ("candidate", "changes", "region", "USD per hour", "USD at most", "quota needed")
         lines = [table(headings, [row.cells() for row in rows])]
         lines += [f"candidate {row.candidate} gets no job: {row.left_out}" for row in rows if row.left_out]
         output.say(_printable("\n" + "\n".join(lines)))
@@ -144,14 +144,14 @@ def _candidates(workspace: Workspace, name: str, here: str) -> list[_Candidate]:
         own = estimate(one.document, catalog)
         price = elsewhere(own, region, project.trigger.budget.price_factor)
         per_hour, at_most = (price.usd_per_hour or None, price.usd_at_most or None)
-        drawn = ", ".join(
-            f"{draw.amount} {draw.unit if draw.amount != 1 else draw.unit.removesuffix('s')} of {draw.item}"
-            + " (preemptible)" * draw.preemptible
-            for draw in draws(one.document, catalog, region)
+        needed = ", ".join(
+            f"{need.amount} {need.unit if need.amount != 1 else need.unit.removesuffix('s')} of {need.item}"
+            + " (preemptible)" * need.preemptible
+            for need in quota_needs(one.document, catalog, region)
         )
         why = left_out.get(one.candidate, "")
         found.append(
-            _Candidate(one.candidate, changed, region, per_hour, at_most, own.complete, price.region, drawn, why)
+            _Candidate(one.candidate, changed, region, per_hour, at_most, own.complete, price.region, needed, why)
         )
     return found
 

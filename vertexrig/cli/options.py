@@ -92,8 +92,8 @@ def file_option(command: F) -> F:
         # click runs eager options first: the limit holds before any other option reads a file, wherever it is typed.
         is_eager=True,
         callback=_raise_limit,
-        show_default="2",
-        help="Largest file to read, in MiB.",
+        show_default="2 MiB",
+        help="Largest file to read.",
     )
     named = click.option(
         "--file",
@@ -135,8 +135,8 @@ class ProjectOptions:
         "--set",
         multiple=True,
         metavar="KEY=VALUE",
-        help="Override a key of the job or sweep, or, by its whole path, any key of the project file. KEY- removes the key; "
-        "args.NAME without =VALUE is a flag without a value.",
+        help="Override a key of the job or sweep, such as machine_type, or with its full path any key of the project file. "
+        "KEY- removes a key. args.NAME without =VALUE sets a flag without a value.",
         shell_complete=complete_keys,
     )
     templates: Path | None = option(

@@ -33,7 +33,7 @@ TRAINING = ("custom_model_training_", "restricted_image_training_")
 @options.format_option("text", "json")
 def command(name: str | None, project: options.ProjectOptions, region: str | None, format_: str) -> None:
     """Show the limit and the use of each training quota in a region. With NAME, show how much of each quota that job or sweep and
-    its candidates draw, whether it fits, and how to request more.
+    its candidates need, whether it fits, and how to request more.
 
     Limits come from Cloud Quotas, the use from Cloud Monitoring. If they cannot be read, stderr says what is missing, and the
     limits of a new project are shown from the catalog, marked as default.
@@ -52,7 +52,7 @@ def command(name: str | None, project: options.ProjectOptions, region: str | Non
     candidates = []
     for one in workspace.prepare_all(name, check=False):
         where = region or one.workspace.loaded.project.region
-        candidates.append(_DrawnQuotas(one, where, headroom.rooms(one, where, *known(where))))
+        candidates.append(_NeededQuotas(one, where, headroom.rooms(one, where, *known(where))))
     more = (
         {"candidates": [{"candidate": candidate.prepared.candidate} | candidate.data for candidate in candidates]}
         if len(candidates) > 1
@@ -62,8 +62,8 @@ def command(name: str | None, project: options.ProjectOptions, region: str | Non
 
 
 @dataclass(frozen=True)
-class _DrawnQuotas:
-    """The quotas that a job, sweep or candidate draws in a region, and whether they suffice."""
+class _NeededQuotas:
+    """The quotas that a job, sweep or candidate needs in a region, and whether they suffice."""
 
     prepared: Prepared
     region: str
@@ -85,18 +85,18 @@ class _DrawnQuotas:
         keys = ("metric", "item", "amount", "unit", "sum", "preemptible")
         more = ("limit", "known", "used", "fits", "quota_id", "refusal")
         quotas = [
-            {key: getattr(one.draw, key) for key in keys} | {key: getattr(one, key) for key in more}
+            {key: getattr(one.need, key) for key in keys} | {key: getattr(one, key) for key in more}
             for one in self.found
         ]
         return {"region": self.region, "fits": self.fits, "quotas": quotas, "request": self.request}
 
 
-def _text(candidates: list[_DrawnQuotas]) -> str:
+def _text(candidates: list[_NeededQuotas]) -> str:
     """Return a table of quotas for each candidate, and the commands that request more."""
     shown = []
     for candidate in candidates:
         rows = [
-            (_FITS[one.fits], one.draw.metric or one.draw.item, one.draw.unit, one.sum, one.draw.sum)
+            (_FITS[one.fits], one.need.metric or one.need.item, one.need.unit, one.sum, one.need.sum)
             for one in candidate.found
         ]
         if len(candidates) > 1:
@@ -105,12 +105,12 @@ def _text(candidates: list[_DrawnQuotas]) -> str:
                 if rows
                 else candidate.prepared.title
             )
-        heading = ("fits", f"quota in {candidate.region}", "unit", "sum", "drawn by")
-        shown += [table(heading, rows) if rows else f"{candidate.prepared.view.name} draws no quota", ""]
+        heading = ("fits", f"quota in {candidate.region}", "unit", "sum", "needed by")
+        shown += [table(heading, rows) if rows else f"{candidate.prepared.view.name} needs no quota", ""]
     more = list(dict.fromkeys(line for candidate in candidates for line in candidate.request))
     for candidate in candidates:
         refusals = (
-            f"{one.draw.metric}: a request for more would be refused: {one.refusal}"
+            f"{one.need.metric}: a request for more would be refused: {one.refusal}"
             for one in candidate.found
             if one.fits is False and one.refusal
         )

@@ -120,7 +120,7 @@ def _html(
         console=found.console,
         record=found.record,
         chain=chain,
-        tried=attempts,
+        attempted=attempts,
     )
     # a rehearsal's messages name files of this machine; a page may be sent to others
     folder = workspace.loaded.folder.resolve()

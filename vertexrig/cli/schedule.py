@@ -258,8 +258,9 @@ def _status_text(one: ScheduleStatus) -> str:
 )
 @options.format_option("text", "json")
 def history(schedule: str | None, file: Path | None, since: str, last: int, fold: bool, format_: str) -> None:
-    """Show the deliveries of the trigger, or of one SCHEDULE, the newest first: the time of each, whether it started a job or why it
-    did not, and the job's outcome, metric, cost and duration.
+    """Show the deliveries of the trigger, or of one SCHEDULE, the newest first.
+
+    Each row has the time, whether the delivery started a job or why it did not, and the job's outcome, metric, cost and duration.
     """
     from vertexrig.trigger.history import Deliveries  # 110 ms
 
@@ -292,7 +293,7 @@ def _since(text: str) -> datetime:
 
 
 def _delivered(row: Mapping[str, Any]) -> Iterator[tuple[Any, ...]]:
-    """Yield the line of a delivery, and one for each try of its candidates."""
+    """Yield the line of a delivery, and one for each attempt at its candidates."""
     end = row.get("end") or {}
     usd, seconds = end.get("usd"), end.get("seconds")
     why = end.get("reason") or " ".join(filter(None, (row.get("reason"), row.get("text"))))
@@ -311,16 +312,16 @@ def _delivered(row: Mapping[str, Any]) -> Iterator[tuple[Any, ...]]:
         )  # fmt: skip
 
 
-@command.command("chains", short_help="Show the steps that follow runs, and how they ended.")
+@command.command("steps", short_help="Show the steps of unfinished runs, and how the last runs ended.")
 @options.file_option
 @click.option(
     "--last", type=options.Integer(0, 1000), default=10, show_default=True, help="Show at most this many ended runs."
 )
 @options.format_option("text", "json")
-def chains(file: Path | None, last: int, format_: str) -> None:
-    """Show the runs with open steps (`then` of a schedule), and how the last runs with steps ended.
+def steps(file: Path | None, last: int, format_: str) -> None:
+    """Show the unfinished runs that have steps (`then` of a schedule) with their next step, and how the last such runs ended.
 
-    Each tick takes the next steps, and writes their progress to the function's log. `schedule run tick` starts a tick now.
+    Each tick takes the next steps, and writes them to the function's log. `vertexrig schedule run tick` starts a tick now.
     """
     from vertexrig.trigger.history import Deliveries  # 110 ms
 
@@ -370,21 +371,24 @@ def _verb(name: str, doc: str) -> None:
         streams.note(f"{id}: {name}")
 
 
-_verb("run", "Start the run of a schedule now.")
-_verb("pause", "Pause a schedule until `resume` or `apply`.")
-_verb("resume", "Resume a paused schedule.")
+_verb("run", "Start the run of SCHEDULE now; `tick` starts a tick.")
+_verb(
+    "pause", "Pause SCHEDULE in Cloud Scheduler until `resume` or the next `apply`. To stop it for longer, use `hold`."
+)
+_verb("resume", "Resume a SCHEDULE that `pause` stopped.")
 
 
-@command.command("hold", short_help="Put schedules on hold until a time.")
+@command.command("hold", short_help="Stop schedules until a time, also after `apply`.")
 @click.argument("schedule", cls=NameArgument, among=("schedules",), required=False)
 @click.option("--until", required=True, metavar="TIME", help="End of the hold: a time, or a length of time such as 2d.")
 @click.option("--reason", required=True, help="Reason, which the history shows for each skipped delivery.")
 @options.file_option
 @options.format_option("text", "json")
 def hold(schedule: str | None, until: str, reason: str, file: Path | None, format_: str) -> None:
-    """Put a SCHEDULE, or without a name all schedules, on hold: they start no runs.
+    """Put a SCHEDULE, or without a name all schedules, on hold: they start no runs and no steps.
 
-    The hold is stored in the bucket, so `apply` and a new deployment of the function do not end it. Steps of earlier runs wait.
+    The hold ends at the time of --until, or with `release`. It is stored in the bucket, so `apply` and a new deployment of the function
+    do not end it. (`pause` stops only the job in Cloud Scheduler, and the next `apply` ends the pause.)
     """
     from vertexrig.runs import policy  # 30 ms
 
@@ -393,12 +397,12 @@ def hold(schedule: str | None, until: str, reason: str, file: Path | None, forma
     _holds(schedule, file, format_, made)
 
 
-@command.command("release", short_help="Release schedules that are on hold.")
+@command.command("release", short_help="End the hold of schedules.")
 @click.argument("schedule", cls=NameArgument, among=("schedules",), required=False)
 @options.file_option
 @options.format_option("text", "json")
 def release(schedule: str | None, file: Path | None, format_: str) -> None:
-    """Release a SCHEDULE that is on hold, or without a name the hold of all schedules."""
+    """End the hold of SCHEDULE, or without a name the hold of all schedules."""
     _holds(schedule, file, format_, None)
 
 

@@ -19,9 +19,15 @@ from vertexrig.spec.reading import is_project
 from vertexrig.workspace import Workspace
 
 KINDS = {"custom-job": "CustomJobSpec", "hp-tuning-job": "HyperparameterTuningJob"}
-kind_option = click.option("--kind", type=click.Choice(list(KINDS)), help="Kind of a FILE; by default its keys decide.")
+kind_option = click.option(
+    "--kind",
+    type=click.Choice(list(KINDS)),
+    help="How to read a FILE, if its keys do not show whether it is a job or a sweep.",
+)
 region_option = click.option(
-    "--region", metavar="REGION", help="Region that a job runs in; by default the candidate's own or the project's."
+    "--region",
+    metavar="REGION",
+    help="Region whose machines, quota and prices apply; by default that of the candidate or the project.",
 )
 
 

@@ -27,7 +27,7 @@ class Side:
     Args:
         yaml: What is rendered of it.
         replicas: Of the job, or of one trial.
-        quota: What it draws, by the quota's name.
+        quota: What it needs, by the quota's name.
         usd_per_run: The most that a run costs.
         usd_per_month: The same for its schedules in 30 days; 0 without a schedule.
         priced: Whether every part has a price; if not, both are lower bounds.
@@ -99,7 +99,7 @@ def _side(workspace: Workspace, name: str) -> Side:
         # where the project is has nothing to do with the change
         return Side(problem=str(error).replace(f"{workspace.loaded.folder}/", ""))
     price = elsewhere(found.price, project.region, project.trigger.budget.price_factor)
-    quota = {draw.metric.rpartition("/")[2] or draw.item: draw.amount for draw in found.quota}
+    quota = {need.metric.rpartition("/")[2] or need.item: need.amount for need in found.quota}
     runs = sum(
         _runs(one.cron, one.time_zone) for one in project.schedules.values() if one.run == name and not one.paused
     )

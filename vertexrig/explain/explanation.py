@@ -130,7 +130,7 @@ class Explanation:
         replicas: Every replica of the job, or of one trial.
         variables: What the service sets alike in every replica; TF_CONFIG and CLUSTER_SPEC differ, see `environment`.
         study: What a tuning job searches; None for a custom job.
-        quota: What is drawn of each quota while all replicas of all parallel trials run.
+        quota: What is needed of each quota while all replicas of all parallel trials run.
         quota_date: The date of the region's default quotas, "" if the region is not known.
         price: The estimate.
         job: The CustomJobSpec, canonical.
@@ -146,7 +146,7 @@ class Explanation:
     replicas: tuple[Replica, ...]
     variables: Mapping[str, str]
     study: StudyFacts | None
-    quota: tuple[quota.Draw, ...]
+    quota: tuple[quota.QuotaNeed, ...]
     quota_date: str
     price: Estimate
     job: Mapping[str, Any] = field(repr=False)
@@ -238,7 +238,7 @@ def explain(
             key: value for key, value in shared.items() if key not in ("CLUSTER_SPEC", "TF_CONFIG", "CLOUD_ML_JOB")
         },
         study=_study(document),
-        quota=tuple(quota.draws(document, catalog, region)),
+        quota=tuple(quota.quota_needs(document, catalog, region)),
         quota_date=place.date if place is not None else "",
         price=estimate(document, catalog),
         job=document.job,
@@ -364,7 +364,7 @@ def data(explanation: Explanation) -> dict[str, Any]:
         "tf_config": shared,
         "cluster_spec": spec,
         "study": None if explanation.study is None else dataclasses.asdict(explanation.study),
-        "quota": [dataclasses.asdict(draw) for draw in explanation.quota],
+        "quota": [dataclasses.asdict(need) for need in explanation.quota],
         "quota_date": explanation.quota_date,
         "price": _price(explanation.price),
     }

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from vertexrig.cloud.quotas import SERVICE, QuotaLimit
-from vertexrig.spec.quota import Draw, draws
+from vertexrig.spec.quota import QuotaNeed, quota_needs
 from vertexrig.workspace import Prepared
 
 CONSOLE = "https://console.cloud.google.com/iam-admin/quotas?project={project}&service=" + SERVICE
@@ -20,7 +20,7 @@ class QuotaRoom:
     """A quota of a job.
 
     Args:
-        draw: What the job draws.
+        need: What the job needs.
         limit: What there is; None is no limit, or not known (see `known`).
         known: `project` by the service, `default` as a new project has by the catalog, "" not at all.
         used: What is in use; None where it is not known.
@@ -28,7 +28,7 @@ class QuotaRoom:
         refusal: Why such a request would be refused, "" if nothing says so.
     """
 
-    draw: Draw
+    need: QuotaNeed
     limit: int | None
     known: Literal["project", "default", ""]
     used: int | None = None
@@ -40,15 +40,15 @@ class QuotaRoom:
         """Whether the job fits beside the current use; None if the use is not known."""
         if not self.known:
             return None
-        return self.limit is None or (self.used or 0) + self.draw.amount <= self.limit
+        return self.limit is None or (self.used or 0) + self.need.amount <= self.limit
 
     @property
     def sum(self) -> str:
-        """The reason for `fits` in words: `1 in use + 4 drawn of 8`."""
+        """The reason for `fits` in words: `1 in use + 4 needed of 8`."""
         limit = "no limit" if self.limit is None else f"{self.limit:,}"
         of = {"project": limit, "default": f"{limit} by default", "": "a limit that is not known"}[self.known]
         in_use = {"project": "? in use + " if self.used is None else f"{self.used:,} in use + "}.get(self.known, "")
-        return f"{in_use}{self.draw.amount:,} drawn of {of}"
+        return f"{in_use}{self.need.amount:,} needed of {of}"
 
 
 def rooms(
@@ -65,24 +65,24 @@ def rooms(
         limits: What the project has there, by metric; None if the service could not be asked.
         use: What it uses, by metric; None likewise.
     """
-    return [_room(draw, limits, use) for draw in draws(prepared.document, prepared.workspace.catalog, region)]
+    return [_room(need, limits, use) for need in quota_needs(prepared.document, prepared.workspace.catalog, region)]
 
 
 def cannot_fit(prepared: Prepared, limits: Mapping[str, QuotaLimit] | None) -> str:
-    """Return why a candidate can have no room even if nothing else ran: `METRIC in REGION: 4 drawn of 1`; "" if it can, or if the
+    """Return why a candidate can have no room even if nothing else ran: `METRIC in REGION: 4 needed of 1`; "" if it can, or if the
     service did not tell its limits (None): the catalog's defaults refuse nothing.
     """
     region = prepared.workspace.loaded.project.region
     short = [one for one in rooms(prepared, region, limits) if one.known == "project" and one.fits is False]
-    return "; ".join(f"{one.draw.metric} in {region}: {one.draw.amount:,} drawn of {one.limit:,}" for one in short)
+    return "; ".join(f"{one.need.metric} in {region}: {one.need.amount:,} needed of {one.limit:,}" for one in short)
 
 
-def _room(draw: Draw, limits: Mapping[str, QuotaLimit] | None, use: Mapping[str, int] | None) -> QuotaRoom:
-    limit = (limits or {}).get(draw.metric)
+def _room(need: QuotaNeed, limits: Mapping[str, QuotaLimit] | None, use: Mapping[str, int] | None) -> QuotaRoom:
+    limit = (limits or {}).get(need.metric)
     if limit is None:
-        return QuotaRoom(draw, draw.default, "default" if draw.default is not None else "")
+        return QuotaRoom(need, need.default, "default" if need.default is not None else "")
     # What nothing was measured of may be in use all the same: then it is not known.
-    return QuotaRoom(draw, limit.value, "project", (use or {}).get(draw.metric), limit.quota_id, limit.refusal)
+    return QuotaRoom(need, limit.value, "project", (use or {}).get(need.metric), limit.quota_id, limit.refusal)
 
 
 def request(project: str, region: str, short: Sequence[QuotaRoom]) -> list[str]:
@@ -90,7 +90,7 @@ def request(project: str, region: str, short: Sequence[QuotaRoom]) -> list[str]:
     lines = [CONSOLE.format(project=project)]
     for one in short:
         if one.quota_id:
-            wanted = (one.used or 0) + one.draw.amount
+            wanted = (one.used or 0) + one.need.amount
             words = [
                 "gcloud",
                 "beta",
@@ -101,5 +101,5 @@ def request(project: str, region: str, short: Sequence[QuotaRoom]) -> list[str]:
                 f"--project={project}",
             ]
             words += [f"--quota-id={one.quota_id}", f"--preferred-value={wanted}", f"--dimensions=region={region}"]
-            lines.append(shlex.join([*words, f"--justification=training on Vertex AI: {one.draw.sum}"]))
+            lines.append(shlex.join([*words, f"--justification=training on Vertex AI: {one.need.sum}"]))
     return lines

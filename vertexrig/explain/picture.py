@@ -15,7 +15,7 @@ from vertexrig.catalog import LineItem
 from vertexrig.explain.explanation import Explanation, ImageFacts, PoolFacts
 from vertexrig.spec.cluster import Replica
 from vertexrig.spec.estimate import Estimate
-from vertexrig.spec.quota import Draw
+from vertexrig.spec.quota import QuotaNeed
 from vertexrig.text import draw
 from vertexrig.times import length
 
@@ -278,7 +278,7 @@ def _quota(explanation: Explanation, width: int) -> list[str]:
 
     place = f" in {_clean(explanation.region)}, of what a new project has there" if explanation.region else ""
     dated = f" ({explanation.quota_date})" if explanation.quota_date else ""
-    lines = _wrapped(f"Quota drawn{place}{dated}", width)
+    lines = _wrapped(f"Quota needed{place}{dated}", width)
     if explanation.job.get("persistentResourceId"):
         return [*lines, "  none: the job runs on a persistent resource"]
     if not explanation.quota:
@@ -301,14 +301,14 @@ def _grid(*columns: Literal["left", "right"]) -> Table:
     return table
 
 
-def _default(draw: Draw, explanation: Explanation) -> str:
-    if draw.preemptible and draw.default is None:
+def _default(need: QuotaNeed, explanation: Explanation) -> str:
+    if need.preemptible and need.default is None:
         return "preemptible, default not documented"
-    if draw.default is None:
+    if need.default is None:
         return "default not documented" if explanation.quota_date else "region not known"
-    if draw.default >= draw.amount:
-        return f"of {draw.default:,}"
-    return "of 0, request it first" if draw.default == 0 else f"of {draw.default:,}, request more first"
+    if need.default >= need.amount:
+        return f"of {need.default:,}"
+    return "of 0, request it first" if need.default == 0 else f"of {need.default:,}, request more first"
 
 
 def _price(price: Estimate, width: int) -> list[str]:

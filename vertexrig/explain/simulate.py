@@ -88,7 +88,7 @@ class Outlook:
 
 
 @dataclass(frozen=True)
-class Forecast:
+class SimulatedRun:
     """An estimate of a run's time and money.
 
     Args:
@@ -167,11 +167,11 @@ def _spot(document: Document, preempted_s: float | None, longest: float) -> list
     ]
     if longest > preempted_s:
         few = f"a trial of {length(longest)} is preempted more often than not: save and resume, or it may never end"
-        notes.append(f"{few}; {MOST_RESTARTS} preemptions of one trial are drawn at most")
+        notes.append(f"{few}; at most {MOST_RESTARTS} preemptions of one trial are simulated")
     return notes
 
 
-def forecast(price: Estimate, drawn: Durations, *, parallel: Sequence[int] = (), seed: int = 0) -> Forecast:
+def simulate(price: Estimate, drawn: Durations, *, parallel: Sequence[int] = (), seed: int = 0) -> SimulatedRun:
     """Return the time and the money of a run.
 
     Args:
@@ -207,13 +207,13 @@ def forecast(price: Estimate, drawn: Durations, *, parallel: Sequence[int] = (),
                 _percentile(billed, 0.9) * usd if priced else None,
             )
         )
-    notes = [*drawn.notes, f"{many:,} {'runs' if price.trials is None else 'sweeps'} drawn{how}"]
+    notes = [*drawn.notes, f"{many:,} {'runs' if price.trials is None else 'sweeps'} simulated{how}"]
     if price.trials is not None:
         notes.append("every trial runs to its end, and the time between trials is not billed")
-    return Forecast(price.trials, tuple(rows), many, price.complete, (*notes, *price.notes))
+    return SimulatedRun(price.trials, tuple(rows), many, price.complete, (*notes, *price.notes))
 
 
-def data(found: Forecast) -> dict[str, Any]:
+def data(found: SimulatedRun) -> dict[str, Any]:
     """Return an estimate as plain values for JSON."""
     return {
         "estimate": True,

@@ -16,7 +16,7 @@ _INSTALLS = re.compile(r"pip3? install\s+(?P<what>[^'\"]+)")
 
 
 def refuse_cells(files: Iterable[tuple[str, Path]], made: Container[str]) -> None:
-    """Refuse a trainer that calls get_ipython() where nothing asks first whether it is there.
+    """Refuse a trainer that calls get_ipython() without a test whether it exists.
 
     `jupyter nbconvert --to script` writes `!command` and `%magic` so.
 
@@ -38,6 +38,6 @@ def refuse_cells(files: Iterable[tuple[str, Path]], made: Container[str]) -> Non
             wanted = [match["what"].strip() for node in found if (match := _INSTALLS.search(ast.unparse(node)))]
             install = f"; write {' and '.join(wanted)} into requirements.txt" if wanted else ""
             raise PackageError(
-                f"{relative}:{lines}: get_ipython() is there in a notebook only, and the trainer would stop at it. "
+                f"{relative}:{lines}: get_ipython() exists only in a notebook, and the trainer would stop there. "
                 f"Delete the {'lines' if len(found) > 1 else 'line'}{install}"
             )

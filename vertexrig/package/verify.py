@@ -146,7 +146,7 @@ def verify(
     for defect in undefined_names(source.code, Runs(source.code)) if source.code is not None else ():
         if defect.certain:
             raise PackageError(
-                f"{defect.file}:{defect.line}: the name {defect.text!r} is used and never defined or imported"
+                f"{defect.file}:{defect.line}: the name {defect.text!r} is used but never defined or imported"
             )
     return found
 

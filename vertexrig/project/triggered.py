@@ -16,7 +16,7 @@ ALIAS = (
     "an alias: a lowercase letter first, then letters, digits and -, at most 128, a lowercase letter or digit last",
 )
 """Source: mergeVersionAliases in the REST reference of projects.locations.models, v1."""
-CHAIN_LABEL = "vertexrig_chain"
+STEP_LABEL = "vertexrig_step_of"
 """Label of a step's job and model. Its value is the claim of the run that the step belongs to."""
 
 

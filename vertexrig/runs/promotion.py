@@ -16,7 +16,7 @@ from vertexrig.errors import ConfigError, UsageError, VertexrigError
 from vertexrig.finding import Severity
 from vertexrig.project import config
 from vertexrig.project.config import Loaded
-from vertexrig.project.triggered import CHAIN_LABEL, EvaluateStep, PromoteStep, RegisterStep, name_of
+from vertexrig.project.triggered import STEP_LABEL, EvaluateStep, PromoteStep, RegisterStep, name_of
 from vertexrig.runs.run import Run
 from vertexrig.studies import promote
 from vertexrig.studies.outcome import chosen, outcome, trial_folder
@@ -58,7 +58,7 @@ def with_job(
         machine_type=step.machine_type,
         changes=_changes(loaded, run, step),
     )
-    data = {**entry.data, "labels": {**entry.data["labels"], CHAIN_LABEL: run.id}}
+    data = {**entry.data, "labels": {**entry.data["labels"], STEP_LABEL: run.id}}
     # without the schedules: a step that names its job would find the name taken
     text = json.dumps({**written, "jobs": {**written["jobs"], name: data}, "schedules": {}})
     return config.loads(text, file=loaded.file), name
@@ -75,7 +75,7 @@ def with_models(loaded: Loaded, run: Run, step: EvaluateStep, champion: str, cha
     own = loaded.project.jobs[step.job]
     models = {step.challenger_flag: challenger} | ({step.champion_flag: champion} if champion else {})
     assert isinstance(own.args, Mapping)  # checked when the file was loaded
-    job = replace(own, args={**own.args, **step.args, **models}, labels={**own.labels, CHAIN_LABEL: run.id})
+    job = replace(own, args={**own.args, **step.args, **models}, labels={**own.labels, STEP_LABEL: run.id})
     return replace(loaded, project=replace(loaded.project, jobs={**loaded.project.jobs, step.job: job}))
 
 

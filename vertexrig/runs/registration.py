@@ -20,7 +20,7 @@ from vertexrig.cloud.storage import Storage
 from vertexrig.cloud.vertex import TUNING, RemoteJob
 from vertexrig.errors import UsageError
 from vertexrig.project.config import Loaded
-from vertexrig.project.triggered import CHAIN_LABEL, RegisterStep
+from vertexrig.project.triggered import STEP_LABEL, RegisterStep
 from vertexrig.runs.run import Run
 from vertexrig.runs.store import RunStore
 from vertexrig.studies import register, trained
@@ -165,7 +165,7 @@ class Registrar:
     ) -> dict[str, Any]:
         project = self.loaded.project
         image = register.serving(made, self.catalog.host_for_region(project.region), step.serving_image, date.today())
-        labels = {**project.labels, **step.labels, CHAIN_LABEL: run.id}
+        labels = {**project.labels, **step.labels, STEP_LABEL: run.id}
         body = register.model_body(model, display, image.uri, step.alias, labels)
         del body["versionAliases"]
         return {**body, "versionDescription": f"{body['versionDescription']} (run {run.id})"}

@@ -1,6 +1,6 @@
-"""The quota a job draws: which metric, and how much of it, against what a new project has by default.
+"""The quota that a job needs: which metric, and how much of it, against what a new project has by default.
 
-Every replica of every trial that runs at once draws its own share: replicas × accelerators × parallel trials.
+Every replica of every trial that runs at once needs its own share: replicas × accelerators × parallel trials.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from vertexrig.spec.document import Document, Pool, machine_path, parallel_trial
 
 
 @dataclass(frozen=True)
-class Draw:
+class QuotaNeed:
     """What a job takes of one quota while all its replicas and parallel trials run.
 
     Args:
-        item: What draws it: accelerators, machine families or boot disk types, joined by " and ".
+        item: What needs it: accelerators, machine families or boot disk types, joined by " and ".
         metric: The full metric name, `aiplatform.googleapis.com/custom_model_training_nvidia_t4_gpus`; "" if no source
             names it.
         amount: How much, in `unit`.
         unit: "vCPUs", "GPUs", "TPU cores", "TPU chips" or "GB".
         default: What a new project has in the region; None if that is not documented.
         sum: How the amount comes about: `2 replicas × 4 × 2 parallel trials`.
-        path: The path in the spec that first draws it.
+        path: The path in the spec that first needs it.
         preemptible: Whether it is the quota of SPOT and FLEX_START, whose defaults are not documented; of vCPUs one is known.
     """
 
@@ -40,7 +40,7 @@ class Draw:
 
 @dataclass(frozen=True)
 class _Part:
-    """What one pool draws of one quota: `each` per replica."""
+    """What one pool needs of one quota: `each` per replica."""
 
     item: str
     each: int
@@ -49,15 +49,15 @@ class _Part:
     path: str
 
 
-def draws(document: Document, catalog: Catalog, region: str = "") -> list[Draw]:
-    """Return what a job draws of each quota; nothing if it runs on a persistent resource.
+def quota_needs(document: Document, catalog: Catalog, region: str = "") -> list[QuotaNeed]:
+    """Return how much of each quota a job needs; nothing if it runs on a persistent resource.
 
     Args:
-        document: The job spec. A study draws for `parallelTrialCount` trials at once.
+        document: The job spec. A study needs it for `parallelTrialCount` trials at once.
         catalog: Machines, quotas and their defaults.
         region: Where the defaults are looked up, "" if it is not known.
     """
-    # the machines are the resource's, and drew their quota when it was made
+    # the machines are the resource's, and took their quota when it was created
     if document.job.get("persistentResourceId"):
         return []
     how = scheduling_strategy(document)
@@ -76,7 +76,7 @@ def draws(document: Document, catalog: Catalog, region: str = "") -> list[Draw]:
         of_spot = preemptible and not disk
         known = catalog.default_preemptible_quota if of_spot else catalog.default_quota
         found.append(
-            Draw(
+            QuotaNeed(
                 " and ".join(items),
                 catalog.quota_metric(items[0], "STANDARD" if disk else how) or "",
                 sum(part.each * part.pool.replica_count for part in parts) * trials,

@@ -23,7 +23,7 @@ class Certainty:
         metric: The goal.
         next_trial: The best trial with other parameters, "" if there is none.
         lead: How much better the best is than that one, in the metric's unit.
-        noise: Standard deviation among trials with equal parameters; None if no parameters were tried twice.
+        noise: Standard deviation among trials with equal parameters; None if no two trials have the same parameters.
         repeats: Trials beyond the first of equal parameters, over all groups: the degrees of freedom of `noise`.
         same: Trials with the best one's parameters, itself included.
         trials: Trials that count.
@@ -48,10 +48,10 @@ class Certainty:
     def text(self) -> str:
         """In one or two sentences."""
         if self.lead is None:
-            return "It is the only combination of parameters that counts, so there is nothing to compare it with."
+            return "No other combination of parameters has a result to compare it with."
         ahead = f"It leads the next best, trial {self.next_trial}, by {shown(self.lead, 3)} in {self.metric}."
         if self.noise is None:
-            return f"{ahead} No parameters were tried twice, so the noise is not known."
+            return f"{ahead} No two trials have the same parameters, so the noise is not known."
         times = "1 repeat" if self.repeats == 1 else f"{self.repeats} repeats"
         differ = f"Trials with equal parameters differ by a standard deviation of {shown(self.noise, 3)} ({times})"
         verdict = "within the noise" if self.within_noise else "larger than the noise"

@@ -1,6 +1,6 @@
 """The decision on each parameter of a finished study: freeze it, narrow it, widen it, or keep it, with the reason.
 
-The best fifth of the trials (at least three) is compared with the rest. Nothing is fitted: a reason names values that were tried.
+The best fifth of the trials (at least three) is compared with the rest. Nothing is fitted: a reason names values of trials.
 """
 
 from __future__ import annotations
@@ -165,7 +165,9 @@ def _listed(decision: Decision) -> Decision:
         return replace(decision, values=tried)
     others = [shown(value) for value in tried if value != best]
     return replace(
-        decision, values=tried, reason=f"{decision.reason}; the grid tries {' and '.join(others)} next to {shown(best)}"
+        decision,
+        values=tried,
+        reason=f"{decision.reason}; the grid also has {' and '.join(others)} next to {shown(best)}",
     )
 
 
@@ -202,7 +204,7 @@ def _discrete(dimension: Dimension, best: Value, top: Sequence[Value]) -> Decisi
             reason = f"the best trial has the {side} value, {shown(number)}"
             return Decision(dimension, "widen", reason, number, values=values)
     if len(chosen) == 1:
-        reason = f"all of the {len(top)} best trials have it, and smaller and larger values were tried"
+        reason = f"all of the {len(top)} best trials have it, and other trials have smaller and larger values"
         if len(numbers) == 1 or last in (0, len(numbers) - 1):
             reason = f"all of the {len(top)} best trials have it"
         return Decision(dimension, "freeze", reason, number)

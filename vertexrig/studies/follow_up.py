@@ -38,7 +38,7 @@ class FollowUp:
         decisions: What becomes of each parameter.
         kept: Parameters that stay as they are, with their conditional parameters: their settings by name.
         trials: Trials at most.
-        grid: Whether every combination is tried.
+        grid: Whether the sweep is a grid of all combinations.
         entry: Its keys in the project file, without a price.
     """
 

@@ -84,7 +84,7 @@ def page(
     console: str = "",
     record: Record | None = None,
     chain: StudyChain | None = None,
-    tried: Sequence[Mapping[str, Any]] = (),
+    attempted: Sequence[Mapping[str, Any]] = (),
 ) -> str:
     """Return the page of a job.
 
@@ -96,7 +96,7 @@ def page(
         console: Its page in the console, "" for a rehearsal.
         record: The rehearsal, if it is one.
         chain: The chain of studies that the page is about, None for a job alone.
-        tried: The attempts of a job with candidates.
+        attempted: The attempts of a job with candidates.
     """
     drawn = found.charts if found else Charts({})
     local = record is not None or bool(local_server(console))
@@ -113,7 +113,7 @@ def page(
         "reproductions": reproduction,
         "again_text": _again_text(job),
         "studies": _studies(chain) if chain else None,
-        "candidates": _candidates(tried) if tried else None,
+        "candidates": _candidates(attempted) if attempted else None,
         "study": found is not None,
         "tiles": [
             *(_study_tiles(found) if found else _job_tiles(job, record)),
@@ -354,9 +354,9 @@ def _studies(chain: StudyChain) -> dict[str, Any]:
     return {"head": head, "rows": cells}
 
 
-def _candidates(tried: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return a row per try of a job with candidates, for a table."""
-    rows = attempts.table(tried)
+def _candidates(attempted: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return a row per attempt of a job with candidates, for a table."""
+    rows = attempts.table(attempted)
     head = [(name, name in ("candidate", "USD")) for name in rows[0]]
     return {"head": head, "rows": [_row([clean(str(cell)) for cell in row.values()]) for row in rows]}
 

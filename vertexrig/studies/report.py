@@ -99,14 +99,16 @@ def line(job: RemoteJob) -> str:
     return f"{short(job.state)}{f'  ({more})' if more else ''}"
 
 
-def page(job: RemoteJob, console: str, record: Record | None = None, tried: Sequence[Mapping[str, Any]] = ()) -> str:
+def page(
+    job: RemoteJob, console: str, record: Record | None = None, attempted: Sequence[Mapping[str, Any]] = ()
+) -> str:
     """Return a job as a Markdown page: how it went, and for a sweep its best trials and a table of all.
 
     Args:
         job: The job.
         console: Its page in the console, "" for a rehearsal.
         record: The rehearsal, if it is one.
-        tried: The attempts of a job with candidates.
+        attempted: The attempts of a job with candidates.
     """
     server = local_server(console)
     rows = [("name", f"`{job.name}`"), ("state", short(job.state))]
@@ -125,8 +127,8 @@ def page(job: RemoteJob, console: str, record: Record | None = None, tried: Sequ
         lines += [f"- stand-in: {sentence}" for sentence in record.stand_ins]
     if job.error:
         lines += ["", "```", job.error.strip(), "```"]
-    if tried:
-        lines += ["", "## Candidates", "", *markdown(attempts.table(tried))]
+    if attempted:
+        lines += ["", "## Candidates", "", *markdown(attempts.table(attempted))]
     if job.collection == TUNING:
         lines += ["", "## Trials", "", *markdown(trials.table(job.data))]
     return "\n".join(lines) + "\n"

@@ -19,7 +19,7 @@ CONDITIONS = {
     "failed": (
         "a run failed, or a step that follows it",
         "severity>=ERROR AND jsonPayload.outcome:*",
-        "Why: `vertexrig schedule history NAME`, `vertexrig schedule chains`, `vertexrig logs NAME`.",
+        "Why: `vertexrig schedule history NAME`, `vertexrig schedule steps`, `vertexrig logs NAME`.",
     ),
     "broken": (
         "the trigger itself fails",

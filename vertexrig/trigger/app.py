@@ -178,7 +178,7 @@ class Trigger:
         )
 
     def _caller(self, headers: Mapping[str, str]) -> str:
-        """Return the e-mail of whoever calls, "" if it is not known."""
+        """Return the e-mail of the caller, "" if it is not known."""
         return self._checked.email(headers) if self.loaded.project.trigger.callers else request.caller(headers)
 
     def _answer(

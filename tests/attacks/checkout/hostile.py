@@ -141,7 +141,7 @@ NOT_TRIED = {
     "local python": "it installs a Python of the network",
     "function serve": "it builds as `function build` does, and then serves until it is ended",
     **dict.fromkeys(
-        ("watch", "logs", "cancel", "register", "schedule apply", "schedule status", "schedule history", "schedule chains",
+        ("watch", "logs", "cancel", "register", "schedule apply", "schedule status", "schedule history", "schedule steps",
          "schedule run", "schedule pause", "schedule resume", "schedule hold", "schedule release", "doctor"),
         "without an answer of the service it does nothing but load the project file, as those that are tried",
     ),
@@ -202,11 +202,11 @@ def belongings(folder: Path) -> Path:
 # Where a verb writes, and reads, by itself.
 WRITTEN = (
     "build", "build/jobs", "build/jobs/cpu.yaml", "build/jobs/sweep.yaml", "build/packages", "build/cache", "build/function",
-    "build/images", "build/images/trainer-cpu", "build/images/trainer-cpu/Dockerfile", "locks", "locks/trainer-cpu.txt", ".vertexrig", ".vertexrig/history", ".vertexrig/place.json", ".vertexrig/server.json",
+    "build/images", "build/images/trainer-cpu", "build/images/trainer-cpu/Dockerfile", "locks", "locks/trainer-cpu.txt", ".vertexrig", ".vertexrig/history", ".vertexrig/binding.json", ".vertexrig/server.json",
     ".vertexrig/vertex.sqlite3", "vertexrig.yaml", "build/alerts", "build/alerts/dashboard.json", "known.json",
 )  # fmt: skip
 STATE = tuple(f".vertexrig/{name}" for name in (
-    "boto.cfg", "envs", "front", "front/ca.pem", "gs", "gs/my-bucket", "history", "jobs", "logs", "place.json", "rehearsals", "root",
+    "boto.cfg", "envs", "front", "front/ca.pem", "gs", "gs/my-bucket", "history", "jobs", "logs", "binding.json", "rehearsals", "root",
     "scheduler", "server.json", "server.log", "storage", "users.lock", "vertex.sqlite3", "vertex.sqlite3-wal",
 ))  # fmt: skip
 """What the local Vertex writes."""
@@ -285,7 +285,9 @@ def state(folder: Path, own: Path) -> None:
     (folder / ".vertexrig").mkdir()
     with sqlite3.connect(folder / ".vertexrig/vertex.sqlite3") as database:
         database.execute("CREATE TABLE resources (name TEXT, body TEXT)")
-    (folder / ".vertexrig/place.json").write_text(json.dumps({"path": str(folder), "device": 1, "inode": 2, "user": 0}))
+    (folder / ".vertexrig/binding.json").write_text(
+        json.dumps({"path": str(folder), "device": 1, "inode": 2, "user": 0})
+    )
 
 
 def lock(folder: Path, own: Path) -> None:

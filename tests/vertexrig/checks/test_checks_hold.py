@@ -16,7 +16,7 @@ from vertexrig import spec
 from vertexrig.catalog import load
 from vertexrig.checks import Context, check, rules, rules_for
 from vertexrig.finding import Finding, Severity
-from vertexrig.spec.quota import draws
+from vertexrig.spec.quota import quota_needs
 
 CATALOG = load()
 REGIONS = ["", "us-central1", "europe-west6", "me-west1", "nowhere", "us-"]
@@ -159,8 +159,8 @@ def _hold(document: spec.Document, region: str) -> None:
     assert [rule.id for rule in rules() if rule.id not in loaded and list(rule.run(document, context))] == []
     errors = check(document, replace(context, advice=False))
     assert _errors(errors) == _errors(found)
-    for draw in draws(document, CATALOG, region):
-        assert draw.amount >= 1 and draw.unit and draw.path
+    for need in quota_needs(document, CATALOG, region):
+        assert need.amount >= 1 and need.unit and need.path
 
 
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -69,7 +69,7 @@ def test_render_with_an_error_ends_with_1_and_no_command(folder: Path) -> None:
     """A job that would fail: the finding with the project file's line on stderr, no command, exit code 1."""
     done = vertexrig("render", "bad", cwd=folder)
     assert (done.returncode, done.stdout) == (1, "")
-    assert "vertexrig.yaml:8: error[accelerator-count]: 3 is not a count" in done.stderr
+    assert "vertexrig.yaml:8: error[accelerator-count]: n1-standard-4 cannot have 3" in done.stderr
     assert (folder / "build/jobs/bad.yaml").is_file()
 
 

@@ -37,7 +37,7 @@ def test_a_change_is_shown_for_each_job_that_it_touches(repository: Path) -> Non
     done = typed("diff", cwd=repository)
     assert done.exit_code == 1 and "the change adds errors" in done.stderr
     assert "one: changed" in done.stdout and "-    acceleratorCount: 1\n  +    acceleratorCount: 3" in done.stdout
-    assert "+ error[accelerator-count]: 3 is not a count" in done.stdout
+    assert "+ error[accelerator-count]: n1-standard-8 cannot have 3" in done.stdout
     assert "two: removed" in done.stdout and "three: added" in done.stdout
     jobs = {one["name"]: one for one in typed("diff", "--format", "json", cwd=repository).document["jobs"]}
     assert {name: one["change"] for name, one in jobs.items()} == {"one": "changed", "two": "removed", "three": "added"}

@@ -269,7 +269,7 @@ ROWS: dict[str, Row | None] = {
     "schedule list": Row((), {"schedules"}, ("--next=-1",), "usage"),
     "schedule status": Row(("nightly",), {"schedules"}, ("nightl",), "usage", slow=True),
     "schedule history": Row((), {"deliveries"}, ("--since=soon",), "usage"),
-    "schedule chains": Row((), {"open", "ended"}, ("--last=-1",), "usage"),
+    "schedule steps": Row((), {"open", "ended"}, ("--last=-1",), "usage"),
     "schedule pause": Row(("nightly",), {"name", "job", "action"}, ("nightl",), "usage", slow=True),
     "schedule resume": Row(("nightly",), {"name", "job", "action"}, ("nightl",), "usage", slow=True),
     "schedule hold": Row(

@@ -142,7 +142,7 @@ def told(capsys: pytest.CaptureFixture[str], *words: str) -> Any:
 def test_a_job_that_does_not_fit_says_by_what_sum(
     serve: Callable[[Answers], str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What is in use and what the job draws is held against the region's own limit; the request asks for their sum."""
+    """What is in use and what the job needs is compared with the region's own limit; the request asks for their sum."""
     serve(works)
     data = told(capsys, "l4")
     (l4,) = [one for one in data["quotas"] if one["item"] == "NVIDIA_L4"]
@@ -157,7 +157,7 @@ def test_a_job_that_does_not_fit_says_by_what_sum(
     assert cli.run(["quota", "l4"]) == 0
     shown = capsys.readouterr().out
     assert (
-        "1 in use + 1 drawn of 1" in shown
+        "1 in use + 1 needed of 1" in shown
         and "iam-admin/quotas?project=my-project&service=aiplatform.googleapis.com" in shown
     )
     assert (
@@ -222,14 +222,14 @@ def test_each_candidate_is_held_against_the_limits_of_its_region(
     assert cli.run(["quota", "ways"]) == 0
     shown = capsys.readouterr().out
     assert "ways in us-central1: does NOT fit\n" in shown and "candidate 3 of ways in us-east1: fits\n" in shown
-    assert "1 in use + 4 drawn of 1" in shown and "--preferred-value=5" in shown
+    assert "1 in use + 4 needed of 1" in shown and "--preferred-value=5" in shown
 
 
 def test_a_candidate_cannot_fit_by_the_services_limits_alone() -> None:
     """What is over the project's limit cannot fit; a limit that is not known, or a default of the catalog, refuses nothing."""
     prepared = Workspace(config.loads(PROJECT, file=Path("vertexrig.yaml"))).prepare_all("ways", check=False)
     limits = {METRIC + "nvidia_l4_gpus": QuotaLimit(METRIC + "nvidia_l4_gpus", "L4", 1)}
-    said = f"{METRIC}nvidia_l4_gpus in us-central1: 4 drawn of 1"
+    said = f"{METRIC}nvidia_l4_gpus in us-central1: 4 needed of 1"
     assert [headroom.cannot_fit(one, limits) for one in prepared] == ["", said, "", ""]
     assert [headroom.cannot_fit(one, None) for one in prepared] == ["", "", "", ""]
 

@@ -95,7 +95,10 @@ def test_findings_name_the_candidate() -> None:
     first, second = Workspace(loaded("{strategy: SPOT, accelerator_count: 3}")).prepare_all("train")
     assert first.ok and not second.ok
     (count,) = [one for one in second.findings if one.id == "accelerator-count"]
-    assert count.message.startswith("candidate 2: 3 is not a count") and (count.line, count.edits) == (14, ())
+    assert count.message.startswith("candidate 2: g2-standard-8 cannot have 3") and (count.line, count.edits) == (
+        14,
+        (),
+    )
     assert not {(one.id, one.path, one.message) for one in first.findings} & {
         (one.id, one.path, one.message.removeprefix("candidate 2: ")) for one in second.findings
     }

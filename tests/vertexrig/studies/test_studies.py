@@ -90,7 +90,7 @@ def test_a_lead_within_the_noise_is_called_so() -> None:
     assert "(2 repeats): the lead is within the noise" in found.text()
     least = certainty(studies.read(with_values((0.01, 0.3), (0.02, 0.1), goal="MINIMIZE")))
     assert least is not None and least.next_trial == "1" and "noise is not known" in least.text()
-    assert "nothing to compare" in certainty(studies.read(with_values((0.01, 0.3)))).text()  # type: ignore[union-attr]
+    assert "result to compare it with" in certainty(studies.read(with_values((0.01, 0.3)))).text()  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize(
@@ -205,14 +205,14 @@ def test_an_estimate_says_what_it_assumes() -> None:
     """Recordings with their number; no start-up on a persistent resource; no rate of preemption for Spot; the timeout."""
     known = catalog.load()
     price = estimate(document(), known)
-    plain = simulate.forecast(price, simulate.durations(document(), known, [300.0], None))
+    plain = simulate.simulate(price, simulate.durations(document(), known, [300.0], None))
     assert any("n = 9" in note for note in plain.notes) and any("n = 5" in note for note in plain.notes)
     assert [row.parallel for row in plain.rows] == [1, 2, 4, 6] and plain.rows[0].wall_p90 > plain.rows[-1].wall_p90
     assert plain.rows[0].usd_p50 == pytest.approx(6 * 300 / 3600 * price.usd_per_hour)
     kept = simulate.durations(document(persistentResourceId="mine"), known, [300.0], None)
     assert (kept.start, kept.between, kept.end) == ((0.0,), (0.0,), (0.0,))
     spot = document(scheduling={"strategy": "SPOT", "timeout": "200s"})
-    drawn = simulate.forecast(estimate(spot, known), simulate.durations(spot, known, [300.0], None))
+    drawn = simulate.simulate(estimate(spot, known), simulate.durations(spot, known, [300.0], None))
     assert any("preemptions are left out" in note for note in drawn.notes)
     assert any("timeout stops it after 3 min 20 s" in note for note in drawn.notes) and drawn.rows[0].usd_p50 is None
 
@@ -224,8 +224,8 @@ def test_preemptions_are_for_spot(project: Path) -> None:
     drawn = simulate.durations(spot, known, [300.0], None, preempted_s=200.0)
     assert any("preempted after 3 min 20 s on average (as given)" in note for note in drawn.notes)
     assert any("more often than not" in note for note in drawn.notes)
-    often = simulate.forecast(estimate(spot, known), drawn).rows[0]
-    never = simulate.forecast(estimate(spot, known), simulate.durations(spot, known, [300.0], None)).rows[0]
+    often = simulate.simulate(estimate(spot, known), drawn).rows[0]
+    never = simulate.simulate(estimate(spot, known), simulate.durations(spot, known, [300.0], None)).rows[0]
     assert often.wall_p50 > never.wall_p50
     words = ("explain", "sweep", "--trial-time", "5m", "--preempted-every", "1h")
     error = run(*words, fails=UsageError).exception
@@ -243,7 +243,7 @@ def test_durations_are_learned_from_finished_jobs(project: Path) -> None:
     found = learned(parse((project / "one.json").read_text(), "one.json"), "one.json", sweep=True)
     assert len(found.trial) == 19 and found.start == (176.0,) and min(found.between) >= 141
     assert learned(parse((project / "one.yaml").read_text(), "x"), "one.json", sweep=True) == found
-    data = json.loads(run("explain", "sweep", "--learn-from", "list.json", "--format=json").stdout)["forecast"]
+    data = json.loads(run("explain", "sweep", "--learn-from", "list.json", "--format=json").stdout)["estimate"]
     assert data["estimate"] is True and any("from list.json, n = 38" in note for note in data["notes"])
     assert [row["parallel"] for row in data["rows"]] == [1, 2, 4]
 
@@ -252,7 +252,11 @@ def test_a_kept_sweep_is_learned_from_by_name(project: Path) -> None:
     """--learn-from NAME finds a job as report does, and the text has p50 and p90 at several parallelisms."""
     made_studies.keep(project, {**tuning_job(12), "displayName": "before"}, name="before")
     shown = run("explain", "sweep", "--learn-from", "before").stdout
-    assert "Time and money of 8 trials: an estimate" in shown and "time p90" in shown and "10,000 sweeps drawn" in shown
+    assert (
+        "Time and money of 8 trials: an estimate" in shown
+        and "time p90" in shown
+        and "10,000 sweeps simulated" in shown
+    )
 
 
 @pytest.mark.parametrize(

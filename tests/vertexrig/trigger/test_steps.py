@@ -46,7 +46,7 @@ def test_a_night_from_the_sweep_to_the_version(place: Place) -> None:
     labels = {
         "promoted_from": "sweep",
         "trial": "3",
-        "vertexrig_chain": chain,
+        "vertexrig_step_of": chain,
         "team": "vision",
         "vertexrig_run": "sweep-best",
     }
@@ -57,7 +57,7 @@ def test_a_night_from_the_sweep_to_the_version(place: Place) -> None:
     assert (row["state"], row["outcome"], row["step"]) == ("ended", "registered", "register")
     (version,) = place.versions()
     assert version["versionAliases"] == ["champion", "default"] and version["displayName"] == "sweep"
-    assert {"team": "vision", "stage": "try", "vertexrig_chain": chain, "metric_value": "0_9"}.items() <= version[
+    assert {"team": "vision", "stage": "try", "vertexrig_step_of": chain, "metric_value": "0_9"}.items() <= version[
         "labels"
     ].items()
     assert row["model"] == f"{version['name']}@1" and not place.open

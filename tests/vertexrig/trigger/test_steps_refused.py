@@ -47,7 +47,7 @@ WRONG: list[tuple[Any, str]] = [
     ([{"promote": {"name": "cpu"}}], "there is a job or sweep 'cpu' already"),
     ([{"register": {"min_gain": -1}}], "schedules.nightly.then[0].register.min_gain: -1 is below 0"),
     ([{"register": {"alias": "No"}}], "'No' is not an alias"),
-    ([{"register": {"labels": {"vertexrig_chain": "x"}}}], "are the trigger's own"),
+    ([{"register": {"labels": {"vertexrig_step_of": "x"}}}], "are the trigger's own"),
     ("promote", "schedules.nightly.then: 'promote' is text; a list belongs here"),
 ]
 

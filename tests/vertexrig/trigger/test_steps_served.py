@@ -102,7 +102,7 @@ class Served:
 
     def made(self, chain: str) -> tuple[list[str], list[str]]:
         """The promoted jobs of a chain that were not cancelled, and its versions."""
-        jobs = [one for one in clouds.jobs(self.here) if one.labels.get("vertexrig_chain") == chain]
+        jobs = [one for one in clouds.jobs(self.here) if one.labels.get("vertexrig_step_of") == chain]
         models = ModelsClient(clouds.vertex(self.here))
         rows = [row for model in models.find("tune") for row in models.versions(model["name"])]
         versions = [row for row in rows if row["versionDescription"].endswith(f"(run {chain})")]
@@ -147,7 +147,9 @@ def test_a_tick_killed_anywhere_leaves_one_job_and_one_version(served: Served, p
     assert jobs == [end["jobs"]["tune-best"]] and versions == [end["model"]]
     champion = ModelsClient(clouds.vertex(served.here)).version(end["model"], "champion")
     assert champion is not None and champion["versionId"] == end["model"].rpartition("@")[2]
-    assert {"champion", "default"} <= set(champion["versionAliases"]) and champion["labels"]["vertexrig_chain"] == chain
+    assert {"champion", "default"} <= set(champion["versionAliases"]) and champion["labels"][
+        "vertexrig_step_of"
+    ] == chain
 
 
 @pytest.mark.whole
