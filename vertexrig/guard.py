@@ -148,7 +148,7 @@ class LoopbackGuard:
         """Return why a request is refused, or None."""
         headers = [(k.decode("latin-1").lower(), v.decode("latin-1")) for k, v in scope["headers"]]
         hosts = [value for key, value in headers if key == "host"]
-        # None is a call from inside this process (`rpc_inside`).
+        # None is a call from inside this process (`rpc.call_rest`).
         peer = scope.get("client") or ("127.0.0.1", 0)
         if peer[0] not in LOOPBACK and not peer[0].startswith("127."):
             return f"This server answers this machine only, not {peer[0]}."

@@ -11,7 +11,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from localvertex.front import job_views, study_views
+from localvertex.front import job_views
 from localvertex.front.calls import Calls
 from localvertex.front.proxy import Journal
 from localvertex.http import Endpoint, Json, endpoint, in_thread, mount, not_found, query_int
@@ -54,7 +54,7 @@ class Console:
             _read("/v1/locations", lambda _: job_views.locations(store)),
             _read("/v1/{name*}/replicas", lambda name: job_views.replicas(store, root, name)),
             _read("/v1/{name*}/candidates", lambda name: job_views.candidates(store, name)),
-            _read("/v1/{name*}/plots", lambda name: study_views.plots(store, name)),
+            _read("/v1/{name*}/plots", lambda name: job_views.plots(store, name)),
             endpoint("GET", "/{file}", self.file),
         ]
 

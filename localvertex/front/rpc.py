@@ -7,8 +7,9 @@ TLS. Clients that insist on TLS reach it through a proxy that adds it.
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping
 from contextlib import asynccontextmanager
 from functools import lru_cache
 from typing import Any
@@ -19,10 +20,9 @@ from starlette.types import ASGIApp
 from localvertex import bindings
 from localvertex.front import call_names
 from localvertex.front import rpc_convert as convert
-from localvertex.front import rpc_inside as inside
 from localvertex.front.calls import GRPC, Calls
 from localvertex.front.runs import Commands
-from localvertex.http import JSON_LIMIT, MAKER, ApiError, invalid, unserved
+from localvertex.http import JSON_LIMIT, MAKER, ApiError, Json, invalid, unserved
 from localvertex.services import tensorboards
 from localvertex.services.jobs import EMPTY_LISTS
 from localvertex.state import AIPLATFORM, HOST
@@ -132,7 +132,7 @@ class RpcServer(grpc.GenericRpcHandler):  # type: ignore[misc,unused-ignore]
                 await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
                 raise
             path, headers = prefix + target, _headers(context)
-            code, data = await inside.call(self.app, binding.http, path, body, headers, client)
+            code, data = await call_rest(self.app, binding.http, path, body, headers, client)
             if code < 400:
                 return data
             name, message, details = convert.status(code, data)
@@ -221,3 +221,38 @@ def _rest(
         except ValueError:
             continue
     return (routes[-1], *routes[-1].rest(request, version))
+
+
+async def call_rest(
+    app: ASGIApp, method: str, target: str, body: Any, headers: Mapping[str, str], client: guard.Address
+) -> tuple[int, Json]:
+    """Return the status and JSON of an application's answer to a request from inside its process and event loop, without a connection.
+
+    The target is encoded; a body of None is left out.
+    """
+    path, _, query = target.partition("?")
+    sent = b"" if body is None else json.dumps(body).encode()
+    fields = [(name.encode("latin-1"), value.encode("latin-1", "replace")) for name, value in headers.items()]
+    scope = {
+        "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": method, "scheme": "http",
+        "path": path, "raw_path": path.encode(), "query_string": query.encode(), "root_path": "",
+        "headers": [*fields, (b"content-type", b"application/json"), (b"content-length", str(len(sent)).encode())],
+        # No address: the application behind gRPC has no guard that asks for it, since `RpcServer` has its own.
+        "client": client, "server": None,
+    }  # fmt: skip
+    parts: list[bytes] = []
+    # What a client sees where the application ends without an answer.
+    status = 500
+
+    async def receive() -> MutableMapping[str, Any]:
+        return {"type": "http.request", "body": sent, "more_body": False}
+
+    async def send(message: MutableMapping[str, Any]) -> None:
+        nonlocal status
+        if message["type"] == "http.response.start":
+            status = message["status"]
+        elif message["type"] == "http.response.body":
+            parts.append(message.get("body", b""))
+
+    await app(scope, receive, send)
+    return status, json.loads(b"".join(parts) or b"{}")

@@ -105,7 +105,7 @@ def test_a_service_nobody_knows(channel: grpc.Channel) -> None:
 
 def test_a_deadline_ends_a_call(channel: grpc.Channel, monkeypatch: pytest.MonkeyPatch) -> None:
     """A call whose deadline is over is ended, at the server too, and the next one is answered."""
-    from localvertex.front import rpc_inside as inside
+    from localvertex.front import rpc
 
     ended = threading.Event()
 
@@ -119,7 +119,7 @@ def test_a_deadline_ends_a_call(channel: grpc.Channel, monkeypatch: pytest.Monke
     call = channel.unary_unary(path, request_serializer=bytes, response_deserializer=bytes)
     request = b"\x0a" + bytes([len(PARENT)]) + PARENT.encode()
     with monkeypatch.context() as patch:
-        patch.setattr(inside, "call", never)
+        patch.setattr(rpc, "call_rest", never)
         with pytest.raises(grpc.RpcError) as late:
             call(request, timeout=0.2)
     assert late.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED and ended.wait(20)
