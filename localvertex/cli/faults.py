@@ -56,8 +56,9 @@ def rehearse(
     """
     loaded = workspace.loaded
     every = workspace.prepare_all(name)
-    if not all(one.ok for one in every):
-        raise FindingsError(f"{name} would fail: `{workspace.verb('check', name)}` says why")
+    wrong = next((one for one in every if not one.ok), None)
+    if wrong is not None:
+        raise FindingsError(f"{name} would fail: {wrong.first_error}; `{workspace.verb('check', name)}` shows all")
     faults.parsed()  # before anything starts
     root = loaded.output(STATE_FOLDER).absolute()
     speed = SPEED if pace.pace == "none" else pace.speed or 1.0

@@ -42,7 +42,7 @@ def prepare(workspace: Workspace, name: str) -> Prepared:
     """
     prepared = workspace.prepare(name)
     if not prepared.ok:
-        raise FindingsError(f"{name} would fail: `{workspace.verb('check', name)}` says why")
+        raise FindingsError(f"{name} would fail: {prepared.first_error}; `{workspace.verb('check', name)}` shows all")
     return prepared
 
 

@@ -11,8 +11,9 @@ from vertexrig.errors import PackageError
 from vertexrig.package import locking
 from vertexrig.package.builder import build
 from vertexrig.package.image import identify_image
+from vertexrig.package.imports import Verified
 from vertexrig.package.sources import gather
-from vertexrig.package.verify import Verified, verify
+from vertexrig.package.verify import verify
 from vertexrig.project.config import Loaded
 from vertexrig.trainer_source.reader import read
 from vertexrig.trainer_source.trainer_model import TrainerSource

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from vertexrig.checks import strategy
 from vertexrig.checks._arguments import passed, trainer_pools
@@ -10,6 +11,9 @@ from vertexrig.checks.model import DISTRIBUTED, PRACTICE, Context, Problem, Rule
 from vertexrig.finding import Severity
 from vertexrig.spec.document import Document, Pool
 from vertexrig.trainer_source.trainer_model import PathRead, Save, TrainerSource
+
+if TYPE_CHECKING:
+    from vertexrig.package.imports import Fit
 
 _KERAS = "Keras 3.15.1, saving_api.py and model_checkpoint.py, read 2026-11-21"
 _RUN = "Python 3.11, NumPy 2.4.6, PyTorch 2.13.0 and pandas 3.1.1 on a gs:// path, run 2026-11-22"
@@ -113,7 +117,21 @@ def _problem(read: PathRead, path: str, given: str) -> Problem:
     return Problem(path, message, f"read {mounted}, or open it with tf.io.gfile, google-cloud-storage or fsspec")
 
 
+def check_requirements(fit: Fit, path: str) -> list[Problem]:
+    """Return what a build refuses and leaves out of a trainer's requirements (rule `requirements`)."""
+    found = [Problem(path, f"the package would be refused: {one}") for one in fit.refusals]
+    fix = "remove the line, or write image: build to run the version that it names"
+    return found + [Problem(path, one, fix, Severity.WARNING) for one in fit.left_out]
+
+
+def requirements_fit(document: Document, context: Context) -> Iterator[Problem]:
+    """Yield nothing: the requirements are beside the spec, and `check_requirements` finds what is wrong with them."""
+    return iter(())
+
+
 RULES: tuple[Rule, ...] = (
+    Rule("requirements", Severity.ERROR, "The trainer's requirements go with the image, and name what it imports.",
+         "what `vertexrig package` refuses, run 2026-11-26", requirements_fit),
     Rule("keras-3-saving", Severity.ERROR, "A model is saved in a way that the image's Keras takes.", _KERAS, keras_3_saving),
     Rule("workers-save-together", Severity.WARNING, "Of several workers that train together, one saves the model.",
          join(DISTRIBUTED, PRACTICE), workers_save_together),

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from vertexrig.errors import UsageError
+from vertexrig.errors import PackageError, UsageError
 from vertexrig.files import is_inside
 from vertexrig.package import folders
 from vertexrig.package.recipes import framework_of
+from vertexrig.package.sources import least_python, requires_python
 from vertexrig.trainer_source.reader import read, read_tree
 from vertexrig.trainer_source.source_tree import Tree
 from vertexrig.trainer_source.trainer_model import TrainerSource
@@ -32,12 +33,14 @@ class FoundTrainer:
         module: What `python -m` starts.
         kind: `project`, `package` or `script`.
         source: What was read of it.
+        least_python: The Python that it needs, if no prebuilt image has it.
     """
 
     path: str
     module: str
     kind: str
     source: TrainerSource
+    least_python: str = ""
 
     @property
     def framework(self) -> str | None:
@@ -126,4 +129,8 @@ def _at(folder: Path, path: Path) -> list[FoundTrainer]:
     if kind == "package":
         names = [name for name in names if name.startswith(f"{path.resolve().name}.")]
     names = [name for name in names if not _NOT_LOOKED_INTO & set(name.split("."))]
-    return [FoundTrainer(shown, name, kind, read_tree(tree, None, name, [])) for name in names]
+    try:
+        python = least_python(requires_python(path))
+    except PackageError:
+        python = ""  # the build says what is wrong
+    return [FoundTrainer(shown, name, kind, read_tree(tree, None, name, []), python) for name in names]

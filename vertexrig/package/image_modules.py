@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from importlib import metadata
 
 SUPPLIED: Mapping[str, str] = {
     **dict.fromkeys(
@@ -57,6 +58,31 @@ IMPORT_NAMES: Mapping[str, tuple[str, ...]] = {
     "lightning": ("lightning", "lightning_fabric"),
 }
 """Distributions whose modules have other names than they have."""
+_HUB = "huggingface-hub numpy packaging pyyaml tqdm fsspec filelock requests"
+_LIGHTNING = (
+    "torch torchmetrics lightning-utilities fsspec packaging pyyaml tqdm typing-extensions numpy pytorch-lightning"
+)
+_TRANSFORMERS = f"{_HUB} regex tokenizers safetensors typer"
+BRINGS: Mapping[str, frozenset[str]] = {
+    name: frozenset(names.split())
+    for name, names in {
+        "hydra-core": "omegaconf antlr4-python3-runtime packaging pyyaml",
+        "omegaconf": "antlr4-python3-runtime pyyaml",
+        "lightning": _LIGHTNING,
+        "pytorch-lightning": _LIGHTNING,
+        "transformers": _TRANSFORMERS,
+        "datasets": f"{_HUB} pyarrow dill pandas xxhash multiprocess",
+        "accelerate": f"{_HUB} psutil torch safetensors",
+        "keras-tuner": "keras packaging requests kt-legacy grpcio protobuf",
+        "sentence-transformers": f"{_TRANSFORMERS} torch scikit-learn scipy joblib threadpoolctl transformers",
+        "scikit-learn": "numpy scipy joblib threadpoolctl",
+        "seaborn": "numpy pandas matplotlib",
+        "cloudml-hypertune": "",
+        "tf-keras": "",
+        **dict.fromkeys(("numpy", "pyyaml", "tqdm", "absl-py", "psutil"), ""),
+    }.items()
+}
+"""Distributions that come with some that trainers often require: their metadata on PyPI, 2026-11-26."""
 _UNTIL_3_11 = frozenset({"asynchat", "asyncore", "distutils", "imp", "smtpd"})
 _UNTIL_3_12 = frozenset(
     {
@@ -76,6 +102,28 @@ def is_supplied(top: str, tf_version: str | None) -> bool:
 def distribution_of(top: str) -> str:
     """Return the distribution on PyPI that brings a top-level module, as far as its name tells."""
     return next((name for name, modules in IMPORT_NAMES.items() if top in modules), top.replace("_", "-"))
+
+
+def brought(distributions: Iterable[str]) -> tuple[frozenset[str], tuple[str, ...]]:
+    """Return the distributions with those that they require, and those of them whose requirements are not known.
+
+    They are known by `BRINGS`, or by the metadata of this machine.
+    """
+    names: set[str] = set()
+    unknown: list[str] = []
+    for name in dict.fromkeys(map(normalise, distributions)):
+        names.add(name)
+        if name in BRINGS:
+            names |= BRINGS[name]
+            continue
+        try:
+            required = metadata.requires(name) or ()
+        except metadata.PackageNotFoundError:
+            unknown.append(name)
+            continue
+        found = (re.match(r"[\w.-]+", one) for one in required if "extra ==" not in one)
+        names |= {normalise(one[0]) for one in found if one}
+    return frozenset(names), tuple(unknown)
 
 
 def normalise(name: str) -> str:

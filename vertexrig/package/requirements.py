@@ -13,6 +13,7 @@ from vertexrig.trainer_source.source_tree import parse_module
 from vertexrig.trainer_source.trainer_model import SourceProblem
 
 REQUIREMENTS = "requirements.txt"
+LEFT_OUT = "is left out: the image brings its own"
 REQUIREMENT_FILE = re.compile(r"requirements[^/]*\.txt")
 # Not packaging's parser: the parts that are not changed, blanks and comment too, have to come out as they were.
 _REQUIREMENT = re.compile(

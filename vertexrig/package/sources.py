@@ -21,6 +21,7 @@ from vertexrig.package.indexes import beyond_the_package, indexes_of, is_pypi
 from vertexrig.package.layouts import Layout
 from vertexrig.package.pyproject import Declared
 from vertexrig.package.requirements import (
+    LEFT_OUT,
     REQUIREMENT_FILE,
     REQUIREMENTS,
     Notes,
@@ -258,10 +259,15 @@ def requires_python(folder: Path) -> str:
     return _laid_out(folder)[1].requires_python
 
 
-def _check_python(wanted: str, minor: tuple[int, int] | None, notes: Notes) -> None:
+def least_python(wanted: str) -> str:
+    """Return the Python that a trainer needs where the newest prebuilt image has an older one, such as `3.12`; "" otherwise."""
     # upper bounds are left to pip: the image's 3.10 is old, so only a lower one can exclude it in practice
     least = re.search(r"(?:>=|~=|==|>)\s*3\.(\d+)", wanted)
-    if minor is not None and least is not None and int(least[1]) > IMAGE_PYTHON:
+    return f"3.{least[1]}" if least is not None and int(least[1]) > IMAGE_PYTHON else ""
+
+
+def _check_python(wanted: str, minor: tuple[int, int] | None, notes: Notes) -> None:
+    if minor is not None and least_python(wanted):
         notes.refusals.append(
             f"pyproject.toml: it needs Python {wanted}, and the newest prebuilt image has 3.{IMAGE_PYTHON}, whose pip would "
             f'refuse the package. Write requires-python = ">=3.{IMAGE_PYTHON}", or use a custom image'
@@ -314,7 +320,7 @@ def _undescribed(
     kept = []
     for line, text in lines_of(read_bytes(places[0], REQUIREMENTS).decode("utf-8-sig", "replace")):
         if left_out(text, minor):
-            notes.warnings.append(f"{REQUIREMENTS}:{line}: {text} is left out: the image brings its own")
+            notes.warnings.append(f"{REQUIREMENTS}:{line}: {text} {LEFT_OUT}")
         else:
             kept.append(Declared(text, line, REQUIREMENTS))
     return kept

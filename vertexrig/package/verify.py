@@ -7,31 +7,16 @@ import re
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from vertexrig.errors import PackageError
-from vertexrig.package.folders import why_absent
-from vertexrig.package.image_modules import declared_modules, distribution_of, is_supplied
+from vertexrig.package.imports import Verified, hint, third_party
 from vertexrig.package.requirements import Requirement
-from vertexrig.trainer_source.follow import Followed, follow
+from vertexrig.trainer_source.follow import follow
 from vertexrig.trainer_source.reachability import Runs
-from vertexrig.trainer_source.trainer_model import Import
 from vertexrig.trainer_source.undefined_names import undefined_names
 
 INSTALL_TIMEOUT_S = 180
-
-# Modules of newer Pythons than the prebuilt images' 3.10, with the version they came with.
-_SINCE_3_11 = {"tomllib": "3.11"}
-
-
-@dataclass(frozen=True)
-class Verified:
-    """What verification found: third-party modules imported that the image brings, that requirements bring; warnings."""
-
-    supplied: tuple[str, ...]
-    declared: tuple[str, ...]
-    warnings: tuple[str, ...]
 
 
 def clean_environment(home: Path) -> dict[str, str]:
@@ -141,64 +126,11 @@ def verify(
         PackageError: What the module imports is not there, or does not parse, with the trainer's own line.
     """
     source = follow(target, module)
-    source.must_be_read(_hint(folder, module))
-    found = _third_party(source, folder, requirements, tf_version)
+    source.must_be_read(hint(folder, module))
+    found = third_party(source.imports, folder, requirements, tf_version)
     for defect in undefined_names(source.code, Runs(source.code)) if source.code is not None else ():
         if defect.certain:
             raise PackageError(
                 f"{defect.file}:{defect.line}: the name {defect.text!r} is used but never defined or imported"
             )
     return found
-
-
-def _hint(folder: Path, module: str) -> str:
-    why = why_absent(folder, module)
-    return f". {why}" if why else ""
-
-
-def _third_party(
-    source: Followed, folder: Path, requirements: Sequence[Requirement], tf_version: str | None
-) -> Verified:
-    """Top-level modules the image brings and those the requirements bring; PackageError for one named nowhere."""
-    known = declared_modules(item.name for item in requirements)
-    unsure = [item for item in requirements if not item.sure]
-    warnings: list[str] = []
-    supplied: set[str] = set()
-    declared: set[str] = set()
-    for item in source.imports:
-        top = item.module.split(".")[0]
-        place = f"{item.file}:{item.line}"
-        if item.kind == "missing" and not item.caught:
-            raise PackageError(
-                f"{place}: imports {item.module}, which is neither a module nor a name in the package{_hint(folder, item.module)}"
-            )
-        if item.kind == "stdlib" and tf_version is not None and not item.caught and top in _SINCE_3_11:
-            raise PackageError(
-                f"{place}: {top} came with Python {_SINCE_3_11[top]}; the newest prebuilt image has Python 3.10"
-            )
-        if item.kind != "other":
-            continue
-        if top.lower() in known:
-            declared.add(top)
-        elif is_supplied(top, tf_version):
-            supplied.add(top)
-        # a URL without a name may bring any module, unless the folder itself has one of that name
-        elif not item.caught and unsure and not _hint(folder, top):
-            url = unsure[0]
-            warnings.append(
-                f"{place}: imports {top}: whether {url.file}:{url.line} ({url.pin.lstrip('@ ')}) brings it is not known"
-            )
-        elif not item.caught:
-            raise PackageError(_named_nowhere(item, top, folder))
-    return Verified(tuple(sorted(supplied)), tuple(sorted(declared)), tuple(dict.fromkeys(warnings)))
-
-
-def _named_nowhere(item: Import, top: str, folder: Path) -> str:
-    place = f"{item.file}:{item.line}"
-    hint = _hint(folder, top)
-    if hint:
-        return f"{place}: imports {item.module}{hint}"
-    return (
-        f"{place}: imports {top}, which neither the image nor the requirements bring. "
-        f"Add {distribution_of(top)} to requirements.txt"
-    )

@@ -12,6 +12,7 @@ from vertexrig import __version__
 from vertexrig.catalog import Catalog
 from vertexrig.package.discover import FoundTrainer
 from vertexrig.package.recipes import DISTRIBUTIONS
+from vertexrig.package.sources import IMAGE_PYTHON
 from vertexrig.project.model import PREBUILT
 from vertexrig.spec.objective import likeliest, likely_goal
 from vertexrig.trainer_source.tensorflow_usage import MULTI, STRATEGY_FLAGS, strategy_named
@@ -167,7 +168,7 @@ def _head(found: FoundTrainer, catalog: Catalog) -> list[str]:
         "trainer:",
         f"  path: {scalar(found.path)} # {what[found.kind]}",
         f"  module: {scalar(found.module)}",
-        *_image(found.framework, catalog),
+        *_image(found.framework, catalog, found.least_python),
     ]
 
 
@@ -246,7 +247,7 @@ def _sweep(metric: str, parameters: Mapping[str, list[str]], trials: int) -> lis
     return lines
 
 
-def _image(framework: str | None, catalog: Catalog) -> list[str]:
+def _image(framework: str | None, catalog: Catalog, python: str = "") -> list[str]:
     """Return the lines that name the image: a prebuilt one, or by IMAGE=build one made here, with the versions of this machine.
 
     A trainer without a framework of its own gets TensorFlow's, which has most packages, as its prebuilt image only.
@@ -254,6 +255,9 @@ def _image(framework: str | None, catalog: Catalog) -> list[str]:
     named, image = (f"framework: {framework}{_installed(framework)}, ", PREBUILT) if framework else ("", "")
     if not image and (newest := catalog.newest_image(DEFAULT_FRAMEWORK, "cpu")) is not None:
         image = newest.short_name
+    if python:
+        why = f"the trainer needs Python {python}, and the newest prebuilt image has 3.{IMAGE_PYTHON}"
+        return [f"  image: build # {why}", f'  build: {{{named}python: "{python}"}}']
     return [
         f"  image: ${{IMAGE:-{image}}} # Google's newest; IMAGE=build runs one that `vertexrig image NAME` makes",
         f'  build: {{{named}python: "{sys.version_info.major}.{sys.version_info.minor}"}}',

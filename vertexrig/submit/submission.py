@@ -452,4 +452,4 @@ def _with_price(job: Recorded, prepared: Prepared, price: Estimate) -> Recorded:
 
 def _must_be_ok(prepared: Prepared) -> None:
     if not prepared.ok:
-        raise FindingsError(f"{prepared.view.name} would fail: `vertexrig check` says why")
+        raise FindingsError(f"{prepared.view.name} would fail: {prepared.first_error}; `vertexrig check` shows all")

@@ -89,6 +89,11 @@ class Prepared:
         """True if nothing of severity error was found."""
         return not any(finding.severity is Severity.ERROR for finding in self.yaml_findings)
 
+    @property
+    def first_error(self) -> str:
+        """The message of the first finding of severity error, "" without one."""
+        return next((one.message for one in self.yaml_findings if one.severity is Severity.ERROR), "")
+
     def in_run(self, run_id: str) -> Prepared:
         """Return the job rendered with the output folder of one run; unchanged if all runs share a folder that the project file names."""
         if not self.view.own_runs:
@@ -183,6 +188,8 @@ class Workspace:
         ignored = self.silences(name)
         found = checks.check(document, self.context(document), ignored)
         found += [one for one in self._beside_the_spec(rendered.view) if one.id not in ignored]
+        if "requirements" not in ignored:
+            found += self._requirements(rendered.view, document)
         submit = self.verb("submit", name)
         found = [_through_the_api(finding, submit) if finding.id == GCLOUD_REFUSES else finding for finding in found]
         if MARK in self.loaded.text:
@@ -205,6 +212,21 @@ class Workspace:
             outside["kms-key"] = identity.check_kms_key(view.kms_key_name, self._region or self.loaded.project.region)
         found = [one for rule, problems in outside.items() for one in checks.findings(rule, problems)]
         return [replace(one, file=str(self.loaded.file)) for one in found]
+
+    def _requirements(self, view: View, document: spec.Document) -> list[Finding]:
+        """Return what building the project's package for a job or sweep would refuse or leave out."""
+        pool = next((pool for pool in document.pools if pool.python_package is not None), None)
+        trainer = None
+        if pool is not None and view.packages and self._uploaded is None:
+            trainer = self.trainer(pool.module)
+        if pool is None or trainer is None:
+            return []
+        from vertexrig.checks import trainer_files
+        from vertexrig.package.imports import fit  # where the trigger runs no trainer is there
+
+        folder = self.loaded.path(self.loaded.project.trainer.path, "trainer", "path")
+        fits = fit(folder, trainer, next(iter(view.packages)))
+        return checks.findings("requirements", trainer_files.check_requirements(fits, pool.program_path), document)
 
     def read(self, rendered: Rendered) -> spec.Document:
         """Return rendered YAML, read strictly."""

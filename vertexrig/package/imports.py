@@ -1,0 +1,121 @@
+"""Whether a trainer's imports and requirements go with the image: what `package` refuses, `check` says first."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from vertexrig.errors import PackageError
+from vertexrig.package.folders import why_absent
+from vertexrig.package.image_modules import brought, declared_modules, distribution_of, is_supplied
+from vertexrig.package.requirements import LEFT_OUT, Requirement
+from vertexrig.package.sources import gather
+from vertexrig.trainer_source.trainer_model import Import, TrainerSource
+
+# Modules of newer Pythons than the prebuilt images' 3.10, with the version they came with.
+_SINCE_3_11 = {"tomllib": "3.11"}
+
+
+@dataclass(frozen=True)
+class Verified:
+    """What verification found: third-party modules imported that the image brings, that requirements bring; warnings."""
+
+    supplied: tuple[str, ...]
+    declared: tuple[str, ...]
+    warnings: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Fit:
+    """What a build does with a trainer's requirements: reasons to refuse, and pins that it leaves out."""
+
+    refusals: tuple[str, ...]
+    left_out: tuple[str, ...]
+
+
+def hint(folder: Path, module: str) -> str:
+    why = why_absent(folder, module)
+    return f". {why}" if why else ""
+
+
+def fit(folder: Path, trainer: TrainerSource, tf_version: str | None) -> Fit:
+    """Return what `build` refuses and leaves out of a trainer's requirements for an image with this TensorFlow.
+
+    Args:
+        folder: The trainer's folder.
+        trainer: The trainer as read.
+        tf_version: TensorFlow of the image, None if not known.
+
+    Raises:
+        PackageError: The folder cannot be packaged.
+    """
+    sources = gather(folder, tf_version)
+    refusals = list(sources.refusals)
+    # requirements that a setup.py computes are not known before the build
+    if not refusals and not trainer.problems and not sources.runs:
+        imports = [item for item in trainer.imports if item.kind != "missing"]
+        try:
+            third_party(imports, sources.folder, sources.requirements, tf_version)
+        except PackageError as error:
+            refusals.append(str(error))
+    return Fit(tuple(refusals), tuple(one for one in sources.warnings if re.search(rf"[<>=~!]=?\S* {LEFT_OUT}", one)))
+
+
+def third_party(
+    imports: Iterable[Import], folder: Path, requirements: Sequence[Requirement], tf_version: str | None
+) -> Verified:
+    """Return the top-level modules that the image and the requirements bring.
+
+    Raises:
+        PackageError: One is named nowhere, and no requirement may bring it.
+    """
+    names, unknown = brought(item.name for item in requirements)
+    known, more = declared_modules(item.name for item in requirements), declared_modules(names)
+    unsure = [item for item in requirements if not item.sure]
+    warnings: list[str] = []
+    supplied: set[str] = set()
+    declared: set[str] = set()
+    for item in imports:
+        top = item.module.split(".")[0]
+        place = f"{item.file}:{item.line}"
+        if item.kind == "missing" and not item.caught:
+            raise PackageError(
+                f"{place}: imports {item.module}, which is neither a module nor a name in the package{hint(folder, item.module)}"
+            )
+        if item.kind == "stdlib" and tf_version is not None and not item.caught and top in _SINCE_3_11:
+            raise PackageError(
+                f"{place}: {top} came with Python {_SINCE_3_11[top]}; the newest prebuilt image has Python 3.10"
+            )
+        if item.kind != "other":
+            continue
+        if top.lower() in known:
+            declared.add(top)
+        elif is_supplied(top, tf_version):
+            supplied.add(top)
+        elif top.lower() in more:
+            declared.add(top)
+        # a URL without a name may bring any module, unless the folder itself has one of that name
+        elif not item.caught and unsure and not hint(folder, top):
+            url = unsure[0]
+            warnings.append(
+                f"{place}: imports {top}: whether {url.file}:{url.line} ({url.pin.lstrip('@ ')}) brings it is not known"
+            )
+        elif not item.caught and unknown and not hint(folder, top):
+            shown = ", ".join(unknown[:3]) + (", …" if len(unknown) > 3 else "")
+            warnings.append(f"{place}: imports {top}: whether a dependency of {shown} brings it is not known")
+        elif not item.caught:
+            raise PackageError(_named_nowhere(item, top, folder))
+    return Verified(tuple(sorted(supplied)), tuple(sorted(declared)), tuple(dict.fromkeys(warnings)))
+
+
+def _named_nowhere(item: Import, top: str, folder: Path) -> str:
+    place = f"{item.file}:{item.line}"
+    why = hint(folder, top)
+    if why:
+        return f"{place}: imports {item.module}{why}"
+    return (
+        f"{place}: imports {top}, which neither the image nor the requirements bring. "
+        f"Add {distribution_of(top)} to requirements.txt"
+    )
