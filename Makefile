@@ -114,7 +114,7 @@ test-clients: $(READY) ## Run unchanged programs (Node, Java, gsutil, ...) again
 	@TEST_CLIENTS=$(CURDIR)/build/clients $(VENV)/bin/python -m pytest $(RERUN) $(or $(TESTS),tests/clients)
 
 # The same tests run shorter in `make test`. TESTS names other tests.
-ATTACKS := tests/attacks tests/vertexrig/submit/test_protocol.py tests/vertexrig/submit/test_ladder.py tests/vertexrig/submit/test_budget.py tests/vertexrig/trigger/test_chains_explored.py tests/vertexrig/trigger/test_policy_explored.py tests/vertexrig/trigger/test_trigger_generated.py tests/vertexrig/render/test_render.py tests/repository/test_newcomer.py
+ATTACKS := tests/attacks tests/vertexrig/submit/test_protocol.py tests/vertexrig/submit/test_budget.py tests/vertexrig/runs/test_runs_explored.py tests/vertexrig/trigger/test_trigger_generated.py tests/vertexrig/render/test_render.py tests/repository/test_newcomer.py
 attack: $(READY) ## Run the attacks on trigger, claims, budgets and local Vertex ten times as long
 	@ATTACK=long $(PYTEST) $(or $(TESTS),$(ATTACKS))
 

@@ -120,7 +120,7 @@ def main() -> None:
             jobs = alone(here)
             last = str(jobs[-1]["name"])
             rig(folder, env, "report", last)
-            told = json.loads(rig(folder, env, "report", last, "--format=json", shown=False))["tries"]
+            told = json.loads(rig(folder, env, "report", last, "--format=json", shown=False))["attempts"]
         (checkpoint,) = (folder / ".vertexrig/gs/demo-bucket").glob("runs/train/*/checkpoints/epochs")
         by = checkpoint.read_text().splitlines()
     tried = [(one["candidate"], one["reason"]) for one in told]

@@ -304,7 +304,7 @@ def test_hostile_names_are_text(browser: Any, here: server.RunningServer, api: A
 def test_deliveries_are_below_the_schedules(browser: Any, here: server.RunningServer) -> None:
     """What the trigger decided, and how its jobs ended, is below the schedules, as text; an object that is no row changes nothing."""
     httpx.post(f"{here.url}/storage/v1/b", params={"project": "p"}, json={"name": "decided"})
-    storage = Storage("gs://decided", url=here.url)
+    storage = Storage("gs://decided/vertexrig/trigger", url=here.url)
     refused = Delivery(schedule="nightly", run="sweep", reason="over-budget", text="<b>$9</b> is more than $8")
     made = Delivery(schedule="weekly", run="cpu", decision="created")
     for one in (refused, made):

@@ -16,13 +16,13 @@ from typing import Any
 import psutil
 import pytest
 
-from localvertex.jobs.inprocess import run_study
+from localvertex.jobs.manager import Watcher
 from localvertex.jobs.settings import Settings
 from localvertex.runner import Control, JobResult, Line, RunOptions, run_job
 from localvertex.runner.run_time_variables import read_at_import
 from localvertex.runner.warm import Warmth, preload_of
 from tests.support import jobkit
-from tests.support.jobkit import IMAGE, job, output, sdist
+from tests.support.jobkit import IMAGE, job, output, run_study, sdist
 from tests.support.tools import installed
 from vertexrig.project.local import LocalImage
 from vertexrig.trainer_source.follow import follow
@@ -379,7 +379,7 @@ def test_a_study_is_warm_from_its_first_trial_and_can_be_cold(warm_root: Path) -
     for warm in (True, False):
         lines: list[Line] = []
         settings = Settings(warm_root, run=replace(OPTIONS, warm=warm))
-        done = run_study(study, settings=settings, on_line=lambda _, line, lines=lines: lines.append(line))  # type: ignore[misc]
+        done = run_study(study, settings, Watcher(line=lambda _, line, lines=lines: lines.append(line)))  # type: ignore[misc]
         assert done["state"] == "JOB_STATE_SUCCEEDED", done
         assert [" starts warm" in text for text in started(lines)] == ([True, True, True] if warm else [])
     assert forkers() == []
@@ -424,10 +424,12 @@ def test_a_tensorflow_study(tmp_path: Path) -> None:
     lines: dict[str, list[Line]] = {}
     notes: list[str] = []
     results: dict[str, JobResult] = {}
-    done = run_study(
-        study, settings=Settings(root, run=OPTIONS), on_note=notes.append, on_result=lambda name, one: results.update({name: one}),
-        on_line=lambda name, line: lines.setdefault(name, []).append(line),
-    )  # fmt: skip
+    watcher = Watcher(
+        line=lambda name, line: lines.setdefault(name, []).append(line),
+        note=notes.append,
+        result=lambda name, one: results.update({name: one}),
+    )
+    done = run_study(study, Settings(root, run=OPTIONS), watcher)
     assert done["state"] == "JOB_STATE_SUCCEEDED", [result.error for result in results.values()]
     assert [len(notes), "int(float(text))" in notes[0]] == [1, True]
     assert [result.exit_codes for result in results.values()] == [{"workerpool0-0": code} for code in (2, 0, 0)]

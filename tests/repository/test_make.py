@@ -174,7 +174,7 @@ CASES: dict[str, list[Case]] = {
     "attack": [
         Case(
             "attack --dry-run",
-            says=r"ATTACK=long .*pytest.* tests/attacks tests/vertexrig/submit/test_protocol\.py tests/vertexrig/submit/test_ladder\.py",
+            says=r"ATTACK=long .*pytest.* tests/attacks tests/vertexrig/submit/test_protocol\.py tests/vertexrig/submit/test_budget\.py",
         ),
         Case(
             "attack WORKERS=0 TESTS='tests/attacks/test_trigger.py --collect-only -q'",

@@ -50,12 +50,14 @@ class Result:
     Args:
         outcome: `unknown` if it could not be found out.
         fix: What to type.
+        ends: Whether no further check can be made: without credentials each would fail in the same way, and slowly.
     """
 
     name: str
     outcome: Outcome
     message: str
     fix: str = ""
+    ends: bool = False
 
 
 @dataclass(frozen=True)
@@ -88,7 +90,7 @@ def examine(loaded: Loaded) -> Iterator[Result]:
         try:
             for result in check(subject):
                 yield result
-                if result.fix == LOGIN:
+                if result.ends:
                     left = ", ".join(one.__name__.removeprefix("check_") for one in checks[index + 1 :])
                     yield Result("not checked", "unknown", f"without credentials: {left}", LOGIN)
                     return
@@ -155,7 +157,7 @@ def check_api(subject: Subject) -> Iterator[Result]:
             404: f"is {project.project!r} the project's id, and {project.region!r} a region of Vertex AI?",
         }
         outcome: Outcome = "error" if error.status in fixes else "unknown"
-        yield Result("Vertex AI", outcome, str(error), fixes.get(error.status or 0, ""))
+        yield Result("Vertex AI", outcome, str(error), fixes.get(error.status or 0, ""), ends=error.status == 401)
     else:
         yield Result("Vertex AI", "ok", f"{project.project} in {project.region}")
 

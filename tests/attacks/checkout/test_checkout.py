@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import gzip
 import os
 import random
@@ -156,6 +157,7 @@ def attacked(trick: Trick, verb: tuple[str, ...], place: Path) -> list[str]:
     ]
     left = [path.name for path in (place / "tmp").iterdir() if not path.name.startswith("vertexrig-templates")]
     left += [str(path) for path in files(folder) if path.name.endswith(".part")]
+    gc.collect()  # an error's traceback may hold the renderer, whose process ends with it
     _, living = psutil.wait_procs(set(psutil.Process().children()) - set(there), timeout=10)
     for one in living:
         one.kill()

@@ -94,7 +94,7 @@ def test_cancel_between_two_rounds_ends_it(here: server.RunningServer, project: 
         words, cwd=project, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     ) as followed:
         assert followed.stdout is not None
-        assert any("the first is tried again in" in line for line in followed.stdout)
+        assert any("the first is attempted again in" in line for line in followed.stdout)
         done = typed(here, project, "cancel", "train")
         assert done.returncode == 0 and "no other candidate of train is started" in done.stderr
         followed.communicate(timeout=30)

@@ -146,7 +146,7 @@ def test_candidates_have_their_rights(tmp_path: Path) -> None:
 
 
 def test_the_registry_is_opened_only_to_register(tmp_path: Path) -> None:
-    """The role has the permissions on models where a schedule registers, and only there; `tests/vertexrig/trigger/test_chains.py` proves each."""
+    """The role has the permissions on models where a schedule registers, and only there; `tests/vertexrig/trigger/test_steps.py` proves each."""
     schedule = {"run": "sweep", "cron": "0 3 * * *", "then": ["promote"]}
     for then, has in ((["promote"], False), (["promote", "register"], True)):
         data = {**DATA, "schedules": {"nightly": {**schedule, "then": then}}}
