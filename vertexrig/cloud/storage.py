@@ -14,15 +14,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 from vertexrig import times
 from vertexrig.cloud.rest import Rest, RestError
 from vertexrig.errors import UsageError
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 ENDPOINT_VARIABLE = "STORAGE_EMULATOR_HOST"
 """Environment variable with the base URL of another server; google-cloud-storage reads the same one."""
@@ -63,6 +60,9 @@ class Item:
     metadata: Mapping[str, str] = field(default_factory=dict)
 
 
+S = TypeVar("S", bound="Storage")
+
+
 class Storage:
     """A bucket, or a folder of one.
 
@@ -82,7 +82,7 @@ class Storage:
         # Google's client for Go takes the variable without a scheme, too.
         self.rest = Rest(base if "://" in base else f"http://{base}", "Cloud Storage")
 
-    def below(self, folder: str) -> Self:
+    def below(self: S, folder: str) -> S:
         """Return a folder of it, over the same connection."""
         found = copy.copy(self)
         found.prefix = f"{self.prefix}{folder.strip('/')}/"
