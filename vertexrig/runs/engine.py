@@ -175,9 +175,10 @@ class Engine:
     def wait(self, run: Run, why: NotStartedError) -> NotStartedError:
         """Keep a run that its schedule's policy lets wait: ticks start it. Return what the delivery is answered with."""
         claim = self.submitter.claims.by_key(run.key)
-        if claim is not None and claim.state == "ended":  # the answer to that write was lost
+        over = claim is not None and claim.ended.get("reason") in OVER  # of its first candidate: the next ones follow
+        if claim is not None and claim.state == "ended" and not over:  # the answer to that write was lost
             return NotStartedError("skipped", claim.ended.get("reason", ""), claim.ended.get("text", ""))
-        if claim is not None and claim.state in ("claimed", "released"):
+        if claim is not None and (claim.state in ("claimed", "released") or (over and not self.runs.read(claim.id))):
             waits = replace(run, id=claim.id, run_id=claim.run_id, attempts=(), phase="waiting")
             self._park(replace(waits, reason=why.reason, text=why.text))
         return why
@@ -194,6 +195,8 @@ class Engine:
         """Return the current job of a run that ticks have continued."""
         claim = self.claim_of(run)
         if claim is None or claim.state != "created":
+            if self.runs.save(run) is None:  # written again, so that the delivery that opened it does not delete it
+                raise InProgressError(1.0)
             text = run.text or "its next attempt has no job yet"
             raise NotStartedError("deferred", NO_MACHINES, text, {"candidate": self.place(run)})
         way = self._way(ways, run.attempts[-1].candidate)
@@ -202,15 +205,11 @@ class Engine:
     def _drop(self, opened: Sequence[Run]) -> None:
         """Delete a run that was opened for a request which is answered with an error now, so that no tick starts it."""
         for one in opened:
-
-            def unmade(id: str = one.id) -> bool:
-                kept = self.runs.read(id)  # a tick may have continued it since
-                keys = [kept.attempt_key(index) for index in range(len(kept.attempts))] if kept is not None else []
-                found = [self.submitter.claims.by_key(key) for key in keys]
-                return all(claim is not None and claim.state in ("released", "ended") for claim in found)
-
             try:
-                self.runs.drop(one.id, unmade)
+                found = [self.submitter.claims.by_key(one.attempt_key(index)) for index in range(len(one.attempts))]
+                if all(claim is not None and claim.state in ("released", "ended") for claim in found):
+                    # as this delivery wrote it last: another delivery or a tick that relies on it has written it since
+                    self.runs.storage.delete(self.runs.path(one.id), one.generation)
             except RestError:
                 pass  # a tick makes its job: at most one, as for a delivery whose answer was lost
 
@@ -223,7 +222,7 @@ class Engine:
 
         Args:
             key: The request's own key, for the first attempt of a delivery.
-            opened: Gets the run if it is stored for the first time.
+            opened: Gets the run as it is stored, if this delivery stored it first.
         """
         index, several, of = len(run.attempts) - 1, len(ways) > 1, str(way.number)
         name, state = way.prepared.view.name, [run]
@@ -251,6 +250,8 @@ class Engine:
                 state[0], new = self.runs.keep(current)
                 if new:
                     opened.append(state[0])
+            if opened:
+                opened[:] = [state[0]]
 
         labels = {
             **terms.labels,

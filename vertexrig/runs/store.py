@@ -40,14 +40,17 @@ class RunStore:
         return None if written is None else replace(run, generation=written)
 
     def keep(self, run: Run) -> tuple[Run, bool]:
-        """Store the open run and report whether it is new. An existing one is rewritten, so that a concurrent `drop` sees the change."""
+        """Store the open run and report whether it is new. An existing one is rewritten, so that the delivery that opened it does not delete it."""
         for _ in range(8):
             saved = self.save(replace(run, generation=0))
             if saved is not None:
                 return saved, True
             found = self.read(run.id)
             if found is not None:
-                kept = self.save(replace(found, phase="attempt", attempts=found.attempts or run.attempts))
+                attempts = max(
+                    found.attempts, run.attempts, key=len
+                )  # the one before may have died among its candidates
+                kept = self.save(replace(found, phase="attempt", attempts=attempts))
                 if kept is not None:
                     return kept, False
         raise RestError("the run changes too fast to be written", status=503)
@@ -74,11 +77,6 @@ class RunStore:
                 if found is None
                 else replace(found, generation=item.generation, written=item.created)
             )
-
-    def drop(self, id: str, unmade: Callable[[], bool]) -> bool:
-        """Delete a run that has no job, unless it is stored again in between; return whether it was deleted."""
-        generation = self.storage.generation(self.path(id))
-        return generation is not None and unmade() and self.storage.delete(self.path(id), generation)
 
     def forget(self, run: Run) -> None:
         """Delete a run whose end is in the history. The outcome of one with steps stays, by its id."""

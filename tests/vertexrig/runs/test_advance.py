@@ -109,6 +109,7 @@ def over(*attempts: Attempt) -> Run:
     (at(phase="waiting", reason="overlap", time=NOW), {"newest": "2026-11-24T08:00:00Z"},
      Action("end", "superseded", "the run due at 2026-11-24T08:00:00Z has taken its place")),
     (at(phase="waiting", reason="overlap", time=NOW), {"newest": NOW}, Action("start", candidate=1)),
+    (at(phase="waiting", reason="overlap", time=NOW), {"newest": "2026-11-22T08:00:00Z"}, Action("start", candidate=1)),
 ])  # fmt: skip
 def test_what_follows_an_attempt(run: Run, more: Mapping[str, Any], action: Action) -> None:
     """The next candidate, the same one after a preemption, another round after ten minutes while `retry_for` lasts, or the end."""
