@@ -51,7 +51,6 @@ COMES_WITH = {
     "tensorflow-datasets": "a trainer that names one of its data sets",
     "markupsafe": "jinja2",
     "h11": "uvicorn, whose parser the front changes",
-    "typing-extensions": "a type checker, which alone imports it",
 }
 """Imported, and not listed: what brings it holds the version."""
 
