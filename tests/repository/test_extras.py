@@ -50,6 +50,7 @@ COMES_WITH = {
     "numpy": "tensorflow",
     "tensorflow-datasets": "a trainer that names one of its data sets",
     "markupsafe": "jinja2",
+    "greenlet": "playwright",
     "h11": "uvicorn, whose parser the front changes",
 }
 """Imported, and not listed: what brings it holds the version."""

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
+from greenlet import getcurrent, greenlet  # type: ignore[import-untyped]
+
 from vertexrig import times
 from vertexrig.cloud.rest import RestError
 from vertexrig.cloud.storage import Item, Storage, StoredObject
@@ -240,7 +242,7 @@ class KilledError(BaseException):
 
 
 class Delivery:
-    """Work in a thread that stops before and after the effect of each call until it is let go on.
+    """Work that stops before and after the effect of each call until it is let go on.
 
     Args:
         work: What it does; it reaches services through `gate`.
@@ -253,12 +255,10 @@ class Delivery:
         self.done = self.killed = False
         self._verdicts: list[str] = []
         self._until = self._then = ""
-        self._go, self._stopped = threading.Lock(), threading.Lock()
-        self._go.acquire()
-        self._stopped.acquire()
-        self._thread = threading.Thread(target=self._run, args=(work,), daemon=True)
-        self._thread.start()
-        self._stopped.acquire()
+        # a stack of its own in this thread: one of them runs at a time, and a switch takes no lock
+        self._flow = greenlet(self._run)
+        self._flow.delivery = self
+        self._flow.switch(work)
 
     def _run(self, work: Callable[[Delivery], Any]) -> None:
         try:
@@ -268,7 +268,6 @@ class Delivery:
         except Exception as error:
             self.error = error
         self.done = True
-        self._stopped.release()
 
     def gate(self, name: str, effect: Callable[[], Any]) -> Any:
         verdict = self._stop(f"before {name}")
@@ -296,8 +295,7 @@ class Delivery:
             return ""
         self._until = ""
         if not self._verdicts:
-            self._stopped.release()
-            self._go.acquire()
+            self._flow.parent.switch()
             if self.killed:
                 raise KilledError
         verdict = self._verdicts.pop(0)
@@ -316,13 +314,15 @@ class Delivery:
         if not self.done:
             self._verdicts, self._until = list(verdicts or ("",)), ""
             self._then = until
-            self._go.release()
-            self._stopped.acquire()
+            self._flow.switch()
 
     def kill(self) -> None:
         """End it where it is."""
         if not self.done:
             self.killed = True
-            self._go.release()
-            self._stopped.acquire()
-        self._thread.join()
+            self._flow.switch()
+
+
+def current() -> Delivery | None:
+    """Return the delivery at work, None outside of one."""
+    return getattr(getcurrent(), "delivery", None)

@@ -9,14 +9,13 @@ import functools
 import random
 import sys
 import tempfile
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tests.support import clouds
-from tests.support.clouds_in_memory import Clock, Delivery, MemoryStorage, MemoryVertex
+from tests.support.clouds_in_memory import Clock, Delivery, MemoryStorage, MemoryVertex, current
 from tests.support.tools import REPOSITORY
 from vertexrig.cloud.rest import RestError
 from vertexrig.cloud.vertex import RESOURCES
@@ -88,13 +87,13 @@ class World:
         look: Callable[..., None] = fence.check,
     ) -> None:
         self._claims, self._reconciler, self._fence = claims, reconciler, look
-        self.clock, self._local = Clock(), threading.local()
+        self.clock = Clock()
         self.storage, self.vertex = MemoryStorage(self.clock, self._gate), MemoryVertex(self.clock, self._gate)
         self.deliveries: list[Delivery] = []
         self.answers: list[tuple[Key, Submitted]] = []
 
     def _gate(self, name: str, effect: Any) -> Any:
-        delivery: Delivery | None = getattr(self._local, "delivery", None)
+        delivery = current()
         return effect() if delivery is None else delivery.gate(name, effect)
 
     def _parts(self, delivery: Delivery | None) -> tuple[Claims, Reconciler]:
@@ -111,11 +110,7 @@ class World:
         return self._begun(lambda delivery: self.submit(key, delivery))
 
     def _begun(self, work: Callable[[Delivery], object]) -> Delivery:
-        def gated(delivery: Delivery) -> None:
-            self._local.delivery = delivery
-            work(delivery)
-
-        self.deliveries.append(Delivery(gated))
+        self.deliveries.append(Delivery(work))
         return self.deliveries[-1]
 
     def _submitter(self, delivery: Delivery | None) -> Submitter:

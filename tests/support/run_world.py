@@ -7,16 +7,16 @@ from __future__ import annotations
 import functools
 import random
 import tempfile
-import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from tests.support import clouds
-from tests.support.clouds_in_memory import START, Delivery, MemoryVertex
+from tests.support.clouds_in_memory import START, Delivery, MemoryVertex, current
 from tests.support.memory_models import MemoryFolder, MemoryModels
 from tests.support.protocol import LIVING, STOPS, Broken, Move, Uploads, World, begun, passing, price, wander
 from tests.support.scarce import QUOTA, STOCKOUT
@@ -66,25 +66,27 @@ class Shape:
 
 
 @functools.cache
-def workspace(shape: Shape) -> Workspace:
-    """The world's project."""
-    more = [{"strategy": "SPOT"}, {"machine_type": "n1-standard-8"}][: shape.candidates - 1]
+def rendered(candidates: int) -> tuple[Workspace, list[Prepared]]:
+    """The world's project without its schedule, and its job with so many candidates."""
+    more = [{"strategy": "SPOT"}, {"machine_type": "n1-standard-8"}][: candidates - 1]
     job = {
         "machine_type": "n1-standard-4", "timeout": "3600s", "base_output_directory": f"{clouds.BUCKET}/shared",
         **({"candidates": more, "retry_for": "6h", "wait": "20m", "preemptions": 2} if more else {}),
     }  # fmt: skip
     data = {**clouds.PROJECT, "jobs": {"cpu": job}, "sweeps": {}, "trigger": {}}
     made = Workspace(clouds.loaded(Path(tempfile.mkdtemp(prefix="vertexrig-run-")), data), uploaded=Uploads())
+    return made, made.prepare_all("cpu")
+
+
+@functools.cache
+def workspace(shape: Shape) -> Workspace:
+    """The world's project."""
+    made, _ = rendered(shape.candidates)
     schedule = Schedule(
         run="cpu", cron="0 * * * *", overlap=shape.overlap, catch_up=shape.catch_up, retry_for=shape.retry_for,
         then=("promote", "register") if shape.steps else (),
     )  # fmt: skip
     return made.overridden(replace(made.loaded, project=replace(made.loaded.project, schedules={NIGHTLY: schedule})))
-
-
-@functools.cache
-def prepared(shape: Shape) -> list[Prepared]:
-    return workspace(shape).prepare_all("cpu")
 
 
 class PricedCandidate(CandidateRun):
@@ -104,7 +106,7 @@ class ScarceVertex(MemoryVertex):
 
     def __init__(self, *parts: Any) -> None:
         super().__init__(*parts)
-        self._seen = threading.local()
+        self._seen: dict[Delivery | None, str] = {}
 
     def create(self, collection: str, body: Mapping[str, Any]) -> RemoteJob:
         if body["labels"].get(CANDIDATE_LABEL, "1") in self.refused:
@@ -113,13 +115,13 @@ class ScarceVertex(MemoryVertex):
 
     def get(self, name: str) -> RemoteJob | None:
         job = super().get(name)
-        self._seen.trains = job is not None and "startTime" in job.data and job.name
+        self._seen[current()] = name if job is not None and "startTime" in job.data else ""
         return job
 
     def cancel(self, name: str) -> None:
         def effect() -> None:
             job = self.jobs[name].data
-            if getattr(self._seen, "trains", "") == name:
+            if self._seen.get(current()) == name:
                 self.wronged += (name,)
             if job["state"] in ENDED:
                 raise RestError("it has ended", status=400)
@@ -132,7 +134,7 @@ class WorldSteps(Steps):
     """Steps that render nothing: the promoted job is the run's own."""
 
     def prepared(self, *_: Any) -> Any:
-        return prepared(Shape())[0]
+        return rendered(1)[1][0]
 
 
 class WorldRegistrar(Registrar):
@@ -181,7 +183,7 @@ class RunWorld(World):
         self.down, self.held_from = False, None
         self._arrived: set[str] = set()
         self._late: set[str] = set()
-        self._claimed: dict[int, float] = {}
+        self._claimed: dict[Delivery | None, float] = {}
 
     def workspace(self) -> Workspace:
         return workspace(self.shape)
@@ -189,7 +191,7 @@ class RunWorld(World):
     # --- what is watched ---
 
     def _gate(self, name: str, effect: Any) -> Any:
-        delivery = id(getattr(self._local, "delivery", None))
+        delivery = current()
 
         def noted() -> Any:
             answer = effect()
@@ -242,7 +244,7 @@ class RunWorld(World):
 
         def candidates(run: Run) -> list[CandidateRun]:
             found = []
-            for one in candidates_of(prepared(self.shape), submitter):
+            for one in candidates_of(rendered(self.shape.candidates)[1], submitter):
                 one.submitter.reconciler = submitter.reconciler
                 one.submitter.estimate = submitter.estimate  # type: ignore[attr-defined]
                 found.append(PricedCandidate(one.prepared, one.submitter))
@@ -347,6 +349,16 @@ class RunWorld(World):
         if wrong:
             raise Broken(f"these train at one time: {wrong}")
 
+    def later(self, seconds: float) -> None:
+        self.clock.at += seconds
+
+    def wake(self, verdicts: Sequence[str], lives: bool) -> None:
+        """Let the one that is frozen go on for so many stops; kill it there unless it lives."""
+        for one in self.deliveries if verdicts else ():
+            one.step(*verdicts)
+        if not lives:
+            self.close()
+
     # --- the end ---
 
     def finish(self, wake: bool) -> None:
@@ -417,6 +429,12 @@ class RunWorld(World):
             if len(won) > 1:
                 raise Broken(f"two jobs of {due} have succeeded: {won}")
             outcome = own[0]["end"]["outcome"] if own else ""
+            if outcome in ("CANCELLED", "changed", "gone") or "CANCELLED" in str(
+                own[0]["end"].get("reason") if own else ""
+            ):
+                raise Broken(f"nobody cancelled {due}, and the file is the same: {own[0]['end']}")
+            if won and "skipped" in answers:
+                raise Broken(f"{due} was answered {answers}, and these have succeeded: {won}")
             good = outcome in ("SUCCEEDED", "registered", "done", "not-better")
             # a step may fail after the run's job has succeeded
             if (good and not won) or (won and not good and not self.shape.steps):
@@ -464,12 +482,127 @@ class RunWorld(World):
             raise Broken(f"the caller's {self.trials} a day are exceeded: {days}")
 
 
-def explore(seed: int, steps: int = 30, shape: Shape | None = None, **parts: Any) -> RunWorld:
-    """One schedule at random.
+@dataclass(frozen=True)
+class Script:
+    """What happens in a world one after the other, by words: `d0` to `d2` deliver a due time, and the keys of `WORDS` are the rest."""
+
+    shape: Shape
+    words: str
+
+    @property
+    def moves(self) -> list[str]:
+        return self.words.split()
+
+
+_PATIENT = f"{RETRY_S:g}s"
+SCRIPTS: Mapping[str, Script] = {
+    "candidates": Script(Shape(3), "d0 wait tick start cancelled tick start tick stockout tick start succeed tick"),
+    "slow-cancel": Script(Shape(3), "d0 wait tick start start tick cancelled tick succeed"),
+    "slow-write": Script(Shape(3), "d0 stockout tick wait tick cancelled tick start succeed"),
+    "preempted": Script(Shape(3), "d0 stockout tick start preempt tick tick start wait tick succeed"),
+    "none": Script(Shape(3), "scarce d0 d0 plenty pause tick tick start"),
+    "refused": Script(Shape(1), "scarce d0 plenty d0 start succeed tick"),
+    "late": Script(Shape(1), "d0 lease d0 start start tick succeed"),
+    "left-out": Script(Shape(1), "d1 lease hold d1 free d1 start start"),
+    "superseded": Script(Shape(1, "wait"), "d0 d1 d2 tick start d1 succeed tick tick start"),
+    "overlap": Script(Shape(1, "skip"), "d0 lease d1 d0 start tick succeed"),
+    "held": Script(Shape(1, "wait", True), "hold pause d0 d1 tick free tick d0 tick start"),
+    "again": Script(Shape(1, retry_for=_PATIENT), "d0 stockout tick pause tick start stockout tick pause tick"),
+    "given-up": Script(
+        Shape(1, retry_for=_PATIENT), "scarce d0 tick wait wait wait wait wait wait tick plenty d0 tick"
+    ),
+    "steps": Script(Shape(1, steps=True), "d0 start succeed tick tick start succeed tick lease tick"),
+    "steps-wait": Script(
+        Shape(3, "wait", steps=True), "d0 start d1 succeed tick tick stockout tick start succeed tick"
+    ),
+}
+"""Short worlds; in each schedule of one a delivery or tick is frozen at a call, and wakes, is cut or is killed later."""
+_ALL = [""] * 400
+_AFTER: Sequence[tuple[Sequence[str], bool]] = (
+    ([], False), (["", ""], False), (_ALL, True), (["fail", *_ALL], True), (["", "fail", *_ALL], True), (["", "repeat", *_ALL], True),
+)  # fmt: skip
+"""What becomes of the frozen one: it is killed before its call or after it, goes on, is cut before or after it, or makes it twice."""
+
+
+def words(world: RunWorld, chance: random.Random) -> dict[str, Callable[[], object]]:
+    """Return what the words of a script do."""
+    refuse = partial(setattr, world.vertex, "refused")
+    return {
+        **{f"d{number}": partial(world.arrive, number, chance.choice(SKEWS)) for number in range(len(DUE))},
+        "tick": lambda: world.tick(chance.choice(SKEWS)),
+        "pause": partial(world.later, TICK_S),
+        "wait": partial(world.later, WAIT_S + 1),
+        "lease": partial(world.later, LEASE_S + 2),
+        "hold": partial(world.hold, True),
+        "free": partial(world.hold, False),
+        "scarce": partial(refuse, frozenset("123")),
+        "plenty": partial(refuse, frozenset()),
+        "start": partial(world.starts, chance),
+        "stockout": lambda: world.ends(chance, FAILED, STOCKOUT, was=QUEUED),
+        "preempt": lambda: world.ends(chance, FAILED, STOCKOUT, was=RUNNING),
+        "succeed": lambda: world.ends(chance, SUCCEEDED, was=RUNNING),
+        "cancelled": lambda: world.ends(chance, CANCELLED, was=CANCELLING),
+    }
+
+
+@functools.cache
+def _calls(script: Script, actor: int, **parts: Any) -> int:
+    """Return how many calls the delivery or tick of a move makes, where none is frozen."""
+    world = RunWorld(script.shape, **parts)
+    act = words(world, random.Random(0))
+    for place, word in enumerate(script.moves):
+        work = act[word]()
+        for count in range(400) if isinstance(work, Delivery) else ():
+            work.step()
+            if work.done:
+                if place == actor:
+                    return count // 2 + 1
+                break
+    raise LookupError(f"{script.moves[actor]} does not end")
+
+
+def played(seed: int, script: Script, actor: int | None = None, **parts: Any) -> RunWorld:
+    """One schedule of a script: one of its deliveries and ticks is frozen before a call, and let go on before a later move.
+
+    Args:
+        actor: The move that is frozen; any by default.
 
     Raises:
         Broken: A promise does not hold.
     """
+    chance = random.Random(seed)
+    world = RunWorld(script.shape, chance.choice((None, None, 2)), **parts)
+    world.vertex.lag = chance.choice(LAGS)
+    moves, act = script.moves, words(world, chance)
+    if actor is None:
+        actor = chance.choice([place for place, word in enumerate(moves) if word == "tick" or word[1:].isdigit()])
+    stop, back = (
+        2 * chance.randrange(_calls(script, actor, **parts)),
+        chance.randint(actor + 1, min(actor + 4, len(moves))),
+    )
+    verdicts, lives = chance.choice(_AFTER)
+    try:
+        for place, word in enumerate([*moves, ""]):
+            if place == back:
+                world.wake(verdicts, lives)
+            work = act[word]() if word else None
+            if isinstance(work, Delivery):
+                work.step(*_ALL[: stop if place == actor else None])
+                world.deliveries = [one for one in world.deliveries if not one.done]
+        world.finish(True)
+    finally:
+        world.close()
+    return world
+
+
+def explore(seed: int, steps: int = 30, shape: Shape | None = None, **parts: Any) -> RunWorld:
+    """One schedule: of a script for an odd number, of moves at random for an even one.
+
+    Raises:
+        Broken: A promise does not hold.
+    """
+    if seed % 2 and shape is None:
+        return played(seed, [*SCRIPTS.values()][seed // 2 % len(SCRIPTS)], **parts)
     chance = random.Random(seed)
     drawn = Shape(
         candidates=chance.choice((1, 1, 3)),

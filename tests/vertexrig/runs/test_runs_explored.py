@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from tests.support.protocol import Broken
-from tests.support.run_world import Shape, WorldRegistrar, WorldTicker, explore
+from tests.support.run_world import DUE, SCRIPTS, TICK_S, RunWorld, Shape, WorldTicker, explore, played
 from tests.support.tools import brief
 from vertexrig.cloud.rest import RestError
 from vertexrig.runs.engine import Engine
 from vertexrig.runs.policy import Due
 from vertexrig.runs.run import Run
 from vertexrig.runs.store import RunStore
-from vertexrig.submit.claims import Claim, Claims
+from vertexrig.submit.claims import LEASE_S, Claim, Claims
 
 LONG = os.environ.get("ATTACK") == "long"
 PARTS = 4
@@ -98,6 +98,10 @@ class EndsAreReplaced(Claims):
         return super().record(claim, job, there)
 
 
+def _looks_away(*_: Any) -> None:
+    """A trainer trains whatever its claim says."""
+
+
 class SentFirst(WorldTicker):
     """The notice of an end is stored after the run is deleted."""
 
@@ -109,35 +113,64 @@ class SentFirst(WorldTicker):
         super().finish(run)
 
 
-BROKEN: Mapping[str, tuple[int, dict[str, Any]]] = {
-    "writes without a generation": (0, {"runs": WrittenOver}),
-    "a run that is not written again": (0, {"runs": WrittenOnce}),
-    "a run that is deleted first": (0, {"engine": ForgottenFirst}),
-    "the end of a job is not awaited": (0, {"engine": NextOneUnseen, "shape": Shape(candidates=3, overlap="allow")}),
-    "claims of ended runs stay open": (0, {"engine": ClaimsGoOn}),
-    "holds are not read": (0, {"due": NoHold}),
-    "ends of claims are replaced": (0, {"claims": EndsAreReplaced}),
-    "a trainer does not look at its claim": (0, {"look": lambda *_: None}),
-    "a notice comes after the run is deleted": (0, {"ticker": SentFirst}),
+BROKEN: Mapping[str, tuple[str, int, dict[str, Any]]] = {
+    "writes without a generation": ("slow-write", 2, {"runs": WrittenOver}),
+    "a run that is not written again": ("refused", 1, {"runs": WrittenOnce}),
+    "a run that is deleted first": ("refused", 6, {"engine": ForgottenFirst}),
+    "the end of a job is not awaited": ("slow-cancel", 2, {"engine": NextOneUnseen}),
+    "claims of ended runs stay open": ("held", 4, {"engine": ClaimsGoOn}),
+    "holds are not read": ("held", 2, {"due": NoHold}),
+    "ends of claims are replaced": ("left-out", 0, {"claims": EndsAreReplaced}),
+    "a trainer does not look at its claim": ("late", 0, {"look": _looks_away}),
+    "a notice comes after the run is deleted": ("refused", 6, {"ticker": SentFirst}),
 }
-"""What is broken, and a schedule from which on one breaks soon."""
+"""What is broken, and the script whose schedules find it, with the move that is frozen."""
 
 
-QUICK = ("a run that is deleted first", "holds are not read", "a notice comes after the run is deleted")
-"""Variants that few schedules find; `make attack` searches for the others, which take minutes each."""
-
-
-@pytest.mark.parametrize("what", BROKEN if LONG else QUICK)
+@pytest.mark.parametrize("what", BROKEN)
 def test_each_part_is_needed(what: str) -> None:
-    """Without this part some schedule breaks a promise."""
-    first, parts = BROKEN[what]
+    """Without this part one of 300 schedules breaks a promise."""
+    script, actor, parts = BROKEN[what]
     with pytest.raises((Broken, RestError, LookupError)):
-        for seed in range(first, first + 3_000):
-            explore(seed, **parts)
+        for seed in range(300):
+            played(seed, SCRIPTS[script], actor, **parts)
 
 
-class NobodyCleans(WorldRegistrar):
-    """Second versions stay."""
+def test_a_run_that_another_delivery_relies_on_is_kept() -> None:
+    """A delivery whose last attempt fails leaves the run that it opened, if another one was answered by it that ticks continue."""
+    world = RunWorld(Shape(3))
+    world.vertex.refused = frozenset("123")
+    first = world.arrive(0, 0.0)
+    while sum(name.startswith("claims/") for name in world.storage.objects) < 3:
+        first.step()
+    world.arrive(0, 0.0).step(*[""] * 400)
+    assert world.answers_of == {DUE[0]: ["deferred"]}
+    world.later(TICK_S)
+    first.step(*[""] * 400)
+    assert first.error is not None and world.answers_of == {DUE[0]: ["deferred", "refused"]}
+    world.finish(True)  # and has its end
 
-    def clean(self, display: str) -> list[str]:
-        return []
+
+def test_a_repeat_writes_how_far_it_is() -> None:
+    """A delivery that continues the candidates of one that died writes its own attempts, so that ticks find its job."""
+    world = RunWorld(Shape(3))
+    world.vertex.refused = frozenset("12")
+    first = world.arrive(0, 0.0)
+    while sum(name.startswith("claims/") for name in world.storage.objects) < 2:
+        first.step()
+    world.close()
+    world.later(LEASE_S + 2)
+    world.arrive(0, 0.0).step(*[""] * 400)
+    assert [len(run.attempts) for run in RunStore(world.storage).open() if isinstance(run, Run)] == [3]
+
+
+def test_a_run_whose_first_candidate_was_refused_waits() -> None:
+    """A delivery whose last candidate fails for a reason that the schedule waits out leaves a run that ticks continue."""
+    world = RunWorld(Shape(3, retry_for="7200s"))
+    world.vertex.refused = frozenset("12")
+    work = world.arrive(0, 0.0)
+    while work.name != "before create":
+        work.step()
+    work.step("refuse", *[""] * 400)
+    assert world.answers_of == {DUE[0]: ["deferred"]}
+    world.finish(True)

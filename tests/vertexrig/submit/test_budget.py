@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import threading
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.support import clouds
-from tests.support.clouds_in_memory import Clock, Delivery, MemoryStorage, MemoryVertex
+from tests.support.clouds_in_memory import Clock, Delivery, MemoryStorage, MemoryVertex, current
 from tests.support.protocol import prepared
 from vertexrig.cloud.rest import RestError
 from vertexrig.project import caller_overrides
@@ -170,23 +169,26 @@ def rush(seed: int) -> int:
     Returns:
         How many jobs were above the limit at most; each must be one that its holder created when its lease was over.
     """
-    chance, clock, local = random.Random(seed), Clock(), threading.local()
+    chance, clock = random.Random(seed), Clock()
     deliveries: list[Delivery] = []
     taken: dict[Delivery, float] = {}
     late: set[str] = set()
 
     def gate(name: str, effect: Any) -> Any:
+        delivery = current()
+        assert delivery is not None
+
         def noted() -> Any:
             answer = effect()
             if name == "write" and any(
                 key.startswith(FOLDER) and one[1] == answer for key, one in storage.objects.items()
             ):
-                taken[local.delivery] = clock()
-            elif name == "create" and clock() > taken[local.delivery] + LEASE_S:
+                taken[delivery] = clock()
+            elif name == "create" and clock() > taken[delivery] + LEASE_S:
                 late.add(answer.name)
             return answer
 
-        return local.delivery.gate(name, noted)
+        return delivery.gate(name, noted)
 
     storage, vertex = MemoryStorage(clock, gate), MemoryVertex(clock, gate)
     workspace, job = prepared()
@@ -197,7 +199,6 @@ def rush(seed: int) -> int:
                 delivery.sleep()
                 clock.at += seconds
 
-            local.delivery = delivery
             claims = Claims(storage, clock=clock, sleep=sleep)
             submitter = Submitter(workspace, vertex, storage, claims=claims, limits=Budget(live_jobs=LIMIT))
             submitter.ledger.now, submitter.estimate = clock.now, lambda *_: cost  # type: ignore[method-assign]
