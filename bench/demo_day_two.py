@@ -50,7 +50,11 @@ PROJECT: dict[str, Any] = {
     "bucket": "gs://demo-bucket",
     "jobs": JOBS,
     "schedules": {
-        name: {"run": name, "cron": "0 3 * * *", **({"then": [{"register": {"metric": "accuracy", "goal": "MAXIMIZE"}}]} if name.endswith("image") else {})}
+        name: {
+            "run": name,
+            "cron": "0 3 * * *",
+            **({"then": [{"register": {"metric": "accuracy", "goal": "MAXIMIZE"}}]} if name.endswith("image") else {}),
+        }
         for name in NIGHTS
     },
     "trigger": {"uri": f"http://127.0.0.1:{PORT}", "tick": "0 0 1 1 *", "budget": {"usd_per_day": 0.5}},

@@ -86,7 +86,9 @@ def test_the_newest_delivery_is_found_behind_many(browser: Any, here: server.Run
     names = [f"a-{number:02}" for number in range(21)] + ["cloud-ai-platform-1", "decided"]
     for name in names:
         httpx.post(f"{here.url}/storage/v1/b", params={"project": "p"}, json={"name": name})
-    Delivery(schedule="staged", run="cpu", decision="created").write(Storage("gs://cloud-ai-platform-1/vertexrig/trigger", url=here.url))
+    Delivery(schedule="staged", run="cpu", decision="created").write(
+        Storage("gs://cloud-ai-platform-1/vertexrig/trigger", url=here.url)
+    )
     made = Delivery(schedule="newest", run="cpu", decision="created")
     made.write(Storage("gs://decided/vertexrig/trigger", url=here.url))
     folder = Path(here.root, "gs/decided/vertexrig/trigger", made.path).parent
