@@ -52,6 +52,7 @@ DEV = [
     "pytest>=8",
     "pytest-cov>=5",
     "pytest-rerunfailures>=14",
+    "pytest-timeout>=2.4",
     "pytest-xdist>=3.5",
     "uvloop>=0.19",  # other packages bring it, and uvicorn would take it: the local Vertex runs with it and without
     "uv>=0.5",  # resolves lock files and makes environments; its users install it themselves
