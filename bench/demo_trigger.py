@@ -109,10 +109,10 @@ def over_http(folder: Path, env: dict[str, str]) -> None:
 def registered(folder: Path, env: dict[str, str], url: str) -> None:
     """Wait until the ticks have promoted the scheduled sweep's best trial and registered a version of the model."""
     until = time.monotonic() + 240
-    while not (ends := json.loads(vertexrig(folder, env, "schedule", "chains", "--format=json", quiet=True))["ended"]):
+    while not (ends := json.loads(vertexrig(folder, env, "schedule", "steps", "--format=json", quiet=True))["ended"]):
         assert time.monotonic() < until, "the steps of the nightly sweep did not end"
         time.sleep(4)
-    vertexrig(folder, env, "schedule", "chains")
+    vertexrig(folder, env, "schedule", "steps")
     end = ends[0]["end"]
     model = requests.get(f"{url}{server.AIPLATFORM}/v1/{end['model']}", timeout=60).json()
     keys = ("displayName", "versionId", "versionAliases", "versionDescription", "artifactUri", "labels")

@@ -422,16 +422,15 @@ def test_a_tensorflow_study(tmp_path: Path) -> None:
         "maxTrialCount": 2, "parallelTrialCount": 1, "displayName": "study", "trialJobSpec": job(one),
     }  # fmt: skip
     lines: dict[str, list[Line]] = {}
-    notes: list[str] = []
     results: dict[str, JobResult] = {}
     watcher = Watcher(
         line=lambda name, line: lines.setdefault(name, []).append(line),
-        note=notes.append,
         result=lambda name, one: results.update({name: one}),
     )
     done = run_study(study, Settings(root, run=OPTIONS), watcher)
     assert done["state"] == "JOB_STATE_SUCCEEDED", [result.error for result in results.values()]
-    assert [len(notes), "int(float(text))" in notes[0]] == [1, True]
+    notes = [line.text for line in lines.pop(done["name"])]
+    assert [text for text in notes if "int(float(text))" in text] == notes[-1:]
     assert [result.exit_codes for result in results.values()] == [{"workerpool0-0": code} for code in (2, 0, 0)]
     printed = [[line.text for line in own if line.text.startswith(("result ", "free "))] for own in lines.values()]
     assert [text.rsplit(" ", 1)[0] for own in printed for text in own if text.startswith("result ")] == [
