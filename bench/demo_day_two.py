@@ -196,9 +196,12 @@ def night(stage: Stage, name: str) -> None:
     elif name == "killed":
         stage.vertex.open.clear()
         stage.rig("schedule", "run", name)
-        claims = Path(stage.here.root) / "gs" / "demo-bucket" / "vertexrig" / "claims"
+        bucket = Path(stage.here.root) / "gs" / "demo-bucket"
         held = f'"run": "{name}"'
-        stage.until(lambda: any(held in one.read_text() for one in claims.glob("*.json")), "the claim is taken")
+        stage.until(
+            lambda: any(held in one.read_text() for one in bucket.glob("vertexrig/*/claims/*.json")),
+            "the claim is taken",
+        )
         stage.stop()
         stage.vertex.open.set()
         stage.until(lambda: stage.status(name)["attempt"] not in ("", "OK"), "Cloud Scheduler gives up")

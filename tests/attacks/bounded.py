@@ -10,9 +10,9 @@ import time
 from pathlib import Path
 
 MIB = 1024 * 1024
-CPU_S, PEAK_MIB = 3, 200
+CPU_S, PEAK_MIB = 10, 200
 """What a bomb may take: processor time in whole seconds, not time of day, so that other work on the machine does not matter.
-On 2026-11-21 it was at most 1.0 s and 98 MiB for a file, 0.5 s and 83 MiB for a template, on a busy machine of 2 cores."""
+On 2026-11-26 30,000 worker pools took most, 5.9 s and 89 MiB, on a busy machine of 2 cores: each rule looks at each pool."""
 
 
 def limited() -> None:

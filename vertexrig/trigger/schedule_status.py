@@ -295,11 +295,12 @@ def _of_attempt(loaded: Loaded, name: str, job: Mapping[str, Any], row: Mapping[
     result, attempted = _attempt(job), str(job.get("lastAttemptTime", ""))
     if result in ("", "OK"):
         return []
-    if row and times.parse(str(row["time"])) > times.parse(attempted) - SKEW:
+    explains = bool(row) and (row.get("decision") != "created" or bool(row.get("job")))
+    if explains and times.parse(str(row["time"])) > times.parse(attempted) - SKEW:
         return []
     return [
         Difference(
-            f"the delivery of {attempted[:19]}Z ended {result.rstrip('.')}, and the history has no entry for it: the function was killed, or "
+            f"the delivery of {attempted[:19]}Z ended {result.rstrip('.')}, and the history has no job of it: the function was killed, or "
             "was not reached. The next delivery continues what it had begun",
             f"{log_command(loaded, name)}; then vertexrig schedule run {name}",
         )
