@@ -41,9 +41,7 @@ def trainer_unused(document: Document, context: Context) -> Iterator[Problem]:
         path = pool.program_path if pool is not None else f"{document.job_path}workerPoolSpecs"
         fix = "name the folder with the image's Dockerfile, write command: [python, -m, MODULE], or leave --trainer out"
         message, severity = "the job does not run the trainer that --trainer names", None
-        if (
-            started_program.NOT_RECOGNISED in context.trainer_unused
-        ):  # a script or a program that is not Python's may start it
+        if not context.trainer_recognised:  # a script or a program that is not Python's may start it
             message, severity = "whether the job runs the trainer that --trainer names is not known", Severity.INFO
         yield Problem(path, f"{message}: {context.trainer_unused}", fix, severity)
 

@@ -85,6 +85,7 @@ class Context:
         today: The day that end dates are compared with.
         trainer: The trainer's source as read, None if it is not at hand.
         trainer_unused: Why the document does not run the trainer that was named; empty if it does, or none was named.
+        trainer_recognised: False if what the document starts cannot be read, so that it may run that trainer or not.
         built: Images of the project's own trainer, by URI.
         advice: Whether quotas and default disks are checked, too; the trigger, which only starts a job or refuses it, does not.
     """
@@ -94,6 +95,7 @@ class Context:
     today: date = field(default_factory=date.today)
     trainer: TrainerSource | None = None
     trainer_unused: str = ""
+    trainer_recognised: bool = True
     built: Mapping[str, BuiltImage] = field(default_factory=dict)
     advice: bool = True
 

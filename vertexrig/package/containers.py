@@ -29,12 +29,14 @@ class ImageProgram:
         reason: Why there is none, in one sentence.
         folder: The folder that is the image's working directory.
         command: The words that start the program there.
+        recognised: False if what starts is a script or a program that is not Python's, which may start a trainer or not.
     """
 
     source: TrainerSource | None
     reason: str = ""
     folder: Path | None = None
     command: tuple[str, ...] = ()
+    recognised: bool = True
 
 
 class ImageTree(Tree):
@@ -128,7 +130,7 @@ def read_container(
         found = started_program.find(image.cmd)
     if found is None:
         shown = " ".join(words) or "no ENTRYPOINT and no CMD"
-        return ImageProgram(None, f"{name} {started_program.NOT_RECOGNISED}: {shown}")
+        return ImageProgram(None, f"{name} starts no Python program that can be recognised: {shown}", recognised=False)
     source = _read(found, image, context, known, file)
     leading = tuple(head[found.end :]) if found.end and not alone and found.end <= len(head) else ()
     place = SourcePlace(name, image.entrypoint_line, "ENTRYPOINT")

@@ -25,9 +25,6 @@ _LAUNCHER_MODULES = frozenset(
     }
 )
 
-NOT_RECOGNISED = "starts no Python program that can be recognised"
-"""Of an image: a script, or a program that is not Python's, may start the trainer all the same."""
-
 
 @dataclass(frozen=True)
 class SourceProgram:

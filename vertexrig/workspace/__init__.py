@@ -248,18 +248,21 @@ class Workspace:
     def context(self, document: spec.Document) -> checks.Context:
         """Return the facts that the checks use beside the document."""
         built = _built_images(self.loaded, document)
-        trainer, unused = self._trainer_of(document, built)
+        trainer, unused, recognised = self._trainer_of(document, built)
         return checks.Context(
             self.catalog,
             region=self._region or self.loaded.project.region,
             trainer=trainer,
             trainer_unused=unused,
+            trainer_recognised=recognised,
             built=built,
             advice=self._uploaded is None,
         )
 
-    def _trainer_of(self, document: spec.Document, built: Mapping[str, BuiltImage]) -> tuple[TrainerSource | None, str]:
-        """Return the source of the trainer that a document runs, None if it is not at hand, and why a named trainer is unused.
+    def _trainer_of(
+        self, document: spec.Document, built: Mapping[str, BuiltImage]
+    ) -> tuple[TrainerSource | None, str, bool]:
+        """Return the trainer that a document runs, None if it is not at hand; why a named one is unused; if what starts is recognised.
 
         A trainer that was named (`--trainer`) is used for every document. The project's own trainer is used only for a document
         that runs it: by a module, an image that the project builds, an image whose Dockerfile is here (`container`), or
@@ -269,20 +272,23 @@ class Workspace:
         modules = {pool.module for pool in document.pools if pool.module}
         if modules:
             if named and len(modules) > 1:
-                return None, f"its pools run several modules: {', '.join(sorted(modules))}"
+                return None, f"its pools run several modules: {', '.join(sorted(modules))}", True
             ours = {project.trainer.module, *(job.module for job in project.jobs.values() if job.module)}
-            return (self.trainer(modules.pop()) if named or (len(modules) == 1 and modules <= ours) else None), ""
+            runs_it = named or (len(modules) == 1 and modules <= ours)
+            return self.trainer(modules.pop()) if runs_it else None, "", True
         pool = _container_pool(document)
         if pool is None:
-            return None, "no pool has a pythonModule or an image" if named else ""
+            return None, "no pool has a pythonModule or an image" if named else "", True
         if pool.image in built:
-            return self.trainer(_module_of(pool) or project.trainer.module), ""
+            return self.trainer(_module_of(pool) or project.trainer.module), "", True
         found = self.container(pool)
         if named:
-            return (None, "no pool has a pythonModule or an image") if found is None else (found.source, found.reason)
+            if found is None:
+                return None, "no pool has a pythonModule or an image", True
+            return found.source, found.reason, found.recognised
         if found is not None and found.source is not None:
-            return found.source, ""
-        return (self.trainer(project.trainer.module) if pool.image == project.trainer.custom_image else None), ""
+            return found.source, "", True
+        return self.trainer(project.trainer.module) if pool.image == project.trainer.custom_image else None, "", True
 
     def container(self, pool: spec.Pool) -> ImageProgram | None:
         """Return the program that a pool's image runs: from the named trainer, `local.images`, or the project's own image."""

@@ -50,6 +50,7 @@ def stands(loaded: Loaded, *, job: Any = None, row: Any = None, digest: str = ""
         ({"job": {"schedule": "0 4 * * *"}}, "another schedule", "vertexrig schedule apply"),
         ({"digest": "abc"}, "another project file, templates or catalog (abc", "vertexrig function deploy --run"),
         ({"job": FAILED}, "UNAVAILABLE HTTP 503, and the history has no job of it", "vertexrig schedule run nightly"),
+        ({"job": FAILED, "row": {**ROW, "job": ""}}, "the history has no job of it", "vertexrig schedule run nightly"),
         ({"row": RestError("no bucket")}, "the history cannot be read: no bucket", "vertexrig doctor"),
         ({"row": {**ROW, "state": "gone"}}, "/77 is gone", "vertexrig schedule run nightly"),
         ({"row": {**ROW, "end": {"outcome": "FAILED", "reason": "no image"}}}, "ended FAILED: no image", "trials 77"),
