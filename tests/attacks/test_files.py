@@ -137,8 +137,9 @@ def test_a_template_is_bounded_in_time_and_memory(tmp_path: Path, names: tuple[s
     """A template that does not end, or makes a value without measure, is stopped, with an error that names it; the next
     template is rendered.
     """
-    # a fork has no ended children yet, so that their peak is the peak of what this test starts
-    process = multiprocessing.get_context("fork").Process(target=_bombs, args=(tmp_path, names))
+    # A new process has no ended children, so that their peak is the peak of what this test starts. A fork would have the
+    # memory of the tests before it.
+    process = multiprocessing.get_context("spawn").Process(target=_bombs, args=(tmp_path, names))
     process.start()
     process.join()
     assert process.exitcode == 0

@@ -33,10 +33,8 @@ def test_a_rules_page_shows_a_mistake_and_what_is_said() -> None:
     pages = dict(site.rule_pages())
     assert set(pages) == {rule.id for rule in (*rules(), *READING_RULES)}
     text = pages["accelerator-count"]
-    assert (
-        "\n-    acceleratorCount: 4\n+    acceleratorCount: 3\n" in text
-        and "error[accelerator-count]: 3 is not" in text
-    )
+    assert "\n-    acceleratorCount: 4\n+    acceleratorCount: 3\n" in text
+    assert re.search(r"error\[accelerator-count\]: \S+ cannot have 3 ", text)
     assert "--unsafe-fixes" in text and "ignore[accelerator-count]" in text
     shown = {name for name, text in pages.items() if f"[{name}]: " in text}
     assert shown == set(site.examples()) and len(shown) > 180

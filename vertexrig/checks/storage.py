@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from vertexrig.checks._arguments import trainer_pools
 from vertexrig.checks.model import (
     CODE_DOC,
     GCSFUSE,
@@ -178,9 +177,12 @@ def mounts_again(document: Document, context: Context) -> Iterator[Problem]:
                 if _GCSFUSE.search(str(word)):
                     text = "gcsfuse mounts a bucket; the service already mounts each bucket at /gcs/BUCKET"
                     yield Problem(f"{pool.program_path}.{key}[{number}]", text, fix, sure=True)
-    trainer = context.trainer
-    pools = trainer_pools(document, trainer) if trainer is not None else []
-    for place in trainer.mounts[:1] if trainer is not None and pools else ():
+    if context.trainer is None or not context.trainer.mounts:
+        return
+    from vertexrig.checks._arguments import trainer_pools  # a POST has no trainer to read
+
+    place, pools = context.trainer.mounts[0], trainer_pools(document, context.trainer)
+    if pools:
         text = (
             f"{place.file}:{place.line}: gcsfuse mounts a bucket; the service already mounts each bucket at /gcs/BUCKET"
         )

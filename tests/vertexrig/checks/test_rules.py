@@ -14,9 +14,9 @@ from vertexrig import checks
 
 ELSEWHERE = {
     "image-lock", "image-python", "args-replace-cmd", "entrypoint-shell", "command-words", "trainer-unused",
-    "keras-3-saving", "workers-save-together", "gs-path-opened",
+    "keras-3-saving", "workers-save-together", "gs-path-opened", "requirements",
 }  # fmt: skip
-"""Rules with cases of their own: those that need a Dockerfile or a built image in `tests/vertexrig/package`."""
+"""Rules with cases of their own: those that need a Dockerfile, a built image or requirements in `tests/vertexrig/package`."""
 # By topic.
 TABLES = {
     **JOB_CASES,
