@@ -125,6 +125,7 @@ setup(
         "jinja2>=3.1.6",
         "pathspec>=1.0",  # .gitignore, where a folder is checked
         "protobuf>=4.25",
+        "pyproject_hooks>=1.2",  # runs setuptools on a copy of it
         "pyflakes>=3.2",  # the names that a trainer uses and never defines
         "pyyaml>=6.0",
         "rich>=13.7",

@@ -1,5 +1,6 @@
 """The command `vertexrig`, and `python -m vertexrig`."""
 
+import os
 import sys
 
 
@@ -15,4 +16,8 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    # `python -m` puts the working directory first on the path: no module of a project is imported from there
+    first = sys.path[0]
+    if first != os.path.dirname(os.path.dirname(__file__)) and os.path.exists(first) and os.path.samefile(first, "."):
+        del sys.path[0]
     main()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import socket
 import subprocess
@@ -112,6 +113,13 @@ def _started(
     raise ServiceError(f"the local Vertex does not come up{holder}; the end of {log}: {' '.join(written) or 'empty'}")
 
 
+# Not `-m`, which puts the working directory on the path: the server imports what this process would.
+_START = (
+    "import sys; sys.path[:] = sys.argv[1:]; del sys.argv[1:]; import runpy; "
+    "runpy.run_module('localvertex.server', run_name='__main__', alter_sys=True)"
+)
+
+
 def _end(process: subprocess.Popen[bytes]) -> None:
     """End a server that has just been started, with the jobs that it may have resumed."""
     process.terminate()
@@ -125,7 +133,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 def _spawn(settings: Settings, port: int | None, log: Path, record: Path | None) -> subprocess.Popen[bytes]:
     """Return the server's process; its settings go to its stdin."""
-    argv = [sys.executable, "-m", "localvertex.server"]
+    argv = [sys.executable, "-I", "-c", _START, *(os.path.abspath(one) for one in sys.path)]
     with log.open("ab") as out:
         # Its own session: Ctrl-C in the terminal of `local run` must not end the server.
         process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=out, stderr=out, start_new_session=True)

@@ -189,7 +189,7 @@ def find_python(version: str) -> str:
     """Return a Python of a version that pyenv has here, where uv does not look; the version itself if there is none, for uv to find."""
     root = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
     for program in sorted(root.glob(f"versions/{version}.*/bin/python"), key=_patch, reverse=True):
-        if subprocess.run([program, "-c", "import venv"], capture_output=True, check=False).returncode == 0:
+        if subprocess.run([program, "-I", "-c", "import venv"], capture_output=True, check=False).returncode == 0:
             return str(program)
     return version
 

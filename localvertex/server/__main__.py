@@ -1,4 +1,4 @@
-"""The process of a local Vertex in the background: `python -m localvertex.server`, which `control.up` starts."""
+"""The process of a local Vertex in the background, which `control.up` starts."""
 
 import sys
 

@@ -51,6 +51,7 @@ COMES_WITH = {
     "tensorflow-datasets": "a trainer that names one of its data sets",
     "markupsafe": "jinja2",
     "greenlet": "playwright",
+    "uv": "the user, who installs it; its module says where its program is",
     "h11": "uvicorn, whose parser the front changes",
 }
 """Imported, and not listed: what brings it holds the version."""

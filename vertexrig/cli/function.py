@@ -78,8 +78,9 @@ def serve(file: Path | None, port: int, target: str) -> None:
         environment |= variables
     staged = stage.stage(loaded, loaded.output(stage.FOLDER))
     streams.note(f"serving {staged.folder} on http://127.0.0.1:{port}")
-    # The script gets no folder of the tool on its path: the function imports the staged copy, as in the cloud.
-    start = "import runpy, sys; sys.argv.pop(0); runpy.run_path(sys.argv[0], run_name='__main__')"
+    # The script gets no folder of the tool on its path: the function imports the staged copy, as in the cloud. Nor the
+    # working directory, which is the project's.
+    start = "import sys; sys.path[:] = filter(None, sys.path); import runpy; sys.argv.pop(0); runpy.run_path(sys.argv[0], run_name='__main__')"
     script = Path(__file__).with_name("function_server.py")
     words = [sys.executable, "-c", start, str(script), str(staged.folder), target, str(port)]
     sys.stdout.flush()

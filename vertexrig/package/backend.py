@@ -15,6 +15,7 @@ from typing import Literal
 
 from build import BuildBackendException, BuildException, ProjectBuilder
 from build.env import DefaultIsolatedEnv
+from pyproject_hooks import BuildBackendHookCaller
 
 from vertexrig.errors import PackageError
 from vertexrig.package import layouts
@@ -48,20 +49,41 @@ class _Runner:
         inner = getattr(error, "exception", None)
         if isinstance(inner, PackageError):
             return inner
-        return PackageError(f"{what} failed: {reason(self.output) if self.output else error}")
+        missing = re.search(r"No such file or directory: '([^']+)'", self.output) if "wheel" in what else None
+        name = Path(missing[1]).name if missing else ""
+        hint = (
+            f". setup.py reads {name}, which is not in the package: add 'include {name}' to MANIFEST.in" if name else ""
+        )
+        return PackageError(f"{what} failed: {reason(self.output) if self.output else error}{hint}")
 
 
-def setuptools(folder: Path, distribution: Literal["sdist", "wheel"], out: Path) -> Path:
+def setuptools(folder: Path, distribution: Literal["sdist", "wheel"], out: Path, *, trusted: bool) -> Path:
     """Return the distribution that a folder's setup.py makes, with the setuptools of this interpreter.
+
+    Args:
+        folder: A copy of the trainer, or its unpacked sdist.
+        distribution: What to make.
+        out: An empty folder for it.
+        trusted: Whether the build may import modules of the folder.
 
     Raises:
         PackageError: setup.py fails.
     """
+    # the legacy backend puts the folder first on sys.path: a tarfile.py in it would run in place of Python's
+    name = f"setuptools.build_meta{':__legacy__' if trusted else ''}"
     runner = _Runner(out.parent)
+    hooks = BuildBackendHookCaller(str(folder), name, runner=runner, python_executable=sys.executable)
+    out.mkdir()
     try:
-        return Path(ProjectBuilder(folder, sys.executable, runner).build(distribution, out))
-    except (BuildException, BuildBackendException) as error:
+        return out / str(hooks.build_sdist(str(out)) if distribution == "sdist" else hooks.build_wheel(str(out)))
+    except subprocess.CalledProcessError as error:
         raise runner.failed(f"setup.py ({distribution})", error) from error
+
+
+def unpack(wheel: Path, into: Path) -> None:
+    """Unpack a wheel into a folder, without running anything of it."""
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(into)  # zipfile keeps names inside the folder
 
 
 def from_wheel(sources: Sources, staged: Path, work: Path) -> Sources:
@@ -90,8 +112,7 @@ def from_wheel(sources: Sources, staged: Path, work: Path) -> Sources:
             f"the build backend that pyproject.toml names cannot be installed: {reason(output)}"
         ) from error
     content = work / "content"
-    with zipfile.ZipFile(wheel) as archive:
-        archive.extractall(content)  # zipfile keeps names inside the folder
+    unpack(Path(wheel), content)
     (info,) = content.glob("*.dist-info")
     metadata = Parser().parsestr((info / "METADATA").read_text(encoding="utf-8"))
     scripts = RawConfigParser(delimiters=("=",))
@@ -122,5 +143,6 @@ def from_wheel(sources: Sources, staged: Path, work: Path) -> Sources:
         requirements=tuple(notes.requirements),
         refusals=tuple(notes.refusals),
         warnings=tuple(notes.warnings),
+        runs="",
         backend=False,
     )

@@ -87,7 +87,7 @@ def build(
         out_dir: Where the file goes; made if needed.
         tf_version: TensorFlow of the image: the tf-keras requirement is held to its minor version. None: left as it is.
         module: What the job runs (`python -m MODULE`); it must be in the package.
-        verify: Install the sdist without network into a folder, and follow the imports of `module` there, without running any.
+        verify: Build a wheel of the sdist as pip does, and follow the imports of `module` in it, without running any.
         wheel: Build a wheel too: pip 26 builds every sdist in isolation, so in a container without egress only a wheel installs.
         trusted: Let the build run the trainer's setup.py or build backend, now and until its setup files change.
 
@@ -157,19 +157,19 @@ def _make(
         sources = backend.from_wheel(sources, work / "project", work)
         _must_fit(sources)
     _stage(sources, identity, staged)
-    raw = backend.setuptools(staged, "sdist", work / "sdist")
+    trusted = bool(sources.runs)
+    raw = backend.setuptools(staged, "sdist", work / "sdist", trusted=trusted)
     archive = work / identity.file_name
     names = _repack(raw, archive)
     _belongs(names, module, sources.folder)
     built = Built(archive, identity, warnings=sources.warnings)
-    if wheel:
+    if wheel or verify:
         # The sdist goes in, so that the wheel holds what the sdist holds.
-        unpacked = _unpack(archive, work / "unpacked")
-        built = replace(built, wheel=backend.setuptools(unpacked, "wheel", work / "wheels"))
+        made = backend.setuptools(_unpack(archive, work / "unpacked"), "wheel", work / "wheels", trusted=trusted)
+        built = replace(built, wheel=made if wheel else None)
     if verify:
-        target, scratch = work / "target", work / "scratch"
-        scratch.mkdir()
-        verification.install(archive, target, scratch)
+        target = work / "target"
+        backend.unpack(made, target)
         found = verification.verify(target, sources.folder, module, sources.requirements, tf_version)
         built = replace(
             built,

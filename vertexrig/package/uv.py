@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 import sys
 
 from vertexrig.errors import UsageError
@@ -17,8 +16,11 @@ def uv() -> list[str]:
     """
     if shutil.which("uv"):
         return ["uv"]
-    # installed by pip into an environment that is not activated: its program is not on the PATH
-    found = subprocess.run([sys.executable, "-m", "uv", "--version"], capture_output=True, check=False)
-    if found.returncode == 0:
-        return [sys.executable, "-m", "uv"]
-    raise UsageError(f"uv is needed for this and is not installed: {sys.executable} -m pip install uv")
+    # Installed by pip into an environment that is not activated: its program is not on the PATH. Not `python -m uv`, which
+    # would run a uv.py of the working directory.
+    try:
+        from uv import find_uv_bin
+
+        return [find_uv_bin()]
+    except (ImportError, FileNotFoundError):
+        raise UsageError(f"uv is needed for this and is not installed: {sys.executable} -m pip install uv") from None

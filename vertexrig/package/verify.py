@@ -1,11 +1,10 @@
-"""Whether a built package works where it will run: installed by pip, and its imports followed, without running any of it."""
+"""Whether a built package works where it will run: its imports are followed, without running any of it."""
 
 from __future__ import annotations
 
 import os
 import re
 import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -15,8 +14,6 @@ from vertexrig.package.requirements import Requirement
 from vertexrig.trainer_source.follow import follow
 from vertexrig.trainer_source.reachability import Runs
 from vertexrig.trainer_source.undefined_names import undefined_names
-
-INSTALL_TIMEOUT_S = 180
 
 
 def clean_environment(home: Path) -> dict[str, str]:
@@ -71,42 +68,6 @@ def reason(output: str) -> str:
         elif match and "site-packages" not in match["file"] and "<" not in match["file"]:
             place = f"{Path(match['file']).name}:{match['line']}: "
     return place + lines[chosen]
-
-
-def install(archive: Path, target: Path, work: Path) -> None:
-    """Install an sdist as a container without egress does: pip, no index, no dependencies.
-
-    Raises:
-        PackageError: pip is missing, or setup.py fails outside its own folder.
-    """
-    # --no-build-isolation: isolation would fetch setuptools from PyPI. For a setup.py alone pip up to 25.2 does not isolate
-    # in the container either.
-    command = [
-        sys.executable,
-        "-I",
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "--no-deps",
-        "--no-index",
-        "--no-build-isolation",
-    ]
-    command += ["--no-compile", "--no-warn-script-location", "--target", str(target), str(archive)]
-    done = run(command, cwd=work, home=work, timeout=INSTALL_TIMEOUT_S, what="installing the package")
-    if done.returncode == 0:
-        return
-    output = done.stderr + "\n" + done.stdout
-    if "No module named pip" in output:
-        raise PackageError(
-            f"pip is missing in {sys.executable}: run {sys.executable} -m ensurepip, or build with verify=False"
-        )
-    hint = ""
-    missing = re.search(r"No such file or directory: '([^']+)'", output)
-    if missing:
-        name = Path(missing[1]).name
-        hint = f". setup.py reads {name}, which is not in the package: add 'include {name}' to MANIFEST.in"
-    raise PackageError(f"the package cannot be installed: {reason(output)}{hint}")
 
 
 def verify(

@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from tests.attacks.checkout.hostile import DIFF, RAN, TASK, WALKS, Trick, placed, project
+from tests.attacks.checkout.hostile import DIFF, PACKAGE, RAN, TASK, UP, WALKS, Trick, modules, placed, project
 
 
 def repository(folder: Path) -> Path:
@@ -92,6 +92,8 @@ def aimed() -> Iterator[tuple[Trick, tuple[str, ...]]]:
         yield Trick(f"a commit with {name!r}", committed(name)), DIFF
     yield Trick("a commit with a file that is a folder", committed("a", "a/b")), DIFF
     yield Trick("a commit whose project file is no text", committed("vertexrig.yaml")), DIFF
+    for verb in (("package",), ("image", "cpu", "--set", "trainer.image=build"), DIFF, PACKAGE, UP):
+        yield Trick("modules of others", modules), verb
     for url in ("ext::SCRIPT", "ssh://host.invalid/x", "PLACE"):
         yield Trick(f"a configuration of git with {url}", configured(url)), DIFF
     for place in (".git", ".git/config", ".git/HEAD", ".git/objects"):

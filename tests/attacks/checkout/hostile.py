@@ -344,7 +344,19 @@ SETTINGS = {
     "license": "[metadata]\nlicense_files = OUTSIDE/text\n",
     "file": "[metadata]\nlong_description = file: OUTSIDE/text\n",
 }
+MODULES = (
+    "email gzip json localvertex pip pkg_resources runpy setuptools setuptools/build_meta sitecustomize sqlite3 starlette tarfile "
+    "tempfile typing usercustomize uv uvicorn vertexrig wheel zipfile"
+).split()
+"""What a Python of ours imports."""
 EVIL = f"open('OUTSIDE/{RAN}', 'w')\nvalue = str(1)\n"
+
+
+def modules(folder: Path, own: Path) -> None:
+    """Modules in place of Python's and of ours, where a process may begin."""
+    for place in (folder, folder / "trainer_pkg", folder / "trainer_pkg/trainer"):
+        for name in MODULES:
+            text(f"{place.relative_to(folder)}/{name}.py", EVIL)(folder, own)
 
 
 def placed(word: str, place: str, kind: str) -> Trick:
@@ -403,6 +415,7 @@ def tricks() -> Iterator[Trick]:
             text("trainer_pkg/trainer/evil.py", EVIL)(folder, own)
 
         yield Trick(f"setup.cfg {name}", configured)
+    yield Trick("modules of others", modules)
     for name in NAMES:
         described = {**DESCRIBED, "displayName": name, "name": str(DESCRIBED["name"]).replace("my-project", name)}
         yield Trick(f"display name {name[:12]!r}", text("job.json", json.dumps(described)))

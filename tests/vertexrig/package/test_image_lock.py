@@ -112,8 +112,9 @@ def test_what_cannot_be_resolved_or_has_no_hash_is_said(tmp_path: Path) -> None:
 
 
 def test_without_uv_the_line_that_installs_it_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Uv is looked for on the PATH and beside this Python."""
+    """Uv is looked for on the PATH and among the packages of this Python."""
     monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setitem(sys.modules, "uv", None)
     monkeypatch.setattr(sys, "executable", "/bin/false")
     with pytest.raises(VertexrigError, match="/bin/false -m pip install uv"):
         uv.uv()

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.attacks.checkout.hostile import MODULES
 from tests.support.packages import PLAIN, SETUP, small
 from vertexrig.package.builder import SetupRunsError, build
 from vertexrig.package.setup_script import read_setup
@@ -91,6 +92,29 @@ def test_a_script_runs_only_once_the_user_has_said_so(tmp_path: Path, monkeypatc
     with pytest.raises(SetupRunsError):
         build(folder, tmp_path / "out", verify=False)
     assert not ran.exists()
+
+
+@pytest.mark.parametrize(
+    "description",
+    [
+        {"setup.py": PLAIN},
+        {"setup.py": HEAD + "setup(name='t', packages=find_packages(), py_modules=['tarfile', 'json'])"},
+        {"setup.py": "from setuptools import setup\nsetup()\n", "setup.cfg": "[options]\npackages = find:\n"},
+        {"pyproject.toml": "[project]\nname = 't'\nversion = '1'\n[tool.setuptools]\npackages = ['trainer']\n"},
+        {},
+    ],
+    ids=["setup.py", "py_modules", "setup.cfg", "pyproject.toml", "modules"],
+)
+def test_no_module_of_the_folder_takes_the_place_of_python_s(tmp_path: Path, description: dict[str, str]) -> None:
+    """A package that is built without being asked about runs no module of the folder, whatever modules are there."""
+    ran = tmp_path / "ran"
+    evil = f"open({str(ran)!r}, 'a').write(__name__)\n"
+    planted = {f"{place}{name}.py": evil for name in MODULES for place in ("", "trainer/")}
+    folder = small(tmp_path / "f", files={**planted, **description})
+    if "setup.py" not in description:
+        (folder / "setup.py").unlink()
+    made = build(folder, tmp_path / "out", wheel=True)
+    assert made.verified == ("trainer.task",) and made.wheel is not None and not ran.exists()
 
 
 def test_settings_of_commands_are_not_in_the_package(tmp_path: Path) -> None:
