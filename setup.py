@@ -123,7 +123,6 @@ setup(
         "build>=1.2",  # makes the trainer's package
         "click>=8.2",
         "jinja2>=3.1.6",
-        "pathspec>=1.0",  # .gitignore, where a folder is checked
         "protobuf>=4.25",
         "pyproject_hooks>=1.2",  # runs setuptools on a copy of it
         "pyflakes>=3.2",  # the names that a trainer uses and never defines
