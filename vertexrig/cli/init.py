@@ -12,6 +12,7 @@ from vertexrig.cli import options, steps, streams
 from vertexrig.cli.output import result
 from vertexrig.errors import UsageError, VertexrigError
 from vertexrig.files import read_text, write_text
+from vertexrig.finding import Severity
 from vertexrig.package.discover import trainer as at
 from vertexrig.package.discover import trainers
 from vertexrig.project import config
@@ -56,9 +57,8 @@ def command(output: Path, force: bool, trainer: Path | None, format_: str) -> No
         raise UsageError(f"there is no trainer in {folder}{_scripts(folder)}: {output} was not changed")
     typed = click.get_current_context().get_parameter_source("output") is not click.core.ParameterSource.DEFAULT
     write_text(output, made.text, below=None if typed else folder)
-    result(
-        format_, {"path": str(output), "trainer": str(found[0].path) if found else None, "notes": list(made.notes)}, ""
-    )
+    notes = [*made.notes, *(_findings(output) if found else ())]
+    result(format_, {"path": str(output), "trainer": str(found[0].path) if found else None, "notes": notes}, "")
     if not found:
         streams.note(
             f"wrote {output}, but there is no trainer in {folder} yet{_scripts(folder)}. Put one there, or name it with --trainer, and then:"
@@ -70,7 +70,7 @@ def command(output: Path, force: bool, trainer: Path | None, format_: str) -> No
     others = list(dict.fromkeys(one.path for one in found[1:] if one.path != found[0].path))
     if others:
         streams.note(f"also found {', '.join(others[:5])}; to use another one, name it with --trainer")
-    for note in made.notes:
+    for note in notes:
         streams.note(f"note: {note}")
     streams.note(f"wrote {output}")
     _next(output, made)
@@ -80,6 +80,23 @@ def _scripts(folder: Path) -> str:
     """Return the scripts of a folder that are not taken for trainers: they import no framework and read no flags."""
     names = sorted(path.name for path in folder.glob("*.py") if path.name != "setup.py")[:3]
     return f" (found {', '.join(names)}; to use it: --trainer {names[0]})" if names else ""
+
+
+def _findings(output: Path) -> list[str]:
+    """Return what `check` finds in the file that was written, errors and warnings, each with the jobs and sweeps it is about."""
+    found: dict[str, list[str]] = {}
+    try:
+        workspace = Workspace(config.load(output))
+        for name in workspace.loaded.project.entries:
+            for one in workspace.prepare(name).yaml_findings:
+                # of flags that are missing, `init` says more
+                if one.severity is not Severity.INFO and not one.id.startswith("argument-"):
+                    found.setdefault(f"{one.message}. To solve it: {one.fix}" if one.fix else one.message, []).append(
+                        name
+                    )
+    except VertexrigError:
+        return []  # `_next` says it
+    return [f"{', '.join(names)}: {text}" for text, names in found.items()]
 
 
 def _next(output: Path, made: Starter) -> None:

@@ -104,15 +104,27 @@ def distribution_of(top: str) -> str:
     return next((name for name, modules in IMPORT_NAMES.items() if top in modules), top.replace("_", "-"))
 
 
-def brought(distributions: Iterable[str]) -> tuple[frozenset[str], tuple[str, ...]]:
+def brought(
+    distributions: Iterable[str], locked: Mapping[str, frozenset[str]]
+) -> tuple[frozenset[str], tuple[str, ...]]:
     """Return the distributions with those that they require, and those of them whose requirements are not known.
 
-    They are known by `BRINGS`, or by the metadata of this machine.
+    They are known by the trainer's lock file, by `BRINGS`, or by the metadata of this machine.
+
+    Args:
+        distributions: What a trainer requires.
+        locked: What each distribution of its lock file brings.
     """
     names: set[str] = set()
     unknown: list[str] = []
     for name in dict.fromkeys(map(normalise, distributions)):
-        names.add(name)
+        left = [name]
+        while left:  # of a lock file, what is brought brings more
+            if (one := left.pop()) not in names:
+                names.add(one)
+                left += locked.get(one, ())
+        if name in locked:
+            continue
         if name in BRINGS:
             names |= BRINGS[name]
             continue

@@ -10,6 +10,7 @@ from pathlib import Path
 from vertexrig.errors import PackageError
 from vertexrig.package.folders import why_absent
 from vertexrig.package.image_modules import brought, declared_modules, distribution_of, is_supplied
+from vertexrig.package.lock_files import locked
 from vertexrig.package.requirements import LEFT_OUT, Requirement
 from vertexrig.package.sources import gather
 from vertexrig.trainer_source.trainer_model import Import, TrainerSource
@@ -71,7 +72,7 @@ def third_party(
     Raises:
         PackageError: One is named nowhere, and no requirement may bring it.
     """
-    names, unknown = brought(item.name for item in requirements)
+    names, unknown = brought((item.name for item in requirements), locked(folder))
     known, more = declared_modules(item.name for item in requirements), declared_modules(names)
     unsure = [item for item in requirements if not item.sure]
     warnings: list[str] = []

@@ -69,6 +69,58 @@ def test_check_says_what_package_refuses(
     assert refused in said if refused else said == ""
 
 
+UV = """\
+version = 1
+
+[[package]]
+name = "some-unknown-distribution"
+version = "1"
+dependencies = [{ name = "in-between" }]
+
+[[package]]
+name = "in-between"
+version = "1"
+dependencies = [{ name = "omegaconf" }, { name = "other", marker = "sys_platform == 'win32'" }]
+
+[[package]]
+name = "unrelated"
+version = "1"
+"""
+POETRY = """\
+[[package]]
+name = "some_unknown_distribution"
+version = "1"
+
+[package.dependencies]
+omegaconf = ">=2"
+"""
+LOCKS = {
+    "uv.lock": UV,
+    "poetry.lock": POETRY,
+    "pdm.lock": '[[package]]\nname = "some-unknown-distribution"\ndependencies = ["OmegaConf>=2"]\n',
+    "Pipfile.lock": '{"default": {"some-unknown-distribution": {}, "omegaconf": {"version": "==2"}}, "develop": {"unrelated": {}}}',
+    "requirements.lock": "# by rye\nsome-unknown-distribution==1\nomegaconf[x]==2 \\\n    --hash=sha256:00\n    # via some-unknown-distribution\n",
+}
+
+
+@pytest.mark.parametrize("name", LOCKS)
+def test_a_lock_file_says_what_requirements_bring(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An import that the lock file's dependencies bring is not refused, and one that they do not bring is."""
+    (tmp_path / name).write_text(LOCKS[name])
+    needs = "some-unknown-distribution\n"
+    found, said = _says(tmp_path, monkeypatch, code="import omegaconf\n", requirements=needs)
+    assert (found, said) == ([], "")
+    found, said = _says(tmp_path, monkeypatch, code="import unrelated\n", requirements=needs)
+    assert found == ["error"] and "imports unrelated" in said
+
+
+def test_a_lock_file_that_cannot_be_read_says_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a broken lock file it is not known what a requirement brings, and nothing is refused."""
+    (tmp_path / "uv.lock").write_text("[[package]\n")
+    found, said = _says(tmp_path, monkeypatch, code="import unrelated\n", requirements="some-unknown-distribution\n")
+    assert (found, said) == ([], "")
+
+
 def test_init_writes_an_image_with_the_python_that_the_trainer_needs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
