@@ -120,7 +120,7 @@ def _post() -> Passes:
     storage, package = MemoryStorage(clock), b"a package"
     storage.write("packages/t.tar.gz", package)
     row = {"uri": "gs://my-bucket/packages/t.tar.gz", "sha256": hashlib.sha256(package).hexdigest()}
-    storage.write("packages/latest/trainer.task-tf-2.17.json", json.dumps(row).encode())
+    storage.write("vertexrig/vertexrig/packages/trainer.task-tf-2.17.json", json.dumps(row).encode())
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "vertexrig.yaml")
         file.write_text(_PROJECT, encoding="utf-8")

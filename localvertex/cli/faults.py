@@ -21,7 +21,7 @@ from vertexrig.project import runs
 from vertexrig.project.config import STATE_FOLDER
 from vertexrig.project.triggered import Budget
 from vertexrig.results.rehearsal import Rehearsal
-from vertexrig.runs.desk import DeskRun
+from vertexrig.runs.submitted import SubmittedRun
 from vertexrig.spec.states import FAILED
 from vertexrig.studies import report
 from vertexrig.submit import submission
@@ -93,7 +93,7 @@ def rehearse(
     return watched.ended(job.data, runs.run_id_of(job.output), error, attempts)
 
 
-def _cancel(request: DeskRun) -> None:
+def _cancel(request: SubmittedRun) -> None:
     """Cancel the job that a rehearsal is at, which the next server would go on with."""
     made = [one["job"] for one in request.attempts() if one["job"] and not one["reason"]]
     for name in made[-1:]:

@@ -90,12 +90,12 @@ class MemoryCloud:
 Cloud = RunningServer | MemoryCloud
 
 
-def point_at(here: Cloud, uri: str = f"{BUCKET}/packages/trainer.tar.gz") -> None:
-    """Make the package in the bucket the one that triggered runs use, under any URI."""
+def point_at(here: Cloud, uri: str = f"{BUCKET}/packages/trainer.tar.gz", function: str = "vertexrig") -> None:
+    """Make the package in the bucket the one that runs of a trigger use, under any URI."""
     package = storage(here).read("packages/trainer.tar.gz")
     assert package is not None
     row = {"uri": uri, "sha256": hashlib.sha256(package.data).hexdigest(), "generation": package.generation}
-    storage(here).write("packages/latest/trainer.task-tf-2.17.json", json.dumps(row).encode())
+    storage(here).write(f"vertexrig/{function}/packages/trainer.task-tf-2.17.json", json.dumps(row).encode())
 
 
 def variables(here: RunningServer) -> dict[str, str]:

@@ -9,10 +9,12 @@ import functools
 import random
 import sys
 import tempfile
+import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, TypeVar
+from unittest import mock
 
 from tests.support import clouds
 from tests.support.clouds_in_memory import Clock, Delivery, MemoryStorage, MemoryVertex, current
@@ -22,6 +24,7 @@ from vertexrig.cloud.vertex import RESOURCES
 from vertexrig.project.triggered import Budget
 from vertexrig.spec.estimate import Estimate, estimate
 from vertexrig.spec.states import FAILED, QUEUED, RUNNING
+from vertexrig.submit import claims
 from vertexrig.submit.claims import LABEL, LEASE_S, WINDOW_S, Claims, InProgressError, Key
 from vertexrig.submit.reconcile import Reconciler, seen_twice
 from vertexrig.submit.submission import Submitted, Submitter
@@ -289,6 +292,26 @@ def lagging(world: World, chance: random.Random) -> None:
     world.vertex.lag = chance.choice(LAGS)
 
 
+_Of = ParamSpec("_Of")
+_World = TypeVar("_World")
+
+
+def repeatable(explore: Callable[Concatenate[int, _Of], _World]) -> Callable[Concatenate[int, _Of], _World]:
+    """Make a schedule the same each time that it runs: the ids that the code under test draws come from its seed, too."""
+
+    @functools.wraps(explore)
+    def seeded(seed: int, *parts: _Of.args, **more: _Of.kwargs) -> _World:
+        chance = random.Random(f"ids of {seed}")
+        with (
+            mock.patch("uuid.uuid4", lambda: uuid.UUID(int=chance.getrandbits(128))),
+            mock.patch.object(claims, "new_run_id", lambda: f"20261121-120000-{chance.getrandbits(16):04x}"),
+        ):
+            return explore(seed, *parts, **more)
+
+    return seeded
+
+
+@repeatable
 def explore(seed: int, steps: int = 24, **parts: Any) -> World:
     """One schedule at random.
 

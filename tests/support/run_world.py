@@ -18,7 +18,19 @@ from typing import Any
 from tests.support import clouds
 from tests.support.clouds_in_memory import START, Delivery, MemoryVertex, current
 from tests.support.memory_models import MemoryFolder, MemoryModels
-from tests.support.protocol import LIVING, STOPS, Broken, Move, Uploads, World, begun, passing, price, wander
+from tests.support.protocol import (
+    LIVING,
+    STOPS,
+    Broken,
+    Move,
+    Uploads,
+    World,
+    begun,
+    passing,
+    price,
+    repeatable,
+    wander,
+)
 from tests.support.scarce import QUOTA, STOCKOUT
 from vertexrig import times
 from vertexrig.cloud.rest import RestError
@@ -561,6 +573,7 @@ def _calls(script: Script, actor: int, **parts: Any) -> int:
     raise LookupError(f"{script.moves[actor]} does not end")
 
 
+@repeatable
 def played(seed: int, script: Script, actor: int | None = None, **parts: Any) -> RunWorld:
     """One schedule of a script: one of its deliveries and ticks is frozen before a call, and let go on before a later move.
 
@@ -595,6 +608,7 @@ def played(seed: int, script: Script, actor: int | None = None, **parts: Any) ->
     return world
 
 
+@repeatable
 def explore(seed: int, steps: int = 30, shape: Shape | None = None, **parts: Any) -> RunWorld:
     """One schedule: of a script for an odd number, of moves at random for an even one.
 

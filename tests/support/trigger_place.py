@@ -49,7 +49,7 @@ class Place:
             "uri": "gs://my-bucket/packages/trainer.tar.gz",
             "sha256": "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
         }
-        self.storage.write("packages/latest/trainer.task-tf-2.17.json", json.dumps(row).encode())
+        self.storage.write("vertexrig/vertexrig/packages/trainer.task-tf-2.17.json", json.dumps(row).encode())
         self.logs: list[Mapping[str, Any]] = []
         self.load(data)
 

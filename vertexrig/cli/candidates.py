@@ -16,11 +16,11 @@ from vertexrig.cloud.vertex import COLLECTIONS, RemoteJob, Vertex
 from vertexrig.errors import JobFailedError, UsageError
 from vertexrig.explain import headroom
 from vertexrig.project import runs
-from vertexrig.runs import desk
+from vertexrig.runs import submitted
 from vertexrig.runs.candidates import CandidateRun, candidates_of
 from vertexrig.runs.deliveries import FOLDER
-from vertexrig.runs.desk import DeskRun, RunState
 from vertexrig.runs.store import RunStore
+from vertexrig.runs.submitted import RunState, SubmittedRun
 from vertexrig.spec.labels import RUN_LABEL, first_of
 from vertexrig.studies import report
 from vertexrig.submit import publish
@@ -39,7 +39,7 @@ def digest_of(prepared: Prepared, resume: str) -> str:
     return digest({"body": body, "run": resume} if resume else body)
 
 
-def new_request(prepared: Sequence[Prepared], submitter: Submitter, key: Key, resume: str) -> DeskRun:
+def new_request(prepared: Sequence[Prepared], submitter: Submitter, key: Key, resume: str) -> SubmittedRun:
     """Return a new request with its candidates; a candidate's package is uploaded before its first attempt."""
     _note_restarts(prepared)
     for number, why in left_out(prepared, submitter.limits).items():
@@ -47,23 +47,23 @@ def new_request(prepared: Sequence[Prepared], submitter: Submitter, key: Key, re
     return _request(prepared, submitter, digest_of(prepared[0], resume), key=key, run_id=resume)
 
 
-def _request(prepared: Sequence[Prepared], submitter: Submitter, asked: str, **about: Any) -> DeskRun:
+def _request(prepared: Sequence[Prepared], submitter: Submitter, asked: str, **about: Any) -> SubmittedRun:
     known = quota.known_of(QuotaService(prepared[0].workspace.loaded.project.project))
 
     def cannot(candidate: CandidateRun) -> str:
         return headroom.cannot_fit(candidate.prepared, known(candidate.prepared.workspace.loaded.project.region)[0])
 
-    return DeskRun(candidates_of(prepared, submitter), asked, publish=_publish, cannot=cannot, **about)
+    return SubmittedRun(candidates_of(prepared, submitter), asked, publish=_publish, cannot=cannot, **about)
 
 
-def of_job(workspace: Workspace, job: RemoteJob) -> DeskRun | None:
+def of_job(workspace: Workspace, job: RemoteJob) -> SubmittedRun | None:
     """Return the request that a job belongs to. If this project cannot continue it, stderr says why, and None is returned."""
     name = job.labels.get(RUN_LABEL, "")
     known = _known(workspace, job)
     if known is None:
         return None
     prepared, submitter, claim = known
-    run = desk.read(submitter.claims.storage, claim.id)
+    run = submitted.read(submitter.claims.storage, claim.id)
     if run is not None and claim.asked in (digest_of(prepared[0], ""), digest_of(prepared[0], claim.run_id)):
         return _request(prepared, submitter, claim.asked, run=run)
     streams.note(
@@ -82,9 +82,9 @@ def attempts_of(workspace: Workspace, found: FoundJob) -> list[dict[str, Any]]:
         return []
     prepared, submitter, claim = known
     own = submitter.claims.storage
-    run = desk.read(own, claim.id) or RunStore(own).read(claim.id)
+    run = submitted.read(own, claim.id) or RunStore(own).read(claim.id)
     if run is not None:
-        return DeskRun(candidates_of(prepared, submitter), claim.asked, run=run).attempts(found.job)
+        return SubmittedRun(candidates_of(prepared, submitter), claim.asked, run=run).attempts(found.job)
     ended = own.read_json(f"{FOLDER}/{claim.run_id[:4]}-{claim.run_id[4:6]}/{claim.run_id}-{claim.id}.json") or {}
     return list(ended.get("end", {}).get("attempts", ()))
 
@@ -103,7 +103,7 @@ def _known(
     return (prepared, submitter, claim) if claim is not None and len(prepared) > 1 else None
 
 
-def follow(request: DeskRun, poll: float, format_: str) -> RunState:
+def follow(request: SubmittedRun, poll: float, format_: str) -> RunState:
     """Continue a request until it has ended or the reader of its lines has gone; print a line for each change."""
     shown, failing_since, left, name = "", 0.0, 0, ""
     while True:
@@ -133,7 +133,7 @@ def follow(request: DeskRun, poll: float, format_: str) -> RunState:
         time.sleep(pause)
 
 
-def must_have_succeeded(at: RunState, request: DeskRun) -> None:
+def must_have_succeeded(at: RunState, request: SubmittedRun) -> None:
     """Raise JobFailedError if a request has ended without a job that succeeded."""
     if at.ended and at.state != "succeeded":
         raise JobFailedError(f"{request.name} ended: {at.text or at.state}")
@@ -151,7 +151,7 @@ def attempt_lines(attempts: Sequence[Mapping[str, Any]]) -> list[str]:
     return lines
 
 
-def attempt_rows(request: DeskRun, job: RemoteJob | None = None) -> list[dict[str, Any]]:
+def attempt_rows(request: SubmittedRun, job: RemoteJob | None = None) -> list[dict[str, Any]]:
     """Return the attempts as JSON; `job` is that of the last attempt."""
     return request.attempts(job)
 

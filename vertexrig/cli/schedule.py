@@ -51,8 +51,8 @@ def _plan(loaded: Loaded, adopt: tuple[str, ...]) -> tuple[Scheduler, list[Step]
         streams.note(line)
     for one in plans.clocks(loaded):
         streams.note(f"warning: {one.path}: {one.message}; {one.fix}")
-    digest = schedule_status.deployed(loaded, deploy.gcloud)
-    if digest and digest != loaded.digest:
+    served = schedule_status.deployed(loaded, deploy.gcloud)
+    if served.digest and served.digest != loaded.digest:
         streams.note(
             "the deployed function has another project file, templates or catalog: run `vertexrig function deploy --run`"
         )
@@ -200,7 +200,7 @@ def _ticking(loaded: Loaded) -> str:
 def status(schedule: str | None, file: Path | None, format_: str) -> None:
     """Compare each schedule, or one SCHEDULE, in the project file with the deployed function, Cloud Scheduler and the last run.
 
-    Each difference is shown with the command that solves it. The exit code is 1 if there is a difference.
+    Each difference is shown with the command that solves it. The exit code is 1 if there is a difference that is no warning.
     """
     from vertexrig.trigger import deploy, schedule_status  # 150 ms
 
@@ -213,7 +213,7 @@ def status(schedule: str | None, file: Path | None, format_: str) -> None:
     if schedule is not None and not found:
         raise UsageError(f"there is no schedule {schedule!r}. {did_you_mean(schedule, loaded.project.schedules)}")
     result(format_, {"schedules": [one.data for one in found]}, lambda: "\n\n".join(map(_status_text, found)))
-    wrong = [one.name for one in found if one.differences]
+    wrong = [one.name for one in found if any(wrong.severity == "error" for wrong in one.differences)]
     if wrong:
         raise FindingsError(f"not as the file says: {', '.join(wrong)}")
 
@@ -231,7 +231,7 @@ def _status_text(one: ScheduleStatus) -> str:
         parts = " ".join(filter(None, (when, str(row.get("decision", "")), str(end))))
         lines.append(f"  last delivery    {parts or 'none'}")
     for wrong in one.differences:
-        lines += [f"  wrong: {wrong.message}", f"    {wrong.fix}"]
+        lines += [f"  {'wrong' if wrong.severity == 'error' else 'warning'}: {wrong.message}", f"    {wrong.fix}"]
     return "\n".join([*lines, f"  log: {one.log}"] if one.run else lines)
 
 
@@ -391,9 +391,11 @@ def hold(schedule: str | None, until: str, reason: str, file: Path | None, forma
     do not end it. (`pause` stops only the job in Cloud Scheduler, and the next `apply` ends the pause.)
     """
     from vertexrig.runs import policy  # 30 ms
+    from vertexrig.trigger import deploy
 
     now = times.now()
-    made = policy.Hold(policy.until(until, now), reason, times.rfc3339(now, 0))
+    end = policy.until(until, now)
+    made = policy.Hold(end, reason, times.rfc3339(now, 0), deploy.account())
     _holds(schedule, file, format_, made)
 
 
@@ -420,8 +422,7 @@ def _holds(schedule: str | None, file: Path | None, format_: str, hold: Hold | N
         streams.note("there was no hold of all schedules" if schedule is None else f"{schedule} was not on hold")
     rows = {one: asdict(found) for one, found in sorted(kept.current().items())}
     lines = [
-        f"{'all schedules' if one == policy.EVERY else one}: until {row['until']}: {row['reason']}"
-        for one, row in rows.items()
+        f"{'all schedules' if one == policy.EVERY else one}: {policy.Hold(**row).text}" for one, row in rows.items()
     ]
     result(format_, {"holds": rows}, "\n".join(lines) or "no schedule is on hold")
 

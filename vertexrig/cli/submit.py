@@ -21,7 +21,7 @@ from vertexrig.submit.claims import fresh_key, request_key
 
 if TYPE_CHECKING:
     from vertexrig.cloud.vertex import Vertex
-    from vertexrig.runs.desk import DeskRun
+    from vertexrig.runs.submitted import SubmittedRun
     from vertexrig.submit.submission import Submitted
 
 
@@ -111,7 +111,7 @@ def command(
 
 
 def _submit_candidates(
-    vertex: Vertex, request: DeskRun, watch: bool, poll: float, format_: str, file: Path | None
+    vertex: Vertex, request: SubmittedRun, watch: bool, poll: float, format_: str, file: Path | None
 ) -> None:
     """Start a job with candidates; with `watch`, follow its attempts until the request has ended."""
     at = request.advance()

@@ -101,10 +101,13 @@ class Rest:
         name: What to call it in messages.
         attempts: How often a call that may be repeated is made at most.
         pause: Seconds before the third attempt, doubled for each further one; each has up to as much again, at random.
+        most_s: Seconds that one attempt may take, if they are fewer than CONNECT_S and ANSWER_S.
     """
 
-    def __init__(self, url: str, name: str, *, attempts: int = 4, pause: float = 0.2) -> None:
-        self.url, self.name, self.attempts = url.rstrip("/"), name, attempts
+    def __init__(
+        self, url: str, name: str, *, attempts: int = 4, pause: float = 0.2, most_s: float | None = None
+    ) -> None:
+        self.url, self.name, self.attempts, self.most_s = url.rstrip("/"), name, attempts, most_s
         self._pause = pause
         self._lock = threading.Lock()
         self._session: requests.Session | None = None
@@ -188,13 +191,14 @@ class Rest:
             raise
         except Exception as error:  # google.auth has no common base for what reading credentials may raise
             raise RestError(f"no credentials for {self.name}: {_line(error)}", status=401) from None
-        until = time.monotonic() + CONNECT_S + ANSWER_S
+        most = self.most_s or CONNECT_S + ANSWER_S
+        until = time.monotonic() + most
         try:
             answer = session.request(
                 method,
                 self.url + path,
                 **words,
-                timeout=(CONNECT_S, READ_S),
+                timeout=(min(CONNECT_S, most), min(READ_S, most)),
                 allow_redirects=False,
                 stream=True,
             )

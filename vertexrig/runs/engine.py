@@ -222,7 +222,8 @@ class Engine:
 
         Args:
             key: The request's own key, for the first attempt of a delivery.
-            opened: Gets the run as it is stored, if this delivery stored it first.
+            opened: The run as this process wrote it last. A delivery that has not written it passes an empty list, which gets the run
+                if the delivery is the first one to write it.
         """
         index, several, of = len(run.attempts) - 1, len(ways) > 1, str(way.number)
         name, state = way.prepared.view.name, [run]
@@ -457,7 +458,7 @@ class Engine:
                 return self.runs.save(run.with_attempt(job=claim.job.name)) or Moved(run, "waiting")
             if claim is not None and claim.state == "ended":
                 return self._ended_claim(run, claim, at)
-        due, opened = self.due(run), list[Run]()
+        due, stored = self.due(run), [run]
         try:
             ways = self._candidates(run)
             way = self._way(ways, action.candidate)
@@ -470,17 +471,17 @@ class Engine:
             if action.do == "start":
                 attempts = (*run.attempts, Attempt(way.number, way.changes))
                 fresh = replace(run, attempts=attempts, phase="attempt", since=times.rfc3339(at, 0))
-            made, after = self._make(fresh, ways, way, terms, None, opened)
+            made, after = self._make(fresh, ways, way, terms, None, stored)
         except EndedError as error:
             if error.claim.ended.get("reason") in OVER:
-                return self._ended_claim(self._stored(run, fresh), error.claim, at)
+                return self._ended_claim(replace(fresh, generation=stored[0].generation), error.claim, at)
             return self._skipped(run, error.claim.ended.get("reason", "skipped"), str(error))
         except InProgressError as error:
             return Moved(run, "waiting", text=str(error))
         except ChangedError as error:
             return self.close(run, "changed", str(error))
         except (VertexrigError, NotStartedError) as error:
-            return self._not_started(run, due, error, at)
+            return self._not_started(run, stored[0], due, error, at)
         if made is None:
             done = after.attempts[-1]
             kept = self.runs.save(self._over(after, done.reason, done.text, at))
@@ -489,10 +490,6 @@ class Engine:
         after = replace(after, phase="attempt", since=times.rfc3339(at, 0), reason="", text=run.reason if first else "")
         kept = self.runs.save(after) or after
         return Moved(kept, "started" if not made.duplicate else "waiting", made.name, first=not run.had_job, made=made)
-
-    def _stored(self, run: Run, fresh: Run) -> Run:
-        found = self.runs.read(run.id)
-        return replace(fresh, generation=found.generation) if found is not None else fresh
 
     def _ended_claim(self, run: Run, claim: Claim, at: datetime) -> Moved | Run:
         """Continue a run whose last attempt is over without a job."""
@@ -504,10 +501,13 @@ class Engine:
     def _skipped(self, run: Run, reason: str, text: str) -> Moved | Run:
         return self.close(run, "skipped", text, reason=reason, claimed=True)
 
-    def _not_started(self, run: Run, due: Due | None, error: Exception, at: datetime) -> Moved | Run:
-        """Return what becomes of a run whose job could not be made this time."""
-        found = self.runs.read(run.id)
-        run = replace(run, generation=found.generation) if found is not None else run
+    def _not_started(self, run: Run, stored: Run, due: Due | None, error: Exception, at: datetime) -> Moved | Run:
+        """Return what becomes of a run whose job could not be made this time.
+
+        Args:
+            stored: As this tick wrote it last. Written over that alone: another process may have made the job since.
+        """
+        run = replace(run, generation=stored.generation)
         why = due.not_started(error) if due is not None else error if isinstance(error, NotStartedError) else None
         if why is not None and why.decision == "skipped" and not run.had_job and not run.retry_since:
             return self._skipped(run, why.reason, why.text)
@@ -526,7 +526,7 @@ class Engine:
         )
         text = why.text if why is not None else str(error)
         since = run.began
-        if reason == run.reason and run.phase == "waiting" and found is not None and found.phase != "waiting":
+        if reason == run.reason and run.phase == "waiting" and stored.phase != "waiting":
             kept = self.runs.save(replace(run, since=since))
             if kept is None:
                 return Moved(run, "waiting")

@@ -47,12 +47,20 @@ class Hold:
     Args:
         until: RFC 3339.
         reason: Why, for people.
-        since: When it was made, RFC 3339.
+        since: When it was placed, RFC 3339.
+        by: The account that placed it, "" if that is not known.
     """
 
     until: str
     reason: str
     since: str = ""
+    by: str = ""
+
+    @property
+    def text(self) -> str:
+        """In one line."""
+        placed = f" (placed by {self.by})" if self.by else ""
+        return f"on hold until {self.until}: {self.reason}{placed}"
 
 
 class Holds:
@@ -131,7 +139,7 @@ class Due:
         """Read the holds; NotStartedError if the schedule is on hold: deferred if it catches up, otherwise skipped."""
         hold = Holds(self.submitter.claims.storage).of(self.name)
         if hold is not None:
-            text = f"on hold until {hold.until}: {hold.reason} (`vertexrig schedule release {self.name}`)"
+            text = f"{hold.text} (`vertexrig schedule release {self.name}`)"
             raise NotStartedError("deferred" if self.schedule.catch_up else "skipped", "hold", text)
 
     def data(self) -> str:

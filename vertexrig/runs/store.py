@@ -19,11 +19,11 @@ from vertexrig.cloud.storage import Storage, as_json
 from vertexrig.runs.deliveries import FOLDER, LONGEST_ROW, ROW
 from vertexrig.runs.run import Run, parse
 
-OPEN, DESK, ENDS, OWNER = "runs/", "desk/", "ends/", "trigger.json"
+OPEN, SUBMITTED, ENDS, OWNER = "runs/", "submitted/", "ends/", "trigger.json"
 
 
 class RunStore:
-    """The open runs of one trigger, or of the command line (`folder` is DESK)."""
+    """The open runs of one trigger, or of the command line (`folder` is SUBMITTED)."""
 
     def __init__(self, storage: Storage, folder: str = OPEN) -> None:
         self.storage, self.folder = storage, folder
@@ -80,7 +80,7 @@ class RunStore:
 
     def forget(self, run: Run) -> None:
         """Delete a run whose end is in the history. The outcome of one with steps stays, by its id."""
-        if self.folder == DESK:
+        if self.folder == SUBMITTED:
             return  # it shows the attempts of its jobs, and no tick reads it
         if run.steps:
             row = {"outcome": run.reason, "model": run.model}

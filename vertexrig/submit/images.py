@@ -16,16 +16,14 @@ from vertexrig.errors import UsageError
 from vertexrig.project.config import Loaded
 from vertexrig.workspace import Workspace
 
-LATEST = "images/latest"
-
 
 class NoImageError(UsageError):
     """The image of the trainer as it is now is not in the registry."""
 
 
 def pointer(loaded: Loaded, kind: str) -> str:
-    """Return the object that names the last image for cpu, gpu or tpu."""
-    return f"{LATEST}/{loaded.project.trainer.module}-{kind}.json"
+    """Return the object of a trigger that names its last image for cpu, gpu or tpu."""
+    return f"{loaded.project.trigger.prefix}/images/{loaded.project.trainer.module}-{kind}.json"
 
 
 def is_ours(loaded: Loaded, kind: str, uri: str) -> bool:

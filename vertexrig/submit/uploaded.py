@@ -14,7 +14,7 @@ from vertexrig.cloud.storage import Storage
 from vertexrig.errors import UsageError
 from vertexrig.project.config import Loaded
 
-PACKAGES, LATEST = "packages/", "packages/latest"
+PACKAGES = "packages/"
 # the pointer is an object of the bucket: it may name only an object below packages/
 _PACKAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,200}")
 
@@ -73,5 +73,6 @@ class UploadedArtifacts:
 
 
 def pointer(loaded: Loaded, tf_version: str | None) -> str:
-    """Return the object that names the last package uploaded for images of a TensorFlow version."""
-    return f"{LATEST}/{loaded.project.trainer.module}-tf-{tf_version or 'any'}.json"
+    """Return the object of a trigger that names the last package uploaded for images of a TensorFlow version."""
+    project = loaded.project
+    return f"{project.trigger.prefix}/packages/{project.trainer.module}-tf-{tf_version or 'any'}.json"

@@ -19,7 +19,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vertexrig import spec, times
+from vertexrig import __version__, spec, times
 from vertexrig.cloud import rest
 from vertexrig.cloud.storage import Storage
 from vertexrig.cloud.vertex import Vertex
@@ -295,7 +295,7 @@ class Trigger:
             for name, rules in (("set", project.trigger.allow), ("args", project.trigger.allow_args))
         }
         about = {"project": project.project, "region": project.region, "runs": runs}
-        return Reply(200, {**about, **opened, "digest": self.loaded.digest})
+        return Reply(200, {**about, **opened, "digest": self.loaded.digest, "version": __version__})
 
     def _jobs(self, call: Call) -> JobPages:
         """Return the pages about jobs, of the runs that are open to the caller."""

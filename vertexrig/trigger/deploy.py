@@ -11,15 +11,17 @@ import re
 import shlex
 import shutil
 import subprocess
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from vertexrig import __version__
 from vertexrig.errors import UsageError
 from vertexrig.project.config import Loaded
 from vertexrig.project.model import BUILD, Project
 from vertexrig.project.triggered import EvaluateStep, RegisterStep
+from vertexrig.spec.labels import label_value
 from vertexrig.spec.masking import secret_in
 from vertexrig.trigger.request import EVENT_ARG, EVENT_OBJECTS, EVENT_RUN, FINALIZED
 
@@ -68,8 +70,8 @@ ACT_AS = "roles/iam.serviceAccountUser"
 PROJECT, BUCKET, ACCOUNT = ("projects",), ("storage", "buckets"), ("iam", "service-accounts")
 TOPIC, SECRET, REGISTRY = ("pubsub", "topics"), ("secrets",), ("artifacts", "repositories")
 _SEPARATORS = "@|~#%;+"
-DIGEST_LABEL = "vertexrig-digest"
-"""The function's label with the digest of its project file."""
+DIGEST_LABEL, VERSION_LABEL = "vertexrig-digest", "vertexrig-version"
+"""The function's labels with the digest of its project file and the version of vertexrig, as `label_value` writes it."""
 CLEAR = ("VERTEXRIG_AIPLATFORM", "STORAGE_EMULATOR_HOST", "PUBSUB_EMULATOR_HOST", "VERTEXRIG_SECRETMANAGER")
 
 
@@ -401,7 +403,7 @@ def _deployed(
     ]  # fmt: skip
     if trigger.concurrency > 1:
         words.append("--cpu=1")  # Cloud Run takes more than one request at a time only with a whole processor
-    own = {**project.labels, **trigger.labels, DIGEST_LABEL: loaded.digest}
+    own = {**project.labels, **trigger.labels, DIGEST_LABEL: loaded.digest, VERSION_LABEL: label_value(__version__)}
     labels = ",".join(f"{key}={value}" for key, value in own.items())
     more = {
         "update-labels": labels,
@@ -436,6 +438,11 @@ def gcloud(words: list[str]) -> str | None:
     except (OSError, subprocess.TimeoutExpired):
         return None
     return done.stdout if done.returncode == 0 else None
+
+
+def account(run: Callable[[list[str]], str | None] = gcloud) -> str:
+    """Return the account that gcloud is signed in with, "" if there is none."""
+    return (run(["config", "get-value", "account"]) or "").strip()
 
 
 def _invoker(project: Project, function: str, why: str) -> DeployStep:

@@ -283,7 +283,7 @@ def check_deployer(subject: Subject) -> Iterator[Result]:
     _, invoker, _ = deploy.identities(project)
     place = f"--project={project.project}"
     policy = subject.gcloud(["iam", "service-accounts", "get-iam-policy", invoker, place, "--format=json"])
-    account = (subject.gcloud(["config", "get-value", "account"]) or "").strip()
+    account = deploy.account(subject.gcloud)
     kind = "serviceAccount" if account.endswith(".gserviceaccount.com") else "user"
     fix = f"trigger: {{deployers: [{kind}:{account or 'YOU'}]}}, then vertexrig function deploy"
     name = f"apply schedules as {account or 'you'}"
@@ -315,7 +315,7 @@ def check_schedules(subject: Subject) -> Iterator[Result]:
         return
     for status in found:
         for wrong in status.differences:
-            yield Result(f"schedule {status.name}", "error", wrong.message, wrong.fix)
+            yield Result(f"schedule {status.name}", wrong.severity, wrong.message, wrong.fix)
         if not status.differences:
             yield Result(f"schedule {status.name}", "ok", f"{status.state.lower()}, next {status.next[:19]}")
 

@@ -29,7 +29,7 @@ OLD = timedelta(days=3)
 MOST = 200
 """Notices that a tick sends at most."""
 CALL_S, LONGEST_ANSWER = 10.0, 64 * 1024
-"""Longest call of a webhook in seconds, and the bytes that are read of its answer."""
+"""Longest delivery of a notice in seconds, with the secret that has the address, and the bytes that are read of a webhook's answer."""
 PUBSUB_VARIABLE, SECRETS_VARIABLE = "PUBSUB_EMULATOR_HOST", "VERTEXRIG_SECRETMANAGER"
 """Environment variables with other servers: host and port of the one, base URL of the other."""
 ID_HEADER = "X-Vertexrig-Id"
@@ -176,22 +176,24 @@ def deliver(to: Notify, notice: Notice) -> None:
     """Publish a notice, or post it to a webhook; RestError if it was not taken."""
     if to.topic:
         host = os.environ.get(PUBSUB_VARIABLE)
-        rest = Rest(f"http://{host}/v1" if host else "https://pubsub.googleapis.com/v1", "Pub/Sub")
+        rest = Rest(
+            f"http://{host}/v1" if host else "https://pubsub.googleapis.com/v1", "Pub/Sub", attempts=1, most_s=CALL_S
+        )
         data = base64.b64encode(json.dumps(notice.body("json")).encode()).decode()
         marks = {"id": notice.id, "occasion": notice.occasions[0], "schedule": str(notice.data["schedule"])}
         message = {"data": data, "attributes": marks}
-        rest.call("POST", f"/{to.topic}:publish", json={"messages": [message]}, repeat=True)
+        rest.call("POST", f"/{to.topic}:publish", json={"messages": [message]})
         return
     import requests
 
     until = time.monotonic() + CALL_S
+    address = _secret(str(to.webhook))
     try:
-        address = _secret(str(to.webhook))
         done = requests.post(
             address,
             json=notice.body(to.form),
             headers={ID_HEADER: notice.id},
-            timeout=5,
+            timeout=max(until - time.monotonic(), 0.1),
             allow_redirects=False,
             stream=True,
         )
@@ -208,7 +210,8 @@ def deliver(to: Notify, notice: Notice) -> None:
 
 def _secret(name: str) -> str:
     """Return what a secret holds: its newest version, unless one is named."""
-    rest = Rest(os.environ.get(SECRETS_VARIABLE, "https://secretmanager.googleapis.com") + "/v1", "Secret Manager")
+    url = os.environ.get(SECRETS_VARIABLE, "https://secretmanager.googleapis.com") + "/v1"
+    rest = Rest(url, "Secret Manager", attempts=1, most_s=CALL_S / 2)
     version = name if "/versions/" in name else f"{name}/versions/latest"
     data = rest.call("GET", f"/{version}:access").data
     try:

@@ -245,8 +245,8 @@ _RUN = object_schema(
 _BOUND = object_schema(min=NUMBER, max=NUMBER, choices={"type": "array", "items": {}}, pattern=TEXT)
 _BOUNDS = {"type": "object", "additionalProperties": _BOUND}
 _LISTING = object_schema(
-    *("project", "region", "digest", "runs", "set", "args"),
-    **dict.fromkeys(("project", "region", "digest"), TEXT),
+    *("project", "region", "digest", "version", "runs", "set", "args"),
+    **dict.fromkeys(("project", "region", "digest", "version"), TEXT),
     runs={"type": "array", "items": _RUN},
     **dict.fromkeys(("set", "args"), _BOUNDS),
 )

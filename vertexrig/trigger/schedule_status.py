@@ -11,9 +11,9 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
-from vertexrig import times
+from vertexrig import __version__, times
 from vertexrig.cloud import vertex
 from vertexrig.cloud.rest import RPC_CODES, Rest, RestError, is_loopback
 from vertexrig.cloud.storage import Storage
@@ -21,8 +21,9 @@ from vertexrig.cloud.vertex import Vertex
 from vertexrig.project.config import TICK, Loaded
 from vertexrig.runs.deliveries import GOOD
 from vertexrig.runs.policy import EVERY, Hold, Holds
+from vertexrig.spec.labels import label_value
 from vertexrig.trigger import schedules
-from vertexrig.trigger.deploy import DIGEST_LABEL
+from vertexrig.trigger.deploy import DIGEST_LABEL, VERSION_LABEL
 from vertexrig.trigger.history import Deliveries
 from vertexrig.workspace import Workspace
 
@@ -58,10 +59,27 @@ _REMEDIES = {
 
 @dataclass(frozen=True)
 class Difference:
-    """Something about a schedule that keeps it from doing what the file says."""
+    """Something about a schedule that keeps it from doing what the file says.
+
+    Args:
+        severity: `warning` if it may end by itself.
+    """
 
     message: str
     fix: str
+    severity: Literal["error", "warning"] = "error"
+
+
+class Served(NamedTuple):
+    """What the deployed function has; "" for what cannot be found out.
+
+    Args:
+        digest: Of its project file.
+        version: Of vertexrig.
+    """
+
+    digest: str = ""
+    version: str = ""
 
 
 @dataclass(frozen=True)
@@ -111,7 +129,7 @@ def of_project(workspace: Workspace, gcloud: Callable[[list[str]], str | None]) 
     client = Scheduler(project.project, project.region)
     storage = Storage(project.bucket, location=project.region).below(project.trigger.prefix)
     # before the history: a request makes an instance write the rows that it could not write before
-    digest = deployed(loaded, gcloud)
+    served = deployed(loaded, gcloud)
     rows: list[dict[str, Any]] | RestError
     holds: dict[str, Hold] = {}
     try:
@@ -127,10 +145,10 @@ def of_project(workspace: Workspace, gcloud: Callable[[list[str]], str | None]) 
             newest.setdefault(
                 str(row.get("schedule", "")), row | {key: ended[key] for key in ("end", "state") if key in ended}
             )
-        rows = list(newest.values())
+        rows = [with_canceller(row, loaded, gcloud) for row in newest.values()]
     except RestError as error:
         rows = error
-    return statuses(loaded, client.list(), rows, digest, client.normal, holds, not_serving(loaded, gcloud))
+    return statuses(loaded, client.list(), rows, served, client.normal, holds, not_serving(loaded, gcloud))
 
 
 def not_serving(loaded: Loaded, gcloud: Callable[[list[str]], str | None]) -> str:
@@ -166,18 +184,40 @@ def _described(loaded: Loaded, gcloud: Callable[[list[str]], str | None]) -> dic
     return data if isinstance(data, dict) else {}
 
 
-def deployed(loaded: Loaded, gcloud: Callable[[list[str]], str | None]) -> str:
-    """Return the digest of the project file that the deployed function has; "" if it cannot be found out.
+def deployed(loaded: Loaded, gcloud: Callable[[list[str]], str | None]) -> Served:
+    """Return which project file and which vertexrig the deployed function has.
 
     Only a function on this machine is asked itself: a token for another address would be good for every service of its bearer.
     """
     uri = loaded.project.trigger.uri or ""
     if is_loopback(uri):
         try:
-            return str(Rest(uri, "the function", attempts=1).call("GET", "/").data.get("digest", ""))
+            data = Rest(uri, "the function", attempts=1).call("GET", "/").data
         except RestError:
-            return ""
-    return str((_described(loaded, gcloud).get("labels") or {}).get(DIGEST_LABEL, ""))
+            return Served()
+        return Served(str(data.get("digest", "")), str(data.get("version", "")))
+    labels = _described(loaded, gcloud).get("labels") or {}
+    return Served(str(labels.get(DIGEST_LABEL, "")), str(labels.get(VERSION_LABEL, "")))
+
+
+def with_canceller(row: dict[str, Any], loaded: Loaded, gcloud: Callable[[list[str]], str | None]) -> dict[str, Any]:
+    """Return a row of the history, with the account that cancelled its job where Cloud Audit Logs name it.
+
+    `customJobs.cancel` and its like are in the admin activity log, which cannot be turned off (audit logging page of Vertex AI, read
+    2026-11-26).
+    """
+    end, job = row.get("end") or {}, str(row.get("job", ""))
+    if (
+        "CANCELLED" not in (end.get("outcome"), end.get("reason"))
+        or not job
+        or is_loopback(os.environ.get(vertex.ENDPOINT_VARIABLE, ""))
+    ):
+        return row
+    wanted = f'protoPayload.methodName:"Cancel" AND protoPayload.resourceName:"{"/".join(job.split("/")[-2:])}"'
+    place = (f"--project={loaded.project.project}", f"--freshness={PERIOD.days}d", "--limit=1")
+    shown = "--format=value(protoPayload.authenticationInfo.principalEmail)"
+    account = (gcloud(["logging", "read", wanted, *place, shown]) or "").strip()
+    return {**row, "end": {**end, "cancelled_by": account}} if account else row
 
 
 def log_filter(loaded: Loaded, name: str) -> str:
@@ -197,7 +237,7 @@ def statuses(
     loaded: Loaded,
     jobs: Sequence[Mapping[str, Any]],
     rows: Sequence[Mapping[str, Any]] | RestError,
-    digest: str,
+    served: Served,
     normal: Any = dict,
     holds: Mapping[str, Hold] | None = None,
     away: str = "",
@@ -207,7 +247,7 @@ def statuses(
     Args:
         jobs: What Cloud Scheduler has.
         rows: The history, settled, the newest first; the error if it cannot be read.
-        digest: Of the deployed function's project file, "" if it is not known.
+        served: What the deployed function has.
         normal: See `schedules.plan`.
         away: Why the function does not serve, "" if it does (`not_serving`).
     """
@@ -231,15 +271,16 @@ def statuses(
         else:
             wrong += _of_scheduler(name, schedule is not None and schedule.paused, job, changes.get(schedules.job_id(loaded, name)))  # fmt: skip
         for key in (one for one in (name, EVERY) if schedule is not None and one in (holds or {})):
-            hold, named = (holds or {})[key], "" if key == EVERY else f" {key}"
-            wrong.append(Difference(f"on hold until {hold.until}: {hold.reason}", f"vertexrig schedule release{named}"))
+            named = "" if key == EVERY else f" {key}"
+            wrong.append(Difference((holds or {})[key].text, f"vertexrig schedule release{named}"))
         if away:
             wrong.append(Difference(away, f"{_DEPLOY}, then vertexrig schedule apply"))
-        if digest and digest != loaded.digest:
-            what = (
-                f"the deployed function has another project file, templates or catalog ({digest}, here {loaded.digest})"
-            )
+        if served.digest and served.digest != loaded.digest:
+            what = f"the deployed function has another project file, templates or catalog ({served.digest}, here {loaded.digest})"
             wrong.append(Difference(what, _DEPLOY))
+        if label_value(served.version) not in ("", label_value(__version__)):
+            what = f"the deployed function has vertexrig {served.version.replace('_', '.')}, and this is {__version__}"
+            wrong.append(Difference(what, _DEPLOY, "warning"))
         if schedule is not None and isinstance(rows, RestError):
             wrong.append(Difference(f"the history cannot be read: {rows}", "vertexrig doctor"))
         elif schedule is not None and not isinstance(rows, RestError):
@@ -321,6 +362,7 @@ def _of_delivery(loaded: Loaded, name: str, row: Mapping[str, Any]) -> list[Diff
         number = str(row.get("job", "")).rsplit("/", 1)[-1]
         verb = "trials" if "/hyperparameterTuningJobs/" in str(row.get("job")) else "logs"
         reason = f": {end['reason']}" if end.get("reason") else ""
+        reason += f", cancelled by {end['cancelled_by']}" if end.get("cancelled_by") else ""
         fix = f"vertexrig {verb} {number}, correct {loaded.file} or the trainer, then {_AGAIN.format(schedule=name)}"
         if known := _REMEDIES.get(str(end["outcome"])):
             fix = known.format(schedule=name, run=row.get("run", ""), limit="usd_per_run", file=loaded.file)
@@ -340,6 +382,7 @@ def _of_delivery(loaded: Loaded, name: str, row: Mapping[str, Any]) -> list[Diff
                 Difference(
                     f"the job of {str(row['time'])[:19]}Z has been {row['state']} for {hours}: it has no machines yet",
                     fix,
+                    "warning",
                 )
             ]
     if row.get("state") == "gone":

@@ -72,11 +72,14 @@ def wanted(loaded: Loaded) -> dict[str, dict[str, Any]]:
 
 
 def ticks(loaded: Loaded) -> bool:
-    """Whether a schedule has steps or runs that wait, a run that the trigger may start has candidates, or notices are
-    sent, so that a tick is needed.
+    """Whether a schedule has steps or runs that wait, a run that the trigger may start has candidates, a wait or `retry_for`, or notices
+    are sent, so that a tick is needed.
     """
     project = loaded.project
-    tried = any(run.candidates and project.trigger.may_start(name) for name, run in project.entries.items())
+    tried = any(
+        (run.candidates or run.retry_for or run.wait) and project.trigger.may_start(name)
+        for name, run in project.entries.items()
+    )
     needed = project.trigger.notify or any(one.then or one.waits for one in project.schedules.values())
     return bool(needed or (tried and project.trigger.uri))
 

@@ -189,4 +189,4 @@ def _hold(run: Run, holds: Mapping[str, Hold]) -> str:
     """Return why a run's schedule is on hold, "" if it is not."""
     schedule = run.schedule or str(run.body["then"])
     hold = (holds.get(schedule) or holds.get(EVERY)) if schedule else None
-    return "" if hold is None else f"on hold until {hold.until}: {hold.reason}"
+    return "" if hold is None else hold.text

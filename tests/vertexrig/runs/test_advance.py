@@ -21,9 +21,9 @@ from vertexrig.cloud.vertex import RemoteJob
 from vertexrig.project.triggered import Budget
 from vertexrig.runs.advance import Action, Seen, advance
 from vertexrig.runs.candidates import candidates_of, course
-from vertexrig.runs.desk import DeskRun, RunState
 from vertexrig.runs.run import Attempt, Run, parse
 from vertexrig.runs.store import OtherTriggerError, RunStore, begin_tick, end_tick, owner
+from vertexrig.runs.submitted import RunState, SubmittedRun
 from vertexrig.spec.labels import first_of
 from vertexrig.spec.states import (
     CANCELLED,
@@ -171,7 +171,7 @@ def test_what_an_attempt_cost_is_known_with_its_whole_price(price: dict[str, Any
 # --- a person's run ---
 
 
-class Desk:
+class Submission:
     """A person's run with candidates over services in memory."""
 
     def __init__(self, name: str = "cpu", limits: Budget | None = None, **keys: Any) -> None:
@@ -191,7 +191,7 @@ class Desk:
         claims = Claims(self.storage, clock=self.clock, sleep=lambda _: None)
         submitter = Submitter(workspace, self.vertex, self.storage, claims=claims, limits=limits)
         submitter.ledger.now = self.clock.now
-        self.run = DeskRun(candidates_of(workspace.prepare_all(name), submitter), "asked", fresh_key())
+        self.run = SubmittedRun(candidates_of(workspace.prepare_all(name), submitter), "asked", fresh_key())
         self.run.engine.now = self.clock.now
 
     def __call__(self) -> RunState:
@@ -211,31 +211,34 @@ class Desk:
 
 def test_refused_candidates_give_way_at_once() -> None:
     """Two candidates are refused for quota: one call makes the job of the third, with its number and the run in its labels."""
-    desk = Desk()
-    desk.vertex.refused = frozenset("12")
-    state = desk()
+    submission = Submission()
+    submission.vertex.refused = frozenset("12")
+    state = submission()
     assert state.place == "candidate 3 of 3" and state.state == "waiting" and state.made is not None
-    assert desk.newest["labels"]["vertexrig_candidate"] == "3" and first_of(desk.newest["labels"]) == desk.run.run.id
-    assert desk.attempts == [(1, "quota"), (2, "quota"), (3, "")]
+    assert (
+        submission.newest["labels"]["vertexrig_candidate"] == "3"
+        and first_of(submission.newest["labels"]) == submission.run.run.id
+    )
+    assert submission.attempts == [(1, "quota"), (2, "quota"), (3, "")]
 
 
 @pytest.mark.parametrize("name", ["cpu", "sweep"])
 def test_attempts_of_a_job_share_a_folder(name: str) -> None:
     """A job finds the checkpoints of the attempt before it; each attempt of a sweep has a folder of its own."""
-    desk = Desk(name)
-    first = desk().made
-    desk.fails()
-    second = desk().made
+    submission = Submission(name)
+    first = submission().made
+    submission.fails()
+    second = submission().made
     assert first and second and second.name != first.name and (first.output == second.output) is (name == "cpu")
 
 
 def test_a_person_who_cancels_ends_it() -> None:
     """A job that is found cancelled without a decision was cancelled by a person: no other starts. `stop` in a pause ends it, too."""
-    desk = Desk()
-    desk()
-    desk.newest["state"] = CANCELLED
-    assert desk().state == "cancelled" and desk().state == "cancelled" and len(desk.vertex.jobs) == 1
-    other = Desk(retry_for="6h")
+    submission = Submission()
+    submission()
+    submission.newest["state"] = CANCELLED
+    assert submission().state == "cancelled" and submission().state == "cancelled" and len(submission.vertex.jobs) == 1
+    other = Submission(retry_for="6h")
     other.vertex.refused = frozenset("123")
     assert other().state == "waiting" and other.run.stop() == ""
     other.vertex.refused, other.clock.at = frozenset(), 700.0
@@ -244,52 +247,52 @@ def test_a_person_who_cancels_ends_it() -> None:
 
 def test_the_time_for_another_round_is_kept() -> None:
     """After the last candidate the first is attempted again, but not before ten minutes are over, and not after `retry_for`."""
-    desk = Desk(retry_for="6h")
-    desk.vertex.refused = frozenset("123")
-    assert desk().text.endswith("again in 600 s") and not desk.vertex.jobs
-    desk.clock.at += 300
-    assert desk().text.endswith("again in 300 s")
-    desk.clock.at += 600
-    desk.vertex.refused = frozenset("1")
-    assert desk().place == "candidate 2 of 3"
-    desk.clock.at += 6 * 3600
-    desk.fails()
-    assert desk().place == "candidate 3 of 3"
-    desk.fails()
-    assert desk().state == "exhausted" and [number for number, _ in desk.attempts] == [1, 2, 3, 1, 2, 3]
+    submission = Submission(retry_for="6h")
+    submission.vertex.refused = frozenset("123")
+    assert submission().text.endswith("again in 600 s") and not submission.vertex.jobs
+    submission.clock.at += 300
+    assert submission().text.endswith("again in 300 s")
+    submission.clock.at += 600
+    submission.vertex.refused = frozenset("1")
+    assert submission().place == "candidate 2 of 3"
+    submission.clock.at += 6 * 3600
+    submission.fails()
+    assert submission().place == "candidate 3 of 3"
+    submission.fails()
+    assert submission().state == "exhausted" and [number for number, _ in submission.attempts] == [1, 2, 3, 1, 2, 3]
 
 
 def test_a_preempted_candidate_is_attempted_again() -> None:
     """`preemptions: 2` gives a candidate a second job before the next one's turn."""
-    desk = Desk(preemptions=2)
+    submission = Submission(preemptions=2)
     for _ in range(3):
-        desk()
-        desk.newest["startTime"] = NOW
-        desk.fails()
-    desk()
-    assert desk.attempts == [(1, "preempted"), (1, "preempted"), (2, "preempted"), (2, "")]
+        submission()
+        submission.newest["startTime"] = NOW
+        submission.fails()
+    submission()
+    assert submission.attempts == [(1, "preempted"), (1, "preempted"), (2, "preempted"), (2, "")]
 
 
 def test_a_candidate_that_cannot_fit_is_passed_over() -> None:
     """One that is known not to fit gets no job; its attempt has the sum."""
-    desk = Desk()
-    desk.run.engine.cannot = lambda one: "8 of 4 GPUs" if one.number == 1 else ""
-    assert desk().place == "candidate 2 of 3"
-    first, _ = desk.run.attempts()
+    submission = Submission()
+    submission.run.engine.cannot = lambda one: "8 of 4 GPUs" if one.number == 1 else ""
+    assert submission().place == "candidate 2 of 3"
+    first, _ = submission.run.attempts()
     assert (first["reason"], first["text"], first["job"]) == ("quota", "8 of 4 GPUs", "")
 
 
 def test_the_cheapest_is_attempted_first() -> None:
     """`prefer: price` orders by price, without a price last; the numbers stay those of the file."""
-    desk = Desk(
+    submission = Submission(
         machine_type="n1-standard-8",
         prefer="price",
         candidates=[{"strategy": "SPOT"}, {"machine_type": "n1-standard-4"}],
     )
     seen = []
     for _ in range(3):
-        seen.append(desk().candidate)
-        desk.fails()
+        seen.append(submission().candidate)
+        submission.fails()
     assert seen == [3, 1, 2]
 
 
@@ -297,27 +300,29 @@ def test_the_dearest_counts_until_there_is_a_job() -> None:
     """A day with room for the cheap candidate only refuses the request; with room for the dearest, the day counts what was started."""
     dear = {"candidates": [{"machine_type": "n1-standard-32"}]}
     with pytest.raises(OverBudgetError, match="usd_per_day"):
-        Desk(limits=Budget(usd_per_day=0.5), **dear)()
-    desk = Desk(limits=Budget(usd_per_day=20), **dear)
-    state = desk()
+        Submission(limits=Budget(usd_per_day=0.5), **dear)()
+    submission = Submission(limits=Budget(usd_per_day=20), **dear)
+    state = submission()
     assert state.made is not None
-    (row,) = desk.run.engine.submitter.ledger.entries(desk.clock.now().date().isoformat())
+    (row,) = submission.run.engine.submitter.ledger.entries(submission.clock.now().date().isoformat())
     assert row.granted and row.usd == state.made.estimate["usd_at_most"]
 
 
 def test_a_candidate_over_the_budget_of_one_run_is_passed_over() -> None:
     """What one run may cost is compared for each candidate."""
-    desk = Desk(
+    submission = Submission(
         limits=Budget(usd_per_run=0.5), machine_type="n1-standard-32", candidates=[{"machine_type": "n1-standard-4"}]
     )
-    assert desk().candidate == 2 and [reason for _, reason in desk.attempts] == ["over-budget", ""]
-    why = left_out([one.prepared for one in desk.run.candidates], Budget(usd_per_run=0.5))
+    assert submission().candidate == 2 and [reason for _, reason in submission.attempts] == ["over-budget", ""]
+    why = left_out([one.prepared for one in submission.run.candidates], Budget(usd_per_run=0.5))
     assert [*why] == [1] and "more than $0.50 per run (trigger.budget.usd_per_run)" in why[1]
 
 
 def test_no_tick_reads_a_persons_run() -> None:
     """It is kept apart from the trigger's runs, also after its end, for those who ask for its attempts."""
-    desk = Desk()
-    desk()
-    assert list(RunStore(desk.storage).open()) == [] and any(name.startswith("desk/") for name in desk.storage.objects)
-    assert asdict(desk.run.run.attempts[0])["candidate"] == 1
+    submission = Submission()
+    submission()
+    assert list(RunStore(submission.storage).open()) == [] and any(
+        name.startswith("submitted/") for name in submission.storage.objects
+    )
+    assert asdict(submission.run.run.attempts[0])["candidate"] == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
@@ -20,7 +21,7 @@ from vertexrig.submit import claims
 from vertexrig.submit.budget import OverBudgetError
 from vertexrig.submit.claims import Claims, InProgressError, Key, OtherBodyError, request_key
 from vertexrig.submit.submission import Request, Submitted
-from vertexrig.submit.uploaded import NoPackageError
+from vertexrig.submit.uploaded import NoPackageError, UploadedArtifacts, pointer
 
 
 def test_a_repeat_finds_the_first_job(here: clouds.MemoryCloud, make: Make) -> None:
@@ -247,14 +248,14 @@ def test_the_command(tmp_path: Path) -> None:
         (uri,) = first["packages"]
         storage = clouds.storage(here)
         assert storage.exists(uri.removeprefix("gs://my-bucket/"))
-        assert storage.read_json("packages/latest/trainer.task-tf-2.16.json")["uri"] == uri  # type: ignore[index]
+        assert storage.read_json("vertexrig/vertexrig/packages/trainer.task-tf-2.16.json")["uri"] == uri  # type: ignore[index]
 
 
 # --- what the bucket says is checked ---
 
 FOREIGN = [
     "gs://evil/packages/trainer.tar.gz", "gs://my-bucket/runs/x/trainer.tar.gz", "gs://my-bucket/packages/../evil.tar.gz",
-    "gs://my-bucket/packages/latest/trainer.task-tf-2.17.json", "gs://my-bucket/packages/", "https://evil.example/t.tar.gz",
+    "gs://my-bucket/vertexrig/vertexrig/packages/trainer.task-tf-2.17.json", "gs://my-bucket/packages/", "https://evil.example/t.tar.gz",
     "gs://my-bucket.evil/packages/trainer.tar.gz", "gs://my-bucket/packages/none.tar.gz",
 ]  # fmt: skip
 
@@ -273,6 +274,22 @@ def test_a_package_from_elsewhere_is_not_run(here: clouds.MemoryCloud, make: Mak
         submitter.prepare_all(Request("cpu"))[0]
 
 
+def test_triggers_of_a_bucket_have_their_own_trainers(here: clouds.MemoryCloud, tmp_path: Path) -> None:
+    """Two functions with one bucket and one module name each run the package that was uploaded for them."""
+    found = []
+    for function in ("vertexrig", "other"):
+        loaded = clouds.loaded(tmp_path, {**clouds.PROJECT, "trigger": {"function": function}})
+        uploaded = UploadedArtifacts(loaded, here.storage)
+        if function == "other":
+            with pytest.raises(NoPackageError, match="vertexrig function package"):
+                uploaded.package("2.17")
+            here.storage.write("packages/other.tar.gz", b"o")
+            row = {"uri": f"{clouds.BUCKET}/packages/other.tar.gz", "sha256": hashlib.sha256(b"o").hexdigest()}
+            here.storage.write(pointer(loaded, "2.17"), json.dumps(row).encode())
+        found.append(uploaded.package("2.17"))
+    assert found == [f"{clouds.BUCKET}/packages/{name}.tar.gz" for name in ("trainer", "other")]
+
+
 def test_a_package_is_read_only_if_it_was_written_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The generation that the upload noted is the package; of another one, and for a pointer without one, the bytes decide."""
     with clouds.cloud(tmp_path / "cloud") as here:
@@ -286,7 +303,10 @@ def test_a_package_is_read_only_if_it_was_written_again(tmp_path: Path, monkeypa
         monkeypatch.setattr(Storage, "read", counted)
         submitter.prepare_all(Request("cpu"))[0]
         assert name not in reads
-        package, pointer = read(storage, name), storage.read_json("packages/latest/trainer.task-tf-2.17.json")
+        package, pointer = (
+            read(storage, name),
+            storage.read_json("vertexrig/vertexrig/packages/trainer.task-tf-2.17.json"),
+        )
         assert package is not None and pointer is not None
         storage.write(name, package.data)  # the same bytes
         submitter.prepare_all(Request("cpu"))[0]

@@ -297,13 +297,16 @@ def test_what_is_not_allowed_any_more_ends(here: Scarce) -> None:
 
 
 def test_candidates_need_a_tick(tmp_path: Path) -> None:
-    """A project whose run has candidates gets a tick with its schedules; one without has none, nor one whose trigger may not start it."""
+    """A project whose run has candidates, `retry_for` or a wait gets a tick with its schedules; one without has none, nor one whose
+    trigger may not start it.
+    """
     data = copy.deepcopy(DATA)
     del data["schedules"]["nightly"]["then"]
     data["trigger"]["uri"] = "https://example.a.run.app"
     assert not schedules.ticks(clouds.loaded(tmp_path, data))
-    data["jobs"]["cpu"]["candidates"] = [{"strategy": "SPOT"}]
-    assert schedules.ticks(clouds.loaded(tmp_path, data))
+    for more in ({"candidates": [{"strategy": "SPOT"}]}, {"retry_for": "6h"}, {"wait": "20m"}):
+        assert schedules.ticks(clouds.loaded(tmp_path, {**data, "jobs": {"cpu": {**data["jobs"]["cpu"], **more}}}))
+    data["jobs"]["cpu"]["retry_for"] = "6h"
     data["trigger"]["runs"] = ["sweep"]
     assert not schedules.ticks(clouds.loaded(tmp_path, data))
 

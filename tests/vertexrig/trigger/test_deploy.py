@@ -15,10 +15,12 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.support import clouds, tools
+from vertexrig import __version__
 from vertexrig.cloud.rest import Rest
 from vertexrig.cloud.storage import Storage
 from vertexrig.errors import ConfigError, UsageError
 from vertexrig.project import config
+from vertexrig.spec.labels import label_value
 from vertexrig.spec.states import CANCELLED, CANCELLING
 from vertexrig.trigger import deploy, stage
 from vertexrig.trigger.app import Call, Trigger
@@ -247,7 +249,7 @@ def test_every_key_of_the_deployment(tmp_path: Path) -> None:
     wanted = {
         "--build-service-account=projects/my-project/serviceAccounts/build@my-project.iam.gserviceaccount.com",
         f"--docker-repository={EVERYTHING['docker_repository']}", f"--kms-key={EVERYTHING['kms_key_name']}",
-        f"--update-labels=team=a,cost=ml,{deploy.DIGEST_LABEL}={clouds.loaded(tmp_path, project).digest}", "--vpc-connector=own", "--egress-settings=all", "--ingress-settings=internal-only",
+        f"--update-labels=team=a,cost=ml,{deploy.DIGEST_LABEL}={clouds.loaded(tmp_path, project).digest},{deploy.VERSION_LABEL}={label_value(__version__)}", "--vpc-connector=own", "--egress-settings=all", "--ingress-settings=internal-only",
     }  # fmt: skip
     assert all(wanted <= set(words) for words in (main, requests, files))
     assert {"--trigger-topic=runs", "--retry", "--entry-point=on_event"} <= set(requests)

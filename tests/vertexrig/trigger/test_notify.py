@@ -8,8 +8,9 @@ import json
 import os
 import random
 import threading
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -19,7 +20,7 @@ import pytest
 
 from tests.support import clouds
 from tests.support.clouds_in_memory import Delivery as Frozen
-from tests.support.protocol import LIVING, STOPS, Broken, Move, World, begun, passing, wander
+from tests.support.protocol import LIVING, STOPS, Broken, Move, World, begun, passing, repeatable, wander
 from tests.support.trigger_place import DATA, Place
 from vertexrig import times
 from vertexrig.cloud.rest import RestError
@@ -37,8 +38,12 @@ SECRET = "projects/my-project/secrets/slack"
 
 
 @contextmanager
-def outside() -> Iterator[tuple[str, list[tuple[str, dict[str, str], Any]], list[int]]]:
-    """Pub/Sub, Secret Manager and a webhook in one: its URL, the calls it got, and statuses that the next calls get."""
+def outside(slow: str = " ") -> Iterator[tuple[str, list[tuple[str, dict[str, str], Any]], list[int]]]:
+    """Pub/Sub, Secret Manager and a webhook in one: its URL, the calls it got, and statuses that the next calls get.
+
+    Args:
+        slow: Part of a path that is answered with a byte each 0.1 s, for 20 s.
+    """
     got: list[tuple[str, dict[str, str], Any]] = []
     statuses: list[int] = []
 
@@ -53,6 +58,9 @@ def outside() -> Iterator[tuple[str, list[tuple[str, dict[str, str], Any]], list
                 got.append((self.path, dict(self.headers), json.loads(body)))
             self.send_response(statuses.pop(0) if statuses and self.path.startswith("/hook") else 200)
             self.end_headers()
+            for _ in range(200 if slow in self.path else 0):
+                self.wfile.write(b" ")
+                time.sleep(0.1)
             self.wfile.write(json.dumps(said).encode())
 
         do_GET = do_POST = answer
@@ -113,6 +121,23 @@ def test_a_topic_and_a_webhook_are_told(tmp_path: Path, monkeypatch: pytest.Monk
         assert "hidden" not in json.dumps(place.logs) and any(
             "notice not sent" in str(row["message"]) for row in place.logs
         )
+
+
+@pytest.mark.parametrize(
+    ("slow", "to"),
+    [(":publish", Notify(topic="projects/p/topics/t")), (":access", Notify(webhook=SECRET)), ("/hook", Notify(webhook=SECRET))],
+    ids=["topic", "secret", "webhook"],
+)  # fmt: skip
+def test_a_receiver_that_answers_slowly_is_given_up(monkeypatch: pytest.MonkeyPatch, slow: str, to: Notify) -> None:
+    """A call has ended after its limit, whichever of its services sends a byte now and then: a topic, a secret, a webhook."""
+    monkeypatch.setattr(notify, "CALL_S", 0.5)
+    with outside(slow) as (url, _, _):
+        monkeypatch.setenv("PUBSUB_EMULATOR_HOST", url.removeprefix("http://"))
+        monkeypatch.setenv("VERTEXRIG_SECRETMANAGER", url)
+        begun = time.monotonic()
+        with suppress(RestError):  # a webhook whose answer has begun has the notice
+            notify.deliver(to, notify.Notice("1-end", ("failed",), "2026-11-22T02:00:01Z", {"schedule": "nightly"}))
+        assert time.monotonic() - begun < 5
 
 
 @pytest.mark.parametrize(
@@ -186,6 +211,7 @@ class ToldWorld(World):
             raise Broken(f"told what was not: {set(self.told) - set(self.happened)}")
 
 
+@repeatable
 def explore(seed: int, **parts: Any) -> ToldWorld:
     chance, world = random.Random(seed), ToldWorld(**parts)
     world.kept = set()

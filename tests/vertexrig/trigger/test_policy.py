@@ -259,12 +259,12 @@ def test_hold_and_release_from_the_terminal(here: server.RunningServer, tmp_path
         assert done.returncode == code, done.stderr
         return done.stdout + done.stderr
 
-    assert "nightly: until " in run("hold", "nightly", "--until", "2d", "--reason", "end of quarter")
+    assert "nightly: on hold until " in run("hold", "nightly", "--until", "2d", "--reason", "end of quarter")
     assert "all schedules" in run("hold", "--until", "1h", "--reason", "a freeze")
     assert (
         clouds.storage(here).below("vertexrig/vertexrig").read_json(policy.HOLDS)["nightly"]["reason"]
         == "end of quarter"
     )
-    assert "nightly: until" in run("release") and "no schedule is on hold" in run("release", "nightly")
+    assert "nightly: on hold until" in run("release") and "no schedule is on hold" in run("release", "nightly")
     assert "nightly was not on hold" in run("release", "nightly")
     assert "Did you mean 'nightly'?" in run("hold", "nigtly", "--until", "1h", "--reason", "x", code=2)

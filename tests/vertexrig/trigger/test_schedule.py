@@ -161,7 +161,7 @@ def test_two_files_do_not_touch_each_other_s_jobs(here: server.RunningServer, tm
     assert done.returncode == 2 and "belongs to another trigger" in done.stderr and client.list() == before
 
     loaded = clouds.loaded(tmp_path, second)
-    (status, _) = schedule_status.statuses(loaded, before, [], "", client.normal)
+    (status, _) = schedule_status.statuses(loaded, before, [], schedule_status.Served(), client.normal)
     assert not status.state and "calls http://127.0.0.1:9" in status.differences[0].message
     assert "--adopt nightly" in status.differences[0].fix
 
@@ -283,7 +283,7 @@ def test_a_wrong_schedule_is_told_with_its_line(tmp_path: Path, part: dict[str, 
     assert refused.value.line
 
 
-def test_what_would_be_refused_at_night_is_refused_at_the_desk(tmp_path: Path) -> None:
+def test_what_would_be_refused_at_night_is_refused_before_apply(tmp_path: Path) -> None:
     """A schedule over budget for a run or a day, with a machine that there is not, or with values that do not fit is refused with its
     line, each of several; one that is right is not.
     """
@@ -318,7 +318,7 @@ def test_what_would_be_refused_at_night_is_refused_at_the_desk(tmp_path: Path) -
 
 @pytest.mark.parametrize("budget", [{"trials_per_run": 4}, {"trials_per_day": 4}, {"usd_per_day": 0.5}])
 def test_a_caller_s_budget_holds_for_the_schedules(tmp_path: Path, budget: dict[str, Any]) -> None:
-    """What trigger.callers gives to the account that Cloud Scheduler calls with is refused at the desk, too; another caller's is not."""
+    """What trigger.callers gives to the account that Cloud Scheduler calls with is refused before `apply`, too; another caller's is not."""
     for pattern in ("rig-invoker@*", "ana@*"):
         data = copy.deepcopy(DATA)
         data["trigger"]["callers"] = {pattern: {"runs": ["*"], "budget": budget}}
@@ -367,7 +367,7 @@ def test_a_scheduled_run_to_its_end(tmp_path: Path) -> None:
     run = RunOptions(grace=0.5)
     with clouds.cloud(tmp_path, run=run, at_least_twice=True) as here:
         sdist(tmp_path / "vertex/gs/my-bucket/packages/trainer.tar.gz", task=TASK)
-        clouds.point_at(here)
+        clouds.point_at(here, function="rig")
         clouds.loaded(tmp_path, {**DATA, "schedules": {}})
         folder = stage.stage(config.load(tmp_path / "vertexrig.yaml"), tmp_path / "build/function").folder
         with functions.serving(folder, clouds.variables(here)) as url:

@@ -13,12 +13,14 @@ import pytest
 from localvertex.services import logging_query
 from tests.support import clouds
 from tests.vertexrig.trigger.test_schedule import DATA
-from vertexrig import times
+from vertexrig import __version__, times
 from vertexrig.cloud import cron
 from vertexrig.cloud.rest import RestError
 from vertexrig.project import config
 from vertexrig.project.config import Loaded
+from vertexrig.spec.labels import label_value
 from vertexrig.trigger import deploy, schedule_status, schedules
+from vertexrig.trigger.schedule_status import Served
 
 NAME = "rig-nightly"
 ROW: dict[str, Any] = {
@@ -33,11 +35,13 @@ def loaded(tmp_path: Path) -> Loaded:
     return clouds.loaded(tmp_path, DATA)
 
 
-def stands(loaded: Loaded, *, job: Any = None, row: Any = None, digest: str = "") -> list[tuple[str, str]]:
+def stands(
+    loaded: Loaded, *, job: Any = None, row: Any = None, digest: str = "", version: str = ""
+) -> list[tuple[str, str]]:
     """The differences of `nightly`; Cloud Scheduler has what apply would make, with the changes of `job`."""
     jobs = [{**made, **({} if name != NAME else job or {})} for name, made in schedules.wanted(loaded).items()]
     rows = row if isinstance(row, RestError) else [row] if row else []
-    found = schedule_status.statuses(loaded, [one for one in jobs if one.get("name")], rows, digest)
+    found = schedule_status.statuses(loaded, [one for one in jobs if one.get("name")], rows, Served(digest, version))
     assert [one.name for one in found][:2] == ["nightly", "weekly"]
     return [(one.message, one.fix) for one in found[0].differences]
 
@@ -49,11 +53,17 @@ def stands(loaded: Loaded, *, job: Any = None, row: Any = None, digest: str = ""
         ({"job": {"state": "PAUSED"}}, "is paused in Cloud Scheduler", "vertexrig schedule resume nightly"),
         ({"job": {"schedule": "0 4 * * *"}}, "another schedule", "vertexrig schedule apply"),
         ({"digest": "abc"}, "another project file, templates or catalog (abc", "vertexrig function deploy --run"),
+        ({"version": "0_0_9"}, "has vertexrig 0.0.9, and this is ", "vertexrig function deploy --run"),
         ({"job": FAILED}, "UNAVAILABLE HTTP 503, and the history has no job of it", "vertexrig schedule run nightly"),
         ({"job": FAILED, "row": {**ROW, "job": ""}}, "the history has no job of it", "vertexrig schedule run nightly"),
         ({"row": RestError("no bucket")}, "the history cannot be read: no bucket", "vertexrig doctor"),
         ({"row": {**ROW, "state": "gone"}}, "/77 is gone", "vertexrig schedule run nightly"),
         ({"row": {**ROW, "end": {"outcome": "FAILED", "reason": "no image"}}}, "ended FAILED: no image", "trials 77"),
+        (
+            {"row": {**ROW, "end": {"outcome": "CANCELLED", "cancelled_by": "ana@example.com"}}},
+            "ended CANCELLED, cancelled by ana@example.com",
+            "vertexrig schedule run nightly",
+        ),
         ({"row": {**ROW, "end": {"outcome": "exhausted"}}}, "ended exhausted", "name others of sweep"),
         (
             {"row": {**ROW, "decision": "refused", "reason": "over-budget", "text": "$9", "detail": {"limit": "usd_per_day"}}},
@@ -95,25 +105,46 @@ def test_a_schedule_that_would_be_refused_now(tmp_path: Path) -> None:
     assert "vertexrig.yaml:" in message and "trigger.budget.usd_per_run" in message
 
 
-def test_the_deployed_digest(loaded: Loaded, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The digest is the label that `function deploy` gives; it is not asked for where jobs go to a local Vertex."""
+def test_what_the_deployed_function_has(loaded: Loaded, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Digest and version are the labels that `function deploy` gives; they are not asked for where jobs go to a local Vertex."""
     far = clouds.loaded(tmp_path, {**DATA, "trigger": {**DATA["trigger"], "uri": "https://rig.example.run.app"}})
     monkeypatch.delenv("VERTEXRIG_AIPLATFORM", raising=False)
     words = next(step.words for step in deploy.commands(far, tmp_path) if "deploy" in step.words)
-    label = next(word for word in words if word.startswith("--update-labels=")).partition("=")[2]
-    key, _, value = label.partition("=")
+    labels = next(word for word in words if word.startswith("--update-labels=")).partition("=")[2]
     asked: list[list[str]] = []
 
     def gcloud(words: list[str]) -> str | None:
         asked.append(words)
-        return json.dumps({"labels": {key: value}})
+        return json.dumps({"labels": dict(one.split("=") for one in labels.split(","))})
 
-    assert schedule_status.deployed(far, gcloud) == far.digest and asked[0][:2] == ["functions", "describe"]
-    assert (
-        schedule_status.deployed(far, lambda _: None) == "" and schedule_status.deployed(far, lambda _: "no JSON") == ""
-    )
+    found = schedule_status.deployed(far, gcloud)
+    assert found == Served(far.digest, label_value(__version__)) and asked[0][:2] == ["functions", "describe"]
+    for nothing in (None, "no JSON"):
+        assert schedule_status.deployed(far, lambda _, said=nothing: said) == Served()  # type: ignore[misc]
     monkeypatch.setenv("VERTEXRIG_AIPLATFORM", "http://127.0.0.1:9")
-    assert schedule_status.deployed(far, gcloud) == "" and len(asked) == 1
+    assert schedule_status.deployed(far, gcloud) == Served() and len(asked) == 1
+
+
+def test_who_cancelled_a_job(loaded: Loaded, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The account is that of the newest entry about the job in the admin activity log; other ends are not looked up."""
+    monkeypatch.delenv("VERTEXRIG_AIPLATFORM", raising=False)
+    asked: list[str] = []
+
+    def gcloud(words: list[str]) -> str | None:
+        asked.append(words[2])
+        return "ana@example.com\n"
+
+    row = {**ROW, "end": {"outcome": "CANCELLED"}}
+    assert schedule_status.with_canceller(row, loaded, gcloud)["end"]["cancelled_by"] == "ana@example.com"
+    keeps = logging_query.matching(logging_query.parse(asked[0]))
+    entry = {
+        "methodName": "google.cloud.aiplatform.v1.JobService.CancelHyperparameterTuningJob",
+        "resourceName": "projects/my-project/locations/us-central1/hyperparameterTuningJobs/77",
+    }
+    assert keeps({"protoPayload": entry}) and not keeps({"protoPayload": {**entry, "resourceName": "x/customJobs/77"}})
+    for other in ({**ROW, "end": {"outcome": "FAILED"}}, ROW):
+        assert schedule_status.with_canceller(other, loaded, gcloud) == other
+    assert schedule_status.with_canceller(row, loaded, lambda _: None) == row and len(asked) == 1
 
 
 def test_a_job_that_waits_too_long_for_machines(loaded: Loaded, tmp_path: Path) -> None:
@@ -133,7 +164,7 @@ def test_a_function_that_does_not_serve(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.delenv("VERTEXRIG_AIPLATFORM", raising=False)
     near = clouds.loaded(tmp_path, DATA)
     assert "cannot be reached at http://127.0.0.1:9" in schedule_status.not_serving(near, lambda _: None)
-    found = schedule_status.statuses(near, [], [], "", away="the function is down")
+    found = schedule_status.statuses(near, [], [], Served(), away="the function is down")
     assert "the function is down" in [one.message for one in found[0].differences]
     far = clouds.loaded(tmp_path, {**DATA, "trigger": {**DATA["trigger"], "uri": "https://rig.example.run.app"}})
 

@@ -235,7 +235,7 @@ def test_what_a_step_waits_for(place: Place, what: str, why: str) -> None:
             "Vertex AI: Permission 'aiplatform.models.list' denied; conflict", status=status
         )
     elif what == "no package":
-        pointer = place.storage.objects.pop("packages/latest/trainer.task-tf-2.17.json")
+        pointer = place.storage.objects.pop("vertexrig/vertexrig/packages/trainer.task-tf-2.17.json")
     else:
         place.load(then(*steps, budget=budget))
     made = len(place.vertex.jobs)
@@ -259,7 +259,7 @@ def test_what_a_step_waits_for(place: Place, what: str, why: str) -> None:
     place.clock.at = kept[2]
     place.models.refusal = None
     if what == "no package":
-        place.storage.objects["packages/latest/trainer.task-tf-2.17.json"] = pointer
+        place.storage.objects["vertexrig/vertexrig/packages/trainer.task-tf-2.17.json"] = pointer
     place.load(DATA)
     row = place.tick()
     assert row["state"] == ("ended" if made == 2 else "started"), row

@@ -11,7 +11,7 @@ from vertexrig.runs.candidates import CandidateRun, course
 from vertexrig.runs.deliveries import NotStartedError
 from vertexrig.runs.engine import Engine, Moved, NoMachinesError
 from vertexrig.runs.run import Run
-from vertexrig.runs.store import DESK, RunStore
+from vertexrig.runs.store import SUBMITTED, RunStore
 from vertexrig.spec.states import short
 from vertexrig.submit.budget import Terms
 from vertexrig.submit.claims import Key
@@ -49,7 +49,7 @@ class RunState:
         return f"candidate {self.candidate} of {self.of}"
 
 
-class DeskRun:
+class SubmittedRun:
     """A run with candidates.
 
     Args:
@@ -71,7 +71,7 @@ class DeskRun:
         publish: Callable[[CandidateRun], None] = lambda _: None,
     ) -> None:
         self.candidates, own = list(candidates), next(one for one in candidates if one.number == 1)
-        runs = RunStore(own.submitter.claims.storage, DESK)
+        runs = RunStore(own.submitter.claims.storage, SUBMITTED)
         self.engine = Engine(
             own.submitter, runs, lambda _: self.candidates, cannot=cannot, publish=publish, asked=asked
         )
@@ -136,4 +136,4 @@ class DeskRun:
 
 def read(storage: Any, id: str) -> Run | None:
     """Return a person's run by its id, None if there is none."""
-    return RunStore(storage, DESK).read(id)
+    return RunStore(storage, SUBMITTED).read(id)
