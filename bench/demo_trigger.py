@@ -26,6 +26,7 @@ sys.path.insert(0, str(REPOSITORY))
 
 from localvertex import server  # noqa: E402
 from localvertex.jobs.settings import Settings  # noqa: E402
+from vertexrig.waiting import tell_by, waiting  # noqa: E402
 
 PORT = 8644
 PROJECT = f"""\
@@ -62,6 +63,7 @@ trigger:
 
 def main() -> None:
     """Run the demo."""
+    tell_by(lambda line: print(line, file=sys.stderr, flush=True))
     with tempfile.TemporaryDirectory(prefix="vertexrig-demo-") as name:
         folder = Path(name)
         (folder / "vertexrig.yaml").write_text(PROJECT)
@@ -83,9 +85,10 @@ def scheduled(folder: Path, env: dict[str, str]) -> None:
     vertexrig(folder, env, "schedule", "list", "--next=2")
     vertexrig(folder, env, "schedule", "run", "nightly")
     until = time.monotonic() + 60
-    while not vertexrig(folder, env, "jobs", quiet=True).count("sweep"):
-        assert time.monotonic() < until, "the schedule started nothing"
-        time.sleep(0.3)
+    with waiting("Cloud Scheduler, which calls the function"):
+        while not vertexrig(folder, env, "jobs", quiet=True).count("sweep"):
+            assert time.monotonic() < until, "the schedule started nothing"
+            time.sleep(0.3)
     vertexrig(folder, env, "watch", "sweep", "--poll=1")
 
 
@@ -107,11 +110,19 @@ def over_http(folder: Path, env: dict[str, str]) -> None:
 
 
 def registered(folder: Path, env: dict[str, str], url: str) -> None:
-    """Wait until the ticks have promoted the scheduled sweep's best trial and registered a version of the model."""
-    until = time.monotonic() + 240
-    while not (ends := json.loads(vertexrig(folder, env, "schedule", "steps", "--format=json", quiet=True))["ended"]):
-        assert time.monotonic() < until, "the steps of the nightly sweep did not end"
-        time.sleep(4)
+    """Fire the tick, which comes once a minute otherwise, until the scheduled sweep's best trial is promoted and its model registered."""
+    until, before = time.monotonic() + 240, ""
+    with waiting("the job of the next step of the nightly sweep"):
+        while True:
+            told = json.loads(vertexrig(folder, env, "schedule", "steps", "--format=json", quiet=True))
+            if ends := told["ended"]:
+                break
+            if (step := told["open"][0]["step"]) != before:
+                before = step
+                vertexrig(folder, env, "schedule", "steps")
+            assert time.monotonic() < until, "the steps of the nightly sweep did not end"
+            vertexrig(folder, env, "schedule", "run", "tick", quiet=True)
+            time.sleep(1)
     vertexrig(folder, env, "schedule", "steps")
     end = ends[0]["end"]
     model = requests.get(f"{url}{server.AIPLATFORM}/v1/{end['model']}", timeout=60).json()

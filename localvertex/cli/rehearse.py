@@ -23,10 +23,11 @@ from vertexrig.project.config import STATE_FOLDER
 from vertexrig.results import attempts
 from vertexrig.results.trials import columns
 from vertexrig.spec.states import short
-from vertexrig.studies.outcome import PROMOTED_FROM
 from vertexrig.text import shown
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from localvertex.jobs.manager import Watcher
     from localvertex.runner import Line
     from vertexrig.results.rehearsal import Rehearsal
@@ -110,7 +111,7 @@ def command(
     if prepared is None:
         streams.note(f"to run it on Vertex AI, with its candidates:\n{steps.line('submit', name, '--watch', *given)}")
     else:
-        _on_vertex(prepared, given, model=bool(done.metrics and done.model) and not done.model_empty)
+        _on_vertex(prepared, given, project.file, done)
 
 
 def _watcher(name: str, quiet: bool) -> Watcher:
@@ -134,8 +135,8 @@ def _watcher(name: str, quiet: bool) -> Watcher:
     return Watcher(line=(lambda job, one: None) if quiet else line, state=state, trial=trial)
 
 
-def _on_vertex(prepared: Prepared, given: list[object], *, model: bool) -> None:
-    """Write the YAML that ran, and show what runs the same on Vertex AI; `model`: a job has left one, with a metric."""
+def _on_vertex(prepared: Prepared, given: list[object], file: Path | None, done: Rehearsal) -> None:
+    """Write the YAML that ran, and show what runs the same on Vertex AI, and what can be done with the result."""
     name, folder = prepared.view.name, prepared.workspace.loaded.folder
     path = folder / f"build/jobs/{name}.yaml"
     write_text(path, prepared.rendered.text, below=folder)
@@ -144,12 +145,38 @@ def _on_vertex(prepared: Prepared, given: list[object], *, model: bool) -> None:
         streams.note(
             f"to add a job with the best trial's parameters:\n{steps.line('promote', name, '--local', *given)}"
         )
-    elif model or PROMOTED_FROM in prepared.view.labels:
-        streams.note(f"to add its model to the Model Registry:\n{steps.line('register', name, *given)}")
-    streams.note(f"to use gcloud or the SDK on this machine:\n{steps.line('local', 'up', '--detach', *given)}")
+    register = _register(prepared, done)
+    if register:
+        lines = steps.on_local_vertex(file, *register)
+        streams.note(f"to add its model to the Model Registry of the local Vertex:\n{lines}")
+    else:
+        streams.note(f"to use gcloud or the SDK on this machine:\n{steps.line('local', 'up', '--detach', *given)}")
     streams.note(f"wrote {path}; to run it on Vertex AI:")
     for line in creation.commands([(prepared, path)]):
         streams.note(line)
+
+
+def _register(prepared: Prepared, done: Rehearsal) -> list[str]:
+    """Return the words of the command that registers the model; none if the model, or a metric to compare it by, is missing."""
+    from vertexrig import catalog  # these are loaded already, but not for every verb
+    from vertexrig.studies import register, trained
+
+    loaded, name = prepared.workspace.loaded, prepared.view.name
+    if prepared.document.study is not None or done.model is None or done.model_empty:
+        return []
+    made = register.made_with(loaded, catalog.load(), prepared.document.pools[0].image)
+    files = [path.relative_to(done.model).as_posix() for path in done.model.rglob("*") if path.is_file()]
+    if register.servable(files, made) is None:
+        return []
+    options = dict[str, str]()
+    try:
+        metric, _ = trained.compared_by(loaded, prepared.view.labels, name, known=lambda: done.metrics)
+    except register.LackingError as lacking:
+        options = dict(lacking.options)
+        metric = options.get("metric", "")
+    if metric not in done.metrics:
+        return []
+    return ["register", name, *(f"--{key}={value}" for key, value in options.items())]
 
 
 @contextmanager

@@ -22,6 +22,7 @@ from localvertex import state
 from localvertex.state import ADMIN, DEFAULT_ROOT, HOST, RunningServer, find
 from localvertex.state import env as env
 from vertexrig.errors import ServiceError, UsageError
+from vertexrig.waiting import waiting
 
 if TYPE_CHECKING:
     from localvertex.jobs.settings import Settings
@@ -69,6 +70,7 @@ def started(
     return found
 
 
+@waiting("the local Vertex to start")
 def _started(
     settings: Settings, port: int | None, timeout: float, root: Path, record: Path | None, undo: ExitStack
 ) -> tuple[RunningServer, bool]:
@@ -158,6 +160,7 @@ def answers(here: RunningServer, timeout: float = 5) -> bool:
         return False
 
 
+@waiting("the local Vertex, which stops its jobs")
 def down(root: Path = DEFAULT_ROOT) -> bool:
     """Stop the server that runs on a folder; False if none does.
 

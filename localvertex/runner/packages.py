@@ -27,6 +27,7 @@ from pathlib import Path
 
 from localvertex.runner.environment import machine_environment, search_path
 from vertexrig.errors import PackageError
+from vertexrig.waiting import waiting
 
 Execute = Callable[[Sequence[str], Mapping[str, str]], int]
 """Runs a command with an environment and returns its exit code; its output goes to the job's log."""
@@ -100,7 +101,10 @@ def interpreter(python: str) -> Interpreter:
     try:
         if found is None:
             raise FileNotFoundError(f"no such program: {python}")
-        done = subprocess.run([found, "-c", _PROBE], capture_output=True, text=True, timeout=60, env=_own(), cwd="/")
+        with waiting(f"{python}, which is asked for its packages"):
+            done = subprocess.run(
+                [found, "-c", _PROBE], capture_output=True, text=True, timeout=60, env=_own(), cwd="/"
+            )
         data = json.loads(done.stdout)
     except (OSError, ValueError, subprocess.SubprocessError) as error:
         raise PackageError(
@@ -243,14 +247,18 @@ def _build(
         step(package, False)
         options = ["--quiet", "--upgrade", "--force-reinstall", "--no-deps", *_isolation(base, package)]
         argv = [*pip, "install", *options, str(package)]
-        if execute(argv, env) != 0:
+        with waiting(f"pip, which installs {package.name}"):
+            code = execute(argv, env)
+        if code != 0:
             raise PackageError(f"package {package.name} cannot be installed; pip's output says why")
     required = [line for one in metadata.distributions(path=[str(site)]) for line in one.requires or ()]
     required, replaced = _without_other_keras(required, _installed([str(site), *base.site]))
     for package in packages:
         step(package, True)
     # No warnings of conflicts: they are between packages of this machine, which the job does not use.
-    if required and execute([*pip, "install", "--quiet", "--no-warn-conflicts", *required], env) != 0:
+    with waiting(f"pip, which installs what the package requires: {', '.join(required)}"):
+        code = execute([*pip, "install", "--quiet", "--no-warn-conflicts", *required], env) if required else 0
+    if code != 0:
         names = ", ".join(package.name for package in packages)
         raise PackageError(f"the requirements of {names} cannot be installed: {', '.join(required)}")
     return replaced
@@ -267,7 +275,9 @@ def _venv(
 ) -> Path:
     """Return the interpreter of a new environment that sees what `base` sees, after what the line `first` adds."""
     bare = ["--without-pip"] if (base.pip if has_pip is None else has_pip) else []
-    if execute([base.python, "-m", "venv", *bare, str(folder)], env) != 0:
+    with waiting(f"{base.python}, which makes a virtual environment"):
+        code = execute([base.python, "-m", "venv", *bare, str(folder)], env)
+    if code != 0:
         raise PackageError(f"{base.python} cannot make a virtual environment; its output says why")
     site = next(folder.glob("lib/python*/site-packages"))
     # not --system-site-packages: of a virtual environment's Python that shows the packages of the Python below it

@@ -25,7 +25,7 @@ from localvertex.cli.local import command
 from localvertex.front import runs
 from localvertex.jobs.settings import Settings
 from tests.support.jobkit import IMAGE, Api, job, pool, sdist, with_trainer
-from tests.support.tools import INSTALLED, vertexrig
+from tests.support.tools import INSTALLED, said, vertexrig
 from vertexrig.errors import ServiceError, UsageError
 
 LAUNCH = """
@@ -73,7 +73,7 @@ def test_a_command_passes_its_exit_code_and_its_jobs_are_named(here: server.Runn
     (tmp_path / "launch.py").write_text(LAUNCH.format(image=IMAGE))
     done = run(here.root, sys.executable, "launch.py", cwd=tmp_path, GOOGLE_APPLICATION_CREDENTIALS="/real/key.json")
     assert (done.returncode, done.stdout) == (7, ""), done.stderr
-    hidden, made, wrote, unserved = done.stderr.splitlines()
+    hidden, made, wrote, unserved = said(done.stderr)
     assert wrote == f"  output folder: {here.root}/gs/packages/out/model"
     assert hidden == "hidden from the command: GOOGLE_APPLICATION_CREDENTIALS"
     assert made.startswith("created: custom job ") and made.endswith("  launched  SUCCEEDED")
@@ -111,7 +111,7 @@ def test_a_failure_and_a_missing_bucket_explain_themselves(here: server.RunningS
     """A failed job is listed with its reason, and a bucket that is not there with what makes it."""
     (tmp_path / "fails.py").write_text(FAILS)
     done = run(here.root, sys.executable, "fails.py", cwd=tmp_path, PATH="/nonexistent")
-    made, why, bucket = done.stderr.splitlines()
+    made, why, bucket = said(done.stderr)
     assert made.endswith("  launched  FAILED") and why.startswith("  image 'example.com/p/i:v1' cannot be run here")
     assert bucket == f"the bucket gs://never-made does not exist here. To create it: mkdir -p {here.root}/gs/never-made"
     again = run(here.root, "/bin/true", cwd=tmp_path)

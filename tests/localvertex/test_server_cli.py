@@ -19,7 +19,7 @@ from localvertex.cli.local import command
 from localvertex.front import control
 from localvertex.jobs.settings import Settings
 from tests.support.jobkit import Api, job, pool, with_trainer
-from tests.support.tools import vertexrig
+from tests.support.tools import said, vertexrig
 from vertexrig.errors import ServiceError, UsageError
 
 
@@ -53,7 +53,7 @@ def test_up_env_kill_preempt_status_down(root: Path) -> None:
     status = json.loads(run(root, "status", "--format", "json").stdout)
     assert status["queue"] == {"slots": 4, "used": 1, "running": 1, "waiting": 0}
     assert "1 jobs running" in run(root, "status").stdout
-    assert run(root, "down").stderr == "stopped\n"
+    assert said(run(root, "down").stderr) == ["stopped"]
     assert json.loads(run(root, "status", "--format", "json", code=1).stdout) == {"running": False}
     assert "no local Vertex is running" in run(root, "down").stderr
 
@@ -75,7 +75,7 @@ def test_a_server_outside_a_project(tmp_path: Path) -> None:
         assert vertexrig("local", "status", cwd=tmp_path).returncode == 0
     finally:
         done = vertexrig("local", "down", cwd=tmp_path)
-    assert done.returncode == 0 and done.stderr == "stopped\n"
+    assert done.returncode == 0 and said(done.stderr) == ["stopped"]
 
 
 def test_the_projects_bucket_is_there(tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ def test_the_projects_bucket_is_there(tmp_path: Path) -> None:
         assert vertexrig(*up, cwd=tmp_path).returncode == 2
         assert vertexrig("local", "status", cwd=tmp_path).returncode == 0
     finally:
-        assert vertexrig("local", "down", cwd=tmp_path).stderr == "stopped\n"
+        assert said(vertexrig("local", "down", cwd=tmp_path).stderr) == ["stopped"]
 
 
 def test_a_second_server_takes_a_free_port(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import pytest
 from tests.repository.test_extras import declared, normalised
 from tests.support import wheels
 from tests.support.tools import REPOSITORY, vertexrig
+from vertexrig import __version__
 from vertexrig.cli.extras import PARTS
 
 TRAINER = """
@@ -138,6 +139,11 @@ def test_every_verb_of_the_base_install(line: str, base: wheels.Installed, proje
         assert done.returncode == 2 and f'pip install "vertexrig[{expected}] @ git+' in last, done.stderr
     else:
         assert done.returncode == expected, done.stderr
+
+
+def test_the_version_names_what_was_installed(base: wheels.Installed, wheel: Path, tmp_path: Path) -> None:
+    """`--version` of a wheel that no release made names the wheel."""
+    assert base.shell("vertexrig --version", tmp_path).stdout == f"vertexrig {__version__}, from {wheel.name}\n"
 
 
 def test_the_function_is_staged_alike_from_the_wheel_and_the_checkout(

@@ -93,7 +93,9 @@ class Place:
             output = output.replace(path, name)
         for port, free in self.ports.items():
             output = output.replace(f":{free}", f":{port}")
-        return [line.rsplit("\r", 1)[-1].rstrip() for line in output.replace("\r\n", "\n").splitlines()]
+        lines = (line.rsplit("\r", 1)[-1].rstrip() for line in output.replace("\r\n", "\n").splitlines())
+        # how long a command takes is this machine's
+        return [line for line in lines if not line.startswith("waiting for ")]
 
     def prelude(self) -> str:
         """Gives the two verbs that listen this place's ports, unless the page names one."""

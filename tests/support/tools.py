@@ -48,6 +48,11 @@ def brief(rows: Sequence[Any], quick: int) -> list[Any]:
     ]
 
 
+def said(text: str) -> list[str]:
+    """The lines of a text but for those that come when this machine is slow."""
+    return [line for line in text.splitlines() if not line.startswith("waiting for ")]
+
+
 def available(program: str) -> str | None:
     """The path of a program, on PATH or beside this Python."""
     return shutil.which(program) or shutil.which(program, path=str(Path(sys.executable).parent))

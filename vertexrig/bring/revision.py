@@ -9,6 +9,7 @@ from pathlib import Path
 
 from vertexrig.errors import UsageError
 from vertexrig.text import quoted
+from vertexrig.waiting import waiting
 
 _MOST = 5 * 2**20  # bytes of a file: what a project file and a trainer need is smaller
 _FILE = b"100"  # as the mode of a plain file begins; not a link, nor a repository inside
@@ -57,7 +58,8 @@ def _git(folder: Path, *words: str, given: bytes = b"") -> bytes:
     # a repository may name a program that fetches objects it lacks
     env = {**os.environ, "GIT_ALLOW_PROTOCOL": "none", "GIT_NO_LAZY_FETCH": "1"}
     try:
-        done = subprocess.run(command, input=given, capture_output=True, check=False, env=env)
+        with waiting(f"git {words[0]}"):
+            done = subprocess.run(command, input=given, capture_output=True, check=False, env=env)
     except FileNotFoundError:
         raise UsageError("git is not installed, and a comparison needs it") from None
     if done.returncode:

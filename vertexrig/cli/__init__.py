@@ -7,6 +7,7 @@ the job failed; 2 bad usage or configuration; 3 the service refused or could not
 from __future__ import annotations
 
 import gc
+import json
 import os
 import sys
 from collections.abc import Sequence
@@ -20,6 +21,7 @@ from vertexrig.cli import output, streams
 from vertexrig.cli.groups import Group
 from vertexrig.cli.problems import Failure, problem
 from vertexrig.errors import UsageError
+from vertexrig.waiting import tell_by
 
 OF_EMULATOR = ""
 """In place of a module: the package of the local Vertex has the verb."""
@@ -103,9 +105,27 @@ Exit codes: 0 done; 1 findings of severity error, or the job failed;
 def _show_version(ctx: click.Context, option: click.Parameter, wanted: bool) -> None:
     if not wanted or ctx.resilient_parsing:
         return
-    where = Path(__file__).parents[1] / "built.txt"  # `make release` puts it there
-    output.say(f"vertexrig {__version__}, {where.read_text('utf-8').strip() if where.exists() else 'from sources'}")
+    output.say(f"vertexrig {__version__}, {_origin()}")
     ctx.exit()
+
+
+def _origin() -> str:
+    """Return what this installation was made from: a release, a commit, a wheel, or the sources of a folder."""
+    built = Path(__file__).parents[1] / "built.txt"  # `make release` puts it there
+    if built.exists():
+        return built.read_text("utf-8").strip()
+    from importlib.metadata import PackageNotFoundError, distribution
+
+    try:
+        # PEP 610: pip and uv write it for what does not come from an index
+        url = json.loads(distribution("vertexrig").read_text("direct_url.json") or "{}")
+    except (PackageNotFoundError, ValueError):
+        url = {}
+    if url.get("vcs_info"):
+        return f"from commit {url['vcs_info'].get('commit_id', '')} of {url.get('url', '')}"
+    if str(url.get("url", "")).endswith((".whl", ".tar.gz")):
+        return f"from {url['url'].rpartition('/')[2]}"
+    return f"from the sources in {Path(__file__).parents[2]}" if url else "from sources"
 
 
 @click.group(
@@ -133,6 +153,10 @@ def run(args: Sequence[str] | None = None, *, command: click.Command | None = No
     """
     words = list(sys.argv[1:] if args is None else args)
     streams.prepare()
+    tell_by(streams.note)
+    # google-auth looks for a metadata server three times, 11 s in all, where there is none; on a machine of Google's it
+    # also reads the name of the machine
+    os.environ.setdefault("GCE_METADATA_DETECT_RETRIES", "1")
     document = output.CommandOutput(wanted=output.wants_json(words))
     found: Failure | None = None
     code = 0
@@ -154,6 +178,8 @@ def run(args: Sequence[str] | None = None, *, command: click.Command | None = No
         found = problem(error)
         if found is None:
             raise
+    finally:
+        tell_by(None)
     if document.wanted:
         try:
             document.send(found)

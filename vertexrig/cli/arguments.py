@@ -79,7 +79,6 @@ def _choices(ctx: click.Context, among: tuple[str, ...]) -> str:
 
 
 _USUAL = {
-    "json": "write --format json",
     "config": "name a job of the project file. `vertexrig check FILE` checks a file for gcloud, `vertexrig convert FILE` turns it into entries",
     "f": "write --file for the project file",
 }
@@ -90,9 +89,18 @@ _GCLOUD = {
     "command": "container",
     "python_package_uris": "package_uris",
 }
+_SHORT = {"md": "markdown", "txt": "text", "plain": "text"}
 _POOL_SPEC = (
     "Its parts are keys of a job of the project file: machine_type, replica_count, accelerator_type, accelerator_count"
 )
+
+
+def _format(command: click.Command | None, name: str) -> str:
+    """Return the value of `--format` that an option was meant as, "" if the verb has no such format."""
+    for param in command.params if command is not None else ():
+        if "--format" in param.opts and isinstance(param.type, click.Choice):
+            return next((one for one in (name, _SHORT.get(name, "")) if one in param.type.choices), "")
+    return ""
 
 
 def misspelt(error: click.NoSuchOption) -> str:
@@ -107,6 +115,9 @@ def misspelt(error: click.NoSuchOption) -> str:
     known = {**typed.hints(Project), **typed.hints(Sweep), **typed.hints(Job)}
     if name == "worker_pool_spec":
         return f"No such option {option!r}. {_POOL_SPEC}"
+    found = _format(command, name)
+    if found:
+        return f"No such option {option!r}: write --format {found}"
     if name in _USUAL:
         return f"No such option {option!r}: {_USUAL[name]}"
     key = _GCLOUD.get(name, name)

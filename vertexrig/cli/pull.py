@@ -75,9 +75,7 @@ def _next(seeded: str, is_sweep: bool, file: Path | None) -> None:
     """Print where the job was added, and the commands that show it."""
     kind, _, number = seeded.rpartition("/")
     streams.note(f"put {kind.rpartition('/')[2]}/{number} into the local Vertex; to look at it there:")
-    streams.note(steps.line("local", "up", "--detach", *steps.named(file)))
-    streams.note(f'eval "$({steps.line("local", "env", *steps.named(file))})"')
-    streams.note(steps.line("trials" if is_sweep else "report", number, *steps.named(file)))
+    streams.note(steps.on_local_vertex(file, "trials" if is_sweep else "report", number))
 
 
 def _started(job: str, where: options.WhereOptions) -> Mapping[str, Any]:

@@ -15,8 +15,8 @@ from vertexrig import catalog
 from vertexrig.cli import options, remote, steps, streams
 from vertexrig.cli.arguments import NameArgument
 from vertexrig.cli.output import result
+from vertexrig.cloud import vertex
 from vertexrig.cloud.models import ModelsClient, plain
-from vertexrig.cloud.rest import is_loopback
 from vertexrig.cloud.storage import Storage
 from vertexrig.cloud.vertex import TUNING
 from vertexrig.errors import UsageError
@@ -24,7 +24,7 @@ from vertexrig.project import config
 from vertexrig.project.config import Loaded
 from vertexrig.studies import register, trained
 from vertexrig.studies.outcome import PROMOTED_FROM, TRIAL
-from vertexrig.studies.register import Comparison, Trained
+from vertexrig.studies.register import Comparison, Servable, Trained
 from vertexrig.studies.trained import model_name
 
 _GOALS = ("MAXIMIZE", "MINIMIZE")
@@ -90,25 +90,20 @@ def command(
     """
     loaded = config.load(where.file)
     found = remote.find(where, name)
-    if found.record is not None and not is_loopback(remote.service(loaded).rest.url):
+    if found.record is not None and not vertex.is_local():
         remote.must_have_succeeded(found.job)
-        lines = [
-            steps.line(*words, *steps.named(where.file))
-            for words in (("local", "up", "--detach"), ("local", "env"), ("register", name))
-        ]
-        lines[1] = f'eval "$({lines[1]})"'
+        lines = steps.on_local_vertex(where.file, "register", name)
         raise UsageError(
-            f"{name} was rehearsed, so its model is on this machine; to register it in the local Vertex:\n"
-            + "\n".join(lines)
+            f"{name} was rehearsed, so its model is on this machine; to register it in the local Vertex:\n{lines}"
         )
-    model, made_with = _trained(where, loaded, found, name, asked)
+    model, served = _trained(where, loaded, found, name, asked)
     project = loaded.project
     models = ModelsClient(remote.service(loaded))
     display = asked.display_name or _display_name(found, loaded, name)
     there = register.present(models, display, asked.alias)
     comparison = register.compare(model, there, asked.min_gain)
     host = catalog.load().host_for_region(project.region)
-    serving = register.serving(made_with, host, asked.serving_image, date.today())
+    serving = register.serving(served, host, asked.serving_image, date.today())
     body = register.model_body(model, display, serving.uri, asked.alias, project.labels)
     streams.note(f"{display}: {comparison.text}")
     wanted = comparison.better or force
@@ -162,8 +157,8 @@ def _display_name(found: remote.FoundJob, loaded: Loaded, name: str) -> str:
 
 def _trained(
     where: options.WhereOptions, loaded: Loaded, found: remote.FoundJob, name: str, asked: RegisterOptions
-) -> tuple[Trained, tuple[str, str]]:
-    """Return the model that a job trained, and its framework and version.
+) -> tuple[Trained, Servable]:
+    """Return the model that a job trained, and what its serving image loads.
 
     Raises:
         UsageError: Something is missing; the message names everything that is.
@@ -172,7 +167,8 @@ def _trained(
     made = register.made_with(loaded, catalog.load(), trained.image(job))
     if job.collection == TUNING:
         model = trained.of_sweep(job, name, trial=asked.trial, metric=asked.metric, value=asked.value)
-        return model, register.must_be_there(Storage(model.uri), made, asked.serving_image)
+        served = register.must_be_there(Storage(model.uri), made, asked.serving_image)
+        return model.below(served.folder), served
     if asked.trial is not None:
         raise UsageError(f"{name} is a custom job; --trial is for a sweep")
     if not job.ended:
@@ -182,7 +178,7 @@ def _trained(
     if job.output:
         try:
             folder = Storage(f"{job.output}/{register.MODEL_DIR}")
-            made = register.must_be_there(folder, made, asked.serving_image)
+            served = register.must_be_there(folder, made, asked.serving_image)
         except UsageError as error:
             lacking.append(error)
     try:
@@ -199,7 +195,7 @@ def _trained(
         lacking.append(error)
     if lacking:
         raise UsageError("; and ".join(map(str, lacking)) + _with_options(where, name, asked, lacking))
-    return model, made
+    return model.below(served.folder), served
 
 
 def _with_options(where: options.WhereOptions, name: str, asked: RegisterOptions, lacking: Sequence[UsageError]) -> str:

@@ -31,6 +31,17 @@ def line(*words: object) -> str:
     return command_line(*words, program=program())
 
 
+def on_local_vertex(file: Path | None, *words: object) -> str:
+    """Return the lines that run a command in the local Vertex: with those that start it, unless this shell uses it already."""
+    from vertexrig.cloud.vertex import is_local  # 60 ms
+
+    lines = [line(*words, *named(file))]
+    if not is_local():
+        environment = f'eval "$({line("local", "env", *named(file))})"'
+        lines[:0] = [line("local", "up", "--detach", *named(file)), environment]
+    return "\n".join(lines)
+
+
 def named(file: Path | None) -> list[object]:
     """Return `--file FILE` if the project file was named, otherwise nothing."""
     return ["--file", file] if file is not None else []

@@ -25,6 +25,7 @@ from vertexrig.studies.outcome import PROMOTED_FROM
 from vertexrig.studies.watching import Watched, tails, watched
 from vertexrig.text import clean
 from vertexrig.times import length
+from vertexrig.waiting import waiting
 from vertexrig.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -103,10 +104,11 @@ def lines(vertex: Vertex, last: RemoteJob, poll: float, format_: str) -> RemoteJ
             failing = error is not None
             streams.note(f"lost the connection, retrying: {error}" if error else "connected again")
 
-    for now in report.follow(vertex, last.name, poll_s=poll, lost=lost):
-        last = now
-        if not progress(format_, f"{last.id}  {report.line(last)}"):
-            break
+    with waiting(f"the end of {last.display_name}"):
+        for now in report.follow(vertex, last.name, poll_s=poll, lost=lost):
+            last = now
+            if not progress(format_, f"{last.id}  {report.line(last)}"):
+                break
     return last
 
 

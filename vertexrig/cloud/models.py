@@ -12,6 +12,7 @@ from typing import Any
 
 from vertexrig.cloud.rest import RestError
 from vertexrig.cloud.vertex import PAGE, Vertex, in_filter
+from vertexrig.waiting import waiting
 
 WAIT_S = 600.0
 """Longest wait for an upload, seconds; the service copies nothing but checks the files."""
@@ -78,6 +79,7 @@ class ModelsClient:
         path = f"/{plain(name)}@{version}:mergeVersionAliases"
         return dict(self.rest.call("POST", path, json={"versionAliases": aliases}, repeat=True).data)
 
+    @waiting("the Model Registry, which adds the model")
     def _finished(self, operation: Mapping[str, Any]) -> dict[str, Any]:
         waited = 0.0
         while not operation.get("done"):

@@ -19,6 +19,7 @@ from requests.exceptions import RequestException
 
 from vertexrig.errors import ServiceError
 from vertexrig.spec.api_names import location
+from vertexrig.waiting import waiting
 
 ENDPOINT_VARIABLE = "VERTEXRIG_SCHEDULER"
 """Environment variable with the base URL of another server; with VERTEXRIG_LOCAL set, the local Vertex's."""
@@ -37,7 +38,8 @@ class Scheduler:
             # Another server must not see the user's token.
             options |= {"credentials": anonymous, "client_options": {"api_endpoint": url}}
         try:
-            self.client = scheduler_v1.CloudSchedulerClient(**options)
+            with waiting("credentials for Cloud Scheduler"):
+                self.client = scheduler_v1.CloudSchedulerClient(**options)
         except Exception as error:  # google.auth has no common base for what reading credentials may raise
             raise ServiceError(f"no credentials for Cloud Scheduler: {' '.join(str(error).split())[:300]}") from None
 
@@ -91,7 +93,8 @@ class Scheduler:
 
     def _call(self, call: Any) -> Any:
         try:
-            return call()
+            with waiting("Cloud Scheduler"):
+                return call()
         except (GoogleAPIError, GoogleAuthError, RequestException) as error:
             text = " ".join(str(getattr(error, "message", error) or error).split())[:500]
             raise ServiceError(f"Cloud Scheduler: {text}", status=getattr(error, "code", None)) from None

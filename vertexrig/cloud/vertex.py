@@ -47,6 +47,11 @@ _FLOATING, _WHOLE = frozenset({1, 2}), frozenset({3, 4, 5, 6, 7, 13, 15, 16, 17,
 """Types of fields (`Field.type`) that are numbers; 64-bit ones are text in JSON, and so are NaN and Infinity."""
 
 
+def is_local() -> bool:
+    """Whether this shell uses the local Vertex."""
+    return is_loopback(os.environ.get(ENDPOINT_VARIABLE, ""))
+
+
 @dataclass(frozen=True)
 class RemoteJob:
     """A custom job or tuning job as the service describes it."""

@@ -24,6 +24,7 @@ from vertexrig.package.pyproject import Declared, on_this_machine
 from vertexrig.package.requirements import Notes
 from vertexrig.package.sources import Sources, generated
 from vertexrig.package.verify import reason, run
+from vertexrig.waiting import waiting
 
 BUILD_TIMEOUT_S = 180
 
@@ -99,7 +100,7 @@ def from_wheel(sources: Sources, staged: Path, work: Path) -> Sources:
     """
     runner = _Runner(work)
     try:
-        with DefaultIsolatedEnv() as env:
+        with waiting("the build backend that pyproject.toml names"), DefaultIsolatedEnv() as env:
             project = ProjectBuilder.from_isolated_env(env, staged, runner)
             env.install(project.build_system_requires)
             env.install(project.get_requires_for_build("wheel"))

@@ -26,6 +26,7 @@ from vertexrig.package.requirements import REQUIREMENTS, left_out, lines_of
 from vertexrig.package.uv import uv
 from vertexrig.project.config import PACKAGES_FOLDER, Loaded
 from vertexrig.trainer_source.reader import read
+from vertexrig.waiting import waiting
 
 LOCK_TIMEOUT_S = 600
 PLATFORM = "x86_64-manylinux_2_28"
@@ -141,7 +142,8 @@ def write_lock(image: ImageId, lines: list[str]) -> None:
         words += ["--python-version", image.python, "--python-platform", PLATFORM, "--no-header", "--no-annotate"]
         # pip in the build has to ask the same places as uv did
         words += ["--emit-index-url", "--emit-find-links"]
-        done = subprocess.run(words, capture_output=True, text=True, timeout=LOCK_TIMEOUT_S, cwd=temporary)
+        with waiting(f"uv, which resolves the requirements of the {image.kind} image"):
+            done = subprocess.run(words, capture_output=True, text=True, timeout=LOCK_TIMEOUT_S, cwd=temporary)
         if done.returncode != 0:
             raise PackageError(
                 f"the requirements of the {image.kind} image cannot be resolved for Python {image.python}:\n"

@@ -14,6 +14,7 @@ from vertexrig.package.requirements import Requirement
 from vertexrig.trainer_source.follow import follow
 from vertexrig.trainer_source.reachability import Runs
 from vertexrig.trainer_source.undefined_names import undefined_names
+from vertexrig.waiting import waiting
 
 
 def clean_environment(home: Path) -> dict[str, str]:
@@ -40,9 +41,16 @@ def run(
     """Run a child process to its end; PackageError if it cannot start or takes longer than `timeout` seconds."""
     try:
         env = {**clean_environment(home), **(env or {})}
-        return subprocess.run(
-            command, cwd=cwd, env=env, stdin=subprocess.DEVNULL, capture_output=True, errors="replace", timeout=timeout
-        )
+        with waiting(what):
+            return subprocess.run(
+                command,
+                cwd=cwd,
+                env=env,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                errors="replace",
+                timeout=timeout,
+            )
     except subprocess.TimeoutExpired as error:
         raise PackageError(f"{what} took longer than {timeout:.0f} s and was ended") from error
     except OSError as error:

@@ -346,6 +346,8 @@ def _override(data: dict[str, Any], text: str, target: str | None) -> dict[yamlt
             spot = ".".join(path[: index + 1])
             raise UsageError(f"--set {text}: {spot} is {kind_of(following)}, so it has no key {path[index + 1]!r}")
         here = following
+    if isinstance(here, list) and path[-1] == str(len(here)):
+        here.append(None)
     # Untyped: what the text becomes is decided by the type of its field.
     here[_index(here, path[-1], text)] = typed.Untyped(value) if equals else None
     # under both spellings: a number in a path is an index in a list, and text in a mapping
@@ -427,7 +429,28 @@ def _index(here: Any, part: str, text: str) -> Any:
     # Not isdigit(), which is true for ², a text that int() refuses.
     if part.isdecimal() and int(part) < len(here):
         return int(part)
-    raise UsageError(f"--set {text}: {part!r} is not an index of a list of {len(here)}; count from 0")
+    raise UsageError(
+        f"--set {text}: {part!r} is not an index of a list of {len(here)}; {_list_words(here, part, text)}"
+    )
+
+
+def _list_words(here: list[Any], part: str, text: str) -> str:
+    """Return what to write in place of a key that is not an index of a list, such as the name of a flag."""
+    key, equals, value = text.partition("=")
+    path = key.removesuffix("-").split(".")
+    if path[-2:] != ["args", part] or part.isdecimal():
+        return f"write a number from 0 to {len(here)}"
+    words = [str(word) for word in here]
+    names = [word.partition("=")[0] for word in words]
+    flag = next((name for name in names if name.lstrip("-").replace("-", "_") == part.replace("-", "_")), f"--{part}")
+    index = names.index(flag) if flag in names else len(names)
+    place = ".".join(path[:-1])
+    if not equals and text.endswith("-"):
+        return f"args is a list here: write --set {place}.{index}-" if flag in names else f"args has no {flag}"
+    # the flag and its value are two words
+    apart = bool(equals) and index + 1 < len(words) and "=" not in words[index] and not words[index + 1].startswith("-")
+    new = value if apart else f"{flag}={value}" if equals else flag
+    return f"args is a list here: write --set {shlex.quote(f'{place}.{index + apart}={new}')}"
 
 
 def _inconsistencies(loaded: Loaded) -> Iterator[ConfigError]:

@@ -24,7 +24,7 @@ from vertexrig.project.triggered import STEP_LABEL, RegisterStep
 from vertexrig.runs.run import Run
 from vertexrig.runs.store import RunStore
 from vertexrig.studies import register, trained
-from vertexrig.studies.register import Trained
+from vertexrig.studies.register import Servable, Trained
 from vertexrig.submit.claims import Claim, Claims, Existing, Key, Recorded, Taken, digest
 
 _MARK = re.compile(r" \(run (?P<run>[0-9a-f]{32}-[0-9a-f]{12})\)$")
@@ -160,28 +160,27 @@ class Registrar:
                 raise RestError(str(error), status=409, outcome_unknown=True) from None
             raise
 
-    def _body(
-        self, run: Run, step: RegisterStep, model: Trained, made: tuple[str, str], display: str
-    ) -> dict[str, Any]:
+    def _body(self, run: Run, step: RegisterStep, model: Trained, served: Servable, display: str) -> dict[str, Any]:
         project = self.loaded.project
-        image = register.serving(made, self.catalog.host_for_region(project.region), step.serving_image, date.today())
+        image = register.serving(served, self.catalog.host_for_region(project.region), step.serving_image, date.today())
         labels = {**project.labels, **step.labels, STEP_LABEL: run.id}
         body = register.model_body(model, display, image.uri, step.alias, labels)
         del body["versionAliases"]
         return {**body, "versionDescription": f"{body['versionDescription']} (run {run.id})"}
 
-    def _trained(self, run: Run, step: RegisterStep, job: RemoteJob) -> tuple[Trained, tuple[str, str]]:
-        """Return what the job has trained, if it is there, and with which framework and version."""
+    def _trained(self, run: Run, step: RegisterStep, job: RemoteJob) -> tuple[Trained, Servable]:
+        """Return what the job has trained, if it is there, and what its serving image loads."""
         made = register.made_with(self.loaded, self.catalog, trained.image(job))
         if job.collection == TUNING:
             found = trained.of_sweep(job, run.name, metric=step.metric)
-            return found, register.must_be_there(self.folder(found.uri), made, step.serving_image)
+            served = register.must_be_there(self.folder(found.uri), made, step.serving_image)
+            return found.below(served.folder), served
         if job.output:
             folder = self.folder(f"{job.output}/{register.MODEL_DIR}")
-            made = register.must_be_there(folder, made, step.serving_image)
+            served = register.must_be_there(folder, made, step.serving_image)
         name = job.display_name or run.name
         model = trained.of_job(self.loaded, job, name, metric=step.metric, goal=step.goal, folder=self.folder)
-        return model, made
+        return model.below(served.folder), served
 
     def _finish(self, run: Run, claim: Claim, step: RegisterStep, display: str, text: str) -> Registered:
         """Wait for the recorded upload, and give its version the aliases."""

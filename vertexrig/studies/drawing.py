@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
+from vertexrig.waiting import waiting
+
 # Named here, since vl-convert has several and takes its newest by default: charts stay as they were tested.
 VEGA_LITE = "6.4"
 WIDTH, SCALE = 820, 2.0
@@ -80,4 +82,6 @@ def figures(charts: Charts) -> Iterator[tuple[str, bytes]]:
         # a picture gets its own data sets only, not those of all charts
         spec = {**chart.spec, "datasets": {name: charts.data[name] for name in chart.data}}
         spec |= {"width": WIDTH, "title": {"text": chart.title, "anchor": "start"}, "config": _LIGHT}
-        yield chart.id, vl_convert.vegalite_to_png(spec, vl_version=VEGA_LITE, scale=SCALE)
+        with waiting(f"the chart {chart.id}"):
+            image = vl_convert.vegalite_to_png(spec, vl_version=VEGA_LITE, scale=SCALE)
+        yield chart.id, image

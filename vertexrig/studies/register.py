@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from datetime import date
 from fnmatch import fnmatchcase
 from typing import Any
@@ -51,6 +51,10 @@ class Trained:
     number: str = ""
     package: str = ""
     data: str = ""
+
+    def below(self, folder: str) -> Trained:
+        """Return it with the model's files in a folder below its own, "" for that one itself."""
+        return replace(self, uri=f"{self.uri}/{folder}".rstrip("/"))
 
     @property
     def labels(self) -> dict[str, str]:
@@ -123,8 +127,41 @@ class LackingError(UsageError):
         super().__init__(message)
 
 
-def must_be_there(folder: Storage, made: tuple[str, str], given: str | None) -> tuple[str, str]:
-    """Return the framework whose serving image takes what is in a folder, with its version.
+@dataclass(frozen=True)
+class Servable:
+    """What a serving image loads.
+
+    Args:
+        framework: The framework of the image, "" if it is not known.
+        version: Its version, "" if that is not known.
+        folder: Folder of the model below the one that was searched, "" for that one itself.
+    """
+
+    framework: str
+    version: str
+    folder: str = ""
+
+
+def servable(names: Iterable[str], made: tuple[str, str]) -> Servable | None:
+    """Return what Google's images can load of files, None if that is nothing, or if several folders have a model.
+
+    Args:
+        names: The files, by their paths below a folder.
+        made: What they were made with, see `made_with`.
+    """
+    framework, version = made
+    # a SavedModel is served by TensorFlow's image, whatever framework wrote it
+    for one in dict.fromkeys((framework, *SERVED) if framework else SERVED):
+        folders = {folder for folder, _, file in (name.rpartition("/") for name in names) if file in SERVED[one]}
+        depth = min((folder.count("/") + bool(folder) for folder in folders), default=0)
+        nearest = [folder for folder in folders if folder.count("/") + bool(folder) == depth]
+        if len(nearest) == 1:
+            return Servable(one, version if one == framework else "", nearest[0])
+    return None
+
+
+def must_be_there(folder: Storage, made: tuple[str, str], given: str | None) -> Servable:
+    """Return what the serving image takes of a folder.
 
     Args:
         folder: The folder.
@@ -135,21 +172,23 @@ def must_be_there(folder: Storage, made: tuple[str, str], given: str | None) -> 
         UsageError: Nothing is there, or nothing that Google's images serve.
     """
     framework, version = made
-    there = sorted(item.name for item in folder.list(""))
+    # the object that stands for a folder in the console has the folder's name, and ends in a slash
+    there = sorted(item.name for item in folder.list("") if item.name and not item.name.endswith("/"))
     if not there:
         raise UsageError(f"nothing is in {folder.uri('')}: the trainer saved no model there")
-    # a SavedModel is served by TensorFlow's image, whatever framework wrote it
-    names = dict.fromkeys((framework, *SERVED) if framework else SERVED)
-    found = next((one for one in names if not set(SERVED[one]).isdisjoint(there)), None)
+    found = servable(there, made)
     if found is not None or given is not None:
-        return found or framework, version if found == framework else ""
-    wanted = SERVED[framework] if framework else dict.fromkeys(file for files in SERVED.values() for file in files)
-    image = serving_image(framework or "tf", version).uri()
-    raise LackingError(
-        f"no {' or '.join(wanted)} is in {folder.uri('')}, which has {', '.join(there[:3])}: Google's images serve nothing else. Let the "
-        f"trainer save that, or name an image that serves what is there, such as {image}",
-        serving_image=image,
-    )
+        return found or Servable(framework, version)
+    wanted = " or ".join(SERVED[framework] if framework else dict.fromkeys(sum(SERVED.values(), ())))
+    served = [name for name in there if name.rpartition("/")[2] in wanted.split(" or ")]
+    if served:
+        wrong = f"{folder.uri('')} has several models: {', '.join(served[:3])}. A version of a model is one of them: save one"
+    else:
+        wrong = (
+            f"no {wanted} is in {folder.uri('')}, which has {', '.join(there[:3])}. Google's serving images for "
+            f"{NAMES.get(framework, 'these frameworks')} load nothing else. Save {wanted}"
+        )
+    raise LackingError(f"{wrong}, or name an image of your own that serves the files, with --serving-image")
 
 
 def summary_value(summary: Mapping[str, Any], metric: str) -> float | None:
@@ -159,18 +198,18 @@ def summary_value(summary: Mapping[str, Any], metric: str) -> float | None:
     return float(value) if known and value is not None else None
 
 
-def serving(made: tuple[str, str], host: str, given: str | None, today: date) -> Serving:
+def serving(made: Servable, host: str, given: str | None, today: date) -> Serving:
     """Return the image that serves a model: the one that was named, or the prebuilt one of the framework it was made with.
 
     Args:
-        made: The framework and its version, "" if that is not known.
+        made: What the image is to load.
         host: Host of Google's images.
         given: The one that was named.
         today: The day.
     """
     if given is not None:
         return Serving(given, f"serving image: {given}")
-    framework, version = made
+    framework, version = made.framework, made.version
     image = serving_image(framework, version)
     text = f"serving image: {NAMES[framework]} {image.version}, {image.dates(today)} ({SOURCE})"
     if not version:

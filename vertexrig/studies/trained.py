@@ -79,7 +79,43 @@ def of_job(
     if not job.output:
         raise UsageError(f"{name} has no baseOutputDirectory, so it saved no model that can be registered")
     uri = f"{job.output}/{register.MODEL_DIR}"
-    goals = goals_of(loaded, job.labels)
+    metric, goal = compared_by(loaded, job.labels, name, metric=metric, goal=goal, known=known)
+    if value is None:
+        # summary.json goes before what was reported
+        summary = folder(uri).read_json(register.SUMMARY) or {}
+        value = register.summary_value(summary, metric)
+        if value is None:
+            value = register.summary_value(known(), metric)
+        if value is None:
+            numbers = [key for key in summary if register.summary_value(summary, key) is not None]
+            has = f"it has {', '.join(numbers[:8])}" if numbers else f"{uri} has none"
+            raise UsageError(f"summary.json of {name} has no {metric}: {has}; give it with --value=NUMBER")
+    return _trained(job, "jobSpec", uri, metric, value, goal, job.display_name)
+
+
+def compared_by(
+    loaded: Loaded,
+    labels: Mapping[str, str],
+    name: str,
+    *,
+    metric: str | None = None,
+    goal: str | None = None,
+    known: Callable[[], Mapping[str, Any]] = dict,
+) -> tuple[str, str]:
+    """Return the metric that models of a job are compared by, and its goal.
+
+    Args:
+        loaded: The project, whose sweeps name metrics and goals.
+        labels: Labels of the job.
+        name: What the user calls it.
+        metric: Instead of the sweep's.
+        goal: Instead of the sweep's.
+        known: Finds metrics that the job reported.
+
+    Raises:
+        LackingError: No sweep names the metric, or its goal.
+    """
+    goals = goals_of(loaded, labels)
     metric = metric or next(iter(goals), None)
     if metric is None:
         reported = likeliest(known())
@@ -94,17 +130,7 @@ def of_job(
             f"no sweep of {loaded.file} says whether more or less of {metric} is better; say it with --goal",
             goal=likely_goal(metric),
         )
-    if value is None:
-        # summary.json goes before what was reported
-        summary = folder(uri).read_json(register.SUMMARY) or {}
-        value = register.summary_value(summary, metric)
-        if value is None:
-            value = register.summary_value(known(), metric)
-        if value is None:
-            numbers = [key for key in summary if register.summary_value(summary, key) is not None]
-            has = f"it has {', '.join(numbers[:8])}" if numbers else f"{uri} has none"
-            raise UsageError(f"summary.json of {name} has no {metric}: {has}; give it with --value=NUMBER")
-    return _trained(job, "jobSpec", uri, metric, value, goal, job.display_name)
+    return metric, goal
 
 
 def image(job: RemoteJob) -> str:

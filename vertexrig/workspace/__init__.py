@@ -91,8 +91,8 @@ class Prepared:
 
     @property
     def first_error(self) -> str:
-        """The message of the first finding of severity error, "" without one."""
-        return next((one.message for one in self.yaml_findings if one.severity is Severity.ERROR), "")
+        """The message of the first finding of severity error, without a full stop; "" without such a finding."""
+        return next((one.message.rstrip(".") for one in self.yaml_findings if one.severity is Severity.ERROR), "")
 
     def in_run(self, run_id: str) -> Prepared:
         """Return the job rendered with the output folder of one run; unchanged if all runs share a folder that the project file names."""

@@ -16,7 +16,7 @@ from localvertex.runner import RunOptions
 from localvertex.state import AIPLATFORM
 from tests.support import clouds
 from tests.support.packages import small
-from tests.support.tools import vertexrig
+from tests.support.tools import said, vertexrig
 from vertexrig import times
 from vertexrig.cloud.vertex import Vertex
 from vertexrig.spec.states import CANCELLED, SUCCEEDED
@@ -146,7 +146,7 @@ def test_a_job_of_another_region_is_followed_by_what_submit_shows(here: server.R
     """Where the first job is one of another region, the line that follows it names that by its resource name, and works."""
     server.add_fault(here, "quota:us-central1")
     made = typed(here, project, "submit", "train")
-    shown = made.stderr.splitlines()
+    shown = said(made.stderr)
     words = shown[shown.index("to follow it until it has ended:") + 1].partition("vertexrig ")[2].split()
     assert words == ["watch", made.stdout.strip()] and "/locations/europe-west4/" in made.stdout, made.stderr
     done = typed(here, project, *words, "--poll", "0.2")

@@ -402,6 +402,9 @@ def test_half_right_values_name_the_right_ones(typed: Typed, more: str, words: l
         (["local", "start"], "there is no command 'start'. Did you mean 'up'?"),
         (["chek"], "there is no command 'chek'. Did you mean 'check'?"),
         (["check", "--json"], "No such option '--json': write --format json"),
+        (["check", "--sarif"], "No such option '--sarif': write --format sarif"),
+        (["report", "cpu", "--html"], "No such option '--html': write --format html"),
+        (["report", "cpu", "--md"], "No such option '--md': write --format markdown"),
         (["render", "cpu", "--epochs=3"], "No such option '--epochs'. For an argument of the trainer, write --set args.epochs=VALUE"),
         (["render", "cpu", "--config", "x.yaml"], "No such option '--config': name a job of the project file. `vertexrig check FILE`"),
         (["render", "cpu", "--set", "cpu.args.epochs=3"], "Leave the name out: --set args.epochs=VALUE"),
@@ -411,6 +414,27 @@ def test_words_of_other_tools_name_those_of_here(typed: Typed, words: list[str],
     """Verbs and options that gcloud, docker or linters have lead to the ones that do it here."""
     code, _, err = typed(*words)
     assert code == 2 and message in err
+
+
+@pytest.mark.parametrize(
+    ("given", "proposed", "args"),
+    [
+        ("args.epochs=5", "args.0=--epochs=5", ["--epochs=5", "--optimizer", "adam"]),
+        ("args.optimizer=sgd", "args.2=sgd", ["--epochs=3", "--optimizer", "sgd"]),
+        ("args.learning_rate=0.5", "args.3=--learning_rate=0.5", ["--epochs=3", "--optimizer", "adam", "--learning_rate=0.5"]),
+        ("args.augment", "args.3=--augment", ["--epochs=3", "--optimizer", "adam", "--augment"]),
+        ("args.epochs-", "args.0-", ["--optimizer", "adam"]),
+    ],
+)  # fmt: skip
+def test_a_flag_of_args_that_are_a_list_is_set_by_its_place(
+    typed: Typed, given: str, proposed: str, args: list[str]
+) -> None:
+    """`--set args.NAME` of a list is refused with the words that set it, and these words set it."""
+    write('  cpu: {machine_type: n1-standard-4, timeout: 60s, args: ["--epochs=3", "--optimizer", "adam"]}\n')
+    code, _, err = typed("render", "cpu", "--set", given)
+    assert code == 2 and err.rstrip().endswith(f"args is a list here: write --set {proposed}"), err
+    loaded = config.load(None, overrides=(proposed,), target="cpu")
+    assert list(loaded.project.jobs["cpu"].args) == args
 
 
 def test_every_verb_that_is_proposed_is_there() -> None:

@@ -59,34 +59,41 @@ def test_the_serving_image_follows_the_training_image(image: str, expected: str,
     """The same framework and version, otherwise the nearest newer, otherwise the newest, with its dates and what to check."""
     (tmp_path / "vertexrig.yaml").write_text("project: my-project\ntrainer: {build: {framework: sklearn}}\n")
     made = register.made_with(config.load(tmp_path / "vertexrig.yaml"), catalog.load(), image)
-    found = register.serving(made, "europe-docker.pkg.dev", None, date(2026, 11, 21))
+    served = register.Servable(*made)
+    found = register.serving(served, "europe-docker.pkg.dev", None, date(2026, 11, 21))
     assert found.uri == f"europe-docker.pkg.dev/vertex-ai/prediction/{expected}:latest" and said in found.text
-    assert register.serving(made, "europe-docker.pkg.dev", "own:1", date(2026, 11, 21)).uri == "own:1"
+    assert register.serving(served, "europe-docker.pkg.dev", "own:1", date(2026, 11, 21)).uri == "own:1"
 
 
 @pytest.mark.parametrize(
     ("made", "there", "served"),
     [
-        (("sklearn", "1.6"), ["model.joblib"], ("sklearn", "1.6")),
-        (("xgboost", "2.1"), ["model.joblib", "summary.json"], ("xgboost", "2.1")),
-        (("", ""), ["model.bst"], ("xgboost", "")),
-        (("sklearn", "1.6"), ["saved_model.pb"], ("tf", "")),
-        (("pytorch", "2.4"), ["model.pt"], "no model.mar is in gs://my-bucket/m/, which has model.pt: .*such as .*pytorch-cpu.2-4:latest"),
+        (("sklearn", "1.6"), ["model.joblib"], ("sklearn", "1.6", "")),
+        (("xgboost", "2.1"), ["model.joblib", "summary.json"], ("xgboost", "2.1", "")),
+        (("", ""), ["model.bst"], ("xgboost", "", "")),
+        (("sklearn", "1.6"), ["saved_model.pb"], ("tf", "", "")),
+        (("tf", "2.15"), ["", "export/", "export/1/saved_model.pb", "export/1/variables/"], ("tf", "2.15", "export/1")),
+        (("tf", "2.15"), ["saved_model.pb", "old/saved_model.pb"], ("tf", "2.15", "")),
+        (("tf", "2.15"), ["1/saved_model.pb", "2/saved_model.pb"], "has several models: 1/saved_model.pb, 2/saved_model.pb"),
+        (("pytorch", "2.4"), ["", "model.pt"], r"no model.mar is in .*/m/, which has model.pt. .* for PyTorch load .* image of your own"),
         (("", ""), ["weights"], "no saved_model.pb or model.mar or model.joblib or model.bst is in"),
-        (("tf", "2.15"), [], "nothing is in gs://my-bucket/m/"),
+        (("tf", "2.15"), ["", "model/"], "nothing is in gs://my-bucket/m/"),
     ],
 )  # fmt: skip
 def test_what_the_trainer_saved_decides_who_can_serve_it(
-    made: tuple[str, str], there: list[str], served: tuple[str, str] | str
+    made: tuple[str, str], there: list[str], served: tuple[str, str, str] | str
 ) -> None:
-    """The file that an image of Google's takes names its framework; without one the line names an image to give."""
+    """The file that an image of Google's takes names its framework, in the model's folder or in one below it; without one the line says what
+    to save, and proposes no image that could not load what is there.
+    """
     folder = MemoryFolder(MemoryStorage(Clock()), "gs://my-bucket/m")
     folder.whole.objects.update({f"m/{name}": (b"", 1, 0.0) for name in there})
     if isinstance(served, tuple):
-        assert register.must_be_there(folder, made, None) == served
+        assert register.must_be_there(folder, made, None) == register.Servable(*served)
         return
-    with pytest.raises(UsageError, match=served):
+    with pytest.raises(UsageError, match=served) as refused:
         register.must_be_there(folder, made, None)
+    assert "pkg.dev" not in str(refused.value)
 
 
 @pytest.mark.parametrize(

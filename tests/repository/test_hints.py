@@ -1,0 +1,133 @@
+"""What verbs print as commands works when it is typed."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support import functions
+
+TRAINER = """\
+import argparse
+import os
+
+import hypertune
+import joblib
+from sklearn.datasets import make_classification
+from sklearn.linear_model import LogisticRegression
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--c", type=float, default=1.0)
+args = parser.parse_args()
+x, y = make_classification(300, random_state=1)
+model = LogisticRegression(C=args.c).fit(x[:200], y[:200])
+hypertune.HyperTune().report_hyperparameter_tuning_metric("accuracy", model.score(x[200:], y[200:]), 1)
+folder = os.environ["AIP_MODEL_DIR"].replace("gs://", "/gcs/")
+os.makedirs(folder, exist_ok=True)
+joblib.dump(model, os.path.join(folder, "model.joblib"))
+"""
+SCHEDULE = 'schedules:\n  nightly: {run: cpu, cron: "0 3 * * *", time_zone: Etc/UTC}\n'
+COMMAND = re.compile(r'^(?:vertexrig .+|eval "\$\(vertexrig .+\)")$', re.MULTILINE)
+STARTED = ("vertexrig local up", 'eval "')
+"""What is typed first of what was printed: without it the other commands go to Google Cloud."""
+
+
+class Typist:
+    """Types commands, then those that they printed, until nothing new is printed.
+
+    Args:
+        folder: The folder of the project.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.variables, self.typed = folder, list[str](), dict[str, str]()
+        path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+        home = folder.parent / "home"
+        home.mkdir()
+        self.environment = {"PATH": path, "HOME": str(home), "LANG": "C.UTF-8", "PORT": str(functions.free_port())}
+
+    def types(self, line: str, code: int = 0) -> None:
+        """Type a command that ends with this exit code, and then what it printed."""
+        waiting = self._run(line, code)
+        while waiting:
+            following = next((one for one in waiting if one.startswith(STARTED)), waiting[0])
+            waiting = [one for one in [*waiting, *self._run(following, 0)] if one not in self.typed]
+
+    def _run(self, line: str, code: int) -> list[str]:
+        if line.startswith("eval "):
+            self.variables.append(line)
+        script = "\n".join([*self.variables, line.replace("local up", 'local up --port "$PORT"')])
+        done = subprocess.run(
+            ["bash", "--noprofile", "--norc", "-c", script],
+            cwd=self.folder, env=self.environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300,
+        )  # fmt: skip
+        printed = done.stdout + done.stderr
+        assert done.returncode == code and "Traceback" not in printed, (
+            f"$ {line}\n{printed}\nprinted by:\n{self._by(line)}"
+        )
+        self.typed[line] = printed
+        return COMMAND.findall(printed)
+
+    def _by(self, line: str) -> str:
+        return "\n".join(f"$ {one}" for one, printed in self.typed.items() if line in printed.splitlines())
+
+
+@pytest.mark.whole
+def test_a_printed_command_works(tmp_path: Path) -> None:
+    """Each command that a verb prints as the next one, or to solve an error, ends with 0 in the shell in which it was printed."""
+    folder = tmp_path / "work"
+    folder.mkdir()
+    (folder / "fit.py").write_text(TRAINER)
+    (folder / "requirements.txt").write_text("scikit-learn\njoblib\ncloudml-hypertune\n")
+    typist = Typist(folder)
+    try:
+        typist.types("vertexrig init")
+        for line in (
+            "rehearse cpu",
+            "local up --detach",
+            "register cpu",
+            "rehearse sweep --trials 4",
+            "promote sweep --local",
+        ):
+            assert f"vertexrig {line}" in typist.typed
+        with (folder / "vertexrig.yaml").open("a") as file:
+            file.write(SCHEDULE)
+        for line in (
+            "submit sweep --set max_trial_count=4", "follow-up sweep --local", "report cpu", "pull cpu", "explain cpu", "jobs",
+            "function package", "convert build/jobs/cpu.yaml",
+        ):  # fmt: skip
+            typist.types(f"vertexrig {line}")
+    finally:
+        subprocess.run(
+            ["vertexrig", "local", "down"], cwd=folder, env=typist.environment, capture_output=True, timeout=60
+        )
+
+
+@pytest.mark.whole
+def test_an_error_prints_a_command_that_solves_it(tmp_path: Path) -> None:
+    """The commands in the error of a verb that cannot do it yet end with 0, and then the verb does."""
+    folder = tmp_path / "work"
+    folder.mkdir()
+    (folder / "fit.py").write_text(TRAINER)
+    (folder / "vertexrig.yaml").write_text(
+        "project: my-project\nbucket: gs://my-bucket\ntrainer: {path: fit.py, module: fit, image: sklearn-1.6}\n"
+        "jobs: {cpu: {machine_type: n1-standard-4, timeout: 600s}}\n"
+    )
+    typist = Typist(folder)
+    try:
+        typist.types("vertexrig rehearse cpu")
+        options = "vertexrig register cpu --metric=accuracy --goal=MAXIMIZE"
+        assert options in typist.typed
+        typist.variables.clear()
+        typist.typed = {}
+        typist.types("vertexrig register cpu", 2)
+        assert "vertexrig register cpu" in typist.typed
+    finally:
+        subprocess.run(
+            ["vertexrig", "local", "down"], cwd=folder, env=typist.environment, capture_output=True, timeout=60
+        )
