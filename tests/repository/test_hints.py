@@ -99,7 +99,7 @@ def test_a_printed_command_works(tmp_path: Path) -> None:
             file.write(SCHEDULE)
         for line in (
             "submit sweep --set max_trial_count=4", "follow-up sweep --local", "report cpu", "pull cpu", "explain cpu", "jobs",
-            "function package", "convert build/jobs/cpu.yaml",
+            "function package", "schedule plan", "schedule apply", "convert build/jobs/cpu.yaml",
         ):  # fmt: skip
             typist.types(f"vertexrig {line}")
     finally:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from vertexrig import files
 from vertexrig.cli import extras, options, remote, steps, streams
 from vertexrig.cli.groups import Group
 from vertexrig.cli.output import result
@@ -53,7 +54,9 @@ def _staged(loaded: config.Loaded, output: Path | None = None) -> stage.Staged:
 
 @command.command("serve", short_help="Stage the function and serve it on this machine.")
 @options.file_option
-@click.option("--port", type=options.Integer(1, 65535), default=8080, show_default=True, help="Port on 127.0.0.1.")
+@click.option(
+    "--port", type=options.Integer(1, 65535), default=stage.PORT, show_default=True, help="Port on 127.0.0.1."
+)
 @click.option(
     "--target",
     type=click.Choice(["trigger", "on_event"]),
@@ -77,7 +80,8 @@ def serve(file: Path | None, port: int, target: str) -> None:
             raise UsageError("the local Vertex is not running: start it with `vertexrig local up`")
         environment |= variables
     staged = stage.stage(loaded, loaded.output(stage.FOLDER))
-    streams.note(f"serving {staged.folder} on http://127.0.0.1:{port}")
+    files.write_text(loaded.output(stage.SERVED), f"http://127.0.0.1:{port}\n", below=loaded.folder)
+    streams.note(f"starting the function in {staged.folder}")
     # The script gets no folder of the tool on its path: the function imports the staged copy, as in the cloud. Nor the
     # working directory, which is the project's.
     start = "import sys; sys.path[:] = filter(None, sys.path); import runpy; sys.argv.pop(0); runpy.run_path(sys.argv[0], run_name='__main__')"
@@ -196,7 +200,6 @@ def remove(file: Path | None, format_: str) -> None:
 @options.format_option("text", "json")
 def alerts(file: Path | None, output: Path | None, channels: tuple[str, ...], format_: str) -> None:
     """Write alert policies and a dashboard as JSON, and print the gcloud commands that create them. No command is run."""
-    from vertexrig import files
     from vertexrig.trigger import alerts
 
     loaded = config.load(file)

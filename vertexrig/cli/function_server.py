@@ -77,9 +77,16 @@ def main(folder: str, target: str, port: str) -> None:
     import uvicorn
 
     kind = "http" if target == "trigger" else "cloudevent"
+
+    class Server(uvicorn.Server):
+        async def startup(self, sockets: Any = None) -> None:
+            await super().startup(sockets)
+            if self.started:
+                print(f"serving {target} on http://127.0.0.1:{port}", file=sys.stderr, flush=True)
+
     guard = _guards()
     function = asgi(functions_framework.create_app(target, str(Path(folder) / "main.py"), kind))  # type: ignore[no-untyped-call]
-    uvicorn.run(
+    settings = uvicorn.Config(
         # proxy_headers off: uvicorn would take the client's address from X-Forwarded-For, which any client can write.
         guard.LoopbackGuard(guard.BodyGuard(function)),
         host="127.0.0.1",
@@ -92,6 +99,10 @@ def main(folder: str, target: str, port: str) -> None:
         proxy_headers=False,
         limit_concurrency=256,
     )
+    server = Server(settings)
+    server.run()
+    if not server.started:  # uvicorn has logged why
+        sys.exit(3)
 
 
 if __name__ == "__main__":

@@ -151,7 +151,7 @@ def _run(loaded: Loaded, made: _Made, program: str, *, pushed: bool) -> None:
     if pushed:
         for step in deploy.registry_steps(loaded) if program == "gcloud" else ():
             # Where this succeeds the step was done before; gcloud fails at creating what is there.
-            if step.present and subprocess.run(step.present, capture_output=True, check=False).returncode == 0:
+            if deploy.is_done(step):
                 continue
             _command(list(step.words))
     words = made.commands[program]

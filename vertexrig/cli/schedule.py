@@ -61,7 +61,9 @@ def _plan(loaded: Loaded, adopt: tuple[str, ...]) -> tuple[Scheduler, list[Step]
     steps = schedules.plan(loaded, there, client.normal, adopt)
     for name, uri in schedules.elsewhere(loaded, there).items():
         if name not in {step.name for step in steps}:
-            streams.note(f"{name} calls {uri or 'no URL'}, not this file's trigger.uri: it is not changed")
+            streams.note(
+                f"{name} calls {uri or 'no URL'}, not this file's trigger at {schedules.url(loaded)}: it is not changed"
+            )
         else:
             streams.note(f"{name} calls {uri or 'no URL'}, and --adopt takes it over")
     return client, steps
@@ -85,7 +87,8 @@ def plan(file: Path | None, adopt: tuple[str, ...], format_: str) -> None:
     _print(steps, format_)
 
 
-def _print(steps: list[Step], format_: str) -> None:
+def _print(steps: list[Step], format_: str, words: Mapping[str, str] | None = None) -> None:
+    """Print the steps and how many there are of each action, in the words given; by default, as what is to be done."""
     from vertexrig.trigger import schedules
 
     rows = [
@@ -96,8 +99,12 @@ def _print(steps: list[Step], format_: str) -> None:
         }
         for step in steps
     ]
-    result(format_, {"steps": rows}, schedules.diff(steps) or "no schedules in the project file or in Cloud Scheduler")
-    streams.note(_summary(steps))
+    text = schedules.diff(steps, words) or "no schedules in the project file or in Cloud Scheduler"
+    result(format_, {"steps": rows}, text)
+    named = words or {action: f"to {action}" for action in schedules.DONE}
+    counts = {action: sum(step.action == action for step in steps) for action in named}
+    summary = ", ".join(f"{count} {named[action]}" for action, count in counts.items() if count)
+    streams.note(summary or "nothing to change")
 
 
 @command.command("apply")
@@ -109,12 +116,14 @@ def apply(file: Path | None, adopt: tuple[str, ...], format_: str) -> None:
 
     Only jobs that call this file's function at this file's URL are changed or deleted.
     """
+    from vertexrig.trigger import schedules
+
     client, steps = _plan(config.load(file), adopt)
     for step in steps:
         # An action has the name of the client's method; `create` and `update` take the whole job, the others its name.
         if step.action != "keep":
             getattr(client, step.action)(step.job if step.action in ("create", "update") else step.name)
-    _print(steps, format_)
+    _print(steps, format_, schedules.DONE)
 
 
 @command.command("list", short_help="Show the schedules in words, with their next times.")
@@ -164,9 +173,10 @@ def list_(file: Path | None, count: int, format_: str) -> None:
 
 def _states(loaded: Loaded) -> dict[str, str]:
     """Return the states of the schedules in Cloud Scheduler; if they cannot be read, note it on stderr and return none."""
-    if not loaded.project.trigger.uri:
-        return {}
     from vertexrig.trigger import schedules
+
+    if not schedules.url(loaded):
+        return {}
 
     try:
         own = [job for job in _client(loaded).list() if schedules.is_own(loaded, job)]
@@ -363,7 +373,7 @@ def _verb(name: str, doc: str) -> None:
         other = schedules.elsewhere(loaded, client.list())
         if id in other:
             raise UsageError(
-                f"{id} calls {other[id]}, and this file's trigger.uri is {loaded.project.trigger.uri}: it belongs to another "
+                f"{id} calls {other[id]}, and this file's trigger is at {schedules.url(loaded)}: it belongs to another "
                 f"trigger. To take it over: vertexrig schedule apply --adopt {schedule}"
             )
         getattr(client, name)(id)
@@ -425,11 +435,3 @@ def _holds(schedule: str | None, file: Path | None, format_: str, hold: Hold | N
         f"{'all schedules' if one == policy.EVERY else one}: {policy.Hold(**row).text}" for one, row in rows.items()
     ]
     result(format_, {"holds": rows}, "\n".join(lines) or "no schedule is on hold")
-
-
-def _summary(steps: list[Step]) -> str:
-    counts = {
-        action: sum(step.action == action for step in steps)
-        for action in ("create", "update", "delete", "pause", "resume", "keep")
-    }
-    return ", ".join(f"{count} to {action}" for action, count in counts.items() if count) or "nothing to change"

@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 
 from vertexrig.errors import ServiceError
 from vertexrig.text import kind_of
+from vertexrig.waiting import waiting
 
 # requests and urllib3 are imported by the first call: 130 ms (2026-11-22), and an extra, so that a verb that only might call a
 # service works without them.
@@ -148,15 +149,17 @@ class Rest:
         # The deadline spans all attempts, which urllib3's own loop cannot do; its Retry decides the waits between them.
         until, pause = time.monotonic() + REPEAT_WITHIN_S, self._pause
         backoff = Retry(total=self.attempts, backoff_factor=pause, backoff_jitter=pause, backoff_max=LONGEST_WAIT_S)
-        while True:
-            try:
-                return self._once(method, path, words, raw)
-            except RestError as error:
-                left, backoff = left - 1, backoff.increment(method, path)
-                wait = min(max(backoff.get_backoff_time(), error.retry_after or 0.0), LONGEST_WAIT_S)
-                if not left or not error.retryable or time.monotonic() + wait > until:
-                    raise
-                time.sleep(wait)
+        with waiting(f"{self.name} at {urlsplit(self.url).netloc}"):
+            while True:
+                try:
+                    return self._once(method, path, words, raw)
+                except RestError as error:
+                    left, backoff = left - 1, backoff.increment(method, path)
+                    wait = min(max(backoff.get_backoff_time(), error.retry_after or 0.0), LONGEST_WAIT_S)
+                    if not left or not error.retryable or time.monotonic() + wait > until:
+                        raise
+                    with waiting(f"another attempt, because {error}"):
+                        time.sleep(wait)
 
     def find(self, path: str, *, method: str = "GET", **sent: Any) -> Answer | None:
         """Make a call, as `call` does, about something that may not be there: None if the service answers 404."""
@@ -186,7 +189,8 @@ class Rest:
         import urllib3
 
         try:
-            session = self.session
+            with waiting(f"credentials for {self.name}"):
+                session = self.session
         except ImportError:  # an extra is missing, which the command line turns into a message
             raise
         except Exception as error:  # google.auth has no common base for what reading credentials may raise

@@ -10,7 +10,6 @@ from fnmatch import fnmatchcase
 from vertexrig import times
 from vertexrig.cloud import vertex
 from vertexrig.cloud.registry import ENDPOINT_VARIABLE, ArtifactRegistry
-from vertexrig.cloud.rest import is_loopback
 from vertexrig.cloud.storage import Storage
 from vertexrig.errors import UsageError
 from vertexrig.project.config import Loaded
@@ -36,7 +35,7 @@ def is_ours(loaded: Loaded, kind: str, uri: str) -> bool:
 def is_local() -> bool:
     """Whether jobs go to the local Vertex, which runs the trainer's sources and pulls no image."""
     # with a registry of its own named beside it, the local Vertex does look at images
-    return ENDPOINT_VARIABLE not in os.environ and is_loopback(os.environ.get(vertex.ENDPOINT_VARIABLE, ""))
+    return ENDPOINT_VARIABLE not in os.environ and vertex.is_local()
 
 
 def record(workspace: Workspace, names: Sequence[str], storage: Storage) -> list[str]:

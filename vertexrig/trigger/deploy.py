@@ -24,6 +24,7 @@ from vertexrig.project.triggered import EvaluateStep, RegisterStep
 from vertexrig.spec.labels import label_value
 from vertexrig.spec.masking import secret_in
 from vertexrig.trigger.request import EVENT_ARG, EVENT_OBJECTS, EVENT_RUN, FINALIZED
+from vertexrig.waiting import waiting
 
 APIS = tuple(
     "aiplatform.googleapis.com artifactregistry.googleapis.com cloudbuild.googleapis.com"
@@ -434,7 +435,8 @@ def gcloud(words: list[str]) -> str | None:
     if program is None:
         return None
     try:
-        done = subprocess.run([program, *words, "--quiet"], capture_output=True, text=True, timeout=60)
+        with waiting(f"gcloud {' '.join(words[:2])}"):
+            done = subprocess.run([program, *words, "--quiet"], capture_output=True, text=True, timeout=60)
     except (OSError, subprocess.TimeoutExpired):
         return None
     return done.stdout if done.returncode == 0 else None
@@ -458,15 +460,22 @@ def _url(project: Project) -> DeployStep:
     return DeployStep(why, words, tells=True)
 
 
+def is_done(step: DeployStep) -> bool:
+    """Whether gcloud finds that what a step makes is there."""
+    with waiting(f"gcloud: whether it is there: {step.why}"):
+        return bool(step.present) and subprocess.run(step.present, capture_output=True).returncode == 0
+
+
 def run(steps: list[DeployStep]) -> Iterator[tuple[DeployStep, str]]:
     """Run the steps; yields each with `done`, `there already`, or the URL that it told. UsageError if one failed: gcloud says why."""
     if shutil.which("gcloud") is None:
         raise UsageError("gcloud is not installed: https://cloud.google.com/sdk/docs/install")
     for step in steps:
-        if step.present and subprocess.run(step.present, capture_output=True).returncode == 0:
+        if is_done(step):
             yield step, "there already"
             continue
-        done = subprocess.run(step.words, stdout=subprocess.PIPE if step.tells else None, text=True)
+        with waiting(f"gcloud: {step.why}"):
+            done = subprocess.run(step.words, stdout=subprocess.PIPE if step.tells else None, text=True)
         if done.returncode != 0:
             raise UsageError(f"this step failed, and later ones were not tried: {step.line}")
         yield step, (done.stdout or "").strip() or "done"

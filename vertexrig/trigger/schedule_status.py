@@ -6,7 +6,6 @@ Every difference comes with the command that ends it.
 from __future__ import annotations
 
 import json
-import os
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -153,7 +152,7 @@ def of_project(workspace: Workspace, gcloud: Callable[[list[str]], str | None]) 
 
 def not_serving(loaded: Loaded, gcloud: Callable[[list[str]], str | None]) -> str:
     """Return why the function does not serve this file's URL, "" if it does or it cannot be found out (as of `deployed`)."""
-    uri = loaded.project.trigger.uri or ""
+    uri = schedules.url(loaded)
     if is_loopback(uri):
         try:
             Rest(uri, "the function", attempts=1).call("GET", "/")
@@ -172,7 +171,7 @@ def not_serving(loaded: Loaded, gcloud: Callable[[list[str]], str | None]) -> st
 
 def _described(loaded: Loaded, gcloud: Callable[[list[str]], str | None]) -> dict[str, Any]:
     """Return the deployed function as gcloud describes it; nothing if that cannot be read, or the target is a local Vertex."""
-    if is_loopback(os.environ.get(vertex.ENDPOINT_VARIABLE, "")):
+    if vertex.is_local():
         return {}  # what is deployed in the cloud is not what is asked about
     project = loaded.project
     place = (f"--region={project.region}", f"--project={project.project}", "--gen2", "--format=json")
@@ -189,7 +188,7 @@ def deployed(loaded: Loaded, gcloud: Callable[[list[str]], str | None]) -> Serve
 
     Only a function on this machine is asked itself: a token for another address would be good for every service of its bearer.
     """
-    uri = loaded.project.trigger.uri or ""
+    uri = schedules.url(loaded)
     if is_loopback(uri):
         try:
             data = Rest(uri, "the function", attempts=1).call("GET", "/").data
@@ -207,11 +206,7 @@ def with_canceller(row: dict[str, Any], loaded: Loaded, gcloud: Callable[[list[s
     2026-11-26).
     """
     end, job = row.get("end") or {}, str(row.get("job", ""))
-    if (
-        "CANCELLED" not in (end.get("outcome"), end.get("reason"))
-        or not job
-        or is_loopback(os.environ.get(vertex.ENDPOINT_VARIABLE, ""))
-    ):
+    if "CANCELLED" not in (end.get("outcome"), end.get("reason")) or not job or vertex.is_local():
         return row
     wanted = f'protoPayload.methodName:"Cancel" AND protoPayload.resourceName:"{"/".join(job.split("/")[-2:])}"'
     place = (f"--project={loaded.project.project}", f"--freshness={PERIOD.days}d", "--limit=1")
@@ -264,7 +259,7 @@ def statuses(
         row: Mapping[str, Any] = {}
         wrong = [Difference(str(refused[name]), f"correct {loaded.file}, then {_DEPLOY}")] if name in refused else []
         if other := others.get(schedules.job_id(loaded, name)):
-            what = f"the job of this name calls {other}, and trigger.uri is {loaded.project.trigger.uri}: it belongs to another trigger"
+            what = f"the job of this name calls {other}, and this file's trigger is at {schedules.url(loaded)}: it belongs to another trigger"
             wrong.append(
                 Difference(what, f"choose another trigger.function, or vertexrig schedule apply --adopt {name}")
             )

@@ -11,9 +11,10 @@ import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
+from types import MappingProxyType
 from typing import Any, Literal
 
-from vertexrig.cloud import cron
+from vertexrig.cloud import cron, vertex
 from vertexrig.errors import ConfigError, Errors, UsageError, VertexrigError
 from vertexrig.finding import Severity
 from vertexrig.package.image import patterns
@@ -28,11 +29,18 @@ from vertexrig.submit.submission import Request, dearest, price_within
 from vertexrig.submit.uploaded import PACKAGES
 from vertexrig.times import duration_seconds
 from vertexrig.trigger import callers, deploy, plans
+from vertexrig.trigger.stage import PORT, SERVED
 from vertexrig.workspace import Prepared, Workspace
 
 OWNER = "X-Vertexrig-Function"
 TICK_ZONE = "Etc/UTC"
 Action = Literal["create", "update", "delete", "pause", "resume", "keep"]
+
+
+DONE: Mapping[str, str] = MappingProxyType(
+    {"create": "created", "update": "updated", "delete": "deleted", "pause": "paused", "resume": "resumed", "keep": "unchanged"}
+)  # fmt: skip
+"""What an action has done."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +58,15 @@ class Step:
     changes: tuple[tuple[str, Any, Any], ...] = ()
 
 
+def url(loaded: Loaded) -> str:
+    """Return the URL of the trigger, "" if it is not known: `trigger.uri`, or in the local Vertex where `function serve` serves it."""
+    given = str(loaded.project.trigger.uri or "")
+    if given or not vertex.is_local():
+        return given
+    served = loaded.output(SERVED)
+    return served.read_text("utf-8").strip() if served.is_file() else f"http://127.0.0.1:{PORT}"
+
+
 def job_id(loaded: Loaded, name: str) -> str:
     """Return the Cloud Scheduler id of a schedule."""
     return f"{loaded.project.trigger.function}-{name}"
@@ -63,7 +80,7 @@ def wanted(loaded: Loaded) -> dict[str, dict[str, Any]]:
     """
     caller_overrides.check_rules(loaded)
     project = loaded.project
-    if project.schedules and not project.trigger.uri:
+    if project.schedules and not url(loaded):
         raise loaded.error("the trigger's URL is needed: `vertexrig function deploy` prints it", "trigger", "uri")
     found = {job_id(loaded, name): _job(loaded, name, schedule) for name, schedule in project.schedules.items()}
     if ticks(loaded):
@@ -81,7 +98,7 @@ def ticks(loaded: Loaded) -> bool:
         for name, run in project.entries.items()
     )
     needed = project.trigger.notify or any(one.then or one.waits for one in project.schedules.values())
-    return bool(needed or (tried and project.trigger.uri))
+    return bool(needed or (tried and url(loaded)))
 
 
 class _AsUploaded:
@@ -240,9 +257,9 @@ def _resource(loaded: Loaded, name: str) -> str:
 
 def _target(loaded: Loaded, body: Mapping[str, Any], path: str = "") -> dict[str, Any]:
     """Return a POST of a body to the function, as the account that may call it."""
-    trigger = loaded.project.trigger
+    trigger, uri = loaded.project.trigger, url(loaded)
     # the audience Cloud Run checks is the service's URL, without a path or query
-    uri, audience = str(trigger.uri), _base(str(trigger.uri))
+    audience = _base(uri)
     # sorted, so that an unchanged schedule is not shown as a change
     text = json.dumps(body, sort_keys=True)
     return {
@@ -298,7 +315,7 @@ def plan(
         calls = "; ".join(f"{name} calls {_called(by_name[name]) or 'no URL'}" for name in taken)
         words = " ".join(f"--adopt {ids[name]}" for name in taken)
         raise UsageError(
-            f"jobs of these names belong to another trigger: {calls}. This file's trigger.uri is {loaded.project.trigger.uri}. "
+            f"jobs of these names belong to another trigger: {calls}. This file's trigger is at {url(loaded)}. "
             f"Choose another trigger.function, or take the jobs over: vertexrig schedule apply {words}"
         )
     paused = {job_id(loaded, name) for name, one in loaded.project.schedules.items() if one.paused}
@@ -328,7 +345,7 @@ def plan(
 
 def is_own(loaded: Loaded, job: Mapping[str, Any]) -> bool:
     """Whether a job of Cloud Scheduler calls this file's function at this file's URL."""
-    return _function(job) == loaded.project.trigger.function and _called(job) == _base(str(loaded.project.trigger.uri))
+    return _function(job) == loaded.project.trigger.function and _called(job) == _base(url(loaded))
 
 
 def elsewhere(loaded: Loaded, there: Iterable[Mapping[str, Any]]) -> dict[str, str]:
@@ -369,12 +386,12 @@ def _shown(key: str, value: Any) -> Any:
     return value
 
 
-def diff(steps: list[Step]) -> str:
-    """Return a plan as text: + what is made, ~ what changes, - what goes."""
+def diff(steps: list[Step], words: Mapping[str, str] | None = None) -> str:
+    """Return a plan as text: + what is made, ~ what changes, - what goes; `words` are those for the actions."""
     signs = {"create": "+", "update": "~", "delete": "-", "pause": "~", "resume": "~", "keep": " "}
     lines = []
     for step in steps:
-        lines.append(f"{signs[step.action]} {step.name}: {step.action}")
+        lines.append(f"{signs[step.action]} {step.name}: {(words or {}).get(step.action, step.action)}")
         if step.action == "create":
             lines += [f"    {key}: {step.job[key]}" for key in ("schedule", "timeZone", "description")]
             lines.append(f"    body: {_shown('body', step.job['httpTarget']['body'])}")

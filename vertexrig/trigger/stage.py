@@ -14,11 +14,15 @@ from pathlib import Path
 from vertexrig.errors import UsageError
 from vertexrig.files import is_inside
 from vertexrig.project import caller_overrides
-from vertexrig.project.config import DEFAULT_NAME, TEMPLATE_SUFFIX, Loaded
+from vertexrig.project.config import DEFAULT_NAME, STATE_FOLDER, TEMPLATE_SUFFIX, Loaded
 from vertexrig.project.model import PREBUILT
 from vertexrig.render.renderer import shipped_templates
 
 FOLDER = "build/function"
+SERVED = f"{STATE_FOLDER}/function"
+"""File with the URL at which `function serve` served the function last."""
+PORT = 8080
+"""Where it serves by default."""
 TOOL = Path(__file__).resolve().parents[1]  # the package vertexrig
 _MARK = ".vertexrig-function"
 # functions, templates and fidelity lie inside vertexrig only where it is installed: main.py and the templates are copied by

@@ -95,8 +95,9 @@ def test_plan_and_apply(here: server.RunningServer, tmp_path: Path, gcloud: str)
     assert theirs.returncode == 0, theirs.stderr
     clouds.loaded(tmp_path, DATA)
     assert "2 to create, 1 to pause" in run("plan")
-    assert "+ rig-nightly: create" in run("apply")
-    assert "2 to keep" in run("apply") and "2 to keep" in run("plan")
+    said = run("apply")
+    assert "+ rig-nightly: created" in said and "2 created, 1 paused" in said and " to create" not in said
+    assert "2 unchanged" in run("apply") and "2 to keep" in run("plan")
     rows = {row["name"].rsplit("/", 1)[-1]: row for row in json.loads(cloud("list").stdout)}
     assert set(rows) == {"theirs", "rig-nightly", "rig-weekly"}
     job, invoker = rows["rig-nightly"], "rig-invoker@my-project.iam.gserviceaccount.com"
@@ -119,6 +120,21 @@ def test_plan_and_apply(here: server.RunningServer, tmp_path: Path, gcloud: str)
     run("resume", "nightly")
     assert "1 to keep" in run("plan")
     assert {row["name"].rsplit("/", 1)[-1] for row in json.loads(cloud("list").stdout)} == {"theirs", "rig-nightly"}
+
+
+def test_the_local_vertex_needs_no_uri(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without `trigger.uri`, schedules in the local Vertex call the function where `function serve` serves it; elsewhere they are refused."""
+    data = copy.deepcopy(DATA)
+    del data["trigger"]["uri"]
+    loaded = clouds.loaded(tmp_path, data)
+    monkeypatch.delenv("VERTEXRIG_AIPLATFORM", raising=False)
+    with pytest.raises(ConfigError, match="URL is needed"):
+        schedules.wanted(loaded)
+    monkeypatch.setenv("VERTEXRIG_AIPLATFORM", "http://127.0.0.1:8642/aiplatform")
+    assert schedules.wanted(loaded)["rig-nightly"]["httpTarget"]["uri"] == "http://127.0.0.1:8080"
+    loaded.output(stage.SERVED).parent.mkdir()
+    loaded.output(stage.SERVED).write_text("http://127.0.0.1:8099\n")
+    assert schedules.wanted(loaded)["rig-nightly"]["httpTarget"]["uri"] == "http://127.0.0.1:8099"
 
 
 def test_a_name_that_is_taken_is_refused(tmp_path: Path) -> None:
@@ -154,7 +170,7 @@ def test_two_files_do_not_touch_each_other_s_jobs(here: server.RunningServer, tm
     before = client.list()
     with pytest.raises(UsageError) as refused:
         _applied(client, tmp_path, second)
-    for part in ("rig-nightly calls http://127.0.0.1:9", "trigger.uri is https://other.example.com", "--adopt nightly"):
+    for part in ("rig-nightly calls http://127.0.0.1:9", "trigger is at https://other.example.com", "--adopt nightly"):
         assert part in str(refused.value)
     assert client.list() == before
     done = tools.vertexrig("schedule", "pause", "nightly", cwd=tmp_path, env={"VERTEXRIG_LOCAL": here.url})
