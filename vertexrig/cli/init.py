@@ -13,8 +13,8 @@ from vertexrig.cli.output import result
 from vertexrig.errors import UsageError, VertexrigError
 from vertexrig.files import read_text, write_text
 from vertexrig.finding import Severity
+from vertexrig.package.discover import script_of, trainers
 from vertexrig.package.discover import trainer as at
-from vertexrig.package.discover import trainers
 from vertexrig.project import config
 from vertexrig.project.config import DEFAULT_NAME
 from vertexrig.render import starter
@@ -57,7 +57,8 @@ def command(output: Path, force: bool, trainer: Path | None, format_: str) -> No
         raise UsageError(f"there is no trainer in {folder}{_scripts(folder)}: {output} was not changed")
     typed = click.get_current_context().get_parameter_source("output") is not click.core.ParameterSource.DEFAULT
     write_text(output, made.text, below=None if typed else folder)
-    notes = [*made.notes, *(_findings(output) if found else ())]
+    errors, warnings = _findings(output) if found else ([], [])
+    notes = [*made.notes, *errors, *warnings]
     result(format_, {"path": str(output), "trainer": str(found[0].path) if found else None, "notes": notes}, "")
     if not found:
         streams.note(
@@ -73,34 +74,40 @@ def command(output: Path, force: bool, trainer: Path | None, format_: str) -> No
     for note in notes:
         streams.note(f"note: {note}")
     streams.note(f"wrote {output}")
-    _next(output, made)
+    _next(output, made, after_errors=bool(errors))
 
 
 def _scripts(folder: Path) -> str:
-    """Return the scripts of a folder that are not taken for trainers: they import no framework and read no flags."""
+    """Return the notebook of a folder, or its scripts that are not taken for trainers: they import no framework and read no flags."""
+    notebooks = sorted(folder.glob("*.ipynb"))
+    if notebooks:
+        return f" (found the notebook {notebooks[0].name}: {script_of(Path(notebooks[0].name))})"
     names = sorted(path.name for path in folder.glob("*.py") if path.name != "setup.py")[:3]
     return f" (found {', '.join(names)}; to use it: --trainer {names[0]})" if names else ""
 
 
-def _findings(output: Path) -> list[str]:
-    """Return what `check` finds in the file that was written, errors and warnings, each with the jobs and sweeps it is about."""
-    found: dict[str, list[str]] = {}
+def _findings(output: Path) -> tuple[list[str], list[str]]:
+    """Return the errors and the warnings that `check` finds in the file that was written, each with its jobs and sweeps."""
+    found: dict[tuple[Severity, str], list[str]] = {}
     try:
         workspace = Workspace(config.load(output))
         for name in workspace.loaded.project.entries:
             for one in workspace.prepare(name).yaml_findings:
                 # of flags that are missing, `init` says more
-                if one.severity is not Severity.INFO and not one.id.startswith("argument-"):
-                    found.setdefault(f"{one.message}. To solve it: {one.fix}" if one.fix else one.message, []).append(
-                        name
-                    )
+                if not one.id.startswith("argument-"):
+                    text = f"{one.message}. To solve it: {one.fix}" if one.fix else one.message
+                    found.setdefault((one.severity, text), []).append(name)
     except VertexrigError:
-        return []  # `_next` says it
-    return [f"{', '.join(names)}: {text}" for text, names in found.items()]
+        return [], []  # `_next` says it
+    errors, warnings = (
+        [f"{', '.join(names)}: {text}" for (severity, text), names in found.items() if severity is wanted]
+        for wanted in (Severity.ERROR, Severity.WARNING)
+    )
+    return errors, warnings
 
 
-def _next(output: Path, made: Starter) -> None:
-    """Print the next commands, if they work without a change."""
+def _next(output: Path, made: Starter, *, after_errors: bool) -> None:
+    """Print the next commands, if they work without a change, or after errors that were printed are solved."""
     if made.missing:
         flags = " and ".join(f"--{name}" for name in made.missing)
         streams.note(
@@ -112,7 +119,7 @@ def _next(output: Path, made: Starter) -> None:
         streams.note(f"the trainer cannot be packaged as it is: {error}")
         return
     file = [] if output == Path(DEFAULT_NAME) else ["--file", str(output)]
-    streams.note("next:")
+    streams.note("next, when these errors are solved:" if after_errors else "next:")
     streams.note(steps.line("render", starter.JOB, *file))
     streams.note(steps.line("check", *file))
     streams.note(steps.line("rehearse", starter.JOB, *file))

@@ -12,6 +12,7 @@ from vertexrig.files import is_inside
 from vertexrig.package import folders
 from vertexrig.package.recipes import framework_of
 from vertexrig.package.sources import least_python, requires_python
+from vertexrig.text import command_line
 from vertexrig.trainer_source.reader import read, read_tree
 from vertexrig.trainer_source.source_tree import Tree
 from vertexrig.trainer_source.trainer_model import TrainerSource
@@ -44,7 +45,7 @@ class FoundTrainer:
 
     @property
     def framework(self) -> str | None:
-        """`tf`, `pytorch`, `xgboost` or `sklearn`, by what it imports; None if it imports none of them."""
+        """`tf`, `pytorch`, `xgboost`, `jax` or `sklearn`, by what it imports; None if it imports none of them."""
         return framework_of(self.source)
 
     @property
@@ -74,16 +75,23 @@ def trainer(folder: Path, path: Path) -> FoundTrainer:
         raise UsageError(f"there is no file or folder {path}")
     found = sorted(_at(folder, path), key=lambda one: one.score, reverse=True)
     if not found:
+        if path.suffix == ".ipynb":
+            raise UsageError(f"{path} is not a trainer, but a notebook: {script_of(path)}")
         raise UsageError(
             f"{path} is not a trainer{_why(folder / path)}: name a script such as train.py, the folder of a package, or one with a setup.py"
         )
     return found[0]
 
 
+def script_of(notebook: Path) -> str:
+    """Return a sentence with the command that makes a script of a notebook."""
+    name = re.sub(r"\W+", "_", notebook.stem).strip("_") or "train"
+    line = command_line("nbconvert", "--to", "script", notebook, "--output", name, program="jupyter")
+    return f"`{line}` makes {name}.py of it"
+
+
 def _why(path: Path) -> str:
     """Return what keeps a file from being a script, where that is plain."""
-    if path.suffix == ".ipynb":
-        return ", but a notebook; `jupyter nbconvert --to script` makes a script of it"
     if path.suffix == ".py" and not path.stem.isidentifier():
         plain = re.sub(r"\W+", "_", path.stem).strip("_") or "train"
         return f", since python -m takes no module of that name; rename it to {'_' * plain[0].isdigit()}{plain}.py"

@@ -35,7 +35,9 @@ def refuse_cells(files: Iterable[tuple[str, Path]], made: Container[str]) -> Non
         found = notebook_lines(tree) if isinstance(tree, ast.Module) else []  # else said elsewhere
         if found:
             lines = ", ".join(str(node.lineno) for node in found)
-            wanted = [match["what"].strip() for node in found if (match := _INSTALLS.search(ast.unparse(node)))]
+            installed = [match["what"].split() for node in found if (match := _INSTALLS.search(ast.unparse(node)))]
+            # options of pip, such as -q, are no requirements
+            wanted = [word for words in installed for word in words if not word.startswith("-")]
             install = f"; write {' and '.join(wanted)} into requirements.txt" if wanted else ""
             raise PackageError(
                 f"{relative}:{lines}: get_ipython() exists only in a notebook, and the trainer would stop there. "

@@ -106,14 +106,15 @@ FRAMEWORKS: Mapping[str, str] = {
     **dict.fromkeys(("tensorflow", "keras", "tf_keras"), "tf"),
     **dict.fromkeys(("torch", "pytorch_lightning", "lightning", "transformers"), "pytorch"),
     "xgboost": "xgboost",
+    **dict.fromkeys(("jax", "flax", "optax"), "jax"),
     # the last two have no image of their own; pip puts them into scikit-learn's, which has what they need beside
     **dict.fromkeys(("sklearn", "lightgbm", "catboost"), "sklearn"),
 }
-"""Modules that say which of the prebuilt images a trainer needs; the first that is imported decides."""
+"""Modules that say which framework a trainer needs in its image; the first that is imported decides."""
 
 
 def framework_of(source: TrainerSource) -> str | None:
-    """Return `tf`, `pytorch`, `xgboost` or `sklearn`, by what a trainer imports; None if it imports none of them."""
+    """Return `tf`, `pytorch`, `xgboost`, `jax` or `sklearn`, by what a trainer imports; None if it imports none of them."""
     # what is imported at the start goes before what some function imports, and that cannot fail before what may be missing
     ranks: dict[str, tuple[bool, bool]] = {}
     for item in source.imports:

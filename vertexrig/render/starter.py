@@ -119,9 +119,7 @@ def starter(found: FoundTrainer, catalog: Catalog) -> Starter:
     if metric is None:
         notes.append("no metric reported through hypertune was found, so there is no sweep")
     elif not parameters:
-        notes.append(
-            f"the trainer reports {metric}, but has no numeric flag or choice to search over: there is no sweep"
-        )
+        notes.append(f"the trainer reports {metric}, but there is no sweep: {_unsearched(source, flags)}")
     others = [name for name in sorted(source.metric_ids) if name != metric]
     if parameters and others:
         notes.append(f"the sweep searches by {metric}; the trainer also reports {', '.join(others)}")
@@ -135,7 +133,7 @@ def starter(found: FoundTrainer, catalog: Catalog) -> Starter:
         notes.append(f"left to the trainer's own defaults: {', '.join(args.left)}")
     sweep = metric is not None and bool(parameters)
     trials = max(LEAST_TRIALS, catalog.limits.integer("study.trials_per_parameter") * len(parameters))
-    gpu = found.framework in ("tf", "pytorch", None)
+    gpu = found.framework in ("tf", "pytorch", "jax", None)
     ranked = source.torch.needs_ranks
     lines = [
         MODELINE,
@@ -144,6 +142,17 @@ def starter(found: FoundTrainer, catalog: Catalog) -> Starter:
     ]
     lines += _sweep(metric or "", parameters, trials) if sweep else []
     return Starter("\n".join(lines) + "\n", sweep, tuple(args.missing), tuple(notes))
+
+
+def _unsearched(source: TrainerSource, flags: Iterable[Flag]) -> str:
+    """Return why a trainer's flags give no parameters to search over."""
+    if source.flags_unread:
+        return "its flags are not read. Write the parameters under sweeps yourself"
+    bare = [_key(flag) for flag in flags if flag.type in ("int", "float") and flag.default is None]
+    if any(bare):
+        names = ", ".join(filter(None, bare[:MOST_PARAMETERS]))
+        return f"{names} {'has' if len(bare) == 1 else 'have'} no default to make a range of. Write the ranges under sweeps yourself"
+    return "it has no numeric flag or choice to search over"
 
 
 def _command(source: TrainerSource) -> str:
@@ -253,6 +262,12 @@ def _image(framework: str | None, catalog: Catalog, python: str = "") -> list[st
     A trainer without a framework of its own gets TensorFlow's, which has most packages, as its prebuilt image only.
     """
     named, image = (f"framework: {framework}{_installed(framework)}, ", PREBUILT) if framework else ("", "")
+    if framework and catalog.newest_image(framework, "cpu") is None:
+        version = python or f"{sys.version_info.major}.{sys.version_info.minor}"
+        return [
+            f"  image: build # there is no prebuilt image for {framework}",
+            f'  build: {{{named}python: "{version}"}}',
+        ]
     if not image and (newest := catalog.newest_image(DEFAULT_FRAMEWORK, "cpu")) is not None:
         image = newest.short_name
     if python:

@@ -229,6 +229,58 @@ def test_without_a_trainer_init_says_so(tmp_path: Path) -> None:
     assert done.returncode == 2 and "there is no file or folder nowhere.py" in done.stderr
 
 
+def test_a_notebook_alone_is_named_with_what_makes_a_script_of_it(tmp_path: Path) -> None:
+    """Where a folder has a notebook and no script, init prints the command that makes the script."""
+    done = vertexrig("init", cwd=made(tmp_path, {"my digits.ipynb": "{}"}))
+    assert (
+        "`jupyter nbconvert --to script 'my digits.ipynb' --output my_digits` makes my_digits.py of it" in done.stderr
+    )
+
+
+def test_a_jax_trainer_gets_an_image_of_its_own(tmp_path: Path) -> None:
+    """No prebuilt image has JAX, so init builds one with JAX for the machine, and TensorFlow's goes first where both are imported."""
+    begun = starter.starter(trainers(made(tmp_path, {"train.py": "import optax\nimport jax\n"}))[0], load())
+    (tmp_path / "vertexrig.yaml").write_text(begun.text)
+    project = config.load(tmp_path / "vertexrig.yaml").project
+    assert (project.trainer.image, project.trainer.build.framework.partition("-")[0]) == ("build", "jax")
+    assert "gpu" in project.jobs
+    made(tmp_path, {"train.py": "import jax\nimport tensorflow\n"})
+    assert trainers(tmp_path)[0].framework == "tf"
+
+
+REPORTS = "import hypertune\nhypertune.HyperTune().report_hyperparameter_tuning_metric('rmse', 1.0, 1)\n"
+
+
+@pytest.mark.parametrize(
+    ("flags", "why"),
+    [
+        (
+            "p.add_argument('--leaves', type=int)\np.add_argument('--rate', type=float)\n",
+            "leaves, rate have no default",
+        ),
+        ("p.add_argument('--data')\n", "it has no numeric flag or choice"),
+    ],
+)
+def test_why_there_is_no_sweep_is_said(tmp_path: Path, flags: str, why: str) -> None:
+    """A trainer that reports a metric and gets no sweep has flags without defaults, or no numeric flag: init says which."""
+    text = f"import argparse\nimport sklearn\np = argparse.ArgumentParser()\n{flags}p.parse_args()\n{REPORTS}"
+    begun = starter.starter(trainers(made(tmp_path, {"train.py": text}))[0], load())
+    assert not begun.sweep and f"the trainer reports rmse, but there is no sweep: {why}" in begun.notes[0]
+
+
+def test_init_says_what_check_finds(tmp_path: Path) -> None:
+    """The errors and warnings of `check` about the new file are notes with their jobs, and the next commands come after the errors are solved."""
+    cell = "import sklearn\nget_ipython().system('pip install -q -U shap')\n"
+    done = vertexrig("init", cwd=made(tmp_path, {"train.py": cell}))
+    assert "note: cpu: train.py:2: get_ipython() exists only in a notebook" in done.stderr
+    assert "next, when these errors are solved:" in done.stderr
+    done = vertexrig("package", "cpu", cwd=tmp_path)
+    assert done.returncode == 2 and "write shap into requirements.txt" in done.stderr
+    made(tmp_path, {"train.py": "import tensorflow\n", "requirements.txt": "tensorflow==2.15\n"})
+    done = vertexrig("init", "--force", cwd=tmp_path)
+    assert "note: cpu, gpu: requirements.txt:1: tensorflow==2.15 is left out" in done.stderr and "next:" in done.stderr
+
+
 def test_a_folder_that_is_no_trainer_is_refused(tmp_path: Path) -> None:
     """--trainer on something that holds no module says what it may name."""
     from vertexrig.errors import UsageError

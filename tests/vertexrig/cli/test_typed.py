@@ -334,7 +334,10 @@ def test_missing_credentials_name_the_way_to_get_them(typed: Typed, monkeypatch:
     [
         ("train model.py", "since python -m takes no module of that name; rename it to train_model.py"),
         ("2-train.py", "rename it to _2_train.py"),
-        ("train.ipynb", "but a notebook; `jupyter nbconvert --to script` makes a script of it"),
+        (
+            "train.ipynb",
+            "train.ipynb is not a trainer, but a notebook: `jupyter nbconvert --to script train.ipynb --output train` makes train.py of it",
+        ),
     ],
 )
 def test_a_file_that_is_not_a_trainer_says_why(typed: Typed, name: str, message: str) -> None:
