@@ -35,6 +35,9 @@ MAKER: ContextVar[str] = ContextVar("maker", default="")
 JSON_LIMIT = 4 * 1024 * 1024
 """Most bytes of a JSON body that are read."""
 
+MOST_VALUES = 200_000
+"""Most values of one request; a value is a mapping, a list, a text, a number, true, false or null."""
+
 _API_PATH = re.compile(r"/v[0-9]+[a-z0-9]*/projects/[^/]+/.")
 """Path of an API method below the mount, served or not."""
 
@@ -152,10 +155,12 @@ def parse_json(body: bytes) -> Json:
     """Return a JSON object from bytes; empty bytes are an empty object.
 
     Raises:
-        ApiError: 400, for anything that is not one JSON object of valid Unicode and finite numbers.
+        ApiError: 400, for anything that is not one JSON object of valid Unicode and finite numbers, or has more than
+            `MOST_VALUES` values.
     """
     if not body.strip():
         return {}
+    _bound_values(body)
     try:
         value = json.loads(body.decode("utf-8"), parse_constant=_refuse_constant)
         # Lone surrogates and 1e999 parse, but no database and no answer can hold them.
@@ -167,6 +172,19 @@ def parse_json(body: bytes) -> Json:
     if not isinstance(value, dict):
         raise invalid("Invalid JSON payload received. Root element must be a message.")
     return value
+
+
+_SIGN = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[{,]', re.DOTALL)
+
+
+def _bound_values(body: bytes) -> None:
+    """Refuse JSON of too many values before it becomes objects, which take up to 40 times its bytes."""
+    # each value but the first of a mapping or list follows a comma
+    if sum(map(body.count, (b"[", b"{", b","))) <= MOST_VALUES:
+        return
+    # text may have these signs, too
+    if sum(not match[0].startswith(b'"') for match in _SIGN.finditer(body)) > MOST_VALUES:
+        raise invalid(f"Invalid JSON payload received. The message has more than {MOST_VALUES:,} values.")
 
 
 def _refuse_constant(text: str) -> object:

@@ -131,6 +131,14 @@ def compose(text: str) -> yaml.Node | None:
         loader.dispose()
 
 
+_DEEPER = {
+    yaml.SequenceStartEvent: 1,
+    yaml.MappingStartEvent: 1,
+    yaml.SequenceEndEvent: -1,
+    yaml.MappingEndEvent: -1,
+}
+
+
 def _bound(text: str, most: int) -> None:
     """Refuse a text that is nested too deeply or has too many values, before nodes are made of it.
 
@@ -140,8 +148,9 @@ def _bound(text: str, most: int) -> None:
     try:
         while loader.check_event():
             event: Any = loader.get_event()
-            starts, ends = (isinstance(event, kind) for kind in (yaml.CollectionStartEvent, yaml.CollectionEndEvent))
-            depth, count = depth + starts - ends, count + (not ends)
+            deeper = _DEEPER.get(type(event), 0)
+            depth += deeper
+            count += deeper >= 0
             if depth > MAX_DEPTH:
                 raise YamlError(f"values are nested more than {MAX_DEPTH} deep", event.start_mark.line + 1)
             if count > 2 * most:  # keys count, too

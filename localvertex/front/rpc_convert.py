@@ -6,14 +6,14 @@ names and types in both. What only one of the two has is left out.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import grpc
 from google.protobuf import json_format
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError, Message
 
-from localvertex.http import Json
+from localvertex.http import MOST_VALUES, Json
 from vertexrig.spec import messages
 
 _OPERATION, _OPERATIONS = "google.longrunning.Operation", "google.longrunning.ListOperationsResponse"
@@ -24,10 +24,12 @@ def to_json(kind: Any, request: bytes) -> Json:
     """Return a request as canonical JSON.
 
     Raises:
-        ValueError: The bytes are not such a message.
+        ValueError: The bytes are not such a message, or one of more than `MOST_VALUES` values.
     """
     try:
-        return messages.from_message(kind.FromString(request))
+        message = kind.FromString(request)
+        _bound_values(message)
+        return messages.from_message(message)
     except (
         DecodeError,
         json_format.Error,
@@ -36,6 +38,20 @@ def to_json(kind: Any, request: bytes) -> Json:
         RecursionError,
     ) as error:  # an Any of an unknown type
         raise ValueError(f"The request is not a {kind.DESCRIPTOR.name}: {error}") from None
+
+
+def _bound_values(message: Message) -> None:
+    """Refuse a message of too many values before it becomes JSON, which takes many times its memory."""
+    count, open_ = 0, [message]
+    while open_:
+        for field, value in open_.pop().ListFields():
+            listed = isinstance(value, (Sequence, Mapping)) and not isinstance(value, (str, bytes))
+            count += len(value) if listed else 1
+            if count > MOST_VALUES:
+                raise ValueError(f"it has more than {MOST_VALUES:,} values")
+            if field.message_type is not None:
+                items = value.values() if isinstance(value, Mapping) else value if listed else (value,)
+                open_.extend(one for one in items if isinstance(one, Message))
 
 
 def to_answer(name: str, data: Mapping[str, Any]) -> Any:

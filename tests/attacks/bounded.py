@@ -10,9 +10,9 @@ import time
 from pathlib import Path
 
 MIB = 1024 * 1024
-CPU_S, PEAK_MIB = 10, 200
+CPU_S, PEAK_MIB = 3, 200
 """What a bomb may take: processor time in whole seconds, not time of day, so that other work on the machine does not matter.
-On 2026-11-26 30,000 worker pools took most, 5.9 s and 89 MiB, on a busy machine of 2 cores: each rule looks at each pool."""
+On 2026-11-26 69,000 unknown fields took most, 2.4 s and 107 MiB, on a busy machine of 2 cores."""
 
 
 def limited() -> None:

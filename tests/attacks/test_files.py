@@ -241,6 +241,8 @@ FILES = {
     "base 60": (lambda: "a: " + "1:" * 500_000 + "1", "more than 400 characters"),
     "unknown fields": (lambda: "workerPoolSpecs: []\n" + "".join(f"field{i}: x\n" for i in range(65_000)), None),
     "unknown fields of pools": (lambda: "workerPoolSpecs:\n" + "".join(f"- field{i}: x\n" for i in range(30_000)), None),
+    "empty pools": (lambda: "workerPoolSpecs:\n" + "- {}\n" * 90_000, None),
+    "parameters": (lambda: "studySpec:\n  parameters:\n" + "  - parameterId: a\n    discreteValueSpec: {}\n" * 30_000, None),
     "50 MB": (lambda: "# " + "x" * (50 * MIB), "larger than 2 MiB"),
 }  # fmt: skip
 
@@ -296,12 +298,12 @@ def test_unknown_fields_cost_no_more_each_the_more_there_are(tmp_path: Path, kin
 
 
 def test_960_kb_of_unknown_fields_cost_a_multiple_of_their_parsing(tmp_path: Path) -> None:
-    """A check of a job of 69,000 unknown fields takes at most 14 times what PyYAML's parser in C takes for the text alone."""
+    """A check of a job of 69,000 unknown fields takes at most 10 times what PyYAML's parser in C takes for the text alone."""
     _cost(tmp_path, "job", 1)
     cost, text = _cost(tmp_path, "job", 69_000), (tmp_path / "many.yaml").read_text(encoding="utf-8")
     began = time.process_time()
     assert sum(1 for _ in yaml.parse(text, Loader=yaml.CSafeLoader)) > 138_000 and len(text) > 950_000
-    assert cost < 14 * (time.process_time() - began)
+    assert cost < 10 * (time.process_time() - began)
 
 
 def test_the_limit_of_size_can_be_raised(tmp_path: Path) -> None:

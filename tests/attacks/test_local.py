@@ -380,3 +380,29 @@ def test_a_job_runs_out_of_memory_and_processes_before_the_server(tmp_path: Path
     finally:
         resource.setrlimit(resource.RLIMIT_NPROC, before)
     assert done.succeeded and "500 6000" in [one.text for one in lines]
+
+
+# requests that cost more than their bytes
+
+
+def _pools(number: int) -> bytes:
+    return b'{"displayName": "x", "jobSpec": {"workerPoolSpecs": [' + b",".join([b"{}"] * number) + b"]}}"
+
+
+@pytest.mark.parametrize(
+    ("number", "says"), [(1_300_000, b"more than 200,000 values"), (30_000, b"workerPoolSpecs has 30,000 items")]
+)
+def test_a_job_of_many_pools_is_refused_at_once(here: server.RunningServer, number: int, says: bytes) -> None:
+    """A job of 3.9 MB that has only empty pools is a 400 within seconds of processor time and 300 MiB; text with as many
+    commas is no list.
+    """
+    process = psutil.Process()
+    began, before = process.cpu_times(), process.memory_info().rss
+    body = _pools(number)
+    answer = exchange(here.port, request("POST", f"{PARENT}/customJobs", body, Content_Type="application/json"), 60)
+    assert status_of(answer) == 400 and says in answer
+    assert process.cpu_times().user - began.user < 3
+    assert process.memory_info().rss - before < 300 * 2**20
+    text = json.dumps({"displayName": "x" + "," * 300_000, "jobSpec": {}}).encode()
+    answer = exchange(here.port, request("POST", f"{PARENT}/customJobs", text, Content_Type="application/json"), 60)
+    assert status_of(answer) == 400 and b"at most 128 characters" in answer

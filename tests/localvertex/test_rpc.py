@@ -68,6 +68,9 @@ def test_errors_are_the_services(channel: grpc.Channel) -> None:
     with pytest.raises(exceptions.InvalidArgument) as wrong:
         jobs.create_custom_job(parent=PARENT, custom_job=unknown)
     assert wrong.value.details[0].field_violations[0].field.endswith("[0].machine_spec.accelerator_type")
+    many = {"display_name": "x", "job_spec": {"worker_pool_specs": [{}] * 250_000}}
+    with pytest.raises(exceptions.InvalidArgument, match="more than 200,000 values"):
+        jobs.create_custom_job(parent=PARENT, custom_job=many)
     with pytest.raises(exceptions.InvalidArgument, match="name is 'x/y', not projects"):
         jobs.get_custom_job(name="x/y")
     with pytest.raises(exceptions.InvalidArgument, match="is not a project id"):

@@ -19,14 +19,6 @@ def pools_missing(document: Document, context: Context) -> Iterator[Problem]:
         yield Problem(path, "a job has at least one worker pool", "write workerPoolSpecs")
 
 
-def pools_too_many(document: Document, context: Context) -> Iterator[Problem]:
-    most = context.catalog.limits.integer("pools.max")
-    roles = ", ".join(context.catalog.limits.names("pools.roles"))
-    for pool in document.pools[most:]:
-        text = f"pool {pool.index} has no role: the pools are, in this order, {roles}"
-        yield Problem(pool.path, text, f"keep {most} pools; raise replicaCount for more machines of a role")
-
-
 def chief_empty(document: Document, context: Context) -> Iterator[Problem]:
     if document.pools and document.pools[0].empty and not document.reported(document.pools[0].path):
         text = "the first pool is the chief and cannot be empty"
@@ -176,7 +168,6 @@ def reduction_machine(document: Document, context: Context) -> Iterator[Problem]
 
 RULES = (
     Rule("pools-missing", Severity.ERROR, "A job has worker pools.", REST, pools_missing),
-    Rule("pools-too-many", Severity.ERROR, "A job has at most four worker pools.", DISTRIBUTED, pools_too_many),
     Rule("chief-empty", Severity.ERROR, "The first pool is not empty.", REST, chief_empty),
     Rule("chief-replicas", Severity.ERROR, "The first pool has one replica.",
          join(SERVER, DISTRIBUTED), chief_replicas),

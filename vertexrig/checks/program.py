@@ -218,13 +218,6 @@ def env_apostrophe(document: Document, context: Context) -> Iterator[Problem]:
                 yield Problem(f"{pool.program_path}.env[{number}].value", text, fix, sure=True)
 
 
-def env_count(document: Document, context: Context) -> Iterator[Problem]:
-    most = context.catalog.limits.integer("env.max")
-    for pool in document.pools:
-        if len(pool.env) > most:
-            yield Problem(f"{pool.program_path}.env", f"{len(pool.env)} variables are given; {most} is the most")
-
-
 _SERVICE_NAMES = {"TF_CONFIG", "CLUSTER_SPEC", "TPU_CONFIG", "TPU_NODE_NAME"}
 _SERVICE_PREFIXES = ("AIP_", "CLOUD_ML_", "CMLE_TRAINING_")
 
@@ -264,7 +257,6 @@ RULES = (
     Rule("env-twice", Severity.ERROR, "Variables have different names.", join(SERVER, REST), env_twice),
     Rule("env-value", Severity.ERROR, "Variables have values.", join(ENV_REQUIRED, REST), env_value),
     Rule("env-apostrophe", Severity.WARNING, "No variable's value has an apostrophe.", ENV_APOSTROPHE, env_apostrophe),
-    Rule("env-count", Severity.ERROR, "There are at most 100 variables.", REST, env_count),
     Rule("env-service-name", Severity.WARNING, "No variable has a name the service uses.",
          join(DISTRIBUTED, SDK), env_service_name),
     Rule("env-reference", Severity.WARNING, "$(NAME) refers to a variable above.", REST, env_reference),

@@ -117,14 +117,6 @@ def package_form(document: Document, context: Context) -> Iterator[Problem]:
                 yield Problem(path, text, "write the URI of the file that setup.py sdist made")
 
 
-def package_count(document: Document, context: Context) -> Iterator[Problem]:
-    most = context.catalog.limits.integer("package_uris.max")
-    for pool in document.pools:
-        if len(pool.package_uris) > most:
-            text = f"{len(pool.package_uris)} packages are given; {most} is the most"
-            yield Problem(f"{pool.path}.pythonPackageSpec.packageUris", text)
-
-
 def _stray(text: str) -> str:
     """Return what is wrong with the Cloud Storage path that an argument or variable names, "" if nothing is."""
     flag, equals, value = text.partition("=")
@@ -207,5 +199,4 @@ RULES = (
     Rule("package-form", Severity.WARNING, "Packages are source distributions.", PACKAGE_DOC, package_form),
     Rule("stray-uri", Severity.WARNING, "gs:// URIs in arguments and variables name a bucket.",
          join(_BUCKET_RULES, WALKTHROUGH), stray_uri),
-    Rule("package-count", Severity.ERROR, "There are at most 100 packages.", REST, package_count),
 )  # fmt: skip

@@ -13,6 +13,7 @@ from functools import cache, lru_cache
 from typing import Any, Literal
 
 from vertexrig import yamltext
+from vertexrig.catalog import load
 from vertexrig.errors import did_you_mean, meant
 from vertexrig.finding import MOST, REMOVE, Act, Edit, Finding, Severity, fix_text, left_out, write
 from vertexrig.spec import placeholders
@@ -27,9 +28,14 @@ _COMMENTS = "vertexrig's own comments, 2026-11-22"
 _CLOCKS = "https://cloud.google.com/scheduler/docs/configuring/cron-job-schedules, Daylight Saving Time, 2026-11-25"
 _GCLOUD_RUN = "gcloud 528.0.0, run against a local endpoint 2026-11-21"
 SCHEMA_SOURCE = "google-cloud-aiplatform 2.7.0 messages, 2026-11-20"
+_LENGTHS = "Vertex AI's pages on distributed training, ContainerSpec and PythonPackageSpec, 2026-08-22; other lists: our own bound"
 _PROTOBUF = "protobuf 7.36.2 json_format.ParseDict, its default max_recursion_depth, 2026-11-21"
 MOST_DEPTH = 100
 """How deep protobuf's JSON reader follows messages inside messages."""
+LIST_LIMITS = {"worker_pool_specs": "pools.max", "env": "env.max", "package_uris": "package_uris.max"}
+"""Repeated fields whose length the service limits, and the catalog's limit of each."""
+MOST_MESSAGES, MOST_SCALARS = 1_000, 10_000
+"""The longest list of messages, and of anything else, where the service documents no limit: a bound of our own."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +65,7 @@ READING_RULES = (
     ReadingRule("unknown-enum-value", Severity.ERROR, "Every enum value is one the API has.", SCHEMA_SOURCE, "safe"),
     ReadingRule("wrong-type", Severity.ERROR, "Every value has its field's type.", SCHEMA_SOURCE, "safe"),
     ReadingRule("nested-too-deep", Severity.ERROR, f"Messages are nested at most {MOST_DEPTH} deep.", _PROTOBUF),
+    ReadingRule("list-length", Severity.ERROR, "No list is longer than the service, or this reader, takes.", _LENGTHS),
     ReadingRule("one-of", Severity.ERROR, "At most one of the alternatives of a union is set.", SCHEMA_SOURCE),
     ReadingRule("quoted-number", Severity.WARNING, "A number is written without quotes.", _GCLOUD_RUN, "safe"),
     ReadingRule("snake-case-key", Severity.WARNING, "Keys are written in camelCase.", _GCLOUD_RUN, "safe"),
@@ -212,7 +219,15 @@ class Reader:
         self.rest: dict[str, Finding] = {}  # the first one of a rule beyond the most that are kept
 
     def report(self, rule: str, raw: yamltext.RawPath, path: str, message: str, fix: str = "", **more: Any) -> None:
+        if self.full(rule):
+            self.counts[rule] += 1
+            return
         self.add(finding(rule, path, message, fix, file=self.file, line=self.reading.lines.get(raw), **more))
+
+    def full(self, rule: str) -> bool:
+        """Whether another error of a rule is only counted, so that nothing else of it needs to be known."""
+        rest = self.rest.get(rule)
+        return rest is not None and rest.severity is Severity.ERROR
 
     def add(self, found: Finding) -> None:
         self.counts[found.id] += 1
@@ -372,10 +387,23 @@ class Reader:
             )
             items = [self.single(value, field_, raw, f"{path}[0]")]
         else:
+            value = self.bounded(value, field_, raw, path)
             items = [self.single(item, field_, (*raw, i), f"{path}[{i}]") for i, item in enumerate(value)]
         if field_.message is not None:  # a refused pool keeps its position, which is its role
             return [{} if item is _DROP else item for item in items]
         return [item for item in items if item is not _DROP]
+
+    def bounded(self, value: list[Any], field_: Field, raw: yamltext.RawPath, path: str) -> list[Any]:
+        """Return the items of a list that may be there: every rule looks at each of them."""
+        limit = LIST_LIMITS.get(field_.name)
+        own = MOST_SCALARS if field_.message is None else MOST_MESSAGES
+        most = load().limits.integer(limit) if limit else own
+        if len(value) <= most:
+            return value
+        who = "the service takes" if limit else "vertexrig reads"
+        text = f"{field_.json_name} has {len(value):,} items; {who} at most {most:,}"
+        self.report("list-length", raw, path, text, f"keep {most:,} of them")
+        return value[:most]
 
     def map(self, value: Any, field_: Field, raw: yamltext.RawPath, path: str) -> Any:
         if not isinstance(value, dict):

@@ -143,7 +143,6 @@ QUOTA = (
 CLUSTER = (
     Case("pools-missing", "cpu", {"workerPoolSpecs": DROP}),
     Case("pools-missing", "sweep", {"trialJobSpec": DROP}, also=("trial-timeout",)),
-    Case("pools-too-many", "servers", {"workerPoolSpecs[4]": pool("n1-standard-8")}),
     Case("chief-empty", "workers", {"workerPoolSpecs[0]": {}}),
     Case("chief-replicas", "cpu", {"workerPoolSpecs[0].replicaCount": 5}),
     Case("replicas-negative", "workers", {"workerPoolSpecs[1].replicaCount": -2}),
@@ -240,8 +239,6 @@ PROGRAM = (
     Case("env-apostrophe", "cpu", {f"{C0}.env": [{"name": "A", "value": "${X}'s"}]}, also=("placeholder",)),
     Case("gcsfuse", "cpu", {f"{C0}.args": ["gcsfuse data /data && python t.py"]}, {f"{C0}.args": ["/opt/gcsfuse-notes.txt"]}, at=f"{C0}.args[0]"),
     Case("gcsfuse", "cpu", {f"{C0}.command": ["gcsfuse"], f"{C0}.args": ["data", "/data"]}, {f"{C0}.command": ["python", "/gcs/data/t.py"]}),
-    Case("env-count", "cpu", {f"{C0}.env": [{"name": f"A{i}", "value": "1"} for i in range(101)]},
-         {f"{C0}.env": [{"name": f"A{i}", "value": "1"} for i in range(100)]}),
     Case("env-service-name", "cpu", {f"{C0}.env": [{"name": "TF_CONFIG", "value": "{}"}]}),
     Case("env-service-name", "cpu", {f"{C0}.env": [{"name": "AIP_MODEL_DIR", "value": "/tmp"}]}),
     Case("env-reference", "cpu", {f"{C0}.env": [{"name": "A", "value": "$(B)"}, {"name": "B", "value": "1"}]},
@@ -291,8 +288,6 @@ STORAGE = (
     Case("package-uri", "python", {f"{P0}.packageUris": ["/gcs/my-bucket/trainer-0.1.tar.gz"]}),
     Case("package-form", "python", {f"{P0}.packageUris": ["gs://my-bucket/trainer"]}),
     Case("package-form", "python", {f"{P0}.packageUris": ["gs://my-bucket/t-1-py3-none-any.whl"]}, severity="info"),
-    Case("package-count", "python", {f"{P0}.packageUris": [f"gs://my-bucket/t{i}.tar.gz" for i in range(101)]},
-         {f"{P0}.packageUris": [f"gs://my-bucket/t{i}.tar.gz" for i in range(100)]}),
 )  # fmt: skip
 
 DISKS = (

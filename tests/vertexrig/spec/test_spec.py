@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vertexrig import spec
-from vertexrig.spec import descriptors, messages
+from vertexrig.finding import Finding
+from vertexrig.spec import descriptors, messages, strict
 
 JOB = """
 workerPoolSpecs:
@@ -225,3 +226,35 @@ def test_yaml_and_data_are_read_alike(data: Any) -> None:
     text = yaml.safe_dump(data)
     read = spec.parse(text, kind="CustomJobSpec", template=False)
     assert read.data == spec.from_data(data, kind="CustomJobSpec").data
+
+
+@pytest.mark.parametrize(
+    ("path", "most", "item"),
+    [
+        ("workerPoolSpecs", 4, {}),
+        ("workerPoolSpecs[0].containerSpec.env", 100, {"name": "A", "value": "1"}),
+        ("workerPoolSpecs[0].pythonPackageSpec.packageUris", 100, "gs://b/t.tar.gz"),
+        ("workerPoolSpecs[0].containerSpec.args", strict.MOST_SCALARS, "x"),
+        ("workerPoolSpecs[0].nfsMounts", strict.MOST_MESSAGES, {"server": "10.0.0.1"}),
+    ],
+)
+def test_a_list_is_bounded_before_the_rules(path: str, most: int, item: object) -> None:
+    """A list of the most items is read whole; of a longer one, one finding names the list, its length and the bound."""
+
+    def read(length: int) -> tuple[list[Finding], list[object]]:
+        value: object = [item] * length
+        for key in reversed(path.split(".")):
+            value = {key.removesuffix("[0]"): [value] if key.endswith("[0]") else value}
+        document = spec.from_data(value)
+        at: object = document.data
+        for key in path.split("."):
+            at = at[key.removesuffix("[0]")]  # type: ignore[index]
+            at = at[0] if key.endswith("[0]") else at  # type: ignore[index]
+        assert isinstance(at, list)
+        return [one for one in document.findings if one.id == "list-length"], at
+
+    assert (read(most)[0], len(read(most)[1])) == ([], most)
+    found, kept = read(most + 1)
+    assert [(one.path, one.severity.value) for one in found] == [(path, "error")] and len(kept) == most
+    name = path.rpartition(".")[2]
+    assert f"{name} has {most + 1:,} items" in found[0].message and f"at most {most:,}" in found[0].message
