@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
-import io
 import os
+import resource
 import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import IO
 
 from vertexrig.errors import UsageError
 from vertexrig.text import quoted
 from vertexrig.waiting import waiting
 
-_MOST = 5 * 2**20  # bytes of a file: what a project file and a trainer need is smaller
+MOST_BYTES = 5 * 2**20
+"""Bytes of a file: what a project file and a trainer need is smaller. A larger one is left out."""
+MOST_FILES = 50_000
+"""Files of a revision. A tree of a few KiB may name one object any number of times."""
+MOST_IN_ALL = 512 * 2**20
+"""Bytes of the files of a revision together."""
+_MOST_PATH = 4_096  # bytes, as Linux has it
+_GIT_MEMORY, _GIT_SECONDS = 1 * 2**30, 60
+"""What one process of git may take of memory beside the files that it maps, and of processor time."""
 _FILE = b"100"  # as the mode of a plain file begins; not a link, nor a repository inside
 
 
@@ -19,50 +31,118 @@ def write(folder: Path, revision: str, into: Path) -> Path:
     """Write the files of a revision into an empty folder; return the folder there that is the copy of `folder`.
 
     Raises:
-        UsageError: It is no repository, or has no such revision.
+        UsageError: It is no repository, has no such revision, or one with too many files.
     """
-    top = Path(_git(folder, "rev-parse", "--show-toplevel").decode().rstrip("\n"))
+    top = Path(_git(folder, "rev-parse", "--show-toplevel").rstrip("\n"))
     if revision.startswith("-"):
         raise UsageError(f"{revision} is not a revision")
-    commit = _git(folder, "rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}").decode().strip()
-    rows = [row.partition(b"\t") for row in _git(top, "ls-tree", "-r", "-l", "-z", commit).split(b"\0") if row]
-    wanted = [(head.split()[2], os.fsdecode(name)) for head, _, name in rows if head.startswith(_FILE) and _small(head)]
-    for _, name in wanted:
-        if name.startswith("/") or ".." in name.split("/"):  # git makes no such name, but stores it
-            raise UsageError(
-                f"{revision} has a file {quoted(name)}, which leads out of its repository: it is not compared"
-            )
-    # what git stores, through none of the filters that a checkout would run
-    stored = io.BytesIO(_git(top, "cat-file", "--batch", given=b"".join(name + b"\n" for name, _ in wanted)))
-    for oid, name in wanted:
-        *_, size = stored.readline().split()
-        if not size.isdigit():
-            raise UsageError(
-                f"{folder}: the repository has no object {oid.decode()}, of {quoted(name)}, and nothing is fetched"
-            )
-        path = into / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(stored.read(int(size)))
-        stored.read(1)
+    commit = _git(folder, "rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}").strip()
+    wanted = list(_files(top, commit, revision))
+    with tempfile.TemporaryFile() as asked:
+        asked.write(b"".join(oid + b"\n" for oid, _ in wanted))
+        asked.seek(0)
+        # what git stores, through none of the filters that a checkout would run
+        with _reading(top, "cat-file", "--batch", given=asked) as stored:
+            for oid, name in wanted:
+                line = stored.readline()
+                if not line:
+                    break  # git has failed, which ends the block
+                size = line.split()[-1]
+                if not size.isdigit() or int(size) > MOST_BYTES:
+                    raise UsageError(
+                        f"{folder}: the repository has no object {oid.decode()}, of {quoted(name)}, and nothing is fetched"
+                    )
+                path = into / name
+                try:
+                    path.parent.mkdir(parents=True, exist_ok=True)
+                    path.write_bytes(stored.read(int(size)))
+                except OSError as error:
+                    raise UsageError(
+                        f"{quoted(name)} of {revision} cannot be written to {into}: {error.strerror}"
+                    ) from error
+                stored.read(1)
     return into / folder.resolve().relative_to(top.resolve())
 
 
-def _small(head: bytes) -> bool:
-    size = head.split()[3]
-    return not size.isdigit() or int(size) <= _MOST  # of an object that is missing git knows none
+def _files(top: Path, commit: str, revision: str) -> Iterator[tuple[bytes, str]]:
+    """Yield the plain files of a commit that are not too large: the id of the object, and the path."""
+    count = total = 0
+    with _reading(top, "ls-tree", "-r", "-l", "-z", commit) as listed:
+        for row in _rows(listed):
+            head, _, raw = row.partition(b"\t")
+            size = head.split()[3]  # of an object that is missing git knows none
+            name, large = os.fsdecode(raw), size.isdigit() and int(size) > MOST_BYTES
+            count += 1
+            total += int(size) if size.isdigit() and not large else 0
+            if count > MOST_FILES or total > MOST_IN_ALL:
+                raise UsageError(
+                    f"{revision} has more than {MOST_FILES:,} files, or more than {MOST_IN_ALL >> 20} MiB of files up to "
+                    f"{MOST_BYTES >> 20} MiB: a comparison reads them all. Keep data out of the repository of the project"
+                )
+            if not head.startswith(_FILE) or large:
+                continue
+            # git makes no such name, but stores it
+            if name.startswith("/") or ".." in name.split("/") or len(raw) > _MOST_PATH:
+                raise UsageError(
+                    f"{revision} has a file {quoted(name[:200])}, which leads out of its repository or is too long: it is not "
+                    "compared"
+                )
+            yield head.split()[2], name
 
 
-def _git(folder: Path, *words: str, given: bytes = b"") -> bytes:
+def _rows(stream: IO[bytes]) -> Iterator[bytes]:
+    rest = b""
+    while part := stream.read(65_536):
+        *rows, rest = (rest + part).split(b"\0")
+        yield from rows
+        if len(rest) > 16 * _MOST_PATH:
+            yield rest
+            return
+
+
+def _git(folder: Path, *words: str) -> str:
+    with _reading(folder, *words) as out:
+        return os.fsdecode(out.read(1_000_000))
+
+
+@contextmanager
+def _reading(folder: Path, *words: str, given: IO[bytes] | int = subprocess.DEVNULL) -> Iterator[IO[bytes]]:
+    """Give what git writes while it runs; it is ended with the block.
+
+    Raises:
+        UsageError: git is not installed, or it fails.
+    """
     safe = ("-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null")
     command = ["git", "-C", str(folder.absolute()), *safe, *words]
     # a repository may name a program that fetches objects it lacks
     env = {**os.environ, "GIT_ALLOW_PROTOCOL": "none", "GIT_NO_LAZY_FETCH": "1"}
-    try:
-        with waiting(f"git {words[0]}"):
-            done = subprocess.run(command, input=given, capture_output=True, check=False, env=env)
-    except FileNotFoundError:
-        raise UsageError("git is not installed, and a comparison needs it") from None
-    if done.returncode:
-        error = done.stderr.decode("utf-8", "replace").strip() or f"git has no {words[-1].partition('^')[0]}"
-        raise UsageError(f"{folder}: {error}")
-    return done.stdout
+    with tempfile.TemporaryFile() as errors, waiting(f"git {words[0]}"):
+        try:
+            process = subprocess.Popen(
+                command, stdin=given, stdout=subprocess.PIPE, stderr=errors, env=env, preexec_fn=_limited
+            )
+        except FileNotFoundError:
+            raise UsageError("git is not installed, and a comparison needs it") from None
+        assert process.stdout is not None
+        with process.stdout as out:
+            try:
+                yield out
+                rest = out.read(1)
+            except BaseException:
+                process.kill()
+                process.wait()
+                raise
+        if process.wait() and not rest:
+            errors.seek(0)
+            error = errors.read(2_000).decode("utf-8", "replace").strip()
+            if process.returncode < 0:
+                error = f"git needs more than {_GIT_SECONDS} s or {_GIT_MEMORY >> 20} MiB for this repository"
+            missing = f"git has no {words[-1].partition('^')[0]}"
+            raise UsageError(f"{folder}: {error or missing}")
+
+
+def _limited() -> None:
+    """Hold git to its bounds; a system without one of them does without."""
+    for what, most in ((resource.RLIMIT_DATA, _GIT_MEMORY), (resource.RLIMIT_CPU, _GIT_SECONDS)):
+        with suppress(OSError, ValueError):
+            resource.setrlimit(what, (most, most))

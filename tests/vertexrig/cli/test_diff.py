@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import subprocess
 from pathlib import Path
 
@@ -145,3 +146,34 @@ def test_no_program_of_a_repository_s_configuration_runs(
     assert done.exit_code == 2 and not (tmp_path / "ran").exists(), done
     subprocess.run(["git", "cat-file", "-p", gone], cwd=top, capture_output=True, check=False)
     assert (tmp_path / "ran").exists(), "git by itself runs it"
+
+
+def _commit(top: Path, tree: str) -> str:
+    return git(top, "commit-tree", tree, "-m", "x").strip()
+
+
+def _tree(top: Path, rows: list[tuple[bytes, str]], mode: bytes = b"100644") -> str:
+    data = b"".join(mode + b" " + name + b"\0" + bytes.fromhex(oid) for name, oid in rows)
+    return _hash(top, "hash-object", "-w", "-t", "tree", "--stdin", "--literally", data=data)
+
+
+@pytest.mark.parametrize("kind", ["one blob named 3,000 times", "trees named by trees", "a long path"])
+def test_a_small_repository_cannot_fill_the_memory(repository: Path, tmp_path: Path, kind: str) -> None:
+    """Number, sum and names of a revision's files are bounded before they are read."""
+    top = repository.parents[1]
+    blob = _hash(top, "hash-object", "-w", "--stdin", data=b"\0" * 2**20)
+    if kind.startswith("one"):
+        tree = _tree(top, [(b"%05d" % number, blob) for number in range(3_000)])
+    elif kind == "a long path":
+        tree = _tree(top, [(b"x" * 5_000, blob)])
+    else:
+        tree = _tree(top, [(b"%d" % number, blob) for number in range(10)])
+        for _ in range(9):
+            tree = _tree(top, [(b"%d" % number, tree) for number in range(10)], b"40000")
+    revised = _commit(top, tree)
+    into = tmp_path / "made"
+    into.mkdir()
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(UsageError, match="more than 50,000 files|too long"):
+        revision.write(top, revised, into)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 256 * 1024 and not any(into.iterdir())
