@@ -210,7 +210,7 @@ def place_packages(prepared: Prepared, root: Path) -> None:
         if not pools:
             continue
         for module in sorted({pool.module or trainer.module for pool in pools}):  # each of them has to be in it
-            built = builder.build(folder, out, tf_version=tf_version, module=module)
+            built = builder.build(folder, out, tf_version=tf_version, module=module, most_mib=trainer.package_mib)
         # Its name holds a hash of its sources; but what has that name here may have come with the folder.
         if target.is_file() and filecmp.cmp(built.path, target, shallow=False):
             continue

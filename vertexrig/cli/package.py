@@ -75,6 +75,7 @@ def command(
         module=module,
         verify=verify,
         wheel=wheel,
+        most_mib=loaded.project.trainer.package_mib,
     )
     try:
         built = make(trusted=trust)

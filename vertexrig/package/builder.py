@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import io
 import json
 import os
 import re
@@ -21,12 +20,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
 from vertexrig.errors import PackageError
-from vertexrig.files import place_of
+from vertexrig.files import MIB, place_of
 from vertexrig.package import notebook
 from vertexrig.package import verify as verification
 from vertexrig.package.folders import why_absent
 from vertexrig.package.layouts import read_config
-from vertexrig.package.sources import PackageId, Sources, gather, identity_of
+from vertexrig.package.sources import MOST_MIB, PackageId, Sources, gather, identity_of
 from vertexrig.package.trust import is_trusted, trust
 
 __all__ = ["Built", "build"]
@@ -76,6 +75,7 @@ def build(
     verify: bool = True,
     wheel: bool = False,
     trusted: bool = False,
+    most_mib: int = MOST_MIB,
 ) -> Built:
     """Build a trainer's sdist, check it, and put it into `out_dir` whole or not at all.
 
@@ -90,6 +90,7 @@ def build(
         verify: Build a wheel of the sdist as pip does, and follow the imports of `module` in it, without running any.
         wheel: Build a wheel too: pip 26 builds every sdist in isolation, so in a container without egress only a wheel installs.
         trusted: Let the build run the trainer's setup.py or build backend, now and until its setup files change.
+        most_mib: How many MiB the sources may have: `trainer.package_mib` of the project file.
 
     Raises:
         SetupRunsError: The build would run one, and the user has not allowed that.
@@ -100,7 +101,7 @@ def build(
     if not re.fullmatch(r"[^\W\d]\w*(\.[^\W\d]\w*)*", module):
         raise PackageError(f"module {module!r} is not a dotted Python name such as 'trainer.task'")
     sources = gather(folder, tf_version)
-    identity = identity_of(sources)
+    identity = identity_of(sources, most_mib)
     _outside(folder, out_dir, sources)
     _must_fit(sources)
     notebook.refuse_cells(sources.files, sources.rewritten)
@@ -228,16 +229,18 @@ def _stage(sources: Sources, identity: PackageId, staged: Path) -> None:
 
 def _repack(raw: Path, archive: Path) -> list[str]:
     """Write the sdist anew with sorted entries and no times or owners, so that the same sources give the same bytes."""
-    buffer = io.BytesIO()
-    with tarfile.open(raw) as old, tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as new:
+    with (
+        tarfile.open(raw) as old,
+        archive.open("wb") as stream,
+        gzip.GzipFile(filename="", fileobj=stream, mode="wb", mtime=_EPOCH) as packed,
+        tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as new,
+    ):
         members = sorted((member for member in old if member.isfile()), key=lambda member: member.name)
         for member in members:
             entry = tarfile.TarInfo(member.name)
             # The umask and the user that built must not show in the bytes; whether a script is executable must.
             entry.size, entry.mtime, entry.mode = member.size, _EPOCH, 0o755 if member.mode & 0o100 else 0o644
             new.addfile(entry, old.extractfile(member))
-    with archive.open("wb") as stream, gzip.GzipFile(filename="", fileobj=stream, mode="wb", mtime=_EPOCH) as packed:
-        packed.write(buffer.getvalue())
     return [member.name for member in members]
 
 
@@ -290,7 +293,11 @@ def _known(out_dir: Path, identity: PackageId) -> Built | None:
 
 
 def _sha256(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+    total = hashlib.sha256()
+    with path.open("rb") as stream:
+        while part := stream.read(MIB):
+            total.update(part)
+    return total.hexdigest()
 
 
 def _publish(built: Built, out_dir: Path) -> Built:

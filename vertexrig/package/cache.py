@@ -92,14 +92,15 @@ def _key(folder: Path, module: str) -> str:
                 with open(path, "rb") as stream:
                     # Of other files the reading looks at names alone, so their content does not count in the key: data may
                     # be large.
-                    content = stream.read() if name.endswith((".py", ".txt", ".cfg", ".toml", ".in")) else b""
+                    read = name.endswith((".py", ".txt", ".cfg", ".toml", ".in"))
+                    content = stream.read(_MOST_BYTES + 1) if read else b""
                 size += len(content)
                 if size > _MOST_BYTES:
                     return ""
                 # with the length, so that bytes cannot move from one file to the next unseen
                 digest.update(f"{os.path.relpath(path, folder)}\0{len(content)}\0".encode("utf-8", "surrogateescape"))
                 digest.update(content)
-    except OSError:
+    except (OSError, RecursionError):  # os.walk goes down by calls, before Python 3.12
         return ""
     return digest.hexdigest()[:24]
 

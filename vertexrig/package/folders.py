@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from vertexrig import files
 from vertexrig.errors import PackageError
+from vertexrig.text import quoted
 
 DESCRIPTIONS = ("setup.py", "setup.cfg", "pyproject.toml")
 """Files that describe a distribution: a folder with one of them is a project, not a bare package."""
@@ -23,6 +25,14 @@ _SKIPPED_FILES_AT_TOP = frozenset(
 )
 _SKIPPED_ENDINGS = (".pyc", ".pyo", "~", ".swp", ".egg-info", ".egg-link", ".dist-info")
 _TEST_FILE = re.compile(r"test_.*\.py|.*_test\.py")
+
+
+MOST_FILES = 20_000
+"""Files of a trainer's folder that may be packaged."""
+MOST_LEVELS = 100
+"""Folders inside each other, in a trainer's folder."""
+MOST_DESCRIPTION = 5 * files.MIB
+"""Bytes of a file that describes a trainer: setup.py, setup.cfg, pyproject.toml, requirements.txt, MANIFEST.in."""
 
 
 def is_script(path: Path) -> bool:
@@ -48,32 +58,65 @@ def module_root(path: Path) -> Path:
 
 
 def read_bytes(path: Path, relative: str) -> bytes:
-    """Return a file's bytes.
+    """Return the bytes of a file that describes a trainer, such as setup.py.
 
     Raises:
-        PackageError: It cannot be read; `relative` names it in the message.
+        PackageError: It cannot be read or is too large; `relative` names it in the message.
     """
+    if file_size(path, relative) > MOST_DESCRIPTION:
+        raise PackageError(f"{quoted(relative)} of the trainer is larger than {MOST_DESCRIPTION // files.MIB} MiB")
+    return b"".join(parts_of(path, relative, MOST_DESCRIPTION))
+
+
+def file_size(path: Path, relative: str) -> int:
+    """Return a file's size; PackageError as `read_bytes`."""
+    with _named(relative):
+        return os.stat(path).st_size
+
+
+def parts_of(path: Path, relative: str, size: int) -> Iterator[bytes]:
+    """Yield a file's bytes, no more than its size, in parts; PackageError as `read_bytes`."""
+    with _named(relative), open(path, "rb") as stream:
+        while part := stream.read(min(size, files.MIB)):
+            size -= len(part)
+            yield part
+
+
+@contextmanager
+def _named(relative: str) -> Iterator[None]:
     try:
-        return path.read_bytes()
+        yield
     except OSError as error:
-        raise PackageError(f"{relative} of the trainer cannot be read: {error.strerror}") from error
+        raise PackageError(f"{quoted(relative)} of the trainer cannot be read: {error.strerror}") from error
 
 
 def files_of(folder: Path, prefix: str = "") -> dict[str, Path]:
     """Return the files of a folder that may be packaged, by `prefix` and their path relative to it with `/`.
 
     Raises:
-        PackageError: There is no such folder, or it cannot be read.
+        PackageError: There is no such folder, it cannot be read, or it has too many files or levels.
     """
     if not folder.is_dir():
         raise PackageError(f"the trainer's folder {str(folder)!r} is not a folder")
+    found: dict[str, Path] = {}
     try:
-        return dict(_files_below(folder, prefix, (os.path.realpath(folder),)))
+        for name, path in _files_below(folder, prefix, (os.path.realpath(folder),)):
+            found[name] = path
+            if len(found) > MOST_FILES:
+                raise PackageError(
+                    f"the trainer's folder {str(folder)!r} has more than {MOST_FILES:,} files, such as {quoted(name)}: "
+                    "put data into the bucket"
+                )
+        return found
     except OSError as error:
         raise PackageError(f"the trainer's folder cannot be read: {error.strerror}: {error.filename}") from error
 
 
 def _files_below(folder: Path, prefix: str, above: tuple[str, ...]) -> Iterator[tuple[str, Path]]:
+    if len(above) > MOST_LEVELS:
+        raise PackageError(
+            f"the trainer's folder has more than {MOST_LEVELS} folders inside each other: {quoted(prefix[:200])}"
+        )
     with os.scandir(folder) as entries:
         for entry in entries:
             if _skipped(entry.name, at_top=not prefix, is_folder=entry.is_dir()):

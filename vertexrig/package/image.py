@@ -113,7 +113,11 @@ def identify_image(loaded: Loaded, kind: str) -> ImageId:
         raise loaded.error(f"there is no folder or script {folder}", "trainer", "path")
     lock = image.lock.read_bytes() if image.locked else b""
     # The base's tag may move to a newer image: only a base that is named by its digest holds the whole image.
-    parts = (_FORMAT + image.dockerfile.encode(), lock, identify(folder).digest.encode())
+    parts = (
+        _FORMAT + image.dockerfile.encode(),
+        lock,
+        identify(folder, most_mib=loaded.project.trainer.package_mib).digest.encode(),
+    )
     tag = hashlib.sha256(b"\0".join(parts)).hexdigest()[:DIGEST_LENGTH]
     return replace(image, uri=f"{image.uri}:{tag}")
 

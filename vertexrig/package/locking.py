@@ -48,6 +48,7 @@ def wheel_of(loaded: Loaded) -> Built:
         module=trainer.module,
         verify=False,
         wheel=True,
+        most_mib=trainer.package_mib,
     )
 
 

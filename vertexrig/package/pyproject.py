@@ -15,6 +15,7 @@ from typing import Any
 
 from vertexrig import files
 from vertexrig.errors import PackageError
+from vertexrig.package.folders import read_bytes
 from vertexrig.package.image_modules import normalise
 from vertexrig.package.indexes import beyond_the_package, is_pypi
 
@@ -100,10 +101,8 @@ def read(folder: Path) -> Metadata | None:
 
     try:
         # editors on Windows write a byte order mark, which TOML does not allow
-        text = path.read_bytes().decode("utf-8-sig")
+        text = read_bytes(path, "pyproject.toml").decode("utf-8-sig")
         data = tomllib.loads(text)
-    except OSError as error:
-        raise PackageError(f"pyproject.toml of the trainer cannot be read: {error.strerror}") from error
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise PackageError(f"pyproject.toml of the trainer is not valid TOML: {error}") from error
     file = _File(folder, text, data)

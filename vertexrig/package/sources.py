@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from vertexrig.errors import PackageError
-from vertexrig.files import is_inside
+from vertexrig.files import MIB, is_inside
 from vertexrig.package import layouts
-from vertexrig.package.folders import files_of, is_package, is_script, module_root, read_bytes
+from vertexrig.package.folders import file_size, files_of, is_package, is_script, module_root, parts_of, read_bytes
 from vertexrig.package.image_modules import distribution_of, is_supplied, normalise
 from vertexrig.package.indexes import beyond_the_package, indexes_of, is_pypi
 from vertexrig.package.layouts import Layout
@@ -33,6 +33,7 @@ from vertexrig.package.requirements import (
     rewrite,
 )
 from vertexrig.package.setup_script import read_setup, unsafe_setting
+from vertexrig.text import quoted
 from vertexrig.trainer_source.follow import follow
 from vertexrig.trainer_source.source_tree import ROOTS, Tree
 from vertexrig.trainer_source.trainer_model import Import
@@ -40,6 +41,8 @@ from vertexrig.trainer_source.trainer_model import Import
 _FORMAT = b"vertexrig-package-3\n"
 """Part of every hash: raised when staging changes what the same sources become."""
 DIGEST_LENGTH = 12
+MOST_MIB = 200
+"""What the files of a package may have by default; `trainer.package_mib` changes it."""
 IMAGE_PYTHON = 10
 """Minor version of Python 3 in the newest prebuilt TensorFlow image, tf-cpu.2-17.py310."""
 
@@ -74,20 +77,39 @@ class Sources:
     backend: bool = False
     minor: tuple[int, int] | None = None
 
-    def digest(self) -> str:
-        """Return a hash of every staged path and its bytes, the same for the same sources anywhere at any time."""
+    def digest(self, most_mib: int) -> str:
+        """Return a hash of every staged path and its bytes, the same for the same sources anywhere at any time.
+
+        Args:
+            most_mib: How many MiB the files may have together.
+
+        Raises:
+            PackageError: They have more, or one cannot be read.
+        """
+        self._must_be_small(most_mib)
         total = hashlib.sha256(_FORMAT)
         if self.backend:  # its requirements are held to the image after the build
             total.update(repr(self.minor).encode())
         for relative, path in self.files:
-            data = self.rewritten.get(relative)
-            content = read_bytes(path, relative) if data is None else data
             name = relative.encode("utf-8", "surrogateescape")
+            data = self.rewritten.get(relative)
+            size = file_size(path, relative) if data is None else len(data)
             # the lengths, so that bytes moved from a name to a content, or to the next file, give another hash
-            total.update(b"%d %d\n" % (len(name), len(content)))
+            total.update(b"%d %d\n" % (len(name), size))
             total.update(name)
-            total.update(content)
+            for content in parts_of(path, relative, size) if data is None else [data]:
+                total.update(content)
         return total.hexdigest()[:DIGEST_LENGTH]
+
+    def _must_be_small(self, most_mib: int) -> None:
+        sizes = {relative: file_size(path, relative) for relative, path in self.files if relative not in self.rewritten}
+        if sum(sizes.values()) > most_mib * MIB:
+            largest = max(sizes, key=lambda one: sizes[one])
+            raise PackageError(
+                f"the files of the trainer have {sum(sizes.values()) / MIB:,.0f} MiB, and a package has at most {most_mib} MiB; "
+                f"the largest is {quoted(largest)} with {sizes[largest] / MIB:,.0f} MiB. Put data into the bucket, or raise "
+                "trainer.package_mib"
+            )
 
 
 @dataclass(frozen=True)
@@ -107,7 +129,7 @@ class PackageId:
     file_name: str
 
 
-def identify(folder: Path | str, *, tf_version: str | None = None) -> PackageId:
+def identify(folder: Path | str, *, tf_version: str | None = None, most_mib: int = MOST_MIB) -> PackageId:
     """Return the identity of the package that `build` would make, without building it.
 
     It depends on the paths and bytes of the sources and on the tf-keras pin, not on where the folder is, on times, caches,
@@ -116,19 +138,20 @@ def identify(folder: Path | str, *, tf_version: str | None = None) -> PackageId:
     Args:
         folder: The trainer's script or folder.
         tf_version: TensorFlow of the image, `2.17` or `2.17.1`; None leaves the requirements as they are.
+        most_mib: How many MiB the sources may have: `trainer.package_mib` of the project file.
 
     Raises:
         PackageError: No such folder, nothing to package, a file that cannot be read.
     """
-    return identity_of(gather(Path(folder), tf_version))
+    return identity_of(gather(Path(folder), tf_version), most_mib)
 
 
-def identity_of(sources: Sources) -> PackageId:
-    """Return the identity of a package with these sources."""
+def identity_of(sources: Sources, most_mib: int) -> PackageId:
+    """Return the identity of a package with these sources, which may have so many MiB."""
     name = normalise(sources.name).replace("-", "_")
     # Setup scripts may use any version; a file's name only needs to be safe in a URI and for pip.
     public = re.sub(r"[^A-Za-z0-9.+]+", ".", sources.version).strip(".") or "0"
-    digest = sources.digest()
+    digest = sources.digest(most_mib)
     version = f"{public}{'.' if '+' in public else '+'}{digest}"
     return PackageId(sources.name, version, digest, f"{re.sub(r'[^a-z0-9_]', '_', name)}-{version}.tar.gz")
 

@@ -9,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from vertexrig import files
+from vertexrig.package.folders import read_bytes
 
 
 def _kept() -> Path:
@@ -26,7 +27,7 @@ def _read() -> dict[str, str]:
 def _digest(folder: Path) -> str:
     total = hashlib.sha256()
     for name in ("setup.py", "setup.cfg", "pyproject.toml"):
-        data = (folder / name).read_bytes() if (folder / name).is_file() else b""
+        data = read_bytes(folder / name, name) if (folder / name).is_file() else b""
         total.update(b"%d\n%b" % (len(data), data))
     return total.hexdigest()
 

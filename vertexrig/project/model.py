@@ -88,6 +88,11 @@ class Trainer:
     build: ImageBuild = option("How to build the image for `image: build`.", factory=ImageBuild)
     custom_image: str = option("URI of your own image, for `image: custom`.", "")
     command: tuple[str, ...] = option("Entry point in a custom image; by default the image's own ENTRYPOINT.", ())
+    package_mib: int = option(
+        "Largest package: the sum of its files in MiB. A larger folder is refused, because it usually contains data.",
+        200,
+        least=1,
+    )
     package_uris: tuple[str, ...] = option(
         "Packages already uploaded (gs://…). By default the package that `vertexrig package` builds from `path`.", ()
     )

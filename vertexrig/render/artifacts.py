@@ -53,7 +53,7 @@ class Artifacts:
         folder = self.loaded.path(project.trainer.path, "trainer", "path")
         if not folder.is_dir() and not folders.is_bare(folder):
             raise self.loaded.error(f"there is no folder or script {folder}", "trainer", "path")
-        identity = identify(folder, tf_version=tf_version)
+        identity = identify(folder, tf_version=tf_version, most_mib=project.trainer.package_mib)
         return f"{project.bucket.rstrip('/')}/packages/{identity.file_name}"
 
     def image(self, kind: str) -> str:

@@ -45,7 +45,7 @@ def upload(workspace: Workspace, wanted: Mapping[str | None, Collection[str]], s
         object_name = f"{PACKAGES}{uri.rsplit('/', 1)[-1]}"
         folder, out = workspace.loaded.path(trainer.path, "trainer", "path"), workspace.loaded.output(PACKAGES_FOLDER)
         for module in sorted(modules):  # each of them has to be in it
-            built = builder.build(folder, out, tf_version=tf_version, module=module)
+            built = builder.build(folder, out, tf_version=tf_version, module=module, most_mib=trainer.package_mib)
         content = built.path.read_bytes()
         found = storage.read(object_name)
         # named by its content, so other bytes under the name are damage, and are replaced
