@@ -29,10 +29,11 @@ LOCAL = [  # includes SUBMIT: its verbs also list rehearsals and submit to the l
     "google-crc32c>=1.5",
     "cryptography>=42",  # the front's certificates
     "certifi",  # which it joins with what programs trust anyway
+    "vl-convert-python>=1.9",  # the charts of the console
     "grpcio>=1.62",  # comes with google-cloud-scheduler too; without it the local Vertex answers REST alone
     *SUBMIT,
 ]
-REPORT = [  # the charts of `report`: drawn by Vega-Lite, and the importance of parameters by Optuna
+REPORT = [  # the charts of `report`, those of the console: drawn by Vega-Lite; the importance of parameters by Optuna
     "vl-convert-python>=1.9",
     "optuna>=4.0",
     *SUBMIT,

@@ -14,6 +14,7 @@ from localvertex.http import Json, invalid, not_found
 from localvertex.jobs.resources import CUSTOM_JOBS, MODELS, PIPELINES, PLACE, SCHEDULES, STUDIES, TUNING_JOBS
 from localvertex.jobs.store import ResourceStore, StoredResource
 from localvertex.runner.job_files import job_folder
+from vertexrig import times
 from vertexrig.errors import ConfigError, UsageError
 from vertexrig.spec import cluster
 from vertexrig.spec.document import Document
@@ -35,8 +36,7 @@ def jobs(store: ResourceStore) -> Json:
     for kind in (CUSTOM_JOBS, TUNING_JOBS, PIPELINES, STUDIES):
         counts[kind], found = store.newest(kind, MOST_LISTED)
         for one in found:
-            row = _row(one.body)
-            rows.append({**row, "trials": _counted(store, one)} if kind == TUNING_JOBS else row)
+            rows.append(_tuning_row(store, one) if kind == TUNING_JOBS else _row(one.body))
     rows.sort(key=lambda row: str(row["createTime"]), reverse=True)
     return {"jobs": rows, "counts": counts, "most": MOST_LISTED}
 
@@ -47,10 +47,25 @@ def _row(body: Json) -> Json:
     return row if has_run(body) else {**row, "startTime": ""}
 
 
-def _counted(store: ResourceStore, study: StoredResource) -> Json:
-    """Return how many trials of a tuning job have ended, and how many it may have."""
-    ended = sum(record.get("state") in ("SUCCEEDED", "INFEASIBLE") for record in store.trials(study.name))
-    return {"ended": ended, "asked": study.body.get("maxTrialCount", 0)}
+def _tuning_row(store: ResourceStore, study: StoredResource) -> Json:
+    """Return a tuning job as it is listed, with how many trials have ended and how many it may have."""
+    records = store.trials(study.name)
+    ended = sum(record.get("state") in ("SUCCEEDED", "INFEASIBLE") for record in records)
+    row = {**_row(study.body), **_ran(study.body, records)}
+    return {**row, "trials": {"ended": ended, "asked": study.body.get("maxTrialCount", 0)}}
+
+
+def _ran(body: Json, records: Sequence[Json]) -> Json:
+    """Return from when to when a study ran: at least from the start of its first trial to the end of its last.
+
+    A job's own times are whole seconds, and the times of trials are not.
+    """
+    row = _row(body)
+    return {
+        key: choose([row[key], *filter(None, (record.get(key) for record in records))], key=times.seconds_since_1970)
+        for key, choose in (("startTime", min), ("endTime", max))
+        if row[key]
+    }
 
 
 def locations(store: ResourceStore) -> Json:
@@ -70,7 +85,7 @@ def disk(root: Path) -> Json:
         top = Path(folder).relative_to(root).parts[:1]
         for name in names:
             with suppress(OSError):  # a running job removes files
-                parts[top[0] if top else "."] += os.lstat(os.path.join(folder, name)).st_size
+                parts[top[0] if top else "databases"] += os.lstat(os.path.join(folder, name)).st_size
     return {"parts": {name: size for name, size in parts.items() if size}, "free": shutil.disk_usage(root).free}
 
 
@@ -122,32 +137,39 @@ def stored(store: ResourceStore, name: str) -> StoredResource:
     return kept
 
 
-def plots(store: ResourceStore, name: str) -> Json:
-    """Return the rows of a study's plots, the same that `vertexrig report` draws its charts from.
+def study(store: ResourceStore, name: str) -> Json:
+    """Return what the console says of a study: its goals, its parameters, and a row per trial."""
+    found, records = _study(store, name)
+    return {
+        "goals": [goal.id for goal in found.goals],
+        "parameters": list(found.parameters),
+        "trials": _trials(found, store, name, records),
+        "asked": found.asked,
+        "ran": _ran(stored(store, name).body, records),
+    }
 
-    The report's charts are drawn by Vega-Lite, which is an optional extra, takes the server 150 MiB and 3 s to bundle,
-    and has the browser parse 0.9 MB. The console draws the same rows with a few marks of SVG instead: what counts as a
-    trial, the best so far, the position of a value on its axis and the labels there are decided once, in `results.chart_data`.
-    """
+
+def charts(store: ResourceStore, name: str) -> Json:
+    """Return a study's charts, the same that `vertexrig report` shows, but those of the importance, which need Optuna."""
+    from vertexrig.results.charts import charts
+    from vertexrig.results.timeline import timeline
+
+    found, _ = _study(store, name)
+    return charts(found, timeline(found)).for_page()
+
+
+def _study(store: ResourceStore, name: str) -> tuple[StudyRecord, list[Json]]:
+    """Return a study with the records of its trials."""
     # Here, for the server at rest: 5 MiB, and 0.6 s of its start on a busy machine (2026-11-22).
     from vertexrig.cloud.vertex import RemoteJob
-    from vertexrig.results import chart_data, study
+    from vertexrig.results.study import read
 
     kept = stored(store, name)
-    data = {**kept.body, "trials": store.trials(name)}
+    records = store.trials(name)
     try:
-        found = study.read(RemoteJob(data))
+        return read(RemoteJob({**kept.body, "trials": records})), records
     except (ConfigError, UsageError) as error:
-        raise invalid(f"{name[:200]} has no plots: {error}") from None
-    goals = [{"id": goal.id, "sign": goal.sign} for goal in found.goals]
-    return {
-        "goals": goals,
-        "axes": [{"key": key, "title": title} for key, title in chart_data.axes(found)] if goals else [],
-        "rows": chart_data.trials(found),
-        "ticks": chart_data.ticks(found),
-        "trials": _trials(found, store, name, data["trials"]),
-        "asked": found.asked,
-    }
+        raise invalid(f"{name[:200]} cannot be read as a study: {error}") from None
 
 
 def _trials(found: StudyRecord, store: ResourceStore, study: str, records: Sequence[Json]) -> list[Json]:

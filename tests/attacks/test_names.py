@@ -19,7 +19,8 @@ from localvertex.jobs.settings import Settings
 from tests.support import made_studies
 from vertexrig import cli
 from vertexrig.cloud.vertex import RemoteJob
-from vertexrig.studies import drawing, html
+from vertexrig.results import drawing
+from vertexrig.studies import html
 
 NAME = "x\x1b]0;title\x07\x1b[2J\x1b[8m\u202egpj.\x9b31m\r\x08\x7fy"
 ACTS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import secrets
 import ssl
@@ -24,7 +25,9 @@ from tests.support.browser import chromium
 from tests.support.jobkit import Api, job, pool, with_trainer
 from tests.support.web import http
 from vertexrig.cloud.storage import Storage
+from vertexrig.cloud.vertex import RemoteJob
 from vertexrig.runs.deliveries import Delivery, keep
+from vertexrig.studies.html import insight
 
 IMG = "<img src=x onerror=\"document.title='hacked'\">"
 TRIAL = """
@@ -155,15 +158,13 @@ def test_a_job_and_its_log_are_followed(
         assert page.evaluate("window.kept") is True
 
 
-def test_a_study_has_a_table_and_plots(browser: Any, here: server.RunningServer, study: dict[str, Any]) -> None:
+def test_a_study_has_a_table_and_charts(browser: Any, here: server.RunningServer, study: dict[str, Any]) -> None:
     """Each trial is a point of the history and of each slice, and a line through all parameters; its log is a click away."""
     with shown(browser, here, f"#/jobs/{study['name']}") as page:
-        page.locator("#parallel path.run").nth(3).wait_for(state="attached")
-        assert [
-            page.locator(f"{one} circle").count() for one in ("#history-0", "#slice-u0", "#slice-u1", "#slice-u2")
-        ] == [4] * 4
-        assert page.locator("#parallel path.best").count() == page.locator("#history-0 circle.best").count() == 1
-        assert page.locator("#history-0 .so-far").get_attribute("d").count("H") == 3
+        marks = "#chart-{} .role-mark path"
+        for chart, least in (("history-0", 5), ("parallel", 5), ("slice-0", 4), ("slice-1", 4), ("slice-2", 4)):
+            page.locator(f"#chart-{chart}").scroll_into_view_if_needed()
+            page.locator(marks.format(chart)).nth(least - 1).wait_for(state="attached")
         values = [trial["finalMeasurement"]["metrics"][0]["value"] for trial in study["trials"]]
         assert page.inner_text(".tile b") == f"{max(values):.6g}"
         assert page.locator("[data-part^=trials] tbody tr").count() == 4
@@ -172,17 +173,61 @@ def test_a_study_has_a_table_and_plots(browser: Any, here: server.RunningServer,
         page.locator(".line .text", has_text=re.compile("^trained with")).first.wait_for()
 
 
-def test_plots_of_a_study_of_vizier(browser: Any, here: server.RunningServer, api: Api) -> None:
-    """A study that a client drives itself has the same page, and one without an ended trial says so."""
+def test_charts_of_a_study_of_vizier(browser: Any, here: server.RunningServer, api: Api) -> None:
+    """A study that a client drives itself has the same page, and one without a trial says so."""
     spec = {"metrics": [{"metricId": "loss", "goal": "MINIMIZE"}], "parameters": SPACE[:2]}
     made = api.call("POST", "studies", json={"displayName": "by-hand", "studySpec": spec}).json()
     with shown(browser, here, f"#/jobs/{made['name']}") as page:
-        page.get_by_text("Plots appear when the first trial has ended").wait_for()
+        page.get_by_text("Charts appear when the first trial has started").wait_for()
         values = {"parameters": [{"parameterId": "rate", "value": 0.1}, {"parameterId": "units", "value": 20}]}
         final = {"finalMeasurement": {"metrics": [{"metricId": "loss", "value": 0.25}]}}
         assert api.call("POST", f"/vertex/v1/{made['name']}/trials", json={**values, **final}).status_code == 200
-        page.locator("#history-0 circle.best").wait_for()
+        page.locator("#chart-history-0 .role-mark path").last.wait_for()
         assert page.inner_text(".tile b") == "0.25"
+
+
+def test_console_and_report_draw_the_same(here: server.RunningServer, study: dict[str, Any]) -> None:
+    """Each chart of the console has the specification, the title and the data that the report has for the same study."""
+    drawn = http.get(f"{here.url}/console/v1/{study['name']}/charts").json()
+    reported = json.loads(json.dumps(insight(RemoteJob(study), None).charts.for_page()))
+    own, others = (
+        {chart["id"]: chart for one in found["sections"] for chart in one["charts"]} for found in (drawn, reported)
+    )
+    assert {"history-0", "parallel", "slice-0", "slice-1", "slice-2", "running", "spans"} <= own.keys()
+    assert {key: others[key] for key in own} == own and {
+        key.partition("-")[0] for key in others.keys() - own.keys()
+    } <= {"pair", "importance"}
+    assert {name: reported["data"][name] for name in drawn["data"]} == drawn["data"]
+
+
+def test_a_sweep_runs_at_least_as_long_as_its_trials(here: server.RunningServer, api: Api) -> None:
+    """The times of a tuning job are whole seconds; what the console shows begins and ends with its trials."""
+    name = "projects/123/locations/us-central1/hyperparameterTuningJobs/91"
+    spec = {"metrics": [{"metricId": "loss", "goal": "MINIMIZE"}], "parameters": SPACE[:1]}
+    trial = {
+        "id": "1",
+        "state": "SUCCEEDED",
+        "startTime": "2026-11-25T10:00:00.900Z",
+        "endTime": "2026-11-25T10:00:03.950Z",
+    }
+    times = {
+        "createTime": "2026-11-25T10:00:00.8Z",
+        "startTime": "2026-11-25T10:00:01Z",
+        "endTime": "2026-11-25T10:00:03Z",
+    }
+    given = {
+        "name": name,
+        "displayName": "given",
+        "state": "JOB_STATE_SUCCEEDED",
+        "studySpec": spec,
+        "trials": [trial],
+        **times,
+    }
+    server.call(here, "POST", "/v1/resources", given)
+    wanted = {"startTime": trial["startTime"], "endTime": trial["endTime"]}
+    assert http.get(f"{here.url}/console/v1/{name}/study").json()["ran"] == wanted
+    (row,) = (one for one in http.get(f"{here.url}/console/v1/jobs").json()["jobs"] if one["name"] == name)
+    assert {key: row[key] for key in wanted} == wanted
 
 
 def job_client(channel: grpc.Channel) -> Any:
@@ -326,17 +371,29 @@ def chromium_page(browser: Any) -> Iterator[Any]:
     page.close()
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(400, "light"), (400, "dark"), (1600, "light"), (1600, "dark")])
+@pytest.mark.parametrize(("width", "scheme"), [(390, "light"), (390, "dark"), (768, "light"), (1400, "dark")])
 def test_every_section_fits_and_follows_the_scheme(
     browser: Any, here: server.RunningServer, api: Api, study: dict[str, Any], width: int, scheme: str
 ) -> None:
-    """Nothing scrolls sideways at 400 and 1,600 pixels, and text is light on dark, or dark on light, as the reader asks."""
+    """Nothing scrolls sideways at 390, 768 and 1,400 pixels, dates are on one line, sections apart, and text is light on dark, or dark on light, as the reader asks."""
     options = {"viewport": {"width": width, "height": 900}, "color_scheme": scheme}
     with shown(browser, here, **options) as page:
         trial = study["trials"][0]["customJob"]
         for place in (*SECTIONS, "buckets/packages", f"jobs/{study['name']}", f"jobs/{trial}"):
             go(page, here, place)
             assert page.evaluate("document.documentElement.scrollWidth") <= width, place
+            dates = page.locator("main [data-by]:visible").evaluate_all(
+                "all => all.map((one) => one.getClientRects().length)"
+            )
+            assert set(dates) <= {1}, place
+        go(page, here, f"jobs/{study['name']}")
+        page.locator("#chart-history-0 svg").wait_for()
+        assert page.locator("#chart-history-0 svg").bounding_box()["width"] <= min(
+            width, page.locator("#detail").bounding_box()["width"]
+        )
+        page.goto(f"{here.url}/#/jobs")
+        page.get_by_text("Overview").wait_for()
+        assert apart(*(page.locator(one).first.bounding_box() for one in ("#list .rows", "#detail h2")))
         ground, text = page.evaluate(
             "[getComputedStyle(document.body).backgroundColor, getComputedStyle(document.body).color]"
         )
@@ -494,4 +551,4 @@ def test_the_console_has_the_servers_guards(here: server.RunningServer) -> None:
     page = http.get(here.url).text
     assert re.findall(r"<script(?![^>]*src=)|<style|\son\w+=|https?://", page) == []
     assert http.get(f"{here.url}/console/..%2fapp.py").status_code == 404
-    assert http.get(f"{here.url}/console/v1/projects/1/locations/us-central1/studies/1/plots").status_code == 404
+    assert http.get(f"{here.url}/console/v1/projects/1/locations/us-central1/studies/1/charts").status_code == 404

@@ -22,13 +22,14 @@ from vertexrig.cli.extras import PARTS, MissingExtraError, missing, need
 from vertexrig.errors import install
 
 SUBMIT = ("vertexrig/cloud",)
-LOCAL = ("localvertex", *SUBMIT)
+DRAWN = "vertexrig/results/drawing.py"
+LOCAL = ("localvertex", DRAWN, *SUBMIT)
 SERVED = {
     "": ("vertexrig", "localvertex"),
     "submit": SUBMIT,
     "local": LOCAL,
     "trigger": (*SUBMIT, "functions/main.py"),
-    "report": ("vertexrig/studies", *SUBMIT),
+    "report": ("vertexrig/studies", "vertexrig/results", *SUBMIT),
     "trainer": ("trainer_pkg",),
     "sdk": ("examples",),
     "all": ("vertexrig", "localvertex", "functions", "trainer_pkg", "examples"),

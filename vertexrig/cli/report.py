@@ -17,10 +17,10 @@ from vertexrig.cli.remote import FoundJob
 from vertexrig.cloud.vertex import TUNING, RemoteJob
 from vertexrig.errors import UsageError
 from vertexrig.files import write_bytes, write_text
-from vertexrig.results import trials
+from vertexrig.results import drawing, trials
 from vertexrig.spec.labels import RUN_LABEL
 from vertexrig.studies import chain as chains
-from vertexrig.studies import drawing, report
+from vertexrig.studies import report
 from vertexrig.studies.chain import Link, StudyChain
 from vertexrig.studies.cost import Spent, spent
 from vertexrig.studies.html import Insight, insight, page

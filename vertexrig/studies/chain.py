@@ -13,12 +13,12 @@ from vertexrig.cloud.vertex import RemoteJob
 from vertexrig.project.config import Loaded
 from vertexrig.results import trials
 from vertexrig.results.study import StudyRecord, read
+from vertexrig.results.timeline import Timeline, timeline
 from vertexrig.spec.parameters import Parameter, everywhere, top
 from vertexrig.spec.states import short
 from vertexrig.studies import cost, report
 from vertexrig.studies.cost import Spent
 from vertexrig.studies.outcome import FOLLOWS
-from vertexrig.studies.timeline import Timeline, timeline
 from vertexrig.times import length
 
 

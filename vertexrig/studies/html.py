@@ -21,22 +21,21 @@ from markupsafe import Markup
 import vertexrig
 from vertexrig import times
 from vertexrig.cloud.vertex import TUNING, RemoteJob
-from vertexrig.results import attempts, trials
+from vertexrig.results import attempts, drawing, trials
+from vertexrig.results.charts import charts
+from vertexrig.results.drawing import Charts
 from vertexrig.results.history import Record
+from vertexrig.results.importance import Importance, importance
 from vertexrig.results.study import StudyRecord, course, read
+from vertexrig.results.timeline import Timeline, timeline
 from vertexrig.results.trials import TrialResult
 from vertexrig.spec.objective import Metric
 from vertexrig.spec.states import short
-from vertexrig.studies import drawing
 from vertexrig.studies.certainty import Certainty, certainty
 from vertexrig.studies.chain import StudyChain
-from vertexrig.studies.charts import charts
 from vertexrig.studies.cost import Spent
-from vertexrig.studies.drawing import Charts
-from vertexrig.studies.importance import Importance, importance
 from vertexrig.studies.report import local_server
 from vertexrig.studies.reproduce import Reproduction, flags
-from vertexrig.studies.timeline import Timeline, timeline
 from vertexrig.text import clean, shown
 from vertexrig.times import length
 
@@ -72,7 +71,7 @@ def insight(job: RemoteJob, chain: StudyChain | None) -> Insight:
     """Return all that is computed of a study, or of a chain of studies as of one. Needs Optuna."""
     study = chain.study if chain else read(job)
     when, weights = chain.timeline() if chain else timeline(study), importance(study)
-    return Insight(study, weights, when, charts(study, weights, when, chain.marks if chain else ()), certainty(study))
+    return Insight(study, weights, when, charts(study, when, weights, chain.marks if chain else ()), certainty(study))
 
 
 def page(
@@ -103,9 +102,9 @@ def page(
     values: dict[str, Any] = {
         "version": vertexrig.__version__,
         "made": times.now().strftime("%Y-%m-%d %H:%M"),
-        **_parts(drawn, len(found.study.trials) if found else 0),
+        **_parts(drawn),
         "title": clean(chain.title if chain else job.display_name) or job.id,
-        "subtitle": f"{'The last: ' if chain else ''}{_subtitle(job, record, console)}",
+        "subtitle": [*(["the last"] if chain else []), *_subtitle(job, record, console)],
         "error": clean_lines(job.error),
         "charts": drawn,
         "part": {name: drawn.sections.get(name, ()) for name, _ in SECTIONS},
@@ -125,19 +124,17 @@ def page(
     return _template().render({**values, "sections": _sections(values)})
 
 
-def _parts(drawn: Charts, rows: int) -> dict[str, Any]:
+def _parts(drawn: Charts) -> dict[str, Any]:
     """Return the page's style, scripts, data, and the policy that allows these scripts."""
-    script = Markup(_read("shared.js", "results") + _read("page.js"))
+    script = Markup(_read("shared.js", "results") + _read("charts.js", "results") + _read("page.js"))
     library = Markup(_inline(drawing.library())) if drawn.sections else Markup("")
     data = {
-        "charts": {chart.id: {"spec": chart.spec, "data": chart.data} for chart in drawn.all()},
-        "data": drawn.data,
-        "rows": rows,
+        **drawn.for_page(),
     }
     return {
         # Made of the very texts below: the policy names scripts by their hashes, and one changed byte would block them.
         "policy": _policy(script, library),
-        "css": Markup(_read("page.css")),
+        "css": Markup(_read("page.css") + _read("shared.css", "results")),
         "script": script,
         "library": library,
         "data": Markup(_json(data)),
@@ -272,7 +269,7 @@ def _best_of(study: StudyRecord, goal: Metric) -> TrialResult | None:
     return max(study.ranked, key=lambda trial: goal.sign * study.value(trial, goal), default=None)
 
 
-def _subtitle(job: RemoteJob, record: Record | None, console: str) -> str:
+def _subtitle(job: RemoteJob, record: Record | None, console: str) -> list[str]:
     kind = "sweep" if job.collection == TUNING else "custom job"
     server = local_server(console)
     where = f"run on the local Vertex at {server}, not on Vertex AI" if server else "on Vertex AI"
@@ -283,7 +280,7 @@ def _subtitle(job: RemoteJob, record: Record | None, console: str) -> str:
         when = str(job.data.get(key, ""))
         if when:
             parts.append(f"{name} {when[:19].replace('T', ' ')}")
-    return " · ".join([*parts, *([console] if console and not server else [])])
+    return [*parts, *([console] if console and not server else [])]
 
 
 def _cost_text(cost: Spent, *, rehearsed: bool) -> str:

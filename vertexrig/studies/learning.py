@@ -11,9 +11,9 @@ import yaml
 from vertexrig.cloud.vertex import RemoteJob
 from vertexrig.errors import UsageError
 from vertexrig.explain.simulate import Learned
+from vertexrig.results.timeline import pauses
 from vertexrig.results.trials import instant
 from vertexrig.spec.api_names import camel_keys
-from vertexrig.studies.timeline import pauses
 from vertexrig.text import quoted
 
 SUCCEEDED = "SUCCEEDED"

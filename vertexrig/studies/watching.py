@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from vertexrig.cloud.logs import PrintedLine
 from vertexrig.cloud.vertex import TUNING, RemoteJob
 from vertexrig.results.study import StudyRecord, course, read
+from vertexrig.results.timeline import timeline
 from vertexrig.spec.states import short
 from vertexrig.studies import report
 from vertexrig.studies.cost import Spent
-from vertexrig.studies.timeline import timeline
 from vertexrig.text import clean, shown
 from vertexrig.times import length
 

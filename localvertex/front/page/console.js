@@ -21,8 +21,7 @@ async function show() {
   const own = ++turn;
   content.dataset.section = section;
   content.classList.toggle("chosen", names.length > 0);
-  const width = Math.floor((section === "jobs" && names.length ? detail.clientWidth || content.clientWidth : content.clientWidth) - 2);
-  const found = await SECTIONS[section][1](names, about, width, () => show().catch(failed));
+  const found = await SECTIONS[section][1](names, about, () => show().catch(failed));
   if (own !== turn) return;  // another section was chosen meanwhile
   fill(list, found.list ?? found.whole);
   fill(detail, found.detail ?? []);
@@ -91,7 +90,5 @@ document.addEventListener("keydown", (event) => {
 document.getElementById("skip").addEventListener("click", (event) => { event.preventDefault(); content.focus(); });
 document.addEventListener("visibilitychange", () => beat(true));
 window.addEventListener("hashchange", () => { window.scrollTo(0, 0); beat(true); });
-let resized = 0;
-window.addEventListener("resize", () => { clearTimeout(resized); resized = setTimeout(() => beat(true), 200); });
 setInterval(() => { if (!document.hidden) document.querySelectorAll("[data-since]").forEach(count); }, 1000);
 beat(true);

@@ -11,13 +11,6 @@ export function h(tag, props = {}, ...children) {
   return made;
 }
 
-export function svg(tag, props = {}, ...children) {
-  const made = document.createElementNS("http://www.w3.org/2000/svg", tag);
-  for (const [name, value] of Object.entries(props)) if (value !== undefined) made.setAttribute(name, String(value));
-  made.append(...children.flat(3).filter((child) => child !== null && child !== undefined));
-  return made;
-}
-
 // Shows parts in an element, in their order. A part is {key, sign, make}: it is made again when its sign has changed, and
 // the focus and the scrolled tables in it stay where they were.
 export function fill(target, parts) {

@@ -1,25 +1,24 @@
 // Jobs, studies, their replicas, trials and logs.
 import { address, clock, commands, facts, get, h, isOver, last, left, link, moment, post, quoted, region, size, span, state, table, tile, word } from "/console/dom.js";
-import { plots } from "/console/plots.js";
 
 const KINDS = { customJobs: "custom job", hyperparameterTuningJobs: "tuning job", trainingPipelines: "training pipeline", studies: "study" };
 const MOST_LINES = 3000;
 const kindOf = (name) => name.split("/").at(-2);
 const isStudy = (name) => ["hyperparameterTuningJobs", "studies"].includes(kindOf(name));
 
-export async function jobs(names, about, width) {
+export async function jobs(names, about) {
   const { jobs: listed, counts, most } = await get("/console/v1/jobs");
   const notes = Object.entries(counts).map(([kind, all]) => left(most, all, `${KINDS[kind]}s`.replace("ys", "ies"))).filter(Boolean);
   const name = names.join("/");
   const list = { key: "jobs", sign: [listed, notes, name], make: () => (listed.length ? rows(listed, name, notes) : nothing(about)) };
-  return { list: [list], detail: name ? await detail(name, about, width).catch((error) => broken(name, error)) : listed.length ? [overview(listed, counts, about.queue, await disk())] : [] };
+  return { list: [list], detail: name ? await detail(name, about).catch((error) => broken(name, error)) : listed.length ? [overview(listed, counts, about.queue, await disk())] : [] };
 }
 
 function rows(listed, chosen, notes) {
   const links = h("div", { class: "rows", "data-arrows": true, "data-s": "rows" }, listed.map((one) =>
     h("a", { class: "row", href: address("jobs", one.name), "data-k": one.name, "aria-current": one.name === chosen ? "true" : undefined },
       h("b", { class: "name", title: one.displayName }, one.displayName || last(one.name)), state(one.state),
-      h("span", { class: "soft" }, `${KINDS[kindOf(one.name)]} · ${trialsOf(one)}${region(one.name)} · ${clock(one.createTime)}`))));
+      h("span", { class: "soft" }, `${KINDS[kindOf(one.name)]} · ${trialsOf(one)}${region(one.name)} · `, moment(one.createTime)))));
   return h("div", {}, links, notes.map((note) => h("p", { class: "soft" }, note)));
 }
 
@@ -44,7 +43,7 @@ function overview(listed, counts, queue, { parts, free }) {
   const all = Object.values(counts).reduce((sum, many) => sum + many, 0);
   const [largest, ...others] = Object.entries(parts).sort(([, a], [, b]) => b - a);
   const bytes = Object.values(parts).reduce((sum, many) => sum + many, 0);
-  const most = [largest, ...others].filter(Boolean).slice(0, 3).map(([name, many]) => [name, " ", size(many), " "]);
+  const most = [largest, ...others].filter(Boolean).slice(0, 3).map(([name, many]) => [h("span", { class: "whole" }, `${name} `, size(many)), ", "]);
   const rows = listed.slice(0, LAST).map((one) => [
     h("span", { class: "name", title: one.displayName }, link("jobs", one.name, one.displayName || last(one.name))), KINDS[kindOf(one.name)], state(one.state),
     one.trials ? `${one.trials.ended} of ${one.trials.asked}` : "", moment(one.createTime), one.startTime ? span(one.startTime, one.endTime) : "",
@@ -52,7 +51,7 @@ function overview(listed, counts, queue, { parts, free }) {
   const make = () => h("div", {}, h("h2", {}, "Overview"),
     h("div", { class: "tiles" },
       tile("running", queue.running, `${queue.waiting} waiting`), tile("slots in use", `${queue.used} of ${queue.slots}`), tile("jobs", all, "of all kinds"),
-      tile("on this disk", size(bytes), [most, "· ", size(free), " free"])),
+      tile("on this disk", size(bytes), [most, h("span", { class: "whole" }, size(free), " free")])),
     h("h3", {}, "Last jobs"), table("overview", ["job", "kind", "state", "trials", "created", "ran for"], rows, "Last jobs"));
   return { key: "overview", sign: [listed.slice(0, LAST), queue, parts, all], make };
 }
@@ -64,8 +63,8 @@ function broken(name, error) {
   return [{ key: `head ${name}`, sign: error.message, make }];
 }
 
-async function detail(name, about, width) {
-  if (isStudy(name)) return study(name, about, width);
+async function detail(name, about) {
+  if (isStudy(name)) return study(name, about);
   const job = await get(`/vertex/v1/${name}`);
   const head = { key: `head ${name}`, sign: job, make: () => heading(job, about) };
   if (kindOf(name) !== "customJobs") return [head, backing(job)];
@@ -110,7 +109,7 @@ function heading(job, about) {
     h("a", { class: "back", href: "#/jobs", "data-k": "back" }, "‹ All jobs"),
     h("h2", { class: "name", title: job.displayName }, job.displayName || id), state(job.state),
     facts([
-      ["kind", KINDS[kindOf(job.name)]], ["number", id], ["region", region(job.name)], ["created", clock(job.createTime)],
+      ["kind", KINDS[kindOf(job.name)]], ["number", id], ["region", region(job.name)], ["created", moment(job.createTime)],
       [isOver(job.state) || !job.startTime ? "ran for" : "runs for", job.startTime ? span(job.startTime, job.endTime) : ""],
       ["labels", Object.entries(job.labels ?? {}).map(([key, value]) => `${key}=${value}`).join(", ")],
     ]),
@@ -128,35 +127,66 @@ function lines(job, about) {
   return [`eval "$(vertexrig local env ${root})"`, ...(found[kind] ?? []).filter(Boolean)];
 }
 
-async function study(name, about, width) {
-  const [job, data] = await Promise.all([get(`/vertex/v1/${name}`), get(`/console/v1/${name}/plots`).catch((error) => ({ error: error.message, trials: [] }))]);
+async function study(name, about) {
+  const [job, data] = await Promise.all([get(`/vertex/v1/${name}`), get(`/console/v1/${name}/study`).catch((error) => ({ error: error.message, trials: [], goals: [], parameters: [] }))]);
   const { trials: _, ...plain } = job;
+  Object.assign(plain, data.ran);
   const others = await candidates(plain);
   const best = data.trials.filter((trial) => trial.best);
-  const metrics = (data.goals ?? []).map((goal) => goal.id);
-  const more = [...new Set(data.trials.flatMap((trial) => Object.keys(trial.metrics)))].filter((one) => !metrics.includes(one));
+  const more = [...new Set(data.trials.flatMap((trial) => Object.keys(trial.metrics)))].filter((one) => !data.goals.includes(one));
+  const drawn = await charts(name, data);
   return [
     { key: `head ${name}`, sign: plain, make: () => heading(plain, about) }, ...others,
-    { key: `best ${name}`, sign: [best, data.asked, data.trials.map((trial) => trial.state)], make: () => tiles(data, best, metrics) },
-    { key: `plots ${name}`, sign: [data.rows, data.error, width], make: () => h("div", {}, h("h3", {}, "Plots"), data.error ? h("p", { class: "soft" }, data.error) : plots(data, width)) },
-    { key: `trials ${name}`, sign: data.trials, make: () => trials(data, [...metrics, ...more]) },
+    { key: `best ${name}`, sign: [best, data.asked, data.trials.map((trial) => trial.state)], make: () => tiles(data, best) },
+    { key: `charts ${name}`, sign: drawn, make: () => h("div", {}, h("h3", {}, "Charts"), drawn.sections.length ? figures(name, drawn, data.goals[0]) : h("p", { class: "soft" }, drawn.error ?? "Charts appear when the first trial has started.")) },
+    { key: `trials ${name}`, sign: data.trials, make: () => trials(data, [...data.goals, ...more]) },
     specification(job.studySpec, name),
   ];
 }
 
-function tiles(data, best, metrics) {
+const lastCharts = { sign: "" };
+
+// The charts change when a trial starts or ends, not with each measurement.
+async function charts(name, data) {
+  if (data.error) return { sections: [], error: data.error };
+  const sign = JSON.stringify([name, data.trials.map((trial) => [trial.id, trial.state])]);
+  if (lastCharts.sign !== sign) Object.assign(lastCharts, await get(`/console/v1/${name}/charts`), { sign });
+  return lastCharts;
+}
+
+let loading = null;
+shared.charts.from(() => {
+  loading ??= new Promise((done, fail) => {
+    const script = h("script", { src: "/console/vega.js", onload: () => done(globalThis.vegaEmbed), onerror: () => { loading = null; fail(new Error("the server did not send the drawing library; `pip install vl-convert-python` in its environment")); } });
+    document.head.append(script);
+  });
+  return loading;
+});
+
+function figures(name, { sections, data }, goal) {
+  const figure = (chart) => {
+    const place = h("div", { class: "chart", id: `chart-${chart.id}`, "data-chart": chart.id, "data-of": name, role: "group", "aria-label": chart.title });
+    const wide = chart.least_width ? { tabindex: "0", role: "region", "aria-label": chart.title, "data-s": chart.id } : {};
+    place.style.minWidth = `${chart.least_width}px`;
+    shared.charts.show(place, chart, data, document.querySelector(`[data-of="${CSS.escape(name)}"][data-chart="${chart.id}"]`));
+    return h("figure", {}, h("h4", {}, chart.title), h("div", { class: "scroll", ...wide }, place), chart.note && h("figcaption", {}, chart.note));
+  };
+  return sections.map(({ id, charts: own }) => [id === "slices" && h("h4", {}, `${goal} by each parameter`), h("div", { class: id === "slices" ? "grid" : "" }, own.map(figure))]);
+}
+
+function tiles(data, best) {
   const count = (...states) => data.trials.filter((trial) => states.includes(trial.state)).length;
   const ended = count("SUCCEEDED", "INFEASIBLE");
   const rest = [[count("ACTIVE", "REQUESTED", "STOPPING"), "running"], [count("INFEASIBLE"), "infeasible"]].filter(([many]) => many);
   return h("div", { class: "tiles" },
-    best.length === 1 && metrics.map((name) => tile(`best ${name}`, best[0].metrics[name] ?? "", `trial ${best[0].id}`)),
+    best.length === 1 && data.goals.map((name) => tile(`best ${name}`, best[0].metrics[name] ?? "", `trial ${best[0].id}`)),
     best.length > 1 && tile("not beaten", `${best.length} trials`, "no other trial is better in every metric"),
     tile("trials", `${ended} of ${data.asked ?? data.trials.length}`, rest.map(([many, name]) => `${many} ${name}`).join(", ")),
     best.length === 1 && h("div", { class: "tile wide" }, h("span", {}, "its parameters"), h("code", {}, Object.entries(best[0].parameters).map(([name, value]) => [h("span", {}, `--${name}=${value}`), " "]))));
 }
 
 function trials(data, metrics) {
-  const parameters = (data.axes ?? []).slice(0, -1).map((axis) => axis.title);
+  const { parameters } = data;
   const heads = ["trial", "state", ...metrics, ...parameters, "time", "log"];
   const cells = data.trials.map((trial) => {
     const row = [

@@ -1,5 +1,5 @@
 // Buckets and objects, schedules, models, and the calls of every client.
-import { clock, commands, everywhere, facts, get, h, last, left, link, moment, quoted, region, size, state, table } from "/console/dom.js";
+import { commands, everywhere, facts, get, h, last, left, link, moment, quoted, region, size, state, table } from "/console/dom.js";
 
 const part = (key, sign, make) => ({ key, sign, make });
 const title = (text, note = "") => h("div", { class: "head" }, h("h2", {}, text), note && h("p", { class: "soft" }, note));
@@ -97,7 +97,7 @@ export async function models(names) {
     part("models", [found, all], () => h("div", {}, title("Models", left(most, all, "models") || "Models that are registered on this server."),
       cells.length ? table("models", heads, cells, "Models") : commands(["vertexrig register SWEEP"], "There are no models yet. To register the best trial of a sweep:"))),
     name && part(`model ${name}`, versions, () => h("div", {}, h("h3", {}, `Versions of ${versions[0]?.displayName ?? last(name)}`), versions.map((one) =>
-      facts([["version", one.versionId], ["aliases", (one.versionAliases ?? []).join(", ")], ["artifact", one.artifactUri], ["image", one.containerSpec?.imageUri], ["created", clock(one.versionCreateTime ?? one.createTime)], ["labels", Object.entries(one.labels ?? {}).map(([key, value]) => `${key}=${value}`).join(", ")]])))),
+      facts([["version", one.versionId], ["aliases", (one.versionAliases ?? []).join(", ")], ["artifact", one.artifactUri], ["image", one.containerSpec?.imageUri], ["created", moment(one.versionCreateTime ?? one.createTime)], ["labels", Object.entries(one.labels ?? {}).map(([key, value]) => `${key}=${value}`).join(", ")]])))),
   ] };
 }
 
@@ -106,7 +106,7 @@ const MOST_CALLS = 300;
 let wanted = "";
 let asked = 0;
 
-export async function calls(names, about, width, again) {
+export async function calls(names, about, again) {
   // Each server numbers its calls from 1.
   if (about.pid !== kept.pid) Object.assign(kept, { pid: about.pid, last: 0, calls: [] });
   const own = ++asked;

@@ -21,6 +21,9 @@ from vertexrig import cli, spec
 from vertexrig.cloud.vertex import RemoteJob
 from vertexrig.errors import UsageError
 from vertexrig.project import config
+from vertexrig.results.charts import charts
+from vertexrig.results.study import read
+from vertexrig.results.timeline import timeline
 from vertexrig.studies import report
 from vertexrig.studies.cost import spent
 from vertexrig.studies.html import insight, page
@@ -321,8 +324,8 @@ def browser() -> Iterator[Any]:
 
 @pytest.mark.parametrize(
     ("name", "width", "scheme"),
-    [("plain", 1600, "light"), ("plain", 400, "dark"), ("two", 1600, "dark"), ("odd", 400, "light"), ("thousand", 1600, "light"),
-     ("chain", 1600, "light")],
+    [("plain", 1400, "light"), ("plain", 390, "dark"), ("two", 1400, "dark"), ("odd", 390, "light"), ("thousand", 1400, "light"),
+     ("chain", 768, "light")],
 )  # fmt: skip
 def test_a_browser_draws_every_chart_and_asks_for_nothing(
     browser: Any, pages: dict[str, Path], name: str, width: int, scheme: str
@@ -345,6 +348,45 @@ def test_a_browser_draws_every_chart_and_asks_for_nothing(
         assert places.nth(at).evaluate(_MARKS) > 0, places.nth(at).get_attribute("data-chart")
     assert troubles == []
     assert page.evaluate("document.documentElement.scrollWidth") <= width
+    page.close()
+
+
+def test_nothing_is_cut_at_390_pixels(browser: Any, pages: dict[str, Path]) -> None:
+    """On a telephone every link of the sections and every cell is in the window, and a chart says that it is being drawn."""
+    page = browser.new_page(viewport={"width": 390, "height": 844})
+    page.goto(pages["plain"].as_uri())
+    right = "all => Math.max(...all.map((one) => one.getBoundingClientRect().right))"
+    for what in ("nav a", "#trials td", "#cost td", "header.top span"):
+        assert 100 < page.locator(what).evaluate_all(right) <= 390, what
+    waits = "getComputedStyle(document.querySelector('#chart-spans'), '::before').content"
+    assert "Drawing" in page.evaluate(waits)
+    page.locator("#chart-spans").scroll_into_view_if_needed()
+    page.locator("#chart-spans svg").wait_for()
+    assert page.evaluate(waits) == "none"
+    page.close()
+
+
+@pytest.mark.parametrize("many", [1, 4, 13, 40, 1000])
+def test_the_axis_of_trials_has_whole_numbers(many: int) -> None:
+    """From 1 trial on the axis begins before the first and ends after the last, and each of its ticks is the number of a trial."""
+    study = read(RemoteJob(made_studies.tuning_job(many)))
+    x = charts(study, timeline(study)).sections["history"][0].spec["layer"][0]["encoding"]["x"]
+    assert x["scale"]["domain"] == [0.5, many + 0.5] and x["axis"]["format"] == "d"
+    ticks = x["axis"]["values"]
+    assert 1 <= len(ticks) <= 12 and set(ticks) <= set(range(1, many + 1))
+    assert many != 4 or ticks == [1, 2, 3, 4]
+
+
+def test_drawn_ticks_are_whole_numbers(browser: Any, pages: dict[str, Path]) -> None:
+    """What a browser writes below the trials' axis, and beside the number of trials at one time, are whole numbers."""
+    page = browser.new_page(viewport={"width": 1400, "height": 900})
+    page.goto(pages["plain"].as_uri())
+    for chart, axis, most in (("history-0", "X-axis", 40), ("running", "Y-axis", 4)):
+        page.locator(f"#chart-{chart}").scroll_into_view_if_needed()
+        labels = page.locator(f"#chart-{chart} [aria-label^='{axis}'] .role-axis-label text")
+        labels.first.wait_for()
+        found = [int(text) for text in labels.all_text_contents()]
+        assert found == sorted(found) and found[-1] == most, chart
     page.close()
 
 
@@ -426,4 +468,4 @@ def test_a_run_of_a_local_vertex_says_so(project: Path) -> None:
         assert text.count(job.name) == 1
     assert "nothing was paid for it" in shown
     elsewhere = page(job, insight(job, None), cost=cost, reproduction=[], console="https://console.cloud.google.com/x")
-    assert "on Vertex AI · " in elsewhere and "nothing was paid" not in elsewhere
+    assert "on Vertex AI</span> · " in elsewhere and "nothing was paid" not in elsewhere

@@ -20,12 +20,12 @@ from vertexrig.errors import UsageError
 from vertexrig.explain import simulate
 from vertexrig.explain.simulate import Durations
 from vertexrig.results import study as studies
+from vertexrig.results.importance import importance
+from vertexrig.results.timeline import running, timeline
 from vertexrig.spec.estimate import estimate
 from vertexrig.studies.certainty import certainty
 from vertexrig.studies.cost import spent
-from vertexrig.studies.importance import importance
 from vertexrig.studies.learning import learned, parse
-from vertexrig.studies.timeline import running, timeline
 from vertexrig.studies.watching import watched
 
 PROJECT: dict[str, Any] = {

@@ -12,14 +12,14 @@ from typing import Any
 
 from vertexrig.results import chart_data
 from vertexrig.results.chart_data import Rows, six
+from vertexrig.results.drawing import Chart, Charts, Spec
+from vertexrig.results.importance import Importance
 from vertexrig.results.study import StudyRecord
+from vertexrig.results.timeline import Timeline
+from vertexrig.results.timeline import running as running_at
 from vertexrig.spec.objective import Metric
 from vertexrig.spec.parameters import LOG
 from vertexrig.spec.space import Dimension
-from vertexrig.studies.drawing import Chart, Charts, Spec
-from vertexrig.studies.importance import Importance
-from vertexrig.studies.timeline import Timeline
-from vertexrig.studies.timeline import running as running_at
 from vertexrig.text import clean
 from vertexrig.times import length
 
@@ -27,6 +27,8 @@ SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
 BEST, PLAIN, BAD = "#e8590c", "#4c7fd0", "#c2255c"
 """The best trial, the others, and the infeasible ones: readable on light and on dark."""
 _STATES = {"succeeded": PLAIN, "best": BEST, "infeasible": BAD, "running": "#2f9e44"}
+_ROOM = {"expr": "max(2, floor(width / 60))"}
+"""Ticks of an axis along the width: so many that their labels have room."""
 PAIRED = 3
 """The parameters, the most important first, that are shown in pairs."""
 CROWD = 200
@@ -34,17 +36,17 @@ CROWD = 200
 
 
 def charts(
-    study: StudyRecord, importance: Importance, timeline: Timeline, marks: Sequence[tuple[str, int]] = ()
+    study: StudyRecord, timeline: Timeline, importance: Importance | None = None, marks: Sequence[tuple[str, int]] = ()
 ) -> Charts:
     """Return the charts of a study; a section without anything to show is left out.
 
     Args:
         study: The study.
-        importance: Of its parameters.
         timeline: Of its trials.
+        importance: Of its parameters; None leaves out the charts that need it, as the console does, whose server is without Optuna.
         marks: For a chain, the name of each study and how many trials are before its first.
     """
-    weights = [weight.parameter for weight in importance.weights]
+    weights = [weight.parameter for weight in importance.weights] if importance else []
     names = [*weights, *(name for name in study.parameters if name not in weights)]
     curves, thinned = chart_data.curves(study)
     spans = _span_rows(study, timeline)
@@ -52,16 +54,16 @@ def charts(
         "history": [history(study, at, marked=bool(marks)) for at in range(len(study.goals))] if study.ranked else [],
         "pareto": [pareto(study)] if len(study.goals) > 1 and study.ranked else [],
         "parallel": [parallel(study)] if study.ranked else [],
-        "importance": [_importance(importance)] if importance.weights else [],
+        "importance": [_importance(importance)] if importance and weights else [],
         "slices": [_slice(study, name) for name in names] if study.ranked else [],
-        "pairs": _pairs(study, names) if study.ranked else [],
+        "pairs": _pairs(study, names) if importance and study.ranked else [],
         "curves": [_curves(study, thinned)] if curves else [],
         "timeline": [_running(study, timeline), _spans(timeline, spans)] if timeline.spans else [],
     }
     data = {
         "trials": chart_data.trials(study),
         "ticks": chart_data.ticks(study),
-        "importance": _importance_rows(importance),
+        "importance": _importance_rows(importance) if importance else [],
         "curves": curves,
         "spans": spans,
         "running": _running_rows(timeline),
@@ -76,18 +78,19 @@ def history(study: StudyRecord, at: int, *, marked: bool = False) -> Chart:
     each study of a chain begins.
     """
     goal = study.goals[at]
+    last = len(study.trials)
     x = {
         "field": "n",
         "type": "quantitative",
         "title": "trial",
-        "axis": {"tickMinStep": 1, "grid": False, "tickCount": 12},
-        "scale": {"domain": [0, len(study.trials) + 1], "nice": False},
+        "axis": {"values": _whole_ticks(last), "format": "d", "grid": False, "labelOverlap": True},
+        "scale": {"domain": [0.5, last + 0.5], "nice": False},
     }
     y = _value(study, at)
     point = {
         "transform": [{"filter": f"isValid(datum.m{at})"}],
-        "mark": {"type": "point", "filled": True, "size": 40, "opacity": 0.75},
-        "encoding": {"x": x, "y": y, "color": _best_color(), "size": _best_size(), "tooltip": _tooltip(study)},
+        "mark": {"type": "point", "filled": True, "opacity": 0.9},
+        "encoding": {"x": x, "y": y, **_best_marked(study), "tooltip": _tooltip(study)},
     }
     line = {
         "transform": [{"filter": f"isValid(datum.b{at})"}],
@@ -96,7 +99,7 @@ def history(study: StudyRecord, at: int, *, marked: bool = False) -> Chart:
     }
     failed = {
         "transform": [{"filter": "!datum.ok && datum.ended"}],
-        "mark": {"type": "point", "shape": "cross", "filled": True, "color": BAD, "size": 45},
+        "mark": {"type": "point", "shape": "cross", "angle": 45, "filled": True, "color": BAD, "size": 70},
         # they have no value of the metric: a position in pixels keeps them off the scale of the others
         "encoding": {"x": x, "y": {"value": {"expr": "height - 5"}}, "tooltip": _tooltip(study)},
     }
@@ -128,8 +131,8 @@ def pareto(study: StudyRecord) -> Chart:
     x, y = _value(study, 0), _value(study, 1)
     point = {
         "transform": [{"filter": "datum.ok"}],
-        "mark": {"type": "point", "filled": True, "size": 45, "opacity": 0.75},
-        "encoding": {"x": x, "y": y, "color": _best_color(), "size": _best_size(), "tooltip": _tooltip(study)},
+        "mark": {"type": "point", "filled": True, "opacity": 0.9},
+        "encoding": {"x": x, "y": y, **_best_marked(study), "tooltip": _tooltip(study)},
     }
     line = {
         "transform": [{"filter": "datum.best"}],
@@ -145,12 +148,13 @@ def pareto(study: StudyRecord) -> Chart:
 def parallel(study: StudyRecord) -> Chart:
     """Return a line per trial through its parameters and its value, each axis on the parameter's own scale."""
     axes = chart_data.axes(study)
+    lowest = min(0, *(row["y"] for row in chart_data.ticks(study)))  # below 0: "not set"
     x = {
         "field": "a", "type": "ordinal", "sort": [key for key, _ in axes], "title": None,
         "axis": {"labelExpr": f"{json.dumps(dict(axes))}[datum.value]", "labelAngle": -20, "labelLimit": 150, "domain": False,
                  "ticks": False, "labelPadding": 8, "labelOverlap": False}, "scale": {"padding": 0.35},
     }  # fmt: skip
-    y = {"field": "y", "type": "quantitative", "axis": None, "scale": {"domain": [-0.12, 1], "nice": False}}
+    y = {"field": "y", "type": "quantitative", "axis": None, "scale": {"domain": [lowest, 1], "nice": False}}
     # With hundreds of lines each has to be fainter, or nothing is seen behind the last ones.
     many = len(study.trials) > CROWD
     lines = {
@@ -167,10 +171,10 @@ def parallel(study: StudyRecord) -> Chart:
             "detail": {"field": "id", "type": "nominal"},
             "color": _ramp(study),
             "tooltip": _tooltip(study),
-            "opacity": {"condition": {"param": "hover", "empty": False, "value": 1}, "value": 0.3 if many else 0.55},
+            "opacity": {"condition": {"param": "hover", "empty": False, "value": 1}, "value": 0.35 if many else 0.9},
             "strokeWidth": {
                 "condition": [{"param": "hover", "empty": False, "value": 4}, {"test": "datum.best", "value": 3}],
-                "value": 1.2,
+                "value": 1.2 if many else 2,
             },
         },
     }
@@ -229,12 +233,11 @@ def _slice(study: StudyRecord, name: str) -> Chart:
     key = chart_data.key(study, name)
     point = {
         "transform": [{"filter": f"datum.ok && isValid(datum.p{key})"}],
-        "mark": {"type": "point", "filled": True, "size": 36, "opacity": 0.65},
+        "mark": {"type": "point", "filled": True, "opacity": 0.9},
         "encoding": {
             "x": _parameter(study, name),
             "y": _value(study, 0),
-            "color": _best_color(),
-            "size": _best_size(),
+            **_best_marked(study),
             "tooltip": _tooltip(study),
         },
     }
@@ -251,12 +254,17 @@ def _pairs(study: StudyRecord, names: Sequence[str]) -> list[Chart]:
             both = f"datum.ok && isValid(datum.p{keys[0]}) && isValid(datum.p{keys[1]})"
             point = {
                 "transform": [{"filter": both}],
-                "mark": {"type": "point", "filled": True, "size": 55, "opacity": 0.9},
+                "mark": {
+                    "type": "point",
+                    "filled": True,
+                    "size": 45 if len(study.trials) > CROWD else 90,
+                    "opacity": 0.9,
+                },
                 "encoding": {"x": x, "y": y, "color": _ramp(study), "tooltip": _tooltip(study)},
             }
             ring = {
                 "transform": [{"filter": f"datum.best && {both}"}],
-                "mark": {"type": "point", "color": BEST, "size": 170, "strokeWidth": 2.5},
+                "mark": {"type": "point", "color": BEST, "size": 230, "strokeWidth": 2.5},
                 "encoding": {"x": x, "y": y, "tooltip": _tooltip(study)},
             }
             spec = {**_layered("trials", [point, ring]), "height": 240}
@@ -269,7 +277,7 @@ def _curves(study: StudyRecord, thinned: int) -> Chart:
     stepped = any(one.step for own in study.courses.values() for one in own.curve)
     many = len(study.trials) > CROWD
     x: Spec = {"field": "x", "type": "quantitative", "title": "step" if stepped else "seconds since the trial's start"}
-    x["axis"] = {"tickMinStep": 1, "grid": False, "tickCount": 10}
+    x |= {"axis": {"tickMinStep": 1, "grid": False, "tickCount": _ROOM}, "scale": {"nice": False, "zero": False}}
     y = {**_value(study, 0), "field": "y"}
     tooltip = [
         {"field": "id", "title": "trial"},
@@ -289,11 +297,11 @@ def _curves(study: StudyRecord, thinned: int) -> Chart:
             "color": {"condition": {"test": "datum.best", "value": BEST}, "value": PLAIN},
             "opacity": {
                 "condition": [{"param": "hover", "empty": False, "value": 1}, {"test": "datum.best", "value": 1}],
-                "value": 0.12 if many else 0.45,
+                "value": 0.2 if many else 0.7,
             },
             "strokeWidth": {
                 "condition": [{"param": "hover", "empty": False, "value": 3.5}, {"test": "datum.best", "value": 3}],
-                "value": 1.2,
+                "value": 1.2 if many else 1.8,
             },
         },
     }
@@ -306,23 +314,19 @@ def _curves(study: StudyRecord, thinned: int) -> Chart:
 
 
 def _running(study: StudyRecord, timeline: Timeline) -> Chart:
+    axis = {"values": _whole_ticks(max(study.parallel, timeline.most), 5), "format": "d", "labelOverlap": False}
+    y = {"field": "n", "type": "quantitative", "title": "trials", "axis": axis}
     area = {
         "mark": {"type": "area", "interpolate": "step-after", "color": PLAIN, "opacity": 0.5, "line": {"color": PLAIN}},
         "encoding": {
             "x": _time_axis("t", timeline),
-            "y": {
-                "field": "n",
-                "type": "quantitative",
-                "title": "trials",
-                "stack": None,
-                "axis": {"tickMinStep": 1, "tickCount": 4},
-            },
+            "y": {**y, "stack": None},
         },
     }
     asked = {
         "data": {"values": [{"n": study.parallel}]},
         "mark": {"type": "rule", "strokeDash": [5, 4], "color": BEST},
-        "encoding": {"y": {"field": "n", "type": "quantitative"}},
+        "encoding": {"y": y},
     }
     spec = {**_layered("running", [area, asked]), "height": 110}
     return Chart(
@@ -361,7 +365,13 @@ def _spans(timeline: Timeline, rows: Sequence[Mapping[str, Any]]) -> Chart:
 
 
 def _time_axis(field: str, timeline: Timeline) -> Spec:
-    return {"field": field, "type": "quantitative", "title": _unit(timeline)[1], "axis": {"grid": False}}
+    return {
+        "field": field,
+        "type": "quantitative",
+        "title": _unit(timeline)[1],
+        "axis": {"grid": False, "tickCount": _ROOM},
+        "scale": {"nice": False},
+    }
 
 
 def _base(spec: Spec) -> Spec:
@@ -392,7 +402,7 @@ def _parameter(study: StudyRecord, name: str) -> Spec:
             "axis": {"labelLimit": 110, "labelAngle": 0, "labelOverlap": True},
         }
     scale: Spec = {"type": "log"} if _log(study, name, dimension) else {"zero": False}
-    axis: Spec = {"labelOverlap": True, "grid": False, "tickCount": 5}
+    axis: Spec = {"labelOverlap": True, "grid": False, "tickCount": _ROOM}
     if dimension.kind == "DISCRETE" and len(dimension.values) <= 8:
         axis["values"] = list(dimension.values)
     return {"field": field_, "type": "quantitative", "title": _titled(name), "scale": scale, "axis": axis}
@@ -407,18 +417,22 @@ def _goal(goal: Metric) -> str:
     return "more is better" if goal.sign > 0 else "less is better"
 
 
-def _best_size() -> Spec:
-    return {"condition": {"test": "datum.best", "value": 110}, "value": 36}
-
-
-def _best_color() -> Spec:
+def _best_marked(study: StudyRecord) -> Spec:
+    """Return color, size and order of the trials' points: the best is larger, and above the others; hundreds of points are smaller."""
+    plain = 40 if len(study.trials) > CROWD else 85
+    color = {"field": "best", "type": "nominal", "title": None, "legend": None}
     return {
-        "field": "best",
-        "type": "nominal",
-        "title": None,
-        "legend": None,
-        "scale": {"domain": [False, True], "range": [PLAIN, BEST]},
+        "color": {**color, "scale": {"domain": [False, True], "range": [PLAIN, BEST]}},
+        "size": {"condition": {"test": "datum.best", "value": 2.4 * plain}, "value": plain},
+        "order": {"field": "best", "type": "quantitative"},
     }
+
+
+def _whole_ticks(last: int, most: int = 12) -> list[int]:
+    """Return whole numbers from 1 to `last`: every one, or every 2nd, 5th, 10th and so on, `most` at most."""
+    steps = (step * 10**power for power in range(12) for step in (1, 2, 5))
+    step = next(step for step in steps if last <= most * step)
+    return list(range(step, last + 1, step))
 
 
 def _ramp(study: StudyRecord) -> Spec:

@@ -65,6 +65,14 @@ class Charts:
     def all(self) -> list[Chart]:
         return [chart for charts in self.sections.values() for chart in charts]
 
+    def for_page(self) -> dict[str, Any]:
+        """Return what page/charts.js draws: the charts of each section in their order, and the data sets that they name."""
+        sections = [
+            {"id": name, "charts": [{**vars(chart), "data": chart.data} for chart in charts]}
+            for name, charts in self.sections.items()
+        ]
+        return {"sections": sections, "data": dict(self.data)}
+
 
 @cache
 def library() -> str:
