@@ -40,7 +40,7 @@ class _Runner:
     ) -> None:
         env = {"PYTHONNOUSERSITE": "1", **(extra_environ or {})}
         done = run(
-            cmd, cwd=Path(str(cwd)), home=self.home, timeout=BUILD_TIMEOUT_S, what="building the package", env=env
+            cmd, cwd=Path(str(cwd)), home=self.home, timeout=BUILD_TIMEOUT_S, what="the build of the package", env=env
         )
         self.output = done.stderr + "\n" + done.stdout
         done.check_returncode()
