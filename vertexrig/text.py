@@ -8,6 +8,8 @@ import shlex
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
+from vertexrig import variables
+
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
@@ -90,6 +92,6 @@ def quoted(value: Any) -> str:
         if isinstance(value, bool)
         else str(value)
         if isinstance(value, date)  # as YAML has it, not as Python does
-        else repr(str(value) if isinstance(value, str) else value)
+        else repr(variables.shown(str(value)) if isinstance(value, str) else variables.shown_data(value))
     )
     return text if len(text) <= 80 else text[:77] + "…"

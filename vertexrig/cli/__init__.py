@@ -16,7 +16,7 @@ from pathlib import Path
 
 import click
 
-from vertexrig import __version__
+from vertexrig import __version__, variables
 from vertexrig.cli import output, streams
 from vertexrig.cli.groups import Group
 from vertexrig.cli.problems import Failure, problem
@@ -144,6 +144,14 @@ def vertexrig() -> None:
 
 
 def run(args: Sequence[str] | None = None, *, command: click.Command | None = None, name: str = "vertexrig") -> int:
+    """Run a command line as `_run` does; what it says has the names of the variables that its project file uses."""
+    words = list(sys.argv[1:] if args is None else args)
+    verb = next((word for word in words if not word.startswith("-")), "")
+    with variables.recording(results=verb in output.SHOWING):
+        return _run(args, command=command, name=name)
+
+
+def _run(args: Sequence[str] | None = None, *, command: click.Command | None = None, name: str = "vertexrig") -> int:
     """Run a command line and return its exit code. Messages for a person go to stderr.
 
     Args:

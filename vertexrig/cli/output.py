@@ -13,6 +13,7 @@ from typing import Any
 
 import click
 
+from vertexrig import variables
 from vertexrig.cli import streams
 from vertexrig.cli.problems import Failure
 from vertexrig.errors import UsageError
@@ -38,7 +39,7 @@ class CommandOutput:
     def stream(self, key: str, items: Sequence[Any]) -> None:
         """Print more items of the list that is the document's first key."""
         if items:
-            text = ",\n".join(indent(json.dumps(item, indent=2), "    ") for item in items)
+            text = ",\n".join(indent(json.dumps(item, indent=2), "    ") for item in variables.result(items))
             say((",\n" if self.streamed else f'{{\n  "{key}": [\n') + text, nl=False)
             self.streamed = key
 
@@ -48,11 +49,17 @@ class CommandOutput:
         if self.sent or not (self.data or problem or self.streamed):
             return
         self.sent = True
-        data = self.data if problem is None else {**self.data, "error": problem.data()}
+        data = variables.result(self.data)
+        data = data if problem is None else {**data, "error": variables.shown_data(problem.data())}
         text = json.dumps(data, indent=2)
         if self.streamed:  # what is left of the document follows the list
             text = "\n  ]" + (f",{text.removeprefix('{')}" if data else "\n}")
         say(text)
+
+
+SHOWING = frozenset("candidates check diff doctor explain jobs quota report schedule".split())
+"""Verbs whose result is for people, comments and logs: it has the names of environment variables. Other results are what is rendered or
+submitted, or words of the next command, and have the values."""
 
 
 def wants_json(words: Sequence[str]) -> bool:
@@ -99,7 +106,7 @@ def say(text: str | bytes, *, nl: bool = True) -> bool:
     """
     color = streams.wants_color(sys.stdout, os.environ)
     if isinstance(text, str):
-        text = safe(text, painted=color)
+        text = safe(variables.result(text), painted=color)
     try:
         # the stream is named: by itself click writes UTF-8 where the locale asks for ASCII
         click.echo(text, file=sys.stdout, nl=nl, color=color)

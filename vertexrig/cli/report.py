@@ -10,6 +10,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
+from vertexrig import variables
 from vertexrig.cli import candidates, extras, options, remote, streams, studied
 from vertexrig.cli.arguments import NameArgument
 from vertexrig.cli.output import result
@@ -93,7 +94,8 @@ def command(
         data["figures"] = [str(figures / f"{name}.png") for name, _ in charts]
         streams.note(f"wrote {len(charts)} charts to {figures}")
     if output is not None:
-        write_text(output, json.dumps(data, indent=2) + "\n" if format_ == "json" and ending == ".json" else text)
+        whole = format_ == "json" and ending == ".json"
+        write_text(output, json.dumps(variables.result(data), indent=2) + "\n" if whole else variables.result(text))
         streams.note(f"wrote {output}")
     result(format_, {**data, "path": output and str(output)}, "" if output else text.rstrip("\n"))
 

@@ -15,6 +15,7 @@ import sys
 from collections.abc import Mapping
 from typing import TextIO
 
+from vertexrig import variables
 from vertexrig.text import safe
 
 _PLAIN = str.maketrans(
@@ -53,7 +54,11 @@ def tell(text: str, *, nl: bool = True) -> None:
     Raises:
         BrokenPipeError: The reader has closed the pipe.
     """
-    print(safe(text, painted=wants_color(sys.stderr, os.environ)), end="\n" if nl else "", file=sys.stderr)
+    print(
+        safe(variables.shown(text), painted=wants_color(sys.stderr, os.environ)),
+        end="\n" if nl else "",
+        file=sys.stderr,
+    )
 
 
 def _occupy(number: int) -> None:

@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from vertexrig import files, yamltext
+from vertexrig import files, variables, yamltext
 from vertexrig.errors import ConfigError, Errors, UsageError, did_you_mean
 from vertexrig.project import triggered
 from vertexrig.project.model import NAME, Job, Project, Sweep
@@ -301,7 +301,10 @@ def _expand(value: Any, place: typed.Place, environment: Mapping[str, str], erro
                 f"{quoted(match[0])} is not ${{NAME}} or ${{NAME:-default}}; write $${{ for a literal ${{"
             )
         # an empty variable counts as unset, as `:-` does in a shell
-        found = environment.get(body["name"]) or body["default"]
+        given = environment.get(body["name"])
+        if given:
+            variables.record(body["name"], given)
+        found = given or body["default"]
         if found is None:
             raise place.error(
                 f"the environment variable {body['name']} is not set; set it, or write ${{{body['name']}:-default}}"
