@@ -56,7 +56,7 @@ SPACE = [
     {"parameterId": "batch_size", "discreteValueSpec": {"values": [8, 16, 32, 64]}},
 ]
 TRIALS = 16
-SIZE = {"width": 1360, "height": 860}
+SIZE = {"width": 1360, "height": 1290}
 LONGEST_WAIT = 300
 
 
@@ -83,7 +83,8 @@ def photograph(target: Path) -> None:
             with chromium() as browser:
                 page = browser.new_page(viewport=SIZE, color_scheme="light")
                 page.goto(f"{here.url}/#/jobs/{name}")
-                page.locator("#parallel path.best").wait_for(state="attached")
+                page.locator("#chart-history-0 svg").wait_for()
+                page.locator("#chart-parallel svg").wait_for()
                 page.screenshot(path=str(target))
 
 
