@@ -1,0 +1,134 @@
+"""Each file that a stranger may have made, generated: every verb that reads it ends in time, in bounded memory, with a sentence."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import resource
+import shutil
+import tarfile
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.support.packages import SETUP, small
+from tests.support.tools import examples, typed
+
+SECONDS, MEMORY_MIB = 10, 1024
+JOB = {"displayName": "a", "workerPoolSpecs": [{"machineSpec": {"machineType": "n1-standard-4"}, "replicaCount": 1}]}
+PROJECT = {
+    "project": "my-project",
+    "bucket": "gs://my-bucket",
+    "trainer": {"path": "code", "module": "trainer.task", "image": "tf-2.17"},
+    "jobs": {"cpu": {"topology": "cpu", "machine_type": "n1-standard-4", "timeout": "600s"}},
+}
+TEXTS = st.text(st.characters(exclude_categories=()), max_size=20) | st.sampled_from(
+    ["", "\0", "\ud800", "a" * 100_000, "${HOME}", "{{ a }}", "1e999", "9" * 500, "2026-13-45", "<<", "!!python/object:os.system", "&a", "*a"]
+)  # fmt: skip
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | TEXTS,
+    lambda inner: st.lists(inner, max_size=5) | st.dictionaries(TEXTS, inner, max_size=5),
+    max_leaves=20,
+)
+PIECES = (
+    "import os\n", "def f(a, b=1, *c, **d):\n    ", "class A(B):\n    ", "return ", "yield ", "lambda x: ", "(", ")", "[", "]", "{", "}",
+    "parser.add_argument('--a', type=int, default=", "argparse.ArgumentParser()", "\n", "    ", "\t", "'", '"""', "\\", "f'{", "#", "\0",
+    "@", "=", ":", ",", "a", "b.c", "1", "e9" * 9, "if ", "else:", "while True:\n    ", "try:\n    ", "except:\n    ", "match x:\n  case ",
+    "FROM python\n", "COPY . /app\n", "ENTRYPOINT [\"python\", ", "CMD ", "ARG A=${A}\n", "ENV A=$A$A\n", "RUN <<EOF\n", "*", "**/", "!", "[a-",
+)  # fmt: skip
+REPEATED = st.tuples(st.sampled_from(PIECES), st.integers(1, 20_000)).map(lambda two: (two[0] * two[1])[:200_000])
+CODE = st.lists(st.sampled_from(PIECES) | REPEATED | TEXTS, max_size=12).map("".join)
+BYTES = CODE.map(lambda text: text.encode("utf-8", "surrogatepass")) | st.binary(max_size=200)
+
+
+def dumped(values: object) -> bytes:
+    return yaml.safe_dump(values, allow_unicode=False, width=10**6).encode("utf-8", "replace")
+
+
+def changed(base: Mapping[str, object]) -> st.SearchStrategy[bytes]:
+    """A good file with some keys replaced or added, or no YAML at all."""
+    return (
+        st.dictionaries(
+            st.sampled_from([*base, "trigger", "sweeps", "schedules", "studySpec", "x"]), VALUES, max_size=3
+        )
+        .filter(lambda more: "\\ud" not in json.dumps(more))
+        .map(lambda more: dumped({**base, **more}))
+    ) | BYTES
+
+
+@st.composite
+def archives(draw: st.DrawFn) -> bytes:
+    """A tar with members of any name, kind and declared size."""
+    data = io.BytesIO()
+    with tarfile.open(fileobj=data, mode=draw(st.sampled_from(["w", "w:gz"]))) as archive:
+        for _ in range(draw(st.integers(0, 5))):
+            member = tarfile.TarInfo(
+                draw(st.sampled_from(["t-1/trainer/task.py", "../x.py", "/etc/x.py", "t-1/" * 200 + "x.py"]) | TEXTS)
+            )
+            member.type = draw(
+                st.sampled_from([tarfile.REGTYPE, tarfile.SYMTYPE, tarfile.DIRTYPE, tarfile.FIFOTYPE, tarfile.LNKTYPE])
+            )
+            content = draw(BYTES)
+            member.size = len(content) if member.type == tarfile.REGTYPE else 0
+            member.name, member.linkname = member.name.replace("\ud800", "?"), "/etc/passwd"
+            try:
+                archive.addfile(member, io.BytesIO(content))
+            except (ValueError, UnicodeEncodeError):
+                continue
+    whole = data.getvalue()
+    return whole[: draw(st.integers(0, len(whole)))] if draw(st.booleans()) else whole
+
+
+NOTEBOOK = VALUES.map(
+    lambda one: json.dumps({"cells": [{"cell_type": "code", "source": one}, one], "metadata": one}).encode()
+)
+LOCAL = {**PROJECT, "trainer": {**PROJECT["trainer"], "path": "code.tar.gz"}}  # type: ignore[dict-item]
+DOORS: dict[str, tuple[str, st.SearchStrategy[bytes], tuple[tuple[str, ...], ...]]] = {
+    "project file": ("vertexrig.yaml", changed(PROJECT), (("check",), ("explain", "cpu"), ("render", "cpu"))),
+    "YAML of a job": ("job.yaml", changed(JOB), (("check", "job.yaml"), ("explain", "job.yaml"), ("convert", "job.yaml"))),
+    "Python source": ("code/trainer/task.py", BYTES, (("check",), ("package",))),
+    "setup.py": ("code/setup.py", BYTES, (("check",), ("package",))),
+    "pyproject.toml": ("code/pyproject.toml", BYTES, (("check",), ("package",))),
+    "notebook": ("code/train.ipynb", NOTEBOOK | BYTES, (("init", "--force", "--trainer", "code/train.ipynb"),)),
+    "Dockerfile": ("code/Dockerfile", BYTES, (("init", "--force", "--trainer", "code"), ("check",))),
+    ".gitignore": (".gitignore", BYTES, (("check", "."),)),
+    "archive": ("code.tar.gz", archives(), (("check", "--set", "trainer.path=code.tar.gz"), ("explain", "cpu", "--set", "trainer.path=code.tar.gz"))),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_any_file_ends(door: str) -> None:
+    """No traceback, no hang, no gigabyte, and an exit code of the table, whatever is in the file."""
+    name, contents, verbs = DOORS[door]
+
+    @given(contents)
+    @settings(max_examples=examples(6, 200), deadline=None, suppress_health_check=list(HealthCheck))
+    def ends(content: bytes) -> None:
+        folder = Path(tempfile.mkdtemp())
+        try:
+            small(folder / "code", setup=SETUP.format(more=""))
+            (folder / "vertexrig.yaml").write_bytes(dumped(PROJECT))
+            (folder / "job.yaml").write_bytes(dumped(JOB))
+            (folder / name).write_bytes(content)
+            for verb in verbs:
+                ended(verb, folder)
+        finally:
+            shutil.rmtree(folder)
+
+    ends()
+
+
+def ended(verb: tuple[str, ...], folder: Path) -> None:
+    before, began = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
+    done = typed(*verb, cwd=folder)
+    assert time.process_time() - began < SECONDS, verb
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < MEMORY_MIB * 1024, verb
+    assert done.exit_code in (0, 1, 2, 3) and not re.search(r"Traceback \(most recent", done.stderr), (verb, done)
+    assert done.exit_code != 2 or "error: " in done.stderr, (verb, done)
