@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import groupby
 
 from vertexrig.errors import UsageError
@@ -128,6 +129,20 @@ class _Pattern:
     anywhere: bool
     cost: int
 
+    @cached_property
+    def runs(self) -> tuple[list[_Glob], list[list[_Glob]], list[_Glob], int, bool]:
+        """The runs of names between `**`: the first, those in the middle and the last; how many names the last `**` needs, and
+        whether there is no `**`. Like the pieces of a name, each run is looked for once, as early as it may be.
+        """
+        runs = [[]] if self.names[0] is _ANY else list[list[_Glob]]()
+        for is_any, names in groupby(self.names, lambda one: one is None):
+            if not is_any:
+                runs.append([one for one in names if one is not None])
+        is_open = self.names[-1] is _ANY
+        runs += [[]] if is_open else []
+        first, *middle, last = runs if len(runs) > 1 else [runs[0], []]
+        return first, middle, last, int(is_open), len(runs) == 1
+
     def matches(self, path: Sequence[bytes], work: Work) -> bool:
         """Whether it matches a path, given by its names."""
         if self.anywhere:
@@ -137,17 +152,9 @@ class _Pattern:
                 work.spend(glob.longest * len(path[-1]))
             return glob.matches(path[-1])
         work.spend(self.cost * len(path))
-        # Like `*` in a name: each run of names is looked for once, as early as it may be.
-        runs = [[]] if self.names[0] is _ANY else list[list[_Glob]]()
-        for is_any, names in groupby(self.names, lambda one: one is None):
-            if not is_any:
-                runs.append([one for one in names if one is not None])
-        end = len(path)
-        if self.names[-1] is _ANY:
-            end -= 1
-            runs.append([])
-        first, *middle, last = runs if len(runs) > 1 else [runs[0], []]
-        if len(runs) == 1 and end != len(first):
+        first, middle, last, least, is_exact = self.runs
+        end = len(path) - least
+        if is_exact and end != len(first):
             return False
         stop = end - len(last)
         if stop < len(first) or not _fit(first, path, 0) or not _fit(last, path, stop):
