@@ -143,8 +143,8 @@ class Files:
             except OSError:
                 return
 
-    def names(self, bucket: str, prefix: str) -> Iterator[str]:
-        """Yield names of the regular files below a bucket's folder that start with `prefix`, in no order."""
+    def names(self, bucket: str, prefix: str, after: str) -> Iterator[str]:
+        """Yield names of the regular files below a bucket's folder that start with `prefix` and come after `after`, in no order."""
         parts = prefix.split("/")[:-1]
         # "x" stands for any name: only its folder is used, which must not be reached over a link.
         start = self.plain_path(bucket, "/".join([*parts, "x"])) if parts else self.bucket(bucket) / "x"
@@ -160,6 +160,9 @@ class Files:
                 continue
             for entry in entries:
                 name = path + entry.name
+                # what a folder holds begins with its name: all of it is before `after`, or none
+                if f"{name}/" <= after and not after.startswith(f"{name}/"):
+                    continue
                 if entry.is_dir(follow_symlinks=False):
                     if name.startswith(prefix) or prefix.startswith(name + "/"):
                         stack.append((Path(entry.path), name + "/"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -86,12 +87,21 @@ class Records:
         row = self.database.row("SELECT * FROM objects WHERE bucket = ? AND name = ?", bucket, name)
         return None if row is None else _object(row)
 
-    def objects(self, bucket: str, prefix: str) -> dict[str, Object]:
-        """Return the records of a bucket's objects whose names start with `prefix`."""
+    def names(self, bucket: str, prefix: str, after: str) -> dict[str, bool]:
+        """Return whether each of a bucket's objects is odd, by its name, of those that start with `prefix` and come after `after`."""
         # SQLite compares UTF-8 bytes, so the bound only narrows the scan; the test below decides.
-        sql = "SELECT * FROM objects WHERE bucket = ? AND name >= ? AND name <= ?"
-        rows = self.database.rows(sql, bucket, prefix, prefix + "\U0010ffff" * 4)
-        return {row["name"]: _object(row) for row in rows if row["name"].startswith(prefix)}
+        sql = "SELECT name, odd FROM objects WHERE bucket = ? AND name >= ? AND name <= ?"
+        rows = self.database.rows(sql, bucket, max(prefix, after), prefix + "\U0010ffff" * 4)
+        return {name: bool(odd) for name, odd in rows if name.startswith(prefix) and name > after}
+
+    def objects(self, bucket: str, names: Sequence[str]) -> dict[str, Object]:
+        """Return the records of the named objects of a bucket."""
+        found: dict[str, Object] = {}
+        for first in range(0, len(names), 500):  # SQLite takes 999 values in a statement
+            some = names[first : first + 500]
+            sql = f"SELECT * FROM objects WHERE bucket = ? AND name IN ({', '.join('?' * len(some))})"
+            found |= {row["name"]: _object(row) for row in self.database.rows(sql, bucket, *some)}
+        return found
 
     def save_object(self, o: Object) -> Object:
         """Insert or replace an object's record."""

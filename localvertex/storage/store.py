@@ -325,12 +325,16 @@ class ObjectStore:
         """Return one page of a bucket's objects in the order of their names' UTF-8 bytes."""
         self.bucket(bucket)
         with self.records.database.transaction():
-            known = self.records.objects(bucket, query.prefix)
+            recorded = self.records.names(bucket, query.prefix, query.after)
             # The folder decides what is there, and the records add what a file does not show.
-            names = set(self.files.names(bucket, query.prefix)) | {n for n, o in known.items() if o.odd}
-            for gone in known.keys() - names:
+            names = set(self.files.names(bucket, query.prefix, query.after)) | {
+                name for name, odd in recorded.items() if odd
+            }
+            for gone in recorded.keys() - names:
                 self.records.drop_object(bucket, gone)
             chosen, prefixes, token = _page(sorted(names), query)
+            # of the page only: a record is read and parsed once in a whole listing
+            known = self.records.objects(bucket, chosen)
             items = [self._fresh(bucket, name, known.get(name)) for name in chosen]
         return Page([item for item in items if item is not None], prefixes, token)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -266,3 +267,36 @@ def test_compose_counts_parts(store: ObjectStore) -> None:
     second = store.compose("bkt", "abb", [first, b])
     assert read(store, "abb") == b"abb" and second.components == 3 and second.md5 is None
     assert list(store.files.scratch.iterdir()) == []
+
+
+def test_pages_join_and_read_each_record_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pages of any length are the whole listing, also around names that a folder's slash sorts between; no record is read twice."""
+    store = ObjectStore(tmp_path)
+    store.create_bucket("bucket")
+    names = ["a", "a b/c", "a!", "a-/x/y", "a.b", "b/c/d", "b/c.d", "b0", "b/c0/e", "é/a", "\U0001f600/a", "z/"]
+    for name in names:
+        source = store.files.temp()
+        source.write_bytes(b"x")
+        store.put("bucket", name, source)
+    (tmp_path / "gs/bucket/b/written").write_bytes(b"by a job")
+    wanted = sorted([*names, "b/written"], key=str.encode)
+    read: list[str] = []
+    whole = store.records.objects
+
+    def seen(bucket: str, asked: Sequence[str]) -> dict[str, Object]:
+        read.extend(asked)
+        return whole(bucket, asked)
+
+    monkeypatch.setattr(store.records, "objects", seen)
+    for limit in (1, 2, 5, 100):
+        found: list[str] = []
+        token = ""
+        read.clear()
+        while True:
+            page = store.list("bucket", Query(after=token, limit=limit))
+            found += [one.name for one in page.items]
+            token = page.token
+            if not token:
+                break
+        assert found == wanted
+        assert len(read) == len(set(read))
