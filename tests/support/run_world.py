@@ -7,6 +7,7 @@ from __future__ import annotations
 import functools
 import random
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -41,13 +42,13 @@ from vertexrig.runs.deliveries import NotStartedError
 from vertexrig.runs.engine import Engine, NoMachinesError
 from vertexrig.runs.policy import EVERY, Due, Hold, Holds
 from vertexrig.runs.registration import Registrar
-from vertexrig.runs.run import Run
+from vertexrig.runs.run import Attempt, Run
 from vertexrig.runs.steps import Steps
 from vertexrig.runs.store import RunStore
 from vertexrig.spec.estimate import Estimate
 from vertexrig.spec.labels import CANDIDATE_LABEL, FIRST_LABEL
 from vertexrig.spec.states import CANCELLED, CANCELLING, ENDED, FAILED, LIVE, QUEUED, RUNNING, SUCCEEDED
-from vertexrig.studies.register import Trained
+from vertexrig.studies.register import Servable, Trained
 from vertexrig.submit.budget import Ledger, OverBudgetError, Share, Terms
 from vertexrig.submit.claims import LABEL, LEASE_S, EndedError, InProgressError, Key
 from vertexrig.submit.submission import Request
@@ -152,8 +153,8 @@ class WorldSteps(Steps):
 class WorldRegistrar(Registrar):
     """A registrar whose jobs have all trained the same model."""
 
-    def _trained(self, *_: Any) -> tuple[Trained, tuple[str, str]]:
-        return Trained("gs://my-bucket/model", "accuracy", 0.9, "MAXIMIZE", "cpu", "1"), ("tf", "2.17")
+    def _trained(self, *_: Any) -> tuple[Trained, Servable]:
+        return Trained("gs://my-bucket/model", "accuracy", 0.9, "MAXIMIZE", "cpu", "1"), Servable("tf", "2.17", "")
 
 
 class WorldTicker(Ticker):
@@ -172,20 +173,20 @@ class RunWorld(World):
     Args:
         shape: What the schedule is like.
         trials: How many the caller may start in a day.
-        runs, engine, due, ledger, registrar, ticker: Classes; tests put broken ones here.
+        runs, engine, due, ledger, registrar, ticker, steps: Classes; tests put broken ones here.
         parts: See `World`.
     """
 
     def __init__(
         self, shape: Shape = Shape(), trials: int | None = None, *, runs: type[RunStore] = RunStore, engine: type[Engine] = Engine,
         due: type[Due] = Due, ledger: type[Ledger] = Ledger, registrar: type[Registrar] = WorldRegistrar,
-        ticker: type[Ticker] = WorldTicker, **parts: Any,
+        ticker: type[Ticker] = WorldTicker, steps: type[WorldSteps] = WorldSteps, **parts: Any,
     ) -> None:  # fmt: skip
         super().__init__(**parts)
         self.shape, self.trials = shape, trials
         self.schedule = workspace(shape).loaded.project.schedules[NIGHTLY]
         self._runs, self._engine, self._due, self._ledger = runs, engine, due, ledger
-        self._registrar, self._ticker = registrar, ticker
+        self._registrar, self._ticker, self._steps = registrar, ticker, steps
         self.vertex: ScarceVertex = ScarceVertex(self.clock, self._gate)
         self.models = MemoryModels(self.vertex, self.clock, self._gate)
         self.storage.objects["model/saved_model.pb"] = (b"", 1, 0.0)
@@ -197,8 +198,39 @@ class RunWorld(World):
         self._late: set[str] = set()
         self._claimed: dict[Delivery | None, float] = {}
 
+        self._neighbour()
+
     def workspace(self) -> Workspace:
         return workspace(self.shape)
+
+    @property
+    def jobs(self) -> dict[str, RemoteJob]:
+        """The trigger's own jobs."""
+        return {
+            name: job for name, job in self.vertex.jobs.items() if not job.data["labels"][LABEL].startswith("b" * 32)
+        }
+
+    def _neighbour(self) -> None:
+        """Put an open run of another trigger into the bucket, with its claim, a notice, and two jobs, of which that trigger has still to cancel
+        one.
+        """
+        id, own = f"{'b' * 32}-{'b' * 12}", self.storage.below("vertexrig/other")
+        run = Run(
+            id, Key("schedule", "b"), self.request.body, {}, "bo@example.com", NIGHTLY, DUE[0], attempts=(Attempt(1),)
+        )
+        RunStore(own).save(run)
+        own.write(f"claims/{'b' * 32}.json", b"{}")
+        own.write("notices/b-end.00000000", b"{}")
+        for _ in range(2):
+            job = self.vertex.create(
+                "customJobs", {"labels": {LABEL: id, FIRST_LABEL: id}, "jobSpec": {}, "displayName": "b"}
+            )
+            job.data["state"] = RUNNING
+        self.others = self._of_neighbour()
+
+    def _of_neighbour(self) -> dict[str, Any]:
+        stored = {name: one[0] for name, one in self.storage.objects.items() if name.startswith("vertexrig/other/")}
+        return stored | {name: job.data["state"] for name, job in self.vertex.jobs.items() if name not in self.jobs}
 
     # --- what is watched ---
 
@@ -310,7 +342,7 @@ class RunWorld(World):
             workspace(self.shape).loaded, workspace(self.shape).catalog, self.models, engine.submitter.claims, engine.runs,
             lambda uri: MemoryFolder(self.storage, uri),
         )  # fmt: skip
-        engine.step = WorldSteps(engine, registrar, registrar.folder).take
+        engine.step = self._steps(engine, registrar, registrar.folder).take
 
         def send(_: Notify, notice: Notice) -> None:
             def effect() -> None:
@@ -327,7 +359,7 @@ class RunWorld(World):
         self._ticker(engine, log, wanted=TOPIC, clock=self.clock, send=send).tick({})
 
     def some(self, chance: random.Random, *states: str) -> dict[str, Any] | None:
-        jobs = [job.data for job in self.vertex.jobs.values() if job.data["state"] in states]
+        jobs = [job.data for job in self.jobs.values() if job.data["state"] in states]
         return chance.choice(jobs) if jobs else None
 
     def starts(self, chance: random.Random) -> None:
@@ -349,7 +381,7 @@ class RunWorld(World):
     def one_trains(self) -> None:
         """Recorded jobs of two attempts of a run never train at one time, and none trains after one has succeeded."""
         busy: dict[str, list[str]] = {}
-        for job in (one.data for one in self.vertex.jobs.values()):
+        for job in (one.data for one in self.jobs.values()):
             labels = job["labels"]
             if (
                 "startTime" in job
@@ -381,7 +413,7 @@ class RunWorld(World):
         self.vertex.refused, self.down = frozenset(), False
         self.clock.at += 150.0
         self.hold(False)
-        chance = random.Random(len(self.vertex.jobs))
+        chance = random.Random(len(self.jobs))
         for due in sorted(self._arrived):
             for _ in range(8):  # with healthy services until there is an answer, as Cloud Scheduler does
                 if set(self.answers_of.get(due, ())) - {"refused"}:
@@ -397,7 +429,7 @@ class RunWorld(World):
                 raise Broken(f"no answer for {due}")
         for number in range(60):
             self._look(self._parts(None)[1])
-            for _ in range(len(self.vertex.jobs)):
+            for _ in range(len(self.jobs)):
                 self.ends(chance, CANCELLED, was=CANCELLING)
                 self.ends(chance, SUCCEEDED, was=RUNNING)
                 self.starts(chance)
@@ -416,9 +448,9 @@ class RunWorld(World):
             raise Broken(f"{self.surprises[0]}")
         if self.vertex.wronged:
             raise Broken(f"these were seen training, and cancelled: {self.vertex.wronged}")
-        for job in [one.data for one in self.vertex.jobs.values() if one.data["state"] == QUEUED]:
+        for job in [one.data for one in self.jobs.values() if one.data["state"] == QUEUED]:
             self.train_or_end(job)  # a second job that lists show only now looks at its claim
-        live = [name for name, one in self.vertex.jobs.items() if one.data["state"] in LIVE]
+        live = [name for name, one in self.jobs.items() if one.data["state"] in LIVE]
         if live:
             raise Broken(f"no run is open, and these live: {live}")
         rows = [self._row(name) for name in self.storage.objects if name.startswith("history/")]
@@ -430,12 +462,10 @@ class RunWorld(World):
             left_out = claim is not None and claim.state == "ended" and "skipped" in answers
             if {"created", "deferred"} & set(answers) and not own and not left_out:
                 raise Broken(f"{due} was answered {answers}, and has no end")
-            ids = {
-                job.data["labels"].get(FIRST_LABEL) or job.data["labels"][LABEL] for job in self.vertex.jobs.values()
-            }
+            ids = {job.data["labels"].get(FIRST_LABEL) or job.data["labels"][LABEL] for job in self.jobs.values()}
             jobs = [id for id in ids if claim is not None and id == claim.id]
             won = [
-                one.data["name"] for one in self.vertex.jobs.values()
+                one.data["name"] for one in self.jobs.values()
                 if one.data["state"] == SUCCEEDED and (one.data["labels"].get(FIRST_LABEL) or one.data["labels"][LABEL]) in jobs
             ]  # fmt: skip
             if len(won) > 1:
@@ -459,6 +489,8 @@ class RunWorld(World):
                 raise Broken(f"no notice of {due} was sent: {own[0]}")
         self._check_steps(rows)
         self._check_budget()
+        if self._of_neighbour() != self.others:
+            raise Broken(f"what belongs to another trigger is {self._of_neighbour()}, and was {self.others}")
 
     def _row(self, name: str) -> dict[str, Any]:
         return self.storage.read_json(name) or {}
@@ -466,6 +498,13 @@ class RunWorld(World):
     def _check_steps(self, rows: list[dict[str, Any]]) -> None:
         if not self.shape.steps:
             return
+        ids = [claim.id for due in DUE if (claim := self._parts(None)[0].by_key(self.key(due))) is not None]
+        known = {
+            key.digest[:32] for id in ids for key in (Key("step", f"{id} 0 promote"), Key("step", f"{id} 1 register"))
+        }
+        for name, labels in ((name, job.data["labels"]) for name, job in self.jobs.items()):
+            if FIRST_LABEL not in labels and labels[LABEL] not in ids and labels[LABEL][:32] not in known:
+                raise Broken(f"{name} is of no run and no step")
         for models in self.models.models.values():
             marks = [
                 row["versionDescription"].rpartition("(run ")[2]
@@ -480,18 +519,14 @@ class RunWorld(World):
     def _check_budget(self) -> None:
         if self.trials is None:
             return
-        days: dict[str, set[str]] = {}
-        for day in ("2026-11-21", "2026-11-22", "2026-11-23"):
-            for row in Ledger(self.storage, [self.vertex], Budget()).entries(day):
-                if row.granted and row.shares & {f"caller-{ANA}"}:
-                    days.setdefault(row.day, set()).add(row.claim)
-        made = {
-            job.data["labels"][LABEL]
-            for name, job in self.vertex.jobs.items()
-            if name not in self._late and "startTime" in job.data
-        }
-        if any(len(claims & made) > self.trials for claims in days.values()):
-            raise Broken(f"the caller's {self.trials} a day are exceeded: {days}")
+        begun: dict[str, str] = {}
+        for name, job in self.jobs.items():
+            if name not in self._late and "startTime" in job.data:
+                run = job.data["labels"].get(FIRST_LABEL) or job.data["labels"][LABEL]
+                begun[run] = min(job.data["createTime"][:10], begun.get(run, "9"))
+        counts = Counter(begun.values())
+        if any(count > self.trials for count in counts.values()):
+            raise Broken(f"the caller's {self.trials} a day are exceeded: {counts}")
 
 
 @dataclass(frozen=True)
@@ -523,6 +558,7 @@ SCRIPTS: Mapping[str, Script] = {
     "given-up": Script(
         Shape(1, retry_for=_PATIENT), "scarce d0 tick wait wait wait wait wait wait tick plenty d0 tick"
     ),
+    "budget": Script(Shape(1, "wait"), "d0 start d1 succeed tick start d2 succeed tick start succeed tick"),
     "steps": Script(Shape(1, steps=True), "d0 start succeed tick tick start succeed tick lease tick"),
     "steps-wait": Script(
         Shape(3, "wait", steps=True), "d0 start d1 succeed tick tick stockout tick start succeed tick"

@@ -10,14 +10,16 @@ from typing import Any
 import pytest
 
 from tests.support.protocol import Broken
-from tests.support.run_world import DUE, SCRIPTS, TICK_S, RunWorld, Shape, WorldTicker, explore, played
+from tests.support.run_world import DUE, SCRIPTS, TICK_S, RunWorld, Shape, WorldSteps, WorldTicker, explore, played
 from tests.support.tools import brief
 from vertexrig.cloud.rest import RestError
 from vertexrig.runs.engine import Engine
 from vertexrig.runs.policy import Due
 from vertexrig.runs.run import Run
 from vertexrig.runs.store import RunStore
-from vertexrig.submit.claims import LEASE_S, Claim, Claims
+from vertexrig.submit.budget import Terms
+from vertexrig.submit.claims import LEASE_S, Claim, Claims, fresh_key
+from vertexrig.submit.reconcile import Reconciler, recorded
 
 LONG = os.environ.get("ATTACK") == "long"
 PARTS = 4
@@ -113,6 +115,32 @@ class SentFirst(WorldTicker):
         super().finish(run)
 
 
+class NobodysRuns(Engine):
+    """A tick starts runs as itself, not as their caller."""
+
+    def _start(self, run: Run, action: Any, at: Any) -> Any:
+        self.terms = lambda _: Terms()
+        return super()._start(run, action, at)
+
+
+class PromotesAgain(WorldSteps):
+    """The job of a step has another key each time."""
+
+    def _promote(self, run: Run, index: int, step: Any, sweep: Any) -> Any:
+        made = self.engine.submitter.submit(self.prepared(), fresh_key(), "asked", terms=self.engine.terms(run))
+        return self._made(run, index, run.name, made.name, made.duplicate)
+
+
+class CancelsOthers(Reconciler):
+    """Of two jobs whose claim is not among the trigger's own, the older one is kept."""
+
+    def look(self, claim_id: str, collection: str) -> list[str]:
+        jobs = self.with_label(claim_id, collection)
+        if len(jobs) > 1 and self.claims.by_id(claim_id) is None:
+            return self.keep_recorded(Claim(claim_id, "", "", "", "", job=recorded(jobs[0], claim_id)), jobs)
+        return super().look(claim_id, collection)
+
+
 BROKEN: Mapping[str, tuple[str, int, dict[str, Any]]] = {
     "writes without a generation": ("slow-write", 2, {"runs": WrittenOver}),
     "a run that is not written again": ("refused", 1, {"runs": WrittenOnce}),
@@ -123,6 +151,9 @@ BROKEN: Mapping[str, tuple[str, int, dict[str, Any]]] = {
     "ends of claims are replaced": ("left-out", 0, {"claims": EndsAreReplaced}),
     "a trainer does not look at its claim": ("late", 0, {"look": _looks_away}),
     "a notice comes after the run is deleted": ("refused", 6, {"ticker": SentFirst}),
+    "a tick does not count a run for its caller": ("budget", 4, {"engine": NobodysRuns}),
+    "a step has no key of its own": ("steps", 3, {"steps": PromotesAgain}),
+    "jobs of another trigger are cancelled": ("refused", 1, {"reconciler": CancelsOthers}),
 }
 """What is broken, and the script whose schedules find it, with the move that is frozen."""
 
