@@ -57,9 +57,9 @@ class CommandOutput:
         say(text)
 
 
-SHOWING = frozenset("candidates check diff doctor explain jobs quota report schedule".split())
+SHOWING = frozenset("candidates check diff doctor explain quota report".split())
 """Verbs whose result is for people, comments and logs: it has the names of environment variables. Other results are what is rendered or
-submitted, or words of the next command, and have the values."""
+submitted, or a service's names of things, which the next command takes, and have the values."""
 
 
 def wants_json(words: Sequence[str]) -> bool:

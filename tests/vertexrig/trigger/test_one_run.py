@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import copy
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.support.memory_models import MemoryFolder
 from tests.support.scarce import STOCKOUT
 from tests.support.trigger_place import DATA, Place
 from tests.vertexrig.trigger.test_policy import MON, TUE, fire, held, place
 from vertexrig import times
 from vertexrig.runs.deliveries import Delivery
-from vertexrig.spec.states import FAILED, RUNNING
+from vertexrig.runs.store import RunStore
+from vertexrig.spec.states import FAILED, RUNNING, SUCCEEDED
+from vertexrig.submit.claims import LABEL, Key
+from vertexrig.trigger import history
 
 
 def counted(here: Place) -> Counter[str]:
@@ -30,7 +35,7 @@ def counted(here: Place) -> Counter[str]:
     return found
 
 
-@pytest.mark.parametrize("past", [1, 1000])
+@pytest.mark.parametrize("past", [1, 1000, 10_000])
 def test_a_tick_costs_what_is_open(tmp_path: Path, past: int) -> None:
     """Ten open runs take at most 20 requests, however many have ended."""
     here = Place(tmp_path)
@@ -99,3 +104,51 @@ def test_two_triggers_share_a_bucket(tmp_path: Path) -> None:
     other.load(data)
     reply = other.post({}, "/tick")
     assert reply.status == 409 and "https://one.a.run.app" in reply.body["detail"]
+
+
+CALL_S = 0.02
+"""What a call of a service takes, by the clock of the place."""
+
+
+@pytest.mark.parametrize("count", [300, pytest.param(1500, marks=pytest.mark.whole)])
+def test_many_ends_are_reported_within_half_the_timeout(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    """Runs whose jobs have all ended since the last tick: each tick ends within half of the function's timeout, and in the end each run has
+    one row in the history and one notice.
+    """
+    data = copy.deepcopy(DATA)
+    data["trigger"]["notify"] = [{"topic": "projects/my-project/topics/runs", "when": ["finished"]}]
+    here = Place(tmp_path, data)
+    monkeypatch.setattr(history, "Storage", lambda uri, url: MemoryFolder(here.storage, uri))
+    first = here.post({"run": "cpu", "request_id": "first"}).body["name"]
+    (run,), job = here.runs, here.vertex.jobs[first]
+    at = times.rfc3339(here.clock.now(), 0)
+    for number in range(count):
+        name, id = first[:-4] + f"{number:08}", f"{number:032x}-{number:012x}"
+        data = {**job.data, "name": name, "state": SUCCEEDED, "startTime": at, "endTime": at, "labels": {LABEL: id}}
+        here.vertex.jobs[name] = replace(job, data=data)
+        made = replace(run, id=id, key=Key("schedule", id), schedule="nightly", time=MON, generation=0)
+        RunStore(here.store).save(
+            replace(made, attempts=(replace(run.attempts[0], job=name),), delivery={"id": id[-12:], "time": MON})
+        )
+    here.vertex.jobs[first].data.update(state=SUCCEEDED, startTime=at, endTime=at)
+    sent: list[str] = []
+    here.trigger.ticker.notices.send = lambda _, notice: sent.append(str(notice.data["claim"]))  # type: ignore[union-attr]
+
+    def gate(_: str, effect: Any) -> Any:
+        here.clock.at += CALL_S
+        return effect()
+
+    here.storage.gate = here.vertex.gate = gate
+    here.store.gate = here.trigger.store.gate = here.trigger.ticker.storage.gate = gate  # type: ignore[attr-defined, union-attr]
+    for _ in range(count):
+        if not here.runs and not any("/notices/" in name for name in here.storage.objects):
+            break
+        begun = here.clock.at
+        assert here.post({}, "/tick").status == 200
+        assert here.clock.at - begun <= 60 + 20 * CALL_S
+        here.clock.at += 60
+    ended = Counter(str(row.get("claim")) for row in here.ended)
+    assert len(sent) == len(set(sent)) == count
+    assert set(sent) <= ended.keys() and set(ended.values()) == {1}
