@@ -27,7 +27,7 @@ class Seen:
     Args:
         now: By the service's clock, in seconds.
         job: The job of the last attempt, None if it is gone.
-        waits: The job has not begun because it waits for machines.
+        waits: A job that has not begun waits for machines.
         hold: Why its schedule is on hold, "" if it is not.
         newest: When the newest run of its schedule that waits was due, "" for none.
         problem: Why the project file does not allow it any more, "" if it does.
@@ -60,7 +60,7 @@ class Action:
     Args:
         do: `wait`; `start` the next attempt, `again` the last one, whose job was not made; `give-up` (write that its job waited for too
             long, and cancel it), `cancel` it again; `over`: write that the last attempt is over; take the next `step`; or `end` the run.
-        why: A reason of OVER, or the outcome of the run.
+        why: A reason of OVER, `hold`, or the outcome of the run.
         candidate: Which one to start.
     """
 

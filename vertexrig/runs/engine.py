@@ -2,7 +2,8 @@
 
 Why a request never has two jobs that train, and no run is lost:
 
-- A run is written before its first job is made, and deleted only after its end is in the history.
+- A run is written before its first job is made, and deleted only after its end is in the history, or by the delivery that opened it and is
+  answered with an error.
 - Each attempt has one claim. The next attempt begins only after the run says that the last one is over, and that is written only after its
   claim ended without a job, or after its job and every other job with its label was seen ended.
 - The run is written, over the generation that was read, before each create call. A process that is frozen and wakes with an older
@@ -57,7 +58,8 @@ class Moved:
 
     Args:
         run: As it is stored now, or was last.
-        state: `waiting` for machines or for what its schedule names, `training`, `started` (a job was made just now), or `ended`.
+        state: `waiting` for machines or for what its schedule names, `training`, `started` (a job was made just now), `ended`, or `unknown`
+            after an error.
         job: The job that it waits for, "" for none.
         text: In one line.
         problem: It waits for something that a person has to do.
@@ -87,14 +89,16 @@ class Engine:
         candidates: Gives the candidates of a run, rendered and allowed as the project file is now; ChangedError if it does not allow it.
         terms: The labels and the budget of a run's caller.
         due: What the run's schedule says about it, None for a run of none.
-        step: Takes the step of a run whose last job has succeeded.
-        settings: What the project file says of a job or sweep; None if it has no such entry.
-        finish: Writes the end of a run: history and notices.
+        step: Takes the step of a run whose last job has succeeded; set by the trigger for its ticks.
+        finish: Writes the end of a run: history and notices; set by the ticker.
+        problem: Says why the project file does not allow a run any more; "" if it does.
         cannot: Says why a candidate cannot fit, with the sum; "" if it can or that is not known.
         publish: Uploads what a candidate's job runs, before that is made.
         waits: Whether a job that has not begun waits for machines; on a local Vertex it may also be on its way to start.
         speed: Divides every wait, for rehearsals.
+        round_s: See `vertexrig.runs.advance.ROUND_S`.
         live: The live jobs of the trigger, by name, where a tick has listed them.
+        now: The time by the service's clock.
         asked: Digest of the request, where it is not that of its body.
     """
 
@@ -127,7 +131,7 @@ class Engine:
 
         Raises:
             NoMachinesError: No candidate got machines, and no other round follows.
-            NotStartedError: None did yet; ticks continue.
+            NotStartedError: None did yet, and ticks continue (`deferred`); or the run has ended already (`skipped`).
             VertexrigError: As of `Submitter.submit`. The run is not kept, unless `wait` is called.
         """
         position, known = 0, False
@@ -369,7 +373,7 @@ class Engine:
             newest: When the newest run of its schedule that waits was due.
             at: The time by the service's clock.
         """
-        at, moved = at or self.now(), None
+        at = at or self.now()
         for _ in range(40):
             attempt = run.attempt
             if (
@@ -382,8 +386,6 @@ class Engine:
             action = advance.advance(run, self.see(run, job, hold, newest, at))
             result = self._carry_out(run, action, job, at)
             if isinstance(result, Moved):
-                if moved is not None and moved.made is not None and result.state != "ended":
-                    return replace(result, made=moved.made, first=moved.first, state="started")
                 return result
             run, job = result, None if result.phase != "attempt" else job
         return Moved(run, "waiting", text="it changes too fast; the next tick continues")

@@ -185,21 +185,12 @@ class Steps:
         if measuring:
             found = self._measured(step, job)
             if settled or found.champion == champion:
-                kept = self.engine.runs.save(
-                    replace(
-                        run,
-                        step=index + 1,
-                        round=run.round,
-                        measured=asdict(found),
-                        job=trained.name,
-                        since=_end_of(job, at),
-                    )
-                )
-                if kept is None:
-                    return self._waits(run, "another tick is at it")
-                if index + 1 == len(self._steps(run)):
+                if not following:
                     raise _OverError("done", f"{name} has succeeded")
-                return kept
+                kept = self.engine.runs.save(
+                    replace(run, step=index + 1, measured=asdict(found), job=trained.name, since=_end_of(job, at))
+                )
+                return kept or self._waits(run, "another tick is at it")
         prepared = self.evaluating(run, step, champion, challenger)
         made = self.engine.submitter.submit(
             prepared, run.step_key(index, run.round), digest({"run": run.id}), terms=self.engine.terms(run)

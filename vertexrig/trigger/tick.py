@@ -1,10 +1,13 @@
-"""One tick: moves the open runs of a trigger, oldest first, within half of the function's timeout, and sends notices."""
+"""One tick: moves the open runs of a trigger within half of the function's timeout, and sends notices.
+
+The runs are in the order of their ages; a tick begins after the one that the tick before it ended with.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from itertools import product
 from typing import Any
@@ -45,7 +48,6 @@ class Ticker:
     wanted: tuple[Notify, ...] = ()
     clock: Callable[[], float] = time.monotonic
     send: Callable[[Notify, notify.Notice], None] | None = None
-    _ended: list[Run] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.storage = self.engine.runs.storage

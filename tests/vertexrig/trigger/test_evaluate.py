@@ -78,6 +78,14 @@ def test_today_s_data_decides(tmp_path: Path) -> None:
     assert row["outcome"] == "registered" and "0.7 against 0.6 of version 1" in row["text"], row
 
 
+def test_a_measurement_may_be_the_last_step(tmp_path: Path) -> None:
+    """A run whose last step is `evaluate` ends once the measurement has succeeded."""
+    place = Place(tmp_path, evaluated(*STEPS[:2]))
+    measured(place, night(place), challenger={"accuracy": 0.8})
+    row = place.tick()
+    assert (row["state"], row["outcome"]) == ("ended", "done") and not place.runs and len(place.ended) == 1
+
+
 def test_a_worse_model_is_not_registered(tmp_path: Path) -> None:
     """A model that is worse on today's data is not registered, whatever it reached when it was trained."""
     place = Place(tmp_path, evaluated())
@@ -140,7 +148,7 @@ def test_a_wrong_step(tmp_path: Path, steps: list[Any], said: str) -> None:
         clouds.loaded(tmp_path, evaluated(*steps))
 
 
-def test_a_measurement_that_would_fail_is_found_at_the_desk(tmp_path: Path) -> None:
+def test_a_measurement_that_would_fail_is_found_before_apply(tmp_path: Path) -> None:
     """`schedule plan` checks the job of the step before anything runs."""
     data = evaluated()
     data["jobs"]["measure"]["machine_type"] = "n1-standard-5"
