@@ -57,7 +57,7 @@ Relative paths start from the folder of the project file. A key without a value 
 - `${NAME:-default}` is replaced by the default if the variable is not set or empty.
 - `$${` is a literal `${`. Keys are never replaced.
 - Messages, and the results of `check`, `diff`, `explain`, `doctor`, `candidates`, `quota` and `report`, show `${NAME}` for the value. The rendered
-  YAML has the value. A value of fewer than 8 characters is replaced only where it is a word of its own, one of fewer than 4 only where it is the whole text.
+  YAML has the value. A value of fewer than 8 characters is replaced only where it is the whole text.
 
 The result has the type of its key: `max_trial_count: ${TRIALS:-20}` is a whole number. For a key that takes text, `20` stays text.
 

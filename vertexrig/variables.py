@@ -14,9 +14,9 @@ from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
 
-SHORTEST, SHORTEST_INSIDE = 4, 8
-"""Characters of a value that is replaced in text where it is a word of its own, and wherever it is. A shorter one occurs by chance:
-it is replaced only where it is the whole value, in JSON and in a message that quotes it."""
+SHORTEST = 8
+"""Characters of a value that is replaced wherever it is in a text. A shorter one, such as `build`, occurs by chance: it is replaced only where
+it is the whole value, in JSON and in a message that quotes it."""
 _recorded: dict[str, str] | None = None
 
 
@@ -89,8 +89,5 @@ def _forms(recorded: tuple[tuple[str, str], ...]) -> tuple[re.Pattern[str], dict
                 if len(form) >= SHORTEST:
                     names.setdefault(form, name)
     # the longest first: one that is part of another would leave the rest of it in the text
-    parts = [
-        re.escape(form) if len(form) >= SHORTEST_INSIDE else rf"(?<![A-Za-z0-9]){re.escape(form)}(?![A-Za-z0-9])"
-        for form in sorted(names, key=len, reverse=True)
-    ]
+    parts = [re.escape(form) for form in sorted(names, key=len, reverse=True)]
     return (re.compile("|".join(parts)), names) if parts else None

@@ -110,6 +110,6 @@ def test_a_short_value_is_replaced_as_a_whole_only() -> None:
         for name, value in {"A": "a", "ENV": "prod", "KEY": "prod-long-1", "EMPTY": ""}.items():
             variables.record(name, value)
         assert variables.result({"x": ["a", "abc", "prod", "product", "in prod.", "xprod-long-1x"]}) == {
-            "x": ["${A}", "abc", "${ENV}", "product", "in ${ENV}.", "x${KEY}x"]
+            "x": ["${A}", "abc", "${ENV}", "product", "in prod.", "x${KEY}x"]
         }
     assert variables.result("prod") == variables.shown("prod") == "prod"

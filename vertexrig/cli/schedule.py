@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -401,11 +401,9 @@ def hold(schedule: str | None, until: str, reason: str, file: Path | None, forma
     do not end it. (`pause` stops only the job in Cloud Scheduler, and the next `apply` ends the pause.)
     """
     from vertexrig.runs import policy  # 30 ms
-    from vertexrig.trigger import deploy
 
     now = times.now()
-    end = policy.until(until, now)
-    made = policy.Hold(end, reason, times.rfc3339(now, 0), deploy.account())
+    made = policy.Hold(policy.until(until, now), reason, times.rfc3339(now, 0))
     _holds(schedule, file, format_, made)
 
 
@@ -427,6 +425,10 @@ def _holds(schedule: str | None, file: Path | None, format_: str, hold: Hold | N
     if schedule is not None and schedule not in known:
         raise UsageError(f"there is no schedule {schedule!r}. {did_you_mean(schedule, known)}")
     kept = policy.Holds(remote.own(loaded, "hold"))
+    if hold is not None:
+        from vertexrig.trigger import deploy
+
+        hold = replace(hold, by=deploy.account())
     there = kept.put(name, hold)
     if hold is None and not there:
         streams.note("there was no hold of all schedules" if schedule is None else f"{schedule} was not on hold")

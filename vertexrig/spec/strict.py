@@ -34,8 +34,8 @@ MOST_DEPTH = 100
 """How deep protobuf's JSON reader follows messages inside messages."""
 LIST_LIMITS = {"worker_pool_specs": "pools.max", "env": "env.max", "package_uris": "package_uris.max"}
 """Repeated fields whose length the service limits, and the catalog's limit of each."""
-MOST_MESSAGES, MOST_SCALARS = 1_000, 10_000
-"""The longest list of messages, and of anything else, where the service documents no limit: a bound of our own."""
+MOST_ITEMS = 10_000
+"""The longest list where the service documents no limit: a bound of our own."""
 
 
 @dataclass(frozen=True)
@@ -396,8 +396,7 @@ class Reader:
     def bounded(self, value: list[Any], field_: Field, raw: yamltext.RawPath, path: str) -> list[Any]:
         """Return the items of a list that may be there: every rule looks at each of them."""
         limit = LIST_LIMITS.get(field_.name)
-        own = MOST_SCALARS if field_.message is None else MOST_MESSAGES
-        most = load().limits.integer(limit) if limit else own
+        most = load().limits.integer(limit) if limit else MOST_ITEMS
         if len(value) <= most:
             return value
         who = "the service takes" if limit else "vertexrig reads"

@@ -110,7 +110,7 @@ def test_boxes_are_closed() -> None:
     assert sum(row.count("┌") + row.count("┬") for row in rows) == len(found.pools)
 
 
-counts = st.lists(st.integers(0, 12), max_size=4)
+counts = st.lists(st.integers(0, 12), max_size=3)
 
 
 @given(counts)

@@ -258,7 +258,7 @@ def test_a_script_exported_from_a_notebook(tmp_path: Path) -> None:
     text = "import os\n\n# In[1]:\nget_ipython().system('pip install tqdm>=4 rich')\n%s\nprint('trained')\n"
     (tmp_path / "train.py").write_text(text % "get_ipython().run_line_magic('matplotlib', 'inline')")
     with pytest.raises(
-        PackageError, match=r"train.py:4, 5: get_ipython.*Delete the lines; write tqdm>=4 rich into requ"
+        PackageError, match=r"train.py:4, 5: get_ipython.*Delete the lines; write tqdm>=4 and rich into requ"
     ):
         build(tmp_path / "train.py", tmp_path / "out", module="train")
     guarded = (

@@ -234,8 +234,8 @@ def test_yaml_and_data_are_read_alike(data: Any) -> None:
         ("workerPoolSpecs", 4, {}),
         ("workerPoolSpecs[0].containerSpec.env", 100, {"name": "A", "value": "1"}),
         ("workerPoolSpecs[0].pythonPackageSpec.packageUris", 100, "gs://b/t.tar.gz"),
-        ("workerPoolSpecs[0].containerSpec.args", strict.MOST_SCALARS, "x"),
-        ("workerPoolSpecs[0].nfsMounts", strict.MOST_MESSAGES, {"server": "10.0.0.1"}),
+        ("workerPoolSpecs[0].containerSpec.args", strict.MOST_ITEMS, "x"),
+        ("workerPoolSpecs[0].nfsMounts", strict.MOST_ITEMS, {"server": "10.0.0.1"}),
     ],
 )
 def test_a_list_is_bounded_before_the_rules(path: str, most: int, item: object) -> None:
