@@ -56,7 +56,7 @@ Relative paths start from the folder of the project file. A key without a value 
 - `${NAME}` in a value is replaced by the environment variable. It is an error if the variable is not set or empty.
 - `${NAME:-default}` is replaced by the default if the variable is not set or empty.
 - `$${` is a literal `${`. Keys are never replaced.
-- Messages, and the results of `check`, `diff`, `explain`, `doctor`, `candidates`, `quota` and `report`, show `${NAME}` for the value. The rendered
+- Messages, and the results of `check`, `diff`, `explain`, `doctor` and `report`, show `${NAME}` for the value. The rendered
   YAML has the value. A value of fewer than 8 characters is replaced only where it is the whole text.
 
 The result has the type of its key: `max_trial_count: ${TRIALS:-20}` is a whole number. For a key that takes text, `20` stays text.

@@ -18,8 +18,6 @@ SHORTEST = 8
 """Characters of a value that is replaced wherever it is in a text. A shorter one, such as `build`, occurs by chance: it is replaced only where
 it is the whole value, in JSON and in a message that quotes it."""
 _recorded: dict[str, str] | None = None
-
-
 _results = False
 
 

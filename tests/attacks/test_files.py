@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import resource
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -363,3 +364,12 @@ def test_a_region_never_names_a_host(
     finally:
         server.shutdown()
         server.server_close()
+
+
+def test_the_command_as_a_module_imports_nothing_of_the_folder(tmp_path: Path) -> None:
+    """`python -m vertexrig` in a project that has a click.py imports the installed one."""
+    (tmp_path / "click.py").write_text("raise SystemExit('imported')\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "vertexrig", "--version"], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.returncode == 0 and done.stdout.startswith("vertexrig "), done.stderr

@@ -97,6 +97,18 @@ def test_diff_has_the_name(tmp_path: Path, format_: str) -> None:
     assert "${DB}" in said and "Zebra" not in said
 
 
+def test_a_patch_has_what_the_file_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The patch of `check --diff` applies to a file in which a variable's value is written out."""
+    monkeypatch.setenv("DB", "us-central1")
+    project(tmp_path, region='"${DB}"')
+    job = tmp_path / "job.yaml"
+    spec = "workerPoolSpecs:\n- {replicaCount: 1, containerSpec: {imageUri: us-central1-docker.pkg.dev/p/r/i}}\n"
+    job.write_text(f"{spec}scheduling: {{timeout: 60}}\n", encoding="utf-8")
+    patch = typed("check", "job.yaml", "--diff", cwd=tmp_path).stdout
+    subprocess.run(["git", "apply"], input=patch, cwd=tmp_path, check=True, text=True)
+    assert job.read_text(encoding="utf-8") == f"{spec}scheduling: {{timeout: 60s}}\n"
+
+
 def test_the_rendered_file_has_the_value(tmp_path: Path) -> None:
     """The value is in the YAML that `render` writes."""
     project(tmp_path)

@@ -154,7 +154,7 @@ class _Report:
 
         path = Path(one.file)
         if self.given.diff:
-            output.say(masked(edit.difference(before, one.text, one.file)))
+            output.say(masked(edit.difference(before, one.text, one.file)), literal=True)
         else:
             with files.locked(path.resolve().parent):
                 now = edit.read(path)

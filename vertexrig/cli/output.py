@@ -57,7 +57,7 @@ class CommandOutput:
         say(text)
 
 
-SHOWING = frozenset("candidates check diff doctor explain quota report".split())
+SHOWING = frozenset({"check", "diff", "doctor", "explain", "report"})
 """Verbs whose result is for people, comments and logs: it has the names of environment variables. Other results are what is rendered or
 submitted, or a service's names of things, which the next command takes, and have the values."""
 
@@ -97,16 +97,17 @@ def document() -> CommandOutput:
     return found
 
 
-def say(text: str | bytes, *, nl: bool = True) -> bool:
+def say(text: str | bytes, *, nl: bool = True, literal: bool = False) -> bool:
     """Print a result on stdout; return False if the reader has closed the pipe, which is not an error.
 
     Args:
         text: Text for a person; bytes are a document, which is written unchanged.
         nl: End it with a line break.
+        literal: The text is to be applied to a file, as a patch is: no value in it is shown by its variable's name.
     """
     color = streams.wants_color(sys.stdout, os.environ)
     if isinstance(text, str):
-        text = safe(variables.result(text), painted=color)
+        text = safe(text if literal else variables.result(text), painted=color)
     try:
         # the stream is named: by itself click writes UTF-8 where the locale asks for ASCII
         click.echo(text, file=sys.stdout, nl=nl, color=color)

@@ -432,8 +432,7 @@ def _holds(schedule: str | None, file: Path | None, format_: str, hold: Hold | N
     there = kept.put(name, hold)
     if hold is None and not there:
         streams.note("there was no hold of all schedules" if schedule is None else f"{schedule} was not on hold")
-    rows = {one: asdict(found) for one, found in sorted(kept.current().items())}
-    lines = [
-        f"{'all schedules' if one == policy.EVERY else one}: {policy.Hold(**row).text}" for one, row in rows.items()
-    ]
+    held = dict(sorted(kept.current().items()))
+    lines = [f"{'all schedules' if one == policy.EVERY else one}: {found.text}" for one, found in held.items()]
+    rows = {one: asdict(found) for one, found in held.items()}
     result(format_, {"holds": rows}, "\n".join(lines) or "no schedule is on hold")

@@ -25,8 +25,9 @@ from vertexrig.package import notebook
 from vertexrig.package import verify as verification
 from vertexrig.package.folders import why_absent
 from vertexrig.package.layouts import read_config
-from vertexrig.package.sources import MOST_MIB, PackageId, Sources, gather, identity_of
+from vertexrig.package.sources import PackageId, Sources, gather, identity_of
 from vertexrig.package.trust import is_trusted, trust
+from vertexrig.project.model import PACKAGE_MIB
 
 __all__ = ["Built", "build"]
 
@@ -75,7 +76,7 @@ def build(
     verify: bool = True,
     wheel: bool = False,
     trusted: bool = False,
-    most_mib: int = MOST_MIB,
+    most_mib: int = PACKAGE_MIB,
 ) -> Built:
     """Build a trainer's sdist, check it, and put it into `out_dir` whole or not at all.
 

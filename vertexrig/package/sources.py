@@ -33,6 +33,7 @@ from vertexrig.package.requirements import (
     rewrite,
 )
 from vertexrig.package.setup_script import read_setup, unsafe_setting
+from vertexrig.project.model import PACKAGE_MIB
 from vertexrig.text import quoted
 from vertexrig.trainer_source.follow import follow
 from vertexrig.trainer_source.source_tree import ROOTS, Tree
@@ -41,8 +42,6 @@ from vertexrig.trainer_source.trainer_model import Import
 _FORMAT = b"vertexrig-package-3\n"
 """Part of every hash: raised when staging changes what the same sources become."""
 DIGEST_LENGTH = 12
-MOST_MIB = 200
-"""What the files of a package may have by default; `trainer.package_mib` changes it."""
 IMAGE_PYTHON = 10
 """Minor version of Python 3 in the newest prebuilt TensorFlow image, tf-cpu.2-17.py310."""
 
@@ -129,7 +128,7 @@ class PackageId:
     file_name: str
 
 
-def identify(folder: Path | str, *, tf_version: str | None = None, most_mib: int = MOST_MIB) -> PackageId:
+def identify(folder: Path | str, *, tf_version: str | None = None, most_mib: int = PACKAGE_MIB) -> PackageId:
     """Return the identity of the package that `build` would make, without building it.
 
     It depends on the paths and bytes of the sources and on the tf-keras pin, not on where the folder is, on times, caches,

@@ -20,6 +20,9 @@ BUILD = "build"
 PREBUILT = "prebuilt"
 """The newest prebuilt image of the trainer's framework for the machines, where an image is named."""
 
+PACKAGE_MIB = 200
+"""MiB that the files of a package may have, if `trainer.package_mib` is not given."""
+
 Args = Mapping[str, Scalar | None] | tuple[str, ...]
 
 
@@ -90,7 +93,7 @@ class Trainer:
     command: tuple[str, ...] = option("Entry point in a custom image; by default the image's own ENTRYPOINT.", ())
     package_mib: int = option(
         "Largest package: the sum of its files in MiB. A larger folder is refused, because it usually contains data.",
-        200,
+        PACKAGE_MIB,
         least=1,
     )
     package_uris: tuple[str, ...] = option(
