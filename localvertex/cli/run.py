@@ -87,6 +87,7 @@ def command(
         return replace(made, faults=faults.parsed())
 
     given = {"--record": record, "--cold": trainers.cold, "--discrete": trainers.discrete, "--fault": faults.texts}
+    given["--strict-gs"] = trainers.strict_gs
     with (
         unwinding(),
         server(loaded, folder, settings, record, [name for name, value in given.items() if value]) as here,
@@ -99,7 +100,8 @@ def command(
         before = control.call(here, "GET", f"/v1/made?run={own['run']}")
         code, signalled = _run([program, *words[1:]], words[0], change.over(os.environ))
         made = f"/v1/made?after={before['last']}&run={own['run']}"
-        options = ["--cold"] * trainers.cold + (["--discrete", trainers.discrete] if trainers.discrete else [])
+        options = ["--cold"] * trainers.cold + ["--strict-gs"] * trainers.strict_gs
+        options += ["--discrete", trainers.discrete] if trainers.discrete else []
         # What the jobs have is kept for them, as a server of `up` need not do.
         options += [] if loaded and loaded.project.local.gs_paths else ["--gs-paths", "kept"]
         resume = steps.line("local", "up", *steps.named(where.file), *options, "--root", folder)
@@ -274,6 +276,8 @@ def _report(after: Mapping[str, Any], before: Mapping[str, Any], root: Path, res
         streams.note(f"created: {_titled(one)}{', deleted' if one['deleted'] else ''}")
         if one.get("error"):
             streams.note(f"  {one['error']}")
+        for text in one.get("warnings", ()):
+            streams.note(f"  warning: {text}")
         if one.get("output"):
             streams.note(f"  output folder: {one['output']}")
     if any(not one["ended"] for one in after["made"]):

@@ -65,6 +65,12 @@ class TrainerOptions:
         help="How trainers receive a discrete value of 128: `decimal` sends 128.0, `whole` sends 128, and `retry` sends 128.0 "
         "and, if the trainer fails on it, 128. By default the project file's value, or retry.",
     )
+    strict_gs: bool = options.option(
+        "--strict-gs",
+        is_flag=True,
+        help="Fail a job that writes files to a local folder named gs:, as open() does with a gs:// path. By default the job succeeds, "
+        "as on Vertex AI, with a warning.",
+    )
 
 
 @dataclass(frozen=True)

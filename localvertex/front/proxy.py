@@ -44,6 +44,8 @@ _MANY = 100
 _CONNECTED = b"HTTP/1.1 200 Connection established\r\n\r\n"
 # Messages hold names that clients choose: a loop over random hosts must not fill memory and log.
 _KINDS_KEPT = 200
+# gcloud looks so for a metadata server, and goes on without one.
+_PROBES = re.compile(rf"refused: (?:{'|'.join(map(re.escape, sorted(METADATA)))}):443 is not served")
 _RUNS_KEPT = 50
 """Newest commands of `local run` for which a message is counted."""
 
@@ -78,11 +80,13 @@ class Journal:
             self._refusals.add(what)
 
     def noted(self, run: str = "") -> dict[str, int]:
-        """Return each message and its count; with `run` only those of that command, and of calls by no command, such as replicas'."""
-        if not run:
-            return dict(self.counts)
-        kinds = {what: own.get(run, 0) + own.get("", 0) for what, own in list(self._by_run.items())}
-        return {what: times for what, times in kinds.items() if times}
+        """Return each message and its count, without those of probes; with `run` only those of that command, and of calls by no
+        command, such as replicas'.
+        """
+        kinds = self.counts
+        if run:
+            kinds = {what: own.get(run, 0) + own.get("", 0) for what, own in list(self._by_run.items())}
+        return {what: times for what, times in kinds.items() if times and not _PROBES.match(what)}
 
     def note(self, what: str, run: str | None = None) -> None:
         """Count a message.

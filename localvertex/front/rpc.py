@@ -13,8 +13,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Mutable
 from contextlib import asynccontextmanager
 from functools import lru_cache
 from typing import Any
+from urllib.parse import quote
 
 import grpc
+from google.protobuf.wrappers_pb2 import StringValue
 from starlette.types import ASGIApp
 
 from localvertex import bindings
@@ -41,6 +43,7 @@ _PASSED = ("user-agent", "x-goog-api-client", "x-goog-request-params", "x-goog-u
 _EMPTY = ("google.cloud.aiplatform.v1.ListCustomJobsRequest", "google.cloud.aiplatform.v1.ListCustomJobsResponse")
 """What reads and answers lists that are always empty and whose messages are not shipped: the requests have the same fields
 1 to 5, which a test holds, and an answer has nothing in it."""
+_LAYOUT = "google.storage.control.v2.StorageControl/GetStorageLayout"
 
 Stream = Callable[[dict[str, Any]], Awaitable[AsyncIterator[dict[str, Any]]]]
 
@@ -94,6 +97,8 @@ class RpcServer(grpc.GenericRpcHandler):  # type: ignore[misc,unused-ignore]
     def handler(self, path: str) -> Any:
         """Return the handler of `/package.Service/Method`."""
         service, _, name = path.strip("/").partition("/")
+        if path.strip("/") == _LAYOUT:
+            return grpc.unary_unary_rpc_method_handler(self._layout)
         if path.strip("/") in self.streams:
             return grpc.stream_stream_rpc_method_handler(self._streamed(service, name))
         # One set of messages for both versions; see `rpc_convert`.
@@ -165,6 +170,19 @@ class RpcServer(grpc.GenericRpcHandler):  # type: ignore[misc,unused-ignore]
                 yield convert.to_answer(answer, data).SerializeToString()
 
         return call
+
+    async def _layout(self, request: bytes, context: Any) -> bytes:
+        """Answer GetStorageLayout, which gcsfs asks of each bucket: the bucket has no hierarchical namespace."""
+        client = await self._client(context)
+        # Request and answer are not shipped; the name is field 1 of both, as it is of this message.
+        name = StringValue.FromString(request).value
+        parts = name.split("/")
+        bucket = quote(parts[3] if len(parts) > 3 else "", safe="")
+        path = f"/storage/v1/b/{bucket}/storageLayout"
+        code, data = await call_rest(self.app, "GET", path, None, _headers(context), client)
+        if code >= 400:  # no other error: the handler only looks for the bucket
+            await context.abort(grpc.StatusCode.NOT_FOUND, convert.status(code, data)[1])
+        return StringValue(value=name).SerializeToString()
 
     def _unserved(self, service: str, name: str) -> Callable[[Any, Any], Awaitable[None]]:
         """Return a handler that refuses before the first message: a streaming client may send none for long."""

@@ -332,6 +332,8 @@ class Jobs:
         else:
             # Before the last state: a caller that waits for it finds the result.
             self.watcher.result(name, result)
+            if result.warnings:
+                self.store.change(name, lambda _, hidden: hidden.update(warnings=result.warnings))
             self._change(name, result.state, result.error)
 
     def _gets_machines(self, name: str, job: Mapping[str, Any], region: str, control: Control) -> bool:

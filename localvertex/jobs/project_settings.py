@@ -26,6 +26,7 @@ def settings_of_project(
     *,
     cold: bool = False,
     discrete: str | None = None,
+    strict_gs: bool = False,
     gs_paths: str | None = None,
     slots: int | None = None,
     credentials: bool = False,
@@ -41,6 +42,7 @@ def settings_of_project(
         folder: The state.
         cold: Start every replica cold.
         discrete: How discrete values reach a trainer.
+        strict_gs: A trainer that writes files to a local folder named `gs:` fails.
         gs_paths: `mapped` or `kept`. Without it in either: `kept`, unless trainers see the user's credentials, or this system
             cannot show them /gcs, which many put in place of `gs://`.
         slots: Replicas at one time.
@@ -61,6 +63,7 @@ def settings_of_project(
     # An unchanged program may write gs:// into the code of its trainers, where no argument can be mapped.
     keep = wanted == "kept" or (wanted is None and not credentials and (transparent or shows_buckets()))
     run = replace(paced(run, pace, speed), warm=run.warm and not cold, keep_gs=keep, credentials=credentials)
+    run = replace(run, strict_gs=strict_gs)
     run = replace(run, project=project.project, region=project.region) if project else run
     made = Settings(folder, run=run, seed=seed, allow_hosts=local.allow_hosts, discrete=discrete or local.discrete)
     slots = slots or local.slots

@@ -89,7 +89,7 @@ def map_paths(text: str, buckets: Path | str, *, keep_gs: bool = False) -> str:
 
 
 def written_astray(folder: Path, since: float) -> str:
-    """Return why a replica has failed that wrote to a folder `gs:` of its working directory, "" if it did not.
+    """Return what a replica lost that wrote files to a folder `gs:` of its working directory, "" if it wrote none.
 
     Args:
         folder: The working directory.
@@ -97,13 +97,14 @@ def written_astray(folder: Path, since: float) -> str:
     """
     # ctime, because copies may bring an old mtime with them; a second less, because some file systems have no finer
     # times.
-    found = [path for path in (folder / "gs:").rglob("*") if path.lstat().st_ctime >= since - 1]
+    everything = (folder / "gs:").rglob("*")
+    # Empty folders are harmless: os.makedirs() makes them for programs that then write with a cloud library.
+    found = [path for path in everything if path.is_file() and path.lstat().st_ctime >= since - 1]
     if not found:
         return ""
-    name = min((path for path in found if path.is_file()), default=found[0]).relative_to(folder)
-    uri = re.sub(r"^gs:/+", "gs://", name.as_posix())
+    uri = re.sub(r"^gs:/+", "gs://", min(found).relative_to(folder).as_posix())
     return (
-        f"it wrote {uri} to a folder named 'gs:' in its working directory, as open() and os.makedirs() do with a gs:// path; "
+        f"it wrote {uri} to a folder named 'gs:' in its working directory, as open() does with a gs:// path; "
         f"on Vertex AI that is lost with the machine. Write to /gcs/{uri[5:]}, or with tf.io.gfile, google-cloud-storage "
         "or fsspec"
     )

@@ -63,6 +63,7 @@ class RunOptions:
         warm: Let replicas start from a process that has made their imports; see `warm`.
         earlier: `JobResult.counts` of this job from the server that was stopped; the job goes on from them.
         keep_gs: Leave `gs://` paths in variables and arguments as they are; replicas reach them through the front.
+        strict_gs: A replica that writes files to a local folder named `gs:` fails its job, which else gets a warning.
     """
 
     job_id: str = ""
@@ -85,6 +86,7 @@ class RunOptions:
     restart_delay: float = 0.0
     warm: bool = True
     keep_gs: bool = False
+    strict_gs: bool = False
     earlier: Mapping[str, Any] = field(default_factory=dict)
 
 

@@ -40,6 +40,7 @@ class JobResult:
         hint: What the failure usually means and what to do, "" if it is not a known one; the error's message ends with
             it, too.
         stand_ins: A sentence for each substitute for a part of the cloud.
+        warnings: A sentence for each thing that went wrong and did not fail the job, as it would not on the service.
         wall_seconds: From the call to the end.
         job_id: The job's id.
         folder: The job's own folder: logs, scratch and metric files.
@@ -58,6 +59,7 @@ class JobResult:
     job_id: str
     folder: Path
     counts: Mapping[str, Any]
+    warnings: tuple[str, ...] = ()
 
     @property
     def succeeded(self) -> bool:

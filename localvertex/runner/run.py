@@ -127,6 +127,7 @@ class _JobRun:
         self.exit_codes: dict[str, int] = {}
         self.ports: list[int] = []
         self.substitutes: list[str] = []
+        self.warnings: list[str] = []
         self.docker: set[int] = set()
         self.failed, self.words, self.preparing = "", "", "workerpool0-0"
         # Set once all replicas have started: time in the queue and for packages does not count against the timeout.
@@ -361,10 +362,13 @@ class _JobRun:
             self.log(f"Task {name} ended with exit code {exit_.code}: {action.value}.", "ERROR")
         began = time.time() - (time.monotonic() - self.begun)  # files have the clock's time, which may have been set
         # One that failed has its own error; one that succeeded would lose its output on the service silently.
-        astray = environment.written_astray(member.command.cwd, began) if exit_.code == 0 else ""
-        if astray:
-            self.failed = name
-            raise _Ended(FAILED, JobError(policy.INVALID_ARGUMENT, f"{name} succeeded, but {astray}."))
+        if exit_.code == 0 and (astray := environment.written_astray(member.command.cwd, began)):
+            text = f"{name} succeeded, but {astray}."
+            if self.options.strict_gs:
+                self.failed = name
+                raise _Ended(FAILED, JobError(policy.INVALID_ARGUMENT, text))
+            self.warnings.append(text)
+            self.log(text, "WARNING")
         if action is Action.SUCCEED:
             raise _Ended(SUCCEEDED)
         if action is Action.FAIL:
@@ -436,6 +440,7 @@ class _JobRun:
             hint=meant,
             outputs=outputs,
             stand_ins=tuple(self.substitutes),
+            warnings=tuple(self.warnings),
             wall_seconds=time.monotonic() - self.begun,
             job_id=self.options.job_id,
             folder=self.folder,

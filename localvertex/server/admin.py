@@ -15,6 +15,7 @@ from localvertex.jobs import ended_jobs
 from localvertex.jobs.manager import Jobs
 from localvertex.jobs.resources import CUSTOM_JOBS, PIPELINES, TUNING_JOBS
 from localvertex.jobs.settings import Fault
+from localvertex.jobs.store import StoredResource
 from localvertex.runner.environment import local_path
 from localvertex.storage import ObjectStore
 from vertexrig.errors import UsageError
@@ -77,6 +78,7 @@ class Admin:
                     "ended": ended,
                     "deleted": bool(one.hidden.get("deleted")),
                     "error": (one.body.get("error") or {}).get("message", ""),
+                    "warnings": self._warnings(one),
                     "output": _output(one.body, self.jobs.settings.root),
                     # Of a tuning job: how many have ended, and how many it may make.
                     "trials": kind == TUNING_JOBS
@@ -88,6 +90,11 @@ class Admin:
             return {"last": store.last(), "made": rows, "noted": noted, "absent": absent}
 
         return JSONResponse(await in_thread(work))
+
+    def _warnings(self, one: StoredResource) -> list[str]:
+        """Return the warnings of a job; of a pipeline, those of its job."""
+        job = self.jobs.store.get(str(one.hidden["job"])) if "job" in one.hidden else one
+        return list(job.hidden.get("warnings", ())) if job else []
 
     async def begin(self, request: Request, path: Mapping[str, str]) -> Response:
         """POST /v1/runs with `{"process": ID}` of a command of `local run`: its name, and its ports."""

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import shlex
+import shutil
 import signal
 import socket
 import subprocess
@@ -424,13 +425,46 @@ def test_down_forgets_on_request(tmp_path: Path) -> None:
     assert (tmp_path / "mine/jobs/thesis").exists()
 
 
-def test_a_folder_named_gs_fails_the_job(here: server.RunningServer, tmp_path: Path) -> None:
-    """A trainer that treats gs:// as a local path succeeds here and loses its model in the cloud: the job fails and says so."""
-    from tests.support.jobkit import Api, job, pool
+ASTRAY = """
+import sys, requests
+jobs = "https://us-central1-aiplatform.googleapis.com/v1/projects/my-project/locations/us-central1/customJobs"
+code = "folder = 'gs:' + '//bucket/model'; os.makedirs(folder)" + sys.argv[1]
+pool = {"machineSpec": {"machineType": "n1-standard-4"}, "replicaCount": 1, "pythonPackageSpec": {
+    "executorImageUri": "IMAGE", "packageUris": ["gs://packages/trainer.tar.gz"], "pythonModule": "trainer.task", "args": [code]}}
+requests.post(jobs, json={"displayName": "launched", "jobSpec": {"workerPoolSpecs": [pool]}}).raise_for_status()
+""".replace("IMAGE", IMAGE)
+WRITES = "; open(folder + '/m.pkl', 'w').close()"
+LOST = (
+    "workerpool0-0 succeeded, but it wrote gs://bucket/model/m.pkl to a folder named 'gs:' in its working directory, as open() "
+    "does with a gs:// path; on Vertex AI that is lost with the machine. Write to /gcs/bucket/model/m.pkl, or with tf.io.gfile, "
+    "google-cloud-storage or fsspec"
+)
 
-    code = "folder = 'gs:' + '//bucket/model'\nos.makedirs(folder)\nopen(folder + '/m.pkl', 'w').close()"
-    api = Api(here.url)
-    found = api.wait(api.create(job(pool(code)))["name"])
-    assert found["state"] == "JOB_STATE_FAILED"
-    assert "it wrote gs://bucket/model/m.pkl to a folder named 'gs:'" in found["error"]["message"]
-    assert "Write to /gcs/bucket/model/m.pkl" in found["error"]["message"]
+
+@pytest.mark.parametrize("then", ["", WRITES], ids=["empty", "file"])
+def test_a_folder_named_gs_fails_no_job(here: server.RunningServer, tmp_path: Path, then: str) -> None:
+    """A job with a local folder `gs:` succeeds, as on the service; files in the folder are a warning at the end of the command."""
+    done = run(here.root, sys.executable, "-c", ASTRAY, then, cwd=tmp_path)
+    *_, made = [line for line in said(done.stderr) if line.startswith("created: ")]
+    assert made.endswith("  launched  SUCCEEDED"), done.stderr
+    warnings = [line for line in said(done.stderr) if "warning" in line]
+    assert warnings == ([f"  warning: {LOST}."] if then else [])
+
+
+def test_strict_gs_fails_a_job_that_writes_to_a_folder_named_gs(tmp_path: Path) -> None:
+    """With --strict-gs, a file in a local folder `gs:` fails the job, and an empty folder does not."""
+    root = with_trainer(tmp_path / "state")
+    for then, end in (("", "SUCCEEDED"), (WRITES, "FAILED")):
+        words = ("local", "run", "--strict-gs", "--root", str(root), "--", sys.executable, "-c", ASTRAY, then)
+        done = vertexrig(*words, cwd=tmp_path)
+        assert f"  launched  {end}\n" in done.stderr, done.stderr
+        assert (LOST in done.stderr) == bool(then)
+
+
+@pytest.mark.skipif(shutil.which("gcloud") is None, reason="gcloud is not installed")
+def test_closing_lines_have_no_probes(here: server.RunningServer, tmp_path: Path) -> None:
+    """After a gcloud command that worked, stderr names no request that gcloud made only to look for a metadata server."""
+    done = run(here.root, "gcloud", "storage", "ls", cwd=tmp_path)
+    assert done.returncode == 0 and said(done.stderr) == [], done.stderr
+    refused = "import requests; requests.get('https://elsewhere.example')"
+    assert "refused: elsewhere.example is not " in run(here.root, sys.executable, "-c", refused, cwd=tmp_path).stderr

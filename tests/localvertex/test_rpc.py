@@ -19,6 +19,7 @@ import grpc
 import httpx
 import pytest
 from google.api_core import exceptions
+from google.protobuf.wrappers_pb2 import StringValue
 
 from localvertex import server
 from localvertex.jobs.settings import Settings
@@ -95,6 +96,19 @@ def test_what_is_not_served_is_named(
     answer = rest.get(f"/{path}")
     assert answer.status_code == 405 and answer.json()["error"]["status"] == "UNIMPLEMENTED"
     assert name in answer.json()["error"]["message"]
+
+
+def test_the_layout_of_a_bucket(here: server.RunningServer, channel: grpc.Channel) -> None:
+    """A bucket has a storage layout, which gcsfs asks for before it reads; a bucket that is not here has none."""
+    path = "/google.storage.control.v2.StorageControl/GetStorageLayout"
+    ask = channel.unary_unary(path, request_serializer=StringValue.SerializeToString, response_deserializer=bytes)
+    httpx.post(f"{here.url}/storage/v1/b?project=p", json={"name": "laid-out"}).raise_for_status()
+    name = "projects/_/buckets/laid-out/storageLayout"
+    assert StringValue.FromString(ask(StringValue(value=name))).value == name
+    for wrong in ("projects/_/buckets/not-here/storageLayout", "x"):
+        with pytest.raises(grpc.RpcError) as refused:
+            ask(StringValue(value=wrong), timeout=10)
+        assert refused.value.code() is grpc.StatusCode.NOT_FOUND
 
 
 def test_a_service_nobody_knows(channel: grpc.Channel) -> None:
