@@ -1,4 +1,4 @@
-"""What is said about studies: 10,000 simulated sweeps before a launch, and the report of 1,000 trials made and opened in a browser."""
+"""The report of 1,000 trials, made and opened in a browser."""
 
 from __future__ import annotations
 
@@ -15,11 +15,7 @@ from common import REPOSITORY, row
 sys.path.insert(0, str(REPOSITORY))
 
 from tests.support import made_studies
-from vertexrig import catalog
 from vertexrig.cli import run
-from vertexrig.explain import simulate
-from vertexrig.spec.estimate import estimate
-from vertexrig.studies.cost import document
 
 PROJECT = """\
 project: my-project
@@ -42,17 +38,6 @@ def best_of(work: Callable[[], object], runs: int = RUNS) -> float:
         work()
         taken.append(time.perf_counter() - begun)
     return statistics.median(taken)
-
-
-def simulated() -> None:
-    known = catalog.load()
-    job = document(made_studies.remote(trials=50, parallel=5))
-    price = estimate(job, known)
-    drawn = simulate.durations(job, known, [240.0, 300.0, 540.0], None)
-    own = best_of(lambda: simulate.simulate(price, drawn, parallel=[price.parallel]))
-    every = best_of(lambda: simulate.simulate(price, drawn))
-    print(row("10,000 sweeps of 50 trials, 5 at a time", f"{own:.2f} s", "", None, "<= 1 s", own <= 1))
-    print(row("the same at four parallelisms, as explain shows them", f"{every:.2f} s", "", None, "", None))
 
 
 def reported(folder: Path) -> Path:
@@ -88,7 +73,6 @@ def opened(page: Path) -> None:
 
 def main() -> None:
     print("studies | measured | | | bar | ")
-    simulated()
     with tempfile.TemporaryDirectory() as folder:
         opened(reported(Path(folder)))
 

@@ -10,12 +10,11 @@ from datetime import date
 import click
 
 from vertexrig import files, spec
-from vertexrig.cli import estimates, options, output, steps, streams, targets
+from vertexrig.cli import options, output, steps, streams, targets
 from vertexrig.cli.arguments import NameArgument
 from vertexrig.cli.tables import table
 from vertexrig.explain import explanation as explain
 from vertexrig.explain import picture as explain_text
-from vertexrig.explain import simulate
 from vertexrig.finding import Severity
 from vertexrig.project import candidates
 from vertexrig.spec.estimate import elsewhere, estimate
@@ -32,7 +31,6 @@ _PLAIN = str.maketrans({**dict.fromkeys("┌┐└┘├┤┬┴┼", "+"), "�
 @click.option("--replica", metavar="NAME", help="Show the whole environment of one replica, such as workerpool1-0.")
 @targets.kind_option
 @targets.region_option
-@estimates.estimate_options
 @options.format_option("text", "json")
 def command(
     target: str,
@@ -40,14 +38,12 @@ def command(
     replica: str | None,
     kind: str | None,
     region: str | None,
-    asked: estimates.EstimateOptions,
     format_: str,
 ) -> None:
     """Show what job or sweep NAME, or any YAML FILE for gcloud, makes on Vertex AI; `-` is stdin.
 
     The result has a picture of the worker pools, what runs in them, the environment of the replicas, the quota that the job
-    needs, and an estimate of the price. With `--trial-time` or `--learn-from` it also has an estimate of time and money, for several
-    numbers of parallel trials. `explain` runs no checks; `vertexrig check` does.
+    needs, and an estimate of the price. `explain` runs no checks; `vertexrig check` does.
     """
     is_file = options.is_file(target)
     workspace = targets.workspace(project, None if is_file else target, needed=not is_file)
@@ -69,17 +65,11 @@ def command(
         count = "1 error" if errors == 1 else f"{errors} errors"
         streams.note(f"{target}: {count} in reading; keys with an error are left out. To see them: `{check}`")
     one = found.replica(replica) if replica else None
-    ahead = None
-    if asked:
-        # The catalog has the prices of one region: another region's are these times the project's factor, or unknown.
-        factor = workspace.loaded.project.trigger.budget.price_factor
-        price = elsewhere(found.price, here or found.price.region, factor)
-        ahead = estimates.estimate(price, document, workspace.catalog, asked, project.file)
     rows = [] if is_file or one is not None else _candidates(workspace, target, here)
     if format_ == "json":
         data = explain.data(found) if one is None else explain.replica_data(found, one)
         more = {"candidates": [asdict(row) for row in rows]} if rows else {}
-        output.document().data.update(data | more | ({} if ahead is None else {"estimate": simulate.data(ahead)}))
+        output.document().data.update(data | more)
         return
     if one is not None:
         output.say(_printable(explain_text.replica_text(found, one)), nl=False)
@@ -87,8 +77,6 @@ def command(
     # 80 columns where there is no terminal; wider than 120 the picture of the pools is harder to follow
     width = min(shutil.get_terminal_size().columns, 120)
     output.say(_printable(explain_text.text(found, width=width, today=date.today().isoformat())), nl=False)
-    if ahead is not None:
-        output.say(_printable(f"\n{estimates.text(ahead)}"))
     if rows:
         headings = ("candidate", "changes", "region", "USD per hour", "USD at most", "quota needed")
         lines = [table(headings, [row.cells() for row in rows])]

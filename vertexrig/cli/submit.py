@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from vertexrig.cli import candidates, estimates, options, remote, show, steps, streams
+from vertexrig.cli import candidates, options, remote, show, steps, streams
 from vertexrig.cli.arguments import NameArgument
 from vertexrig.cli.output import result
 from vertexrig.cli.watch import lines
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 @options.poll_option
 @click.option("--dry-run", is_flag=True, help="Print the request that would be sent, and send nothing.")
 @click.option("--no-budget", is_flag=True, help="Ignore the budget of the project file.")
-@estimates.estimate_options
 @options.format_option("text", "json")
 def command(
     name: str,
@@ -53,7 +52,6 @@ def command(
     poll: float,
     dry_run: bool,
     no_budget: bool,
-    asked: estimates.EstimateOptions,
     format_: str,
 ) -> None:
     """Render and check job or sweep NAME, upload its package, and create it on Vertex AI.
@@ -81,10 +79,6 @@ def command(
     if resume:  # before anything is uploaded: a run that cannot be resumed is bad usage
         candidates.resumable(vertex, storage, prepared, resume)
     first = submitter.first_allowed(every)
-    if asked:
-        price = submit.price_within(first, submitter.limits)
-        ahead = estimates.estimate(price, first.document, workspace.catalog, asked, project.file)
-        streams.note(estimates.text(ahead))
     if dry_run:
         shown = first.in_run(resume or new_run_id())
         if len(every) > 1:

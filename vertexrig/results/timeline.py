@@ -99,16 +99,6 @@ def timeline(study: StudyRecord, now: float | None = None) -> Timeline:
     )
 
 
-def pauses(rows: Sequence[tuple[float, float]]) -> list[float]:
-    """Return the pauses between two trials in one slot, in seconds.
-
-    Args:
-        rows: Start and end of each trial.
-    """
-    spans = _placed([(start, end, "", False) for start, end in sorted(rows)])
-    return [span.gap for span in spans if span.gap is not None]
-
-
 def running(spans: Sequence[Span]) -> list[tuple[float, int]]:
     """Return how many trials ran from each moment on: (seconds, trials)."""
     changes: dict[float, int] = {}

@@ -1,10 +1,8 @@
-"""What is said about a study afterwards: how sure the best is, importance, timeline, cost; and before it: time and money."""
+"""What is said about a study afterwards: how sure the best is, importance, timeline, cost."""
 
 from __future__ import annotations
 
 import json
-import math
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,18 +12,14 @@ from click.testing import CliRunner, Result
 
 from tests.support import made_studies
 from tests.support.made_studies import tuning_job
-from vertexrig import catalog, cli, spec
+from vertexrig import catalog, cli
 from vertexrig.cloud.vertex import RemoteJob
 from vertexrig.errors import UsageError
-from vertexrig.explain import simulate
-from vertexrig.explain.simulate import Durations
 from vertexrig.results import study as studies
 from vertexrig.results.importance import importance
 from vertexrig.results.timeline import running, timeline
-from vertexrig.spec.estimate import estimate
 from vertexrig.studies.certainty import certainty
 from vertexrig.studies.cost import spent
-from vertexrig.studies.learning import learned, parse
 from vertexrig.studies.watching import watched
 
 PROJECT: dict[str, Any] = {
@@ -164,117 +158,6 @@ def test_cost_is_the_trials_duration_at_the_catalog_s_prices() -> None:
     assert found.usd == pytest.approx(found.price.usd_per_hour * when.busy / 3600)
     longer = spent(made_studies.remote(trials=12, running=2), catalog.load(), now=made_studies.BEGAN + 36_000)
     assert longer.seconds > found.seconds
-
-
-# ---- before launch
-
-
-def test_a_sweep_of_fixed_lengths_takes_what_arithmetic_says(monkeypatch: pytest.MonkeyPatch) -> None:
-    """8 trials of 100 s, 2 at a time, 10 s to start, 5 s between, 7 s to end: 10 + 4 × 100 + 3 × 5 + 7 seconds, by NumPy
-    and without it.
-    """
-    fixed = Durations((100.0,), (10.0,), (5.0,), (7.0,))
-    walls, billed = simulate.draw_with_numpy(8, 2, fixed, 50, 0, False)
-    assert set(walls) == {432.0} and set(billed) == {800.0}
-    assert simulate.draw_plainly(8, 2, fixed, 50, 0, False) == ([432.0] * 50, [800.0] * 50)
-    monkeypatch.setitem(sys.modules, "numpy", None)
-    draw, many, remark = simulate.choose_engine(50)
-    assert draw is simulate.draw_plainly and many < simulate.SIMULATIONS and "NumPy is not installed" in remark
-
-
-def test_a_preempted_trial_starts_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a trial of length L and preemptions every m, the run of a trial is m (e^(L/m) - 1) long on average; each restart waits for
-    a start-up that is not billed. By NumPy and without it.
-    """
-    spot = Durations((100.0,), (10.0,), preempted_s=100.0)
-    mean = 100 * (math.e - 1)
-    for draw in (simulate.draw_with_numpy, simulate.draw_plainly):
-        walls, billed = draw(1, 1, spot, 20_000, 0, False)
-        assert sum(billed) / 20_000 == pytest.approx(mean, rel=0.03)
-        again = (math.e - 1) * 10
-        assert sum(walls) / 20_000 == pytest.approx(mean + 10 + again, rel=0.03) and min(billed) == 100
-
-
-def document(**job: Any) -> spec.Document:
-    data = {key: tuning_job(6)[key] for key in ("studySpec", "trialJobSpec", "maxTrialCount", "parallelTrialCount")}
-    data["trialJobSpec"] = {**data["trialJobSpec"], **job}
-    return spec.from_data(data, kind="HyperparameterTuningJob")
-
-
-def test_an_estimate_says_what_it_assumes() -> None:
-    """Recordings with their number; no start-up on a persistent resource; no rate of preemption for Spot; the timeout."""
-    known = catalog.load()
-    price = estimate(document(), known)
-    plain = simulate.simulate(price, simulate.durations(document(), known, [300.0], None))
-    assert any("n = 9" in note for note in plain.notes) and any("n = 5" in note for note in plain.notes)
-    assert [row.parallel for row in plain.rows] == [1, 2, 4, 6] and plain.rows[0].wall_p90 > plain.rows[-1].wall_p90
-    assert plain.rows[0].usd_p50 == pytest.approx(6 * 300 / 3600 * price.usd_per_hour)
-    kept = simulate.durations(document(persistentResourceId="mine"), known, [300.0], None)
-    assert (kept.start, kept.between, kept.end) == ((0.0,), (0.0,), (0.0,))
-    spot = document(scheduling={"strategy": "SPOT", "timeout": "200s"})
-    drawn = simulate.simulate(estimate(spot, known), simulate.durations(spot, known, [300.0], None))
-    assert any("preemptions are left out" in note for note in drawn.notes)
-    assert any("timeout stops it after 3 min 20 s" in note for note in drawn.notes) and drawn.rows[0].usd_p50 is None
-
-
-def test_preemptions_are_for_spot(project: Path) -> None:
-    """On Spot the given time is used and said; on other machines, and without a length of a trial, it is refused."""
-    known = catalog.load()
-    spot = document(scheduling={"strategy": "SPOT"})
-    drawn = simulate.durations(spot, known, [300.0], None, preempted_s=200.0)
-    assert any("preempted after 3 min 20 s on average (as given)" in note for note in drawn.notes)
-    assert any("more often than not" in note for note in drawn.notes)
-    often = simulate.simulate(estimate(spot, known), drawn).rows[0]
-    never = simulate.simulate(estimate(spot, known), simulate.durations(spot, known, [300.0], None)).rows[0]
-    assert often.wall_p50 > never.wall_p50
-    words = ("explain", "sweep", "--trial-time", "5m", "--preempted-every", "1h")
-    error = run(*words, fails=UsageError).exception
-    assert "--preempted-every is for jobs with the strategy SPOT; this one has STANDARD" in str(error)
-    done = CliRunner().invoke(cli.vertexrig, ["explain", "sweep", "--preempted-every", "1h"])
-    assert done.exit_code == 2 and "needs --trial-time or --learn-from" in done.stderr
-
-
-def test_durations_are_learned_from_finished_jobs(project: Path) -> None:
-    """A described sweep, as one JSON object, a list or YAML, gives lengths, pauses and start-up; --learn-from uses them."""
-    job = tuning_job(20)
-    (project / "one.json").write_text(json.dumps(job))
-    (project / "list.json").write_text(json.dumps([job, job]))
-    (project / "one.yaml").write_text(yaml.safe_dump(job))
-    found = learned(parse((project / "one.json").read_text(), "one.json"), "one.json", sweep=True)
-    assert len(found.trial) == 19 and found.start == (176.0,) and min(found.between) >= 141
-    assert learned(parse((project / "one.yaml").read_text(), "x"), "one.json", sweep=True) == found
-    data = json.loads(run("explain", "sweep", "--learn-from", "list.json", "--format=json").stdout)["estimate"]
-    assert data["estimate"] is True and any("from list.json, n = 38" in note for note in data["notes"])
-    assert [row["parallel"] for row in data["rows"]] == [1, 2, 4]
-
-
-def test_a_kept_sweep_is_learned_from_by_name(project: Path) -> None:
-    """--learn-from NAME finds a job as report does, and the text has p50 and p90 at several parallelisms."""
-    made_studies.keep(project, {**tuning_job(12), "displayName": "before"}, name="before")
-    shown = run("explain", "sweep", "--learn-from", "before").stdout
-    assert (
-        "Time and money of 8 trials: an estimate" in shown
-        and "time p90" in shown
-        and "10,000 sweeps simulated" in shown
-    )
-
-
-@pytest.mark.parametrize(
-    ("text", "sentence"),
-    [("[1, 2]", "holds no job"), (json.dumps({"trials": [5]}), "a list of mappings belongs there"), ("{{", "neither JSON nor YAML"), (json.dumps({"trials": [{"id": "1"}]}), "no length is known")],
-)  # fmt: skip
-def test_files_without_lengths_are_refused(project: Path, text: str, sentence: str) -> None:
-    """What is no job, or none that ended, is one sentence with the file's name."""
-    (project / "bad.json").write_text(text)
-    error = run("explain", "sweep", "--learn-from", "bad.json", fails=UsageError).exception
-    assert sentence in str(error) and "bad.json" in str(error)
-
-
-@pytest.mark.parametrize("given", ["0", "5 parsecs", "-3m", "nan"])
-def test_lengths_are_checked(project: Path, given: str) -> None:
-    """A length is a number above 0 with a unit."""
-    done = CliRunner().invoke(cli.vertexrig, ["explain", "sweep", f"--trial-time={given}"])
-    assert done.exit_code == 2 and "is not a length of time such as 90s" in done.stderr
 
 
 # ---- while it runs
