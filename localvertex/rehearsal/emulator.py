@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from localvertex import rehearsal, state
 from localvertex.front import control
@@ -21,16 +19,3 @@ def environment(folder: Path) -> dict[str, str]:
     """Return the variables that lead clients to the server whose state is in a folder; none if no server runs there."""
     here = state.find(folder)
     return {} if here is None else control.env(here)
-
-
-def seed(folder: Path, job: Mapping[str, Any], project: str, region: str, source: str) -> str:
-    """Put a job that ended elsewhere into the state in a folder, and return its resource name there.
-
-    Raises:
-        UsageError: See `ended_jobs.seed_of` and `ended_jobs.seed`.
-    """
-    from localvertex.jobs import ended_jobs  # 120 ms, which `function serve` saves
-
-    made = ended_jobs.seed_of(job, project, region, source)
-    ended_jobs.seed(folder, made)
-    return made.name

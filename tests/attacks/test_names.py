@@ -138,5 +138,5 @@ def test_no_name_breaks_a_chart(names: tuple[str, ...]) -> None:
     for old, name in zip(("learning_rate", "batch_size", "accuracy", "adam"), names, strict=True):
         text = text.replace(json.dumps(old), json.dumps(f"{old} {name}"))
         assert json.dumps(name)[1:-1] in text
-    charts = html.insight(RemoteJob(json.loads(text)), None).charts
+    charts = html.insight(RemoteJob(json.loads(text))).charts
     assert len(list(drawing.figures(charts))) == len(charts.all()) >= 5

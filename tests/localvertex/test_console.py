@@ -189,7 +189,7 @@ def test_charts_of_a_study_of_vizier(browser: Any, here: server.RunningServer, a
 def test_console_and_report_draw_the_same(here: server.RunningServer, study: dict[str, Any]) -> None:
     """Each chart of the console has the specification, the title and the data that the report has for the same study."""
     drawn = http.get(f"{here.url}/console/v1/{study['name']}/charts").json()
-    reported = json.loads(json.dumps(insight(RemoteJob(study), None).charts.for_page()))
+    reported = json.loads(json.dumps(insight(RemoteJob(study)).charts.for_page()))
     own, others = (
         {chart["id"]: chart for one in found["sections"] for chart in one["charts"]} for found in (drawn, reported)
     )

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from vertexrig import yamltext
-from vertexrig.cli import options, streams, studied
+from vertexrig.cli import options, remote, streams, studied
 from vertexrig.cli.output import result, say
 from vertexrig.cli.tables import table
 from vertexrig.errors import UsageError
@@ -22,9 +22,8 @@ from vertexrig.studies.reproduce import flags
 @click.command("best")
 @studied.sweep_argument
 @options.where_options
-@studied.chain_option
 @options.format_option("text", "json", "yaml", "flags", "args")
-def command(sweep: str, where: options.WhereOptions, chain: bool, format_: str) -> None:
+def command(sweep: str, where: options.WhereOptions, format_: str) -> None:
     """Show the best trial of SWEEP (name, number, resource name, or a rehearsal's run), and how certain the result is: its lead
     over the second trial, and the noise between trials with the same parameters.
 
@@ -33,7 +32,7 @@ def command(sweep: str, where: options.WhereOptions, chain: bool, format_: str) 
     `--format flags` (or args) prints the parameters as arguments of the trainer, `--format yaml` as a mapping; of several best
     trials, those of the first.
     """
-    study = studies.read(studied.tuning_job(where, sweep, whole_chain=chain))
+    study = studies.read(remote.sweep(where, sweep).job)
     if not study.best:
         raise UsageError(_why_none(sweep, study))
     if format_ in ("flags", "args"):

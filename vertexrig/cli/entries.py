@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -32,14 +31,13 @@ def project_text(into: Path | None) -> str:
     return edit.read(into) if into is not None and into.exists() else ""
 
 
-def show(made: Pulled, into: Path | None, format_: str, more: Mapping[str, Any] | None = None) -> None:
+def show(made: Pulled, into: Path | None, format_: str) -> None:
     """Write or print the project file, and print what to type next.
 
     Args:
         made: The entries.
         into: The project file to write.
         format_: `text` or `json`.
-        more: Further keys of the JSON document.
     """
     from vertexrig.bring import edit
 
@@ -51,7 +49,6 @@ def show(made: Pulled, into: Path | None, format_: str, more: Mapping[str, Any] 
         "entries": [{"group": one.group, "name": one.name, "keys": dict(one.data)} for one in made.entries],
         "notes": list(made.notes),
         "text": made.text,
-        **(more or {}),
     }
     result(format_, data, "" if into is not None else made.text.rstrip("\n"))
     for line in made.notes:

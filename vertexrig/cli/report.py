@@ -11,19 +11,17 @@ import click
 from click.core import ParameterSource
 
 from vertexrig import variables
-from vertexrig.cli import candidates, extras, options, remote, streams, studied
+from vertexrig.cli import candidates, extras, options, remote, streams
 from vertexrig.cli.arguments import NameArgument
 from vertexrig.cli.output import result
 from vertexrig.cli.remote import FoundJob
-from vertexrig.cloud.vertex import TUNING, RemoteJob
+from vertexrig.cloud.vertex import TUNING
 from vertexrig.errors import UsageError
 from vertexrig.files import write_bytes, write_text
 from vertexrig.results import drawing, trials
 from vertexrig.spec.labels import RUN_LABEL
-from vertexrig.studies import chain as chains
 from vertexrig.studies import report
-from vertexrig.studies.chain import Link, StudyChain
-from vertexrig.studies.cost import Spent, spent
+from vertexrig.studies.cost import spent
 from vertexrig.studies.html import Insight, insight, page
 from vertexrig.studies.reproduce import reproduction
 from vertexrig.text import command_line
@@ -36,7 +34,6 @@ _TEXT = ("", ".md", ".markdown", ".txt")
 @click.command("report")
 @click.argument("job", cls=NameArgument)
 @options.where_options
-@studied.chain_option
 @click.option(
     "--output",
     "-o",
@@ -47,9 +44,7 @@ _TEXT = ("", ".md", ".markdown", ".txt")
     "--figures", type=click.Path(path_type=Path, file_okay=False), help="Folder to write each chart to as a PNG file."
 )
 @options.format_option("markdown", "json", "html")
-def command(
-    job: str, where: options.WhereOptions, chain: bool, output: Path | None, figures: Path | None, format_: str
-) -> None:
+def command(job: str, where: options.WhereOptions, output: Path | None, figures: Path | None, format_: str) -> None:
     """Write a report of JOB (name, number, resource name, or a rehearsal's run): how it went and, for a sweep, its trials.
 
     An HTML report is one file that loads nothing from the network. It has charts, an estimate of the cost, and the commands that
@@ -65,28 +60,19 @@ def command(
     if html or figures is not None:
         extras.need("vl_convert")  # first: its extra brings what the others need, too
     workspace = options.workspace_of(where.file)
-    links: StudyChain | None = None
-    if chain:
-        parts = studied.chain(where, job)
-        jobs = [(part.sweep, RemoteJob(part.job)) for part in parts]
-        links = StudyChain(tuple(Link(name, one, _spent(one, workspace)) for name, one in jobs))
-        found = parts[-1].found or FoundJob(jobs[-1][1])  # a description in a file is the job itself
-    else:
-        found = remote.find(where, job)
+    found = remote.find(where, job)
     is_sweep = found.job.collection == TUNING
     attempts = candidates.attempts_of(workspace, found)
-    seen = insight(found.job, links) if (html or figures is not None) and (links or is_sweep) else None
+    seen = insight(found.job) if (html or figures is not None) and is_sweep else None
     if figures is not None and (seen is None or not seen.charts.sections):
         raise UsageError("there is nothing to draw: a chart needs a sweep with at least one trial that has started")
     charts = list(drawing.figures(seen.charts)) if figures is not None and seen is not None else []
     if html:
-        text = _html(found, seen, workspace, links, attempts)
+        text = _html(found, seen, workspace, attempts)
     else:
-        text = chains.page(links) if links else report.page(found.job, found.console, found.record, attempts)
-    shown = links.study.job if links else found.job  # of a chain, all its trials
+        text = report.page(found.job, found.console, found.record, attempts)
     data: dict[str, Any] = {"job": dict(found.job.data), "console": found.console or None}
-    data["trials"] = trials.table(shown.data) if is_sweep else []
-    data |= {"chain": links.data()} if links else {}
+    data["trials"] = trials.table(found.job.data) if is_sweep else []
     data |= {"attempts": attempts} if attempts else {}
     if figures is not None:
         for name, png in charts:
@@ -100,28 +86,21 @@ def command(
     result(format_, {**data, "path": output and str(output)}, "" if output else text.rstrip("\n"))
 
 
-def _spent(job: RemoteJob, workspace: Workspace) -> Spent:
-    return spent(job, workspace.catalog, factor=workspace.loaded.project.trigger.budget.price_factor)
-
-
 def _html(
     found: FoundJob,
     seen: Insight | None,
     workspace: Workspace,
-    chain: StudyChain | None,
     attempts: list[dict[str, Any]],
 ) -> str:
     own = found.record.name if found.record else found.job.labels.get(RUN_LABEL) or found.job.display_name
-    jobs = [(own, found.job)] if chain is None else [(link.name, link.job) for link in chain.links]
-    verb, project = "rehearse" if found.record else "submit", workspace.loaded.project.project
+    verb, project = "rehearse" if found.record else "submit", workspace.loaded.project
     text = page(
         found.job,
         seen,
-        cost=_spent(found.job, workspace),
-        reproduction=[reproduction(job, project=project, again=command_line(verb, name)) for name, job in jobs],
+        cost=spent(found.job, workspace.catalog, factor=project.trigger.budget.price_factor),
+        reproduction=reproduction(found.job, project=project.project, again=command_line(verb, own)),
         console=found.console,
         record=found.record,
-        chain=chain,
         attempted=attempts,
     )
     # a rehearsal's messages name files of this machine; a page may be sent to others

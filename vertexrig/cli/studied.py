@@ -15,11 +15,9 @@ from vertexrig.cli import options, remote, steps, streams
 from vertexrig.cli.arguments import NameArgument
 from vertexrig.cli.options import WhereOptions
 from vertexrig.cloud.storage import Storage
-from vertexrig.cloud.vertex import RemoteJob
 from vertexrig.errors import UsageError, VertexrigError, did_you_mean
 from vertexrig.project import config
 from vertexrig.results import trials
-from vertexrig.studies import chain as chains
 from vertexrig.workspace import Prepared, Workspace
 
 if TYPE_CHECKING:
@@ -71,11 +69,6 @@ def study(where: WhereOptions, name: str, sweep: str | None = None) -> Studied:
     return Studied(loaded, ran, job, found)
 
 
-chain_option = click.option(
-    "--chain", is_flag=True, help="Include the earlier studies that this one follows (`vertexrig follow-up`)."
-)
-
-
 sweep_argument = click.argument("sweep", cls=NameArgument, among=("sweeps",))
 
 
@@ -100,21 +93,6 @@ study_options = options.group("ended", StudyOptions)
 dry_run_option = click.option(
     "--dry-run", is_flag=True, help="Show what would be added to the project file, and write nothing."
 )
-
-
-def chain(where: WhereOptions, name: str) -> list[Studied]:
-    """Return a study and the studies that it follows, the oldest first; of each sweep the newest study."""
-    last = study(where, name)
-    before = chains.names(last.loaded, last.sweep)[:-1]
-    return [*(study(where, one) for one in before), last]
-
-
-def tuning_job(where: WhereOptions, name: str, *, whole_chain: bool) -> RemoteJob:
-    """Return a sweep by name or number, joined with the studies that it follows if asked for; UsageError for a custom job."""
-    if not whole_chain:
-        return remote.sweep(where, name).job
-    parts = chain(where, name)
-    return RemoteJob(chains.joined([part.job for part in parts], [part.sweep for part in parts]))
 
 
 def has_files(where: Studied, uri: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from vertexrig.cli import options, studied
+from vertexrig.cli import options, remote, studied
 from vertexrig.cli.output import result
 from vertexrig.cli.tables import table
 from vertexrig.results import trials
@@ -14,11 +14,10 @@ from vertexrig.studies import report
 @click.command("trials")
 @studied.sweep_argument
 @options.where_options
-@studied.chain_option
 @options.format_option("text", "json", "markdown")
-def command(sweep: str, where: options.WhereOptions, chain: bool, format_: str) -> None:
+def command(sweep: str, where: options.WhereOptions, format_: str) -> None:
     """Show the trials of SWEEP (name, number, resource name, or a rehearsal's run), the best first."""
-    rows = trials.table(studied.tuning_job(where, sweep, whole_chain=chain).data)
+    rows = trials.table(remote.sweep(where, sweep).job.data)
     if format_ == "markdown" or not rows:
         result(format_, {"trials": rows}, "\n".join(report.markdown(rows)))
     else:

@@ -35,23 +35,20 @@ CROWD = 200
 """From this many trials on, the charts with a line per trial begin with the best quarter."""
 
 
-def charts(
-    study: StudyRecord, timeline: Timeline, importance: Importance | None = None, marks: Sequence[tuple[str, int]] = ()
-) -> Charts:
+def charts(study: StudyRecord, timeline: Timeline, importance: Importance | None = None) -> Charts:
     """Return the charts of a study; a section without anything to show is left out.
 
     Args:
         study: The study.
         timeline: Of its trials.
         importance: Of its parameters; None leaves out the charts that need it, as the console does, whose server is without Optuna.
-        marks: For a chain, the name of each study and how many trials are before its first.
     """
     weights = [weight.parameter for weight in importance.weights] if importance else []
     names = [*weights, *(name for name in study.parameters if name not in weights)]
     curves, thinned = chart_data.curves(study)
     spans = _span_rows(study, timeline)
     sections = {
-        "history": [history(study, at, marked=bool(marks)) for at in range(len(study.goals))] if study.ranked else [],
+        "history": [history(study, at) for at in range(len(study.goals))] if study.ranked else [],
         "pareto": [pareto(study)] if len(study.goals) > 1 and study.ranked else [],
         "parallel": [parallel(study)] if study.ranked else [],
         "importance": [_importance(importance)] if importance and weights else [],
@@ -67,16 +64,12 @@ def charts(
         "curves": curves,
         "spans": spans,
         "running": _running_rows(timeline),
-        # half a trial before its first, so that the line is between two points
-        **({"studies": [{"n": before + 0.5, "label": clean(name)} for name, before in marks]} if marks else {}),
     }
     return Charts({name: own for name, own in sections.items() if own}, data)
 
 
-def history(study: StudyRecord, at: int, *, marked: bool = False) -> Chart:
-    """Return every trial's value in the order of the trials, the best so far as a line, infeasible trials on the axis; with a mark where
-    each study of a chain begins.
-    """
+def history(study: StudyRecord, at: int) -> Chart:
+    """Return every trial's value in the order of the trials, the best so far as a line, infeasible trials on the axis."""
     goal = study.goals[at]
     last = len(study.trials)
     x = {
@@ -104,26 +97,7 @@ def history(study: StudyRecord, at: int, *, marked: bool = False) -> Chart:
         "encoding": {"x": x, "y": {"value": {"expr": "height - 5"}}, "tooltip": _tooltip(study)},
     }
     note = f"Line: the best so far ({_goal(goal)}). Crosses at the bottom: trials that do not count."
-    layers = [line, point, failed]
-    if marked:
-        layers = [*_marks(x), *layers]
-        note += " Dashed lines: where a study begins."
-    return Chart(f"history-{at}", f"{goal.id} by trial", _layered("trials", layers), note)
-
-
-def _marks(x: Spec) -> list[Spec]:
-    """Return a dashed line and a name where each study of a chain begins."""
-    rule = {
-        "data": {"name": "studies"},
-        "mark": {"type": "rule", "strokeDash": [4, 4], "opacity": 0.6},
-        "encoding": {"x": x},
-    }
-    name = {
-        "data": {"name": "studies"},
-        "mark": {"type": "text", "align": "left", "baseline": "top", "dx": 4, "fontSize": 11, "limit": 140},
-        "encoding": {"x": x, "y": {"value": 3}, "text": {"field": "label"}},
-    }
-    return [rule, name]
+    return Chart(f"history-{at}", f"{goal.id} by trial", _layered("trials", [line, point, failed]), note)
 
 
 def pareto(study: StudyRecord) -> Chart:

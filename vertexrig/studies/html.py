@@ -32,7 +32,6 @@ from vertexrig.results.trials import TrialResult
 from vertexrig.spec.objective import Metric
 from vertexrig.spec.states import short
 from vertexrig.studies.certainty import Certainty, certainty
-from vertexrig.studies.chain import StudyChain
 from vertexrig.studies.cost import Spent
 from vertexrig.studies.report import local_server
 from vertexrig.studies.reproduce import Reproduction, flags
@@ -40,7 +39,7 @@ from vertexrig.text import clean, shown
 from vertexrig.times import length
 
 SECTIONS = (
-    ("candidates", "Candidates"), ("studies", "Studies"), ("best", "Best"), ("history", "History"), ("pareto", "Trade-off"), ("parallel", "All parameters"),
+    ("candidates", "Candidates"), ("best", "Best"), ("history", "History"), ("pareto", "Trade-off"), ("parallel", "All parameters"),
     ("importance", "Importance"), ("slices", "Slices"), ("pairs", "Pairs"), ("curves", "Learning curves"),
     ("timeline", "Timeline"), ("failed", "Failed"), ("trials", "Trials"), ("cost", "Cost"), ("again", "Run it again"),
 )  # fmt: skip
@@ -67,11 +66,11 @@ class Insight:
     certainty: Certainty | None
 
 
-def insight(job: RemoteJob, chain: StudyChain | None) -> Insight:
-    """Return all that is computed of a study, or of a chain of studies as of one. Needs Optuna."""
-    study = chain.study if chain else read(job)
-    when, weights = chain.timeline() if chain else timeline(study), importance(study)
-    return Insight(study, weights, when, charts(study, when, weights, chain.marks if chain else ()), certainty(study))
+def insight(job: RemoteJob) -> Insight:
+    """Return all that is computed of a study. Needs Optuna."""
+    study = read(job)
+    when, weights = timeline(study), importance(study)
+    return Insight(study, weights, when, charts(study, when, weights), certainty(study))
 
 
 def page(
@@ -79,22 +78,20 @@ def page(
     found: Insight | None,
     *,
     cost: Spent,
-    reproduction: Sequence[Reproduction],
+    reproduction: Reproduction,
     console: str = "",
     record: Record | None = None,
-    chain: StudyChain | None = None,
     attempted: Sequence[Mapping[str, Any]] = (),
 ) -> str:
     """Return the page of a job.
 
     Args:
-        job: The job; of a chain, the last one.
+        job: The job.
         found: What is computed of its study; None for a custom job.
         cost: What it has cost.
-        reproduction: How to make it again; of a chain, each of its studies.
+        reproduction: How to make it again.
         console: Its page in the console, "" for a rehearsal.
         record: The rehearsal, if it is one.
-        chain: The chain of studies that the page is about, None for a job alone.
         attempted: The attempts of a job with candidates.
     """
     drawn = found.charts if found else Charts({})
@@ -103,20 +100,22 @@ def page(
         "version": vertexrig.__version__,
         "made": times.now().strftime("%Y-%m-%d %H:%M"),
         **_parts(drawn),
-        "title": clean(chain.title if chain else job.display_name) or job.id,
-        "subtitle": [*(["the last"] if chain else []), *_subtitle(job, record, console)],
+        "title": clean(job.display_name) or job.id,
+        "subtitle": _subtitle(job, record, console),
         "error": clean_lines(job.error),
         "charts": drawn,
         "part": {name: drawn.sections.get(name, ()) for name, _ in SECTIONS},
-        **_cost_values(cost, chain, rehearsed=local),
-        "reproductions": reproduction,
+        "cost_rows": [_row(_price_row(line)) for line in cost.price.lines],
+        "cost_notes": cost.price.notes,
+        "cost_money": cost.money(),
+        "cost_text": _cost_text(cost, rehearsed=local),
+        "reproduction": reproduction,
         "again_text": _again_text(job),
-        "studies": _studies(chain) if chain else None,
         "candidates": _candidates(attempted) if attempted else None,
         "study": found is not None,
         "tiles": [
             *(_study_tiles(found) if found else _job_tiles(job, record)),
-            _tile("cost, an estimate", (chain or cost).money(), "if it had run on Vertex AI" if local else ""),
+            _tile("cost, an estimate", cost.money(), "if it had run on Vertex AI" if local else ""),
         ],
         "notes": [*(_notes(found) if found else []), *(record.stand_ins if record else ())],
         **(_study_values(found) if found else {"trials": None, "best": None}),
@@ -298,59 +297,6 @@ def _cost_text(cost: Spent, *, rehearsed: bool) -> str:
     )
 
 
-def _chain_cost_text(chain: StudyChain, *, rehearsed: bool) -> str:
-    """Return what the cost of a chain is made of."""
-    seconds = sum(link.spent.seconds for link in chain.links)
-    what = "nothing was paid for them; " if rehearsed else ""
-    return (
-        f"{what}{length(seconds)} that the trials of {len(chain.links)} studies ran, each at the on-demand prices of the catalog for "
-        "its machines and region. The bill is in the Google Cloud console; nothing on this page is read from it."
-    )
-
-
-def _cost_values(cost: Spent, chain: StudyChain | None, *, rehearsed: bool) -> dict[str, Any]:
-    """Return the section about the cost: of one job, or of each study of a chain, whose name is before each line then."""
-    parts = [("", cost)] if chain is None else [(link.name, link.spent) for link in chain.links]
-    rows = [
-        _row([f"{clean(name)}: {row[0]}" if name else row[0], *row[1:]])
-        for name, one in parts
-        for row in map(_price_row, one.price.lines)
-    ]
-    return {
-        "cost_rows": rows,
-        "cost_notes": list(dict.fromkeys(note for _, one in parts for note in one.price.notes)),
-        "cost_money": cost.money() if chain is None else chain.money(),
-        "cost_text": _cost_text(cost, rehearsed=rehearsed)
-        if chain is None
-        else _chain_cost_text(chain, rehearsed=rehearsed),
-    }
-
-
-def _studies(chain: StudyChain) -> dict[str, Any]:
-    """Return a row per study of a chain, for a table."""
-    rows = chain.rows()
-    goals = list(rows[0]["metrics"])
-    head = [("study", False), ("state", False), ("trials", True), ("count", True), ("best trial", False)]
-    head += [*((clean(goal), True) for goal in goals), ("time of all trials", False), ("cost", False)]
-    cells = [
-        _row(
-            [
-                clean(row["study"]),
-                row["state"],
-                row["trials"],
-                row["count"],
-                clean(row["best"] or "–"),
-                *(shown(row["metrics"][goal]) for goal in goals),
-                length(row["seconds"]),
-                link.spent.money(),
-            ],
-            best=row["note"] == "best",
-        )
-        for row, link in zip(rows, chain.links, strict=True)
-    ]
-    return {"head": head, "rows": cells}
-
-
 def _candidates(attempted: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return a row per attempt of a job with candidates, for a table."""
     rows = attempts.table(attempted)
@@ -370,7 +316,7 @@ def _again_text(job: RemoteJob) -> str:
 
 
 def _sections(values: Mapping[str, Any]) -> list[tuple[str, str]]:
-    there = {*values["charts"].sections, *_ALWAYS, *(["studies"] if values["studies"] else [])}
+    there = {*values["charts"].sections, *_ALWAYS}
     there |= {*_OF_A_STUDY} if values["study"] else set()
     there |= {name for name in ("best", "trials", "candidates") if values[name]}
     return [(id, title) for id, title in SECTIONS if id in there]

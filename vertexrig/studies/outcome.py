@@ -24,7 +24,7 @@ FEWEST = 3
 PROMOTED_FROM, TRIAL = "promoted_from", "trial"
 """Labels of a promoted job: the sweep and the trial."""
 FOLLOWS = "follows"
-"""Label of a sweep that follows another: that one's name, by which `vertexrig.studies.chain` finds it."""
+"""Label of a sweep that follows another: that one's name."""
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -39,9 +38,6 @@ class Emulator(Protocol):
 
     def environment(self, folder: Path) -> dict[str, str]:
         """Return the variables that lead clients to the server whose state is in a folder; none if no server runs there."""
-
-    def seed(self, folder: Path, job: Mapping[str, Any], project: str, region: str, source: str) -> str:
-        """Put a job that ended elsewhere into the state in a folder; returns its resource name there."""
 
 
 def load(wanted: str) -> Emulator:

@@ -6,36 +6,18 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tests.vertexrig.studies.test_follow_up import study, trial
 from vertexrig import spec
 from vertexrig.catalog import load
 from vertexrig.checks import secrets
 from vertexrig.cloud.vertex import RemoteJob
 from vertexrig.explain import explanation, picture
 from vertexrig.project import config
-from vertexrig.results import trials
-from vertexrig.spec.parameters import top
-from vertexrig.studies.chain import joined
-from vertexrig.studies.reproduce import flags, reproduction
+from vertexrig.studies.reproduce import reproduction
 from vertexrig.studies.trained import goals_of
 
 UNITS = {"parameterId": "units", "integerValueSpec": {"minValue": 32, "maxValue": 256}}
 BITS = {"parameterId": "bits", "categoricalValueSpec": {"values": ["16", "32"]}}
 LR = {"parameterId": "lr", "doubleValueSpec": {"minValue": 0.001, "maxValue": 1.0}}
-
-
-def test_whole_numbers_and_texts_of_a_chain_stay_what_they_are() -> None:
-    """An INTEGER that a later study froze is a whole number in its trials, and a text of digits a text."""
-    first = study([LR, UNITS, BITS], [trial(1, 0.5, lr=0.1, units=80, bits="16")], displayName="tune")
-    second = study([LR], [trial(1, 0.9, lr=0.2)], displayName="tune-2")
-    args = ["--units=45", "--bits=32"]
-    second["trialJobSpec"] = {"workerPoolSpecs": [{"containerSpec": {"imageUri": "i", "args": args}}]}
-    grid = study([{"parameterId": "units", "discreteValueSpec": {"values": [40.0, 45.0]}}], [trial(1, 0.1, units=40.0)])
-    for jobs in ([first, second], [first, grid, second]):
-        whole = joined(jobs, [f"tune-{n}" for n in range(len(jobs))])
-        kinds = {one.id: one.kind for one in top(whole["studySpec"]["parameters"])}
-        assert kinds == {"lr": "DOUBLE", "units": "INTEGER", "bits": "CATEGORICAL"}
-        assert flags(trials.best(whole)[0]) == "--lr=0.2 --units=45 --bits=32"
 
 
 def test_a_model_is_not_compared_by_a_safety_metric(tmp_path: Path) -> None:

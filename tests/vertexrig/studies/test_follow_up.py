@@ -20,7 +20,6 @@ from vertexrig.project import config
 from vertexrig.spec.parameters import top
 from vertexrig.spec.space import Space
 from vertexrig.studies import follow_up, promote
-from vertexrig.studies.chain import joined
 from vertexrig.studies.decisions import decision_on, gridded
 from vertexrig.studies.outcome import chosen, outcome
 from vertexrig.trainer_source.trainer_model import Flag
@@ -311,29 +310,6 @@ def test_several_objectives_follow_the_pareto_set(project: Path) -> None:
     found = outcome("tune", job)
     assert found.front == 4 and {one.id for one in found.top} == {"5", "6", "7", "8"}
     assert follow(job, project, "tune")[1].decisions[0].action in ("narrow", "widen")
-
-
-def test_a_chain_of_studies_is_one() -> None:
-    """Trials of both, with what the second study froze as a value of its trials, under one space that holds them all."""
-    first = study(
-        [LR, {"parameterId": "b", "discreteValueSpec": {"values": [16, 32]}}],
-        [trial(1, 0.5, lr=0.1, b=16.0)],
-        displayName="tune",
-    )
-    second = study(
-        [{"parameterId": "lr", "discreteValueSpec": {"values": [0.01, 2.0]}}],
-        [trial(1, 0.9, lr=2.0)],
-        displayName="tune-2",
-    )
-    second["trialJobSpec"] = {"workerPoolSpecs": [{"containerSpec": {"imageUri": "i", "args": ["--b=64"]}}]}
-    whole = joined([first, second])
-    from vertexrig.results import trials
-
-    table = trials.table(whole)
-    assert [row["trial"] for row in table] == ["tune-2/1", "tune/1"]
-    assert table[0]["parameters"] == {"lr": 2.0, "b": 64.0} and table[0]["note"] == "best"
-    (lr, batch) = (one.bounds for one in top(whole["studySpec"]["parameters"]))
-    assert lr == (0.001, 2.0) and batch == (16, 64)
 
 
 # ---- the promoted job

@@ -27,7 +27,7 @@ from vertexrig.results.timeline import timeline
 from vertexrig.studies import report
 from vertexrig.studies.cost import spent
 from vertexrig.studies.html import insight, page
-from vertexrig.studies.reproduce import Reproduction
+from vertexrig.studies.reproduce import Reproduction, reproduction
 from vertexrig.workspace import Workspace
 
 pytest.importorskip("vl_convert", reason="the extra report is not installed")
@@ -36,13 +36,6 @@ PROJECT = {
     "project": "my-project", "region": "us-central1", "bucket": "gs://my-bucket",
     "trainer": {"path": "none", "image": "tf-2.17", "package_uris": ["gs://my-bucket/packages/trainer.tar.gz"]},
     "jobs": {"cpu": {"machine_type": "n1-standard-4"}},
-    "sweeps": {
-        name: {
-            "job": "cpu", "max_trial_count": 1, "parallel_trial_count": 1, "labels": {"follows": before} if before else {},
-            "study": {"metrics": {"accuracy": "MAXIMIZE"}, "parameters": {"units": {"integer_value_spec": {"min_value": 8, "max_value": 9}}}},
-        }
-        for name, before in (("first", ""), ("second", "first"), ("third", "second"))
-    },
 }  # fmt: skip
 ODD = """</script><script>alert(1)</script>.x[0]"'\\ é"""
 
@@ -56,8 +49,6 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     keep(folder, "thousand", 2, made_studies.tuning_job(1000, parallel=20, points=20))
     keep(folder, "odd", 4, odd())
     local = made_studies.tuning_job(30, two_goals=True, running=2)
-    for number, name, trials in ((5, "first", 20), (6, "second", 12), (7, "third", 9)):
-        keep(folder, name, number, link(trials, number, days=number - 5))
     local["trials"][10]["infeasibleReason"] = f"look at {folder}/.vertexrig/jobs/1/logs"
     keep(folder, "two", 3, local)
     return folder
@@ -67,23 +58,6 @@ def keep(folder: Path, name: str, number: int, job: dict[str, Any]) -> None:
     job = {**job, "name": f"{made_studies.NAME}{number}"}
     job.setdefault("displayName", name)
     made_studies.keep(folder, job, name=name)
-
-
-def link(trials: int, seed: int, days: int) -> dict[str, Any]:
-    """A study of a chain: each begins some days later, and those after the first have a frozen batch_size and another machine."""
-    job = made_studies.tuning_job(trials, seed=seed)
-    text = re.sub(r"2026-11-18T", f"2026-11-{18 + days}T", json.dumps(job))
-    found: dict[str, Any] = json.loads(text)
-    if days:
-        found["studySpec"]["parameters"] = [
-            own for own in found["studySpec"]["parameters"] if own["parameterId"] != "batch_size"
-        ]
-        pool = found["trialJobSpec"]["workerPoolSpecs"][0]
-        pool["pythonPackageSpec"]["args"] = ["--epochs=15", "--batch_size=64"]
-        pool["machineSpec"]["machineType"] = "n1-standard-16"
-        for trial in found["trials"]:
-            trial["parameters"] = [own for own in trial["parameters"] if own["parameterId"] != "batch_size"]
-    return found
 
 
 def odd() -> dict[str, Any]:
@@ -113,9 +87,8 @@ def run(project: Path, *words: str, fails: type[Exception] | None = None) -> Res
 
 @pytest.fixture(scope="module")
 def pages(project: Path) -> dict[str, Path]:
-    """The page of each study, and of the chain of three."""
-    found = {"chain": project / "chain.html"}
-    run(project, "report", "third", "--chain", "--local", "-o", str(found["chain"]))
+    """The page of each study."""
+    found = dict[str, Path]()
     for name in ("plain", "thousand", "two", "odd"):
         found[name] = project / f"{name}.html"
         run(project, "report", ODD if name == "odd" else name, "--local", "-o", str(found[name]))
@@ -162,41 +135,6 @@ def test_a_thousand_trials_fit(pages: dict[str, Path]) -> None:
     """A page of 1,000 trials with 20 measurements each is at most 5 MB."""
     assert pages["thousand"].stat().st_size <= 5_000_000
     assert "1000 of 1000" in text_of(pages["thousand"])
-
-
-def test_a_chain_is_one_page(pages: dict[str, Path]) -> None:
-    """Three studies: a row for each, the best of all, the cost of all at each one's own price, and the commands of each."""
-    text = re.sub(r"\s+", " ", text_of(pages["chain"]))
-    for part in ("first to third: 3 studies", "41 of 41", "first/1 ", "third/9 ", "where a study begins",
-                 "Pauses between two studies are left out", "that the trials of 3 studies ran", "first: ", "n1-standard-16",
-                 "vertexrig rehearse first vertexrig rehearse second vertexrig rehearse third"):  # fmt: skip
-        assert part in text, part
-    assert text.count("gcloud ai hp-tuning-jobs create") == 3
-    drawn = json.loads(pages["chain"].read_text().partition('id="report-data">')[2].partition("</script>")[0])
-    assert [row["label"] for row in drawn["data"]["studies"]] == ["first", "second", "third"]
-    assert [row["n"] for row in drawn["data"]["studies"]] == [0.5, 20.5, 32.5]
-    wall = max(row["e"] for row in drawn["data"]["spans"])
-    assert len(drawn["data"]["spans"]) == 41 and wall < 24 * 60
-
-
-def test_a_chain_adds_up_in_every_format(project: Path) -> None:
-    """Markdown and JSON have each study; trials, cost and the best are those of all, and `best --chain` gives the same trial."""
-    file = str(project / "vertexrig.yaml")
-    data = json.loads(run(project, "report", "third", "--chain", "--local", "--format", "json").stdout)
-    studies = data["chain"]["studies"]
-    assert [(row["study"], row["trials"]) for row in studies] == [("first", 20), ("second", 12), ("third", 9)]
-    assert (
-        data["chain"]["usd"] == pytest.approx(sum(row["usd"] for row in studies), abs=1e-3)
-        and len(data["trials"]) == 41
-    )
-    (winner,) = (row["best"] for row in studies if row["note"] == "best")
-    assert data["trials"][0]["trial"] == winner and all(row["parameters"]["batch_size"] for row in data["trials"])
-    best = json.loads(run(project, "best", "third", "--chain", "--local", "--format", "json").stdout)
-    assert best["best"][0]["id"] == winner
-    page = run(project, "report", "third", "--chain", "--local").stdout
-    assert page.startswith("# first to third: 3 studies") and f"| {winner} |" in page and "## Studies" in page
-    done = CliRunner().invoke(cli.vertexrig, ["report", "second", "--chain", "--local", "--file", file])
-    assert done.stdout.startswith("# first to second: 2 studies")
 
 
 def test_odd_names_stay_text(pages: dict[str, Path]) -> None:
@@ -324,8 +262,7 @@ def browser() -> Iterator[Any]:
 
 @pytest.mark.parametrize(
     ("name", "width", "scheme"),
-    [("plain", 1400, "light"), ("plain", 390, "dark"), ("two", 1400, "dark"), ("odd", 390, "light"), ("thousand", 1400, "light"),
-     ("chain", 768, "light")],
+    [("plain", 1400, "light"), ("plain", 390, "dark"), ("two", 1400, "dark"), ("odd", 390, "light"), ("thousand", 1400, "light")],
 )  # fmt: skip
 def test_a_browser_draws_every_chart_and_asks_for_nothing(
     browser: Any, pages: dict[str, Path], name: str, width: int, scheme: str
@@ -462,10 +399,18 @@ def test_a_run_of_a_local_vertex_says_so(project: Path) -> None:
     job = RemoteJob({**made_studies.tuning_job(9), "name": f"{made_studies.NAME}9", "displayName": "here"})
     console = f"http://127.0.0.1:8642/#/jobs/{job.name}"
     cost = spent(job, Workspace(config.load(project / "vertexrig.yaml")).catalog)
-    shown = page(job, insight(job, None), cost=cost, reproduction=[], console=console).partition("<body>")[2]
+    shown = page(
+        job, insight(job), cost=cost, reproduction=reproduction(job, project="my-project", again=""), console=console
+    ).partition("<body>")[2]
     for text in (shown, report.page(job, console)):
         assert "he local Vertex" in text and "not on Vertex AI" in text and "http://127.0.0.1:8642" in text
         assert text.count(job.name) == 1
     assert "nothing was paid for it" in shown
-    elsewhere = page(job, insight(job, None), cost=cost, reproduction=[], console="https://console.cloud.google.com/x")
+    elsewhere = page(
+        job,
+        insight(job),
+        cost=cost,
+        reproduction=reproduction(job, project="my-project", again=""),
+        console="https://console.cloud.google.com/x",
+    )
     assert "on Vertex AI</span> · " in elsewhere and "nothing was paid" not in elsewhere
