@@ -6,7 +6,8 @@ import os
 import resource
 import subprocess
 import tempfile
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
@@ -22,8 +23,8 @@ MOST_FILES = 50_000
 MOST_IN_ALL = 512 * 2**20
 """Bytes of the files of a revision together."""
 _MOST_PATH = 4_096  # bytes, as Linux has it
-_GIT_MEMORY, _GIT_SECONDS = 1 * 2**30, 60
-"""What one process of git may take of memory beside the files that it maps, and of processor time."""
+_GIT_MEMORY, _GIT_SECONDS = 1 * 2**30, 120
+"""What one process of git may take of memory beside the files that it maps, and how many seconds it may run."""
 _FILE = b"100"  # as the mode of a plain file begins; not a link, nor a repository inside
 
 
@@ -42,7 +43,7 @@ def write(folder: Path, revision: str, into: Path) -> Path:
         asked.write(b"".join(oid + b"\n" for oid, _ in wanted))
         asked.seek(0)
         # what git stores, through none of the filters that a checkout would run
-        with _reading(top, "cat-file", "--batch", given=asked) as stored:
+        with reading(top, "cat-file", "--batch", given=asked) as stored:
             for oid, name in wanted:
                 line = stored.readline()
                 if not line:
@@ -67,7 +68,7 @@ def write(folder: Path, revision: str, into: Path) -> Path:
 def _files(top: Path, commit: str, revision: str) -> Iterator[tuple[bytes, str]]:
     """Yield the plain files of a commit that are not too large: the id of the object, and the path."""
     count = total = 0
-    with _reading(top, "ls-tree", "-r", "-l", "-z", commit) as listed:
+    with reading(top, "ls-tree", "-r", "-l", "-z", commit) as listed:
         for row in _rows(listed):
             head, _, raw = row.partition(b"\t")
             size = head.split()[3]  # of an object that is missing git knows none
@@ -101,21 +102,36 @@ def _rows(stream: IO[bytes]) -> Iterator[bytes]:
 
 
 def _git(folder: Path, *words: str) -> str:
-    with _reading(folder, *words) as out:
+    with reading(folder, *words) as out:
         return os.fsdecode(out.read(1_000_000))
 
 
 @contextmanager
-def _reading(folder: Path, *words: str, given: IO[bytes] | int = subprocess.DEVNULL) -> Iterator[IO[bytes]]:
+def reading(
+    folder: Path,
+    *words: str,
+    given: IO[bytes] | int = subprocess.DEVNULL,
+    environment: Mapping[str, str] = {},
+    settings: Sequence[str] = (),
+    seconds: int = _GIT_SECONDS,
+) -> Iterator[IO[bytes]]:
     """Give what git writes while it runs; it is ended with the block.
+
+    Args:
+        folder: Where it runs.
+        words: Its command.
+        given: Its standard input.
+        environment: Its variables, beside those of this process.
+        settings: Values of its configuration, in place of those in the repository.
+        seconds: How long it may take.
 
     Raises:
         UsageError: git is not installed, or it fails.
     """
-    safe = ("-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null")
-    command = ["git", "-C", str(folder.absolute()), *safe, *words]
+    safe = ("core.fsmonitor=false", "core.hooksPath=/dev/null", *settings)
+    command = ["git", "-C", str(folder.absolute()), *(word for one in safe for word in ("-c", one)), *words]
     # a repository may name a program that fetches objects it lacks
-    env = {**os.environ, "GIT_ALLOW_PROTOCOL": "none", "GIT_NO_LAZY_FETCH": "1"}
+    env = {**os.environ, "GIT_ALLOW_PROTOCOL": "none", "GIT_NO_LAZY_FETCH": "1", **environment}
     with tempfile.TemporaryFile() as errors, waiting(f"git {words[0]}"):
         try:
             process = subprocess.Popen(
@@ -124,6 +140,8 @@ def _reading(folder: Path, *words: str, given: IO[bytes] | int = subprocess.DEVN
         except FileNotFoundError:
             raise UsageError("git is not installed, and a comparison needs it") from None
         assert process.stdout is not None
+        timer = threading.Timer(seconds, process.kill)
+        timer.start()
         with process.stdout as out:
             try:
                 yield out
@@ -132,17 +150,18 @@ def _reading(folder: Path, *words: str, given: IO[bytes] | int = subprocess.DEVN
                 process.kill()
                 process.wait()
                 raise
+            finally:
+                timer.cancel()
         if process.wait() and not rest:
             errors.seek(0)
             error = errors.read(2_000).decode("utf-8", "replace").strip()
             if process.returncode < 0:
-                error = f"git needs more than {_GIT_SECONDS} s or {_GIT_MEMORY >> 20} MiB for this repository"
+                error = f"git needs more than {seconds} s or {_GIT_MEMORY >> 20} MiB for this repository"
             missing = f"git has no {words[-1].partition('^')[0]}"
             raise UsageError(f"{folder}: {error or missing}")
 
 
 def _limited() -> None:
-    """Hold git to its bounds; a system without one of them does without."""
-    for what, most in ((resource.RLIMIT_DATA, _GIT_MEMORY), (resource.RLIMIT_CPU, _GIT_SECONDS)):
-        with suppress(OSError, ValueError):
-            resource.setrlimit(what, (most, most))
+    """Bound git's memory; a system without such a bound does without."""
+    with suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_DATA, (_GIT_MEMORY, _GIT_MEMORY))

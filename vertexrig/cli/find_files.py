@@ -5,78 +5,25 @@ from __future__ import annotations
 import glob
 import os
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from vertexrig import files
+from vertexrig.bring import revision
 from vertexrig.cli import streams
-from vertexrig.cli.gitignore import Ignored, Patterns, Work
 from vertexrig.errors import UsageError
-from vertexrig.text import quoted
 
 _ENDINGS = {".yaml", ".yml", ".json"}
 """File name endings that count in a folder."""
-_GITIGNORE = ".gitignore"
-_MOST_GITIGNORE = 2_000_000
-"""Bytes of a .gitignore that are read: more than MOST_PATTERNS of MOST_BYTES would be a list of files."""
+GIT_SECONDS = 8
+"""How long git may take for the patterns of one folder."""
+MOST_IGNORED = 10 * files.MIB
+"""Bytes of the names that git ignores in a folder."""
 
-
-class _Rules:
-    """The patterns that one path of the command line is held to: check.exclude, and each .gitignore that is added.
-
-    Args:
-        exclude: The lines of check.exclude.
-        home: The project's folder.
-        work: Counts comparisons.
-        told: The places whose wrong lines have been named.
-    """
-
-    def __init__(self, exclude: Sequence[str], home: Path, work: Work, told: set[str]) -> None:
-        self._work, self._told = work, told
-        self._ignored, self._looked = Ignored(work), dict[str, bool]()
-        if exclude:
-            lines = [line.encode("utf-8", "surrogateescape") for line in exclude]
-            self._add(str(home.absolute()), lines, "check.exclude")
-
-    def add(self, folder: str) -> None:
-        """Read the .gitignore of a folder, if there is one in it, once."""
-        file = os.path.join(folder, _GITIGNORE)
-        if os.path.lexists(file) and _is_inside(file, folder):
-            data = b""
-            with suppress(OSError), open(file, "rb") as stream:
-                data = stream.read(_MOST_GITIGNORE)
-            self._add(os.path.abspath(folder), data.removeprefix(b"\xef\xbb\xbf").split(b"\n"), file)
-
-    def add_above(self, folder: str) -> None:
-        """Read those of a folder and of the folders above it up to the root of their repository; none outside a repository."""
-        found, here = list[str](), os.path.abspath(folder)
-        while here not in self._looked:
-            found.append(here)
-            if os.path.exists(os.path.join(here, ".git")):
-                self._looked[here] = True
-            elif here == os.path.dirname(here):
-                self._looked[here] = False
-            else:
-                here = os.path.dirname(here)
-        for one in found:
-            self._looked[one] = self._looked[here]
-            if self._looked[here]:
-                self.add(one)
-
-    def ignore(self, path: str, *, is_folder: bool = False) -> bool:
-        """Whether a file or folder is to be skipped."""
-        return self._ignored.has(os.path.abspath(path), is_folder=is_folder)
-
-    def _add(self, folder: str, lines: list[bytes], place: str) -> None:
-        patterns = Patterns(lines, self._work)
-        self._ignored.add(folder, patterns)
-        if patterns.wrong and place not in self._told:
-            self._told.add(place)
-            number, why = next(iter(patterns.wrong.items()))
-            more = f"; so are {len(patterns.wrong) - 1} further lines" if len(patterns.wrong) > 1 else ""
-            line = lines[number - 1][:60].decode("utf-8", "replace")
-            streams.note(f"{place}: line {number} ({quoted(line)}) is skipped: {why}{more}")
+Ignores = Callable[[str], bool]
+"""Whether a file or folder is to be skipped."""
 
 
 def find_files(
@@ -90,50 +37,90 @@ def find_files(
         home: The project's folder.
         listed: Whether to treat a named file like one found in a folder.
     """
-    work, told, seen = Work(), set[str](), set[str]()
+    seen = set[str]()
+    excluded = _ignored(str(home), exclude, home, gitignore=False) if listed and exclude else None
     found: Iterator[tuple[str, bool]]
     for path in named:
-        rules = _Rules(exclude, home, work, told)
         if os.path.isdir(path):
-            found = ((name, True) for name in _in_folder(path, rules))
+            found = ((name, True) for name in _in_folder(path, _ignored(path, exclude, home)))
         elif glob.has_magic(path) and not os.path.exists(path):
             base = os.path.dirname(re.split(r"[*?\[]", path, maxsplit=1)[0]) or "."  # the part before the pattern
             fit = (name for name in glob.glob(path, recursive=True) if not os.path.isdir(name))
             names = sorted(name for name in fit if _is_inside(name, base))
             if not names:
                 raise UsageError(f"no file matches the pattern {path}")
-            for folder in {os.path.dirname(name) for name in names}:
-                rules.add_above(folder)
-            found = iter([(name, True) for name in names if not rules.ignore(name)])
+            ignores = _ignored(base, exclude, home)
+            found = iter([(name, True) for name in names if not ignores(name)])
         else:
-            found = iter([] if listed and rules.ignore(path) else [(path, listed)])
+            found = iter([] if excluded is not None and excluded(path) else [(path, listed)])
         for one in found:
             if one[0] not in seen:
                 seen.add(one[0])
                 yield one
 
 
-def _in_folder(root: str, rules: _Rules) -> Iterator[str]:
+def _in_folder(root: str, ignores: Ignores) -> Iterator[str]:
     some = False
-    if not os.path.exists(os.path.join(root, ".git")):
-        rules.add_above(os.path.join(root, ".."))
     for folder, below, names in os.walk(root):
-        if _GITIGNORE in names:
-            rules.add(folder)
         below[:] = sorted(
             name
             for name in below
             if name[0] != "."
             and not os.path.exists(os.path.join(folder, name, "pyvenv.cfg"))
-            and not rules.ignore(os.path.join(folder, name), is_folder=True)
+            and not ignores(os.path.join(folder, name))
         )
         for name in sorted(names):
             path = os.path.join(folder, name)
-            if os.path.splitext(name)[1] in _ENDINGS and not rules.ignore(path) and _is_inside(path, root):
+            if os.path.splitext(name)[1] in _ENDINGS and not ignores(path) and _is_inside(path, root):
                 some = True
                 yield path
     if not some:
         raise UsageError(f"{root} has no YAML or JSON file at any depth")
+
+
+def _ignored(folder: str, exclude: Sequence[str], home: Path, *, gitignore: bool = True) -> Ignores:
+    """Return what git ignores below a folder by `exclude` and, with `gitignore`, by the .gitignore files of its repository.
+
+    The repository is not opened: git reads the files through an empty repository of ours, whose configuration runs nothing.
+    """
+    here = Path(os.path.realpath(folder))
+    around = [one for one in (here, *here.parents) if (one / ".git").exists()]
+    own = Path(os.path.realpath(home))
+    root = around[0] if around else own if own in here.parents else here
+    if shutil.which("git") is None:
+        streams.note(f"git is not installed, so no file of {folder} is skipped by .gitignore or check.exclude")
+        return lambda path: False
+    with tempfile.TemporaryDirectory(prefix="vertexrig-") as temporary:
+        for name in ("objects", "refs"):
+            os.mkdir(os.path.join(temporary, name))
+        Path(temporary, "HEAD").write_text("ref: refs/heads/none\n")
+        patterns = Path(temporary, "patterns")
+        patterns.write_text("".join(f"{_from(root, own, line)}\n" for line in exclude), errors="surrogateescape")
+        words = ["ls-files", "--others", "--ignored", "--directory", "-z"]
+        words += ["--exclude-standard"] if gitignore else [f"--exclude-from={patterns}"]
+        own_git = {"GIT_DIR": temporary, "GIT_WORK_TREE": str(root), "GIT_INDEX_FILE": os.path.join(temporary, "index")}
+        settings = [f"core.excludesFile={patterns}"]
+        with revision.reading(here, *words, environment=own_git, settings=settings, seconds=GIT_SECONDS) as listed:
+            names = listed.read(MOST_IGNORED + 1)
+    if len(names) > MOST_IGNORED:
+        raise UsageError(f"{folder} has too many ignored files: check a smaller folder, or name the files")
+    # of a folder that is ignored as a whole, git says `./`
+    found = {os.path.normpath(here / os.fsdecode(name)) for name in names.split(b"\0") if name}
+
+    def ignores(path: str) -> bool:
+        at = os.path.join(os.path.realpath(os.path.dirname(path) or "."), os.path.basename(path))
+        return at in found or any(str(above) in found for above in Path(at).parents)
+
+    return ignores
+
+
+def _from(root: Path, home: Path, pattern: str) -> str:
+    """Return a pattern of a .gitignore in `home` as one of a .gitignore in `root`."""
+    if home == root or root not in home.parents:
+        return pattern
+    sign, text = ("!", pattern[1:]) if pattern.startswith("!") else ("", pattern)
+    below = re.sub(r"([*?\[\]\\])", r"\\\1", home.relative_to(root).as_posix())
+    return f"{sign}/{below}/{'' if '/' in text.rstrip('/') else '**/'}{text.removeprefix('/')}"
 
 
 def _is_inside(path: str, root: str) -> bool:
