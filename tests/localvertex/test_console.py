@@ -26,7 +26,7 @@ from tests.support.jobkit import Api, job, pool, with_trainer
 from tests.support.web import http
 from vertexrig.cloud.storage import Storage
 from vertexrig.cloud.vertex import RemoteJob
-from vertexrig.runs.deliveries import Delivery, keep
+from vertexrig.runs.deliveries import Delivery, write_row
 from vertexrig.studies.html import insight
 
 IMG = "<img src=x onerror=\"document.title='hacked'\">"
@@ -353,7 +353,7 @@ def test_deliveries_are_below_the_schedules(browser: Any, here: server.RunningSe
     refused = Delivery(schedule="nightly", run="sweep", reason="over-budget", text="<b>$9</b> is more than $8")
     made = Delivery(schedule="weekly", run="cpu", decision="created")
     refused.write(storage)
-    keep(storage, made.path, {**made.data, "end": {"outcome": "FAILED", "reason": "no image"}})
+    write_row(storage, made.path, {**made.data, "end": {"outcome": "FAILED", "reason": "no image"}})
     storage.write(refused.path.replace(".json", "0.json"), b"", metadata={"row": "no JSON"})
     with shown(browser, here) as page:
         go(page, here, "schedules")

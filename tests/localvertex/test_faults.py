@@ -15,7 +15,7 @@ from tests.support.jobkit import Api, job, pool, with_trainer
 from vertexrig.cloud.rest import RestError
 from vertexrig.cloud.vertex import Vertex
 from vertexrig.errors import UsageError
-from vertexrig.submit.scarcity import Scarcity, outcome
+from vertexrig.submit.scarcity import Scarcity, scarcity_of
 
 L4 = {"machineSpec": {"machineType": "g2-standard-4", "acceleratorType": "NVIDIA_L4", "acceleratorCount": 1}}
 STUDY = {
@@ -102,7 +102,7 @@ def test_a_timed_stockout_fails_jobs_until_it_is_over(here: server.RunningServer
     assert "startTime" not in failed
     vertex = Vertex("my-project", "us-central1", url=f"{here.url}/vertex")
     there = vertex.get(failed["name"])
-    assert there is not None and outcome(there) is Scarcity.STOCKOUT
+    assert there is not None and scarcity_of(there) is Scarcity.STOCKOUT
     time.sleep(2)
     assert api.wait(api.create(l4())["name"])["state"] == "JOB_STATE_SUCCEEDED"
 
@@ -128,7 +128,7 @@ def test_a_quota_of_a_machine_in_a_region_names_its_metrics(here: server.Running
     with pytest.raises(RestError) as refused:
         vertex.create("customJobs", {"displayName": "x", "jobSpec": l4()})
     assert str(refused.value).endswith("limits: aiplatform.googleapis.com/custom_model_training_nvidia_l4_gpus")
-    assert outcome(refused.value) is Scarcity.QUOTA
+    assert scarcity_of(refused.value) is Scarcity.QUOTA
 
 
 def test_a_denied_creation_names_permission_and_place(here: server.RunningServer, api: Api) -> None:
@@ -158,7 +158,7 @@ def test_a_spot_job_is_preempted_until_it_gets_no_machines(here: server.RunningS
     failed = api.wait(api.create(l4(WAIT, strategy="SPOT"))["name"])
     assert failed["state"] == "JOB_STATE_FAILED" and failed["startTime"]
     there = Vertex("my-project", "us-central1", url=f"{here.url}/vertex").get(failed["name"])
-    assert there is not None and outcome(there) is Scarcity.PREEMPTED
+    assert there is not None and scarcity_of(there) is Scarcity.PREEMPTED
     assert api.wait(kept)["state"] == "JOB_STATE_SUCCEEDED"
 
 

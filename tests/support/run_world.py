@@ -161,7 +161,7 @@ class WorldTicker(Ticker):
     """A ticker whose ends have no metric and no price, and whose notices go to the test."""
 
     def finish(self, run: Run) -> None:
-        row = self.deliveries.keep(
+        row = self.deliveries.write_end(
             run, {"outcome": run.reason, "reason": run.text, "model": run.model, "jobs": dict(run.jobs)}
         )
         self.notices.keep(notify.notice_of({**row, "schedule": NIGHTLY}))

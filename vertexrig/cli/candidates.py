@@ -47,13 +47,13 @@ def new_request(prepared: Sequence[Prepared], submitter: Submitter, key: Key, re
     return _request(prepared, submitter, digest_of(prepared[0], resume), key=key, run_id=resume)
 
 
-def _request(prepared: Sequence[Prepared], submitter: Submitter, asked: str, **about: Any) -> SubmittedRun:
+def _request(prepared: Sequence[Prepared], submitter: Submitter, asked_digest: str, **about: Any) -> SubmittedRun:
     known = quota.known_of(QuotaService(prepared[0].workspace.loaded.project.project))
 
     def cannot(candidate: CandidateRun) -> str:
         return headroom.cannot_fit(candidate.prepared, known(candidate.prepared.workspace.loaded.project.region)[0])
 
-    return SubmittedRun(candidates_of(prepared, submitter), asked, publish=_publish, cannot=cannot, **about)
+    return SubmittedRun(candidates_of(prepared, submitter), asked_digest, publish=_publish, cannot=cannot, **about)
 
 
 def of_job(workspace: Workspace, job: RemoteJob) -> SubmittedRun | None:
@@ -159,8 +159,8 @@ def attempt_rows(request: SubmittedRun, job: RemoteJob | None = None) -> list[di
 def _line(at: RunState) -> str:
     """Return the state of a request in one line; "" for a job that was made just now."""
     if at.job is None:
-        return f"{at.place}: {at.text}" if at.text else ""
-    return f"{at.job.id}  {report.line(at.job)}  {at.place}{f': {at.text}' if at.ended else ''}"
+        return f"{at.candidate_of}: {at.text}" if at.text else ""
+    return f"{at.job.id}  {report.line(at.job)}  {at.candidate_of}{f': {at.text}' if at.ended else ''}"
 
 
 def _publish(candidate: CandidateRun) -> None:

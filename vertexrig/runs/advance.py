@@ -8,13 +8,13 @@ from typing import Literal
 
 from vertexrig import times
 from vertexrig.cloud.vertex import RemoteJob
-from vertexrig.runs.candidates import line
+from vertexrig.runs.candidates import first_line
 from vertexrig.runs.run import Run
 from vertexrig.spec.states import CANCELLED, CANCELLING, EXPIRED, FAILED, PARTIALLY_SUCCEEDED, SUCCEEDED, has_run, short
-from vertexrig.submit.scarcity import Scarcity, outcome
+from vertexrig.submit.scarcity import Scarcity, scarcity_of
 
 WAITED, OVER_BUDGET = "waited", "over-budget"
-OVER = (WAITED, OVER_BUDGET, Scarcity.QUOTA.value, Scarcity.STOCKOUT.value, Scarcity.PREEMPTED.value)
+NEXT_MAY_FOLLOW = (WAITED, OVER_BUDGET, Scarcity.QUOTA.value, Scarcity.STOCKOUT.value, Scarcity.PREEMPTED.value)
 """Reasons why an attempt is over and the next one may follow."""
 ROUND_S = 600.0
 """Seconds between the last candidate's end and the next attempt at the first one."""
@@ -59,12 +59,12 @@ class Action:
 
     Args:
         do: `wait`; `start` the next attempt, `again` the last one, whose job was not made; `give-up` (write that its job waited for too
-            long, and cancel it), `cancel` it again; `over`: write that the last attempt is over; take the next `step`; or `end` the run.
-        why: A reason of OVER, `hold`, or the outcome of the run.
+            long, and cancel it), `cancel` it again; `attempt-over`: write that the last attempt is over; take the next `step`; or `end` the run.
+        why: A reason of NEXT_MAY_FOLLOW, `hold`, or the outcome of the run.
         candidate: Which one to start.
     """
 
-    do: Literal["wait", "start", "again", "give-up", "cancel", "over", "step", "end"]
+    do: Literal["wait", "start", "again", "give-up", "cancel", "attempt-over", "step", "end"]
     why: str = ""
     text: str = ""
     candidate: int = 1
@@ -121,17 +121,17 @@ def _of_attempt(run: Run, seen: Seen) -> Action:
         return Action("step") if run.steps else Action("end", short(SUCCEEDED))
     # to steps and to `watch`, too, a part is no success
     if job.state == PARTIALLY_SUCCEEDED:
-        return Action("end", short(job.state), line(job.cause))
+        return Action("end", short(job.state), first_line(job.cause))
     if job.state == FAILED:
-        found = outcome(job)
+        found = scarcity_of(job)
         if found is Scarcity.OTHER:
-            return Action("end", short(FAILED), line(job.cause))
-        return Action("over", found.value, attempt.text or line(job.error))
+            return Action("end", short(FAILED), first_line(job.cause))
+        return Action("attempt-over", found.value, attempt.text or first_line(job.error))
     if job.ended:
         # a job that expires before it begins has waited as long as the service lets it
         ours = attempt.reason or (WAITED if job.state == EXPIRED and not has_run(job.data) else "")
-        text = attempt.text or line(job.error) or f"its job ended {short(job.state)}"
-        return Action("over", ours, text) if ours else Action("end", short(CANCELLED), "its job was cancelled")
+        text = attempt.text or first_line(job.error) or f"its job ended {short(job.state)}"
+        return Action("attempt-over", ours, text) if ours else Action("end", short(CANCELLED), "its job was cancelled")
     if has_run(job.data) or job.state == CANCELLING:
         return Action("wait")
     if attempt.reason:

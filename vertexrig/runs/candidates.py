@@ -77,7 +77,7 @@ def candidates_of(prepared: Sequence[Prepared], submitter: Submitter) -> list[Ca
     return found
 
 
-def course(job: RemoteJob, estimate: Mapping[str, Any]) -> dict[str, float]:
+def time_and_cost(job: RemoteJob, estimate: Mapping[str, Any]) -> dict[str, float]:
     """Return how long a job waited (`waited_s`) and what it cost (`usd`), as far as its times and its estimate tell."""
     created, started, ended = (_time(job.data.get(key)) for key in ("createTime", "startTime", "endTime"))
     started = started if has_run(job.data) else None
@@ -101,6 +101,6 @@ def _time(value: Any) -> datetime | None:
         return None
 
 
-def line(text: str) -> str:
+def first_line(text: str) -> str:
     """Return the first line of a text, shortened."""
     return " ".join(text.partition("\n")[0].split())[:500]

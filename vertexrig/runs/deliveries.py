@@ -133,10 +133,10 @@ class Delivery:
 
     def write(self, storage: Storage, *, repeat: bool = True) -> None:
         """Write its object, once."""
-        keep(storage, self.path, self.data, repeat=repeat)
+        write_row(storage, self.path, self.data, repeat=repeat)
 
 
-def keep(storage: Storage, path: str, data: Mapping[str, Any], *, repeat: bool = True) -> None:
+def write_row(storage: Storage, path: str, data: Mapping[str, Any], *, repeat: bool = True) -> None:
     """Write an object of the history, unless it is there: whole, and as the row that listings return."""
     row = whole = _text(data)
     # the longest parts are in the object alone

@@ -9,6 +9,8 @@ Why a request never has two jobs that train, and no run is lost:
 - The run is written, over the generation that was read, before each create call. A process that is frozen and wakes with an older
   generation makes nothing: its write fails, or the claim of its attempt answers with the job that is there.
 - Before a run without a job ends, its claim ends.
+
+A delivery calls `begin`, and `wait` where it is answered that its run waits; a tick calls `move`. Both make jobs by `_make_attempt`.
 """
 
 from __future__ import annotations
@@ -17,25 +19,24 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import product
-from typing import Any
 
 from vertexrig import times
 from vertexrig.cloud.rest import RestError
 from vertexrig.cloud.vertex import RemoteJob
 from vertexrig.errors import VertexrigError
 from vertexrig.runs import advance
-from vertexrig.runs.advance import OVER, OVER_BUDGET, Action, Seen
-from vertexrig.runs.candidates import CandidateRun, course, line
+from vertexrig.runs.advance import NEXT_MAY_FOLLOW, OVER_BUDGET, Action, Seen
+from vertexrig.runs.candidates import CandidateRun, first_line, time_and_cost
 from vertexrig.runs.deliveries import NO_MACHINES, NotStartedError
 from vertexrig.runs.policy import PATIENCE_S, WAITS, Due
 from vertexrig.runs.run import Attempt, Run
 from vertexrig.runs.store import RunStore
 from vertexrig.spec.labels import CANDIDATE_LABEL, FIRST_LABEL
-from vertexrig.spec.states import CANCELLING, short
-from vertexrig.submit.budget import OverBudgetError, Share, Terms
-from vertexrig.submit.claims import LABEL, Claim, EndedError, InProgressError, digest
+from vertexrig.spec.states import CANCELLING, SUCCEEDED, short
+from vertexrig.submit.budget import PER_RUN, OverBudgetError, Share, Terms
+from vertexrig.submit.claims import LABEL, Claim, EndedError, InProgressError, Key, Recorded, digest
 from vertexrig.submit.reconcile import call_off
-from vertexrig.submit.scarcity import Scarcity, outcome
+from vertexrig.submit.scarcity import Scarcity, scarcity_of
 from vertexrig.submit.submission import Request, Submitted, Submitter, dearest, price_within
 from vertexrig.submit.uploaded import NoPackageError
 
@@ -64,8 +65,9 @@ class Moved:
         text: In one line.
         problem: It waits for something that a person has to do.
         inside: The text is a service's message about the trigger itself: for the log, not for callers.
-        first: Its first job was made just now.
-        made: That job.
+        first_job: `made` is the first job of the run.
+        made: The job that was made just now, or was found.
+        remote: The job as the service describes it, where that was asked.
     """
 
     run: Run
@@ -74,9 +76,35 @@ class Moved:
     text: str = ""
     problem: bool = False
     inside: bool = False
-    first: bool = False
+    first_job: bool = False
     made: Submitted | None = None
     remote: RemoteJob | None = None
+
+
+@dataclass
+class _Making:
+    """An attempt whose job is being made.
+
+    Args:
+        run: With this attempt as its last one; `_make_attempt` changes it.
+        stored: The run as this process has written or read it last; None for a delivery that has done neither.
+        opened: This process was the first one to write the run.
+    """
+
+    run: Run
+    stored: Run | None = None
+    opened: bool = False
+
+    def write(self, runs: RunStore, claim: Claim) -> None:
+        """Write the run just before its job is made; InProgressError if another process has changed it."""
+        run = self.run if len(self.run.attempts) > 1 else replace(self.run, id=claim.id, run_id=claim.run_id)
+        if run.generation:
+            kept = runs.save(run)
+            if kept is None:
+                raise InProgressError(1.0)
+        else:
+            kept, self.opened = runs.keep(run)
+        self.run = self.stored = kept
 
 
 @dataclass
@@ -96,10 +124,9 @@ class Engine:
         publish: Uploads what a candidate's job runs, before that is made.
         waits: Whether a job that has not begun waits for machines; on a local Vertex it may also be on its way to start.
         speed: Divides every wait, for rehearsals.
+        asked_digest: Of the request, where it is not that of its body.
         round_s: See `vertexrig.runs.advance.ROUND_S`.
-        live: The live jobs of the trigger, by name, where a tick has listed them.
         now: The time by the service's clock.
-        asked: Digest of the request, where it is not that of its body.
     """
 
     submitter: Submitter
@@ -114,15 +141,20 @@ class Engine:
     publish: Callable[[CandidateRun], None] = lambda _: None
     waits: Callable[[RemoteJob], bool] = lambda _: True
     speed: float = 1.0
-    asked: str = ""
+    asked_digest: str = ""
     round_s: float = advance.ROUND_S
-    live: Mapping[str, RemoteJob] | None = None
     now: Callable[[], datetime] = times.now
-    _known: dict[str, list[CandidateRun]] = field(default_factory=dict)
+    _live: Iterable[RemoteJob] | None = None
+    _rendered: dict[str, list[CandidateRun]] = field(default_factory=dict)
+
+    def new_tick(self, live: Iterable[RemoteJob] | None) -> None:
+        """Forget what an earlier tick saw; `live` are the jobs of the trigger that live now, None if they were not listed."""
+        self._live = live
+        self._rendered.clear()
 
     # --- a delivery ---
 
-    def begin(self, run: Run, ways: Sequence[CandidateRun], terms: Terms) -> tuple[Run, Submitted]:
+    def begin(self, run: Run, candidates: Sequence[CandidateRun], terms: Terms) -> tuple[Run, Submitted]:
         """Make the job of the first candidate that is not refused, or find the one that an earlier delivery made.
 
         Args:
@@ -134,60 +166,91 @@ class Engine:
             NotStartedError: None did yet, and ticks continue (`deferred`); or the run has ended already (`skipped`).
             VertexrigError: As of `Submitter.submit`. The run is not kept, unless `wait` is called.
         """
-        position, known = 0, False
-        opened: list[Run] = []
-        while position < len(ways):
-            way = ways[position]
-            run = replace(run, attempts=(*run.attempts, Attempt(way.number, way.changes)))
+        making, looked = _Making(run), False
+        for position, candidate in enumerate(candidates):
+            making.run = _with_new_attempt(making.run, candidate)
+            # the request's own key for the first one: after its window the same request begins again
+            key = run.key if position == 0 else making.run.attempt_key(position)
             try:
-                made, run = self._make(run, ways, way, terms, run.key if not position else None, opened)
+                made = self._make_attempt(making, candidates, candidate, terms, key)
             except EndedError as error:
-                if error.claim.ended.get("reason") not in OVER:
-                    self._drop(opened)
+                if error.claim.ended.get("reason") not in NEXT_MAY_FOLLOW:
+                    self._drop(making)
                     raise
-                ids = {"id": run.id or error.claim.id, "run_id": run.run_id or error.claim.run_id}
-                made, run = None, replace(run, **ids).with_attempt(**_why(error.claim))  # type: ignore[arg-type]
+                made, making.run = None, _without_job(making.run, error.claim)
             except Exception:
-                self._drop(opened)
+                self._drop(making)
                 raise
-            if not known and (made is None or made.duplicate):
-                known, found = True, self.runs.read(run.id)
-                if found is not None and len(found.attempts) > len(run.attempts):
-                    return self._continued(found, ways)
-                if found is None and made is None and (row := self.runs.end(run)) is not None:
-                    end = row.get("end", {})
-                    raise NotStartedError(
-                        "skipped", str(row.get("reason") or end.get("outcome")), str(end.get("reason", ""))
-                    )
+            if not looked and (made is None or made.duplicate):
+                looked = True
+                found = self._found(making.run, made, candidates)
+                if found is not None:
+                    return found
             if made is not None:
-                return run, made
-            position += 1
-        if self._retry_for_s(run, ways) and run.id:
-            run = self._over(run, run.attempts[-1].reason, run.attempts[-1].text)
-            kept = self._park(run)
-            text = f"all {len(ways)} candidates were tried; the first is attempted again in {self.round_s / self.speed:.0f} s"
-            raise NotStartedError(
-                "deferred",
-                NO_MACHINES,
-                text,
-                {"candidate": f"candidate {ways[-1].number} of {len(ways)}", "claim": kept.id},
-            )
+                return making.run, made
+        return self._refused(making.run, candidates)
+
+    def _found(
+        self, run: Run, made: Submitted | None, candidates: Sequence[CandidateRun]
+    ) -> tuple[Run, Submitted] | None:
+        """Return what an earlier delivery or ticks made of a request, None if it is at the attempt that this delivery is at.
+
+        Raises:
+            NotStartedError: The run has ended without a job, or has none now.
+        """
+        found = self.runs.read(run.id)
+        if found is not None and len(found.attempts) > len(run.attempts):
+            return self._continued(found, candidates)
+        if found is None and made is None and (row := self.runs.end(run)) is not None:
+            end = row.get("end", {})
+            raise NotStartedError("skipped", str(row.get("reason") or end.get("outcome")), str(end.get("reason", "")))
+        return None
+
+    def _continued(self, run: Run, candidates: Sequence[CandidateRun]) -> tuple[Run, Submitted]:
+        """Return the current job of a run that ticks have continued."""
+        claim = self.claim_of(run)
+        if claim is None or claim.state != "created":
+            if self.runs.save(run) is None:  # written again, so that the delivery that opened it does not delete it
+                raise InProgressError(1.0)
+            text = run.text or "its next attempt has no job yet"
+            raise NotStartedError("deferred", NO_MACHINES, text, {"candidate": self.which_candidate(run)})
+        candidate = _by_number(candidates, run.attempts[-1].candidate)
+        job = candidate.submitter.vertex.get(claim.job.name)
+        return run, candidate.submitter.answer_about(claim, candidate.collection, job)
+
+    def _refused(self, run: Run, candidates: Sequence[CandidateRun]) -> tuple[Run, Submitted]:
+        """Keep a run of which no candidate got machines, if another round follows.
+
+        Raises:
+            NotStartedError: Another round follows.
+            NoMachinesError: None does, and the run is not kept.
+        """
+        of = len(candidates)
+        if self._retry_for_s(run) and run.id:
+            kept = self._write_anyway(self._attempt_over(run, run.attempts[-1].reason, run.attempts[-1].text))
+            pause = f"{self.round_s / self.speed:.0f} s"
+            text = f"all {of} candidates were tried; the first is attempted again in {pause}"
+            detail = {"candidate": f"candidate {candidates[-1].number} of {of}", "claim": kept.id}
+            raise NotStartedError("deferred", NO_MACHINES, text, detail)
         if (left := self.runs.read(run.id)) is not None:
             self.runs.storage.delete(self.runs.path(run.id), left.generation)
-        raise NoMachinesError(f"none of the {len(ways)} candidates got machines", run.attempts)
+        raise NoMachinesError(f"none of the {of} candidates got machines", run.attempts)
 
     def wait(self, run: Run, why: NotStartedError) -> NotStartedError:
         """Keep a run that its schedule's policy lets wait: ticks start it. Return what the delivery is answered with."""
         claim = self.submitter.claims.by_key(run.key)
-        over = claim is not None and claim.ended.get("reason") in OVER  # of its first candidate: the next ones follow
-        if claim is not None and claim.state == "ended" and not over:  # the answer to that write was lost
+        if claim is None:
+            return why
+        others_follow = claim.ended.get("reason") in NEXT_MAY_FOLLOW  # it is the claim of the first candidate
+        if claim.state == "ended" and not others_follow:  # the answer to that write was lost
             return NotStartedError("skipped", claim.ended.get("reason", ""), claim.ended.get("text", ""))
-        if claim is not None and (claim.state in ("claimed", "released") or (over and not self.runs.read(claim.id))):
-            waits = replace(run, id=claim.id, run_id=claim.run_id, attempts=(), phase="waiting")
-            self._park(replace(waits, reason=why.reason, text=why.text))
+        if claim.state in ("claimed", "released") or (others_follow and not self.runs.read(claim.id)):
+            waiting = replace(run, id=claim.id, run_id=claim.run_id, attempts=(), phase="waiting")
+            self._write_anyway(replace(waiting, reason=why.reason, text=why.text))
         return why
 
-    def _park(self, run: Run) -> Run:
+    def _write_anyway(self, run: Run) -> Run:
+        """Write a run over whatever is stored of it."""
         for _ in range(8):
             found = self.runs.read(run.id)
             kept = self.runs.save(replace(run, generation=found.generation if found else 0))
@@ -195,101 +258,98 @@ class Engine:
                 return kept
         raise RestError("the run changes too fast to be written", status=503)
 
-    def _continued(self, run: Run, ways: Sequence[CandidateRun]) -> tuple[Run, Submitted]:
-        """Return the current job of a run that ticks have continued."""
-        claim = self.claim_of(run)
-        if claim is None or claim.state != "created":
-            if self.runs.save(run) is None:  # written again, so that the delivery that opened it does not delete it
-                raise InProgressError(1.0)
-            text = run.text or "its next attempt has no job yet"
-            raise NotStartedError("deferred", NO_MACHINES, text, {"candidate": self.place(run)})
-        way = self._way(ways, run.attempts[-1].candidate)
-        return run, way.submitter.answer_about(claim, way.collection, way.submitter.vertex.get(claim.job.name))
-
-    def _drop(self, opened: Sequence[Run]) -> None:
+    def _drop(self, making: _Making) -> None:
         """Delete a run that was opened for a request which is answered with an error now, so that no tick starts it."""
-        for one in opened:
-            try:
-                found = [self.submitter.claims.by_key(one.attempt_key(index)) for index in range(len(one.attempts))]
-                if all(claim is not None and claim.state in ("released", "ended") for claim in found):
-                    # as this delivery wrote it last: another delivery or a tick that relies on it has written it since
-                    self.runs.storage.delete(self.runs.path(one.id), one.generation)
-            except RestError:
-                pass  # a tick makes its job: at most one, as for a delivery whose answer was lost
-
-    # --- attempts ---
-
-    def _make(
-        self, run: Run, ways: Sequence[CandidateRun], way: CandidateRun, terms: Terms, key: Any, opened: list[Run]
-    ) -> tuple[Submitted | None, Run]:
-        """Make the job of the last attempt, or find it; None if the attempt is over without one.
-
-        Args:
-            key: The request's own key, for the first attempt of a delivery.
-            opened: The run as this process wrote it last. A delivery that has not written it passes an empty list, which gets the run
-                if the delivery is the first one to write it.
-        """
-        index, several, of = len(run.attempts) - 1, len(ways) > 1, str(way.number)
-        name, state = way.prepared.view.name, [run]
-        asked = self.asked or Request(**run.body).digest
-        if index or way.number != 1:
-            # so that no process looks for its job where another project file has it
-            asked = digest({"body": asked, "candidate": list(way.prepared.workspace.loaded.overrides)})
-        key = key or run.attempt_key(index)
-
-        def ends(error: Exception) -> Mapping[str, str] | None:
-            why = outcome(error) if several and isinstance(error, RestError) else Scarcity.OTHER
-            if why is not Scarcity.OTHER:
-                return {"reason": why.value, "text": line(str(error)), "candidate": of}
-            return terms.ends(error)
-
-        def before(claim: Claim) -> None:
-            terms.before_create(claim if index == 0 else replace(claim, id=run.id, kind=run.key.kind))
-            current = state[0] if index else replace(state[0], id=claim.id, run_id=claim.run_id)
-            if current.generation:
-                kept = self.runs.save(current)
-                if kept is None:
-                    raise InProgressError(1.0)
-                state[0] = kept
-            else:
-                state[0], new = self.runs.keep(current)
-                if new:
-                    opened.append(state[0])
-            if opened:
-                opened[:] = [state[0]]
-
-        labels = {
-            **terms.labels,
-            **({CANDIDATE_LABEL: of} if several or index else {}),
-            **({FIRST_LABEL: run.id} if index else {}),
-        }
-        skip, why_not = self.cannot(way), Scarcity.QUOTA.value
-        if not skip and several:
-            try:
-                price_within(way.prepared, way.submitter.limits, terms)
-            except OverBudgetError as error:
-                skip, why_not = str(error), OVER_BUDGET
-        if skip and several:
-            claim = way.submitter.end(key, asked, name, {"reason": why_not, "text": line(skip), "candidate": of})
-            if not claim.job.name:
-                return None, replace(run, id=run.id or claim.id, run_id=run.run_id or claim.run_id).with_attempt(
-                    **_why(claim)
-                )
-        self.publish(way)
-        # a sweep's trials have other values than those whose checkpoints are in the folder of the study before
-        run_id = "" if index and way.prepared.view.sweep is not None else run.run_id
-        shares: list[Share] = list(terms.shares)
-        if index:  # the run itself is counted under the claim of its first attempt
-            shares = [_without(one, run.id) for one in shares]
-        most = dearest((one.prepared for one in ways), ways[0].submitter.limits, terms) if several else None
-        full = replace(terms, labels=labels, ends=ends, most=most, shares=shares, before_create=before)
+        run = making.stored
+        if run is None or not making.opened:
+            return
         try:
-            made = way.submitter.submit(way.prepared, key, asked, run_id, terms=full)
+            found = [self.submitter.claims.by_key(run.attempt_key(index)) for index in range(len(run.attempts))]
+            if all(claim is not None and claim.state in ("released", "ended") for claim in found):
+                # as this delivery wrote it last: another delivery or a tick that relies on it has written it since
+                self.runs.storage.delete(self.runs.path(run.id), run.generation)
+        except RestError:
+            pass  # a tick makes its job: at most one, as for a delivery whose answer was lost
+
+    # --- an attempt ---
+
+    def _make_attempt(
+        self, making: _Making, candidates: Sequence[CandidateRun], candidate: CandidateRun, terms: Terms, key: Key
+    ) -> Submitted | None:
+        """Make the job of an attempt, or find it; None if the attempt is over without one, which `making.run` then says."""
+        later, several = len(making.run.attempts) > 1, len(candidates) > 1
+        asked_digest = self._digest_of(making.run)
+        if later or candidate.number != 1:
+            # so that no process looks for its job where another project file has it
+            overrides = list(candidate.prepared.workspace.loaded.overrides)
+            asked_digest = digest({"body": asked_digest, "candidate": overrides})
+        skip = self._passed_over(candidate, terms) if several else None
+        if skip is not None:
+            claim = candidate.submitter.end(key, asked_digest, candidate.prepared.view.name, skip)
+            if not claim.job.name:
+                making.run = _without_job(making.run, claim)
+                return None
+        self.publish(candidate)
+        # a sweep's trials have other values than those whose checkpoints are in the folder of the study before
+        run_id = "" if later and candidate.prepared.view.sweep is not None else making.run.run_id
+        own = self._terms_of(making, candidates, candidate, terms)
+        try:
+            made = candidate.submitter.submit(candidate.prepared, key, asked_digest, run_id, terms=own)
         except RestError as error:
-            if not several or outcome(error) is Scarcity.OTHER:
+            if not several or scarcity_of(error) is Scarcity.OTHER:
                 raise
-            return None, state[0].with_attempt(reason=outcome(error).value, text=line(str(error)))
-        return made, replace(state[0], id=state[0].id or made.claim).with_attempt(job=made.name)
+            making.run = making.run.with_attempt(reason=scarcity_of(error).value, text=first_line(str(error)))
+            return None
+        making.run = replace(making.run, id=making.run.id or made.claim).with_attempt(job=made.name)
+        return made
+
+    def _digest_of(self, run: Run) -> str:
+        return self.asked_digest or Request(**run.body).digest
+
+    def _passed_over(self, candidate: CandidateRun, terms: Terms) -> Mapping[str, str] | None:
+        """Return why one of several candidates gets no job (`Claim.ended`), None if it may get one."""
+        reason, text = Scarcity.QUOTA.value, self.cannot(candidate)
+        if not text:
+            try:
+                price_within(candidate.prepared, candidate.submitter.limits, terms)
+                return None
+            except OverBudgetError as error:
+                reason, text = OVER_BUDGET, str(error)
+        return {"reason": reason, "text": first_line(text), "candidate": str(candidate.number)}
+
+    def _terms_of(
+        self, making: _Making, candidates: Sequence[CandidateRun], candidate: CandidateRun, terms: Terms
+    ) -> Terms:
+        """Return the terms of one attempt: those of its run, which is written before the job is made."""
+        run, number = making.run, str(candidate.number)
+        later, several = len(run.attempts) > 1, len(candidates) > 1
+
+        def final_reason(error: Exception) -> Mapping[str, str] | None:
+            why = scarcity_of(error) if several and isinstance(error, RestError) else Scarcity.OTHER
+            if why is Scarcity.OTHER:
+                return terms.final_reason(error)
+            return {"reason": why.value, "text": first_line(str(error)), "candidate": number}
+
+        def before_create(claim: Claim) -> None:
+            terms.before_create(replace(claim, id=run.id, kind=run.key.kind) if later else claim)
+            making.write(self.runs, claim)
+
+        labels = dict(terms.labels)
+        if several or later:
+            labels[CANDIDATE_LABEL] = number
+        if later:
+            labels[FIRST_LABEL] = run.id
+        return replace(
+            terms,
+            labels=labels,
+            # the run itself is counted under the claim of its first attempt
+            shares=[_without(one, run.id) for one in terms.shares] if later else terms.shares,
+            most=dearest((one.prepared for one in candidates), candidates[0].submitter.limits, terms)
+            if several
+            else None,
+            final_reason=final_reason,
+            before_create=before_create,
+        )
 
     def claim_of(self, run: Run) -> Claim | None:
         """Return the claim of the last attempt. Of a first one whose claim belongs to a later request, what is known of its job."""
@@ -303,24 +363,19 @@ class Engine:
         if not name:
             job = self.submitter.reconciler.find(run.id, self.submitter.collection_of(run.name))
             name = job.name if job is not None else ""
-        made = replace(found, job=replace(found.job, name=name)) if found is not None else None
-        return (
-            Claim(run.id, "", "", run.name, "", "created", made.job if made else replace(_NONE.job, name=name))
-            if name
-            else None
-        )
+        if not name:
+            return None
+        known = found.job if found is not None else Recorded()
+        return Claim(run.id, "", "", run.name, "", "created", replace(known, name=name))
 
-    def _way(self, ways: Sequence[CandidateRun], number: int) -> CandidateRun:
-        return next((one for one in ways if one.number == number), ways[0])
-
-    def place(self, run: Run) -> str:
+    def which_candidate(self, run: Run) -> str:
         """Return which candidate a run is at: `candidate 2 of 4`; "" for a run without candidates."""
-        loaded = self.submitter.workspace.loaded.project
-        of = 1 + len(loaded.entries[run.name].candidates) if run.name in loaded.entries else 1
+        entries = self.submitter.workspace.loaded.project.entries
+        of = 1 + len(entries[run.name].candidates) if run.name in entries else 1
         number = run.attempts[-1].candidate if run.attempts else 1
         return f"candidate {number} of {max(of, number)}" if of > 1 or number > 1 else ""
 
-    def _retry_for_s(self, run: Run, ways: Sequence[CandidateRun] = ()) -> float:
+    def _retry_for_s(self, run: Run) -> float:
         """Return for how many seconds candidates are attempted again."""
         project = self.submitter.workspace.loaded.project
         schedule, own = project.schedules.get(run.schedule), project.entries.get(run.name)
@@ -334,15 +389,10 @@ class Engine:
     ) -> Seen:
         """Return what is seen of a run, without rendering it."""
         own = self.submitter.workspace.loaded.project.entries.get(run.name)
+        problem = self.problem(run)
         order: Sequence[int] = (1,) if own is None else range(1, 2 + len(own.candidates))
-        if (
-            own is not None
-            and own.candidates
-            and own.prefer == "price"
-            and run.phase == "waiting"
-            and not self.problem(run)
-        ):
-            order = [way.number for way in self._candidates(run)]
+        if own is not None and own.candidates and own.prefer == "price" and run.phase == "waiting" and not problem:
+            order = [one.number for one in self._candidates(run)]
         number = run.attempts[-1].candidate if run.attempts else 1
         wait = own.wait if own is not None else None
         if own is not None and 1 < number <= 1 + len(own.candidates):
@@ -353,7 +403,7 @@ class Engine:
             waits=job is not None and self.waits(job),
             hold=hold,
             newest=newest,
-            problem=self.problem(run),
+            problem=problem,
             order=order,
             wait_s=None if wait is None else (times.meant_seconds(str(wait)) or 0.0) / self.speed,
             preemptions=own.preemptions if own is not None else 1,
@@ -375,14 +425,8 @@ class Engine:
         """
         at = at or self.now()
         for _ in range(40):
-            attempt = run.attempt
-            if (
-                run.phase == "attempt"
-                and attempt is not None
-                and attempt.job
-                and (job is None or job.name != attempt.job)
-            ):
-                job = self.submitter.vertex.get(attempt.job)
+            if run.phase == "attempt" and (name := run.attempts[-1].job) and (job is None or job.name != name):
+                job = self.submitter.vertex.get(name)
             action = advance.advance(run, self.see(run, job, hold, newest, at))
             result = self._carry_out(run, action, job, at)
             if isinstance(result, Moved):
@@ -391,6 +435,7 @@ class Engine:
         return Moved(run, "waiting", text="it changes too fast; the next tick continues")
 
     def _carry_out(self, run: Run, action: Action, job: RemoteJob | None, at: datetime) -> Moved | Run:
+        """Do what the table says; return the run to look at again, or what became of it."""
         name = run.attempts[-1].job if run.attempts else ""
         if action.do == "wait":
             self._cancel_others(run)
@@ -405,199 +450,189 @@ class Engine:
         if action.do in ("give-up", "cancel"):
             call_off(self.submitter.vertex, name)  # it may have ended: the next tick sees it
             return Moved(run, "waiting", name, "its job has waited for too long and is being cancelled", remote=job)
-        if action.do == "over":
-            return self._leave(run, action, job, at)
+        if action.do == "attempt-over":
+            return self._end_attempt(run, action, job, at)
         if action.do in ("start", "again"):
-            return self._start(run, action, at)
-        if action.do == "step" and self.step is not None:
-            return self.step(run, job)
-        return self.close(
-            run, action.why if action.do == "end" else short("JOB_STATE_SUCCEEDED"), action.text, remote=job
-        )
+            return self._start_attempt(run, action, at)
+        if action.do == "step":
+            if self.step is not None:
+                return self.step(run, job)
+            return self.close(run, short(SUCCEEDED), remote=job)  # what the command line starts has no steps
+        return self.close(run, action.why, action.text, remote=job)
 
-    def _leave(self, run: Run, action: Action, job: RemoteJob | None, at: datetime) -> Moved | Run:
+    def _end_attempt(self, run: Run, action: Action, job: RemoteJob | None, at: datetime) -> Moved | Run:
         """Write that the last attempt is over, once every job of it has ended."""
         claim, own = self.claim_of(run), self.submitter
-        id = claim.id if claim is not None else run.id
+        id, estimate = (claim.id, claim.job.estimate) if claim is not None else (run.id, {})
         collection = job.collection if job is not None else own.collection_of(run.name)
         others = [one for one in own.reconciler.with_label(id, collection) if job is None or one.name != job.name]
         if claim is not None:
             own.reconciler.keep_recorded(claim, others)
         if not all(one.ended for one in others):
             return Moved(run, "waiting", text="a second job of this attempt is being cancelled")
-        more: Mapping[str, Any] = (
-            course(job, claim.job.estimate if claim is not None else {}) if job is not None else {}
-        )
-        kept = self.runs.save(self._over(run.with_attempt(**more), action.why, action.text, at))
+        spent = time_and_cost(job, estimate) if job is not None else {}
+        kept = self.runs.save(self._attempt_over(run.with_attempt(**spent), action.why, action.text, at))
         if kept is None:
             return Moved(run, "waiting")
-        if more.get("usd") == 0.0:  # nothing was paid for it: its room in the day's budget is free again
+        if spent.get("usd") == 0.0:  # nothing was paid for it: its room in the day's budget is free again
             own.ledger.take_out(own.ledger.objects_of(id, self.terms(run).shares))
         return kept
 
-    def _over(self, run: Run, why: str, text: str, at: datetime | None = None) -> Run:
+    def _attempt_over(self, run: Run, why: str, text: str, at: datetime | None = None) -> Run:
+        """Return a run whose last attempt is over, which waits for the next one."""
         now = times.rfc3339(at or self.now(), 0)
         done = run.with_attempt(reason=why, text=text) if run.attempts else run
         return replace(done, phase="waiting", reason=why, text=text, since=now, retry_since=run.retry_since or now)
 
     def _candidates(self, run: Run) -> list[CandidateRun]:
-        if run.id not in self._known:
-            self._known[run.id] = self.candidates(run)
-        return self._known[run.id]
+        if run.id not in self._rendered:
+            self._rendered[run.id] = self.candidates(run)
+        return self._rendered[run.id]
 
-    def _start(self, run: Run, action: Action, at: datetime) -> Moved | Run:
+    def _start_attempt(self, run: Run, action: Action, at: datetime) -> Moved | Run:
         """Make the job of the next attempt, or of the last one if its job was not made."""
-        if action.do == "again":
-            claim = self.claim_of(run)
-            if claim is None and len(run.attempts) == 1:
-                return self.close(
-                    run,
-                    "failed",
-                    f"no job of {run.name} was made, and its claim is gone or a later request's; ask for it again",
-                    lost=True,
-                )
-            if claim is not None and claim.state == "created":
-                return self.runs.save(run.with_attempt(job=claim.job.name)) or Moved(run, "waiting")
-            if claim is not None and claim.state == "ended":
-                return self._ended_claim(run, claim, at)
-        due, stored = self.due(run), [run]
+        if action.do == "again" and (found := self._made_already(run, at)) is not None:
+            return found
+        due, making = self.due(run), _Making(run, stored=run)
         try:
-            ways = self._candidates(run)
-            way = self._way(ways, action.candidate)
-            terms = self.terms(run)
-            if due is not None:
-                own = due.terms(terms)
-                # a policy decides whether a run begins: one that has begun is not left out any more
-                terms = own if not run.had_job and not run.retry_since else replace(own, ends=terms.ends)
-            fresh = run
+            candidates = self._candidates(run)
+            candidate = _by_number(candidates, action.candidate)
+            terms = self._terms_now(run, due)
             if action.do == "start":
-                attempts = (*run.attempts, Attempt(way.number, way.changes))
-                fresh = replace(run, attempts=attempts, phase="attempt", since=times.rfc3339(at, 0))
-            made, after = self._make(fresh, ways, way, terms, None, stored)
+                making.run = replace(_with_new_attempt(run, candidate), phase="attempt", since=times.rfc3339(at, 0))
+            key = making.run.attempt_key(len(making.run.attempts) - 1)
+            made = self._make_attempt(making, candidates, candidate, terms, key)
         except EndedError as error:
-            if error.claim.ended.get("reason") in OVER:
-                return self._ended_claim(replace(fresh, generation=stored[0].generation), error.claim, at)
-            return self._skipped(run, error.claim.ended.get("reason", "skipped"), str(error))
+            follows = error.claim.ended.get("reason") in NEXT_MAY_FOLLOW
+            return self._claim_ended(making.run if follows else making.stored or run, error.claim, at)
         except InProgressError as error:
             return Moved(run, "waiting", text=str(error))
         except ChangedError as error:
             return self.close(run, "changed", str(error))
         except (VertexrigError, NotStartedError) as error:
-            return self._not_started(run, stored[0], due, error, at)
+            return self._not_started(run, making.stored or run, due, error, at)
+        after = making.run
         if made is None:
-            done = after.attempts[-1]
-            kept = self.runs.save(self._over(after, done.reason, done.text, at))
-            return kept or Moved(run, "waiting")
-        first = not run.had_job and not made.duplicate
-        after = replace(after, phase="attempt", since=times.rfc3339(at, 0), reason="", text=run.reason if first else "")
-        kept = self.runs.save(after) or after
-        return Moved(kept, "started" if not made.duplicate else "waiting", made.name, first=not run.had_job, made=made)
+            over = self._attempt_over(after, after.attempts[-1].reason, after.attempts[-1].text, at)
+            return self.runs.save(over) or Moved(run, "waiting")
+        text = run.reason if not run.had_job and not made.duplicate else ""
+        after = replace(after, phase="attempt", since=times.rfc3339(at, 0), reason="", text=text)
+        kept, state = self.runs.save(after) or after, "waiting" if made.duplicate else "started"
+        return Moved(kept, state, made.name, first_job=not run.had_job, made=made)
 
-    def _ended_claim(self, run: Run, claim: Claim, at: datetime) -> Moved | Run:
-        """Continue a run whose last attempt is over without a job."""
-        why = claim.ended.get("reason", "")
-        if why not in OVER:
-            return self._skipped(run, why, claim.ended.get("text", ""))
-        return self.runs.save(self._over(run, why, claim.ended.get("text", ""), at)) or Moved(run, "waiting")
+    def _made_already(self, run: Run, at: datetime) -> Moved | Run | None:
+        """Return what became of an attempt whose maker died; None if its job is to be made."""
+        claim = self.claim_of(run)
+        if claim is None and len(run.attempts) == 1:
+            text = f"no job of {run.name} was made, and its claim is gone or a later request's; ask for it again"
+            return self.close(run, "failed", text, end_claim=False)
+        if claim is not None and claim.state == "created":
+            return self.runs.save(run.with_attempt(job=claim.job.name)) or Moved(run, "waiting")
+        if claim is not None and claim.state == "ended":
+            return self._claim_ended(run, claim, at)
+        return None
+
+    def _claim_ended(self, run: Run, claim: Claim, at: datetime) -> Moved | Run:
+        """Continue or end a run whose last attempt is over without a job."""
+        why, text = claim.ended.get("reason", ""), claim.ended.get("text", "")
+        if why not in NEXT_MAY_FOLLOW:
+            return self._skipped(run, why, text)
+        return self.runs.save(self._attempt_over(run, why, text, at)) or Moved(run, "waiting")
+
+    def _terms_now(self, run: Run, due: Due | None) -> Terms:
+        """Return the terms of a run's caller and schedule."""
+        terms = self.terms(run)
+        if due is None:
+            return terms
+        own = due.terms(terms)
+        # a policy decides whether a run begins: one that has begun is not left out any more
+        return replace(own, final_reason=terms.final_reason) if run.begun else own
 
     def _skipped(self, run: Run, reason: str, text: str) -> Moved | Run:
-        return self.close(run, "skipped", text, reason=reason, claimed=True)
+        return self.close(run, "skipped", text, reason=reason, end_claim=False)
 
     def _not_started(self, run: Run, stored: Run, due: Due | None, error: Exception, at: datetime) -> Moved | Run:
-        """Return what becomes of a run whose job could not be made this time.
+        """Return what becomes of a run whose job could not be made this time: it waits, or ends.
 
         Args:
             stored: As this tick wrote it last. Written over that alone: another process may have made the job since.
         """
         run = replace(run, generation=stored.generation)
         why = due.not_started(error) if due is not None else error if isinstance(error, NotStartedError) else None
-        if why is not None and why.decision == "skipped" and not run.had_job and not run.retry_since:
+        if why is not None and why.decision == "skipped" and not run.begun:
             return self._skipped(run, why.reason, why.text)
-        final = isinstance(error, RestError) and error.status == 400
-        passes = why is not None or isinstance(error, (RestError, NoPackageError, OverBudgetError))
-        if isinstance(error, OverBudgetError) and error.limit in ("usd_per_run", "trials_per_run"):
-            passes = False
-        if final or not passes:
-            return self.close(run, "failed" if final else "changed", str(error))
-        reason = (
-            why.reason
-            if why is not None
-            else OVER_BUDGET
-            if isinstance(error, OverBudgetError)
-            else run.reason or "unavailable"
-        )
-        text = why.text if why is not None else str(error)
-        since = run.began
-        if reason == run.reason and run.phase == "waiting" and stored.phase != "waiting":
-            kept = self.runs.save(replace(run, since=since))
-            if kept is None:
-                return Moved(run, "waiting")
-            run = kept
-        elif reason != run.reason or run.phase != "waiting":
-            # what it waited for is over: from now on the time for the new reason counts
-            if run.phase == "attempt" and run.attempts and not run.attempts[-1].job:
-                run = replace(run, attempts=run.attempts[:-1])
-            kept_since = since if run.reason and (run.reason in WAITS) == (reason in WAITS) else times.rfc3339(at, 0)
-            kept = self.runs.save(replace(run, phase="waiting", reason=reason, text=text, since=kept_since))
-            if kept is None:
-                return Moved(run, "waiting")
-            run, since = kept, kept.began
-        idle = at.timestamp() - (times.nanoseconds(since) or 0) / 1e9 if since else 0.0
-        patient = (
-            not run.had_job and not run.retry_since and due is not None and why is not None and reason not in WAITS
-        )
-        limit = (
-            (times.meant_seconds(due.schedule.retry_for or "0s") or 0.0) if patient and due is not None else PATIENCE_S
-        )
-        if idle > limit and reason != "hold":
-            length = f"{idle / 3600:.1f} h" if limit < 86_400 else f"{idle / 86_400:.0f} days"
-            outcome_ = "refused" if not run.had_job else "given-up"
-            return self.close(run, outcome_, f"given up after {length}: {text}", reason=reason)
+        if isinstance(error, RestError) and error.status == 400:
+            return self.close(run, "failed", str(error))
+        if why is None and not _passes(error):
+            return self.close(run, "changed", str(error))
+        if why is not None:
+            reason, text = why.reason, why.text
+        else:
+            over_budget = isinstance(error, OverBudgetError)
+            reason, text = OVER_BUDGET if over_budget else run.reason or "unavailable", str(error)
+        kept = self._waiting_for(run, stored, reason, text, at)
+        if kept is None:
+            return Moved(run, "waiting")
+        ended = self._waited_too_long(kept, due if why is not None else None, reason, text, at)
+        if ended is not None:
+            return ended
         inside = isinstance(error, RestError) and why is None
-        return Moved(
-            run,
-            "waiting",
-            text=text,
-            problem=inside or isinstance(error, (OverBudgetError, NoPackageError)),
-            inside=inside,
-        )
+        problem = inside or isinstance(error, (OverBudgetError, NoPackageError))
+        return Moved(kept, "waiting", text=text, problem=problem, inside=inside)
+
+    def _waiting_for(self, run: Run, stored: Run, reason: str, text: str, at: datetime) -> Run | None:
+        """Write what a run waits for; None if another process has changed it since."""
+        if reason == run.reason and run.phase == "waiting":
+            return run if stored.phase == "waiting" else self.runs.save(replace(run, since=run.began))
+        # what it waited for is over: from now on the time for the new reason counts
+        same_kind = run.reason and (run.reason in WAITS) == (reason in WAITS)
+        since = run.began if same_kind else times.rfc3339(at, 0)
+        if run.phase == "attempt" and run.attempts and not run.attempts[-1].job:
+            run = replace(run, attempts=run.attempts[:-1])
+        return self.runs.save(replace(run, phase="waiting", reason=reason, text=text, since=since))
+
+    def _waited_too_long(self, run: Run, due: Due | None, reason: str, text: str, at: datetime) -> Moved | Run | None:
+        """End a run that has waited for longer than its schedule's `retry_for`, or PATIENCE_S; None if it has not.
+
+        Args:
+            due: The schedule whose policy lets it wait, None for none.
+        """
+        began = times.nanoseconds(run.began)
+        waited = at.timestamp() - began / 1e9 if began else 0.0
+        limit = PATIENCE_S
+        if due is not None and not run.begun and reason not in WAITS:
+            limit = times.meant_seconds(due.schedule.retry_for or "0s") or 0.0
+        if waited <= limit or reason == "hold":
+            return None
+        length = f"{waited / 3600:.1f} h" if limit < 86_400 else f"{waited / 86_400:.0f} days"
+        outcome = "given-up" if run.had_job else "refused"
+        return self.close(run, outcome, f"given up after {length}: {text}", reason=reason)
+
+    # --- the end ---
 
     def close(
-        self, run: Run, outcome: str, text: str = "", *, reason: str = "", model: str = "", claimed: bool = False,
-        lost: bool = False, remote: RemoteJob | None = None,
+        self, run: Run, outcome: str, text: str = "", *, reason: str = "", model: str = "", end_claim: bool = True,
+        remote: RemoteJob | None = None,
     ) -> Moved | Run:  # fmt: skip
         """End a run: first its claim if it has no job, then the run, then the history and its notices.
 
         Args:
             reason: Of a run without a job, the word for programs.
-            claimed: Its claim has ended already.
-            lost: Its claim belongs to another request.
+            end_claim: False where its claim has ended already, or belongs to another request.
         """
         if run.phase != "ended":
-            index = len(run.attempts) - (run.phase == "attempt")
-            unmade = run.phase in ("waiting", "attempt") and not (run.phase == "attempt" and run.attempts[-1].job)
-            if unmade and not claimed and not lost and not (run.attempts and run.attempts[-1].reason):
-                claim = self._end_claim(run, index, outcome, text)
+            if end_claim and run.awaits_job:
+                claim = self._end_claim(run, outcome, text)
                 if claim is None:
                     return Moved(run, "waiting", text="another delivery is at work")
                 if claim.job.name:
-                    there = (
-                        run
-                        if run.phase == "attempt"
-                        else replace(run, attempts=(*run.attempts, Attempt(1)), phase="attempt")
-                    )
-                    return self.runs.save(there.with_attempt(job=claim.job.name)) or Moved(run, "waiting")
+                    there = run if run.phase == "attempt" else replace(run, attempts=(*run.attempts, Attempt(1)))
+                    found = replace(there, phase="attempt").with_attempt(job=claim.job.name)
+                    return self.runs.save(found) or Moved(run, "waiting")
                 if claim.ended.get("reason") not in (None, outcome):
                     reason, text = claim.ended["reason"], claim.ended.get("text", text)
                     outcome = "skipped" if outcome in ("superseded", "skipped", "changed") else outcome
-            delivery = {**run.delivery, **({"reason": reason} if reason else {})}
-            if remote is not None and run.attempts and run.attempts[-1].job == remote.name:
-                claim = self.claim_of(run)
-                run = run.with_attempt(**course(remote, claim.job.estimate if claim is not None else {}))
-                self.submitter.reconciler.look(claim.id if claim is not None else run.id, remote.collection)
-            since = times.rfc3339(self.now(), 0)
-            ended = replace(closed(run, outcome, text), model=model, delivery=delivery, since=since)
-            kept = self.runs.save(ended)
+            kept = self.runs.save(self._ended(run, outcome, text, reason, model, remote))
             if kept is None:
                 return Moved(run, "waiting")
             run = kept
@@ -606,14 +641,26 @@ class Engine:
         name = run.attempts[-1].job if run.attempts else ""
         return Moved(run, "ended", name, run.text, remote=remote)
 
-    def _end_claim(self, run: Run, index: int, reason: str, text: str) -> Claim | None:
-        """End the claim of an attempt that has no job; None if another delivery is at work."""
-        asked = self.asked or Request(**run.body).digest
-        current = self.submitter.claims.by_key(run.attempt_key(index))
+    def _ended(self, run: Run, outcome: str, text: str, reason: str, model: str, remote: RemoteJob | None) -> Run:
+        """Return a run as it ends, with what its last job took and cost."""
+        if remote is not None and run.attempts and run.attempts[-1].job == remote.name:
+            claim = self.claim_of(run)
+            id, estimate = (claim.id, claim.job.estimate) if claim is not None else (run.id, {})
+            run = run.with_attempt(**time_and_cost(remote, estimate))
+            self.submitter.reconciler.look(id, remote.collection)
+        delivery = {**run.delivery, **({"reason": reason} if reason else {})}
+        since = times.rfc3339(self.now(), 0)
+        return replace(closed(run, outcome, text), model=model, delivery=delivery, since=since)
+
+    def _end_claim(self, run: Run, reason: str, text: str) -> Claim | None:
+        """End the claim of the attempt that would get the next job; None if another delivery is at work."""
+        index = len(run.attempts) - (run.phase == "attempt")
+        key, asked_digest = run.attempt_key(index), self._digest_of(run)
+        current = self.submitter.claims.by_key(key)
         if current is not None and (index or current.id == run.id):
-            asked = current.asked
+            asked_digest = current.asked
         try:
-            return self.submitter.end(run.attempt_key(index), asked, run.name, {"reason": reason, "text": line(text)})
+            return self.submitter.end(key, asked_digest, run.name, {"reason": reason, "text": first_line(text)})
         except InProgressError:
             return None
 
@@ -623,32 +670,46 @@ class Engine:
             return
         own = run.attempt_key(len(run.attempts) - 1).digest[:32]
         earlier = {run.id[:32], *(run.attempt_key(index).digest[:32] for index in range(1, len(run.attempts) - 1))}
-        collection, vertices = self.submitter.collection_of(run.name), self.submitter.ledger.vertices
-        listed: Iterable[RemoteJob] = (
-            self.live.values()
-            if self.live is not None
-            else (
-                job
-                for vertex, label in product(vertices, (LABEL, FIRST_LABEL))
-                for job in vertex.list(collection, filter=f'labels.{label}="{run.id}"')
-            )
-        )
-        for job in listed:
+        for job in self._live if self._live is not None else self._jobs_of(run):
             made_by = job.labels.get(LABEL, "")[:32]
             if made_by != own and made_by in earlier and not job.ended and job.state != CANCELLING:
                 call_off(self.submitter.vertex, job.name)
 
+    def _jobs_of(self, run: Run) -> Iterable[RemoteJob]:
+        """Yield the jobs of all attempts of a run."""
+        collection = self.submitter.collection_of(run.name)
+        for vertex, label in product(self.submitter.ledger.vertices, (LABEL, FIRST_LABEL)):
+            yield from vertex.list(collection, filter=f'labels.{label}="{run.id}"')
+
     def stop(self, run: Run) -> str:
         """Cancel a run: the job that it is at, or its next attempt. Return the job's name, "" if it has none now."""
-        attempt = run.attempt
-        if run.phase == "attempt" and attempt is not None and attempt.job:
-            return attempt.job
+        if run.phase == "attempt" and run.attempts and run.attempts[-1].job:
+            return run.attempts[-1].job
         moved = self.close(run, short("JOB_STATE_CANCELLED"), "cancelled before another candidate was attempted")
-        return (
-            ""
-            if isinstance(moved, Moved) and moved.state == "ended"
-            else (moved.job if isinstance(moved, Moved) else moved.attempts[-1].job)
-        )
+        if isinstance(moved, Run):  # its job was made meanwhile
+            return moved.attempts[-1].job
+        return "" if moved.state == "ended" else moved.job
+
+
+def _by_number(candidates: Sequence[CandidateRun], number: int) -> CandidateRun:
+    return next((one for one in candidates if one.number == number), candidates[0])
+
+
+def _with_new_attempt(run: Run, candidate: CandidateRun) -> Run:
+    return replace(run, attempts=(*run.attempts, Attempt(candidate.number, candidate.changes)))
+
+
+def _without_job(run: Run, claim: Claim) -> Run:
+    """Return a run whose last attempt has ended with its claim, without a job."""
+    named = replace(run, id=run.id or claim.id, run_id=run.run_id or claim.run_id)
+    return named.with_attempt(reason=claim.ended.get("reason", ""), text=claim.ended.get("text", ""))
+
+
+def _passes(error: Exception) -> bool:
+    """Whether an error that left a job unmade may pass by itself or by what a person does: the project file stays as it is."""
+    if isinstance(error, OverBudgetError):
+        return error.limit not in PER_RUN
+    return isinstance(error, (RestError, NoPackageError))
 
 
 def _without(share: Share, id: str) -> Share:
@@ -665,10 +726,3 @@ def closed(run: Run, outcome: str, text: str) -> Run:
     if run.had_job:
         jobs.setdefault(run.name, next(one.job for one in reversed(run.attempts) if one.job))
     return replace(run, phase="ended", reason=outcome, text=" ".join(text.split())[:1000], jobs=jobs)
-
-
-_NONE = Claim("", "", "", "", "")
-
-
-def _why(claim: Claim) -> dict[str, str]:
-    return {"reason": claim.ended.get("reason", ""), "text": claim.ended.get("text", "")}

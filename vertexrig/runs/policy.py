@@ -1,7 +1,7 @@
 """Policy: whether a run of a schedule that is due may start: its times, holds, and earlier runs that have not ended.
 
-A schedule's policy is applied once to each delivery. A run that is left out ends its claim, so that a repeat gets the
-same answer; one that waits is kept, and ticks start it (`vertexrig.runs.engine`).
+A schedule's policy is applied to each delivery, and by ticks to each run that waits. A run that is left out ends its claim, so that a
+repeat gets the same answer; one that waits is kept, and ticks start it (`vertexrig.runs.engine`).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ DATA_LABEL = "vertexrig_data"
 WAITS = ("hold", "overlap")
 """Reasons for waiting that end by themselves."""
 PATIENCE_S = 3 * 86_400.0
-"""Seconds that a run, a try or a step may wait for what others have to free: budget, quota of calls, a role, a package."""
+"""Seconds that a run, an attempt or a step may wait for what others have to free: budget, quota of calls, a role, a package."""
 EVERY = "*"
 """In place of a schedule: a hold of all."""
 
@@ -220,8 +220,8 @@ class Due:
             return NotStartedError("deferred", reason, f"{reason} refused it", {"service": str(error)[:500]})
         return None
 
-    def ends(self, error: Exception) -> Mapping[str, str] | None:
-        """Return what a claim keeps about an error that ends the request (`Terms.ends`)."""
+    def final_reason(self, error: Exception) -> Mapping[str, str] | None:
+        """Return what a claim keeps about an error that ends the request (`Terms.final_reason`)."""
         found = self.not_started(error)
         over = found is not None and found.decision == "skipped"
         return {"reason": found.reason, "text": found.text} if found is not None and over else None
@@ -237,7 +237,13 @@ class Due:
             terms.before_create(claim)
 
         labels = {**terms.labels, DATA_LABEL: data} if data else terms.labels
-        return replace(terms, labels=labels, shares=(*terms.shares, self.share), before_create=before, ends=self.ends)
+        return replace(
+            terms,
+            labels=labels,
+            shares=(*terms.shares, self.share),
+            before_create=before,
+            final_reason=self.final_reason,
+        )
 
     @staticmethod
     def _left_out(reason: str, text: str) -> NotStartedError:

@@ -29,7 +29,7 @@ class Attempt:
         candidate: Its number; 1 is the job as the project file has it.
         changes: What the candidate changes, "" for the first one.
         job: Resource name, "" while none is known.
-        reason: Why it is over, "" while it is not (`vertexrig.runs.advance.OVER`).
+        reason: Why it is over, "" while it is not (`vertexrig.runs.advance.NEXT_MAY_FOLLOW`).
         text: The same as a sentence.
         waited_s: Seconds that its job waited for machines; None if not known.
         usd: What its job has cost, an estimate; None if not known.
@@ -111,6 +111,24 @@ class Run:
     def had_job(self) -> bool:
         """Whether a job is known to have been made for it."""
         return any(one.job for one in self.attempts)
+
+    @property
+    def begun(self) -> bool:
+        """Whether a job was made for it, or refused for lack of machines: its schedule's policy does not leave it out any more."""
+        return self.had_job or bool(self.retry_since)
+
+    @property
+    def awaits_job(self) -> bool:
+        """Whether a job may be made for it under the claim of its last or next attempt."""
+        last = self.attempt
+        if self.phase not in ("waiting", "attempt") or (last is not None and last.reason):
+            return False
+        return last is None or self.phase == "waiting" or not last.job
+
+    @property
+    def of_schedule(self) -> str:
+        """The schedule whose run it is, or whose steps follow it; "" for none."""
+        return self.schedule or str(self.body["then"])
 
     @property
     def began(self) -> str:

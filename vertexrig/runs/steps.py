@@ -22,20 +22,17 @@ from vertexrig.runs.run import Run
 from vertexrig.spec import from_data
 from vertexrig.spec.states import SUCCEEDED, short
 from vertexrig.studies.register import MODEL_DIR, SUMMARY
-from vertexrig.submit.budget import OverBudgetError
+from vertexrig.submit.budget import PER_RUN, OverBudgetError
 from vertexrig.submit.claims import LABEL, InProgressError, digest
 from vertexrig.submit.uploaded import NoPackageError
 from vertexrig.workspace import Prepared
 
-PER_RUN = ("usd_per_run", "trials_per_run")
-"""Limits of the budget for which waiting does not help."""
 
-
-class _OverError(VertexrigError):
+class _RunEndsError(VertexrigError):
     """The run ends here."""
 
-    def __init__(self, outcome: str, reason: str, model: str = "") -> None:
-        self.outcome, self.model = outcome, model
+    def __init__(self, outcome: str, reason: str) -> None:
+        self.outcome = outcome
         super().__init__(reason)
 
 
@@ -53,68 +50,46 @@ class Steps:
 
     def take(self, run: Run, job: RemoteJob | None) -> Moved | Run:
         """Take the step that a run is at, if the job before it has succeeded; `job` is that job where it was listed just now."""
-        at = self.engine.now()
+        at, engine = self.engine.now(), self.engine
+        reported = run  # at the step whose error is told: the next one, while its job was not made
         try:
-            return self._take(run, job, at)
-        except _OverError as over:
-            return self.engine.close(run, over.outcome, str(over), model=over.model)
+            steps, name, current = self._steps(run), self._name(run), run.job or run.attempts[-1].job
+            job = self._succeeded(run, name, current, job)
+            if job is None:
+                return self._waits(run, f"{name} has not ended", current)
+            if run.phase != "step":
+                jobs = {**run.jobs, run.name: current}
+                first = replace(run, phase="step", step=-1, job=current, jobs=jobs, since=_end_of(job, at))
+                return engine.runs.save(first) or self._waits(run, "another tick is at it")
+            index = run.step
+            if index < 0 or not isinstance(steps[index], (EvaluateStep, RegisterStep)):
+                index += 1  # the job of the step before has succeeded
+            if index == len(steps):
+                raise _RunEndsError("done", f"{name} has succeeded")
+            step, reported = steps[index], replace(run, step=index)
+            if isinstance(step, PromoteStep):
+                return self._promote(run, index, step, job)
+            if isinstance(step, EvaluateStep):
+                return self._evaluate(run, index, step, job, steps[index + 1 :], at)
+            return self._register(run, index, step, job)
+        except _RunEndsError as end:
+            return engine.close(run, end.outcome, str(end))
         except InProgressError as error:
             return self._waits(run, str(error))
         except (OverBudgetError, NoPackageError) as error:
             if isinstance(error, OverBudgetError) and error.limit in PER_RUN:
-                return self.engine.close(self._at_step(run), "over-budget", str(error))
-            return self._patient(run, str(error), at)
+                return engine.close(reported, "over-budget", str(error))
+            return self._patient(reported, str(error), at)
         except RestError as error:
             # the service's message about the job itself is the same tomorrow
             if error.status == 400:
-                return self.engine.close(self._at_step(run), "refused", str(error))
-            moved = self._patient(run, str(error), at)
+                return engine.close(reported, "refused", str(error))
+            moved = self._patient(reported, str(error), at)
             return replace(moved, inside=True) if isinstance(moved, Moved) and moved.state != "ended" else moved
         except ConfigError as error:  # without its line: the promoted job is not in the file
-            return self.engine.close(self._at_step(run), "impossible", error.message)
+            return engine.close(reported, "impossible", error.message)
         except VertexrigError as error:
-            return self.engine.close(self._at_step(run), "impossible", str(error))
-
-    def _at_step(self, run: Run) -> Run:
-        """Return the run at the step whose error is to be reported: the next one, while its job was not made."""
-        index = self._next.get(run.id, run.step)
-        return replace(run, step=index)
-
-    def __post_init__(self) -> None:
-        self._next: dict[str, int] = {}
-
-    def _take(self, run: Run, job: RemoteJob | None, at: datetime) -> Moved | Run:
-        steps = self._steps(run)
-        name = self._name(run)
-        current = run.job or run.attempts[-1].job
-        self._next[run.id] = run.step
-        job = self._succeeded(run, name, current, job)
-        if job is None:
-            return self._waits(run, f"{name} has not ended", current)
-        if run.phase != "step":
-            saved = self.engine.runs.save(
-                replace(
-                    run,
-                    phase="step",
-                    step=-1,
-                    job=current,
-                    jobs={**run.jobs, run.name: current},
-                    since=_end_of(job, at),
-                )
-            )
-            return saved or self._waits(run, "another tick is at it")
-        index = run.step
-        if index < 0 or not isinstance(steps[index], (EvaluateStep, RegisterStep)):
-            index += 1  # the job of the step before has succeeded
-        if index == len(steps):
-            raise _OverError("done", f"{name} has succeeded")
-        step = steps[index]
-        self._next[run.id] = index
-        if isinstance(step, PromoteStep):
-            return self._promote(run, index, step, job)
-        if isinstance(step, EvaluateStep):
-            return self._evaluate(run, index, step, job, steps[index + 1 :], at)
-        return self._register(run, index, step, job)
+            return engine.close(reported, "impossible", str(error))
 
     def _steps(self, run: Run) -> Sequence[NextStep]:
         return self.loaded.project.schedules[str(run.body["then"])].steps
@@ -128,7 +103,7 @@ class Steps:
         if job is None or job.name != current:
             job = self.engine.submitter.vertex.get(current)
         if job is None:
-            raise _OverError("failed", f"{name}: the job {current} is gone")
+            raise _RunEndsError("failed", f"{name}: the job {current} is gone")
         if not job.ended:
             try:
                 self.engine.submitter.reconciler.look(job.labels.get(LABEL, ""), job.collection)
@@ -136,7 +111,7 @@ class Steps:
                 pass  # the next tick repeats it
             return None
         if job.state != SUCCEEDED:
-            raise _OverError("failed", f"{name} ended {short(job.state)}: {job.cause}".rstrip(": "))
+            raise _RunEndsError("failed", f"{name} ended {short(job.state)}: {job.cause}".rstrip(": "))
         return job
 
     def _promote(self, run: Run, index: int, step: PromoteStep, sweep: RemoteJob) -> Moved | Run:
@@ -186,7 +161,7 @@ class Steps:
             found = self._measured(step, job)
             if settled or found.champion == champion:
                 if not following:
-                    raise _OverError("done", f"{name} has succeeded")
+                    raise _RunEndsError("done", f"{name} has succeeded")
                 kept = self.engine.runs.save(
                     replace(run, step=index + 1, measured=asdict(found), job=trained.name, since=_end_of(job, at))
                 )
@@ -205,7 +180,7 @@ class Steps:
         before = [job for name, job in run.jobs.items() if name != measuring][-1]
         found = self.engine.submitter.vertex.get(before)
         if found is None:
-            raise _OverError("failed", f"the job {before} is gone")
+            raise _RunEndsError("failed", f"the job {before} is gone")
         return found
 
     def _measured(self, step: EvaluateStep, job: RemoteJob) -> Evaluation:
@@ -249,12 +224,12 @@ class Steps:
         return Moved(run, "waiting", job or run.job, " ".join(text.split())[:1000])
 
     def _patient(self, run: Run, why: str, at: datetime) -> Moved | Run:
-        """Leave the step to the next tick, unless it has waited for too long."""
+        """Leave the step that a run is at to the next tick, unless it has waited for too long."""
         began = times.nanoseconds(run.began)
         waited = at.timestamp() - began / 1e9 if began else 0.0
         if waited > PATIENCE_S:
-            return self.engine.close(self._at_step(run), "given-up", f"after {waited / 86_400:.0f} days: {why}")
-        return replace(self._waits(self._at_step(run), why), problem=True)
+            return self.engine.close(run, "given-up", f"after {waited / 86_400:.0f} days: {why}")
+        return replace(self._waits(run, why), problem=True)
 
 
 def _checked(found: Prepared) -> Prepared:

@@ -1,6 +1,6 @@
 """Where runs are kept, below the prefix of one trigger: open runs, ends, notices, and which URL serves the prefix.
 
-An open run is `runs/ID.json`. Its whole content is also in the object's metadata, so that one listing returns a thousand runs. Every
+An open run is `runs/ID.json`. Its content is also in the object's metadata if it fits, so that one listing returns a thousand runs. Every
 change is written over the generation that was read, so that of two ticks one moves a run. A run that ended is in the history, and no
 tick reads it.
 """

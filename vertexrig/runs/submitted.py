@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from vertexrig.cloud.vertex import RemoteJob
-from vertexrig.runs.candidates import CandidateRun, course
+from vertexrig.runs.candidates import CandidateRun, time_and_cost
 from vertexrig.runs.deliveries import NotStartedError
 from vertexrig.runs.engine import Engine, Moved, NoMachinesError
 from vertexrig.runs.run import Run
@@ -44,7 +44,7 @@ class RunState:
         return self.state not in ("waiting", "training")
 
     @property
-    def place(self) -> str:
+    def candidate_of(self) -> str:
         """Such as `candidate 2 of 4`."""
         return f"candidate {self.candidate} of {self.of}"
 
@@ -54,7 +54,7 @@ class SubmittedRun:
 
     Args:
         candidates: In the order of their attempts.
-        asked: Digest of what is asked for.
+        asked_digest: Digest of what is asked for.
         key: The request's key, for a new run.
         run: A run that was begun before.
         run_id: An earlier run that is resumed.
@@ -63,7 +63,7 @@ class SubmittedRun:
     def __init__(
         self,
         candidates: Sequence[CandidateRun],
-        asked: str,
+        asked_digest: str,
         key: Key | None = None,
         run: Run | None = None,
         run_id: str = "",
@@ -73,7 +73,7 @@ class SubmittedRun:
         self.candidates, own = list(candidates), next(one for one in candidates if one.number == 1)
         runs = RunStore(own.submitter.claims.storage, SUBMITTED)
         self.engine = Engine(
-            own.submitter, runs, lambda _: self.candidates, cannot=cannot, publish=publish, asked=asked
+            own.submitter, runs, lambda _: self.candidates, cannot=cannot, publish=publish, asked_digest=asked_digest
         )
         body = Request(own.prepared.view.name).body
         self.run = run or Run("", key or Key("request", ""), body, run_id=run_id)
@@ -111,9 +111,9 @@ class SubmittedRun:
         number, job = attempt.candidate if attempt else 1, moved.remote
         made = moved.made
         if made is None and attempt is not None and attempt.job:
-            way = next((one for one in self.candidates if one.number == number), self.candidates[0])
+            candidate = next((one for one in self.candidates if one.number == number), self.candidates[0])
             claim = self.engine.claim_of(run)
-            made = way.submitter.answer_about(claim, way.collection, job) if claim is not None else None
+            made = candidate.submitter.answer_about(claim, candidate.collection, job) if claim is not None else None
         if moved.state == "ended":
             text = run.text or _TEXTS.get(run.reason, run.reason)
             return RunState(run.reason.lower(), number, len(self.candidates), text, made, job)
@@ -126,7 +126,7 @@ class SubmittedRun:
         if job is not None and rows and rows[-1]["job"] in ("", job.name) and not rows[-1]["reason"]:
             claim = self.engine.claim_of(self.run)
             rows[-1] |= {"job": job.name, "text": short(job.state)}
-            rows[-1] |= course(job, claim.job.estimate if claim is not None else {})
+            rows[-1] |= time_and_cost(job, claim.job.estimate if claim is not None else {})
         return rows
 
     def stop(self) -> str:

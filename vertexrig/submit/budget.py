@@ -29,6 +29,8 @@ from vertexrig.submit.claims import LABEL, LEASE_S, Claim
 FOLDER = "days"
 GRANTED = b"granted"
 """Content of the row of a granted run; before that the row is empty, which a listing shows by its size."""
+PER_RUN = ("usd_per_run", "trials_per_run")
+"""Limits of one run: waiting does not help."""
 SETTLE_S = 10.0
 """Seconds a run waits for others that ask for the same room."""
 # The numbers are in the object's name (`_row`), so that one listing gives the sums without reading an object.
@@ -98,14 +100,14 @@ class Terms:
         labels: Labels of its job, over those of the project file.
         before_create: Called with the claim just before each attempt to make the job; if it raises, no job is made.
         most: What counts in the day's budget until the job is there, if that may cost more than the job itself.
-        ends: Returns why an error that left the job unmade is final for this request (`Claim.ended`); None if it may be repeated.
+        final_reason: Returns why an error that left the job unmade is final for this request (`Claim.ended`); None if it may be repeated.
     """
 
     shares: Sequence[Share] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
     before_create: Callable[[Claim], None] = lambda _: None
     most: Estimate | None = None
-    ends: Callable[[Exception], Mapping[str, str] | None] = lambda _: None
+    final_reason: Callable[[Exception], Mapping[str, str] | None] = lambda _: None
 
     @property
     def own_labels(self) -> dict[str, str]:

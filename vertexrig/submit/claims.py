@@ -74,7 +74,7 @@ class Key:
     """What makes two deliveries the same request.
 
     Args:
-        kind: `request` (its id), `schedule` (Cloud Scheduler's job and time), `event`, `body`, or `step` (of a chain).
+        kind: `request` (its id), `schedule` (Cloud Scheduler's job and time), `event`, `body`, or `step` (a further attempt of a run, or a step).
         text: The id.
         window_s: Seconds after which the same key means a new request; None for never.
     """

@@ -42,7 +42,7 @@ class _Form:
         source: Where it was recorded, and when.
     """
 
-    outcome: Scarcity
+    scarcity: Scarcity
     pattern: str
     codes: Collection[int]
     source: str
@@ -84,7 +84,7 @@ TABLE = (
 )
 
 
-def outcome(end: RestError | RemoteJob) -> Scarcity:
+def scarcity_of(end: RestError | RemoteJob) -> Scarcity:
     """Tell what a refused create, or a job that failed, says about machines.
 
     A job that had begun to run and ends for lack of machines was preempted: the service gives that end the error of a stock-out.
@@ -101,5 +101,5 @@ def outcome(end: RestError | RemoteJob) -> Scarcity:
 
 def _read(code: object, text: str) -> Scarcity:
     line = text.partition("\n")[0]
-    fits = (row.outcome for row in TABLE if (not row.codes or code in row.codes) and re.search(row.pattern, line))
+    fits = (row.scarcity for row in TABLE if (not row.codes or code in row.codes) and re.search(row.pattern, line))
     return next(fits, Scarcity.OTHER)

@@ -211,7 +211,7 @@ class Submitter:
             EndedError: No job is made for this request any more.
             InProgressError: Another delivery is at work.
             UnsureError: Whether there is a job is not known yet.
-            RestError: Cloud Storage or Vertex AI failed; no job was made.
+            RestError: Cloud Storage or Vertex AI failed: no job was made, or the next delivery finds it by its label.
         """
         _must_be_ok(prepared)
         price = price_within(prepared, self.limits, terms)
@@ -314,7 +314,7 @@ class Submitter:
             InProgressError: The error is final for the request, but another delivery holds the claim by now.
             RestError: The error is final for the request, and that could not be written.
         """
-        ended = terms.ends(error)
+        ended = terms.final_reason(error)
         try:
             # listed while the claim is held, as the release tells: what another delivery writes afterwards is of another generation
             rows = self.ledger.objects_of(taken.claim.id, terms.shares)

@@ -12,7 +12,7 @@ import re
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -27,7 +27,7 @@ from vertexrig.errors import ConfigError, UsageError, VertexrigError
 from vertexrig.project import caller_overrides, config
 from vertexrig.project.config import TICK_PATH
 from vertexrig.project.runs import new_run_id
-from vertexrig.runs.candidates import candidates_of
+from vertexrig.runs.candidates import CandidateRun, candidates_of
 from vertexrig.runs.deliveries import NO_MACHINES, Delivery, NotStartedError
 from vertexrig.runs.engine import ChangedError, Engine, NoMachinesError
 from vertexrig.runs.policy import Due
@@ -37,7 +37,7 @@ from vertexrig.spec import descriptors
 from vertexrig.spec.labels import CALLER_LABEL, label_value
 from vertexrig.submit.budget import Terms, estimate_data
 from vertexrig.submit.claims import Claims, EndedError, Key
-from vertexrig.submit.submission import Submitter, body_of, price_of
+from vertexrig.submit.submission import Submitted, Submitter, body_of, price_of
 from vertexrig.submit.uploaded import NoPackageError, UploadedArtifacts
 from vertexrig.trigger import answers, request
 from vertexrig.trigger.answers import Reply
@@ -140,9 +140,11 @@ class Trigger:
     def handle(self, call: Call) -> Reply:
         """Answer an HTTP request. Of what goes wrong the answer tells what the caller can do about it (`answers.explained`)."""
         row: dict[str, Any] = {"path": call.path[:200], "method": call.method[:10]}
-        delivery = self._delivery(call.headers) if (call.method, call.path) == ("POST", "/") else None
+        delivery, delivered = self._delivery(call.headers), (call.method, call.path) == ("POST", "/")
         # `_route` and what it calls add to `row` and `delivery` what they learn, for the log entry that `_answer` leaves
-        reply = self._answer(lambda: self._route(call, delivery, row), row, delivery, request.trace(call.headers))
+        reply = self._answer(
+            lambda: self._route(call, delivery, row), row, delivery if delivered else None, delivery.trace
+        )
         if call.method in ("GET", "HEAD") and reply.status == 200:
             return reply.unless(call.headers.get("if-none-match", ""))
         return reply
@@ -161,7 +163,7 @@ class Trigger:
             asked = self.asked(body, delivery, row)
             # CloudEvents promise that source and id together name one event
             key = Key("request", asked.request_id) if asked.request_id else Key("event", f"{source} {id}")
-            return self._start(asked, key, delivery)
+            return self._start_run(asked, key, delivery)
 
         status = self._answer(act, row, delivery).status
         # only these can go well later; raising for a 4xx would have Eventarc deliver a hopeless event again and again
@@ -217,7 +219,7 @@ class Trigger:
         return reply
 
     def keep(self, delivery: Delivery, reply: Reply) -> dict[str, Any]:
-        """Write a delivery that opened no run into the history, and its notice; the entry in the log says if that failed."""
+        """Write the row of a delivery that opened no run, and the notice of one without a job; return what failed, for the log."""
         try:
             # the row of a delivery that opened a run is the run's own
             if delivery.decision not in ("created", "deferred"):
@@ -246,11 +248,11 @@ class Trigger:
                     self._unwritten.append(delivery)
                     return
 
-    def _route(self, call: Call, delivery: Delivery | None, row: dict[str, Any]) -> Reply:
+    def _route(self, call: Call, delivery: Delivery, row: dict[str, Any]) -> Reply:
         jobs = re.fullmatch(r"/jobs/([^/]{1,64})", call.path)
         routes: dict[str, Callable[[], Reply]] = {}
-        if call.path == "/":  # `handle` makes a delivery of every POST here
-            routes = {"GET": lambda: self._listing(call), "POST": lambda: self._post(call, delivery or Delivery(), row)}
+        if call.path == "/":
+            routes = {"GET": lambda: self._listing(call), "POST": lambda: self._post(call, delivery, row)}
         elif call.path == "/openapi.json":
             routes = {"GET": self._description}
         elif call.path == "/jobs":
@@ -320,7 +322,7 @@ class Trigger:
             raise RequestProblem(413, "too-large", f"the body has more than {LIMIT} bytes")
         delivery.caller = self._caller(call.headers)
         asked = self.asked(request.parse(call.read(LIMIT + 1)), delivery, row)
-        return self._start(asked, request.key(asked, call.headers), delivery)
+        return self._start_run(asked, request.key(asked, call.headers), delivery)
 
     def asked(self, body: Any, delivery: Delivery, row: dict[str, Any]) -> Asked:
         """Read a body; note its run in `delivery`, and a dry run in `row`: such a delivery gets no place in the history."""
@@ -333,7 +335,7 @@ class Trigger:
             return callers.read(body, self.loaded, delivery.caller)
         return request.read(body, self.loaded)
 
-    def _start(self, asked: Asked, key: Key, delivery: Delivery) -> Reply:
+    def _start_run(self, asked: Asked, key: Key, delivery: Delivery) -> Reply:
         # the key's kind, and the key's digest, which is the name of the claim; what is asked for has a digest of its own
         delivery.key, delivery.request, delivery.request_id = key.kind, key.digest, asked.request_id
         due = self._due(asked, key, delivery)
@@ -349,8 +351,25 @@ class Trigger:
         if len(prepared) == 1:
             estimate = estimate_data(price_of(prepared[0], self.submitter.limits))
             run = replace(run, delivery={**run.delivery, "estimate": estimate})
+        run, made = self._begin(run, candidates, terms, due)
+        delivery.decision = "joined" if made.duplicate else "created"
+        if candidate := self.engine.which_candidate(run):
+            delivery.detail["candidate"] = candidate
+        body = answers.answer(answers.SUBMITTED, made, then=steps or None, candidate=candidate or None)
+        delivery.job, delivery.claim, delivery.estimate = made.name, body["claim"], made.estimate
+        return Reply(200 if made.duplicate else 201, body, {"Location": f"/jobs/{made.name.rsplit('/', 1)[-1]}"})
+
+    def _begin(
+        self, run: Run, candidates: Sequence[CandidateRun], terms: Terms, due: Due | None
+    ) -> tuple[Run, Submitted]:
+        """Make the first job of a run, or find it.
+
+        Raises:
+            NotStartedError: By the policy of its schedule, or by what an earlier delivery decided, it waits or gets none.
+            RequestProblem: No candidate got machines.
+        """
         try:
-            run, made = self.engine.begin(run, candidates, due.terms(terms) if due is not None else terms)
+            return self.engine.begin(run, candidates, due.terms(terms) if due is not None else terms)
         except EndedError as error:
             raise NotStartedError("skipped", error.claim.ended.get("reason", ""), str(error)) from None
         except NoMachinesError as error:
@@ -365,12 +384,6 @@ class Trigger:
             if why.decision == "deferred":  # written before the delivery is answered, so that it is not lost
                 why = self.engine.wait(run, why)
             raise why from None
-        delivery.decision = "joined" if made.duplicate else "created"
-        if place := self.engine.place(run):
-            delivery.detail["candidate"] = place
-        body = answers.answer(answers.SUBMITTED, made, then=steps or None, candidate=place or None)
-        delivery.job, delivery.claim, delivery.estimate = made.name, body["claim"], made.estimate
-        return Reply(200 if made.duplicate else 201, body, {"Location": f"/jobs/{made.name.rsplit('/', 1)[-1]}"})
 
     @staticmethod
     def _run(asked: Asked, key: Key, delivery: Delivery, due: Due | None, steps: list[str]) -> Run:
@@ -440,7 +453,7 @@ class Trigger:
             found = self.loaded.project.schedules.get(run.schedule)
             return None if found is None else Due(run.schedule, found, run.time, submitter)
 
-        def candidates(run: Run) -> list[Any]:
+        def candidates(run: Run) -> list[CandidateRun]:
             # what the bucket says of a run is allowed as far as its caller may ask for it
             try:
                 return candidates_of(
@@ -481,7 +494,7 @@ class Trigger:
         except OtherTriggerError as error:
             raise RequestProblem(409, "other-trigger", str(error)) from None
 
-    # Made, and their modules imported, when they are asked for: a request that starts a job needs none of them.
+    # Made, and their modules imported, at first use: most requests that start a job need none of them.
     @cached_property
     def _checked(self) -> CheckedTokens:
         from vertexrig.trigger.callers import CheckedTokens
@@ -511,6 +524,7 @@ class Trigger:
         from vertexrig.runs.steps import Steps
         from vertexrig.trigger.tick import Ticker
 
+        # an engine of its own: a tick's claims do not wait, and it keeps what it has rendered until the next tick
         trigger, engine = self.loaded.project.trigger, self._engine(submitter)
         registrar = Registrar(self.loaded, submitter.workspace.catalog, models, submitter.claims, engine.runs, folder)
         engine.step = Steps(engine, registrar, folder).take

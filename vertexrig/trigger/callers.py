@@ -1,7 +1,7 @@
 """Callers of the trigger, by the e-mail of their token: what each may start and set, and the budget that is theirs.
 
-Loaded where the project file has `trigger.callers`, and by ticks. Only a token whose signature was checked makes a caller known: by
-Cloud Run, if the function lets nobody in without the right, or here by google-auth.
+Where the project file has `trigger.callers`, a caller is known only by a token whose signature was checked: by Cloud Run, if the
+function requires the right to invoke it, or here by google-auth.
 """
 
 from __future__ import annotations

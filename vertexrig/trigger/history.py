@@ -22,7 +22,7 @@ from vertexrig.errors import VertexrigError
 from vertexrig.project.config import Loaded
 from vertexrig.results.study import course
 from vertexrig.runs.advance import Seen, advance
-from vertexrig.runs.deliveries import FOLDER, GOOD, NO_MACHINES, ROW, Decision, Delivery, keep
+from vertexrig.runs.deliveries import FOLDER, GOOD, NO_MACHINES, ROW, Decision, Delivery, write_row
 from vertexrig.runs.engine import closed
 from vertexrig.runs.run import Run
 from vertexrig.runs.store import RunStore, path_of
@@ -41,7 +41,8 @@ class DeliveryEnd:
 
     Args:
         outcome: Its job's state, such as SUCCEEDED; `exhausted` if no candidate got machines; of a run with steps `done`, `registered`,
-            `not-better`, or why it ended before that; `changed` if the project file does not allow it any more; `given-up`.
+            `not-better`, or why it ended before that; `changed` if the project file does not allow it any more; `given-up`; of a run
+            that got no job `refused`, `skipped` or `superseded`.
         reason: Why, in one line.
         ended: When, RFC 3339.
         seconds: How long the job took.
@@ -175,17 +176,17 @@ class Deliveries:
                 with suppress(VertexrigError):  # a person who may only read sees the end all the same
                     saved = runs.save(done)
                     if saved is not None:
-                        self.keep(saved, row["end"])
+                        self.write_end(saved, row["end"])
                         runs.forget(saved)
             ended.append(row)
         return ended
 
-    def keep(self, run: Run, end: Mapping[str, Any]) -> dict[str, Any]:
+    def write_end(self, run: Run, end: Mapping[str, Any]) -> dict[str, Any]:
         """Write the row of a run that has ended, once; return it."""
         row = {**row_of(run), "end": dict(end)}
         for name in ("phase", "since", "step"):
             row.pop(name, None)
-        keep(self.storage, path_of(run), row)
+        write_row(self.storage, path_of(run), row)
         return row
 
 

@@ -1,7 +1,7 @@
-"""Send notices of how runs ended: to a Pub/Sub topic or a webhook, at least once, each with an id.
+"""Notices: a run has ended, was refused, or waits for a person. Each has an id and is sent at least once, to a Pub/Sub topic or a webhook.
 
-A notice is `notices/ID.json`, written before the run that it is about is deleted, and deleted after the call. A tick that dies between
-the call and that sends it again, with the same id.
+A notice is one object below `notices/` for each receiver. It is written before its run is deleted, and deleted after the call. If a
+tick dies between the call and the deletion, the next tick sends the notice again, with the same id.
 """
 
 from __future__ import annotations

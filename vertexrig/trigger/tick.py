@@ -62,7 +62,7 @@ class Ticker:
         job = own.vertex.get(name) if name else None
         catalog: Catalog = own.workspace.catalog
         end = history.end_of(run, job, own.vertex, own.workspace.loaded, catalog, own.storage)
-        row = self.deliveries.keep(run, end)
+        row = self.deliveries.write_end(run, end)
         self.notices.keep(notify.notice_of(row))
         if row["decision"] != "created":
             known = {name: row[name] for name in Delivery.__dataclass_fields__ if name in row}
@@ -108,7 +108,7 @@ class Ticker:
             else 0
         )
         found = found[begin:] + found[:begin]
-        holds = Holds(self.storage).current() if any(run.schedule or run.body["then"] for run in found) else {}
+        holds = Holds(self.storage).current() if any(run.of_schedule for run in found) else {}
         live = self._live(found)
         waits = [run for run in found if run.schedule and run.phase == "waiting" and not run.had_job]
         newest = {run.schedule: run.time for run in sorted(waits, key=lambda run: times.nanoseconds(run.time) or 0)}
@@ -129,12 +129,13 @@ class Ticker:
     def _live(self, runs: Iterable[Run]) -> dict[str, RemoteJob]:
         """Return the jobs of runs that live, by name; {} where no run has a job."""
         if all(run.phase == "waiting" for run in runs):
+            self.engine.new_tick(None)
             return {}
         own, found = self.engine.submitter, dict[str, RemoteJob]()
         for vertex, collection in product(own.ledger.vertices, RESOURCES):
             for job in vertex.list(collection, filter=f"labels.{LABEL}:* AND {LIVE_FILTER}"):
                 found[job.name] = job
-        self.engine.live = found
+        self.engine.new_tick(found.values())
         return found
 
     def _move(self, run: Run, live: Mapping[str, RemoteJob], hold: str, newest: str, at: datetime) -> Moved:
@@ -144,13 +145,16 @@ class Ticker:
         except RestError as error:
             return Moved(run, "waiting", name, str(error), problem=True, inside=True)
         row = history.row_of(moved.run)
-        if moved.first and moved.made is not None:
+        if moved.first_job and moved.made is not None:
             known = {key: row[key] for key in Delivery.__dataclass_fields__ if key in row}
             made = Delivery(
                 **known
                 | {"decision": "created", "reason": run.reason, "job": moved.made.name, "estimate": moved.made.estimate}
             )
-            made.detail = {**made.detail, **({"candidate": place} if (place := self.engine.place(moved.run)) else {})}
+            made.detail = {
+                **made.detail,
+                **({"candidate": place} if (place := self.engine.which_candidate(moved.run)) else {}),
+            }
             self.log(made.entry)
         elif moved.state == "started" or (moved.problem and moved.state != "ended"):
             self.log(
@@ -161,9 +165,7 @@ class Ticker:
                 }
             )
         if moved.problem and moved.run.phase == "step" and moved.state != "ended":
-            self.notices.keep(
-                notify.waiting({**row, "schedule": run.schedule or str(run.body["then"])}, moved.run.at, moved.text)
-            )
+            self.notices.keep(notify.waiting({**row, "schedule": run.of_schedule}, moved.run.at, moved.text))
         return moved
 
     def _row(self, moved: Moved, whole: bool = False) -> dict[str, Any]:
@@ -175,20 +177,20 @@ class Ticker:
         )
         more = {"outcome": run.reason, "model": run.model} if moved.state == "ended" else {}
         row = {
-            "id": run.id, "schedule": run.schedule or str(run.body["then"]), "schedule_time": run.time, "run": run.name,
-            "phase": run.phase, "state": moved.state, "candidate": self.engine.place(run), "step": run.at if run.steps else "",
+            "id": run.id, "schedule": run.of_schedule, "schedule_time": run.time, "run": run.name,
+            "phase": run.phase, "state": moved.state, "candidate": self.engine.which_candidate(run), "step": run.at if run.steps else "",
             "job": moved.job, "text": text, **more,
         }  # fmt: skip
         return {name: value for name, value in row.items() if value}
 
     def _message(self, moved: Moved) -> str:
         run = moved.run
-        what = (run.schedule, run.name, self.engine.place(run), run.at if run.steps else "", moved.state)
+        what = (run.schedule, run.name, self.engine.which_candidate(run), run.at if run.steps else "", moved.state)
         return " ".join(filter(None, what)) + (f": {moved.text}" if moved.text else "")
 
 
 def _hold(run: Run, holds: Mapping[str, Hold]) -> str:
     """Return why a run's schedule is on hold, "" if it is not."""
-    schedule = run.schedule or str(run.body["then"])
+    schedule = run.of_schedule
     hold = (holds.get(schedule) or holds.get(EVERY)) if schedule else None
     return "" if hold is None else hold.text

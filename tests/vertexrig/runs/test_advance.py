@@ -20,7 +20,7 @@ from vertexrig import times
 from vertexrig.cloud.vertex import RemoteJob
 from vertexrig.project.triggered import Budget
 from vertexrig.runs.advance import Action, Seen, advance
-from vertexrig.runs.candidates import candidates_of, course
+from vertexrig.runs.candidates import candidates_of, time_and_cost
 from vertexrig.runs.run import Attempt, Run, parse
 from vertexrig.runs.store import OtherTriggerError, RunStore, begin_tick, end_tick, owner
 from vertexrig.runs.submitted import RunState, SubmittedRun
@@ -72,16 +72,16 @@ ONE, GIVEN_UP = Attempt(1, job="j"), Attempt(1, job="j", reason="waited")
     (at(GIVEN_UP), job(QUEUED), "cancel", "waited"),
     (at(GIVEN_UP), job(CANCELLING), "wait", ""),
     (at(GIVEN_UP), job(RUNNING, began=True), "wait", ""),
-    (at(GIVEN_UP), job(CANCELLED), "over", "waited"),
+    (at(GIVEN_UP), job(CANCELLED), "attempt-over", "waited"),
     (at(GIVEN_UP), job(SUCCEEDED, began=True), "end", "SUCCEEDED"),
     (at(ONE, steps=("promote",)), job(SUCCEEDED, began=True), "step", ""),
     (at(ONE), job(PARTIALLY_SUCCEEDED, began=True), "end", "PARTIALLY_SUCCEEDED"),
     (at(ONE), job(CANCELLED), "end", "CANCELLED"),
-    (at(ONE), job(EXPIRED), "over", "waited"),
+    (at(ONE), job(EXPIRED), "attempt-over", "waited"),
     (at(ONE), job(EXPIRED, began=True), "end", "CANCELLED"),
-    (at(ONE), job(FAILED, error=STOCKOUT), "over", "stockout"),
-    (at(ONE), job(FAILED, error=QUOTA), "over", "quota"),
-    (at(ONE), job(FAILED, began=True, error=STOCKOUT), "over", "preempted"),
+    (at(ONE), job(FAILED, error=STOCKOUT), "attempt-over", "stockout"),
+    (at(ONE), job(FAILED, error=QUOTA), "attempt-over", "quota"),
+    (at(ONE), job(FAILED, began=True, error=STOCKOUT), "attempt-over", "preempted"),
     (at(ONE), job(FAILED, began=True, error="The replica workerpool0-0 exited with a non-zero status of 1."), "end", "FAILED"),
     (at(phase="step"), None, "step", ""),
     (at(phase="ended", reason="done"), None, "end", "done"),
@@ -164,8 +164,8 @@ def test_one_tick_at_a_time_and_one_function_a_prefix() -> None:
 def test_what_an_attempt_cost_is_known_with_its_whole_price(price: dict[str, Any], usd: float | None) -> None:
     """A job that began has cost something; one that never began has cost nothing."""
     ran = {"createTime": NOW, "startTime": NOW, "endTime": "2026-11-23T08:30:00Z", "state": FAILED}
-    assert course(RemoteJob(ran), price).get("usd") == usd
-    assert course(RemoteJob({**ran, "startTime": ""}), price)["usd"] == 0
+    assert time_and_cost(RemoteJob(ran), price).get("usd") == usd
+    assert time_and_cost(RemoteJob({**ran, "startTime": ""}), price)["usd"] == 0
 
 
 # --- a person's run ---
@@ -214,7 +214,7 @@ def test_refused_candidates_give_way_at_once() -> None:
     submission = Submission()
     submission.vertex.refused = frozenset("12")
     state = submission()
-    assert state.place == "candidate 3 of 3" and state.state == "waiting" and state.made is not None
+    assert state.candidate_of == "candidate 3 of 3" and state.state == "waiting" and state.made is not None
     assert (
         submission.newest["labels"]["vertexrig_candidate"] == "3"
         and first_of(submission.newest["labels"]) == submission.run.run.id
@@ -254,10 +254,10 @@ def test_the_time_for_another_round_is_kept() -> None:
     assert submission().text.endswith("again in 300 s")
     submission.clock.at += 600
     submission.vertex.refused = frozenset("1")
-    assert submission().place == "candidate 2 of 3"
+    assert submission().candidate_of == "candidate 2 of 3"
     submission.clock.at += 6 * 3600
     submission.fails()
-    assert submission().place == "candidate 3 of 3"
+    assert submission().candidate_of == "candidate 3 of 3"
     submission.fails()
     assert submission().state == "exhausted" and [number for number, _ in submission.attempts] == [1, 2, 3, 1, 2, 3]
 
@@ -277,7 +277,7 @@ def test_a_candidate_that_cannot_fit_is_passed_over() -> None:
     """One that is known not to fit gets no job; its attempt has the sum."""
     submission = Submission()
     submission.run.engine.cannot = lambda one: "8 of 4 GPUs" if one.number == 1 else ""
-    assert submission().place == "candidate 2 of 3"
+    assert submission().candidate_of == "candidate 2 of 3"
     first, _ = submission.run.attempts()
     assert (first["reason"], first["text"], first["job"]) == ("quota", "8 of 4 GPUs", "")
 

@@ -71,14 +71,14 @@ class NextOneUnseen(Engine):
     def _carry_out(self, run: Run, action: Any, job: Any, at: Any) -> Any:
         found = super()._carry_out(run, action, job, at)
         if action.do == "give-up":
-            return self.runs.save(self._over(found.run, action.why, action.text, at)) or found
+            return self.runs.save(self._attempt_over(found.run, action.why, action.text, at)) or found
         return found
 
 
 class ClaimsGoOn(Engine):
     """A run that ends without a job leaves its claim as it was."""
 
-    def _end_claim(self, run: Run, index: int, reason: str, text: str) -> Claim | None:
+    def _end_claim(self, run: Run, reason: str, text: str) -> Claim | None:
         return Claim("", "", "", "", "", "ended", ended={"reason": reason, "text": text})
 
 
@@ -118,9 +118,9 @@ class SentFirst(WorldTicker):
 class NobodysRuns(Engine):
     """A tick starts runs as itself, not as their caller."""
 
-    def _start(self, run: Run, action: Any, at: Any) -> Any:
+    def _start_attempt(self, run: Run, action: Any, at: Any) -> Any:
         self.terms = lambda _: Terms()
-        return super()._start(run, action, at)
+        return super()._start_attempt(run, action, at)
 
 
 class PromotesAgain(WorldSteps):

@@ -12,7 +12,7 @@ from vertexrig.cloud.rest import RestError
 from vertexrig.cloud.vertex import RemoteJob
 from vertexrig.spec import states
 from vertexrig.spec.states import has_run
-from vertexrig.submit.scarcity import Scarcity, outcome
+from vertexrig.submit.scarcity import Scarcity, scarcity_of
 
 RECORDED = [json.loads(line) for line in Path(__file__).with_name("scarcity.jsonl").read_text().splitlines()]
 
@@ -29,7 +29,7 @@ def end(row: dict[str, Any]) -> RestError | RemoteJob:
 @pytest.mark.parametrize("row", RECORDED, ids=lambda row: f"{row['outcome']} {row['source'][:40]}")
 def test_what_was_recorded_is_told_apart(row: dict[str, Any]) -> None:
     """Each recorded refusal or end has the outcome that its source says."""
-    assert outcome(end(row)) is Scarcity(row["outcome"])
+    assert scarcity_of(end(row)) is Scarcity(row["outcome"])
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_what_was_recorded_is_told_apart(row: dict[str, Any]) -> None:
 )
 def test_nothing_else_is_scarcity(other: RestError | RemoteJob) -> None:
     """A limit of calls, another refusal, a lost answer and a job that has not failed are no scarcity."""
-    assert outcome(other) is Scarcity.OTHER
+    assert scarcity_of(other) is Scarcity.OTHER
 
 
 @pytest.mark.parametrize(
@@ -66,4 +66,4 @@ def test_a_start_alone_does_not_say_that_a_job_has_begun(state: str, start: str,
         "error": {"code": 8, "message": "Resources are insufficient in region: x."},
     }
     assert has_run(data) is ran
-    assert state != states.FAILED or outcome(RemoteJob(data)) is Scarcity.STOCKOUT
+    assert state != states.FAILED or scarcity_of(RemoteJob(data)) is Scarcity.STOCKOUT
