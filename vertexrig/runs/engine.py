@@ -32,7 +32,7 @@ from vertexrig.runs.policy import PATIENCE_S, WAITS, Due
 from vertexrig.runs.run import Attempt, Run
 from vertexrig.runs.store import RunStore
 from vertexrig.spec.labels import CANDIDATE_LABEL, FIRST_LABEL
-from vertexrig.spec.states import CANCELLING, SUCCEEDED, short
+from vertexrig.spec.states import CANCELLING, SUCCEEDED, has_run, short
 from vertexrig.submit.budget import PER_RUN, OverBudgetError, Share, Terms
 from vertexrig.submit.claims import LABEL, Claim, EndedError, InProgressError, Key, Recorded, digest
 from vertexrig.submit.reconcile import call_off
@@ -474,7 +474,7 @@ class Engine:
         kept = self.runs.save(self._attempt_over(run.with_attempt(**spent), action.why, action.text, at))
         if kept is None:
             return Moved(run, "waiting")
-        if spent.get("usd") == 0.0:  # nothing was paid for it: its room in the day's budget is free again
+        if job is not None and not has_run(job.data):  # it cost nothing: its room in the day's budget is free again
             own.ledger.take_out(own.ledger.objects_of(id, self.terms(run).shares))
         return kept
 

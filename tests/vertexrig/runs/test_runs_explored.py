@@ -26,6 +26,18 @@ PARTS = 4
 SCHEDULES = 10_400 if LONG else 400
 
 
+@pytest.mark.parametrize(
+    "seed",
+    [
+        pytest.param(590, id="a job that ran for less than a second counts in the caller's day"),
+        pytest.param(6092, id="a tick writes only over what it wrote itself"),
+    ],
+)
+def test_a_schedule_that_broke_a_promise_once(seed: int) -> None:
+    """These schedules found faults that are mended."""
+    explore(seed)
+
+
 @pytest.mark.parametrize("part", brief(range(PARTS), 2))
 def test_runs_keep_their_promises_in_every_schedule(part: int) -> None:
     """One job per request and never two that train, no run lost, one end and a notice for each, no job while the schedule is on hold, a
