@@ -329,7 +329,10 @@ class RunWorld(World):
             if why.decision == "deferred" and not (
                 isinstance(error, NotStartedError) and error.reason == "no-machines"
             ):
-                why = engine.wait(run, why)
+                why = engine.keep_waiting(run, why)
+            if why is None:
+                self.answers_of.setdefault(due, []).append("refused")
+                raise
             answer = why.decision
         self.answers_of.setdefault(due, []).append(answer)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from vertexrig import times
@@ -58,13 +58,13 @@ class Action:
     """What to do about a run.
 
     Args:
-        do: `wait`; `start` the next attempt, `again` the last one, whose job was not made; `give-up` (write that its job waited for too
+        do: `wait`; `start` the next attempt; `find-or-make` the job of the last one, which a delivery has made or has died before; `give-up` (write that its job waited for too
             long, and cancel it), `cancel` it again; `attempt-over`: write that the last attempt is over; take the next `step`; or `end` the run.
-        why: A reason of NEXT_MAY_FOLLOW, `hold`, or the outcome of the run.
+        why: A reason of NEXT_MAY_FOLLOW; `hold`, so that no job may be made; or the outcome of the run.
         candidate: Which one to start.
     """
 
-    do: Literal["wait", "start", "again", "give-up", "cancel", "attempt-over", "step", "end"]
+    do: Literal["wait", "start", "find-or-make", "give-up", "cancel", "attempt-over", "step", "end"]
     why: str = ""
     text: str = ""
     candidate: int = 1
@@ -73,11 +73,12 @@ class Action:
 def advance(run: Run, seen: Seen) -> Action:
     """Return what to do about a run."""
     action = _of_attempt(run, seen) if run.phase == "attempt" else _of_phase(run, seen)
-    if action.do in ("start", "again", "step"):
+    if action.do in ("start", "find-or-make", "step"):
         if seen.problem:
             return Action("end", "changed", seen.problem)
         if seen.hold:
-            return Action("wait", "hold", seen.hold)
+            # a job that is there already is followed
+            return replace(action if action.do == "find-or-make" else Action("wait"), why="hold", text=seen.hold)
     return action
 
 
@@ -104,7 +105,7 @@ def _of_phase(run: Run, seen: Seen) -> Action:
         if len(seen.order) == 1:
             return Action("end", "FAILED" if attempt.job else "refused", attempt.text)
         return Action("end", "exhausted", f"none of the {len(seen.order)} candidates got machines")
-    pause = seen.round_s - _seconds(run.began, seen)
+    pause = seen.round_s - _seconds(run.phase_since, seen)
     if pause > 0:
         what = f"all {len(seen.order)} candidates were tried; the first is" if len(seen.order) > 1 else "it is"
         return Action("wait", attempt.reason, f"{what} attempted again in {pause:.0f} s")
@@ -114,7 +115,7 @@ def _of_phase(run: Run, seen: Seen) -> Action:
 def _of_attempt(run: Run, seen: Seen) -> Action:
     attempt, job = run.attempts[-1], seen.job
     if not attempt.job:
-        return Action("again", candidate=attempt.candidate)
+        return Action("find-or-make", candidate=attempt.candidate)
     if job is None:
         return Action("end", "gone", f"the job {attempt.job} is gone")
     if job.state == SUCCEEDED:

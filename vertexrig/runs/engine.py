@@ -2,7 +2,7 @@
 
 Why a request never has two jobs that train, and no run is lost:
 
-- A run is written before its first job is made, and deleted only after its end is in the history, or by the delivery that opened it and is
+- A run is written before its first job is made, and deleted only after its end is in the history, or by a delivery of its request that is
   answered with an error.
 - Each attempt has one claim. The next attempt begins only after the run says that the last one is over, and that is written only after its
   claim ended without a job, or after its job and every other job with its label was seen ended.
@@ -10,7 +10,7 @@ Why a request never has two jobs that train, and no run is lost:
   generation makes nothing: its write fails, or the claim of its attempt answers with the job that is there.
 - Before a run without a job ends, its claim ends.
 
-A delivery calls `begin`, and `wait` where it is answered that its run waits; a tick calls `move`. Both make jobs by `_make_attempt`.
+A delivery calls `begin`, and `keep_waiting` where it is answered that its run waits; a tick calls `move`. Both make jobs by `_make_attempt`.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import product
+from typing import NoReturn
 
 from vertexrig import times
 from vertexrig.cloud.rest import RestError
@@ -58,7 +59,7 @@ class Moved:
     """What became of a run.
 
     Args:
-        run: As it is stored now, or was last.
+        run: As it is stored now or was last; in a step, at the step that is told of.
         state: `waiting` for machines or for what its schedule names, `training`, `started` (a job was made just now), `ended`, or `unknown`
             after an error.
         job: The job that it waits for, "" for none.
@@ -86,13 +87,13 @@ class _Making:
     """An attempt whose job is being made.
 
     Args:
-        run: With this attempt as its last one; `_make_attempt` changes it.
-        stored: The run as this process has written or read it last; None for a delivery that has done neither.
+        run: With this attempt as its last one, and what is known of it.
+        stored: The run as this process has read or written it last; its generation is 0 before that.
         opened: This process was the first one to write the run.
     """
 
     run: Run
-    stored: Run | None = None
+    stored: Run
     opened: bool = False
 
     def write(self, runs: RunStore, claim: Claim) -> None:
@@ -103,7 +104,7 @@ class _Making:
             if kept is None:
                 raise InProgressError(1.0)
         else:
-            kept, self.opened = runs.keep(run)
+            kept, self.opened = runs.add(run)
         self.run = self.stored = kept
 
 
@@ -163,10 +164,11 @@ class Engine:
 
         Raises:
             NoMachinesError: No candidate got machines, and no other round follows.
-            NotStartedError: None did yet, and ticks continue (`deferred`); or the run has ended already (`skipped`).
-            VertexrigError: As of `Submitter.submit`. The run is not kept, unless `wait` is called.
+            NotStartedError: None did yet, and ticks continue (`deferred`); the run has ended already (`skipped`); or what
+                `terms.before_create` raises, such as a hold.
+            VertexrigError: As of `Submitter.submit`. A run that this delivery has opened is deleted, unless its job may be there.
         """
-        making, looked = _Making(run), False
+        making, looked = _Making(run, run), False
         for position, candidate in enumerate(candidates):
             making.run = _with_new_attempt(making.run, candidate)
             # the request's own key for the first one: after its window the same request begins again
@@ -181,19 +183,20 @@ class Engine:
             except Exception:
                 self._drop(making)
                 raise
+            # the first attempt that this delivery did not make itself shows whether others were here before
             if not looked and (made is None or made.duplicate):
                 looked = True
-                found = self._found(making.run, made, candidates)
-                if found is not None:
-                    return found
+                further = self._taken_further(making.run, made, candidates)
+                if further is not None:
+                    return further
             if made is not None:
-                return making.run, made
-        return self._refused(making.run, candidates)
+                return making.run, made  # the stored run does not name the job: the next tick finds and records it
+        self._end_refused(making.run, candidates)
 
-    def _found(
+    def _taken_further(
         self, run: Run, made: Submitted | None, candidates: Sequence[CandidateRun]
     ) -> tuple[Run, Submitted] | None:
-        """Return what an earlier delivery or ticks made of a request, None if it is at the attempt that this delivery is at.
+        """Return what an earlier delivery or ticks made of a request; None if they are not further than this delivery.
 
         Raises:
             NotStartedError: The run has ended without a job, or has none now.
@@ -218,7 +221,7 @@ class Engine:
         job = candidate.submitter.vertex.get(claim.job.name)
         return run, candidate.submitter.answer_about(claim, candidate.collection, job)
 
-    def _refused(self, run: Run, candidates: Sequence[CandidateRun]) -> tuple[Run, Submitted]:
+    def _end_refused(self, run: Run, candidates: Sequence[CandidateRun]) -> NoReturn:
         """Keep a run of which no candidate got machines, if another round follows.
 
         Raises:
@@ -236,11 +239,15 @@ class Engine:
             self.runs.storage.delete(self.runs.path(run.id), left.generation)
         raise NoMachinesError(f"none of the {of} candidates got machines", run.attempts)
 
-    def wait(self, run: Run, why: NotStartedError) -> NotStartedError:
-        """Keep a run that its schedule's policy lets wait: ticks start it. Return what the delivery is answered with."""
+    def keep_waiting(self, run: Run, why: NotStartedError) -> NotStartedError | None:
+        """Keep a run that its schedule's policy lets wait: ticks start it.
+
+        Returns:
+            What the delivery is answered with; None if there is no claim, so that there is nothing to keep and the request must be repeated.
+        """
         claim = self.submitter.claims.by_key(run.key)
         if claim is None:
-            return why
+            return None
         others_follow = claim.ended.get("reason") in NEXT_MAY_FOLLOW  # it is the claim of the first candidate
         if claim.state == "ended" and not others_follow:  # the answer to that write was lost
             return NotStartedError("skipped", claim.ended.get("reason", ""), claim.ended.get("text", ""))
@@ -261,7 +268,7 @@ class Engine:
     def _drop(self, making: _Making) -> None:
         """Delete a run that was opened for a request which is answered with an error now, so that no tick starts it."""
         run = making.stored
-        if run is None or not making.opened:
+        if not making.opened:
             return
         try:
             found = [self.submitter.claims.by_key(run.attempt_key(index)) for index in range(len(run.attempts))]
@@ -276,7 +283,10 @@ class Engine:
     def _make_attempt(
         self, making: _Making, candidates: Sequence[CandidateRun], candidate: CandidateRun, terms: Terms, key: Key
     ) -> Submitted | None:
-        """Make the job of an attempt, or find it; None if the attempt is over without one, which `making.run` then says."""
+        """Make the job of an attempt, or find it; None if the attempt is over without one, which `making.run` then says.
+
+        Just before the create call the run is written: from then on it has its id, and ticks see it.
+        """
         later, several = len(making.run.attempts) > 1, len(candidates) > 1
         asked_digest = self._digest_of(making.run)
         if later or candidate.number != 1:
@@ -292,7 +302,13 @@ class Engine:
         self.publish(candidate)
         # a sweep's trials have other values than those whose checkpoints are in the folder of the study before
         run_id = "" if later and candidate.prepared.view.sweep is not None else making.run.run_id
-        own = self._terms_of(making, candidates, candidate, terms)
+
+        def before_create(claim: Claim) -> None:
+            first = replace(claim, id=making.run.id, kind=making.run.key.kind) if later else claim
+            terms.before_create(first)
+            making.write(self.runs, claim)
+
+        own = replace(self._terms_of(making.run, candidates, candidate, terms), before_create=before_create)
         try:
             made = candidate.submitter.submit(candidate.prepared, key, asked_digest, run_id, terms=own)
         except RestError as error:
@@ -317,22 +333,15 @@ class Engine:
                 reason, text = OVER_BUDGET, str(error)
         return {"reason": reason, "text": first_line(text), "candidate": str(candidate.number)}
 
-    def _terms_of(
-        self, making: _Making, candidates: Sequence[CandidateRun], candidate: CandidateRun, terms: Terms
-    ) -> Terms:
-        """Return the terms of one attempt: those of its run, which is written before the job is made."""
-        run, number = making.run, str(candidate.number)
-        later, several = len(run.attempts) > 1, len(candidates) > 1
+    def _terms_of(self, run: Run, candidates: Sequence[CandidateRun], candidate: CandidateRun, terms: Terms) -> Terms:
+        """Return the terms of one attempt: those of its run, the labels of the attempt, and what its end without a job means."""
+        later, several, number = len(run.attempts) > 1, len(candidates) > 1, str(candidate.number)
 
         def final_reason(error: Exception) -> Mapping[str, str] | None:
             why = scarcity_of(error) if several and isinstance(error, RestError) else Scarcity.OTHER
             if why is Scarcity.OTHER:
                 return terms.final_reason(error)
             return {"reason": why.value, "text": first_line(str(error)), "candidate": number}
-
-        def before_create(claim: Claim) -> None:
-            terms.before_create(replace(claim, id=run.id, kind=run.key.kind) if later else claim)
-            making.write(self.runs, claim)
 
         labels = dict(terms.labels)
         if several or later:
@@ -348,7 +357,6 @@ class Engine:
             if several
             else None,
             final_reason=final_reason,
-            before_create=before_create,
         )
 
     def claim_of(self, run: Run) -> Claim | None:
@@ -387,12 +395,17 @@ class Engine:
     def see(
         self, run: Run, job: RemoteJob | None, hold: str = "", newest: str = "", at: datetime | None = None
     ) -> Seen:
-        """Return what is seen of a run, without rendering it."""
+        """Return what is seen of a run. It is rendered only where the prices of its candidates give their order."""
         own = self.submitter.workspace.loaded.project.entries.get(run.name)
         problem = self.problem(run)
         order: Sequence[int] = (1,) if own is None else range(1, 2 + len(own.candidates))
         if own is not None and own.candidates and own.prefer == "price" and run.phase == "waiting" and not problem:
-            order = [one.number for one in self._candidates(run)]
+            try:
+                order = [one.number for one in self._candidates(run)]
+            except ChangedError as error:
+                problem = str(error)
+            except NoPackageError:
+                pass  # as the attempt will tell
         number = run.attempts[-1].candidate if run.attempts else 1
         wait = own.wait if own is not None else None
         if own is not None and 1 < number <= 1 + len(own.candidates):
@@ -431,7 +444,7 @@ class Engine:
             result = self._carry_out(run, action, job, at)
             if isinstance(result, Moved):
                 return result
-            run, job = result, None if result.phase != "attempt" else job
+            run, job = result, (job if result.phase == "attempt" else None)
         return Moved(run, "waiting", text="it changes too fast; the next tick continues")
 
     def _carry_out(self, run: Run, action: Action, job: RemoteJob | None, at: datetime) -> Moved | Run:
@@ -452,7 +465,7 @@ class Engine:
             return Moved(run, "waiting", name, "its job has waited for too long and is being cancelled", remote=job)
         if action.do == "attempt-over":
             return self._end_attempt(run, action, job, at)
-        if action.do in ("start", "again"):
+        if action.do in ("start", "find-or-make"):
             return self._start_attempt(run, action, at)
         if action.do == "step":
             if self.step is not None:
@@ -490,9 +503,13 @@ class Engine:
         return self._rendered[run.id]
 
     def _start_attempt(self, run: Run, action: Action, at: datetime) -> Moved | Run:
-        """Make the job of the next attempt, or of the last one if its job was not made."""
-        if action.do == "again" and (found := self._made_already(run, at)) is not None:
-            return found
+        """Make the job of the next attempt; of the last one (`find-or-make`), unless it is there."""
+        if action.do == "find-or-make":
+            found = self._made_by_delivery(run, at)
+            if found is not None:
+                return found
+            if action.why == "hold":
+                return Moved(run, "waiting", text=action.text)
         due, making = self.due(run), _Making(run, stored=run)
         try:
             candidates = self._candidates(run)
@@ -504,24 +521,23 @@ class Engine:
             made = self._make_attempt(making, candidates, candidate, terms, key)
         except EndedError as error:
             follows = error.claim.ended.get("reason") in NEXT_MAY_FOLLOW
-            return self._claim_ended(making.run if follows else making.stored or run, error.claim, at)
+            return self._claim_ended(making.run if follows else making.stored, error.claim, at)
         except InProgressError as error:
             return Moved(run, "waiting", text=str(error))
         except ChangedError as error:
             return self.close(run, "changed", str(error))
         except (VertexrigError, NotStartedError) as error:
-            return self._not_started(run, making.stored or run, due, error, at)
+            return self._not_started(run, making.stored, due, error, at)
         after = making.run
         if made is None:
             over = self._attempt_over(after, after.attempts[-1].reason, after.attempts[-1].text, at)
             return self.runs.save(over) or Moved(run, "waiting")
-        text = run.reason if not run.had_job and not made.duplicate else ""
-        after = replace(after, phase="attempt", since=times.rfc3339(at, 0), reason="", text=text)
+        after = replace(after, phase="attempt", since=times.rfc3339(at, 0), reason="", text="")
         kept, state = self.runs.save(after) or after, "waiting" if made.duplicate else "started"
         return Moved(kept, state, made.name, first_job=not run.had_job, made=made)
 
-    def _made_already(self, run: Run, at: datetime) -> Moved | Run | None:
-        """Return what became of an attempt whose maker died; None if its job is to be made."""
+    def _made_by_delivery(self, run: Run, at: datetime) -> Moved | Run | None:
+        """Record the job that a delivery, or a tick that died, has made for the last attempt; None if it is to be made."""
         claim = self.claim_of(run)
         if claim is None and len(run.attempts) == 1:
             text = f"no job of {run.name} was made, and its claim is gone or a later request's; ask for it again"
@@ -551,13 +567,15 @@ class Engine:
     def _skipped(self, run: Run, reason: str, text: str) -> Moved | Run:
         return self.close(run, "skipped", text, reason=reason, end_claim=False)
 
-    def _not_started(self, run: Run, stored: Run, due: Due | None, error: Exception, at: datetime) -> Moved | Run:
+    def _not_started(self, before: Run, stored: Run, due: Due | None, error: Exception, at: datetime) -> Moved | Run:
         """Return what becomes of a run whose job could not be made this time: it waits, or ends.
 
         Args:
-            stored: As this tick wrote it last. Written over that alone: another process may have made the job since.
+            before: The run as this tick has read it.
+            stored: As it wrote it last, in phase `attempt` if the create call failed. Nothing else is written over: another
+                process may have made the job since.
         """
-        run = replace(run, generation=stored.generation)
+        run = replace(before, generation=stored.generation)
         why = due.not_started(error) if due is not None else error if isinstance(error, NotStartedError) else None
         if why is not None and why.decision == "skipped" and not run.begun:
             return self._skipped(run, why.reason, why.text)
@@ -581,12 +599,12 @@ class Engine:
         return Moved(kept, "waiting", text=text, problem=problem, inside=inside)
 
     def _waiting_for(self, run: Run, stored: Run, reason: str, text: str, at: datetime) -> Run | None:
-        """Write what a run waits for; None if another process has changed it since."""
+        """Write what a run waits for, in place of the attempt that failed; None if another process has changed it since."""
         if reason == run.reason and run.phase == "waiting":
-            return run if stored.phase == "waiting" else self.runs.save(replace(run, since=run.began))
+            return run if stored.phase == "waiting" else self.runs.save(replace(run, since=run.phase_since))
         # what it waited for is over: from now on the time for the new reason counts
         same_kind = run.reason and (run.reason in WAITS) == (reason in WAITS)
-        since = run.began if same_kind else times.rfc3339(at, 0)
+        since = run.phase_since if same_kind else times.rfc3339(at, 0)
         if run.phase == "attempt" and run.attempts and not run.attempts[-1].job:
             run = replace(run, attempts=run.attempts[:-1])
         return self.runs.save(replace(run, phase="waiting", reason=reason, text=text, since=since))
@@ -597,7 +615,7 @@ class Engine:
         Args:
             due: The schedule whose policy lets it wait, None for none.
         """
-        began = times.nanoseconds(run.began)
+        began = times.nanoseconds(run.phase_since)
         waited = at.timestamp() - began / 1e9 if began else 0.0
         limit = PATIENCE_S
         if due is not None and not run.begun and reason not in WAITS:
@@ -615,6 +633,9 @@ class Engine:
         remote: RemoteJob | None = None,
     ) -> Moved | Run:  # fmt: skip
         """End a run: first its claim if it has no job, then the run, then the history and its notices.
+
+        Returns:
+            What became of it; the run, to be looked at again, if it has a job after all.
 
         Args:
             reason: Of a run without a job, the word for programs.
@@ -652,7 +673,7 @@ class Engine:
         since = times.rfc3339(self.now(), 0)
         return replace(closed(run, outcome, text), model=model, delivery=delivery, since=since)
 
-    def _end_claim(self, run: Run, reason: str, text: str) -> Claim | None:
+    def _end_claim(self, run: Run, outcome: str, text: str) -> Claim | None:
         """End the claim of the attempt that would get the next job; None if another delivery is at work."""
         index = len(run.attempts) - (run.phase == "attempt")
         key, asked_digest = run.attempt_key(index), self._digest_of(run)
@@ -660,7 +681,7 @@ class Engine:
         if current is not None and (index or current.id == run.id):
             asked_digest = current.asked
         try:
-            return self.submitter.end(key, asked_digest, run.name, {"reason": reason, "text": first_line(text)})
+            return self.submitter.end(key, asked_digest, run.name, {"reason": outcome, "text": first_line(text)})
         except InProgressError:
             return None
 

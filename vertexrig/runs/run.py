@@ -29,7 +29,7 @@ class Attempt:
         candidate: Its number; 1 is the job as the project file has it.
         changes: What the candidate changes, "" for the first one.
         job: Resource name, "" while none is known.
-        reason: Why it is over, "" while it is not (`vertexrig.runs.advance.NEXT_MAY_FOLLOW`).
+        reason: Why it is over, or is being given up while its job still ends; "" before that (`vertexrig.runs.advance.NEXT_MAY_FOLLOW`).
         text: The same as a sentence.
         waited_s: Seconds that its job waited for machines; None if not known.
         usd: What its job has cost, an estimate; None if not known.
@@ -63,7 +63,8 @@ class Run:
         text: The same as a sentence.
         retry_since: From when `retry_for` counts, "" while nothing was refused for machines.
         steps: The names of its steps.
-        step: The step that is taken; -1 before the first one.
+        step: Of its steps, the promoted job that is awaited, the one that measures, or the registration that is to be done; -1 before
+            the first one.
         job: The job that it waits for in a step.
         jobs: Resource names of its jobs, by what ran.
         round: How many measurements the step `evaluate` has made.
@@ -131,7 +132,7 @@ class Run:
         return self.schedule or str(self.body["then"])
 
     @property
-    def began(self) -> str:
+    def phase_since(self) -> str:
         """When its phase began, RFC 3339 by the service's clock."""
         return self.since or self.written
 

@@ -61,9 +61,7 @@ class Steps:
                 jobs = {**run.jobs, run.name: current}
                 first = replace(run, phase="step", step=-1, job=current, jobs=jobs, since=_end_of(job, at))
                 return engine.runs.save(first) or self._waits(run, "another tick is at it")
-            index = run.step
-            if index < 0 or not isinstance(steps[index], (EvaluateStep, RegisterStep)):
-                index += 1  # the job of the step before has succeeded
+            index = _next_index(run, steps)
             if index == len(steps):
                 raise _RunEndsError("done", f"{name} has succeeded")
             step, reported = steps[index], replace(run, step=index)
@@ -225,11 +223,21 @@ class Steps:
 
     def _patient(self, run: Run, why: str, at: datetime) -> Moved | Run:
         """Leave the step that a run is at to the next tick, unless it has waited for too long."""
-        began = times.nanoseconds(run.began)
+        began = times.nanoseconds(run.phase_since)
         waited = at.timestamp() - began / 1e9 if began else 0.0
         if waited > PATIENCE_S:
             return self.engine.close(run, "given-up", f"after {waited / 86_400:.0f} days: {why}")
         return replace(self._waits(run, why), problem=True)
+
+
+def _next_index(run: Run, steps: Sequence[NextStep]) -> int:
+    """Return the step to take now that the job is done which the run waits for.
+
+    After the run's own job it is the first one, and after a promoted job the next one. A step `evaluate` is taken again, to read what
+    its job has measured, and so is `register`, until the version is there.
+    """
+    again = run.step >= 0 and isinstance(steps[run.step], (EvaluateStep, RegisterStep))
+    return run.step if again else run.step + 1
 
 
 def _checked(found: Prepared) -> Prepared:

@@ -39,8 +39,11 @@ class RunStore:
         written = self.storage.write(self.path(run.id), data, generation=run.generation, metadata={ROW: row})
         return None if written is None else replace(run, generation=written)
 
-    def keep(self, run: Run) -> tuple[Run, bool]:
-        """Store the open run and report whether it is new. An existing one is rewritten, so that the delivery that opened it does not delete it."""
+    def add(self, run: Run) -> tuple[Run, bool]:
+        """Store an open run; return it as it is stored, and whether it is new.
+
+        One that is there already is written again with the longer list of attempts, so that the delivery that opened it does not delete it.
+        """
         for _ in range(8):
             saved = self.save(replace(run, generation=0))
             if saved is not None:

@@ -130,7 +130,7 @@ class Claim:
         run_id: The run whose output folder the job gets, such as 20261121-171500-ab12. It stays when another delivery takes the claim over.
         before: Earlier ids of the key, whose windows are over -> the resource name of their job, "" if none is recorded.
         winners: Ids whose job is recorded -> its `Recorded.token`; for the fence in the job, which reads nothing else.
-        ended: Why none may be made, or why the recorded job is given up: `reason`, a word for programs, and `text`, for people.
+        ended: Why none may be made: `reason`, a word for programs, and `text`, for people.
         age_s: Seconds since it was written, by the service's clock.
     """
 

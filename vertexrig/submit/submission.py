@@ -209,6 +209,7 @@ class Submitter:
             OverBudgetError: It is over budget.
             OtherBodyError: The key belongs to another request.
             EndedError: No job is made for this request any more.
+            NotStartedError: What `terms.before_create` raises, such as a hold; no job was made.
             InProgressError: Another delivery is at work.
             UnsureError: Whether there is a job is not known yet.
             RestError: Cloud Storage or Vertex AI failed: no job was made, or the next delivery finds it by its label.

@@ -210,7 +210,7 @@ class Trigger:
             severity = "WARNING" if reply.status >= 400 else "INFO"
             entry = {"severity": severity, "message": f"{message} {reply.status}", **row, **more}
         else:
-            entry = {**row, **delivery.entry, **self.keep(delivery, reply)}
+            entry = {**row, **delivery.entry, **self.write_history(delivery, reply)}
         if reply.status >= 500:
             entry["severity"] = "ERROR"
         if trace:
@@ -218,8 +218,8 @@ class Trigger:
         self.log({**entry, "status": reply.status, "ms": round((time.monotonic() - started) * 1000, 1)})
         return reply
 
-    def keep(self, delivery: Delivery, reply: Reply) -> dict[str, Any]:
-        """Write the row of a delivery that opened no run, and the notice of one without a job; return what failed, for the log."""
+    def write_history(self, delivery: Delivery, reply: Reply) -> dict[str, Any]:
+        """Write the row of a delivery that is not a run's own, and the notice of one without a job; return what failed, for the log."""
         try:
             # the row of a delivery that opened a run is the run's own
             if delivery.decision not in ("created", "deferred"):
@@ -329,10 +329,14 @@ class Trigger:
         if isinstance(body, Mapping):
             row |= {"dry_run": True} if body.get("dry_run") is True else {}
             delivery.run = str(body.get("run", ""))[:63]
+        return self._read(body, delivery.caller)
+
+    def _read(self, body: Any, caller: str) -> Asked:
+        """Read a body as far as its caller may ask for it."""
         if self.loaded.project.trigger.callers:
             from vertexrig.trigger import callers
 
-            return callers.read(body, self.loaded, delivery.caller)
+            return callers.read(body, self.loaded, caller)
         return request.read(body, self.loaded)
 
     def _start_run(self, asked: Asked, key: Key, delivery: Delivery) -> Reply:
@@ -348,7 +352,7 @@ class Trigger:
         delivery.detail |= {"then": steps} if steps else {}
         candidates = candidates_of(prepared, self.submitter)
         terms, run = self.terms(delivery.caller), self._run(asked, key, delivery, due, steps)
-        if len(prepared) == 1:
+        if len(prepared) == 1:  # otherwise it depends on the candidate
             estimate = estimate_data(price_of(prepared[0], self.submitter.limits))
             run = replace(run, delivery={**run.delivery, "estimate": estimate})
         run, made = self._begin(run, candidates, terms, due)
@@ -379,10 +383,13 @@ class Trigger:
             raise RequestProblem(409, NO_MACHINES, str(error), rows) from None
         except Exception as error:
             why = due.not_started(error) if due is not None else None
+            # where no candidate got machines, the engine has kept the run already
             if why is None or (isinstance(error, NotStartedError) and error.reason == NO_MACHINES):
                 raise
             if why.decision == "deferred":  # written before the delivery is answered, so that it is not lost
-                why = self.engine.wait(run, why)
+                why = self.engine.keep_waiting(run, why)
+                if why is None:
+                    raise  # without a claim nothing is kept: Cloud Scheduler repeats it
             raise why from None
 
     @staticmethod
@@ -456,9 +463,7 @@ class Trigger:
         def candidates(run: Run) -> list[CandidateRun]:
             # what the bucket says of a run is allowed as far as its caller may ask for it
             try:
-                return candidates_of(
-                    self.prepared(self.asked(dict(run.body), Delivery(caller=run.caller), {})), submitter
-                )
+                return candidates_of(self.prepared(self._read(dict(run.body), run.caller)), submitter)
             except RequestProblem as error:
                 if error.type == "no-package":
                     raise NoPackageError(error.detail) from None
@@ -472,7 +477,7 @@ class Trigger:
             if other := steps.problem(self.loaded, run):
                 return other
             try:
-                self.asked(dict(run.body), Delivery(caller=run.caller), {})
+                self._read(dict(run.body), run.caller)
             except RequestProblem as error:
                 return f"the project file does not allow it any more: {_detail(error)}"
             return ""

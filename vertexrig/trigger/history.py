@@ -213,7 +213,7 @@ def row_of(run: Run) -> dict[str, Any]:
         detail=detail | ({"then": list(run.steps)} if run.steps else {}),
         **kept,
     ).data
-    return row | {"phase": run.phase, "since": run.began, "step": run.at}
+    return row | {"phase": run.phase, "since": run.phase_since, "step": run.at}
 
 
 def end_of(

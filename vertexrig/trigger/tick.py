@@ -6,7 +6,7 @@ The runs are in the order of their ages; a tick begins after the one that the ti
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import product
@@ -109,7 +109,8 @@ class Ticker:
         )
         found = found[begin:] + found[:begin]
         holds = Holds(self.storage).current() if any(run.of_schedule for run in found) else {}
-        live = self._live(found)
+        live = None if all(run.phase == "waiting" for run in found) else self._live()
+        self.engine.new_tick(None if live is None else live.values())
         waits = [run for run in found if run.schedule and run.phase == "waiting" and not run.had_job]
         newest = {run.schedule: run.time for run in sorted(waits, key=lambda run: times.nanoseconds(run.time) or 0)}
         moved, last = list[Moved](), ""
@@ -118,7 +119,7 @@ class Ticker:
                 return moved, len(found) - number, last
             last = f"{run.run_id} {run.id}"
             try:
-                moved.append(self._move(run, live, _hold(run, holds), newest.get(run.schedule, ""), lease.now))
+                moved.append(self._move(run, live or {}, _hold(run, holds), newest.get(run.schedule, ""), lease.now))
             except Exception as error:
                 self.log(
                     {"severity": "ERROR", "message": f"a run failed: {run.name} {run.id}", **answers.failure(error)}
@@ -126,16 +127,12 @@ class Ticker:
                 moved.append(Moved(run, "unknown", text="the log says what went wrong", problem=True))
         return moved, 0, ""
 
-    def _live(self, runs: Iterable[Run]) -> dict[str, RemoteJob]:
-        """Return the jobs of runs that live, by name; {} where no run has a job."""
-        if all(run.phase == "waiting" for run in runs):
-            self.engine.new_tick(None)
-            return {}
+    def _live(self) -> dict[str, RemoteJob]:
+        """Return the jobs with a claim that live, by name."""
         own, found = self.engine.submitter, dict[str, RemoteJob]()
         for vertex, collection in product(own.ledger.vertices, RESOURCES):
             for job in vertex.list(collection, filter=f"labels.{LABEL}:* AND {LIVE_FILTER}"):
                 found[job.name] = job
-        self.engine.new_tick(found.values())
         return found
 
     def _move(self, run: Run, live: Mapping[str, RemoteJob], hold: str, newest: str, at: datetime) -> Moved:

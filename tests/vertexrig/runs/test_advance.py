@@ -63,7 +63,7 @@ ONE, GIVEN_UP = Attempt(1, job="j"), Attempt(1, job="j", reason="waited")
 
 
 @pytest.mark.parametrize("run, seen, do, why", [
-    (at(Attempt(1)), None, "again", ""),
+    (at(Attempt(1)), None, "find-or-make", ""),
     (at(ONE), None, "end", "gone"),
     (at(ONE), job(QUEUED), "give-up", "waited"),
     (at(ONE), job(PENDING), "give-up", "waited"),
@@ -104,6 +104,7 @@ def over(*attempts: Attempt) -> Run:
     (over(Attempt(2, reason="quota")), {}, Action("end", "exhausted", "none of the 2 candidates got machines")),
     (over(Attempt(1, reason="quota")), {"problem": "closed"}, Action("end", "changed", "closed")),
     (over(Attempt(1, reason="quota")), {"hold": "a freeze"}, Action("wait", "hold", "a freeze")),
+    (at(Attempt(1)), {"hold": "a freeze"}, Action("find-or-make", "hold", "a freeze", 1)),
     (over(Attempt(1, job="j", reason="stockout", text="none")), {"order": (1,)}, Action("end", "FAILED", "none")),
     (over(Attempt(1, job="j", reason="stockout")), {"order": (1,), "retry_for_s": 9e9}, Action("start", candidate=1)),
     (at(phase="waiting", reason="overlap", time=NOW), {"newest": "2026-11-24T08:00:00Z"},

@@ -61,7 +61,7 @@ class WrittenOver(RunStore):
 class WrittenOnce(RunStore):
     """An open run is not written again by a further delivery."""
 
-    def keep(self, run: Run) -> tuple[Run, bool]:
+    def add(self, run: Run) -> tuple[Run, bool]:
         saved = self.save(replace(run, generation=0))
         return (saved, True) if saved is not None else (self.read(run.id) or run, False)
 

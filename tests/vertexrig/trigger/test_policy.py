@@ -175,6 +175,28 @@ def test_a_refused_run_is_tried_again(
     assert fire(here, MON).body["duplicate"] and len(here.vertex.jobs) == 1
 
 
+def test_a_run_that_could_not_be_kept_is_asked_for_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With `retry_for`, an outage before there is a claim is answered with an error, so that Cloud Scheduler delivers the request again."""
+    here = place(tmp_path, retry_for="6h")
+
+    def fails(*_: Any, **__: Any) -> Any:
+        raise RestError("the bucket cannot be reached", status=503)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(here.storage), "write", fails)
+        assert fire(here, MON).status == 503
+    assert not here.runs and fire(here, MON).status == 201 and len(here.vertex.jobs) == 1
+
+
+def test_a_job_that_is_there_is_followed_under_a_hold(tmp_path: Path) -> None:
+    """A hold that is placed after a job was made does not keep the tick from it: its end is in the history."""
+    here = place(tmp_path)
+    job = fire(here, MON).body["name"]
+    held(here)
+    here.ends(job, "JOB_STATE_FAILED")
+    assert here.tick()["state"] == "ended" and here.ended[0]["end"]["outcome"] == "FAILED"
+
+
 def test_a_run_is_given_up_after_retry_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """After `retry_for` the run is refused, with an ERROR that names the cause; a late repeat starts nothing. What no time helps
     against is not kept, and neither is anything of a schedule without the key.
