@@ -1,7 +1,7 @@
 """Values of environment variables that a project file uses, shown by the variable's name instead of the value.
 
 The command line records each value that `${NAME}` becomes; what a verb shows is then searched for it. Text of defaults is the file's
-own, and is not recorded.
+own, and is not recorded. `--variables` lists the variables that a project file may use.
 """
 
 from __future__ import annotations
@@ -11,12 +11,18 @@ import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import lru_cache
+from itertools import takewhile
 from typing import Any
 
 SHORTEST = 8
 """Characters of a value that is replaced wherever it is in a text. A shorter one, such as `build`, occurs by chance: it is replaced only where
 it is the whole value, in JSON and in a message that quotes it."""
+CUT = 40
+"""Characters of a value's beginning that are replaced, too, with what follows of the value: messages cut long values, none to fewer."""
+allowed: ContextVar[frozenset[str] | None] = ContextVar("allowed", default=None)
+"""Names of the environment variables that a project file may use; None for all."""
 _recorded: dict[str, str] | None = None
 _results = False
 
@@ -48,8 +54,22 @@ def shown(text: str) -> str:
     forms = _forms(tuple(_recorded.items()))
     if forms is None:
         return text
-    pattern, names = forms
-    return pattern.sub(lambda match: f"${{{names[match[0]]}}}", text)
+    pattern, whole, cut = forms
+    parts, end = list[str](), 0
+    for match in pattern.finditer(text):
+        start = match.start()
+        if start < end:
+            continue
+        name = whole.get(re.sub(r"\s+", " ", match[0]), "")
+        parts.append(text[end:start])
+        end = match.end()
+        if not name:
+            form, name = cut[match[0]]
+            end = start + len(
+                list(takewhile(lambda two: two[0] == two[1], zip(form, text[start : start + len(form)], strict=False)))
+            )
+        parts.append(f"${{{name}}}")
+    return "".join([*parts, text[end:]])
 
 
 def result(data: Any) -> Any:
@@ -67,9 +87,13 @@ def shown_data(data: Any) -> Any:
 
 
 @lru_cache(4)
-def _forms(recorded: tuple[tuple[str, str], ...]) -> tuple[re.Pattern[str], dict[str, str]] | None:
-    """Return a pattern of all values as the output formats write them, and the variable's name by each form."""
-    names: dict[str, str] = {}
+def _forms(
+    recorded: tuple[tuple[str, str], ...],
+) -> tuple[re.Pattern[str], dict[str, str], dict[str, tuple[str, str]]] | None:
+    """Return a pattern of all values as the output formats write them, the variable's name by each form with single blanks, and form and
+    name by the beginning of a long form.
+    """
+    whole: dict[str, str] = {}
     for value, name in recorded:
         # a message is one line, so that the lines of a value are apart or joined by blanks
         for part in (value, value.strip(), re.sub(r"\s", " ", value), *value.splitlines()):
@@ -85,7 +109,8 @@ def _forms(recorded: tuple[tuple[str, str], ...]) -> tuple[re.Pattern[str], dict
                 part.replace("%", "%25"),  # as GitHub's commands have it
             ):
                 if len(form) >= SHORTEST:
-                    names.setdefault(form, name)
-    # the longest first: one that is part of another would leave the rest of it in the text
-    parts = [re.escape(form) for form in sorted(names, key=len, reverse=True)]
-    return (re.compile("|".join(parts)), names) if parts else None
+                    whole.setdefault(re.sub(r"\s+", " ", form), name)
+    cut = {form[:CUT]: (form, name) for form, name in whole.items() if len(form) > CUT}
+    # the longest first: one that is part of another would leave the rest of it in the text; blanks may be where a line was wrapped
+    parts = [r"\s+".join(map(re.escape, form.split(" "))) for form in sorted({*whole, *cut}, key=len, reverse=True)]
+    return (re.compile("|".join(parts)), whole, cut) if parts else None

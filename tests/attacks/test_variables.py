@@ -9,6 +9,7 @@ import pytest
 
 from tests.support.tools import typed
 from vertexrig import variables
+from vertexrig.cli import streams, tables
 
 SECRET = "a&b/'quoted'%-Zebra77"
 """No token that a pattern knows, with signs that the formats escape."""
@@ -114,6 +115,40 @@ def test_the_rendered_file_has_the_value(tmp_path: Path) -> None:
     project(tmp_path)
     assert typed("render", "one", cwd=tmp_path).exit_code == 0
     assert "Zebra77" in (tmp_path / "build/jobs/one.yaml").read_text(encoding="utf-8")
+
+
+LONG = "Zebra of 200 words, " + "/".join(f"Zebra{number}" for number in range(40)) + " and a last Zebra word"
+
+
+@pytest.mark.parametrize(
+    ("key", "words"),
+    [
+        ("machine_type: n1-standard-4", ("check",)),
+        ("machine_type: n1-standard-4", ("check", "--format", "github")),
+        ("name: word", ("explain", "one")),
+        ("PLAIN: word", ("explain", "one")),
+        ("PLAIN: word", ("explain", "one", "--replica", "workerpool0-0")),
+    ],
+    ids=str,
+)
+def test_a_value_that_is_cut_or_wrapped_has_the_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: str, words: tuple[str, ...]
+) -> None:
+    """A value that a message cuts, or that is wrapped to the terminal's width, is shown by its name."""
+    monkeypatch.setenv("DB", LONG)
+    text = PROJECT.format(secret="word", epochs=1).replace('"word"', "word").replace('"x${DB}y"', "word")
+    name = key.partition(":")[0]
+    (tmp_path / "vertexrig.yaml").write_text(text.replace(key, f'{name}: "${{DB}}"'), encoding="utf-8")
+    said = shown(tmp_path, *words)
+    assert "{DB}" in said and "Zebra" not in said
+
+
+def test_a_cell_that_is_wrapped_has_the_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A value in a table that is folded to the terminal's width is shown by its name."""
+    monkeypatch.setattr(streams, "width", lambda stream: 40)
+    with variables.recording(results=True):
+        variables.record("DB", LONG)
+        assert "Zebra" not in tables.table(["name", "value"], [["a", LONG], ["b", f"x{LONG}"]])
 
 
 def test_a_short_value_is_replaced_as_a_whole_only() -> None:

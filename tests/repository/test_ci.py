@@ -15,7 +15,7 @@ import jsonschema
 import pytest
 import yaml
 
-from tests.support.tools import REPOSITORY, need
+from tests.support.tools import REPOSITORY, need, typed
 from vertexrig import yamltext
 
 TRAIN = """\
@@ -163,6 +163,50 @@ def test_the_actions_steps_stop_a_bad_change(repository: Path, tmp_path: Path) -
     (repository / "jobs/job.yaml").write_text(JOB.replace("replicaCount: 1", "replicaCount: 1 $(touch x) `touch y`"))
     hostile = Runner(repository, tmp_path / "hostile", base=base, rehearse="$(touch z)", paths="jobs $(touch w)").run()
     assert hostile.failed and not {"w", "x", "y", "z"} & {path.name for path in repository.iterdir()}
+
+
+SECRET = "ghs-Zebra77-of-the-runner"
+
+
+def test_a_pull_request_does_not_get_a_secret_of_the_runner(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A project file reads no variable that the action's `variables` does not list: not in rendered YAML, not in a rehearsed trainer."""
+    for name in ("DEPLOY_TOKEN", "BUCKET"):
+        monkeypatch.setenv(name, f"{SECRET}-{name}")
+    base = git(repository, "rev-parse", "HEAD").strip()
+    file = repository / "vertexrig.yaml"
+    file.write_text(
+        PROJECT.replace("{rate: 0.1}", '{rate: 0.1, token: "${DEPLOY_TOKEN:-none}", bucket: "${BUCKET:-b}"}')
+    )
+    (repository / "train.py").write_text(
+        TRAIN.replace("args = parser.parse_args()", "args, _ = parser.parse_known_args()")
+        + 'import os\nprint(dict(os.environ))\nopen("environment.txt", "w").write(str(os.environ))\n'
+    )
+    done = Runner(repository, tmp_path / "one", base=base, variables="BUCKET", rehearse="one").run()
+    written = [path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()]
+    assert not any(f"{SECRET}-DEPLOY_TOKEN".encode() in text for text in [*written, done.log.encode()])
+    assert "token=none" in done.summary.read_text() and "${BUCKET}" in done.summary.read_text(), done.log
+    assert "rehearsed" in done.summary.read_text()
+    file.write_text(PROJECT.replace("gs://my-bucket", "gs://${DEPLOY_TOKEN}"))
+    refused = Runner(repository, tmp_path / "two", base=base).run()
+    assert (
+        refused.failed and "DEPLOY_TOKEN is not in the list of --variables" in refused.log and SECRET not in refused.log
+    )
+
+
+@pytest.mark.parametrize(
+    "hook", yaml.safe_load((REPOSITORY / ".pre-commit-hooks.yaml").read_text()), ids=lambda hook: hook["id"]
+)
+def test_a_hook_reads_no_variable(tmp_path: Path, hook: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hook fills in no variable that its `args` do not list."""
+    monkeypatch.setenv("DEPLOY_TOKEN", SECRET)
+    (tmp_path / "vertexrig.yaml").write_text(PROJECT.replace("gs://my-bucket", "gs://${DEPLOY_TOKEN}"))
+    (tmp_path / "train.py").write_text(TRAIN)
+    words = [*hook["entry"].split()[1:], *(["vertexrig.yaml"] if hook.get("pass_filenames", True) else [])]
+    refused = typed(*words, cwd=tmp_path)
+    assert refused.exit_code == 2 and "is not in the list of --variables" in refused.stderr
+    assert "--variables" not in typed(*words, "--variables", "DEPLOY_TOKEN", cwd=tmp_path).stderr
 
 
 def test_the_first_push_of_a_branch_is_compared_with_nothing(repository: Path, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from dataclasses import replace
 from functools import cache, lru_cache
 from importlib import import_module
 
+from vertexrig import variables
 from vertexrig.checks import secrets
 from vertexrig.checks.model import Context, Problem, Rule
 from vertexrig.finding import Finding, fix_text, limited
@@ -197,6 +198,9 @@ def findings(rule: Rule | str, problems: Iterable[Problem], document: Document |
 
 def _short(text: str) -> str:
     """Return a message cut to `_LONGEST`, since it may quote a long value."""
+    if len(text) <= _LONGEST:
+        return text
+    text = variables.shown(text)  # before a value is cut
     return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
 
 

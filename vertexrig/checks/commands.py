@@ -11,6 +11,7 @@ from vertexrig.checks.trainer import of_trainer
 from vertexrig.errors import nearest
 from vertexrig.finding import Severity
 from vertexrig.spec.document import Document, Pool
+from vertexrig.text import quoted
 from vertexrig.trainer_source import started_program
 from vertexrig.trainer_source.trainer_model import TrainerSource
 
@@ -75,7 +76,7 @@ def command_words(document: Document, context: Context) -> Iterator[Problem]:
         command = [str(word) for word in (pool.container or {}).get("command", ())]
         words = command[0].split() if command else []
         if len(words) > 1 and (started_program.find(words) is not None or re.fullmatch(_SHELL, words[0])):
-            message = f"{command[0][:80]!r} is one word for the container: there is no program of that name"
+            message = f"{quoted(command[0])} is one word for the container: there is no program of that name"
             fix = f"write command: [{', '.join(words)}]"
             yield Problem(f"{pool.program_path}.command", message, fix)
 

@@ -24,6 +24,7 @@ from vertexrig.checks.model import (
 from vertexrig.errors import meant
 from vertexrig.finding import REMOVE, Edit, Severity, write
 from vertexrig.spec.document import Document, Pool, has_gpu, machine_path, scheduling_strategy
+from vertexrig.text import quoted
 
 _SIZED = r"([a-z0-9]+)-([a-z]+)-(\d+)"
 _OF_SERIES = r"([a-z0-9-]+)-[0-9]+([a-z]?)"
@@ -56,7 +57,7 @@ def _instead(name: str, catalog: Catalog) -> str:
 
 def _unknown(name: str, catalog: Catalog) -> tuple[str, str | tuple[Edit, ...]]:
     """Return the message about a machine type that no list has, and the fix if there is a likely one: an edit, or words."""
-    text = f"{name[:80]!r} is not on the list of machine types for training."
+    text = f"{quoted(name)} is not on the list of machine types for training."
     gke = re.fullmatch(_GKE, name)
     if gke is not None:
         known = _VERTEX_TPU.get(gke[1])

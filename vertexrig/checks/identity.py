@@ -20,6 +20,7 @@ from vertexrig.checks.model import (
 )
 from vertexrig.finding import Severity, write
 from vertexrig.spec.document import Document, machine_path, tpu_name
+from vertexrig.text import quoted
 
 _LONGEST = 320  # characters of an e-mail address
 _EMAIL = r"[^@\s/{}<>$]+@[^@\s/{}<>$]+\.[^@\s/{}<>$]+"
@@ -34,7 +35,7 @@ def service_account(document: Document, context: Context) -> Iterator[Problem]:
     if not name:
         return
     if len(name) > _LONGEST or not re.fullmatch(_EMAIL, name):
-        text = f"{name[:80]!r} is not a service account: NAME@PROJECT.iam.gserviceaccount.com"
+        text = f"{quoted(name)} is not a service account: NAME@PROJECT.iam.gserviceaccount.com"
         # the resource name of an account, projects/P/serviceAccounts/E-MAIL, has the address at its end
         last = name.rpartition("/")[2][:_LONGEST]
         yield Problem(path, text, edits=write(last if re.fullmatch(_EMAIL, last) else None))

@@ -27,6 +27,7 @@ from vertexrig.checks.model import (
 from vertexrig.errors import did_you_mean, meant
 from vertexrig.finding import Edit, Severity, write
 from vertexrig.spec.document import Document, Pool, has_gpu, tpu_name
+from vertexrig.text import quoted
 
 AVAILABILITY = "image-availability"
 _LEGACY = re.compile(r"(?:[a-z]+\.)?gcr\.io/cloud-aiplatform/training/")
@@ -108,7 +109,7 @@ def image_form(document: Document, context: Context) -> Iterator[Problem]:
     for pool in document.pools:
         uri = pool.image
         if uri and (len(uri) > _LONGEST or not _REFERENCE.fullmatch(uri)):
-            text = f"{uri[:80]!r} is not the name of an image: HOST/PROJECT/REPOSITORY/IMAGE:TAG, in lower case"
+            text = f"{quoted(uri)} is not the name of an image: HOST/PROJECT/REPOSITORY/IMAGE:TAG, in lower case"
             bare = uri.partition("://")[2] if uri.startswith(("http://", "https://")) else ""
             yield Problem(_path(pool), text, edits=write(bare))
 

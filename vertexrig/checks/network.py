@@ -10,6 +10,7 @@ from typing import Any
 from vertexrig.checks.model import NFS_DOC, REST, SDK, Context, Problem, Rule, join
 from vertexrig.finding import Severity, write
 from vertexrig.spec.document import Document, job_part
+from vertexrig.text import quoted
 
 _BY_ID = r"projects/([^/]+)/global/networks/[^/]+"
 _ATTACHMENT = r"(?:projects/[^/]+/regions/([^/]+)/networkAttachments/)?[a-z](?:[a-z0-9-]*[a-z0-9])?"
@@ -101,7 +102,7 @@ def _mount_problems(mount: Mapping[str, Any], path: str, root: str, needed: tupl
     if address and not _is_address(address):
         # digits and dots are meant as an address and are a wrong one; a host name may yet be resolved
         severity = None if re.fullmatch(_NUMERIC, address) else Severity.WARNING
-        text = f"{address[:80]!r} is not an IP address"
+        text = f"{quoted(address)} is not an IP address"
         yield Problem(f"{path}.{needed[0]}", text, "write the server's IP address", severity)
 
 

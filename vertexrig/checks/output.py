@@ -16,6 +16,7 @@ from pathlib import PurePath
 from typing import Any
 from urllib.parse import quote
 
+from vertexrig import variables
 from vertexrig.checks.model import Rule
 from vertexrig.errors import SOURCE
 from vertexrig.finding import Finding, Severity, folded, limited
@@ -39,7 +40,7 @@ def snippet(line: str, path: str, *, width: int = WIDTH) -> tuple[str, str]:
         path: The finding's path: its last key, or the item of a list, is what gets marked.
         width: Longest piece of the line to show.
     """
-    line = clean(line[:_SEARCHED])
+    line = clean(variables.shown(line[:_SEARCHED]))
     start, end = _span(line, path)
     if len(line) > width:
         # a quarter of the room is left in front of the marked part, so that its key is seen too

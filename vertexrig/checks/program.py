@@ -24,6 +24,7 @@ from vertexrig.checks.model import (
 )
 from vertexrig.finding import Severity, write
 from vertexrig.spec.document import Document, Pool
+from vertexrig.text import quoted
 
 _MODULE = r"[^\W\d]\w*(?:\.[^\W\d]\w*)*"
 _FLAG = re.compile(r"--?[A-Za-z][\w.-]*")
@@ -109,18 +110,20 @@ def arg_glued(document: Document, context: Context) -> Iterator[Problem]:
         flag, before = (before[1] if before[0] == pool.index else ""), (pool.index, arg)
         several = _SEVERAL.match(arg)
         if several:
-            text = f"{arg[:80]!r} is one argument: the program sees {several[1]} with the value {several[2][:60]!r}"
+            text = f"{quoted(arg)} is one argument: the program sees {several[1]} with the value {quoted(several[2])}"
             yield Problem(path, text, "write each flag as an item of its own", Severity.WARNING)
             continue
         found = _GLUED.fullmatch(arg)
         # a short flag's value may follow it in one word: `-n 5`
         if found and not (trainer is not None and pool in ours and trainer.cluster(arg)):
-            text = f"{arg[:80]!r} is one argument: the program sees a flag with a space in its name"
+            text = f"{quoted(arg)} is one argument: the program sees a flag with a space in its name"
             fix = f"write {found[1]}={found[2]}, or two items"
             known = trainer.flag(flag) if trainer is not None else None
             value_of = flag if _FLAG.fullmatch(flag) and (known is None or known.takes_value is not False) else ""
             if value_of:
-                text = f"{arg[:80]!r} is one argument: the value of {value_of[:80]}, or a flag with a space in its name"
+                text = (
+                    f"{quoted(arg)} is one argument: the value of {value_of[:80]}, or a flag with a space in its name"
+                )
             # a container's program need not be Python, and may want such an argument; a flag before it may, too
             sure = pool.python_package is not None and not value_of
             severity = None if sure else Severity.WARNING
@@ -132,7 +135,7 @@ def arg_blank(document: Document, context: Context) -> Iterator[Problem]:
         if not arg.strip():
             yield Problem(path, "the argument is empty; the program receives an empty text")
         elif arg != arg.strip() and arg.strip().startswith("-"):
-            text = f"{arg[:80]!r} has space around it, which reaches the program"
+            text = f"{quoted(arg)} has space around it, which reaches the program"
             yield Problem(path, text, edits=write(arg.strip()))
 
 
@@ -185,7 +188,7 @@ def env_name(document: Document, context: Context) -> Iterator[Problem]:
     form = re.compile(context.catalog.limits.text("env.name_pattern"))
     for _, path, name in _variables(document):
         if not form.fullmatch(name) and (name or not document.reported(path)):
-            text = f"{name[:80]!r} is not a name for a variable: letters, digits and _, no digit first"
+            text = f"{quoted(name)} is not a name for a variable: letters, digits and _, no digit first"
             yield Problem(path, text if name else "a variable has no name")
 
 

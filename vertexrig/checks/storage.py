@@ -19,6 +19,7 @@ from vertexrig.checks.model import (
 )
 from vertexrig.finding import Severity, write
 from vertexrig.spec.document import Document, Pool, job_part
+from vertexrig.text import quoted
 
 OUTPUT = "baseOutputDirectory: {outputUriPrefix: gs://BUCKET/PATH}"
 """How an output folder is written in a fix, as the API has it."""
@@ -53,7 +54,7 @@ def uri_problem(uri: str) -> tuple[str, str]:
     """Return what is wrong with a gs:// URI, and what to write instead; both "" if nothing is."""
     if uri.startswith("gs://"):
         return bucket_problem(uri[5:].partition("/")[0]), ""
-    text = f"{uri[:80]!r} is not a Cloud Storage URI: gs://BUCKET/PATH"
+    text = f"{quoted(uri)} is not a Cloud Storage URI: gs://BUCKET/PATH"
     for prefix in ("/gcs/", "https://storage.googleapis.com/", "https://storage.cloud.google.com/"):
         if uri.startswith(prefix):
             return text, f"gs://{uri.removeprefix(prefix)}"
@@ -126,7 +127,7 @@ def _stray(text: str) -> str:
         if value.startswith(prefix):
             # $(NAME) is filled in by the service
             return "" if "$(" in name else bucket_problem(name)
-    return f"{value[:80]!r} is not a Cloud Storage URI: gs://BUCKET/PATH" if value.startswith("gs:") else ""
+    return f"{quoted(value)} is not a Cloud Storage URI: gs://BUCKET/PATH" if value.startswith("gs:") else ""
 
 
 def stray_uri(document: Document, context: Context) -> Iterator[Problem]:

@@ -43,6 +43,7 @@ _FEW = 200  # files that one process checks sooner than several
     ],
 )
 @options.project_options
+@options.variables_option
 @options.group("given", CheckOptions)
 def command(wanted: tuple[str, ...], project: options.ProjectOptions, given: CheckOptions) -> None:
     """Check jobs and sweeps by NAME, or any YAML FILE for gcloud. Without an argument, check the whole project.

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 @click.command("diff")
 @click.argument("rev", default="HEAD", metavar="[REV]")
 @options.project_options
+@options.variables_option
 @click.option(
     "--rehearse", multiple=True, metavar="NAME", help="If this job or sweep changed, rehearse it at REV and now."
 )

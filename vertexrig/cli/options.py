@@ -12,7 +12,7 @@ from typing import Any, TypeVar, cast
 
 import click
 
-from vertexrig import files
+from vertexrig import files, variables
 from vertexrig.cli import steps, streams
 from vertexrig.cli.arguments import complete_keys
 from vertexrig.errors import UsageError
@@ -104,6 +104,22 @@ def file_option(command: F) -> F:
     return named(size(command))
 
 
+def _allow_variables(context: click.Context, _: click.Parameter, names: str | None) -> None:
+    """Limit the environment variables that project files may use until the command ends."""
+    if names is not None:
+        token = variables.allowed.set(frozenset(names.replace(",", " ").split()))
+        context.call_on_close(lambda: variables.allowed.reset(token))
+
+
+variables_option = click.option(
+    "--variables",
+    metavar="NAMES",
+    expose_value=False,
+    is_eager=True,
+    callback=_allow_variables,
+    show_default="all",
+    help="Environment variables that ${NAME} in a project file may use, with commas between them; '' for none.",
+)
 poll_option = click.option(
     "--poll",
     type=Seconds(0.05, 3600),

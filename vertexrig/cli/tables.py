@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
+from vertexrig import variables
 from vertexrig.cli import streams
 from vertexrig.text import clean, draw, shown
 
@@ -18,7 +19,7 @@ def table(headings: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:
 
     On a terminal, long cells are wrapped to its width. If the headings do not fit, each row becomes a block of lines.
     """
-    cells = [[clean(shown(cell)).strip() for cell in row] for row in rows]
+    cells = [[clean(str(variables.result(shown(cell)))).strip() for cell in row] for row in rows]
     names = list(headings)
     width = streams.width(sys.stdout)
     # Below that rich would fold the headings themselves, one letter to a line.

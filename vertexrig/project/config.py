@@ -301,10 +301,17 @@ def _expand(value: Any, place: typed.Place, environment: Mapping[str, str], erro
                 f"{quoted(match[0])} is not ${{NAME}} or ${{NAME:-default}}; write $${{ for a literal ${{"
             )
         # an empty variable counts as unset, as `:-` does in a shell
-        given = environment.get(body["name"])
+        allowed = variables.allowed.get()
+        hidden = allowed is not None and body["name"] not in allowed
+        given = None if hidden else environment.get(body["name"])
         if given:
             variables.record(body["name"], given)
         found = given or body["default"]
+        if found is None and hidden:
+            raise place.error(
+                f"the environment variable {body['name']} is not in the list of --variables; add it there, or write "
+                f"${{{body['name']}:-default}}"
+            )
         if found is None:
             raise place.error(
                 f"the environment variable {body['name']} is not set; set it, or write ${{{body['name']}:-default}}"

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from vertexrig.catalog.rows import Limits
+from vertexrig.text import quoted
 
 _PATTERN_OF = {"key": "labels.key_pattern", "value": "labels.value_pattern"}
 RUN_LABEL = "vertexrig_run"
@@ -60,7 +61,7 @@ def problems(labels: Mapping[str, str], limits: Limits) -> Iterator[LabelProblem
         yield LabelProblem(None, f"there are {len(labels)} labels; {most} is the most", "remove some")
     for key, value in labels.items():
         if not key or not key[0].isalnum():
-            yield LabelProblem(key, f"the key {key[:80]!r} of a label must start with a letter or digit")
+            yield LabelProblem(key, f"the key {quoted(key)} of a label must start with a letter or digit")
             continue
         for what, text in (("key", key), ("value", value)):
             wrong = _problem(text, what, limits)
@@ -68,7 +69,7 @@ def problems(labels: Mapping[str, str], limits: Limits) -> Iterator[LabelProblem
                 # a proposal is made only where it is valid itself
                 lower = re.sub(r"[^\w-]", "-", text.lower())[:longest]
                 fix = "" if _problem(lower, what, limits) else f"write {lower}"
-                yield LabelProblem(key, f"{text[:80]!r} is not the {what} of a label: {wrong}", fix)
+                yield LabelProblem(key, f"{quoted(text)} is not the {what} of a label: {wrong}", fix)
 
 
 def _problem(text: str, what: str, limits: Limits) -> str:
