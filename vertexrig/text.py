@@ -1,7 +1,12 @@
-"""How a value is shown to people."""
+"""How a value is shown to people, and how foreign text is escaped: one function for each form of output.
+
+`clean` and `safe` are for a terminal, `markdown`, `code` and `fenced` for Markdown, `markup` for HTML and XML, `command` for GitHub's workflow
+commands, `sarif` for messages of SARIF.
+"""
 
 from __future__ import annotations
 
+import html
 import io
 import re
 import shlex
@@ -32,6 +37,56 @@ def safe(text: str, *, painted: bool = False) -> str:
         lines = re.split(r"\r?\n", parts[place])
         parts[place] = "\n".join("\t".join(map(clean, line.split("\t"))) for line in lines)
     return "".join(parts)
+
+
+_ACTIVE = re.compile(
+    r"[\\`*\[\]|~]|(?<!\w)_|_(?!\w)|(?<=\s)#|^>|^[#+=-](?=[\s#+=-]|$)|(?P<number>^[0-9]{1,9})(?=[.)](?:\s|$))"
+    r"|(?P<html><|&(?=#?\w+;))|(?<!\w)(?P<user>@)"
+)
+"""Characters that Markdown gives a meaning to; a `_`, a `#` or an `@` inside a word has none."""
+
+
+def markdown(text: str) -> str:
+    """Return foreign text for a line or a cell of Markdown, where it is plain text and notifies nobody."""
+
+    def plain(match: re.Match[str]) -> str:
+        if match["number"]:
+            return f"&#{ord(match[0][0])};{match[0][1:]}"  # no list
+        if match["html"]:
+            return html.escape(match["html"])
+        return "@&#8203;" if match["user"] else f"\\{match[0]}"
+
+    return _ACTIVE.sub(plain, clean(text).strip())
+
+
+def code(text: str) -> str:
+    """Return foreign text for a line of Markdown, as code."""
+    text = clean(text).strip()
+    fence = "`" * (max(map(len, re.findall("`+", text)), default=0) + 1)
+    return f"{fence} {text} {fence}" if len(fence) > 1 else f"`{text}`" if text else ""
+
+
+def fenced(text: str, language: str = "") -> str:
+    """Return lines of foreign text as a block of code in Markdown."""
+    fence = "`" * max(3, *(len(run) + 1 for run in re.findall("`+", text)), 0)
+    return f"{fence}{language}\n{safe(text)}\n{fence}"
+
+
+def markup(text: str) -> str:
+    """Return foreign text for an element or a quoted attribute of HTML and XML, on one line."""
+    return html.escape(clean(text))
+
+
+def command(text: str, *, inside: bool = False) -> str:
+    """Return foreign text for a workflow command of GitHub; in its properties (`inside`) colons and commas are escaped, too."""
+    for char in "%\r\n" + (":," if inside else ""):
+        text = text.replace(char, f"%{ord(char):02X}")
+    return clean(text)
+
+
+def sarif(text: str) -> str:
+    """Return foreign text for a message of SARIF, where `[text](address)` would be a link."""
+    return re.sub(r"\[(?=[^\]]*\]\()", r"\\[", clean(text))
 
 
 def shown(value: object, digits: int = 6) -> str:

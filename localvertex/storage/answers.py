@@ -11,7 +11,6 @@ import json
 import re
 from collections.abc import Mapping
 from functools import partial
-from xml.sax.saxutils import escape
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -19,6 +18,7 @@ from starlette.responses import JSONResponse, Response
 from localvertex.http import Api, ApiError, endpoint
 from localvertex.storage import media
 from localvertex.storage.store import ObjectStore
+from vertexrig.text import markup
 
 _INNERMOST = re.compile(r"\([^()]*\)")
 
@@ -68,6 +68,6 @@ class XmlApi(Api):
     def failed(self, error: ApiError) -> Response:
         """Return the error as the XML API writes it."""
         code = _CODES.get(error.code, "InternalError")
-        body = f"<?xml version='1.0' encoding='UTF-8'?><Error><Code>{code}</Code><Message>{escape(error.message)}</Message></Error>"
+        body = f"<?xml version='1.0' encoding='UTF-8'?><Error><Code>{code}</Code><Message>{markup(error.message)}</Message></Error>"
         content = None if error.code == 304 else body
         return Response(content, error.code, error.headers, media_type="application/xml; charset=UTF-8")

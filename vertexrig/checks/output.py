@@ -23,6 +23,7 @@ from vertexrig.finding import Finding, Severity, folded, limited
 from vertexrig.spec.masking import masked
 from vertexrig.spec.strict import ReadingRule
 from vertexrig.text import clean
+from vertexrig.text import sarif as escaped
 
 WIDTH = 110
 """Longest piece of a line that is shown, in characters."""
@@ -292,7 +293,7 @@ def result(finding: Finding, index: int) -> dict[str, Any]:
         "ruleId": finding.id,
         "ruleIndex": index,
         "level": _LEVELS[finding.severity],
-        "message": {"text": with_fix(finding) or finding.id},
+        "message": {"text": escaped(with_fix(finding)) or finding.id},
         "locations": [location] if location else [],
         "properties": {"fix": finding.fix, "source": finding.source},
     }

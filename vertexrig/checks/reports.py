@@ -10,12 +10,11 @@ import hashlib
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from xml.sax.saxutils import escape, quoteattr
 
 from vertexrig.checks import output
 from vertexrig.checks.output import with_fix
 from vertexrig.finding import Finding, Severity, folded
-from vertexrig.text import clean
+from vertexrig.text import command, markup
 
 
 @dataclass(frozen=True)
@@ -44,16 +43,9 @@ def _github(file: str, found: Sequence[Finding]) -> str:
     for one in (one for one in folded(found) if one.severity in _COMMANDS):
         title = f"{one.id}: {one.paths[0]}" if one.paths else one.id
         location = {"file": one.file, "line": one.line or 1, "title": title} if one.file else {"title": title}
-        given = ",".join(f"{key}={_escaped(str(value), inside=True)}" for key, value in location.items())
-        lines.append(f"::{_COMMANDS[one.severity]} {given}::{_escaped(with_fix(one))}")
+        given = ",".join(f"{key}={command(str(value), inside=True)}" for key, value in location.items())
+        lines.append(f"::{_COMMANDS[one.severity]} {given}::{command(with_fix(one))}")
     return "\n".join(lines)
-
-
-def _escaped(text: str, *, inside: bool = False) -> str:
-    """Return a text escaped for a workflow command; in its properties colons and commas are escaped, too."""
-    for char in "%\r\n" + (":," if inside else ""):
-        text = text.replace(char, f"%{ord(char):02X}")
-    return text
 
 
 _LEVELS = {Severity.ERROR: "major", Severity.WARNING: "minor", Severity.INFO: "info"}
@@ -87,7 +79,7 @@ def _junit(file: str, found: Sequence[Finding]) -> str:
         tag, kind = "failure", f" type={_attribute(one.severity.value)} message={_attribute(with_fix(one))}"
         if one.severity is Severity.INFO:
             tag, kind = "system-out", ""
-        body = escape(clean(f"{where}: {with_fix(one)}"))
+        body = markup(f"{where}: {with_fix(one)}")
         cases.append(
             f"<testcase classname={_attribute(file)} name={_attribute(name)}><{tag}{kind}>{body}</{tag}></testcase>"
         )
@@ -98,7 +90,7 @@ def _junit(file: str, found: Sequence[Finding]) -> str:
 
 
 def _attribute(text: str) -> str:
-    return quoteattr(clean(text))
+    return f'"{markup(text)}"'
 
 
 FILED = {

@@ -20,7 +20,7 @@ from vertexrig.finding import Severity
 from vertexrig.project import config
 from vertexrig.project.config import Loaded
 from vertexrig.project.model import Project
-from vertexrig.text import clean, shown
+from vertexrig.text import clean, code, fenced, markdown, markup, shown
 from vertexrig.workspace import Workspace, emulator
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def command(
         ]
     data = {"revision": rev, "jobs": [change.data(one) for one in found], "rehearsals": [_row(*end) for end in ends]}
     if format_ == "markdown":
-        output.say(_markdown(rev, changed, len(found), ends))
+        output.say(comment(rev, changed, len(found), ends))
     else:
         output.result(format_, data, lambda: _text(rev, changed, len(found), ends))
     if any(after is None or not after.succeeded for _, _, after in ends):
@@ -159,36 +159,21 @@ def _rehearsed(ends: Sequence[tuple[str, Any, Any]]) -> Iterator[tuple[str, str,
             yield name, when, f"{ended} in {one.seconds:.1f} s" + (f", {metrics}" if metrics else "")
 
 
-def _markdown(rev: str, changed: Sequence[Change], count: int, ends: Sequence[tuple[str, Any, Any]]) -> str:
+def comment(rev: str, changed: Sequence[Change], count: int, ends: Sequence[tuple[str, Any, Any]]) -> str:
     """Return the result as a comment for a pull request."""
     if not changed:
-        return f"vertexrig: no difference from `{rev}` in {count} jobs and sweeps."
-    lines = [f"vertexrig: {len(changed)} of {count} jobs and sweeps differ from `{rev}`.", ""]
+        return f"vertexrig: no difference from {code(rev)} in {count} jobs and sweeps."
+    lines = [f"vertexrig: {len(changed)} of {count} jobs and sweeps differ from {code(rev)}.", ""]
     lines += ["| job | | what changes | findings |", "| --- | --- | --- | --- |"]
     for one in changed:
-        what = "<br>".join(f"{_cell(name)}: {_cell(how)}" for name, how in change.lines(one))
-        found = [f"new {_cell(_found(each))}" for each in one.new if _loud(each)]
-        found += [f"gone {_cell(_found(each))}" for each in one.gone if _loud(each)]
-        lines.append(f"| {_cell(one.name)} | {one.kind} | {what} | {'<br>'.join(found)} |")
+        what = "<br>".join(f"{markdown(name)}: {markdown(how)}" for name, how in change.lines(one))
+        found = [f"new {markdown(_found(each))}" for each in one.new if _loud(each)]
+        found += [f"gone {markdown(_found(each))}" for each in one.gone if _loud(each)]
+        lines.append(f"| {markdown(one.name)} | {one.kind} | {what} | {'<br>'.join(found)} |")
     if ends:
         lines += ["", "| rehearsed | | |", "| --- | --- | --- |"]
-        lines += [f"| {_cell(name)} | {when} | {_cell(how)} |" for name, when, how in _rehearsed(ends)]
+        lines += [f"| {markdown(name)} | {when} | {markdown(how)} |" for name, when, how in _rehearsed(ends)]
     for one in changed:
         if one.diff:
-            fence = "`" * 4  # a script in args may have three
-            lines += [
-                "",
-                f"<details><summary>{_cell(one.name)}</summary>",
-                "",
-                f"{fence}diff",
-                one.diff,
-                fence,
-                "</details>",
-            ]
+            lines += ["", f"<details><summary>{markup(one.name)}</summary>", "", fenced(one.diff, "diff"), "</details>"]
     return "\n".join(lines)
-
-
-def _cell(text: str) -> str:
-    for char, instead in (("&", "&amp;"), ("<", "&lt;"), ("|", "\\|"), ("@", "&#64;")):  # @NAME would notify a user
-        text = text.replace(char, instead)
-    return clean(text)

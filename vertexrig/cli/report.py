@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -104,5 +103,7 @@ def _html(
         attempted=attempts,
     )
     # a rehearsal's messages name files of this machine; a page may be sent to others
+    from markupsafe import escape
+
     folder = workspace.loaded.folder.resolve()
     return text.replace(f"{escape(str(folder))}/", "./") if found.record and folder.name else text

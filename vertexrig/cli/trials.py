@@ -19,6 +19,6 @@ def command(sweep: str, where: options.WhereOptions, format_: str) -> None:
     """Show the trials of SWEEP (name, number, resource name, or a rehearsal's run), the best first."""
     rows = trials.table(remote.sweep(where, sweep).job.data)
     if format_ == "markdown" or not rows:
-        result(format_, {"trials": rows}, "\n".join(report.markdown(rows)))
+        result(format_, {"trials": rows}, "\n".join(report.markdown_table(rows)))
     else:
         result(format_, {"trials": rows}, lambda: table(*trials.columns(rows)))

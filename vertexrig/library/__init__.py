@@ -5,7 +5,6 @@ What a verb prints comes back as values; what makes a verb end with an error is 
 
 from __future__ import annotations
 
-import html
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,6 +18,7 @@ from vertexrig.finding import Finding, Severity, folded
 from vertexrig.project import config
 from vertexrig.project.model import Project
 from vertexrig.spec.reading import is_project
+from vertexrig.text import markup
 from vertexrig.workspace import Workspace, emulator
 
 if TYPE_CHECKING:
@@ -64,9 +64,9 @@ class Findings(Sequence[Finding]):
 
 def _table(names: Sequence[str], rows: Iterable[Sequence[object]], *, caption: str) -> str:
     """Return a table as HTML, every cell as text."""
-    head = "".join(f"<th>{html.escape(name)}</th>" for name in names)
-    body = "".join(f"<tr>{''.join(f'<td>{html.escape(str(cell))}</td>' for cell in row)}</tr>" for row in rows)
-    return f"<table><caption>{html.escape(caption)}</caption><tr>{head}</tr>{body}</table>"
+    head = "".join(f"<th>{markup(name)}</th>" for name in names)
+    body = "".join(f"<tr>{''.join(f'<td>{markup(str(cell))}</td>' for cell in row)}</tr>" for row in rows)
+    return f"<table><caption>{markup(caption)}</caption><tr>{head}</tr>{body}</table>"
 
 
 @dataclass(frozen=True)

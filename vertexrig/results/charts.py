@@ -367,7 +367,7 @@ def _value(study: StudyRecord, at: int) -> Spec:
 def _parameter(study: StudyRecord, name: str) -> Spec:
     dimension, field_ = study.parameters[name], f"p{chart_data.key(study, name)}"
     if chart_data.is_choice(study, name):
-        order = [str(value) for value in dimension.values]
+        order = [clean(str(value)) for value in dimension.values]
         return {
             "field": field_,
             "type": "nominal",

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
+from vertexrig.text import clean
 from vertexrig.waiting import waiting
 
 # Named here, since vl-convert has several and takes its newest by default: charts stay as they were tested.
@@ -42,6 +43,9 @@ class Chart:
     spec: Spec
     note: str = ""
     least_width: int = 0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "title", clean(self.title))
 
     @property
     def data(self) -> list[str]:

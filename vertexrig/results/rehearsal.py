@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from html import escape
 from pathlib import Path
 from typing import Any
 
 from vertexrig.spec.states import SUCCEEDED
+from vertexrig.text import markup
 
 
 @dataclass(frozen=True)
@@ -52,8 +52,8 @@ class Rehearsal:
         rows = [("state", self.state), ("seconds", f"{self.seconds:.1f}"), *self.metrics.items()]
         rows += [("error", self.error)] if self.error else []
         rows += [(f"trial {row.get('trial', number)}", str(row)) for number, row in enumerate(self.trials, 1)]
-        cells = "".join(f"<tr><th>{escape(str(name))}</th><td>{escape(str(value))}</td></tr>" for name, value in rows)
-        return f"<table><caption>{escape(self.name)}</caption>{cells}</table>"
+        cells = "".join(f"<tr><th>{markup(str(name))}</th><td>{markup(str(value))}</td></tr>" for name, value in rows)
+        return f"<table><caption>{markup(self.name)}</caption>{cells}</table>"
 
     @property
     def succeeded(self) -> bool:

@@ -35,7 +35,7 @@ from vertexrig.studies.certainty import Certainty, certainty
 from vertexrig.studies.cost import Spent
 from vertexrig.studies.report import local_server
 from vertexrig.studies.reproduce import Reproduction, flags
-from vertexrig.text import clean, shown
+from vertexrig.text import clean, safe, shown
 from vertexrig.times import length
 
 SECTIONS = (
@@ -102,7 +102,7 @@ def page(
         **_parts(drawn),
         "title": clean(job.display_name) or job.id,
         "subtitle": _subtitle(job, record, console),
-        "error": clean_lines(job.error),
+        "error": job.error.strip(),
         "charts": drawn,
         "part": {name: drawn.sections.get(name, ()) for name, _ in SECTIONS},
         "cost_rows": [_row(_price_row(line)) for line in cost.price.lines],
@@ -138,11 +138,6 @@ def _parts(drawn: Charts) -> dict[str, Any]:
         "library": library,
         "data": Markup(_json(data)),
     }
-
-
-def clean_lines(text: str) -> str:
-    """Return a text of several lines that is safe to show."""
-    return "\n".join(clean(line) for line in text.strip().splitlines())
 
 
 def _study_values(found: Insight) -> dict[str, Any]:
@@ -337,7 +332,11 @@ def _numeric(column: Sequence[Any]) -> bool:
 
 def _template() -> jinja2.Template:
     environment = jinja2.Environment(
-        autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
+        autoescape=True,
+        finalize=lambda value: safe(value) if type(value) is str else value,  # not Markup, which has scripts
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
     )
     # not capitalize(), which makes the rest of the text small letters
     environment.filters["sentence"] = lambda text: f"{text[:1].upper()}{text[1:].rstrip('.')}."

@@ -11,7 +11,7 @@ from vertexrig.cloud.vertex import TUNING, RemoteJob, Vertex
 from vertexrig.results import attempts, trials
 from vertexrig.results.history import Record
 from vertexrig.spec.states import short
-from vertexrig.text import clean, shown
+from vertexrig.text import code, fenced, markdown, shown
 
 POLL_S = 5.0
 _PATIENCE_S = 600.0
@@ -111,26 +111,28 @@ def page(
         attempted: The attempts of a job with candidates.
     """
     server = local_server(console)
-    rows = [("name", f"`{job.name}`"), ("state", short(job.state))]
-    rows += [("console", server or console)] if console else []
-    rows += [("output", f"`{job.output}`")] if job.output else []
-    rows += [(key, str(job.data[field])) for key, field in _TIMES.items() if job.data.get(field)]
+    rows = [("name", code(job.name)), ("state", markdown(short(job.state)))]
+    rows += [("console", markdown(server or console))] if console else []
+    rows += [("output", code(job.output))] if job.output else []
+    rows += [(key, markdown(str(job.data[field]))) for key, field in _TIMES.items() if job.data.get(field)]
     rows += (
-        [("labels", ", ".join(f"`{key}={value}`" for key, value in sorted(job.labels.items())))] if job.labels else []
+        [("labels", ", ".join(code(f"{key}={value}") for key, value in sorted(job.labels.items())))]
+        if job.labels
+        else []
     )
-    lines = [f"# {job.display_name}", "", *(f"- {name}: {value}" for name, value in rows)]
+    lines = [f"# {markdown(job.display_name)}", "", *(f"- {name}: {value}" for name, value in rows)]
     if server:
         lines.insert(1, "\nRun on the local Vertex of a machine, not on Vertex AI.")
     if record is not None:
-        lines.insert(1, f"\nA rehearsal on this machine{f', run {record.run}' if record.run else ''}.")
-        lines += [f"- {name}: {shown(value)}" for name, value in record.metrics.items()]
-        lines += [f"- stand-in: {sentence}" for sentence in record.stand_ins]
+        lines.insert(1, f"\nA rehearsal on this machine{f', run {markdown(record.run)}' if record.run else ''}.")
+        lines += [f"- {markdown(name)}: {markdown(shown(value))}" for name, value in record.metrics.items()]
+        lines += [f"- stand-in: {markdown(sentence)}" for sentence in record.stand_ins]
     if job.error:
-        lines += ["", "```", job.error.strip(), "```"]
+        lines += ["", fenced(job.error.strip())]
     if attempted:
-        lines += ["", "## Candidates", "", *markdown(attempts.table(attempted))]
+        lines += ["", "## Candidates", "", *markdown_table(attempts.table(attempted))]
     if job.collection == TUNING:
-        lines += ["", "## Trials", "", *markdown(trials.table(job.data))]
+        lines += ["", "## Trials", "", *markdown_table(trials.table(job.data))]
     return "\n".join(lines) + "\n"
 
 
@@ -139,10 +141,10 @@ def local_server(console: str) -> str:
     return console.partition("/#/")[0] if console and is_loopback(console) else ""
 
 
-def markdown(rows: list[dict[str, Any]]) -> list[str]:
+def markdown_table(rows: list[dict[str, Any]]) -> list[str]:
     """Return rows of `trials.table`, or of studies, as a Markdown table."""
     if not rows:
         return ["none"]
     names, cells = trials.columns(rows)
-    body = ["| " + " | ".join(clean(shown(cell)).replace("|", "\\|") for cell in row) + " |" for row in cells]
-    return ["| " + " | ".join(names) + " |", "|" + " --- |" * len(names), *body]
+    body = ["| " + " | ".join(markdown(shown(cell)) for cell in row) + " |" for row in cells]
+    return ["| " + " | ".join(map(markdown, names)) + " |", "|" + " --- |" * len(names), *body]

@@ -38,7 +38,7 @@ class Reproduction:
         end = _END
         while end in self.yaml.splitlines():  # a text of several lines in args may hold it
             end += "_"
-        return f"cat > {self.file} <<'{end}'\n{self.yaml}{end}\n{self.create}\n"
+        return f"cat > {shlex.quote(self.file)} <<'{end}'\n{self.yaml}{end}\n{self.create}\n"
 
 
 def reproduction(job: RemoteJob, *, project: str, again: str) -> Reproduction:

@@ -1,5 +1,8 @@
 // Elements, requests and figures. Every text of the server becomes a text node: nothing here parses markup.
 
+// What turns text around, or is no text at all, is shown as a replacement.
+const UNSEEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/g;
+
 export function h(tag, props = {}, ...children) {
   const made = document.createElement(tag);
   for (const [name, value] of Object.entries(props)) {
@@ -7,7 +10,8 @@ export function h(tag, props = {}, ...children) {
     if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
     else made.setAttribute(name, value === true ? "" : String(value));
   }
-  made.append(...children.flat(3).filter((child) => child !== null && child !== undefined && child !== false));
+  made.append(...children.flat(3).filter((child) => child !== null && child !== undefined && child !== false)
+    .map((child) => (typeof child === "string" ? child.replace(UNSEEN, "\ufffd") : child)));
   return made;
 }
 
