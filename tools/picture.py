@@ -2,12 +2,14 @@
 
 A block of a page with a `picture:` comment becomes a terminal with what the page shows, as SVG. `tests/repository/test_pages.py` types
 those commands and holds the shown output equal to what they print, so a picture shows a session that happened. The
-console is photographed in Chromium, over a server that has just run a sweep (`tools/console_run.py`).
+console is photographed in Chromium, over a server that has just run a sweep (`tools/console_run.py`); the report is the one that
+the commands of `docs/studies.md` write.
 """
 
 from __future__ import annotations
 
 import io
+import tempfile
 from pathlib import Path
 
 from rich.console import Console
@@ -15,10 +17,14 @@ from rich.terminal_theme import DIMMED_MONOKAI
 from rich.text import Text
 
 from tests.support import pages
+from tests.support.browser import chromium
+from tests.support.page_runs import run
 from tests.support.tools import REPOSITORY
 from tools import console_run
 
 CONSOLE = REPOSITORY / "docs/images/console.png"
+REPORT = REPOSITORY / "docs/images/report.png"
+REPORT_SIZE = {"width": 1080, "height": 1770}
 WIDTH = 104
 """Columns of the drawn terminal; longer lines are folded."""
 
@@ -49,13 +55,31 @@ def pictures() -> dict[Path, str]:
     return drawn
 
 
+def photograph_report(target: Path) -> None:
+    """Type the commands of `docs/studies.md`, and write the first screen of its report as PNG."""
+    page = REPOSITORY / "docs/studies.md"
+    with tempfile.TemporaryDirectory(prefix="vertexrig-report-") as folder:
+        for ran in run(page, page.read_text(encoding="utf-8"), Path(folder)):
+            if not ran.as_expected:
+                raise SystemExit(f"{page.name}:{ran.command.line}: `{ran.command.text}` ended with {ran.code}")
+        report = next(Path(folder).rglob("report.html"))
+        with chromium() as browser:
+            opened = browser.new_page(viewport=REPORT_SIZE, color_scheme="light")
+            opened.goto(report.as_uri())
+            for chart in ("history", "parallel"):
+                opened.locator(f"[id^=chart-{chart}] svg").first.wait_for()
+            opened.screenshot(path=str(target))
+
+
 def main() -> None:
     for file, svg in pictures().items():
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(svg, encoding="utf-8")
         print(file.relative_to(REPOSITORY))
     console_run.photograph(CONSOLE)
-    print(CONSOLE.relative_to(REPOSITORY))
+    photograph_report(REPORT)
+    for file in (CONSOLE, REPORT):
+        print(file.relative_to(REPOSITORY))
 
 
 if __name__ == "__main__":

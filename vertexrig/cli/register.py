@@ -19,7 +19,7 @@ from vertexrig.cloud import vertex
 from vertexrig.cloud.models import ModelsClient, plain
 from vertexrig.cloud.storage import Storage
 from vertexrig.cloud.vertex import TUNING
-from vertexrig.errors import UsageError
+from vertexrig.errors import UsageError, VertexrigError
 from vertexrig.project import config
 from vertexrig.project.config import Loaded
 from vertexrig.studies import register, trained
@@ -142,6 +142,18 @@ def _report(
     else:
         text = "not registered"
     result(format_, data, text)
+
+
+def works(where: options.WhereOptions, loaded: Loaded, found: remote.FoundJob, name: str) -> bool:
+    """Whether `register NAME`, without options, finds a model that it can register, and a metric to compare it by."""
+    asked = RegisterOptions(None, "champion", 0.0, None, None, None, None, None)
+    try:
+        _, served = _trained(where, loaded, found, name, asked)
+        host = catalog.load().host_for_region(loaded.project.region)
+        register.serving(served, host, None, date.today())
+    except VertexrigError:
+        return False
+    return True
 
 
 def _display_name(found: remote.FoundJob, loaded: Loaded, name: str) -> str:

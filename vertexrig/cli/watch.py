@@ -90,8 +90,16 @@ def command(job: str, file: Path | None, poll: float, log_lines: int, plain: boo
     named[0] = vertex.handle(last.name)
     if last.collection == TUNING:
         streams.note(f"to add a job with the best trial's parameters:\n{steps.line('promote', *named)}")
-    elif PROMOTED_FROM in last.labels:
+    elif PROMOTED_FROM in last.labels and _registers(file, workspace, last, str(named[0])):
         streams.note(f"to add its model to the Model Registry:\n{steps.line('register', *named)}")
+
+
+def _registers(file: Path | None, workspace: Workspace, job: RemoteJob, name: str) -> bool:
+    """Whether `register` works for a job that has ended."""
+    from vertexrig.cli import register  # only here: it loads the clients of the storage and of the registry
+
+    found = remote.FoundJob(job)
+    return register.works(options.WhereOptions(file, local=False), workspace.loaded, found, name)
 
 
 def lines(vertex: Vertex, last: RemoteJob, poll: float, format_: str) -> RemoteJob:

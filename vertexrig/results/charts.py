@@ -96,7 +96,9 @@ def history(study: StudyRecord, at: int) -> Chart:
         # they have no value of the metric: a position in pixels keeps them off the scale of the others
         "encoding": {"x": x, "y": {"value": {"expr": "height - 5"}}, "tooltip": _tooltip(study)},
     }
-    note = f"Line: the best so far ({_goal(goal)}). Crosses at the bottom: trials that do not count."
+    note = f"Line: the best so far ({_goal(goal)})."
+    if any(trial.state == "INFEASIBLE" for trial in study.trials):
+        note += " Crosses at the bottom: trials that do not count."
     return Chart(f"history-{at}", f"{goal.id} by trial", _layered("trials", [line, point, failed]), note)
 
 
@@ -126,7 +128,7 @@ def parallel(study: StudyRecord) -> Chart:
     x = {
         "field": "a", "type": "ordinal", "sort": [key for key, _ in axes], "title": None,
         "axis": {"labelExpr": f"{json.dumps(dict(axes))}[datum.value]", "labelAngle": -20, "labelLimit": 150, "domain": False,
-                 "ticks": False, "labelPadding": 8, "labelOverlap": False}, "scale": {"padding": 0.35},
+                 "ticks": False, "labelPadding": 8, "labelOverlap": False}, "scale": {"padding": 0.15},
     }  # fmt: skip
     y = {"field": "y", "type": "quantitative", "axis": None, "scale": {"domain": [lowest, 1], "nice": False}}
     # With hundreds of lines each has to be fainter, or nothing is seen behind the last ones.
@@ -171,6 +173,12 @@ def parallel(study: StudyRecord) -> Chart:
     # each label once more in the colour of the background, below itself, so that lines do not run through the text
     halo = {**labels, "mark": {**labels["mark"], "style": "halo"}}
     spec = _base({"layer": [rules, lines, best, halo, labels], "params": [_share(many)], "height": 340})
+    spec["padding"] = {
+        "left": 16,
+        "top": 5,
+        "right": 50,
+        "bottom": 5,
+    }  # room for the last axis's labels, which Vega does not count
     note = "Each line is a trial, the best in orange; a slider below the chart leaves the worse trials out."
     if study.conditional:
         note += " A line at “not set” means that the trial does not have that parameter."
@@ -251,7 +259,9 @@ def _curves(study: StudyRecord, thinned: int) -> Chart:
     stepped = any(one.step for own in study.courses.values() for one in own.curve)
     many = len(study.trials) > CROWD
     x: Spec = {"field": "x", "type": "quantitative", "title": "step" if stepped else "seconds since the trial's start"}
-    x |= {"axis": {"tickMinStep": 1, "grid": False, "tickCount": _ROOM}, "scale": {"nice": False, "zero": False}}
+    # beside a count that is an expression, Vega ignores tickMinStep
+    room = {"expr": f"min({_ROOM['expr']}, span(domain('x')))"} if stepped else _ROOM
+    x |= {"axis": {"grid": False, "tickCount": room}, "scale": {"nice": False, "zero": False}}
     y = {**_value(study, 0), "field": "y"}
     tooltip = [
         {"field": "id", "title": "trial"},

@@ -5,10 +5,13 @@ from __future__ import annotations
 import heapq
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from vertexrig.results.study import StudyRecord
 from vertexrig.results.trials import instant
+
+_ROUNDED_S = 1.0
+"""How much later than the trial an end in whole seconds can be."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +89,8 @@ def timeline(study: StudyRecord, now: float | None = None) -> Timeline:
         [
             (start - zero, (latest if end is None else max(start, end)) - zero, name, end is None)
             for start, end, name in ran
-        ]
+        ],
+        study.parallel,
     )
     gaps = [span.gap for span in spans if span.gap is not None]
     return Timeline(
@@ -113,18 +117,31 @@ def running(spans: Sequence[Span]) -> list[tuple[float, int]]:
     return found
 
 
-def _placed(rows: Sequence[tuple[float, float, str, bool]]) -> tuple[Span, ...]:
-    """Return each trial in the slot that has been free for longest, or in a new one."""
+def _placed(rows: Sequence[tuple[float, float, str, bool]], most: int | None = None) -> tuple[Span, ...]:
+    """Return each trial in the slot that has been free for longest, or in a new one.
+
+    Args:
+        rows: Start, end, name of each trial, and whether it runs; by start.
+        most: Trials that may run at one time. The service gives ends in whole seconds, so a trial can start in the second before
+            the end of the one whose slot it takes: the end is then cut to that start.
+    """
     free: list[tuple[float, int]] = []
-    spans = []
+    last: dict[int, int] = {}
+    spans: list[Span] = []
     slots = 0
     for start, end, name, still in rows:
+        if slots == most and start < free[0][0] < start + _ROUNDED_S:
+            cut = last[free[0][1]]
+            if not spans[cut].running:
+                spans[cut] = replace(spans[cut], end=start)
+                heapq.heapreplace(free, (start, free[0][1]))
         # which slot a trial really took, the service does not show
         if free and free[0][0] <= start:
             before, slot = heapq.heappop(free)
             gap: float | None = start - before
         else:
             slot, gap, slots = slots, None, slots + 1
+        last[slot] = len(spans)
         spans.append(Span(name, start, end, slot, gap, still))
         heapq.heappush(free, (end, slot))
     return tuple(spans)

@@ -226,6 +226,8 @@ def test_promote_runs_the_best_trial_for_longer_and_register_keeps_the_better_mo
     assert code == 0 and document["trial"] == best["best"][0]["id"], said
     assert "  tune-best:" in added(fresh.file.read_text())
     fresh.ended(document["name"])
+    _, _, said = fresh.run("watch", document["name"])
+    assert "vertexrig register" in said, said
     code, first, said = fresh.run("register", "tune-best")
     assert code == 0 and first["registered"] and "there is no such model yet" in said, said
     (versions,) = fresh.models()
@@ -248,6 +250,20 @@ def test_promote_runs_the_best_trial_for_longer_and_register_keeps_the_better_mo
     assert not versions[0].get("versionAliases") and set(versions[1]["versionAliases"]) == {"default", "champion"}
     code, fourth, said = fresh.run("register", "tune-best", "--min-gain", "0.01", "--dry-run")
     assert fourth["compared"]["better"] and not fourth["registered"] and fourth["sent"]["displayName"] == "tune"
+
+
+def test_watch_advises_to_register_only_a_model_that_register_takes(fresh: Place) -> None:
+    """A promoted job whose folder has no model that Google's images serve: `watch` ends with 0 and does not print `register`."""
+    code, document, said = fresh.run("promote", "tune", "--epochs", "2", "--run", "cloud")
+    assert code == 0, said
+    fresh.ended(document["name"])
+    job = clouds.vertex(fresh.here).get(document["name"])
+    assert job is not None
+    model = fresh.folder / "vertex/gs" / job.output.removeprefix("gs://") / "model/saved_model.pb"
+    model.rename(model.with_name("weights.bin"))
+    code, _, said = fresh.run("watch", document["name"])
+    assert code == 0 and "register" not in said, said
+    assert fresh.run("register", document["name"])[0] == 2
 
 
 @pytest.mark.parametrize("status", [403, 409])

@@ -149,6 +149,17 @@ def test_the_timeline_counts_places_and_pauses() -> None:
     assert timeline(studies.read(RemoteJob({**tuning_job(2), "trials": []}))).spans == ()
 
 
+def test_an_end_in_whole_seconds_does_not_count_as_a_further_trial() -> None:
+    """A trial whose end was rounded up to after the next one's start has ended at that start: one ran at a time, without a pause."""
+    rows = [("1", "10.2", "11"), ("2", "10.7", "12"), ("3", "11.5", "12")]
+    trials = [
+        {"id": name, "state": "SUCCEEDED", "startTime": f"2026-01-01T00:00:{start}Z", "endTime": f"2026-01-01T00:00:{end}Z"}
+        for name, start, end in rows
+    ]  # fmt: skip
+    when = timeline(studies.read(RemoteJob({**tuning_job(2), "parallelTrialCount": 1, "trials": trials})))
+    assert when.most == 1 and when.gap == 0 and [many for _, many in running(when.spans)] == [1, 1, 1, 0]
+
+
 def test_cost_is_the_trials_duration_at_the_catalog_s_prices() -> None:
     """Only time between a trial's start and end is paid for; trials that run count until now."""
     job = made_studies.remote(trials=12)
