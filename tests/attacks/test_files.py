@@ -101,6 +101,7 @@ BOMBS = {
     "quotient": "{{ 3 ** (10**7) // (7 ** (10**6)) }}",
     "product": "{% set x = 7 ** (10**6) %}{% for i in range(99999) %}{% set y = x * x %}{% endfor %}",
     "comparison": "{% set x = [[0] * 9999] * 9999 %}{% set y = [[0] * 9999] * 9999 %}{% for i in range(99) %}{% if x == y %}{% endif %}{% endfor %}",
+    "integers": "{% set x = 3 ** (10**6) %}{% set y = 3 ** (10**6) %}{% for i in range(9999999) %}{% if x < y or x != y or y > x %}{% endif %}{% endfor %}",
     "search": "{% set x = 'a' * 10**7 %}{% for i in range(99999) %}{% if 'b' in x %}{% endif %}{% endfor %}",
     "contained": "{% set x = [[0] * 9999] * 99999 %}{% if ([0] * 9998 + [1]) in x %}{% endif %}{% for i in range(99) %}{% if 5 ** 99 in x %}{% endif %}{% endfor %}",
     "count": "{% set x = 'a' * 10**7 %}{% for i in range(99999) %}{% set y = x.count('aab') %}{% endfor %}",
