@@ -74,6 +74,11 @@ HINTS: tuple[tuple[str, str], ...] = (
         "AIP_MODEL_DIR says",
     ),
     (
+        r"https?://(?:[\w.-]+\.)?storage\.googleapis\.com/\S+.*\b404\b|\b404\b.*https?://(?:[\w.-]+\.)?storage\.googleapis\.com/",
+        "the bucket or object is not on this machine: list a public bucket in public_buckets under local: in vertexrig.yaml, and it is "
+        "read from Google; or put the object into the local bucket",
+    ),
+    (
         r"Permission denied|PERMISSION_DENIED|403 |does not have storage\.",
         "the job's service account may not do this: it needs the role on the bucket or resource named above",
     ),

@@ -288,5 +288,6 @@ def _report(after: Mapping[str, Any], before: Mapping[str, Any], root: Path, res
             streams.note(f"{what}{f' ({more} times)' if more > 1 else ''}")
     for name in sorted(set(after.get("absent", ())) - set(before.get("absent", ()))):
         streams.note(
-            f"the bucket gs://{name} does not exist here. To create it: mkdir -p {shlex.quote(str(root / 'gs' / name))}"
+            f"the bucket gs://{name} does not exist here. To create it: mkdir -p {shlex.quote(str(root / 'gs' / name))}; to read it "
+            f"from Google, if it is public: public_buckets: [{name}] under local: in vertexrig.yaml"
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -65,13 +65,14 @@ class Front:
             write_private(path, kept.encode())
         return kept
 
-    def app(self, plain: ASGIApp, apis: ASGIApp, xml: ASGIApp) -> ASGIApp:
+    def app(self, plain: ASGIApp, apis: ASGIApp, xml: ASGIApp, public: Callable[[ASGIApp], ASGIApp]) -> ASGIApp:
         """Return the application for both ports.
 
         Args:
             plain: Answers the server's own port.
             apis: Answers by path prefix, without the guard of the server's own port.
             xml: Answers the XML API of Cloud Storage.
+            public: Wraps what answers for Cloud Storage, for buckets that are read from Google.
         """
         who = self.identity
         metadata = Api(who.metadata_table())
@@ -85,9 +86,9 @@ class Front:
         ]
         table += [
             # The JSON API before the XML API, which has any other path of the same host.
-            HostedApi(f"storage.{DOMAIN}", rf"(?:storage|www)\.{_DOMAIN}", apis, path=_STORAGE_PATHS),
-            HostedApi(f"storage.{DOMAIN}", rf"storage\.{_DOMAIN}", xml),
-            HostedApi(f"storage.{DOMAIN}", rf"([a-z0-9][a-z0-9._-]+)\.storage\.{_DOMAIN}", xml, r"/\1"),
+            HostedApi(f"storage.{DOMAIN}", rf"(?:storage|www)\.{_DOMAIN}", public(apis), path=_STORAGE_PATHS),
+            HostedApi(f"storage.{DOMAIN}", rf"storage\.{_DOMAIN}", public(xml)),
+            HostedApi(f"storage.{DOMAIN}", rf"([a-z0-9][a-z0-9._-]+)\.storage\.{_DOMAIN}", public(xml), r"/\1"),
             HostedApi(f"oauth2.{DOMAIN}", rf"(?:oauth2|www)\.{_DOMAIN}", Api(who.oauth_table()), path=_TOKEN_PATHS),
             HostedApi(f"iamcredentials.{DOMAIN}", rf"iamcredentials\.{_DOMAIN}", Api(who.accounts_table())),
             HostedApi("metadata.google.internal", f"(?:{_METADATA})", metadata),

@@ -66,6 +66,7 @@ def settings_of_project(
     run = replace(run, strict_gs=strict_gs)
     run = replace(run, project=project.project, region=project.region) if project else run
     made = Settings(folder, run=run, seed=seed, allow_hosts=local.allow_hosts, discrete=discrete or local.discrete)
+    made = replace(made, public_buckets=local.public_buckets)
     slots = slots or local.slots
     return replace(made, slots=slots) if slots else made
 

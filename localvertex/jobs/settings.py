@@ -126,6 +126,7 @@ class Settings:
         at_least_twice: Schedules deliver duplicates on purpose.
         discrete: How discrete values reach a trainer: `retry`, `decimal` or `whole`; see `StudyRun`.
         allow_hosts: Patterns of hosts that the front passes on, besides package registries.
+        public_buckets: Buckets that are read from Google, without credentials.
         queued: Seconds for which what a client made stays QUEUED at least.
     """
 
@@ -138,6 +139,7 @@ class Settings:
     at_least_twice: bool = False
     discrete: str = "retry"
     allow_hosts: tuple[str, ...] = ()
+    public_buckets: tuple[str, ...] = ()
     queued: float = 0.0
 
     def fault(self, kind: str, job: Mapping[str, Any], region: str) -> tuple[Fault, tuple[str, ...]] | None:

@@ -21,6 +21,7 @@ from vertexrig.spec.document import Pool
 _STARTUP = Path(__file__).with_name("startup")
 INSTALLED = "installed"
 """Folder of a replica for what its own pip installs."""
+_KEY = "GOOGLE_APPLICATION_CREDENTIALS"
 _CLUSTER = ("CLUSTER_SPEC", "TF_CONFIG")
 
 
@@ -86,6 +87,8 @@ def command(
         cleanup = (docker(), "rm", "--force", name)
     else:
         argv = program.argv(seen, buckets, keep_gs=keep_gs)
+    if not program.image and _KEY in machine and not Path(contract.get(_KEY, "")).is_file():
+        contract.pop(_KEY, None)  # a key file that is in the image, or nowhere: the made-up account's is there
     # The job's own variables win over this machine's, and nothing wins over the mark.
     env = {**machine, **contract, MARK: f"{options.job_id}/{one.name}/"}
     env |= {} if program.image else hook(env)

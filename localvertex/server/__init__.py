@@ -45,6 +45,7 @@ from localvertex.front.control import (
     up,
     usual_port,
 )
+from localvertex.front.public_buckets import PublicBuckets
 from localvertex.front.serving import protocol, server_with
 from localvertex.front.variables import of_replica
 from localvertex.jobs.manager import Jobs, Watcher
@@ -174,6 +175,7 @@ class Local:
         self.apis = self._apis(self._routes(front, about, stop), record)
         self.app = sandboxed(LoopbackGuard(self.apis))
         self.xml = storage.XmlApi(self.objects)
+        self.public = partial(PublicBuckets, names=settings.public_buckets, is_here=self.objects.files.has_bucket)
         self.rpc = rpc_server(self.apis, self.calls, self.logs, front) if grpc else None
 
     def _routes(self, front: Front, about: Mapping[str, object], stop: Callable[[], None]) -> list[BaseRoute]:
@@ -235,7 +237,7 @@ class Local:
 def _http_server(front: Front, local: Local, proxy: socket.socket, tls: socket.socket) -> Any:
     """Uvicorn for the server's own port, on sockets that its `run` is given, and for the front's."""
     config = uvicorn.Config(
-        local.calls.around(front.app(local.app, local.apis, local.xml)),
+        local.calls.around(front.app(local.app, local.apis, local.xml, local.public)),
         log_level="warning",
         access_log=False,
         # A client must not choose its own address, by which the guard decides.
@@ -382,7 +384,8 @@ def settings_of(data: Mapping[str, Any]) -> Settings:
     run["pass_env"] = tuple(run["pass_env"])
     faults = [Fault(**{**one, "patterns": tuple(one["patterns"])}) for one in data["faults"]]
     more = {"root": Path(data["root"]), "run": RunOptions(**run), "faults": faults}
-    return Settings(**{**data, **more, "allow_hosts": tuple(data["allow_hosts"])})
+    listed = {name: tuple(data[name]) for name in ("allow_hosts", "public_buckets")}
+    return Settings(**{**data, **more, **listed})
 
 
 def main() -> None:

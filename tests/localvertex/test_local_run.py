@@ -114,7 +114,10 @@ def test_a_failure_and_a_missing_bucket_explain_themselves(here: server.RunningS
     done = run(here.root, sys.executable, "fails.py", cwd=tmp_path, PATH="/nonexistent")
     made, why, bucket = said(done.stderr)
     assert made.endswith("  launched  FAILED") and why.startswith("  image 'example.com/p/i:v1' cannot be run here")
-    assert bucket == f"the bucket gs://never-made does not exist here. To create it: mkdir -p {here.root}/gs/never-made"
+    assert bucket == (
+        f"the bucket gs://never-made does not exist here. To create it: mkdir -p {here.root}/gs/never-made; to read it from "
+        "Google, if it is public: public_buckets: [never-made] under local: in vertexrig.yaml"
+    )
     again = run(here.root, "/bin/true", cwd=tmp_path)
     assert "never-made" not in again.stderr
 

@@ -13,6 +13,8 @@ ALLOWED_HOST = (
     "a host such as huggingface.co, or index.example.com:8443 for another port than 443; Google's APIs are never passed on",
 )
 
+BUCKET_NAME = (r"[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]", "a bucket's name, without gs://, such as cloud-samples-data")
+
 
 @dataclass(frozen=True)
 class LocalImage:
@@ -56,4 +58,10 @@ class LocalSettings:
         "of Google's APIs.",
         (),
         pattern=ALLOWED_HOST,
+    )
+    public_buckets: tuple[str, ...] = option(
+        "Public buckets of Cloud Storage whose objects programs under `local run`, and their jobs, read from Google without "
+        "credentials, such as cloud-samples-data; a bucket of that name on this machine comes first.",
+        (),
+        pattern=BUCKET_NAME,
     )

@@ -6,6 +6,7 @@ import os
 import sys
 
 import vertexrig_devices  # type: ignore[import-not-found]  # beside this file
+import vertexrig_keys  # type: ignore[import-not-found]
 import vertexrig_names  # type: ignore[import-not-found]
 
 TYPE_CHECKING = False
@@ -14,18 +15,20 @@ if TYPE_CHECKING:
     from typing import Any
 
 _NAMES = vertexrig_names.VARIABLE
-_VARIABLES = {"tensorflow": "TRAINER_VIRTUAL_DEVICES", "socket": _NAMES, "uvloop": _NAMES}
 _HOOKS = {
     "tensorflow": vertexrig_devices.apply,
     "socket": vertexrig_names.apply,
     "uvloop": vertexrig_names.apply_to_uvloop,
+    "google.auth._default": vertexrig_keys.apply_to_default,
+    "google.auth._service_account_info": vertexrig_keys.apply_to_service_account,
+    "google.cloud.client": vertexrig_keys.apply_to_client,
 }
 
 
 def install() -> None:
     """Have each hook called whose variable is there."""
     for name, hook in _HOOKS.items():
-        if not os.environ.get(_VARIABLES[name]):
+        if not os.environ.get("TRAINER_VIRTUAL_DEVICES" if name == "tensorflow" else _NAMES):
             continue
         if name in sys.modules:
             hook()

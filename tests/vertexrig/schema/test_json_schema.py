@@ -51,7 +51,7 @@ def test_wrong_files_are_refused(text: str) -> None:
     [
         "jobs: {c: {strategy: '${S:-SPOT}', replica_count: '${N}', args: [--x], labels: }}",
         "jobs: {c: , d: {args: {x: , y: 1.5}, spec: {a: [1, {}]}}}",
-        "local: {slots: , allow_hosts: ['*.example.com', '${HOST}']}",
+        "local: {slots: , allow_hosts: ['*.example.com', '${HOST}'], public_buckets: [tensorflow]}",
         "schedules: {n: {run: c, cron: '* * * * *', then: [promote, register: {min_gain: 0.1}]}}",
     ],
 )
@@ -66,6 +66,7 @@ def test_what_the_tool_takes_is_valid(text: str) -> None:
         "jobs: {c: {strategy: spot}}",
         "jobs: {c: {nfs_mounts: [{server: a, path: b}]}}",
         "local: {allow_hosts: [storage.googleapis.com]}",
+        "local: {public_buckets: ['gs://tensorflow']}",
         "schedules: {n: {run: c, cron: '* * * * *', then: [register: {min_gain: -1}]}}",
         "sweeps: {s: }",
     ],
