@@ -26,6 +26,7 @@ LOCAL = [  # includes SUBMIT: its verbs also list rehearsals and submit to the l
     "anyio>=4.0",
     "httpx>=0.27",
     "optuna>=4.0",
+    "packaging>=22",  # requirements of packages
     "google-crc32c>=1.5",
     "cryptography>=42",  # the front's certificates
     "certifi",  # which it joins with what programs trust anyway

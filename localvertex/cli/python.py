@@ -12,6 +12,7 @@ from vertexrig.errors import UsageError
 from vertexrig.files import locked, write_text
 from vertexrig.project import config
 from vertexrig.project.config import Loaded
+from vertexrig.project.local import AUTO
 from vertexrig.project.model import BUILD
 from vertexrig.yamltext import flow
 
@@ -19,7 +20,10 @@ from vertexrig.yamltext import flow
 @click.command("python", short_help="Make an environment with an image's Python and versions.")
 @options.file_option
 @click.option(
-    "--image", required=True, metavar="NAME", help="Short name of a prebuilt image, such as tf-2.17, or `build`."
+    "--image",
+    required=True,
+    metavar="NAME",
+    help="Short name of a prebuilt image, such as tf-2.17, its whole name, such as tf-cpu.2-8, or `build`.",
 )
 @click.option("--wire", is_flag=True, help="Add the lines under local.interpreters to the project file.")
 @options.format_option("text", "json")
@@ -39,7 +43,7 @@ def command(file: Path | None, image: str, wire: bool, format_: str) -> None:
     streams.note("made the environment" if made.fresh else "the environment already exists")
     for one in made.differs:
         streams.note(f"differs: {one}")
-    row = catalog.find_short(image, "cpu")
+    row = pythons.prebuilt(image, catalog)
     name = row.name if row is not None else f"{loaded.project.trainer.build.name}-cpu:" if loaded is not None else image
     lines = f"local:\n  interpreters: {flow({f'*{name}*': image})}\n"
     if wire and loaded is not None:
@@ -65,7 +69,7 @@ def _wire(loaded: Loaded, lines: str, pattern: str) -> None:
     Raises:
         UsageError: It has one, which a person must edit.
     """
-    if pattern in loaded.project.local.interpreters:
+    if loaded.project.local.interpreters == AUTO or pattern in loaded.project.local.interpreters:
         streams.note(f"{loaded.file} already names an interpreter for {pattern}")
         return
     # A second key `local` at the end would be an error of YAML, and merging into one would reflow the person's text.

@@ -38,6 +38,7 @@ class ReplicaProgram:
         framework: Of the image, "" if that is not known.
         sources: The packages that hold the program; none where it is in `cwd`.
         installs: It may run pip, whose packages are then the replica's own.
+        broken: What its packages did to the framework of this machine, "" if nothing.
     """
 
     head: tuple[str, ...]
@@ -50,6 +51,7 @@ class ReplicaProgram:
     framework: str = ""
     sources: tuple[Path, ...] = ()
     installs: bool = False
+    broken: str = ""
 
     def argv(self, variables: Variables, buckets: Path | str, *, keep_gs: bool = False) -> list[str]:
         """Return the command line of a replica that has these variables."""

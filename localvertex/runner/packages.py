@@ -18,12 +18,15 @@ import sys
 import tarfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
 
 from localvertex.runner.environment import machine_environment, search_path
 from vertexrig.errors import PackageError
@@ -186,7 +189,7 @@ def layer_of_commands(
     """
     folder = cache / layer_key(base, f"commands of {image}", ())
 
-    def build() -> str:
+    def build() -> Mapping[str, str]:
         python = _venv(base, folder, _USER_SITE, env, execute)
         # pip refuses --user in an environment that does not see the system's packages.
         config = folder / "pyvenv.cfg"
@@ -198,13 +201,13 @@ def layer_of_commands(
                 if entry.group == "console_scripts" and entry.attr and not program.exists():
                     program.write_text(_PROGRAM.format(python=python, entry=entry, name=entry.attr.partition(".")[0]))
                     program.chmod(0o755)
-        return ""
+        return {}
 
     return _kept(folder, give_up, build)
 
 
-def _kept(folder: Path, give_up: Callable[[], bool], build: Callable[[], str]) -> Path:
-    """Return the interpreter of an environment, built if it is not there; what `build` returns is kept as what is replaced."""
+def _kept(folder: Path, give_up: Callable[[], bool], build: Callable[[], Mapping[str, str]]) -> Path:
+    """Return the interpreter of an environment, built if it is not there; what `build` returns is stored with it."""
     python = folder / "bin" / "python"
     # Written last, so an environment whose making was killed is not used.
     if (folder / _READY).is_file():
@@ -214,23 +217,27 @@ def _kept(folder: Path, give_up: Callable[[], bool], build: Callable[[], str]) -
         # Another process may have made it while this one waited.
         if not (folder / _READY).is_file():
             shutil.rmtree(folder, ignore_errors=True)
-            replaced = build()
-            (folder / _READY).write_text(json.dumps({"replaced": replaced}))
+            (folder / _READY).write_text(json.dumps(build()))
     return python
 
 
-def replaced(python: Path) -> str:
-    """Which of the requirements of an environment made by `layer` this machine's own replace, "" if none."""
+def kept(python: Path, what: str) -> str:
+    """Return a sentence on an environment made by `layer`, "" if there is none.
+
+    Args:
+        python: Its interpreter.
+        what: `replaced` for the requirements that packages of this machine replace, or `broken`; see `_broken`.
+    """
     try:
         data = json.loads((python.parent.parent / _READY).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return ""
-    return str(data.get("replaced") or "")
+    return str(data.get(what) or "")
 
 
 def _build(
     base: Interpreter, folder: Path, packages: Sequence[Path], env: Mapping[str, str], execute: Execute, step: Step
-) -> str:
+) -> Mapping[str, str]:
     # These lines would be in the log of a user's job, who can do nothing about them.
     env = {**env, **QUIET_PIP}
     # ensurepip takes 3 s, which a Python without pip, such as uv's, has to spend where ours has none either
@@ -261,7 +268,26 @@ def _build(
     if code != 0:
         names = ", ".join(package.name for package in packages)
         raise PackageError(f"the requirements of {names} cannot be installed: {', '.join(required)}")
-    return replaced
+    return {"replaced": replaced, "broken": _broken(site, base.site)}
+
+
+def _broken(site: Path, below: Sequence[str]) -> str:
+    """Return which framework of the interpreter below no longer has what it needs, and what pip installed, "" if none."""
+    own = {
+        canonicalize_name(one.metadata["Name"] or ""): one.version for one in metadata.distributions(path=[str(site)])
+    }
+    for one in metadata.distributions(path=list(below)):
+        name = canonicalize_name(one.metadata["Name"] or "")
+        if name not in _FRAMEWORKS or _FRAMEWORKS[name] in own or name in own:
+            continue  # pip installed another one of it
+        for line in one.requires or ():
+            with suppress(InvalidRequirement):
+                needed = Requirement(line)
+                version = own.get(canonicalize_name(needed.name))
+                applies = needed.marker is None or needed.marker.evaluate({"extra": ""})
+                if version and applies and not needed.specifier.contains(version, prereleases=True):
+                    return f"{name} {one.version} of this machine needs {needed.name}{needed.specifier}, and pip installed {needed.name} {version}"
+    return ""
 
 
 def _venv(

@@ -17,8 +17,9 @@ from vertexrig.catalog import load
 from vertexrig.errors import JobFailedError, PackageError, UsageError
 from vertexrig.package import builder
 from vertexrig.package.recipes import DISTRIBUTIONS
-from vertexrig.project.local import LocalImage
+from vertexrig.project.local import AUTO, LocalImage
 from vertexrig.spec.document import Pool
+from vertexrig.text import command_line
 
 _SHELLS = ("sh", "bash")
 _REDUCTION = Path(__file__).with_name("reduction_stand_in.py")
@@ -119,10 +120,21 @@ def _of_package(pool: Pool, base: packages.Interpreter, root: Path, layer: Calla
         tuple(pool.args),
         (python.parent,),
         settings=settings,
-        substitutes=(_substitute(base, pool.image), packages.replaced(python), keras),
+        substitutes=(_substitute(base, pool.image), packages.kept(python, "replaced"), keras),
         framework=keras2.framework(pool.image),
         sources=tuple(files),
+        broken=_broken(python, pool.image),
     )
+
+
+def _broken(python: Path, image: str) -> str:
+    """Return what the packages did to the framework of this machine, and what to do about it, "" if nothing."""
+    broken, prebuilt = packages.kept(python, "broken"), load().image(image)
+    if not broken or prebuilt is None:
+        return ""
+    name = pythons.name_for(prebuilt, load())
+    line = command_line("local", "python", "--image", name, "--wire", program="vertexrig")
+    return f"{broken}. The image {prebuilt.name} has other versions. To make an environment with these: {line}"
 
 
 def _of_built_image(
@@ -143,7 +155,7 @@ def _of_built_image(
         # torchrun and its like are beside the interpreter that has their package
         (python.parent, Path(base.python).parent),
         settings=settings,
-        substitutes=(_substitute(base, pool.image, built), packages.replaced(python), keras),
+        substitutes=(_substitute(base, pool.image, built), packages.kept(python, "replaced"), keras),
         framework=built.framework,
         sources=(file,),
     )
@@ -154,23 +166,23 @@ def interpreter(
 ) -> packages.Interpreter:
     """Return the Python in place of an image: the one that is named, else this one, unless it lacks the image's TensorFlow.
 
-    Then it is an environment of the image: with TensorFlow put beside this Python's packages, one of these (JAX, whose
+    Then, and where `interpreters: auto` asks for it, it is an environment of the image: with TensorFlow put beside this Python's packages, one of these (JAX, whose
     ml_dtypes is newer) may end every job.
     """
     named, prebuilt = first_match(options.interpreters, image), load().image(image)
-    base = packages.interpreter(named or sys.executable)
-    if named or prebuilt is None or prebuilt.framework != "tf" or "tensorflow" in base.installed:
+    auto = named == AUTO and prebuilt is not None
+    base = packages.interpreter(named if named and named != AUTO else sys.executable)
+    if prebuilt is None or (not auto and (named or prebuilt.framework != "tf" or "tensorflow" in base.installed)):
         return base
+    name = pythons.name_for(prebuilt, load())
     try:
-        made = pythons.make_python(pythons.wanted(prebuilt.short_name, load(), None), log, give_up)
+        made = pythons.make_python(pythons.wanted(name, load(), None), log, give_up)
     except (UsageError, PackageError) as error:
-        if give_up():
+        if give_up() or auto:
             raise
         log(f"This Python has no TensorFlow, which is installed beside its packages: {error}")
         return base
-    log(
-        f"{'Made' if made.fresh else 'Found'} the environment of {prebuilt.short_name}, kept for other jobs: {made.python}"
-    )
+    log(f"{'Made' if made.fresh else 'Found'} the environment of {name}, kept for other jobs: {made.python}")
     return packages.interpreter(str(made.python))
 
 

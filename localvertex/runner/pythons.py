@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,30 +18,19 @@ from localvertex.runner import packages
 from localvertex.runner.children import Children, Command
 from localvertex.runner.lines import Line
 from vertexrig.catalog import Catalog
+from vertexrig.catalog.rows import Image
 from vertexrig.errors import JobFailedError, PackageError, UsageError, VertexrigError, did_you_mean
 from vertexrig.package.image import describe_image
 from vertexrig.package.recipes import pinned, recipe
 from vertexrig.package.uv import uv
 from vertexrig.project.config import Loaded
+from vertexrig.project.local import AUTO
 from vertexrig.project.model import BUILD
 from vertexrig.text import command_line
 
 INSTALL_TIMEOUT_S = 3600
 _READY = "ready.json"
 _TOOLS = ("pip", "setuptools<81", "wheel")  # what packages are installed with; a newer setuptools has no pkg_resources
-# What the pre-built containers page lists for the newest images (mirror of 2026-08-22), with the versions that it names.
-_LISTED: Mapping[str, tuple[str, ...]] = {
-    "tf-2.17": ("cloudml-hypertune", "sympy==1.12", "pandas==2.2.3", "xgboost==2.1.3", "python-json-logger==3.2.1",
-                "WebOb==1.8.7", "Paste==3.7.1", "webapp2==3.0.0b1", "mock==5.1.0", "google-cloud-resource-manager==1.6.1"),
-    "pytorch-2.4": ("cloudml-hypertune", "pandas==2.2.3", "absl-py==2.1.0", "cloud-tpu-client==0.10",
-                    "python-json-logger==3.2.1", "scikit-learn==1.6.1"),
-    **dict.fromkeys(("sklearn-1.6", "xgboost-2.1"), (
-        "cloudml-hypertune", "numpy==1.26.4", "pandas==2.2.3", "scipy==1.15.2", "scikit-learn==1.6.1", "sympy==1.12",
-        "xgboost==2.1.3", "httplib2==0.22.0", "python-dateutil==2.9.0.post0", "six==1.17.0", "wrapt==1.17.2",
-        "python-json-logger==3.2.1", "mock==5.1.0", "requests", "google-cloud-bigquery==3.29.0",
-        "google-cloud-storage==2.19.0", "joblib==1.4.2",
-    )),
-}  # fmt: skip
 # TensorFlow before 2.9 takes any protobuf by its metadata on PyPI (read 2026-11-22), and does not import with 4 and later.
 _ANY_PROTOBUF, _PROTOBUF = (2, 9), "protobuf<3.21"
 
@@ -102,7 +91,7 @@ def wanted(image: str, catalog: Catalog, loaded: Loaded | None) -> WantedPython:
     """Return what the environment of an image has, of the one for CPUs: no GPU library is loaded here.
 
     Args:
-        image: A short name such as tf-2.17, or `build` for the project's own image.
+        image: A short name such as tf-2.17, an image's own name such as tf-cpu.2-8, or `build` for the project's own image.
         catalog: For prebuilt images.
         loaded: The project; needed for `build`.
 
@@ -118,7 +107,7 @@ def wanted(image: str, catalog: Catalog, loaded: Loaded | None) -> WantedPython:
                 f"there is no lock file {own.lock}: run `vertexrig image NAME` with a job that runs this image"
             )
         return WantedPython(image, own.python, lock=own.lock)
-    found = catalog.find_short(image, "cpu")
+    found = prebuilt(image, catalog)
     if found is None:
         names = [name for name in catalog.short_names() if catalog.find_short(name, "cpu")]
         raise UsageError(f"there is no prebuilt cpu image {image!r}. {did_you_mean(image, [BUILD, *names], most=12)}")
@@ -129,7 +118,22 @@ def wanted(image: str, catalog: Catalog, loaded: Loaded | None) -> WantedPython:
         asked = (f"{found.framework}=={found.version}",)
     if found.framework == "tf" and tuple(map(int, found.version.split(".")[:2])) < _ANY_PROTOBUF:
         asked = (*asked, _PROTOBUF)
-    return WantedPython(image, found.python, asked, _LISTED.get(image, ("cloudml-hypertune",)))
+    return WantedPython(image, found.python, asked, found.packages)
+
+
+def prebuilt(name: str, catalog: Catalog) -> Image | None:
+    """Return the image for CPUs of a short name or of an image's own name, None if there is none."""
+    own = (row for row in catalog.images if row.name == name and "cpu" in row.kind.split("_or_"))
+    return next(own, None) or catalog.find_short(name, "cpu")
+
+
+def name_for(image: Image, catalog: Catalog) -> str:
+    """Return the name by which an environment has the Python of an image: its short name, if the newest image of that has it."""
+    short = catalog.find_short(image.short_name, "cpu")
+    if short is not None and short.python != image.python:
+        same = catalog.find_image(image.framework, image.version, "cpu", image.python)
+        return same.name if same is not None else image.short_name
+    return image.short_name
 
 
 def make_python(
@@ -258,14 +262,17 @@ def _differences(what: WantedPython) -> list[str]:
 
 
 def interpreters(loaded: Loaded, catalog: Callable[[], Catalog]) -> dict[str, str]:
-    """Return `local.interpreters` with the names of images in it as the interpreters of their environments, and paths made absolute.
+    """Return `local.interpreters`, for RunOptions, with the names of images in it as the interpreters of their environments, and paths made absolute.
 
     Raises:
         ConfigError: The environment of an image was not made yet.
     """
     found = {}
-    for pattern, value in loaded.project.local.interpreters.items():
-        if value == BUILD or (os.sep not in value and catalog().find_short(value, "cpu") is not None):
+    given = loaded.project.local.interpreters
+    if isinstance(given, str):
+        return {"*": AUTO}
+    for pattern, value in given.items():
+        if value == BUILD or (os.sep not in value and prebuilt(value, catalog()) is not None):
             what = wanted(value, catalog(), loaded)
             if not (what.folder / _READY).is_file():
                 line = command_line("local", "python", "--image", value, program="vertexrig")

@@ -128,6 +128,7 @@ class _JobRun:
         self.ports: list[int] = []
         self.substitutes: list[str] = []
         self.warnings: list[str] = []
+        self.broken: dict[int, str] = {}
         self.docker: set[int] = set()
         self.failed, self.words, self.preparing = "", "", "workerpool0-0"
         # Set once all replicas have started: time in the queue and for packages does not count against the timeout.
@@ -202,6 +203,7 @@ class _JobRun:
                 log_begun.add(first.name)
             self._log_differences(pool, made[key])
             self.docker |= {pool.index} if made[key].image else set()
+            self.broken[pool.index] = made[key].broken
             for one in replicas:
                 if one.pool == pool.index:
                     command = replica.command(one, pool, replicas, made[key], self.job, self.options, self.root)
@@ -378,7 +380,10 @@ class _JobRun:
             everyone, again = [other.replica for other in self.members.values()], not self.scheduling.disable_retries
             for severity, text in servicelog.failed(pool, one, everyone, exit_, again=again):
                 self._log_routine([text], name, severity=severity)
-            raise _Ended(FAILED, self._exit_error(exit_))
+            error = self._exit_error(exit_)
+            if broken := self.broken.get(one.pool):
+                error = replace(error, message=f"{error.message}\n{broken}")
+            raise _Ended(FAILED, error)
         if action is Action.RETRY_JOB:
             # Each of the three retries of the job has five new restarts of each worker.
             self.counts.retries += 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import re
 import subprocess
 import sys
 import threading
@@ -22,7 +23,7 @@ from localvertex.runner import Control, packages, pool_programs, pythons, run_jo
 from localvertex.runner.options import RunOptions
 from localvertex.runner.result import SUSPENDED, JobResult
 from tests.support import clouds
-from tests.support.jobkit import job, pool, with_trainer
+from tests.support.jobkit import job, pool, sdist, with_trainer
 from tests.support.packages import lock_nothing, small
 from tests.support.tools import need, vertexrig
 from vertexrig.catalog import load
@@ -235,3 +236,60 @@ def test_a_path_is_seen_from_the_project_file(tmp_path: Path, monkeypatch: pytes
         "c*": "python3",
         "d*": "/home/one/python",
     }
+
+
+def test_an_environment_has_the_python_of_its_image() -> None:
+    """An image's own name gives its own Python and packages; an image for GPUs has that of its twin for CPUs."""
+    catalog = load()
+    old = pythons.wanted("tf-cpu.2-8", catalog, None)
+    assert (old.python, pythons.wanted("tf-2.8", catalog, None).python) == ("3.7", "3.10")
+    assert "xgboost==1.5.2" in old.listed
+    names = {row.name: pythons.name_for(row, catalog) for row in catalog.images}
+    assert names["tf-gpu.2-8"] == "tf-cpu.2-8" and names["tf-gpu.2-8.py310"] == "tf-2.8"
+    for name in names.values():
+        assert pythons.prebuilt(name, catalog) is not None or name.startswith(("pytorch-1.7", "pytorch-1.4", "ray")), (
+            name
+        )
+
+
+def test_auto_makes_an_environment_for_each_prebuilt_image(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With `interpreters: auto`, a job of an old image runs with the image's own Python, without another line in the project file."""
+    (tmp_path / "vertexrig.yaml").write_text("project: my-project\nlocal: {interpreters: auto}\n")
+    found = run_options(config.load(tmp_path / "vertexrig.yaml"))
+    assert found.interpreters == {"*": "auto"}
+    asked: list[str] = []
+
+    def make(what: pythons.WantedPython, *_: object) -> pythons.MadePython:
+        asked.append(f"{what.image} {what.python}")
+        return pythons.MadePython(Path(sys.executable), False, ())
+
+    monkeypatch.setattr(pythons, "make_python", make)
+    for name in ("vertex-ai/training/tf-gpu.2-8:latest", "vertex-ai/training/sklearn-cpu.1-6:latest", "my/own/image:1"):
+        pool_programs.interpreter(f"us-docker.pkg.dev/{name}", found, print, lambda: False)
+    assert asked == ["tf-cpu.2-8 3.7", "sklearn-1.6 3.10"]
+
+    def fail(*_: object) -> NoReturn:
+        raise PackageError("there is no Python 3.7 to be had")
+
+    monkeypatch.setattr(pythons, "make_python", fail)
+    with pytest.raises(PackageError, match="no Python 3.7"):
+        pool_programs.interpreter("us-docker.pkg.dev/vertex-ai/training/tf-cpu.2-8:latest", found, print, lambda: False)
+
+
+def test_a_package_that_breaks_the_framework_is_named(tmp_path: Path) -> None:
+    """A requirement that replaces what this machine's TensorFlow needs is in the error of a job that fails, with the line that helps."""
+    root = with_trainer(tmp_path / "state")
+    sdist(root / "gs/packages/astunparse.tar.gz", name="astunparse")  # 1.0, and TensorFlow needs 1.6
+    for code, end in (("raise SystemExit(3)", "FAILED"), ("pass", "SUCCEEDED")):
+        one = pool(code)
+        one["pythonPackageSpec"]["packageUris"].append("gs://packages/astunparse.tar.gz")
+        done = run_job(job(one), root=root)
+        assert done.state == f"JOB_STATE_{end}", done.error
+        if done.error is not None:
+            last = done.error.message.splitlines()[-1]
+            assert re.fullmatch(
+                r"tensorflow\S* \S+ of this machine needs astunparse>=1\.6\.0, and pip installed astunparse 1\.0\. The image "
+                r"tf-cpu\.2-17\.py310 has other versions\. To make an environment with these: "
+                r"vertexrig local python --image tf-2\.17 --wire",
+                last,
+            ), last

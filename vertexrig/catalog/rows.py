@@ -129,6 +129,7 @@ class Image(Row):
     end_of_support: str = option("No new versions are published after this day.", **_DATE)
     end_of_availability: str = option("The service may refuse it after this day.", **_DATE)
     hypertune: bool = option("cloudml-hypertune is in it.")
+    packages: tuple[str, ...] = option("What its page lists beside the framework, as requirements.", (), **_TEXT)
 
     def uri(self, host: str = "us-docker.pkg.dev") -> str:
         """Return the full URI on one of the three hosts."""

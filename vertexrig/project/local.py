@@ -13,6 +13,8 @@ ALLOWED_HOST = (
     "a host such as huggingface.co, or index.example.com:8443 for another port than 443; Google's APIs are never passed on",
 )
 
+AUTO = "auto"
+"""Value of `interpreters` by which each prebuilt image gets an environment of its own."""
 BUCKET_NAME = (r"[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]", "a bucket's name, without gs://, such as cloud-samples-data")
 
 
@@ -34,8 +36,9 @@ class LocalSettings:
 
     slots: int | None = option("Replicas that may run at one time; a guess from the processors if not given.", None)
     images: Mapping[str, LocalImage] = option("Stand-ins by image pattern (* matches anything).", factory=dict)
-    interpreters: Mapping[str, str] = option(
-        "Python interpreter by image pattern: a program's name, a path seen from the project file, or an image that `vertexrig local python --image` made one for.",
+    interpreters: Mapping[str, str] | Literal["auto"] = option(
+        "Python interpreter by image pattern: a program's name, a path seen from the project file, or an image that `vertexrig local python --image` made one for. "
+        "`auto` makes an environment for each prebuilt image when a job needs it.",
         factory=dict,
     )
     gs_paths: Literal["mapped", "kept"] | None = option(
