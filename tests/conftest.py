@@ -34,6 +34,9 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
 # As most people have it: with it, what is left in a buffer at the end never fails a test.
 os.environ.pop("PYTHONUNBUFFERED", None)
 
+# No test depends on whether an engine and an image are on this machine; those of engines have a podman of their own.
+os.environ["VERTEXRIG_ENGINE"] = "none"
+
 # Threads of OpenMP wait by spinning: on cores that others use, a short training with PyTorch took 13.6 s of processor with
 # two threads, and 2.9 with one; with XGBoost 7.3 and 1.2 (measured 2026-11-23).
 os.environ.setdefault("OMP_NUM_THREADS", "1")

@@ -21,6 +21,7 @@ from starlette.types import ASGIApp
 
 from localvertex.front.variables import transparent
 from localvertex.state import RunningServer, env
+from tests.support import engines
 from tests.support.frontkit import Sink, fronted, sinking
 from tests.support.jobkit import sdist
 from vertexrig.guard import LoopbackGuard
@@ -190,3 +191,15 @@ def front_client(front_variables: dict[str, str], monkeypatch: pytest.MonkeyPatc
     """A client that has nothing but the variables."""
     monkeypatch.setattr(os, "environ", front_variables)
     return requests.Session()
+
+
+@pytest.fixture(scope="session")
+def podman_storage() -> Path:
+    """The folder of a real podman with images; see `tests.support.engines`."""
+    return engines.storage()
+
+
+@pytest.fixture
+def containers(podman_storage: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The variables by which podman keeps to that folder, for one test."""
+    return engines.use(podman_storage, monkeypatch)

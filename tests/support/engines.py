@@ -1,0 +1,198 @@
+"""A real podman in a folder of the tests, with images made of this machine's own programs: nothing is pulled.
+
+`docker` is the real docker command line, which reaches the same podman through its socket.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import re
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from localvertex.runner import engine
+from tests.support.tools import need
+
+BASE = "localhost/vertexrig-test:1"
+EXECUTOR = "us-docker.pkg.dev/vertex-ai/training/tf-cpu.2-17.py310:latest"
+"""The name of an image of Google's, here for an image with another Python where one is installed, and a TensorFlow of one line."""
+_PROGRAMS = "sh cat chmod chown cp curl dd df env head id ls mkdir rm sleep tail touch true uname".split()
+_CONF = """\
+[containers]
+default_ulimits = ["nofile={files}:{files}", "nproc={processes}:{processes}"]
+netns = "host"
+[engine]
+cgroup_manager = "cgroupfs"
+runtime = "runc"
+events_logger = "file"
+"""
+_STORAGE = '[storage]\ndriver = "{driver}"\nrunroot = "{folder}/run"\ngraphroot = "{folder}/graph"\n'
+
+
+def podman(*words: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(["podman", *words], capture_output=True, text=True, errors="replace")
+    assert done.returncode == 0 or not check, f"podman {' '.join(words)}: {done.stderr}"
+    return done
+
+
+def left(root: Path) -> list[str]:
+    """The containers of a state folder."""
+    return podman(
+        "ps", "--all", "--filter", f"label={engine.ROOT_LABEL}={root}", "--format", "{{.Names}}"
+    ).stdout.split()
+
+
+def storage() -> Path:
+    """Return a folder for all that podman keeps, with the images above; it stays for later runs, so they are made once."""
+    for program in ("podman", "runc"):
+        need(program)
+    recipe = f"{sys.version} {other_python()} {Path(__file__).read_text()}"
+    name = f"vertexrig-podman-{os.getuid()}-{hashlib.sha256(recipe.encode()).hexdigest()[:12]}"
+    folder = Path(tempfile.gettempdir(), name)
+    folder.mkdir(mode=0o700, exist_ok=True)
+    with pytest.MonkeyPatch.context() as patch, (folder / "lock").open("w") as lock:
+        use(folder, patch)
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (folder / "ready").exists():
+            _make(folder)
+            (folder / "ready").touch()
+    return folder
+
+
+def use(folder: Path, patch: pytest.MonkeyPatch) -> Path:
+    """Have podman keep to a folder, and engines be asked."""
+    patch.setenv("CONTAINERS_CONF", str(folder / "containers.conf"))
+    patch.setenv("CONTAINERS_STORAGE_CONF", str(folder / "storage.conf"))
+    patch.delenv(engine.VARIABLE, raising=False)
+    return folder
+
+
+def _make(folder: Path) -> None:
+    # podman's own are higher than a machine may allow; the soft limits always are allowed
+    files, processes = resource.getrlimit(resource.RLIMIT_NOFILE)[0], resource.getrlimit(resource.RLIMIT_NPROC)[0]
+    limits = {"files": min(files, 4096), "processes": min(processes, 4096) if processes > 0 else 4096}
+    (folder / "containers.conf").write_text(_CONF.format(**limits))
+    with tempfile.TemporaryDirectory(dir=folder) as made:
+        root = Path(made, "root")
+        _root(root, sys.base_prefix)
+        for driver in ("overlay", "vfs"):  # overlay on overlay, as in a container, is refused
+            (folder / "storage.conf").write_text(_STORAGE.format(driver=driver, folder=folder))
+            imported = _imported(root, BASE)
+            tried = podman("run", "--rm", "--pull=never", BASE, "true", check=False)
+            if tried.returncode == 0:
+                break
+            shutil.rmtree(folder / "graph", ignore_errors=True)
+        else:
+            pytest.fail(imported.stderr + tried.stderr)
+        other = Path(made, "other")
+        _root(other, other_python())
+        site = next(other.glob("usr/local/lib/python*/site-packages"))
+        (site / "tensorflow.py").write_text('__version__ = "2.17.0"\n')
+        (site / "tensorflow-2.17.0.dist-info").mkdir()
+        (site / "tensorflow-2.17.0.dist-info/METADATA").write_text("Name: tensorflow\nVersion: 2.17.0\n")
+        done = _imported(other, EXECUTOR)
+        assert done.returncode == 0, done.stderr
+
+
+def _imported(root: Path, name: str) -> subprocess.CompletedProcess[str]:
+    archive = root.with_suffix(".tar")
+    subprocess.run(["tar", "-C", str(root), "-cf", str(archive), "."], check=True)
+    # PATH and the rest as an image of Python has it; no index is asked for what builds a package.
+    changes = ["ENV PATH=/usr/local/bin:/usr/bin:/bin", "ENV PIP_NO_BUILD_ISOLATION=1", "ENV LANG=C.UTF-8"]
+    words = [word for change in changes for word in ("--change", change)]
+    return podman("import", *words, str(archive), name, check=False)
+
+
+@cache
+def other_python() -> str:
+    """The prefix of a Python of another version, that of this one where there is no other."""
+    own = ".".join(map(str, sys.version_info[:2]))
+    for name in ("3.10", "3.12", "3.13", "3.9"):
+        for found in (*Path.home().glob(f".pyenv/versions/{name}.*/bin/python{name}"), shutil.which(f"python{name}")):
+            if found is None or name == own:
+                continue
+            asked = subprocess.run(
+                [found, "-c", "import sys, pip, setuptools; print(sys.base_prefix)"], capture_output=True, text=True
+            )
+            if asked.returncode == 0:
+                return asked.stdout.strip()
+    return sys.base_prefix
+
+
+def _root(root: Path, prefix: str) -> None:
+    """Make the root of a small Linux: a shell, a few programs, and a Python with pip and setuptools in /usr/local."""
+    for name in ("tmp", "root", "etc", "usr/bin", "usr/local/bin", "home/trainer", "proc", "sys", "dev"):
+        (root / name).mkdir(parents=True, exist_ok=True)
+    (root / "tmp").chmod(0o1777)
+    (root / "home/trainer").chmod(0o777)
+    (root / "bin").symlink_to("usr/bin")
+    (root / "etc/passwd").write_text("root:x:0:0::/root:/bin/sh\ntrainer:x:1234:1234::/home/trainer:/bin/sh\n")
+    (root / "etc/group").write_text("root:x:0:\ntrainer:x:1234:\n")
+    (root / "etc/nsswitch.conf").write_text("hosts: files dns\n")
+    python = next(
+        path for path in sorted(Path(prefix, "bin").glob("python3.*")) if re.fullmatch(r"python3\.[0-9]+", path.name)
+    )
+    lib = Path(prefix, "lib", python.name)
+    unwanted = shutil.ignore_patterns(
+        "__pycache__", "test", "tests", "site-packages", "idlelib", "tkinter", "config-3*", "*.a"
+    )
+    shutil.copytree(lib, root / "usr/local/lib" / python.name, symlinks=True, ignore=unwanted)
+    site = root / "usr/local/lib" / python.name / "site-packages"
+    for name in ("pip", "setuptools", "wheel", "_distutils_hack", "pkg_resources"):
+        for found in lib.glob(f"site-packages/{name}*"):
+            if found.is_dir() and re.fullmatch(rf"{name}(-[0-9.]+\.dist-info)?", found.name):
+                shutil.copytree(found, site / found.name, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(python, root / "usr/local/bin" / python.name)
+    for link in ("python3", "python"):
+        (root / "usr/local/bin" / link).symlink_to(python.name)
+    programs = [Path(found).resolve() for name in _PROGRAMS if (found := shutil.which(name))]
+    for name in _PROGRAMS:
+        if found := shutil.which(name):
+            shutil.copy(found, root / "usr/bin" / name)
+    modules = [path for path in lib.glob("lib-dynload/*.so") if "tkinter" not in path.name]
+    for library in _libraries([python, *programs, *modules]):
+        target = root / str(library).lstrip("/")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(library, target)
+    certificates = Path(os.environ.get("SSL_CERT_FILE", "/etc/ssl/certs/ca-certificates.crt"))
+    if certificates.is_file():
+        (root / "etc/ssl/certs").mkdir(parents=True)
+        shutil.copy(certificates, root / "etc/ssl/certs/ca-certificates.crt")
+
+
+def _libraries(programs: Sequence[Path]) -> set[Path]:
+    """The shared libraries of programs by ldd, where the loader looks for them, and those by which names are looked up."""
+    text = subprocess.run(["ldd", *map(str, programs)], capture_output=True, text=True).stdout
+    found = {Path(path) for path in re.findall(r"(?:=> |^\s+)(/\S+) \(0x", text, re.MULTILINE)}
+    return found | {path for one in list(found) for path in one.parent.glob("libnss_[df]*.so.2")}
+
+
+@contextlib.contextmanager
+def docker_over_podman() -> Iterator[None]:
+    """Have the real docker command line talk to podman."""
+    need("docker")
+    with tempfile.TemporaryDirectory(prefix="podman-") as folder, pytest.MonkeyPatch.context() as patch:
+        address = f"unix://{folder}/sock"
+        service = subprocess.Popen(["podman", "system", "service", "--time=0", address], stderr=subprocess.DEVNULL)
+        patch.setenv("DOCKER_HOST", address)
+        try:
+            for _ in range(200):
+                if Path(folder, "sock").exists():
+                    break
+                time.sleep(0.05)
+            yield
+        finally:
+            service.terminate()
+            service.wait()
