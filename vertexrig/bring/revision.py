@@ -138,7 +138,7 @@ def reading(
                 command, stdin=given, stdout=subprocess.PIPE, stderr=errors, env=env, preexec_fn=_limited
             )
         except FileNotFoundError:
-            raise UsageError("git is not installed, and a comparison needs it") from None
+            raise UsageError("git is not installed, and `vertexrig diff` needs it") from None
         assert process.stdout is not None
         timer = threading.Timer(seconds, process.kill)
         timer.start()

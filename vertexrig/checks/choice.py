@@ -79,7 +79,7 @@ def choice(
     known = checks.rule_ids() if selected or ignored else ()
     for pattern in (*selected, *ignored):
         if not any(fnmatchcase(rule, pattern) for rule in known):
-            raise UsageError(f"no rule fits {quoted(pattern)}. {did_you_mean(pattern, known)}")
+            raise UsageError(f"no rule matches {quoted(pattern)}. {did_you_mean(pattern, known)}")
     counts = Counter[tuple[str, str, str]]()
     if baseline is not None and not writing:
         if not baseline.exists():

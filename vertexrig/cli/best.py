@@ -29,8 +29,8 @@ def command(sweep: str, where: options.WhereOptions, format_: str) -> None:
 
     A study with several goals has several best trials: for each, no other trial is as good in every goal and better in one.
 
-    `--format flags` (or args) prints the parameters as arguments of the trainer, `--format yaml` as a mapping; of several best
-    trials, those of the first.
+    `--format flags` (or args) prints the parameters as arguments of the trainer, `--format yaml` as a mapping. If there are several
+    best trials, it prints those of the first one.
     """
     study = studies.read(remote.sweep(where, sweep).job)
     if not study.best:

@@ -63,7 +63,9 @@ def command(
     if errors:
         check = steps.line("check", target) if is_file else workspace.verb("check", target)
         count = "1 error" if errors == 1 else f"{errors} errors"
-        streams.note(f"{target}: {count} in reading; keys with an error are left out. To see them: `{check}`")
+        streams.note(
+            f"{target} has {count} that `explain` cannot read. Keys with an error are left out. To see the errors: `{check}`"
+        )
     one = found.replica(replica) if replica else None
     rows = [] if is_file or one is not None else _candidates(workspace, target, here)
     if format_ == "json":

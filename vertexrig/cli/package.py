@@ -54,7 +54,7 @@ def command(
     """Build the trainer's source package for the image of job NAME (or for trainer.image), and print the package's path.
 
     The package's name has a hash of the sources, so a second build of the same sources does nothing. With --upload its
-    gs:// URI is printed, too. STORAGE_EMULATOR_HOST uploads to another server than Cloud Storage.
+    gs:// URI is printed, too. To upload to another server than Cloud Storage, set STORAGE_EMULATOR_HOST.
     """
     if upload and (trainer or tf_version):
         raise UsageError(

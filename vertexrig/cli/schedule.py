@@ -210,7 +210,7 @@ def _ticking(loaded: Loaded) -> str:
 def status(schedule: str | None, file: Path | None, format_: str) -> None:
     """Compare each schedule, or one SCHEDULE, in the project file with the deployed function, Cloud Scheduler and the last run.
 
-    Each difference is shown with the command that solves it. The exit code is 1 if there is a difference that is no warning.
+    Each difference is shown with the command that solves it. The exit code is 1 if there is a difference other than a warning.
     """
     from vertexrig.trigger import deploy, schedule_status  # 150 ms
 

@@ -81,7 +81,7 @@ class StudyOptions:
     ran: str | None = options.option(
         "--sweep",
         metavar="NAME",
-        help="Sweep of the project that the study ran, if the study's display name is another.",
+        help="Sweep of the project file that the study belongs to, if the study's display name is not the sweep's name.",
     )
 
     def found(self) -> Studied:

@@ -324,7 +324,7 @@ def test_command_for_a_file(tmp_path: Path) -> None:
     done = run("job.yaml", "--format", "json", "--region", "us-west1", folder=tmp_path)
     assert done.returncode == 0
     assert json.loads(done.stdout)["region"] == "us-west1"
-    assert "read as a CustomJobSpec" in done.stderr and "1 error in reading" in done.stderr
+    assert "read as a CustomJobSpec" in done.stderr and "has 1 error that `explain` cannot read" in done.stderr
 
 
 def test_command_for_one_replica(folder: Path) -> None:

@@ -14,7 +14,7 @@ from vertexrig.catalog import load
 from vertexrig.finding import Severity
 from vertexrig.trainer_source.reader import read
 
-READ, UNKNOWN, REFUSED = "read", "unknown, said once", "unknown; `--name=value` is an error, which Hydra refuses"
+READ, UNKNOWN, REFUSED = "read", "not read", "not read; `--name=value` is an error, because Hydra refuses it"
 _FIELDS = "from dataclasses import dataclass\n@dataclass\nclass Options:\n    lr: float = 0.1\n    units: int = 3\n"
 # what a person calls it -> (the trainer, how it ends up)
 LIBRARIES: dict[str, tuple[str, str]] = {
