@@ -16,7 +16,8 @@ from tests.trainer import makers
 from tests.trainer.conftest import QUICK, Launched, summary
 from tests.trainer.lazily import backup, keras
 
-FLAGS = (*QUICK, "--epochs=10", "--save_every=7")
+FLAGS = (*QUICK, "--epochs=5", "--save_every=7")
+JOB = {"CLOUD_ML_JOB_ID": "123", "CLOUD_ML_TRIAL_ID": "4"}
 
 
 def scores(told: dict[str, Any]) -> list[float]:
@@ -37,14 +38,14 @@ def test_a_killed_run_ends_as_if_it_had_not_been(launch: Callable[..., Launched]
     flags = (*FLAGS, "--with_color_distort=true", "--warmup_steps=30", "--schedule=cosine")
     whole = launch(*flags, folder=tmp_path / "whole")
     first = launch(*flags, folder=tmp_path / "killed")
-    first.wait_for("epoch 3/")
+    first.wait_for("epoch 2/")
     first.kill()
     second = launch(*flags, folder=tmp_path / "killed", name="again")
     assert second.wait().code == whole.wait().code == 0, second.err
     step = going_on(second)
-    assert step >= 3 * 44 - 7 and step % 7 == 0
+    assert step >= 2 * 44 - 7 and step % 7 == 0
     expected, told = summary(tmp_path / "whole"), summary(tmp_path / "killed")
-    assert told["steps"] == expected["steps"] == 440
+    assert told["steps"] == expected["steps"] == 220
     assert scores(told) == pytest.approx(scores(expected), rel=1e-6)
     assert told["accuracy"] == expected["accuracy"]
 
@@ -70,11 +71,11 @@ def test_a_cluster_survives_the_loss_of_its_worker_and_of_its_chief(
     launch_cluster: Callable[..., dict[str, Launched]], tmp_path: Path
 ) -> None:
     """Kill -9 of the worker, then of the chief: the other ends by itself with a clear message, and the restarted cluster
-    goes on and ends as well as a run in one piece.
+    goes on and ends as well as a run in one piece does.
     """
     roles = {"chief": 1, "worker": 1}
     steps = []
-    for attempt, (victim, epoch) in enumerate((("worker-0", 3), ("chief-0", 6))):
+    for attempt, (victim, epoch) in enumerate((("worker-0", 2), ("chief-0", 4))):
         processes = launch_cluster(roles, *FLAGS, attempt=attempt)
         processes["chief-0"].wait_for(f"epoch {epoch}/")
         processes[victim].kill()
@@ -88,55 +89,47 @@ def test_a_cluster_survives_the_loss_of_its_worker_and_of_its_chief(
         assert process.wait().code == 0, process.err
     steps.append(going_on(processes["chief-0"]))
     assert going_on(processes["worker-0"]) == steps[-1]
-    assert 0 < steps[1] < steps[2] and steps[2] >= 6 * 22 - 7
+    assert 0 < steps[1] < steps[2] and steps[2] >= 4 * 22 - 7
     told = summary(tmp_path)
-    assert told["steps"] == 220 and [row["epoch"] for row in told["history"]] == list(range(1, 11))
-    assert told["accuracy"] >= 0.93
-    for process in launch_cluster(roles, *FLAGS, folder=tmp_path / "whole").values():
-        assert process.wait().code == 0, process.err
-    # the workers' sums are added in another order each time, so the curves are near each other, not equal
-    assert told["accuracy"] == pytest.approx(summary(tmp_path / "whole")["accuracy"], abs=0.03)
+    assert told["steps"] == 110 and [row["epoch"] for row in told["history"]] == list(range(1, 6))
+    assert told["accuracy"] >= 0.9
+
+
+@pytest.fixture
+def finished(launch: Callable[..., Launched], tmp_path: Path) -> Path:
+    """The folder of a run of one epoch, trial 4 of a job, that has ended."""
+    assert launch(*QUICK, "--epochs=1", "--save_every=1000", env=JOB).wait().code == 0
+    return tmp_path
 
 
 @pytest.mark.whole
-def test_a_finished_run_is_not_gone_on_with_by_accident(launch: Callable[..., Launched], tmp_path: Path) -> None:
-    """The same directories again: a new run. An unfinished run with other flags there: an error that names them."""
-    assert launch(*QUICK, "--epochs=1", "--save_every=1000").wait().code == 0
-    again = launch(*QUICK, "--epochs=8", "--save_every=5", name="again")
-    again.wait_for("epoch 2/")
-    again.kill()
-    assert "starting anew" in again.err
-    other = launch(*QUICK, "--num_units=17", name="other").wait()
-    assert other.code == 1 and "unfinished run with another --num_units" in other.err
-    assert launch(*QUICK, "--num_units=17", "--epochs=1", "--resume=false", name="fresh").wait().code == 0
-    assert summary(tmp_path)["epochs"] == 1
-
-
-@pytest.mark.whole
-def test_a_finished_job_that_is_restarted_does_not_train_again(launch: Callable[..., Launched], tmp_path: Path) -> None:
+def test_a_finished_run_is_gone_on_with_by_its_own_job_alone(finished: Path, launch: Callable[..., Launched]) -> None:
     """The service restarts a job as a whole: one that has exported its model ends with 0 and leaves the model as it is. Another
-    job with the same directories trains.
+    job with the same directories trains anew; an unfinished run with other flags there is an error that names them.
     """
-    job = {"CLOUD_ML_JOB_ID": "123", "CLOUD_ML_TRIAL_ID": "4"}
-    assert launch(*QUICK, "--epochs=1", env=job).wait().code == 0
-    before = (tmp_path / "model" / "summary.json").read_bytes()
-    again = launch(*QUICK, "--epochs=1", env=job, name="again").wait()
+    before = (finished / "model" / "summary.json").read_bytes()
+    again = launch(*QUICK, "--epochs=1", "--save_every=1000", env=JOB, name="again").wait()
     assert again.code == 0 and "finished its run already" in again.err and "epoch 1/" not in again.out
-    assert (tmp_path / "model" / "summary.json").read_bytes() == before
-    other = launch(*QUICK, "--epochs=1", env={**job, "CLOUD_ML_TRIAL_ID": "5"}, name="other").wait()
-    assert other.code == 0 and "epoch 1/" in other.out
+    assert (finished / "model" / "summary.json").read_bytes() == before
+    other = launch(*QUICK, "--epochs=8", "--save_every=5", env={**JOB, "CLOUD_ML_TRIAL_ID": "5"}, name="other")
+    other.wait_for("epoch 2/")
+    other.kill()
+    assert "starting anew" in other.err
+    changed = launch(*QUICK, "--num_units=17", name="changed").wait()
+    assert changed.code == 1 and "unfinished run with another --num_units" in changed.err
+    assert launch(*QUICK, "--num_units=17", "--epochs=1", "--resume=false", name="fresh").wait().code == 0
+    assert summary(finished)["epochs"] == 1
 
 
-def test_a_run_that_was_ended_before_its_export_exports(launch: Callable[..., Launched], tmp_path: Path) -> None:
+def test_a_run_that_was_ended_before_its_export_exports(finished: Path, launch: Callable[..., Launched]) -> None:
     """Killed between the last epoch's save and the end: the restarted run trains no further epoch and exports its best weights."""
-    assert launch(*QUICK, "--epochs=1").wait().code == 0
-    before = summary(tmp_path)
-    (saved,) = (tmp_path / "checkpoints").glob("progress-*.json")
+    before = summary(finished)
+    (saved,) = (finished / "checkpoints").glob("progress-*.json")
     saved.write_text(json.dumps({**json.loads(saved.read_text()), "finished": False, "job": ""}))
-    shutil.rmtree(tmp_path / "model")
-    again = launch(*QUICK, "--epochs=1", name="again").wait()
+    shutil.rmtree(finished / "model")
+    again = launch(*QUICK, "--epochs=1", "--save_every=1000", name="again").wait()
     assert again.code == 0 and "epoch 1/" not in again.out, again.text
-    assert summary(tmp_path)["accuracy"] == before["accuracy"]
+    assert summary(finished)["accuracy"] == before["accuracy"]
 
 
 def test_best_weights_of_an_earlier_run_are_not_taken_for_the_new_ones(tmp_path: Path) -> None:
