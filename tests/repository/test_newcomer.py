@@ -5,7 +5,6 @@ The home is empty and the PATH holds the environment and the system. Each step l
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import re
@@ -80,12 +79,12 @@ class Newcomer:
         self.offered += [one for one in said.splitlines() if COMMAND.match(one)]
         return said
 
-    def follows(self, *words: str) -> str:
-        """Type the last line printed that begins with these words."""
+    def follows(self, *words: str, more: str = "") -> str:
+        """Type the last line printed that begins with these words, and more after it."""
         begin = " ".join(words)
         found = [line for line in self.offered if line.startswith(begin)]
         assert found, f"nothing printed begins with {begin!r}: {self.offered}"
-        return self.types(found[-1])
+        return self.types(f"{found[-1]} {more}")
 
     def evaluates(self, *words: str) -> None:
         """Type an eval line, whose effect stays in the shell."""
@@ -99,8 +98,7 @@ class Newcomer:
 @pytest.fixture
 def newcomer(tmp_path: Path) -> Newcomer:
     """Somebody with a script, who installed the wheel and what it takes to train here."""
-    wheel = wheels.build(tmp_path / "build")
-    installed = wheels.install(wheel, tmp_path / "machine", "local", "submit", "trainer")
+    installed = wheels.install(wheels.shared(tmp_path), tmp_path / "machine", "local", "submit", "trainer")
     folder = tmp_path / "work"
     folder.mkdir()
     (folder / "train.py").write_text(SCRIPT)
@@ -123,8 +121,8 @@ def test_a_newcomer_gets_from_a_script_to_a_function(newcomer: Newcomer) -> None
     assert "val_accuracy: " in said and "SUCCEEDED" in said
     assert next((newcomer.folder / ".vertexrig/gs").rglob("model.keras"))
 
-    said = newcomer.follows("vertexrig rehearse sweep")
-    assert said.count("SUCCEEDED: val_accuracy") == 4 and "best" in said
+    said = newcomer.follows("vertexrig rehearse sweep", more="--trials=2")
+    assert said.count("SUCCEEDED: val_accuracy") == 2 and "best" in said
     if " sweep " in newcomer.installed.shell("vertexrig jobs", newcomer.folder).stdout:  # rehearsals have a history
         assert re.search(r"learning_rate\W+[\d.]+", newcomer.follows("vertexrig best"))
 
@@ -187,17 +185,14 @@ class Walk:
 @pytest.fixture(scope="module")
 def beside(tmp_path_factory: pytest.TempPathFactory) -> wheels.Installed:
     """The wheel in an environment that has uvloop, JAX and an old TensorFlow, as people have them."""
-    folder = (tools.environments() or tmp_path_factory.mktemp("shared")) / "beside"
-    folder.mkdir(exist_ok=True)
-    installed = wheels.Installed(folder / "machine/venv", folder / "machine/home")
-    with (folder / "lock").open("w") as lock:  # of the workers of this run the first makes it
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (folder / "ready").exists():
-            wheels.install(wheels.build(folder / "build"), folder / "machine", "local", "submit", constrained=False)
-            libraries = ("tensorflow-cpu==2.17.*", "jax", "uvloop", "scikit-learn", "joblib", "cloudml-hypertune")
-            installed.pip("install", *libraries)
-            (folder / "ready").touch()
-    return installed
+    shared = tmp_path_factory.mktemp("shared")
+
+    def make(folder: Path) -> None:
+        made = wheels.install(wheels.shared(shared), folder / "machine", "local", "submit", constrained=False)
+        made.pip("install", "tensorflow-cpu==2.17.*", "jax", "uvloop", "scikit-learn", "joblib", "cloudml-hypertune")
+
+    folder = wheels.once("beside", shared, make)
+    return wheels.Installed(folder / "machine/venv", folder / "machine/home")
 
 
 @pytest.mark.whole

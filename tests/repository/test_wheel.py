@@ -88,21 +88,25 @@ LINES: dict[str, int | str] = {
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The wheel."""
-    return wheels.build(tmp_path_factory.mktemp("wheel"))
+    return wheels.shared(tmp_path_factory.mktemp("wheel"))
 
 
 @pytest.fixture(scope="module")
 def base(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> wheels.Installed:
     """The base install, without what the extras bring even if a dependency happens to bring it too."""
-    made = wheels.install(wheel, tmp_path_factory.mktemp("base"))
-    listed = subprocess.run(
-        [made.python, "-m", "pip", "list", "--format=freeze"], check=True, capture_output=True, text=True
-    ).stdout
-    there = {line.partition("==")[0] for line in listed.splitlines()}
-    extra = sorted({distribution for distribution, _ in PARTS.values()} & there)
-    if extra:
-        made.pip("uninstall", *extra)
-    return made
+
+    def make(folder: Path) -> None:
+        made = wheels.install(wheel, folder)
+        listed = subprocess.run(
+            [made.python, "-m", "pip", "list", "--format=freeze"], check=True, capture_output=True, text=True
+        ).stdout
+        there = {line.partition("==")[0] for line in listed.splitlines()}
+        extra = sorted({distribution for distribution, _ in PARTS.values()} & there)
+        if extra:
+            made.pip("uninstall", *extra)
+
+    folder = wheels.once("base-install", tmp_path_factory.mktemp("base"), make)
+    return wheels.Installed(folder / "venv", folder / "home")
 
 
 @pytest.fixture(scope="module")

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.support.tools import REPOSITORY, available
+from tests.support.tools import REPOSITORY, available, environments
 
 PARTS = (
     "vertexrig",
@@ -87,3 +89,20 @@ def install(wheel: Path, folder: Path, *extras: str, constrained: bool = True) -
     named = f"{wheel}[{','.join(extras)}]" if extras else str(wheel)
     made.pip("install", *(["-c", str(REPOSITORY / "constraints.txt")] if constrained else []), named)
     return made
+
+
+def once(name: str, otherwise: Path, make: Callable[[Path], object]) -> Path:
+    """A folder that the workers of a run share: the first one that asks makes it. `otherwise` holds it where there is no run."""
+    folder = (environments() or otherwise) / name
+    folder.mkdir(exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (folder / "ready").exists():
+            make(folder)
+            (folder / "ready").touch()
+    return folder
+
+
+def shared(otherwise: Path) -> Path:
+    """The wheel, built once in a run."""
+    return next((once("wheel", otherwise, build) / "dist").glob("*.whl"))
