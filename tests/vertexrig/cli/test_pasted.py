@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from localvertex import server
-from tests.support.tools import REPOSITORY, need, vertexrig
+from tests.support.tools import need, vertexrig
 from vertexrig.cloud.vertex import Vertex
 from vertexrig.studies import report
 
@@ -105,20 +104,6 @@ def test_what_rehearse_prints_is_what_ran(folder: Path) -> None:
     assert "vertexrig package cpu --upload --set args.epochs=3" in lines
     vertex = up(folder)
     paste(lines, folder)
-    succeeded(vertex, "cpu")
-
-
-@pytest.mark.whole
-def test_the_real_trainer_goes_the_same_way(folder: Path) -> None:
-    """The repository's own trainer, from its folder with a setup.py, trains from what render prints."""
-    need("gcloud")
-    shutil.copytree(REPOSITORY / "trainer_pkg", folder / "trainer_pkg")
-    text = PROJECT.replace("path: train.py, module: train", "path: trainer_pkg, module: trainer.task")
-    (folder / "vertexrig.yaml").write_text(text.replace("{epochs: 2}", "{epochs: 1}"))
-    printed = vertexrig("render", "cpu", cwd=folder)
-    assert printed.returncode == 0, printed.stderr
-    vertex = up(folder)
-    paste(printed.stdout, folder)
     succeeded(vertex, "cpu")
 
 
