@@ -20,6 +20,7 @@ import pytest
 
 MADE = Path(os.environ["TEST_CLIENTS"]) if os.environ.get("TEST_CLIENTS") else None
 """The folder of `make test-clients`, None in other runs."""
+AT_LENGTH = pytest.mark.skipif(MADE is None, reason="make test-clients runs it, beside its twin")
 REASONS = "absent.json"
 """File in that folder: why a client is not in it, by the client's name."""
 

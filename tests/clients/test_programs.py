@@ -14,7 +14,7 @@ from localvertex import server
 from localvertex.state import RunningServer
 from tests.clients.conftest import Run
 from tests.clients.install import JARS, PLUGINS
-from tests.clients.kit import folder, missing, program
+from tests.clients.kit import AT_LENGTH, folder, missing, program
 from tests.support.jobkit import IMAGE
 
 PROGRAMS = Path(__file__).with_name("programs")
@@ -103,7 +103,7 @@ def test_the_java_client(run: Run, tmp_path: Path) -> None:
     assert done.stdout.splitlines() == ["grpc JOB_STATE_SUCCEEDED", "deleted NOT_FOUND"]
 
 
-@pytest.mark.parametrize("whose", ["PyPI's", "gcloud's"])
+@pytest.mark.parametrize("whose", [pytest.param("PyPI's", marks=AT_LENGTH), "gcloud's"])
 @pytest.mark.whole
 def test_gsutil(whose: str, run: Run, here: RunningServer, tmp_path: Path) -> None:
     """gsutil, alone and as it comes with gcloud, makes a bucket, copies in pieces, lists, reads and removes."""

@@ -10,7 +10,7 @@ import pytest
 
 from localvertex.state import RunningServer
 from tests.clients.conftest import Run
-from tests.clients.kit import python
+from tests.clients.kit import AT_LENGTH, python
 from tests.support.jobkit import IMAGE, Api, job, pool
 from tests.support.tools import need
 
@@ -56,7 +56,7 @@ print([one.state.name for one in (custom, training, package, tuning)], len(tunin
 
 
 @pytest.mark.whole
-@pytest.mark.parametrize("transport", ["rest", "grpc"])
+@pytest.mark.parametrize("transport", [pytest.param("rest", marks=AT_LENGTH), "grpc"])
 def test_the_sdk_without_endpoint_or_credentials(transport: str, run: Run, here: RunningServer, tmp_path: Path) -> None:
     """CustomJob, CustomTrainingJob with two replicas, CustomPythonPackageTrainingJob and HyperparameterTuningJob run.
 

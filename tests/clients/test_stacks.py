@@ -90,7 +90,6 @@ STACKS = (
     Stack("pycurl", _CURL, ("pycurl",), fails="SSL certificate"),
     Stack("gcsfs", _GCSFS, ("gcsfs",), "python"),
     Stack("gcsfs 0.7.1", _GCSFS, ("gcsfs",), "old-gcsfs"),
-    Stack("tf.io.gfile", "import tensorflow as tf; print(tf.io.gfile.exists('gs://staging-bucket'), 'staging-bucket')", ("tensorflow",), "python"),
     Stack("google-cloud-storage", "from google.cloud import storage; print(*storage.Client().list_buckets())", ("google.cloud.storage",), "python"),
     Stack("gRPC", _GRPC, ("google.cloud.aiplatform_v1",), "python"),
     Stack("curl", words=("curl", "--silent", URL)),
@@ -104,7 +103,7 @@ STACKS = (
     Stack("gsutil", words=("gsutil", "ls")),
     Stack("gcloud storage", words=("gcloud", "storage", "ls")),
 )  # fmt: skip
-_SLOW = ("tf.io.gfile", "gRPC", "Java HttpClient", "gsutil", "gcloud storage", "gcsfs 0.7.1")
+_SLOW = ("gRPC", "Java HttpClient", "gsutil", "gcloud storage", "gcsfs 0.7.1")
 
 
 def _modules_of_perl(run: Run) -> None:

@@ -1,4 +1,6 @@
-"""The topologies that no page rehearses, with this repository's own trainer: one epoch each. docs/rehearse.md trains `multi-worker` and `sweep`, the demo `cpu`."""
+"""The topology that no page rehearses, with this repository's own trainer. docs/rehearse.md trains `multi-worker` and `sweep`,
+examples/s3-multi-worker `parameter-server`, the demo `cpu`.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +14,6 @@ import pytest
 from tests.support.tools import REPOSITORY, installed, vertexrig
 from vertexrig.project.runs import RUN
 
-# job -> how many replicas there are, and what is said of the accelerators that are not here ("" without any)
-JOBS = {
-    "parameter-server": (5, ""),
-    "tpu": (1, "8 virtual CPU devices (TRAINER_VIRTUAL_DEVICES) for 8 x TPU_V3"),
-}
 #: The demo and the pages train the default model with its plot and its TensorBoard.
 ARGS = ("epochs=1", "model=dense", "plot=false", "tensorboard=false", "intra_op_threads=1")
 SMALL = [word for arg in ARGS for word in ("--set", f"args.{arg}")]
@@ -39,25 +36,22 @@ def rehearse(project: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.whole
-@pytest.mark.parametrize("name", JOBS)
-def test_a_job_trains(project: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The job ends SUCCEEDED with all its replicas, a metric and a model that loads as one; stand-ins are named, for the
-    image of IMAGE=build too (pages show the prebuilt one's).
-    """
-    replicas, stand_in = JOBS[name]
-    monkeypatch.setenv("IMAGE", "build" if name == "tpu" else "")
-    before = set(project.glob(".vertexrig/jobs/*/logs"))
-    found = json.loads(rehearse(project, name, *SMALL).stdout)
+def test_a_tpu_job_trains(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The job ends SUCCEEDED with a metric and a model that loads; stand-ins for the TPU and the image of IMAGE=build are named."""
+    monkeypatch.setenv("IMAGE", "build")
+    found = json.loads(rehearse(project, "tpu", *SMALL).stdout)
     assert found["state"] == "JOB_STATE_SUCCEEDED"
     assert 0 < found["metrics"]["accuracy"] <= 1
-    assert not stand_in or any(stand_in in said for said in found["stand_ins"])
-    assert name != "tpu" or any("for 2.15.0 of the image trainer-tpu:" in said for said in found["stand_ins"])
+    for stand_in in (
+        "8 virtual CPU devices (TRAINER_VIRTUAL_DEVICES) for 8 x TPU_V3",
+        "for 2.15.0 of the image trainer-tpu:",
+    ):
+        assert any(stand_in in said for said in found["stand_ins"])
     assert RUN.fullmatch(found["run"]) and found["run"] in found["output"]
     model = project / found["model"]
     assert (model / "saved_model.pb").is_file() and json.loads((model / "summary.json").read_text())["epochs"] == 1
-    (logs,) = set(project.glob(".vertexrig/jobs/*/logs")) - before
-    spoke = {path.stem for path in logs.glob("workerpool*.log") if path.stat().st_size}
-    assert len(spoke) == replicas, sorted(spoke)
+    (log,) = project.glob(".vertexrig/jobs/*/logs/workerpool*.log")
+    assert log.stat().st_size
 
 
 @pytest.mark.whole
