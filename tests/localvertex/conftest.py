@@ -1,4 +1,4 @@
-"""A real server on a free port, and the real gcloud and gsutil pointed at it."""
+"""A real server on a free port, and the real gcloud pointed at it."""
 
 from __future__ import annotations
 
@@ -83,7 +83,6 @@ def environment(folder: Path, **more: str) -> dict[str, str]:
         "CLOUDSDK_CORE_PROJECT": "my-project",
         "CLOUDSDK_STORAGE_PROCESS_COUNT": "1",
         "CLOUDSDK_STORAGE_THREAD_COUNT": "2",
-        "BOTO_CONFIG": str(folder / "boto"),
         **more,
     }
 
@@ -93,8 +92,6 @@ def runner(tool: str, folder: Path) -> Command:
     if shutil.which(tool) is None:
         pytest.skip(f"{tool} is not installed")
     (folder / "gcloud").mkdir(exist_ok=True)
-    # gsutil's own JSON client only speaks https; through its shim it runs `gcloud storage`.
-    (folder / "boto").write_text("[GSUtil]\nuse_gcloud_storage = True\n[Boto]\nnum_retries = 0\n")
 
     def run(*args: str, url: str, check: bool = True, **more: str) -> subprocess.CompletedProcess[str]:
         env = environment(
@@ -118,12 +115,6 @@ def runner(tool: str, folder: Path) -> Command:
 def gcloud(tmp_path: Path) -> Command:
     """The real gcloud: `gcloud("storage", "ls", url=base)`."""
     return runner("gcloud", tmp_path)
-
-
-@pytest.fixture
-def gsutil(tmp_path: Path) -> Command:
-    """The real gsutil, which hands its work to `gcloud storage` as its shim does."""
-    return runner("gsutil", tmp_path)
 
 
 @pytest.fixture(scope="module")

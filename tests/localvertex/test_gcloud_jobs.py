@@ -153,13 +153,8 @@ def test_custom_jobs(ai: Gcloud, here: server.RunningServer, tmp_path: Path) -> 
     assert blanked(made.stderr) == CREATED
     assert api.wait(name)["state"] == "JOB_STATE_SUCCEEDED"
     assert blanked(ai("custom-jobs", "describe", name.rpartition("/")[2]).stdout) == DESCRIBED
-    listed = json.loads(ai("custom-jobs", "list", "--filter=labels.team=vision", "--format=json").stdout)
-    assert [found["name"] for found in listed] == [name]
     assert blanked(ai("custom-jobs", "list", "--filter=labels.team=vision").stdout) == f"---\n{DESCRIBED}"
-    waiting = write(tmp_path / "wait.yaml", job(pool(WAIT)))
-    second = json.loads(ai("custom-jobs", "create", "--display-name=x", f"--config={waiting}", "--format=json").stdout)[
-        "name"
-    ]
+    second = api.create(job(pool(WAIT)))["name"]
     api.wait(second, "JOB_STATE_RUNNING")
     assert blanked(ai("custom-jobs", "cancel", second.rpartition("/")[2]).stderr) == CANCELLED
     assert api.wait(second)["state"] == "JOB_STATE_CANCELLED"
@@ -173,7 +168,7 @@ def test_custom_jobs(ai: Gcloud, here: server.RunningServer, tmp_path: Path) -> 
 
 
 @pytest.mark.whole
-def test_stream_logs(ai: Gcloud, here: server.RunningServer, tmp_path: Path) -> None:
+def test_stream_logs(ai: Gcloud, here: server.RunningServer) -> None:
     """stream-logs shows what every replica said, under its name, and ends for a job that has ended.
 
     gcloud 528 reads the job once, when it begins: a stream begun while the job ran goes on until it is interrupted.
@@ -182,10 +177,9 @@ def test_stream_logs(ai: Gcloud, here: server.RunningServer, tmp_path: Path) -> 
     chief = (
         code + "import time; time.sleep(1)\nprint(json.dumps({'message': 'structured', 'severity': 'WARNING'}))\n1 / 0"
     )
-    config = write(tmp_path / "job.yaml", job(pool(chief), pool(code + WAIT)))
-    made = ai("custom-jobs", "create", "--display-name=logs", f"--config={config}", "--format=json")
-    name = json.loads(made.stdout)["name"]
-    Api(here.url).wait(name)
+    api = Api(here.url)
+    name = api.create(job(pool(chief), pool(code + WAIT)))["name"]
+    api.wait(name)
     streamed = ai("custom-jobs", "stream-logs", name.rpartition("/")[2], "--polling-interval=1")
     said = streamed.stdout + streamed.stderr
     for text in ("first from workerpool0", "structured", "ZeroDivisionError", "workerpool1-0", "Job failed"):
@@ -232,7 +226,7 @@ def test_stream_logs_follows_a_job_that_runs(here: server.RunningServer, tmp_pat
 def test_tuning_jobs(
     ai: Gcloud, here: server.RunningServer, golden: Callable[[str, str], None], tmp_path: Path
 ) -> None:
-    """Create --config, describe with trials, list and cancel; each trial is a custom job that can be described."""
+    """Create --config, describe with trials, list and cancel; each trial is a custom job of its own."""
     api = Api(here.url)
     study = {
         "metrics": [{"metricId": "accuracy", "goal": "MAXIMIZE"}],
@@ -251,8 +245,8 @@ def test_tuning_jobs(
     assert blanked(made.stderr) == TUNING
     name = json.loads(made.stdout)["name"]
     assert api.wait(name)["state"] == "JOB_STATE_SUCCEEDED"
-    shown = json.loads(ai("hp-tuning-jobs", "describe", name.rpartition("/")[2], "--format=json").stdout)
     described = blanked(ai("hp-tuning-jobs", "describe", name.rpartition("/")[2]).stdout)
+    shown = api.get(name)
     golden("gcloud/tuning-described.txt", described)
     assert blanked(ai("hp-tuning-jobs", "list", "--filter=displayName=sweep").stdout) == f"---\n{described}"
     assert [trial["id"] for trial in shown["trials"]] == ["1", "2", "3"]
@@ -260,11 +254,9 @@ def test_tuning_jobs(
         assert trial["state"] == "SUCCEEDED"
         value = trial["parameters"][0]["value"]
         assert trial["finalMeasurement"]["metrics"] == [{"metricId": "accuracy", "value": pytest.approx(1 - value)}]
-        own = json.loads(ai("custom-jobs", "describe", trial["customJob"].rpartition("/")[2], "--format=json").stdout)
+        own = api.get(trial["customJob"])
         args = own["jobSpec"]["workerPoolSpecs"][0]["pythonPackageSpec"]["args"]
         assert own["state"] == "JOB_STATE_SUCCEEDED" and args[1:] == ["--fixed=1", f"--rate={value}"]
-    listed = json.loads(ai("hp-tuning-jobs", "list", "--format=json").stdout)
-    assert name in [found["name"] for found in listed]
     config = write(tmp_path / "slow.yaml", {"studySpec": study, "trialJobSpec": job(pool(WAIT))})
     second = json.loads(ai("hp-tuning-jobs", "create", *flags[:1], f"--config={config}", *flags[2:]).stdout)["name"]
     api.wait(second, "JOB_STATE_RUNNING")

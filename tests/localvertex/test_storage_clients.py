@@ -1,4 +1,4 @@
-"""The real gcloud, gsutil and google-cloud-storage against the local Cloud Storage."""
+"""The real gcloud and google-cloud-storage against the local Cloud Storage."""
 
 from __future__ import annotations
 
@@ -58,18 +58,6 @@ def test_gcloud_honours_a_precondition(gcloud: Command, store: ObjectStore, url:
     gcloud("storage", "cp", "--if-generation-match=0", "a", "gs://bkt/a", url=url)
     again = gcloud("storage", "cp", "--if-generation-match=0", "a", "gs://bkt/a", url=url, check=False)
     assert again.returncode == 1 and "pre-conditions you specified did not hold" in again.stderr
-
-
-@pytest.mark.whole
-def test_gsutil(gsutil: Command, store: ObjectStore, url: str, tmp_path: Path) -> None:
-    """gsutil, through its own gcloud shim, makes a bucket, copies, lists, prints and removes."""
-    (tmp_path / "a.txt").write_text("hello\n")
-    gsutil("mb", "-l", "us-central1", "gs://bkt", url=url)
-    gsutil("cp", "a.txt", "gs://bkt/x/a.txt", url=url)
-    assert gsutil("ls", "gs://bkt/x/", url=url).stdout.strip() == "gs://bkt/x/a.txt"
-    assert gsutil("cat", "gs://bkt/x/a.txt", url=url).stdout == "hello\n"
-    gsutil("rm", "gs://bkt/x/a.txt", url=url)
-    assert store.find("bkt", "x/a.txt") is None
 
 
 def test_google_cloud_storage(store: ObjectStore, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -99,13 +99,13 @@ def test_a_deploy_loses_no_request(here: server.RunningServer, staged: Path, oth
 
 
 @pytest.mark.whole
-def test_two_hundred_different_requests(here: server.RunningServer, staged: Path) -> None:
-    """Two hundred concurrent different requests: each starts a job of its own, none fails."""
+def test_a_hundred_different_requests(here: server.RunningServer, staged: Path) -> None:
+    """A hundred concurrent different requests: each starts a job of its own, none fails."""
     with functions.serving(staged, clouds.variables(here)) as url, ThreadPoolExecutor(50) as pool:
-        bodies = [{"run": "cpu", "request_id": f"different-{n}"} for n in range(200)]
+        bodies = [{"run": "cpu", "request_id": f"different-{n}"} for n in range(100)]
         answers = list(pool.map(lambda body: functions.deliver(url, body), bodies))
     assert {answer.status_code if answer is not None else 0 for answer in answers} == {201}
-    assert len({answer.json()["name"] for answer in answers if answer is not None}) == 200
+    assert len({answer.json()["name"] for answer in answers if answer is not None}) == 100
 
 
 def test_events_over_http(here: server.RunningServer, staged: Path) -> None:
