@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
-
-import pytest
 
 from localvertex.runner import JobResult, Line, RunOptions, run_job
 from tests.support.jobkit import job, output, pool
@@ -35,25 +32,6 @@ else:
     print('sum', int(peer.recv(16)))
 """
 
-# The argument defaults of Google's gloo sample: the size of the world is 1 where WORLD_SIZE is not set.
-TORCH = """
-import argparse
-parser = argparse.ArgumentParser()
-parser.add_argument('--backend', default='gloo')
-parser.add_argument('--init-method', default='env://')
-parser.add_argument('--world-size', type=int, default=os.environ.get('WORLD_SIZE', 1))
-parser.add_argument('--rank', type=int, default=os.environ.get('RANK', 0))
-own = parser.parse_args(args)
-if own.world_size > 1:
-    import torch
-    from torch import distributed
-    distributed.init_process_group(own.backend, own.init_method, world_size=own.world_size, rank=own.rank)
-    ranks = torch.tensor([own.rank])
-    distributed.all_reduce(ranks)
-    print('sum', ranks.item())
-    distributed.destroy_process_group()
-"""
-
 # A server beside the ranks, which is not counted: it stays until the job ends.
 SERVER = "import time\nprint('ranked', 'RANK' in os.environ, flush=True)\ntime.sleep(600)"
 
@@ -66,9 +44,7 @@ def run(root: Path, code: str) -> tuple[JobResult, list[Line]]:
     wait = "import time\nwhile not os.path.exists(args[0] + '/server'): time.sleep(0.01)\ndel args[0]\n"
     pools = [pool(wait + code, "gs://meet", replicas=count) for count in (1, 2, 0, 1)]
     pools[2] = pool(server, "gs://meet")
-    env = {"GLOO_SOCKET_IFNAME": "lo"}  # the name of a machine in a container may not resolve
-    options = RunOptions(grace=0.5, extra_env=env)
-    return run_job(job(*pools), root=root, on_line=lines.append, options=options), lines
+    return run_job(job(*pools), root=root, on_line=lines.append, options=RunOptions(grace=0.5)), lines
 
 
 def said(lines: list[Line]) -> dict[str, list[str]]:
@@ -76,21 +52,11 @@ def said(lines: list[Line]) -> dict[str, list[str]]:
     return {task: [text for text in output(lines, task) if text.startswith(("sum", "ranked"))] for task in tasks}
 
 
-@pytest.mark.parametrize(
-    "code",
-    [
-        pytest.param(SOCKETS, id="sockets"),
-        pytest.param(
-            TORCH,
-            id="torch",
-            marks=pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed"),
-        ),
-    ],
-)
-@pytest.mark.whole
-def test_ranks_meet_through_the_variables_alone(root: Path, code: str) -> None:
-    """Chief, workers and the evaluator form one world of four; the parameter server has no rank and is not waited for."""
-    result, lines = run(root, code)
+def test_ranks_meet_through_the_variables_alone(root: Path) -> None:
+    """Chief, workers and the evaluator form one world of four; the parameter server has no rank and is not waited for. PyTorch itself
+    meets so in examples/pytorch-ddp.
+    """
+    result, lines = run(root, SOCKETS)
     assert result.state == "JOB_STATE_SUCCEEDED", result.error
     found = said(lines)
     assert found["workerpool0-0"] == ["sum 6"] and found["workerpool2-0"] == ["ranked False"]

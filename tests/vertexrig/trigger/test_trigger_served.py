@@ -144,18 +144,17 @@ def test_fuzzed_with_its_own_document(here: server.RunningServer, staged: Path) 
 def test_in_a_clean_environment(here: server.RunningServer, staged: Path, tmp_path: Path) -> None:
     """With nothing installed but its own requirements the staged folder serves: a job and its repeat."""
     clean = tmp_path / "venv"
-    subprocess.run([sys.executable, "-m", "venv", str(clean)], check=True)
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(clean)], check=True)
     python = str(clean / "bin/python")
+    pip = [sys.executable, "-m", "pip", "--python", python]
     installed = subprocess.run(
-        [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r", str(staged / "requirements.txt")],
+        [*pip, "install", "--quiet", "--disable-pip-version-check", "-r", str(staged / "requirements.txt")],
         capture_output=True, text=True, timeout=400,
     )  # fmt: skip
     if installed.returncode and not os.environ.get("CI"):
         pytest.skip(f"no package registry can be reached: {installed.stderr.strip().splitlines()[-1]}")
     assert installed.returncode == 0, installed.stderr
-    listed = subprocess.run(
-        [python, "-I", "-m", "pip", "list", "--format=json"], capture_output=True, text=True, check=True
-    )
+    listed = subprocess.run([*pip, "list", "--format=json"], capture_output=True, text=True, check=True)
     names = {row["name"].lower() for row in json.loads(listed.stdout)}
     assert not {name for name in names if name in ("vertexrig", "tensorflow") or name.startswith("google-cloud")}
     body = {"run": "sweep", "set": {"max_trial_count": 3}, "args": {"note": "clean"}}
