@@ -359,7 +359,7 @@ class RunWorld(World):
             if row.get("severity") == "ERROR" and "error" in row:
                 self.surprises.append(Broken(f"a tick failed: {row}"))
 
-        self._ticker(engine, log, wanted=TOPIC, clock=self.clock, send=send).tick({})
+        self._ticker(engine, registrar, log, wanted=TOPIC, clock=self.clock, send=send).tick({})
 
     def some(self, chance: random.Random, *states: str) -> dict[str, Any] | None:
         jobs = [job.data for job in self.jobs.values() if job.data["state"] in states]

@@ -77,11 +77,24 @@ class RegisterOptions:
 @click.argument("name", cls=NameArgument)
 @options.where_options
 @options.group("asked", RegisterOptions)
+@click.option(
+    "--rollback",
+    metavar="[VERSION]",
+    is_flag=False,
+    flag_value="previous",
+    help="Move the aliases back to VERSION of the model, by default to the version that the current one replaced; register nothing.",
+)
 @click.option("--force", is_flag=True, help="Register the model even if it is not better.")
 @click.option("--dry-run", is_flag=True, help="Compare, print the request that would be sent, and register nothing.")
 @options.format_option("text", "json")
 def command(
-    name: str, where: options.WhereOptions, asked: RegisterOptions, force: bool, dry_run: bool, format_: str
+    name: str,
+    where: options.WhereOptions,
+    asked: RegisterOptions,
+    rollback: str | None,
+    force: bool,
+    dry_run: bool,
+    format_: str,
 ) -> None:
     """Add the model of job or sweep NAME to the Model Registry if it beats the current version by --min-gain.
 
@@ -89,6 +102,13 @@ def command(
     Vertex instead, set the variables that `vertexrig local env` prints.
     """
     loaded = config.load(where.file)
+    if rollback is not None:
+        version = "" if rollback == "previous" else rollback
+        models = ModelsClient(remote.service(loaded))
+        now, before = register.rollback(models, asked.display_name or name, asked.alias, version)
+        result(format_, {"model": now, "before": before}, now)
+        streams.note(f"{asked.alias} and default moved from {before} to {now}")
+        return
     found = remote.find(where, name)
     if found.record is not None and not vertex.is_local():
         remote.must_have_succeeded(found.job)
@@ -104,7 +124,7 @@ def command(
     comparison = register.compare(model, there, asked.min_gain)
     host = catalog.load().host_for_region(project.region)
     serving = register.serving(served, host, asked.serving_image, date.today())
-    body = register.model_body(model, display, serving.uri, asked.alias, project.labels)
+    body = register.model_body(model, display, serving.uri, asked.alias, project.labels, there)
     streams.note(f"{display}: {comparison.text}")
     wanted = comparison.better or force
     if wanted:

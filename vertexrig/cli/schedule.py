@@ -388,6 +388,38 @@ _verb(
 _verb("resume", "Resume a SCHEDULE that `pause` stopped.")
 
 
+def _decision(verb: str, doc: str) -> None:
+    @command.command(verb, help=doc)
+    @click.argument("run")
+    @options.file_option
+    @options.format_option("text", "json")
+    def decide(run: str, file: Path | None, format_: str) -> None:
+        from vertexrig.cloud.models import ModelsClient
+        from vertexrig.runs import approval
+        from vertexrig.runs.store import RunStore
+        from vertexrig.trigger import deploy
+
+        loaded = config.load(file)
+        runs = RunStore(remote.own(loaded, "runs"))
+        found, models = approval.find(runs, run), ModelsClient(remote.service(loaded))
+        kept = approval.decide(runs, models, found, approval.VERBS[verb], deploy.account(), times.now())
+        row = {
+            "id": kept.id,
+            "run": kept.name,
+            **{key: kept.approval[key] for key in ("decision", "by", "time", "model")},
+        }
+        result(format_, row, f"{row['model']}: {row['decision']}")
+        streams.note("the next tick ends the run; to do it now: vertexrig schedule run tick")
+
+
+_decision(
+    "approve",
+    "Approve the model version of RUN: a run id, or a schedule with one run that waits for approval. The next tick gives it the aliases, "
+    "unless another version got them since the comparison.",
+)
+_decision("reject", "Reject the model version of RUN, which keeps its number and gets no alias.")
+
+
 @command.command("hold", short_help="Stop schedules until a time, also after `apply`.")
 @click.argument("schedule", cls=NameArgument, among=("schedules",), required=False)
 @click.option("--until", required=True, metavar="TIME", help="End of the hold: a time, or a length of time such as 2d.")

@@ -97,6 +97,11 @@ class ModelsClient:
         return dict(operation.get("response") or {})
 
 
+def version_name(version: Mapping[str, Any]) -> str:
+    """Return the resource name of a version: projects/P/locations/R/models/M@V."""
+    return f"{plain(str(version.get('name', '')))}@{version.get('versionId', '')}"
+
+
 def plain(name: str) -> str:
     """Return a model's resource name without its version."""
     return name.partition("@")[0]

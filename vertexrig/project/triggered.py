@@ -67,6 +67,10 @@ class RegisterStep:
         "Image that serves the model; by default Google's image for the framework and version.", None
     )
     labels: Mapping[str, str] = option("Labels of the version, added to the project's.", factory=dict)
+    approval: Literal["none", "required"] = option(
+        "Whether a better version gets the aliases at once (`none`), or after `vertexrig schedule approve` (`required`).",
+        "none",
+    )
 
 
 @dataclass(frozen=True)
@@ -354,6 +358,12 @@ class TriggerSettings:
         "match may start nothing. Events have the name `event`. By default every caller may do everything that `runs`, `allow` and "
         "`allow_args` permit.",
         factory=dict,
+    )
+
+    approvers: tuple[str, ...] = option(
+        "Who may approve or reject a version over HTTP: e-mail addresses, or patterns such as *@example.com. `*` alone is everybody who "
+        "may call the function.",
+        (),
     )
 
     @property

@@ -20,7 +20,7 @@ ROW = "row"
 """Key of an object's metadata: a delivery, or an end, as JSON."""
 LONGEST_ROW = 6000
 """Bytes of a row at most: Cloud Storage takes 8 KiB of metadata an object."""
-GOOD = ("done", "registered", "not-better", "skipped", "SUCCEEDED", "superseded")
+GOOD = ("done", "registered", "not-better", "rejected", "skipped", "SUCCEEDED", "superseded")
 """Outcomes of runs that need nobody's attention."""
 NO_MACHINES = "no-machines"
 """Type of the problem that no candidate got machines."""

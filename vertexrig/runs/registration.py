@@ -14,7 +14,7 @@ from datetime import date
 from typing import Any, Literal
 
 from vertexrig.catalog import Catalog
-from vertexrig.cloud.models import ModelsClient, plain
+from vertexrig.cloud.models import ModelsClient, plain, version_name
 from vertexrig.cloud.rest import RestError
 from vertexrig.cloud.storage import Storage
 from vertexrig.cloud.vertex import TUNING, RemoteJob
@@ -37,13 +37,13 @@ class Registered:
     """What became of the model.
 
     Args:
-        outcome: `registered`; `not-better`; `refused` by the service; "" if the upload still runs; `again` if
-            another version is there than the one that was measured.
+        outcome: `registered`; `approval` if a person has to approve it first; `not-better`; `refused` by the service; "" if the upload
+            still runs; `again` if another version is there than the one that was measured.
         text: What was compared, or the service's message.
         model: The version, `projects/P/locations/R/models/M@V`.
     """
 
-    outcome: Literal["registered", "not-better", "refused", "again", ""]
+    outcome: Literal["registered", "approval", "not-better", "refused", "again", ""]
     text: str
     model: str = ""
 
@@ -137,7 +137,7 @@ class Registrar:
                 return Registered("again", "another version is there by now, and is measured next")
             comparison = register.compare(model, there, step.min_gain, was)
             if comparison.better:
-                body = self._body(run, step, model, made, display)
+                body = self._body(run, step, model, made, display, there)
                 operation = self._begin(outcome, body, plain(str(there["name"])) if there else "", run)
             else:
                 self.claims.release(outcome.claim)
@@ -160,11 +160,19 @@ class Registrar:
                 raise RestError(str(error), status=409, outcome_unknown=True) from None
             raise
 
-    def _body(self, run: Run, step: RegisterStep, model: Trained, served: Servable, display: str) -> dict[str, Any]:
+    def _body(
+        self,
+        run: Run,
+        step: RegisterStep,
+        model: Trained,
+        served: Servable,
+        display: str,
+        there: Mapping[str, Any] | None,
+    ) -> dict[str, Any]:
         project = self.loaded.project
         image = register.serving(served, self.catalog.host_for_region(project.region), step.serving_image, date.today())
         labels = {**project.labels, **step.labels, STEP_LABEL: run.id}
-        body = register.model_body(model, display, image.uri, step.alias, labels)
+        body = register.model_body(model, display, image.uri, step.alias, labels, there)
         del body["versionAliases"]
         return {**body, "versionDescription": f"{body['versionDescription']} (run {run.id})"}
 
@@ -183,7 +191,7 @@ class Registrar:
         return model.below(served.folder), served
 
     def _finish(self, run: Run, claim: Claim, step: RegisterStep, display: str, text: str) -> Registered:
-        """Wait for the recorded upload, and give its version the aliases."""
+        """Wait for the recorded upload, and give its version the aliases, if nobody has to approve it."""
         name = claim.job.name
         if "/operations/" in name:
             operation = self.models.operation(name)
@@ -196,10 +204,17 @@ class Registrar:
             found = None if made.get("model") else self._find(display, run.id)
             if not made.get("model") and found is None:
                 return Registered("refused", f"the operation {name} is gone, and no version of {display} is its own")
-            name = _version_name(found) if found else f"{plain(str(made['model']))}@{made.get('modelVersionId', '')}"
-        if self.runs.outcome(run.id) is None:  # else a later version may have the aliases by now
-            self.models.merge_aliases(plain(name), name.partition("@")[2], list(dict.fromkeys(["default", step.alias])))
+            name = version_name(found) if found else f"{plain(str(made['model']))}@{made.get('modelVersionId', '')}"
+        if step.approval == "required":
+            found = self.models.version(plain(name), name.partition("@")[2]) or {}
+            return Registered("approval", text or f"{display}: {found.get('versionDescription', '')}", name)
+        self.give_aliases(run, name, step.alias)
         return Registered("registered", text or display, name)
+
+    def give_aliases(self, run: Run, name: str, alias: str) -> None:
+        """Move the aliases to the version of a run that has not ended."""
+        if self.runs.outcome(run.id) is None:  # else a later version may have the aliases by now
+            register.move_aliases(self.models, name, alias)
 
     def rivals(self, run: Run, step: RegisterStep, job: RemoteJob) -> tuple[str, str]:
         """Return the folders of the version that is there and of the new model; "" for the first if there is none, or only the run's own.
@@ -222,7 +237,7 @@ class Registrar:
             name = plain(str(model.get("name", "")))
             rows = sorted(self.models.versions(name), key=lambda row: int(row.get("versionId") or 0), reverse=True)
             for row in rows[:_CHECKED]:
-                version, id = _version_name(row), _run_of(row)
+                version, id = version_name(row), _run_of(row)
                 end = self.runs.outcome(id) if id else None
                 if end is None or end.get("model") == version:
                     continue
@@ -240,7 +255,7 @@ class Registrar:
         """Return the oldest version of a run, None if there is none."""
         models = (plain(str(model.get("name", ""))) for model in self.models.find(display))
         found = [row for name in models for row in self.models.versions(name) if _run_of(row) == id]
-        return min(found, key=lambda row: (str(row.get("versionCreateTime", "")), _version_name(row)), default=None)
+        return min(found, key=lambda row: (str(row.get("versionCreateTime", "")), version_name(row)), default=None)
 
 
 def display_name(run: Run, step: RegisterStep, job: RemoteJob) -> str:
@@ -264,9 +279,5 @@ def _run_of(version: Mapping[str, Any]) -> str:
     return match["run"] if match else ""
 
 
-def _version_name(version: Mapping[str, Any]) -> str:
-    return f"{plain(str(version.get('name', '')))}@{version.get('versionId', '')}"
-
-
 def _record(version: Mapping[str, Any]) -> Recorded:
-    return Recorded(_version_name(version))
+    return Recorded(version_name(version))

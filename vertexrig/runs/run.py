@@ -70,6 +70,9 @@ class Run:
         round: How many measurements the step `evaluate` has made.
         measured: What the last one measured (`vertexrig.runs.registration.Evaluation`).
         model: The version that was registered.
+        approval: Of a version that a person has to approve: `model`, `champion` (the version it was compared with), `display` and `alias`,
+            `text`; once that was decided, `decision`, `by` and `time` (`vertexrig.runs.approval`).
+        noticed: The step of which a notice says that it waits for a person.
         generation: Of its object; 0 for one that was not written yet.
         written: When that was written, RFC 3339 by the service's clock.
     """
@@ -95,6 +98,8 @@ class Run:
     round: int = 0
     measured: Mapping[str, Any] = field(default_factory=dict)
     model: str = ""
+    approval: Mapping[str, Any] = field(default_factory=dict)
+    noticed: str = ""
     generation: int = field(default=0, compare=False)
     written: str = field(default="", compare=False)
 
@@ -166,7 +171,7 @@ def vars_of(key: Key) -> dict[str, Any]:
     return {"kind": key.kind, "text": key.text, "window_s": key.window_s}
 
 
-_TEXTS = ("caller", "schedule", "time", "run_id", "since", "reason", "text", "retry_since", "job", "model")
+_TEXTS = ("caller", "schedule", "time", "run_id", "since", "reason", "text", "retry_since", "job", "model", "noticed")
 _ATTEMPT = {"candidate": int, "changes": str, "job": str, "reason": str, "text": str}
 
 
@@ -174,7 +179,7 @@ def parse(id: str, content: bytes) -> Run | None:
     """Return the run of these bytes; None unless every part has its type: other programs may write to the bucket."""
     data = as_json(content) or {}
     key, body, attempts, steps = data.get("key"), data.get("body"), data.get("attempts", []), data.get("steps", [])
-    tables = {name: data.get(name, {}) for name in ("delivery", "jobs", "measured")}
+    tables = {name: data.get(name, {}) for name in ("delivery", "jobs", "measured", "approval")}
     numbers = {name: data.get(name, least) for name, least in (("step", -1), ("round", 0))}
     texts = {name: data.get(name, "") for name in _TEXTS}
     phase = data.get("phase", "attempt")

@@ -14,10 +14,10 @@ from vertexrig.cloud.vertex import RemoteJob
 from vertexrig.errors import ConfigError, UsageError, VertexrigError
 from vertexrig.project.config import Loaded
 from vertexrig.project.triggered import EvaluateStep, NextStep, PromoteStep, RegisterStep, name_of
-from vertexrig.runs import promotion
+from vertexrig.runs import approval, promotion
 from vertexrig.runs.engine import Engine, Moved
 from vertexrig.runs.policy import PATIENCE_S
-from vertexrig.runs.registration import Evaluation, Registrar, display_name
+from vertexrig.runs.registration import Evaluation, Registered, Registrar, display_name
 from vertexrig.runs.run import Run
 from vertexrig.spec import from_data
 from vertexrig.spec.states import SUCCEEDED, short
@@ -201,6 +201,8 @@ class Steps:
         return _checked(self.engine.submitter.workspace.overridden(loaded).prepare(name))
 
     def _register(self, run: Run, index: int, step: RegisterStep, job: RemoteJob) -> Moved | Run:
+        if run.approval:
+            return self._approved(run)
         evaluation = Evaluation(**run.measured) if run.measured else None
         found = self.registrar.register(run, run.step_key(index), step, job, evaluation)
         if found.outcome == "again":  # another version is registered by now, and is measured next
@@ -210,6 +212,8 @@ class Steps:
             return kept or self._waits(run, found.text)
         if found.outcome == "":
             return self._waits(replace(run, step=index), found.text)
+        if found.outcome == "approval":
+            return self._ask(replace(run, step=index), step, job, found)
         moved = self.engine.close(replace(run, step=index), found.outcome, found.text, model=found.model)
         try:
             # once more, now that the end is kept and says which version counts
@@ -217,6 +221,30 @@ class Steps:
         except VertexrigError:
             pass  # the next run that registers this model does it
         return moved
+
+    def _ask(self, run: Run, step: RegisterStep, job: RemoteJob, found: Registered) -> Moved | Run:
+        """Keep what a person has to approve, and the version that it was compared with."""
+        asked = {"model": found.model, "display": display_name(run, step, job), "alias": step.alias, "text": found.text}
+        champion = approval.current(self.registrar.models, replace(run, approval=asked))
+        asked["champion"] = "" if champion == found.model else champion
+        since = times.rfc3339(self.engine.now(), 0)
+        kept = self.engine.runs.save(replace(run, approval=asked, reason="approval", since=since))
+        return kept or self._waits(run, "another tick is at it")
+
+    def _approved(self, run: Run) -> Moved | Run:
+        """Give the version the aliases once it is approved, and end the run once that is decided."""
+        asked, text = run.approval, approval.text_of(run)
+        if "decision" not in asked:
+            return replace(self._waits(run, text), problem=True)
+        outcome, model = "rejected", str(asked.get("model", ""))
+        if asked["decision"] == "approved":
+            try:
+                approval.check_champion(self.registrar.models, run)
+                self.registrar.give_aliases(run, model, str(asked.get("alias", "")))
+                outcome = "registered"
+            except approval.DecidedError as error:
+                outcome, text = "refused", f"{text}, but {error}"
+        return self.engine.close(run, outcome, text, model=model)
 
     def _waits(self, run: Run, text: str, job: str = "") -> Moved:
         return Moved(run, "waiting", job or run.job, " ".join(text.split())[:1000])

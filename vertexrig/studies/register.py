@@ -13,7 +13,7 @@ from typing import Any
 
 from vertexrig.catalog import Catalog
 from vertexrig.catalog.serving import NAMES, SERVED, SOURCE, serving_image
-from vertexrig.cloud.models import ModelsClient, plain
+from vertexrig.cloud.models import ModelsClient, plain, version_name
 from vertexrig.cloud.storage import Storage
 from vertexrig.errors import UsageError
 from vertexrig.package.image import describe_image, patterns
@@ -25,6 +25,7 @@ METRIC, VALUE = "metric", "metric_value"
 """Labels with the metric's name and its value, `0_9312`: a label's value has no dot."""
 MODEL_DIR = "model"
 _DESCRIPTION = re.compile(r"(?P<metric>.+?) (?P<value>-?[0-9][0-9.]*(?:e[-+]?[0-9]+)?), from ")
+_AFTER = re.compile(r", after version (?P<version>[0-9]+)( |$)")
 _HASH = re.compile(r"\+([0-9a-f]{6,})")
 
 
@@ -280,14 +281,59 @@ def present(models: ModelsClient, display_name: str, alias: str) -> Mapping[str,
     return models.version(name, alias) or models.version(name) or found[0]
 
 
+def move_aliases(models: ModelsClient, name: str, alias: str) -> None:
+    """Give a version the aliases; the one that has them loses them."""
+    models.merge_aliases(plain(name), name.partition("@")[2], list(dict.fromkeys(["default", alias])))
+
+
+def rollback(models: ModelsClient, display_name: str, alias: str, version: str = "") -> tuple[str, str]:
+    """Give an earlier version of a model the aliases.
+
+    Args:
+        version: Its number; by default that of the version which the current one has replaced.
+
+    Returns:
+        The version that has the aliases now, and the one that had them.
+
+    Raises:
+        UsageError: There is no such model or version, it has the aliases, or another one got them meanwhile.
+    """
+    there = present(models, display_name, alias)
+    if there is None:
+        raise UsageError(f"there is no model {display_name!r}; name another with --as")
+    rows = {str(row.get("versionId")): row for row in models.versions(plain(str(there["name"])))}
+    known = ", ".join(f"{id} ({str(row.get('versionDescription', ''))[:60]})" for id, row in sorted(rows.items()))
+    before = _AFTER.search(str(there.get("versionDescription", "")))
+    wanted = version or (before["version"] if before is not None else "")
+    if not wanted:
+        raise UsageError(
+            f"version {there.get('versionId')} of {display_name} does not say which version it replaced; name one: {known}"
+        )
+    if wanted not in rows or wanted == str(there.get("versionId")):
+        what = "has the aliases already" if wanted in rows else "is not in the registry"
+        raise UsageError(f"version {wanted} of {display_name} {what}; its versions: {known}")
+    now = present(models, display_name, alias)
+    if now is None or version_name(now) != version_name(there):
+        raise UsageError(f"{display_name} has got another version meanwhile; nothing was moved. Type it again")
+    move_aliases(models, version_name(rows[wanted]), alias)
+    return version_name(rows[wanted]), version_name(there)
+
+
 def model_body(
-    trained: Trained, display_name: str, serving_uri: str, alias: str, labels: Mapping[str, str]
+    trained: Trained,
+    display_name: str,
+    serving_uri: str,
+    alias: str,
+    labels: Mapping[str, str],
+    there: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Return the Model of an upload."""
+    """Return the Model of an upload; its description names the version that is there, which `--rollback` moves the aliases to."""
+    after = f", after version {there['versionId']}" if there is not None and there.get("versionId") else ""
     return {
         "displayName": display_name,
         "versionAliases": list(dict.fromkeys(["default", alias])),
-        "versionDescription": f"{trained.metric} {trained.value!r}, from {trained.job} {trained.number}".rstrip(),
+        "versionDescription": f"{trained.metric} {trained.value!r}, from {trained.job} {trained.number}".rstrip()
+        + after,
         "labels": {**{key: label(value) for key, value in labels.items()}, **trained.labels},
         "artifactUri": trained.uri,
         "containerSpec": {"imageUri": serving_uri},

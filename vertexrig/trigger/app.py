@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -250,6 +251,7 @@ class Trigger:
 
     def _route(self, call: Call, delivery: Delivery, row: dict[str, Any]) -> Reply:
         jobs = re.fullmatch(r"/jobs/([^/]{1,64})", call.path)
+        decided = re.fullmatch(r"/runs/([^/]{1,64})/(approve|reject)", call.path)
         routes: dict[str, Callable[[], Reply]] = {}
         if call.path == "/":
             routes = {"GET": lambda: self._listing(call), "POST": lambda: self._post(call, delivery, row)}
@@ -262,10 +264,13 @@ class Trigger:
                 "GET": lambda: self._jobs(call).one(jobs[1]),
                 "DELETE": lambda: self._jobs(call).cancel(jobs[1]),
             }
+        elif decided:
+            routes = {"POST": lambda: self._decide(call, decided[1], decided[2], row)}
         elif call.path == TICK_PATH:
             routes = {"POST": lambda: self._tick(row)}
         else:
-            raise RequestProblem(404, "no-such-page", "there is /, /openapi.json, /jobs, /jobs/ID and /tick")
+            pages = "/, /openapi.json, /jobs, /jobs/ID, /runs/ID/approve, /runs/ID/reject and /tick"
+            raise RequestProblem(404, "no-such-page", f"there is {pages}")
         handler = routes.get("GET" if call.method == "HEAD" else call.method)
         if handler is None:
             allowed = ", ".join([*routes, *(["HEAD"] if "GET" in routes else [])])
@@ -491,6 +496,37 @@ class Trigger:
             problem=problem,
         )
 
+    def _decide(self, call: Call, name: str, verb: str, row: dict[str, Any]) -> Reply:
+        """Approve or reject the version of a run, and take its step at once."""
+        from vertexrig.runs import approval
+
+        by = self._approver(call.headers)
+        runs, registrar = self.ticker.engine.runs, self.ticker.registrar
+        try:
+            run = approval.find(runs, name)
+        except UsageError as error:
+            raise RequestProblem(404, "no-such-run", str(error)) from None
+        try:
+            run = approval.decide(runs, registrar.models, run, approval.VERBS[verb], by, self.engine.now())
+        except approval.DecidedError as error:
+            raise RequestProblem(409, "changed", str(error)) from None
+        row |= {"run": run.name, "claim": run.id, "decision": approval.VERBS[verb], "by": by}
+        moved = self.ticker.engine.move(run)  # what fails now is done by the next tick
+        body = {"id": run.id, "run": run.name, "decision": approval.VERBS[verb], "by": by, "state": moved.state}
+        body |= {"outcome": moved.run.reason, "model": moved.run.model} if moved.state == "ended" else {}
+        return Reply(200 if moved.state == "ended" else 202, {**body, "text": moved.text or moved.run.text})
+
+    def _approver(self, headers: Mapping[str, str]) -> str:
+        """Return who decides; RequestProblem 403 if `trigger.approvers` does not name the caller."""
+        patterns = self.loaded.project.trigger.approvers
+        if patterns == ("*",):  # whoever may call the function, as its token says
+            return request.caller(headers) or "a caller of the function"
+        email = self._checked.email(headers) if patterns else ""
+        if email and any(fnmatchcase(email.lower(), one.lower()) for one in patterns):
+            return email
+        who = email or "a caller whose token was not checked"
+        raise RequestProblem(403, "not-allowed", f"{who} fits none of trigger.approvers")
+
     def _tick(self, row: dict[str, Any]) -> Reply:
         from vertexrig.runs.store import OtherTriggerError
 
@@ -534,7 +570,9 @@ class Trigger:
         registrar = Registrar(self.loaded, submitter.workspace.catalog, models, submitter.claims, engine.runs, folder)
         engine.step = Steps(engine, registrar, folder).take
         seconds = (times.duration_seconds(trigger.timeout) or 120.0) / 2
-        return Ticker(engine, self.log, (trigger.uri or "").split("?")[0].rstrip("/"), seconds, trigger.notify)
+        return Ticker(
+            engine, registrar, self.log, (trigger.uri or "").split("?")[0].rstrip("/"), seconds, trigger.notify
+        )
 
 
 def _detail(error: RequestProblem) -> str:

@@ -21,6 +21,7 @@ from vertexrig.cloud.vertex import TUNING, RemoteJob, Vertex
 from vertexrig.errors import VertexrigError
 from vertexrig.project.config import Loaded
 from vertexrig.results.study import course
+from vertexrig.runs import approval
 from vertexrig.runs.advance import Seen, advance
 from vertexrig.runs.deliveries import FOLDER, GOOD, NO_MACHINES, ROW, Decision, Delivery, write_row
 from vertexrig.runs.engine import closed
@@ -41,7 +42,7 @@ class DeliveryEnd:
 
     Args:
         outcome: Its job's state, such as SUCCEEDED; `exhausted` if no candidate got machines; of a run with steps `done`, `registered`,
-            `not-better`, or why it ended before that; `changed` if the project file does not allow it any more; `given-up`; of a run
+            `not-better`, `rejected`, or why it ended before that; `changed` if the project file does not allow it any more; `given-up`; of a run
             that got no job `refused`, `skipped` or `superseded`.
         reason: Why, in one line.
         ended: When, RFC 3339.
@@ -213,7 +214,8 @@ def row_of(run: Run) -> dict[str, Any]:
         detail=detail | ({"then": list(run.steps)} if run.steps else {}),
         **kept,
     ).data
-    return row | {"phase": run.phase, "since": run.phase_since, "step": run.at}
+    asked = {"approval": approval.text_of(run)} if run.approval and run.phase == "step" else {}
+    return row | {"phase": run.phase, "since": run.phase_since, "step": run.at, **asked}
 
 
 def end_of(

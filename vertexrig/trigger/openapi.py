@@ -87,6 +87,23 @@ def document(loaded: Loaded) -> dict[str, Any]:
                     {"200": _json("What the tick found.", _TICK)},
                 )
             },
+            **{
+                f"/runs/{{id}}/{verb}": {
+                    "post": {
+                        **_operation(
+                            verb,
+                            f"{verb.capitalize()} the model version of a run that waits for it.",
+                            {
+                                "200": _json("Decided, and the run has ended.", _DECIDED),
+                                "202": _json("Decided: a tick ends the run.", _DECIDED),
+                            },
+                            html=True,
+                        ),
+                        "parameters": [id],
+                    }
+                }
+                for verb in ("approve", "reject")
+            },
             "/openapi.json": {"get": _read("openapi", "This document.", _json("This document.", {"type": "object"}))},
             "/jobs": {
                 "get": {
@@ -269,6 +286,11 @@ _MOVED = object_schema(
     **dict.fromkeys(_MOVED_TEXTS, TEXT),
     phase={"type": "string", "enum": ["waiting", "attempt", "step", "ended"]},
     state={"type": "string", "enum": ["waiting", "training", "started", "ended", "unknown"]},
+)
+_DECIDED = object_schema(
+    *("id", "run", "decision", "by", "state"),
+    **dict.fromkeys(("id", "run", "by", "state", "outcome", "model", "text"), TEXT),
+    decision={"type": "string", "enum": ["approved", "rejected"]},
 )
 _TICK = object_schema(
     "runs",

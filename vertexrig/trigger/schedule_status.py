@@ -362,6 +362,9 @@ def _of_delivery(loaded: Loaded, name: str, row: Mapping[str, Any]) -> list[Diff
         if known := _REMEDIES.get(str(end["outcome"])):
             fix = known.format(schedule=name, run=row.get("run", ""), limit="usd_per_run", file=loaded.file)
         return [Difference(f"the run of {str(row['time'])[:19]}Z ended {end['outcome']}{reason}", fix)]
+    if row.get("approval"):
+        fix = f"vertexrig schedule approve {name}, or vertexrig schedule reject {name}"
+        return [Difference(f"since {str(row.get('since'))[:19]}Z: {row['approval']}", fix, "warning")]
     if row.get("state") in ("PENDING", "QUEUED"):
         waited = (times.now() - times.parse(str(row.get("since") or row["time"]))).total_seconds()
         run = loaded.project.entries.get(str(row.get("run", "")))

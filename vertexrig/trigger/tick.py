@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import product
 from typing import Any
@@ -21,6 +21,7 @@ from vertexrig.runs import store
 from vertexrig.runs.deliveries import Delivery
 from vertexrig.runs.engine import Engine, Moved
 from vertexrig.runs.policy import EVERY, Hold, Holds
+from vertexrig.runs.registration import Registrar
 from vertexrig.runs.run import Run
 from vertexrig.submit.claims import LABEL
 from vertexrig.trigger import answers, history, notify
@@ -36,12 +37,14 @@ class Ticker:
 
     Args:
         engine: Moves runs; its claims do not wait.
+        registrar: Registers the models of runs.
         uri: The URL of this function, "" if the project file has none.
         seconds: A tick's longest time.
         clock: Seconds, from any start.
     """
 
     engine: Engine
+    registrar: Registrar
     log: Log
     uri: str = ""
     seconds: float = 60.0
@@ -161,8 +164,10 @@ class Ticker:
                     **self._row(moved, whole=True),
                 }
             )
-        if moved.problem and moved.run.phase == "step" and moved.state != "ended":
+        if moved.problem and moved.run.phase == "step" and moved.state != "ended" and run.noticed != moved.run.at:
             self.notices.keep(notify.waiting({**row, "schedule": run.of_schedule}, moved.run.at, moved.text))
+            if (stored := self.engine.runs.read(run.id)) is not None:  # the step may have written it
+                self.engine.runs.save(replace(stored, noticed=moved.run.at))
         return moved
 
     def _row(self, moved: Moved, whole: bool = False) -> dict[str, Any]:
