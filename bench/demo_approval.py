@@ -30,6 +30,7 @@ bucket: gs://demo-bucket
 trainer: {{path: trainer_pkg, image: tf-2.17}}
 jobs:
   cpu: {{machine_type: n1-standard-4, timeout: 1800s, args: {{epochs: 2}}}}
+  weak: {{machine_type: n1-standard-4, timeout: 1800s, args: {{epochs: 1, learning_rate: 0.0001}}}}
   measure: {{machine_type: n1-standard-4, timeout: 1800s, args: {{evaluate: true}}}}
 sweeps:
   sweep:
@@ -41,9 +42,8 @@ sweeps:
       parameters: {{learning_rate: {{double_value_spec: {{min_value: 0.01, max_value: 0.1}}, scale_type: UNIT_LOG_SCALE}}}}
 schedules:
   first:
-    run: cpu
+    run: weak
     cron: "0 2 1 * *"
-    args: {{epochs: 1, learning_rate: 0.0001}}
     then: [register: {{display_name: digits, metric: accuracy, goal: MAXIMIZE}}]
   nightly:
     run: sweep
@@ -75,8 +75,8 @@ def main() -> None:
                 asked = ticked(folder, env, "the sweep and its evaluation", lambda rows: next((row for row in rows["open"] if row.get("approval")), None))  # fmt: skip
                 print(f"\n{asked['approval']}", flush=True)
                 assert aliases(here.url, first["end"]["model"], 2) == {"1": ["champion", "default"], "2": []}
-                print("\n$ curl -X POST http://127.0.0.1:8644/runs/nightly/approve", flush=True)
-                answer = requests.post(f"http://127.0.0.1:{PORT}/runs/nightly/approve", timeout=60)
+                print(f"\n$ curl --json '{{}}' http://127.0.0.1:{PORT}/runs/nightly/approve", flush=True)
+                answer = requests.post(f"http://127.0.0.1:{PORT}/runs/nightly/approve", json={}, timeout=60)
                 print(answer.status_code, answer.text, flush=True)
                 assert aliases(here.url, first["end"]["model"], 2)["2"] == ["champion", "default"]
                 vertexrig(folder, env, "schedule", "steps")

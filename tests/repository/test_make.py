@@ -152,6 +152,7 @@ CASES: dict[str, list[Case]] = {
             "demo-trigger": r"schedule apply.*'duplicate': True.*vertexrig best sweep.*registered vertexrig-\S+@1 at register",
             "demo-day-two": r"case 1: wrong-image.*case 7: paused.*vertexrig schedule resume paused.*over-budget",
             "demo-candidates": r"candidate 2 .*: quota: .*JOB_STATE_CANCELLED.*JOB_STATE_FAILED.*40 epochs, none twice: \d+ by candidate 3",
+            "demo-approval": r"waits for approval.*approved by .*register digits --rollback.*'1': \['champion', 'default'\], '2': \[\]",
         }.items()
     },
     # the tests, lint and types of the whole are typed by .ci/run in a clean clone: here, what they would run
