@@ -8,12 +8,10 @@ import re
 import runpy
 import shutil
 import sys
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import replace
 from functools import cache
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +19,7 @@ import pytest
 import yaml
 
 from tests.support.tools import REPOSITORY
+from tests.support.web import answering
 from vertexrig import checks
 from vertexrig.finding import Severity
 from vertexrig.project import config
@@ -305,56 +304,29 @@ def test_cloudbuild_makes_the_image_of_the_project_file(example: str) -> None:
 Launch = Callable[..., str]
 
 
-class Recorder(BaseHTTPRequestHandler):
-    """Takes any job, says it has succeeded, and keeps what it was sent in `server.sent`."""
-
-    def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        kind = self.path.partition("?")[0].rsplit("/", 1)[1]
-        self.server.sent.append((kind, body))  # type: ignore[attr-defined]
-        self.answer(kind, body)
-
-    def do_GET(self) -> None:
-        kind, body = self.server.sent[-1]  # type: ignore[attr-defined]
-        self.answer(kind, body)
-
-    def answer(self, kind: str, body: dict[str, Any]) -> None:
-        state = "PIPELINE_STATE_SUCCEEDED" if kind == "trainingPipelines" else "JOB_STATE_SUCCEEDED"
-        done = {**body, "name": f"projects/my-project/locations/us-central1/{kind}/1", "state": state}
-        if kind == "hyperparameterTuningJobs":
-            done["trials"] = [
-                {"id": "1", "state": "INFEASIBLE"},
-                {
-                    "id": "2",
-                    "state": "SUCCEEDED",
-                    "finalMeasurement": {"metrics": [{"metricId": "accuracy", "value": 0.75}]},
-                    "parameters": [{"parameterId": "n_hidden", "value": 8}],
-                },
-            ]
-        data = json.dumps(done).encode()
-        self.send_response(200)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Say nothing."""
+def finished(kind: str, body: Mapping[str, Any]) -> dict[str, Any]:
+    """A job as it is once it has succeeded."""
+    state = "PIPELINE_STATE_SUCCEEDED" if kind == "trainingPipelines" else "JOB_STATE_SUCCEEDED"
+    done = {**body, "name": f"projects/my-project/locations/us-central1/{kind}/1", "state": state}
+    if kind == "hyperparameterTuningJobs":
+        measured = {"metrics": [{"metricId": "accuracy", "value": 0.75}]}
+        best = {"finalMeasurement": measured, "parameters": [{"parameterId": "n_hidden", "value": 8}]}
+        done["trials"] = [{"id": "1", "state": "INFEASIBLE"}, {"id": "2", "state": "SUCCEEDED", **best}]
+    return done
 
 
 @contextmanager
 def recording() -> Iterator[tuple[str, list[tuple[str, dict[str, Any]]]]]:
-    """An endpoint on a free port; yields its URL and the list that fills with (collection, body)."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Recorder)
-    server.sent = []  # type: ignore[attr-defined]
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}", server.sent  # type: ignore[attr-defined]
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    """The URL of a service where any job has succeeded, and the list that fills with (collection, body)."""
+    sent: list[tuple[str, dict[str, Any]]] = []
+
+    def answer(method: str, path: str, data: bytes) -> tuple[int, Any]:
+        if method == "POST":
+            sent.append((path.partition("?")[0].rsplit("/", 1)[1], json.loads(data)))
+        return 200, finished(*sent[-1])
+
+    with answering(answer) as url:
+        yield url, sent
 
 
 def copied(example: str, name: str, place: Path) -> Path:

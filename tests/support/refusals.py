@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import json
 import re
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
 
 import requests
+
+from tests.support.web import answering
 
 _MODELS = re.compile(r"/v1/projects/[^/]+/locations/[^/]+/models([:/@?].*)?")
 
@@ -48,28 +47,5 @@ class Way:
 def way(behind: str) -> Iterator[tuple[str, Way]]:
     """Its URL and what it answers, while the block lasts."""
     kept = Way(behind)
-
-    class Handler(BaseHTTPRequestHandler):
-        def log_message(self, format: str, *args: Any) -> None:
-            pass
-
-        def _do(self) -> None:
-            data = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            status, content = kept.answer(self.command, self.path, data)
-            self.send_response(status)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(content)))
-            self.end_headers()
-            self.wfile.write(content)
-
-        do_GET = do_POST = do_PATCH = do_DELETE = _do
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}", kept
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join(timeout=20)
+    with answering(kept.answer) as url:
+        yield url, kept

@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import threading
 from collections.abc import Callable, Iterator, Mapping
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -15,6 +14,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from tests.support.tools import need
+from tests.support.web import answering
 from vertexrig import cli
 from vertexrig.cloud.quotas import QuotaLimit
 from vertexrig.explain import headroom
@@ -106,31 +106,19 @@ def serve(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Callable[
     """Serve answers as both services, in the folder of a project."""
     (tmp_path / "vertexrig.yaml").write_text(PROJECT)
     monkeypatch.chdir(tmp_path)
-    servers = []
+    with ExitStack() as stack:
 
-    def start(answers: Answers) -> str:
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                parts = urlsplit(self.path)
-                status, data = answers(parts.path, parse_qs(parts.query))
-                self.send_response(status)
-                self.send_header("Content-Type", "application/json")
-                self.end_headers()
-                self.wfile.write(json.dumps(data).encode())
+        def start(answers: Answers) -> str:
+            def answer(method: str, path: str, data: bytes) -> tuple[int, Any]:
+                parts = urlsplit(path)
+                return answers(parts.path, parse_qs(parts.query))
 
-            def log_message(self, *_: object) -> None:
-                pass
+            url = stack.enter_context(answering(answer))
+            for name in ("CLOUDQUOTAS", "MONITORING"):
+                monkeypatch.setenv(f"CLOUDSDK_API_ENDPOINT_OVERRIDES_{name}", f"{url}/")
+            return url
 
-        servers.append(ThreadingHTTPServer(("127.0.0.1", 0), Handler))
-        threading.Thread(target=servers[-1].serve_forever, daemon=True).start()
-        url = f"http://127.0.0.1:{servers[-1].server_port}"
-        for name in ("CLOUDQUOTAS", "MONITORING"):
-            monkeypatch.setenv(f"CLOUDSDK_API_ENDPOINT_OVERRIDES_{name}", f"{url}/")
-        return url
-
-    yield start
-    for server in servers:
-        server.shutdown()
+        yield start
 
 
 def told(capsys: pytest.CaptureFixture[str], *words: str) -> Any:

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import copy
-import json
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +11,7 @@ import pytest
 
 from tests.support import made_studies
 from tests.support.tools import typed
+from tests.support.web import answering
 from tests.vertexrig.studies.test_bad_studies import PROJECT
 from vertexrig.cloud.vertex import Vertex, misshapen
 
@@ -27,32 +25,20 @@ VERBS = (
 )
 
 
-class _Answers(BaseHTTPRequestHandler):
+class _Answers:
     """Lists one tuning job or none, and no custom job."""
 
     job: Any = None
 
-    def do_GET(self) -> None:
-        kind = self.path.partition("?")[0].rpartition("/")[2]
-        data = json.dumps({kind: [self.job] if self.job and kind == "hyperparameterTuningJobs" else []}).encode()
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
-
-    def log_message(self, *_: object) -> None:
-        pass
+    def answer(self, method: str, path: str, data: bytes) -> tuple[int, Any]:
+        kind = path.partition("?")[0].rpartition("/")[2]
+        return 200, {kind: [self.job] if self.job and kind == "hyperparameterTuningJobs" else []}
 
 
 @pytest.fixture(scope="module")
 def service() -> Iterator[str]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _Answers)
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_address[1]}"
-    server.shutdown()
-    server.server_close()
-    thread.join(10)
+    with answering(_Answers().answer) as url:
+        yield url
 
 
 def changed(job: dict[str, Any], path: tuple[Any, ...], value: Any) -> dict[str, Any]:

@@ -8,9 +8,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 import pytest
@@ -25,6 +23,7 @@ from tests.support import clouds
 from tests.support.images import JOBS, PYTHON, project
 from tests.support.packages import lock_nothing
 from tests.support.tools import vertexrig
+from tests.support.web import answering
 from vertexrig.cloud import registry
 from vertexrig.cloud.storage import Storage
 from vertexrig.package import image
@@ -114,26 +113,12 @@ def artifact_registry(there: set[str]) -> Iterator[tuple[str, list[str]]]:
     """A server that knows the resources of `there` and no others; its URL, and what it was asked for."""
     asked: list[str] = []
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            asked.append(self.path)
-            found = self.path in there
-            self.send_response(200 if found else 404)
-            self.send_header("Content-Type", "application/json")
-            self.end_headers()
-            self.wfile.write(b"{}" if found else b'{"error": {"code": 404, "message": "not there"}}')
+    def answer(method: str, path: str, data: bytes) -> tuple[int, Any]:
+        asked.append(path)
+        return (200, {}) if path in there else (404, {"error": {"code": 404, "message": "not there"}})
 
-        def log_message(self, *args: object) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_address[1]}", asked
-        finally:
-            server.shutdown()
-            thread.join()
+    with answering(answer) as url:
+        yield url, asked
 
 
 REPOSITORY_PATH = "/v1/projects/my-project/locations/us-central1/repositories/vertexrig"

@@ -6,8 +6,6 @@ import json
 import os
 import shlex
 import subprocess
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +14,7 @@ import pytest
 from localvertex.services import logging_query
 from tests.support import clouds, tools
 from tests.support.trigger_place import Place
+from tests.support.web import answering
 from tests.vertexrig.trigger.test_notify import fire
 from vertexrig.cloud.rest import RestError
 from vertexrig.spec.states import FAILED
@@ -107,20 +106,16 @@ def test_gcloud_takes_the_files(tmp_path: Path, gcloud: str) -> None:
     printed = tools.vertexrig("function", "alerts", cwd=tmp_path)
     sent: list[dict[str, Any]] = []
 
-    class Refuses(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            sent.append(json.loads(self.rfile.read(int(self.headers["content-length"]))))
-            self.send_response(403)
-            self.end_headers()
+    def refused(method: str, path: str, data: bytes) -> tuple[int, bytes]:
+        sent.append(json.loads(data))
+        return 403, b""
 
-    service = ThreadingHTTPServer(("127.0.0.1", 0), Refuses)
-    threading.Thread(target=service.serve_forever, daemon=True).start()
-    env = {**os.environ, "CLOUDSDK_API_ENDPOINT_OVERRIDES_MONITORING": f"http://127.0.0.1:{service.server_port}/", "CLOUDSDK_CORE_DISABLE_PROMPTS": "1",
+    env = {**os.environ, "CLOUDSDK_CORE_DISABLE_PROMPTS": "1",
            "CLOUDSDK_AUTH_DISABLE_CREDENTIALS": "true", "CLOUDSDK_CONFIG": str(tmp_path / "c")}  # fmt: skip
     lines = [line for line in printed.stdout.splitlines() if not line.startswith("#")]
-    for line in lines:
-        done = subprocess.run(shlex.split(line), env=env, cwd=tmp_path, capture_output=True, text=True, timeout=60)
-        assert "does not have permission" in done.stderr, done.stderr
-    service.shutdown()
-    service.server_close()
+    with answering(refused) as url:
+        env["CLOUDSDK_API_ENDPOINT_OVERRIDES_MONITORING"] = f"{url}/"
+        for line in lines:
+            done = subprocess.run(shlex.split(line), env=env, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+            assert "does not have permission" in done.stderr, done.stderr
     assert len(sent) == len(lines) and all("displayName" in one for one in sent)

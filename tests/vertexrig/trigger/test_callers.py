@@ -6,11 +6,10 @@ import base64
 import copy
 import json
 import os
-import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from datetime import datetime, timedelta, timezone
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ import pytest
 
 from tests.support import clouds
 from tests.support.trigger_place import DATA, Place
+from tests.support.web import answering
 from vertexrig.cloud import identity
 from vertexrig.cloud.rest import RestError
 from vertexrig.errors import ConfigError
@@ -35,29 +35,10 @@ CALLERS: dict[str, Any] = {
 
 
 @pytest.fixture
-def front() -> Iterator[Callable[[int], str]]:
+def front() -> Iterator[Callable[..., str]]:
     """Serves every page with a status: in the place of the platform before the function."""
-    servers = []
-
-    def serve(status: int, content: bytes = b"{}") -> str:
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                self.send_response(status)
-                self.send_header("Content-Length", str(len(content)))
-                self.end_headers()
-                self.wfile.write(content)
-
-            def log_message(self, *_: Any) -> None:
-                pass
-
-        servers.append(HTTPServer(("127.0.0.1", 0), Handler))
-        threading.Thread(target=servers[-1].serve_forever, daemon=True).start()
-        return f"http://127.0.0.1:{servers[-1].server_port}"
-
-    yield serve
-    for one in servers:
-        one.shutdown()
-        one.server_close()
+    with ExitStack() as stack:
+        yield lambda status, content=b"{}": stack.enter_context(answering(lambda *_: (status, content)))
 
 
 def token(email: str, signature: str = "SIGNATURE_REMOVED_BY_GOOGLE") -> str:
