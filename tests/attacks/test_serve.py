@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 
@@ -17,11 +18,34 @@ from localvertex.jobs.settings import Settings
 from localvertex.runner import RunOptions
 from tests.attacks.wire import FOREIGN, NOBODY, as_user, exchange, needs_root, on_linux, request, status_of
 
+MODULES = (
+    "json",
+    "tarfile",
+    "uuid",
+    "runpy",
+    "io",
+    "flask",
+    "functions_framework",
+    "uvicorn",
+    "asgi",
+    "guard",
+    "vertexrig_guard",
+    "main",
+)
+
 
 @pytest.fixture(scope="module")
-def function(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
-    """The port of `function serve` on a project, with a local Vertex behind it."""
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project that has modules with the names of those that a server imports."""
     folder = tmp_path_factory.mktemp("served")
+    for name in MODULES:
+        (folder / f"{name}.py").write_text(f"open({str(folder / 'ran')!r}, 'a').write(__name__)\n")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def function(folder: Path) -> Iterator[int]:
+    """The port of `function serve` on a project, with a local Vertex behind it."""
     (folder / "vertexrig.yaml").write_text(
         "project: my-project\nbucket: gs://my-bucket\njobs: {cpu: {machine_type: n1-standard-4}}\n"
     )
@@ -47,6 +71,11 @@ def _tried(port: int) -> bytes:
         return exchange(port, request("GET", "/"))
     except OSError:
         return b""
+
+
+def test_no_module_of_the_project_is_imported(function: int, folder: Path) -> None:
+    """The server imports the staged function and its own packages: nothing of the project's folder, which is its working directory."""
+    assert status_of(exchange(function, request("GET", "/"))) == 200 and not (folder / "ran").exists()
 
 
 DRY = b'{"run": "cpu", "dry_run": true}'

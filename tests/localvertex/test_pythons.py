@@ -104,6 +104,19 @@ def test_the_newest_python_of_pyenv_is_taken(tmp_path: Path, monkeypatch: pytest
     assert pythons.find_python("3.9") == "3.9"
 
 
+def test_a_python_of_pyenv_imports_nothing_of_the_working_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A `venv.py` in the folder where a rehearsal was started is not run."""
+    program = tmp_path / "pyenv/versions/3.9.1/bin/python"
+    program.parent.mkdir(parents=True)
+    program.symlink_to(sys.executable)
+    (tmp_path / "venv.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")
+    monkeypatch.setenv("PYENV_ROOT", str(tmp_path / "pyenv"))
+    monkeypatch.chdir(tmp_path)
+    assert pythons.find_python("3.9") == str(program) and not (tmp_path / "ran").exists()
+
+
 def test_a_uv_that_cannot_be_run_is_an_error_of_packages(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A program that the system does not start is said as what else uv fails at, which a caller of `make_python` bears."""
 
