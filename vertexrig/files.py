@@ -12,15 +12,14 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from contextvars import ContextVar
 from functools import cache
 from pathlib import Path
 
 from vertexrig.errors import UsageError, VertexrigError
 
 MIB = 1024 * 1024
-largest: ContextVar[int] = ContextVar("largest", default=2 * MIB)
-"""Most bytes of a project file, an overlay, a template or a checked file; `--max-file-size` raises the limit.
+LARGEST = 2 * MIB
+"""Most bytes of a project file, an overlay, a template or a checked file.
 
 A file from elsewhere may be made to exhaust the machine that checks it; 2 MiB are about 15,000 jobs.
 """
@@ -35,17 +34,16 @@ def read_text(path: str | Path, error: Callable[[str], VertexrigError] = UsageEr
     Raises:
         VertexrigError: It cannot be read, is too large, or is not text.
     """
-    most = largest.get()
     try:
         if str(path) == "-":
-            data = sys.stdin.buffer.read(most + 1)
+            data = sys.stdin.buffer.read(LARGEST + 1)
         else:
             if not _is_system(Path(path)) and _is_device(Path(path)):
                 raise error(f"{path} is neither a file nor a folder, and is not read; `-` reads stdin")
             with open(path, "rb") as stream:
-                data = stream.read(most + 1)
-        if len(data) > most:
-            raise error(f"{path} is larger than {most / MIB:g} MiB; raise the limit with --max-file-size MIB")
+                data = stream.read(LARGEST + 1)
+        if len(data) > LARGEST:
+            raise error(f"{path} is larger than {LARGEST / MIB:g} MiB, and is not read")
         return data.decode("utf-8-sig")
     except FileNotFoundError:
         raise error(f"there is no file {path}") from None

@@ -22,7 +22,7 @@ from yaml.resolver import Resolver
 RawPath = tuple["str | int", ...]
 
 # An alias or a merge may multiply what a small text expands to. A value takes about 10 bytes of text, so that a text of
-# 2 MiB, the most that is read, may have this many; a longer file, which a flag allows, has more.
+# 2 MiB, the most that is read of a file, may have this many.
 MAX_VALUES = 200_000
 MAX_DEPTH = 100
 _SHORT = 3_000  # characters: such a text cannot be nested so deep that libyaml's own recursion is in danger

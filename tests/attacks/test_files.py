@@ -309,15 +309,6 @@ def test_960_kb_of_unknown_fields_cost_a_multiple_of_their_parsing(tmp_path: Pat
     assert cost < 10 * (time.process_time() - began)
 
 
-def test_the_limit_of_size_can_be_raised(tmp_path: Path) -> None:
-    """A file above 2 MiB is read with --max-file-size, in that command only."""
-    file = tmp_path / "vertexrig.yaml"
-    file.write_text(f"project: p\n# {'x' * 3 * MIB}\n", encoding="utf-8")
-    assert vertexrig(["check", "--file", str(file)]) == 2
-    assert vertexrig(["check", "--file", str(file), "--max-file-size", "4"]) == 0
-    assert vertexrig(["check", "--file", str(file)]) == 2
-
-
 def test_findings_beyond_200_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Of many findings of one rule 200 are shown, and one more has the number of the others; the exit code is theirs."""
     text = "workerPoolSpecs: []\n" + "".join(f"field{i}: x\n" for i in range(1_300))

@@ -27,10 +27,7 @@ from vertexrig.trainer_source.tensorflow_usage import (
 from vertexrig.trainer_source.trainer_model import DYNAMIC, TrainerSource
 
 _KERAS = "TensorFlow 2.21 with Keras 3.15, run 2026-11-20; keras-team/keras issue 20585"
-_PORT = "TensorFlow 2.21 with another program on the port of TF_CONFIG, run 2026-11-22"
 _FIRST_KERAS_3 = (2, 16)
-CLUSTER_PORT = 2222
-"""The port in each address of CLUSTER_SPEC and TF_CONFIG."""
 
 _CLUSTER = {MULTI, SERVER}
 _SEVERAL_GPUS = {MIRRORED, MULTI, SERVER, CENTRAL}
@@ -286,19 +283,6 @@ def clustered(document: Document, context: Context) -> TrainingCluster | None:
     return cluster if several else None
 
 
-def cluster_port(document: Document, context: Context) -> Iterator[Problem]:
-    cluster = clustered(document, context)
-    if cluster is None:
-        return
-    for one in cluster.trainer.listens:
-        if one.port == CLUSTER_PORT:
-            message = (
-                f"{one.file}:{one.line}: {one.function} listens on port {CLUSTER_PORT}, at which each of "
-                f"{cluster.replicas} replicas is reached by TensorFlow's server: one of the two does not start"
-            )
-            yield Problem(cluster.pools[0].program_path, message, "choose another port, or 0 for a free one")
-
-
 _E, _W, _I = Severity.ERROR, Severity.WARNING, Severity.INFO
 
 RULES: tuple[Rule, ...] = (
@@ -317,5 +301,4 @@ RULES: tuple[Rule, ...] = (
     Rule("strategy-argument", _E, "The strategy that args name fits the cluster.",
          join(DISTRIBUTED, WALKTHROUGH), strategy_argument),
     Rule("keras-3-workers", _E, "A trainer with several workers uses Keras 2.", join(_KERAS, PRACTICE), keras_3),
-    Rule("cluster-port", _W, "Port 2222 of a replica is left to the cluster.", join(DISTRIBUTED, _PORT), cluster_port),
 )  # fmt: skip

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import sys
 from dataclasses import asdict, dataclass
 from datetime import date
 
@@ -20,9 +19,6 @@ from vertexrig.project import candidates
 from vertexrig.spec.estimate import elsewhere, estimate
 from vertexrig.spec.quota import quota_needs
 from vertexrig.workspace import Workspace
-
-# one character for one, so that boxes keep their edges; streams.prepare would write `...` for an ellipsis
-_PLAIN = str.maketrans({**dict.fromkeys("┌┐└┘├┤┬┴┼", "+"), "─": "-", "│": "|", "×": "x", "…": "."})
 
 
 @click.command("explain")
@@ -74,16 +70,16 @@ def command(
         output.document().data.update(data | more)
         return
     if one is not None:
-        output.say(_printable(explain_text.replica_text(found, one)), nl=False)
+        output.say(explain_text.replica_text(found, one), nl=False)
         return
     # 80 columns where there is no terminal; wider than 120 the picture of the pools is harder to follow
     width = min(shutil.get_terminal_size().columns, 120)
-    output.say(_printable(explain_text.text(found, width=width, today=date.today().isoformat())), nl=False)
+    output.say(explain_text.text(found, width=width, today=date.today().isoformat()), nl=False)
     if rows:
         headings = ("candidate", "changes", "region", "USD per hour", "USD at most", "quota needed")
         lines = [table(headings, [row.cells() for row in rows])]
         lines += [f"candidate {row.candidate} gets no job: {row.left_out}" for row in rows if row.left_out]
-        output.say(_printable("\n" + "\n".join(lines)))
+        output.say("\n" + "\n".join(lines))
 
 
 @dataclass(frozen=True)
@@ -144,13 +140,3 @@ def _candidates(workspace: Workspace, name: str, here: str) -> list[_Candidate]:
             _Candidate(one.candidate, changed, region, per_hour, at_most, own.complete, price.region, needed, why)
         )
     return found
-
-
-def _printable(text: str) -> str:
-    """Return the text with characters that stdout can encode; without box characters, boxes are drawn with +, - and |."""
-    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
-    try:
-        text.encode(encoding)
-    except UnicodeEncodeError:
-        return text.translate(_PLAIN).encode(encoding, "backslashreplace").decode(encoding)
-    return text

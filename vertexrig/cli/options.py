@@ -12,7 +12,7 @@ from typing import Any, TypeVar, cast
 
 import click
 
-from vertexrig import files, variables
+from vertexrig import variables
 from vertexrig.cli import steps, streams
 from vertexrig.cli.arguments import complete_keys
 from vertexrig.errors import UsageError
@@ -75,33 +75,12 @@ class Seconds(click.FloatRange):
         return number
 
 
-def _raise_limit(context: click.Context, _: click.Parameter, mib: float | None) -> None:
-    """Raise the limit of a file's size until the command ends."""
-    if mib is not None:
-        token = files.largest.set(int(mib * files.MIB))
-        context.call_on_close(lambda: files.largest.reset(token))
-
-
-def file_option(command: F) -> F:
-    """Add `--file` and `--max-file-size` to a verb."""
-    size = click.option(
-        "--max-file-size",
-        type=click.FloatRange(min=0, min_open=True, max=1024),
-        metavar="MIB",
-        expose_value=False,
-        # click runs eager options first: the limit holds before any other option reads a file, wherever it is typed.
-        is_eager=True,
-        callback=_raise_limit,
-        show_default="2 MiB",
-        help="Largest file to read.",
-    )
-    named = click.option(
-        "--file",
-        "file",
-        type=click.Path(path_type=Path),
-        help="Project file; by default vertexrig.yaml in this folder or above.",
-    )
-    return named(size(command))
+file_option = click.option(
+    "--file",
+    "file",
+    type=click.Path(path_type=Path),
+    help="Project file; by default vertexrig.yaml in this folder or above.",
+)
 
 
 def _allow_variables(context: click.Context, _: click.Parameter, names: str | None) -> None:

@@ -16,8 +16,8 @@ from vertexrig.cli.output import result
 from vertexrig.cli.remote import FoundJob
 from vertexrig.cloud.vertex import TUNING
 from vertexrig.errors import UsageError
-from vertexrig.files import write_bytes, write_text
-from vertexrig.results import drawing, trials
+from vertexrig.files import write_text
+from vertexrig.results import trials
 from vertexrig.spec.labels import RUN_LABEL
 from vertexrig.studies import report
 from vertexrig.studies.cost import spent
@@ -39,15 +39,12 @@ _TEXT = ("", ".md", ".markdown", ".txt")
     type=click.Path(path_type=Path),
     help="File to write instead of stdout. NAME.html is written as HTML; NAME.json needs --format json.",
 )
-@click.option(
-    "--figures", type=click.Path(path_type=Path, file_okay=False), help="Folder to write each chart to as a PNG file."
-)
 @options.format_option("markdown", "json", "html")
-def command(job: str, where: options.WhereOptions, output: Path | None, figures: Path | None, format_: str) -> None:
+def command(job: str, where: options.WhereOptions, output: Path | None, format_: str) -> None:
     """Write a report of JOB (name, number, resource name, or a rehearsal's run): how it went and, for a sweep, its trials.
 
     An HTML report is one file that loads nothing from the network. It has charts, an estimate of the cost, and the commands that
-    create the job again. HTML and --figures need the extra `report`.
+    create the job again. HTML needs the extra `report`.
     """
     typed = click.get_current_context().get_parameter_source("format_") is not ParameterSource.DEFAULT
     ending = output.suffix.lower() if output is not None else ""
@@ -56,28 +53,19 @@ def command(job: str, where: options.WhereOptions, output: Path | None, figures:
             f"{output}: a report is HTML or Markdown: name it {output.stem}.html or {output.stem}.md, or give --format"
         )
     html = format_ == "html" or (ending in HTML and not (typed and format_ == "markdown"))
-    if html or figures is not None:
+    if html:
         extras.need("vl_convert")  # first: its extra brings what the others need, too
     workspace = options.workspace_of(where.file)
     found = remote.find(where, job)
     is_sweep = found.job.collection == TUNING
     attempts = candidates.attempts_of(workspace, found)
-    seen = insight(found.job) if (html or figures is not None) and is_sweep else None
-    if figures is not None and (seen is None or not seen.charts.sections):
-        raise UsageError("there is nothing to draw: a chart needs a sweep with at least one trial that has started")
-    charts = list(drawing.figures(seen.charts)) if figures is not None and seen is not None else []
     if html:
-        text = _html(found, seen, workspace, attempts)
+        text = _html(found, insight(found.job) if is_sweep else None, workspace, attempts)
     else:
         text = report.page(found.job, found.console, found.record, attempts)
     data: dict[str, Any] = {"job": dict(found.job.data), "console": found.console or None}
     data["trials"] = trials.table(found.job.data) if is_sweep else []
     data |= {"attempts": attempts} if attempts else {}
-    if figures is not None:
-        for name, png in charts:
-            write_bytes(figures / f"{name}.png", png)
-        data["figures"] = [str(figures / f"{name}.png") for name, _ in charts]
-        streams.note(f"wrote {len(charts)} charts to {figures}")
     if output is not None:
         whole = format_ == "json" and ending == ".json"
         write_text(output, json.dumps(variables.result(data), indent=2) + "\n" if whole else variables.result(text))

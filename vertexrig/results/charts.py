@@ -1,4 +1,4 @@
-"""The charts of a study as Vega-Lite specifications: plain data, drawn by the page in a browser or by vl-convert as PNG.
+"""The charts of a study as Vega-Lite specifications: plain data, drawn by the page in a browser.
 
 Columns are called `p0`, `m0`, `u0`, and real names are in titles only, so that a parameter may be called
 anything. A chart names its data set; `Charts.data` holds each set once for all charts.

@@ -1,28 +1,16 @@
-"""Charts in Vega-Lite, and vl-convert: its JavaScript for a page, and charts as PNG without a browser. Loaded only where drawn."""
+"""Charts in Vega-Lite, and vl-convert's JavaScript for a page. Loaded only where drawn."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
 from vertexrig.text import clean
-from vertexrig.waiting import waiting
 
 # Named here, since vl-convert has several and takes its newest by default: charts stay as they were tested.
 VEGA_LITE = "6.4"
-WIDTH, SCALE = 820, 2.0
-"""Pixels of a figure, and device pixels of each."""
-_LIGHT = {
-    "background": "white",
-    "view": {"stroke": None},
-    "style": {"halo": {"color": "white", "stroke": "white", "strokeWidth": 4, "opacity": 0.85}},
-    "range": {"ramp": ["#d3dded", "#5b8bdb", "#0b2a66"]},
-    "axis": {"gridColor": "#e1e5ea", "domainColor": "#c4cad2", "tickColor": "#c4cad2"},
-}
-
-
 Spec = dict[str, Any]
 
 
@@ -31,7 +19,7 @@ class Chart:
     """One chart.
 
     Args:
-        id: Unique in the page, and the PNG's name: letters, digits and dashes.
+        id: Unique in the page: letters, digits and dashes.
         title: What it shows, for its heading or its alternative text.
         spec: In Vega-Lite, without its data.
         note: What a reader should know, "" if nothing.
@@ -84,16 +72,3 @@ def library() -> str:
     import vl_convert
 
     return str(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;", vl_version=VEGA_LITE))
-
-
-def figures(charts: Charts) -> Iterator[tuple[str, bytes]]:
-    """Yield each chart's name, and the chart as PNG on white."""
-    import vl_convert
-
-    for chart in charts.all():
-        # a picture gets its own data sets only, not those of all charts
-        spec = {**chart.spec, "datasets": {name: charts.data[name] for name in chart.data}}
-        spec |= {"width": WIDTH, "title": {"text": chart.title, "anchor": "start"}, "config": _LIGHT}
-        with waiting(f"the chart {chart.id}"):
-            image = vl_convert.vegalite_to_png(spec, vl_version=VEGA_LITE, scale=SCALE)
-        yield chart.id, image

@@ -25,7 +25,6 @@ from vertexrig.trainer_source.code import Code
 from vertexrig.trainer_source.defects import defects
 from vertexrig.trainer_source.flag_collector import Collector
 from vertexrig.trainer_source.follow import follow_tree
-from vertexrig.trainer_source.listeners import listeners
 from vertexrig.trainer_source.metrics import metrics
 from vertexrig.trainer_source.model_saves import remote, saves, tells_chief
 from vertexrig.trainer_source.modules import Module, full_name, last_name
@@ -125,7 +124,6 @@ def read_tree(tree: Tree, entry_file: str | None, module: str | None, problems: 
         local_writes=tuple(local_writes(code)),
         reads=tuple(reads(code, flags.flags)),
         names_gcsfs=names_gcsfs(code, tree),
-        listens=tuple(listeners(code)),
         watches_memory=watches_memory(code),
         tells_chief=tells_chief(code),
         names_bucket=remote(code),

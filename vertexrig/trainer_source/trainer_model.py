@@ -223,23 +223,6 @@ class PathRead:
 
 
 @dataclass(frozen=True)
-class Listener:
-    """One port that the trainer listens on by itself.
-
-    Args:
-        port: Its number.
-        function: What listens, as text.
-        file: Where, relative to the trainer's folder.
-        line: Its line, counted from 1.
-    """
-
-    port: int
-    function: str
-    file: str
-    line: int
-
-
-@dataclass(frozen=True)
 class TorchUse:
     """What a PyTorch trainer says plainly of its processes and devices.
 
@@ -308,7 +291,6 @@ class TrainerSource:
         local_writes: Calls that take a gs:// path for a local one, with the function as text.
         reads: Calls that read a gs:// path, or a path that a flag gives, and cannot by themselves.
         names_gcsfs: Whether the trainer imports or requires gcsfs.
-        listens: Ports that the trainer listens on by itself.
         watches_memory: Whether the source names /dev/shm.
         tells_chief: Whether the source tells the chief from other workers.
         names_bucket: Whether the source names a place in Cloud Storage.
@@ -345,7 +327,6 @@ class TrainerSource:
     local_writes: tuple[SourcePlace, ...] = ()
     reads: tuple[PathRead, ...] = ()
     names_gcsfs: bool = False
-    listens: tuple[Listener, ...] = ()
     watches_memory: bool = False
     tells_chief: bool = False
     names_bucket: bool = False

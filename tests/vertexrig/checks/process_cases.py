@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from tests.vertexrig.checks.cases import Case
-from tests.vertexrig.checks.job_bases import TRAINER_POOL as POOL
-from tests.vertexrig.checks.job_bases import changed
 
 POOLS = "workerPoolSpecs"
 PROGRAM = f"{POOLS}[0].pythonPackageSpec"
 ARGS = f"{PROGRAM}.args"
-MULTI = {f"{POOLS}[1]": changed(POOL, {"replicaCount": 2})}
 FLAGS = (
     "import argparse\nimport numpy as np\np = argparse.ArgumentParser()\np.add_argument('--data', default='data.npy')\n"
 )
@@ -17,11 +14,6 @@ FLAGS += "args = p.parse_args()\n"
 FROM_FLAG = f"{FLAGS}x = np.load(args.data)\n"
 SORTED_OUT = f"{FLAGS}x = fetch(args.data) if args.data.startswith('gs://') else np.load(args.data)\n"
 CSV = "import pandas as pd\nframe = pd.read_csv('gs://my-bucket/rows.csv')\n"
-STRATEGY = (
-    "import tensorflow as tf\nfrom http.server import HTTPServer, SimpleHTTPRequestHandler as Handler\n"
-    "strategy = tf.distribute.{}\nserver = HTTPServer(('', {}), Handler)\n"
-)
-MIRRORED = "MultiWorkerMirroredStrategy()"
 LOADER = "import os\nimport torch\nfrom torch.utils.data import DataLoader\nloader = DataLoader([1], num_workers={})\n"
 WORKERS = (
     "import argparse\nimport torch\np = argparse.ArgumentParser()\np.add_argument('--workers', type=int, default={})\n"
@@ -37,8 +29,6 @@ READING = (
     Case("gs-path-read", "job", {}, {}, PROGRAM, CSV, f"import gcsfs\n{CSV}"),
 )  # fmt: skip
 PROCESSES = (
-    Case("cluster-port", "job", MULTI, {}, PROGRAM, STRATEGY.format(MIRRORED, 2222)),
-    Case("cluster-port", "job", MULTI, MULTI, PROGRAM, STRATEGY.format(MIRRORED, 2222), STRATEGY.format(MIRRORED, 8080)),
     Case("loader-shared-memory", "job", {}, {}, PROGRAM, LOADER.format(4), LOADER.format(0)),
     Case("loader-shared-memory", "job", {}, {}, PROGRAM, LOADER.format("os.cpu_count()"), LOADER.format(0)),
     Case("loader-shared-memory", "job", {ARGS: ["--workers=2"]}, {}, PROGRAM, WORKERS.format(0)),

@@ -55,20 +55,3 @@ def test_gcsfs_in_the_requirements_is_enough(tmp_path: Path) -> None:
     """Pandas imports gcsfs by itself, so the trainer need not."""
     (tmp_path / "requirements.txt").write_text("pandas\ngcsfs>=2024\n")
     assert messages(tmp_path, CSV) == []
-
-
-@pytest.mark.parametrize(
-    ("line", "port"),
-    [
-        ("sock.bind(('0.0.0.0', 2222))", 2222), ("HTTPServer(('', PORT), None)", 2222), ("debugpy.listen(2222)", 2222),
-        ("prometheus_client.start_http_server(2222)", 2222), ("server.add_insecure_port('[::]:2222')", 2222),
-        ("app.run(host='0.0.0.0', port=2222)", 2222), ("subprocess.Popen(['tensorboard', '--port', '2222'])", 2222),
-        ("os.system('ray start --head --port=2222')", 2222), ("sock.listen(2222)", None), ("run(2222)", None),
-        ("sock.connect(('a', 2222))", None), ("sock.bind(('', input()))", None),
-        ("server.add_insecure_port('[::]:2²')", None),
-    ],
-)  # fmt: skip
-def test_which_port_a_call_listens_on(tmp_path: Path, line: str, port: int | None) -> None:
-    """A plain number, a host and a port, an address, and the --port of a program; no queue lengths and no clients."""
-    trainer = trainer_of(tmp_path, f"import debugpy, os, socket, subprocess\nPORT = 2222\n{line}\n")
-    assert [one.port for one in trainer.listens] == ([port] if port else [])

@@ -19,7 +19,6 @@ from tests.support import made_studies
 from tests.support.browser import chromium
 from vertexrig import cli, spec
 from vertexrig.cloud.vertex import RemoteJob
-from vertexrig.errors import UsageError
 from vertexrig.project import config
 from vertexrig.results.charts import charts
 from vertexrig.results.study import read
@@ -161,19 +160,6 @@ def test_the_suffix_or_the_format_decides(project: Path, tmp_path: Path) -> None
     assert name.read_text().startswith("<!doctype html>")
 
 
-def test_figures_are_pngs(project: Path, tmp_path: Path) -> None:
-    """--figures writes every chart as PNG, under names that any file system takes; a JSON file names them, too."""
-    drawn, file = tmp_path / "drawn", tmp_path / "r.json"
-    words = ("--figures", str(drawn), "--format=json", "-o", str(file))
-    data = json.loads(run(project, "report", ODD, "--local", *words).stdout)
-    names = sorted(path.name for path in drawn.iterdir())
-    assert data["figures"] == [str(drawn / Path(one).name) for one in data["figures"]] and len(names) >= 10
-    assert {"history-0.png", "parallel.png", "importance.png", "curves.png", "spans.png"} <= set(names)
-    for path in drawn.iterdir():
-        assert path.read_bytes().startswith(b"\x89PNG") and re.fullmatch(r"[a-z0-9-]+\.png", path.name)
-    assert json.loads(file.read_text())["figures"] == data["figures"]
-
-
 def changed(**more: Any) -> dict[str, Any]:
     job = made_studies.tuning_job(12)
     job.update(more)
@@ -222,16 +208,6 @@ def test_poor_studies_have_a_page_and_a_sentence(tmp_path: Path, job: dict[str, 
     run(tmp_path, "report", "poor", "--local", "-o", str(page))
     assert sentence in " ".join(text_of(page).split())
     assert page.read_text(encoding="utf-8").rstrip().endswith("</html>")
-
-
-def test_nothing_to_draw_writes_nothing(tmp_path: Path) -> None:
-    """--figures for a study without trials is one sentence, and no folder."""
-    (tmp_path / "vertexrig.yaml").write_text(yaml.safe_dump(PROJECT))
-    keep(tmp_path, "empty", 8, changed(trials=[], displayName="empty"))
-    page, figures = tmp_path / "page.html", tmp_path / "figures"
-    words = ("report", "empty", "--local", "-o", str(page), "--figures", str(figures))
-    done = run(tmp_path, *words, fails=UsageError)
-    assert "nothing to draw" in str(done.exception) and not figures.exists() and not page.exists()
 
 
 def test_a_custom_job_has_a_page_without_charts(tmp_path: Path) -> None:

@@ -118,7 +118,7 @@ def run(backend: Backend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> It
 def test_a_study_from_its_start_to_the_registry(backend: Backend, run: Callable[..., dict[str, Any]]) -> None:
     """submit, watch, trials, best, report, follow-up, promote, register and pull work on one study, and agree about it."""
     sent = run("submit", "tune", "--no-budget")
-    watched = run("watch", sent["name"], "--plain", "--poll", backend.poll, "--log-lines", "0")
+    watched = run("watch", sent["name"], "--plain", "--poll", backend.poll)
     assert watched["job"]["state"] == "JOB_STATE_SUCCEEDED"
     trials = run("trials", "tune")["trials"]
     assert len(trials) == 3 and trials[0]["note"] == "best"
@@ -129,7 +129,7 @@ def test_a_study_from_its_start_to_the_registry(backend: Backend, run: Callable[
     assert follow["written"] and "+  tune-2:" in follow["diff"]
     job = run("promote", "tune", "--epochs", "2", "--run", "cloud")
     assert job["keys"]["args"]["rate"] == best["parameters"]["rate"]
-    run("watch", job["name"], "--plain", "--poll", backend.poll, "--log-lines", "0")
+    run("watch", job["name"], "--plain", "--poll", backend.poll)
     alone = f"contract-{uuid.uuid4().hex[:8]}"
     words = ("--as", alone, "--serving-image", "us-docker.pkg.dev/my-project/images/serve:1")
     model = run("register", "tune", *words)
