@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import click
@@ -49,19 +48,14 @@ class PromoteOptions:
 @click.command("promote")
 @studied.study_options
 @options.group("asked", PromoteOptions)
-@click.option(
-    "--run", type=click.Choice(["local", "cloud"]), help="Also rehearse (local) or submit (cloud) the new job."
-)
 @studied.dry_run_option
 @options.format_option("text", "json")
-def command(ended: studied.StudyOptions, asked: PromoteOptions, run: str | None, dry_run: bool, format_: str) -> None:
+def command(ended: studied.StudyOptions, asked: PromoteOptions, dry_run: bool, format_: str) -> None:
     """Add a job with the best trial's parameters as arguments to the project file.
 
     SWEEP is a finished sweep: its name, number, display name, or a file from `gcloud ai hp-tuning-jobs describe`. The new job is a
     copy of the sweep's job with the changes that the options name.
     """
-    if dry_run and run:
-        raise click.UsageError("--dry-run and --run exclude each other: a dry run adds no job that could run")
     found = ended.found()
     loaded = found.loaded
     text = edit.read(loaded.file)
@@ -88,7 +82,9 @@ def command(ended: studied.StudyOptions, asked: PromoteOptions, run: str | None,
         edit.write(loaded.file, text, new, [entry])
     _report(format_, found, chosen, entry, edit.difference(text, new, str(loaded.file)), written=not dry_run)
     if not dry_run:
-        _go_on(name, ended.where.file, run, format_, rehearsed=found.rehearsed)
+        streams.note("next:")
+        for verb in ("check", "rehearse" if found.rehearsed else "submit"):
+            streams.note(steps.line(verb, name, *steps.named(ended.where.file)))
 
 
 def _report(
@@ -116,19 +112,3 @@ def _warm_start(found: studied.Studied, chosen: TrialResult, given: str | None) 
     source = Workspace(found.loaded).trainer(module)
     flags = source.flags if source is not None else ()
     return {promote.warm_start_flag(flags, given, project.trainer.path): uri}
-
-
-def _go_on(name: str, file: Path | None, run: str | None, format_: str, *, rehearsed: bool) -> None:
-    """Run the new job, or print the commands to type next."""
-    if run is None:
-        streams.note("next:")
-        streams.note(steps.line("check", name, *steps.named(file)))
-        streams.note(steps.line("rehearse" if rehearsed else "submit", name, *steps.named(file)))
-        return
-    context = click.get_current_context()
-    group = context.find_root().command
-    assert isinstance(group, click.Group)
-    verb = group.get_command(context, "rehearse" if run == "local" else "submit")
-    assert verb is not None
-    # click gives the verb's other options their defaults.
-    context.invoke(verb, name=name, file=file, format_=format_)

@@ -222,11 +222,13 @@ def test_a_report_as_json_is_json_in_its_file_too(fresh: Place) -> None:
 def test_promote_runs_the_best_trial_for_longer_and_register_keeps_the_better_model(fresh: Place) -> None:
     """Promoted with a warm start, the job trains, is registered, and the sweep's own trial is then not better."""
     _, best, _ = fresh.run("best", "tune")
-    code, document, said = fresh.run("promote", "tune", "--epochs", "5", "--warm-start", "--run", "cloud")
+    code, document, said = fresh.run("promote", "tune", "--epochs", "5", "--warm-start")
     assert code == 0 and document["trial"] == best["best"][0]["id"], said
+    assert "vertexrig submit tune-best" in said
     assert "  tune-best:" in added(fresh.file.read_text())
-    fresh.ended(document["name"])
-    _, _, said = fresh.run("watch", document["name"])
+    _, sent, _ = fresh.run("submit", "tune-best")
+    fresh.ended(sent["name"])
+    _, _, said = fresh.run("watch", sent["name"])
     assert "vertexrig register" in said, said
     code, first, said = fresh.run("register", "tune-best")
     assert code == 0 and first["registered"] and "there is no such model yet" in said, said
@@ -254,7 +256,8 @@ def test_promote_runs_the_best_trial_for_longer_and_register_keeps_the_better_mo
 
 def test_watch_advises_to_register_only_a_model_that_register_takes(fresh: Place) -> None:
     """A promoted job whose folder has no model that Google's images serve: `watch` ends with 0 and does not print `register`."""
-    code, document, said = fresh.run("promote", "tune", "--epochs", "2", "--run", "cloud")
+    fresh.run("promote", "tune", "--epochs", "2")
+    code, document, said = fresh.run("submit", "tune-best")
     assert code == 0, said
     fresh.ended(document["name"])
     job = clouds.vertex(fresh.here).get(document["name"])

@@ -127,9 +127,9 @@ def test_a_study_from_its_start_to_the_registry(backend: Backend, run: Callable[
     assert run("report", "tune")["trials"] == trials
     follow = run("follow-up", "tune")
     assert follow["written"] and "+  tune-2:" in follow["diff"]
-    job = run("promote", "tune", "--epochs", "2", "--run", "cloud")
+    job = run("promote", "tune", "--epochs", "2")
     assert job["keys"]["args"]["rate"] == best["parameters"]["rate"]
-    run("watch", job["name"], "--plain", "--poll", backend.poll)
+    run("watch", run("submit", job["name"], "--no-budget")["name"], "--plain", "--poll", backend.poll)
     alone = f"contract-{uuid.uuid4().hex[:8]}"
     words = ("--as", alone, "--serving-image", "us-docker.pkg.dev/my-project/images/serve:1")
     model = run("register", "tune", *words)
