@@ -7,7 +7,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -19,6 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.forks import Forked, Forks
+from tests.support.functions import free_port
 from tests.support.tools import REPOSITORY, module, vertexrig
 
 EXAMPLE = REPOSITORY / "examples/pytorch-ddp"
@@ -63,13 +63,6 @@ rows = torch.arange(len(digits.target)) % 5 == 0
 guessed = model(torch.tensor(digits.data, dtype=torch.float32)[rows] / 16).argmax(1)
 print(float((guessed == torch.tensor(digits.target)[rows]).float().mean()))
 """
-
-
-def free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        port: int = sock.getsockname()[1]
-        return port
 
 
 def environment(**more: str) -> dict[str, str]:

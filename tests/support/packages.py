@@ -24,14 +24,18 @@ PARSER = "import argparse\nparser = argparse.ArgumentParser()\n"
 PLAIN = SETUP.format(more="")
 
 
+def lay_out(folder: Path, files: Mapping[str, str]) -> Path:
+    """The folder with these files, by their paths in it."""
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    return folder
+
+
 def small(folder: Path, task: str = "x = 1\n", *, setup: str = PLAIN, files: Mapping[str, str] | None = None) -> Path:
     """A trainer folder of one module, and more files by their path."""
     base = {"setup.py": setup, "trainer/__init__.py": "", "trainer/task.py": task}
-    for name, content in {**base, **(files or {})}.items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(content)
-    return folder
+    return lay_out(folder, {**base, **(files or {})})
 
 
 def trainer_of(folder: Path, source: str, **others: str) -> TrainerSource:

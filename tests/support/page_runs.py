@@ -6,7 +6,6 @@ import os
 import select
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,6 +15,7 @@ from pathlib import Path
 
 import psutil
 
+from tests.support.functions import free_port
 from tests.support.pages import Block, Command, blocks, commands, starts_empty
 from tests.support.tools import REPOSITORY
 
@@ -65,7 +65,7 @@ class Place:
             subprocess.run(["git", "init", "--quiet", str(self.project)], check=True)
         inside = page.relative_to(REPOSITORY).parent
         self.folder = self.project / (inside if inside.parts[:1] == ("examples",) else "")
-        self.ports = {port: _free_port() for port in PORTS}
+        self.ports = {port: free_port() for port in PORTS}
 
     def environment(self) -> dict[str, str]:
         """Little of the caller's environment: no cloud project, no credentials, no vertexrig setting."""
@@ -210,10 +210,3 @@ def _signal(process: psutil.Process, number: signal.Signals) -> None:
         process.send_signal(number)
     except psutil.Error:
         pass  # it has ended meanwhile
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

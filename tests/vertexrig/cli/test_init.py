@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.packages import lay_out
 from tests.support.tools import module, vertexrig
 from vertexrig.catalog import load
 from vertexrig.checks.images import AVAILABILITY
@@ -44,13 +45,6 @@ POETRY = "[tool.poetry]\nname = 'app'\nversion = '1'\n[tool.poetry.dependencies]
 SETUP = "from setuptools import find_packages, setup\nsetup(name='mine', version='1', packages=find_packages())\n"
 
 
-def made(folder: Path, files: dict[str, str]) -> Path:
-    for name, text in files.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(text)
-    return folder
-
-
 @pytest.mark.parametrize(
     ("files", "path", "module", "kind"),
     [
@@ -69,7 +63,7 @@ def test_each_kind_of_trainer_is_found_and_renders(
     tmp_path: Path, files: dict[str, str], path: str, module: str, kind: str
 ) -> None:
     """The likeliest trainer comes first, and the project file for it renders and checks without an error."""
-    folder = made(tmp_path, files)
+    folder = lay_out(tmp_path, files)
     found = trainers(folder)[0]
     assert (found.path, found.module, found.kind, found.framework) == (path, module, kind, "tf")
     (folder / "vertexrig.yaml").write_text(starter.starter(found, load()).text)
@@ -83,7 +77,7 @@ def test_each_kind_of_trainer_is_found_and_renders(
 @pytest.mark.parametrize("root", ["src/", ""], ids=["src", "flat"])
 def test_init_packages_a_trainer_that_a_pyproject_describes(tmp_path: Path, root: str) -> None:
     """Init ends with commands and no excuse, and the package that they upload is built and holds the module."""
-    made(tmp_path, {"pyproject.toml": PYPROJECT, f"{root}app/__init__.py": "", f"{root}app/train.py": SCRIPT})
+    lay_out(tmp_path, {"pyproject.toml": PYPROJECT, f"{root}app/__init__.py": "", f"{root}app/train.py": SCRIPT})
     done = vertexrig("init", cwd=tmp_path)
     assert done.returncode == 0 and "next:" in done.stderr and "cannot be packaged" not in done.stderr, done.stderr
     done = vertexrig("package", cwd=tmp_path)
@@ -92,7 +86,7 @@ def test_init_packages_a_trainer_that_a_pyproject_describes(tmp_path: Path, root
 
 def test_flags_become_args_and_the_metric_a_sweep(tmp_path: Path) -> None:
     """Defaults are given as they are read, what a sweep varies is left to it, a loss is made small, the rest is named."""
-    made(tmp_path, {"train.py": SCRIPT})
+    lay_out(tmp_path, {"train.py": SCRIPT})
     begun = starter.starter(trainers(tmp_path)[0], load())
     (tmp_path / "vertexrig.yaml").write_text(begun.text)
     project = config.load(tmp_path / "vertexrig.yaml").project
@@ -121,7 +115,7 @@ def test_the_image_is_prebuilt_or_built(
     """The job runs Google's newest image of what is imported and, with IMAGE=build, one made here; without a metric there
     is no sweep, and that is said.
     """
-    made(tmp_path, {"train.py": source})
+    lay_out(tmp_path, {"train.py": source})
     begun = starter.starter(trainers(tmp_path)[0], load())
     assert not begun.sweep and "sweeps:" not in begun.text and "no metric reported through hypertune" in begun.notes[0]
     (tmp_path / "vertexrig.yaml").write_text(begun.text)
@@ -140,7 +134,7 @@ def test_the_image_is_prebuilt_or_built(
 
 def test_a_trainer_without_a_framework_runs_on_tensorflow_s_image(tmp_path: Path) -> None:
     """It has most packages, and the trainer's requirements are installed there; an image made here has no TensorFlow."""
-    made(tmp_path, {"train.py": "import numpy\n"})
+    lay_out(tmp_path, {"train.py": "import numpy\n"})
     (tmp_path / "vertexrig.yaml").write_text(starter.starter(trainers(tmp_path)[0], load()).text)
     own = config.load(tmp_path / "vertexrig.yaml", environment={"IMAGE": "build"}).project.trainer
     prebuilt = config.load(tmp_path / "vertexrig.yaml", environment={})
@@ -158,7 +152,9 @@ def test_a_project_file_without_a_trainer_names_the_same_image(tmp_path: Path) -
 @pytest.mark.parametrize("where", [".", "trainer", "elsewhere"])
 def test_a_package_without_requirements_is_described_and_checked_from_anywhere(tmp_path: Path, where: str) -> None:
     """The folder of a package without requirements.txt is read alike by a path from above it, from inside and from beside."""
-    made(tmp_path, {"trainer/__init__.py": "", "trainer/task.py": SCRIPT, "trainer/model.py": "import keras, tqdm\n"})
+    lay_out(
+        tmp_path, {"trainer/__init__.py": "", "trainer/task.py": SCRIPT, "trainer/model.py": "import keras, tqdm\n"}
+    )
     here = tmp_path / where
     here.mkdir(exist_ok=True)
     # what a path may lead to is the checkout
@@ -190,7 +186,7 @@ typer.run(main)
 )
 def test_a_flag_that_a_variable_gives_is_not_fixed(tmp_path: Path, script: str) -> None:
     """What click and typer take from AIP_MODEL_DIR gets no value and is not asked for, or the model would be lost."""
-    made(tmp_path, {"train.py": script})
+    lay_out(tmp_path, {"train.py": script})
     assert vertexrig("init", cwd=tmp_path).returncode == 0
     assert config.load(tmp_path / "vertexrig.yaml").project.jobs["cpu"].args == {"epochs": 2}
     assert vertexrig("check", "cpu", cwd=tmp_path).returncode == 0
@@ -198,7 +194,7 @@ def test_a_flag_that_a_variable_gives_is_not_fixed(tmp_path: Path, script: str) 
 
 def test_init_says_what_it_found_and_never_overwrites(tmp_path: Path) -> None:
     """The likeliest and the others are named; a file that is there stays unless --force is given; --trainer chooses."""
-    made(tmp_path, {"train.py": SCRIPT, "other.py": SCRIPT})
+    lay_out(tmp_path, {"train.py": SCRIPT, "other.py": SCRIPT})
     done = vertexrig("init", cwd=tmp_path)
     assert done.returncode == 0 and "found train.py: a script" in done.stderr and "also found other.py" in done.stderr
     before = (tmp_path / "vertexrig.yaml").read_text()
@@ -210,11 +206,11 @@ def test_init_says_what_it_found_and_never_overwrites(tmp_path: Path) -> None:
 
 def test_what_only_the_user_knows_is_asked_for(tmp_path: Path) -> None:
     """A required flag without a choice is named with the place to write it; what cannot be read is said."""
-    made(tmp_path, {"train.py": SCRIPT.replace('"--note", default="a: b # c"', '"--data", required=True')})
+    lay_out(tmp_path, {"train.py": SCRIPT.replace('"--note", default="a: b # c"', '"--data", required=True')})
     done = vertexrig("init", cwd=tmp_path)
     assert "the trainer requires --data: write it under args" in done.stderr
     assert "# data: the trainer requires it" in (tmp_path / "vertexrig.yaml").read_text()
-    made(tmp_path, {"train.py": "import keras\ndef x(:\n"})
+    lay_out(tmp_path, {"train.py": "import keras\ndef x(:\n"})
     done = vertexrig("init", "--force", cwd=tmp_path)
     assert done.returncode == 0 and "train.py" in done.stderr and "syntax error" in done.stderr
     assert "Traceback" not in done.stderr and "next:" not in done.stderr
@@ -231,7 +227,7 @@ def test_without_a_trainer_init_says_so(tmp_path: Path) -> None:
 
 def test_a_notebook_alone_is_named_with_what_makes_a_script_of_it(tmp_path: Path) -> None:
     """Where a folder has a notebook and no script, init prints the command that makes the script."""
-    done = vertexrig("init", cwd=made(tmp_path, {"my digits.ipynb": "{}"}))
+    done = vertexrig("init", cwd=lay_out(tmp_path, {"my digits.ipynb": "{}"}))
     assert (
         "`jupyter nbconvert --to script 'my digits.ipynb' --output my_digits` makes my_digits.py of it" in done.stderr
     )
@@ -239,12 +235,12 @@ def test_a_notebook_alone_is_named_with_what_makes_a_script_of_it(tmp_path: Path
 
 def test_a_jax_trainer_gets_an_image_of_its_own(tmp_path: Path) -> None:
     """No prebuilt image has JAX, so init builds one with JAX for the machine, and TensorFlow's goes first where both are imported."""
-    begun = starter.starter(trainers(made(tmp_path, {"train.py": "import optax\nimport jax\n"}))[0], load())
+    begun = starter.starter(trainers(lay_out(tmp_path, {"train.py": "import optax\nimport jax\n"}))[0], load())
     (tmp_path / "vertexrig.yaml").write_text(begun.text)
     project = config.load(tmp_path / "vertexrig.yaml").project
     assert (project.trainer.image, project.trainer.build.framework.partition("-")[0]) == ("build", "jax")
     assert "gpu" in project.jobs
-    made(tmp_path, {"train.py": "import jax\nimport tensorflow\n"})
+    lay_out(tmp_path, {"train.py": "import jax\nimport tensorflow\n"})
     assert trainers(tmp_path)[0].framework == "tf"
 
 
@@ -264,19 +260,19 @@ REPORTS = "import hypertune\nhypertune.HyperTune().report_hyperparameter_tuning_
 def test_why_there_is_no_sweep_is_said(tmp_path: Path, flags: str, why: str) -> None:
     """A trainer that reports a metric and gets no sweep has flags without defaults, or no numeric flag: init says which."""
     text = f"import argparse\nimport sklearn\np = argparse.ArgumentParser()\n{flags}p.parse_args()\n{REPORTS}"
-    begun = starter.starter(trainers(made(tmp_path, {"train.py": text}))[0], load())
+    begun = starter.starter(trainers(lay_out(tmp_path, {"train.py": text}))[0], load())
     assert not begun.sweep and f"the trainer reports rmse, but there is no sweep: {why}" in begun.notes[0]
 
 
 def test_init_says_what_check_finds(tmp_path: Path) -> None:
     """The errors and warnings of `check` about the new file are notes with their jobs, and the next commands come after the errors are solved."""
     cell = "import sklearn\nget_ipython().system('pip install -q -U shap')\n"
-    done = vertexrig("init", cwd=made(tmp_path, {"train.py": cell}))
+    done = vertexrig("init", cwd=lay_out(tmp_path, {"train.py": cell}))
     assert "note: cpu: train.py:2: get_ipython() exists only in a notebook" in done.stderr
     assert "next, when these errors are solved:" in done.stderr
     done = vertexrig("package", "cpu", cwd=tmp_path)
     assert done.returncode == 2 and "write shap into requirements.txt" in done.stderr
-    made(tmp_path, {"train.py": "import tensorflow\n", "requirements.txt": "tensorflow==2.15\n"})
+    lay_out(tmp_path, {"train.py": "import tensorflow\n", "requirements.txt": "tensorflow==2.15\n"})
     done = vertexrig("init", "--force", cwd=tmp_path)
     assert "note: cpu, gpu: requirements.txt:1: tensorflow==2.15 is left out" in done.stderr and "next:" in done.stderr
 
@@ -285,7 +281,7 @@ def test_a_folder_that_is_no_trainer_is_refused(tmp_path: Path) -> None:
     """--trainer on something that holds no module says what it may name."""
     from vertexrig.errors import UsageError
 
-    made(tmp_path, {"data/rows.csv": "1\n"})
+    lay_out(tmp_path, {"data/rows.csv": "1\n"})
     with pytest.raises(UsageError, match="is not a trainer"):
         trainer(tmp_path, tmp_path / "data")
 
@@ -337,7 +333,7 @@ def test_a_trainer_for_more_than_one_accelerator_is_offered_a_job_on_them(
     tmp_path: Path, source: str, name: str, rendered: str
 ) -> None:
     """What joins processes gets torchrun with the trainer's own image, a strategy its topology; each renders."""
-    made(tmp_path, {"train.py": source})
+    lay_out(tmp_path, {"train.py": source})
     (tmp_path / "vertexrig.yaml").write_text(starter.starter(trainers(tmp_path)[0], load()).text)
     prepared = Workspace(config.load(tmp_path / "vertexrig.yaml")).prepare(name)
     assert prepared.ok, prepared.findings
@@ -348,7 +344,7 @@ def test_a_job_of_several_workers_gets_the_choice_that_joins_them(tmp_path: Path
     """Where a flag chooses the strategy and its default is none, the job of several workers chooses the one that joins them."""
     flag = "parser.add_argument('--distribute', choices=['none', 'multi'], default='none')\nargs = parser.parse_args()"
     source = f"import argparse\nimport tensorflow as tf\nparser = argparse.ArgumentParser()\n{flag}\ntf.distribute.MultiWorkerMirroredStrategy()\n"
-    made(tmp_path, {"train.py": source})
+    lay_out(tmp_path, {"train.py": source})
     text = starter.starter(trainers(tmp_path)[0], load()).text
     (tmp_path / "vertexrig.yaml").write_text(text)
     workspace = Workspace(config.load(tmp_path / "vertexrig.yaml"))
@@ -362,7 +358,7 @@ def test_a_job_of_several_workers_gets_the_choice_that_joins_them(tmp_path: Path
 def test_torchrun_starts_the_image_that_is_built(tmp_path: Path) -> None:
     """The job that init writes for a DDP trainer, rehearsed: two processes, which sum over each other."""
     torch = module("torch")
-    made(tmp_path, {"train.py": DDP})
+    lay_out(tmp_path, {"train.py": DDP})
     assert vertexrig("init", cwd=tmp_path).returncode == 0
     done = vertexrig("rehearse", "gpu", "--quiet", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -379,7 +375,7 @@ def test_torchrun_starts_the_image_that_is_built(tmp_path: Path) -> None:
 def test_a_trainer_that_always_joins_others_gets_torchrun_alone(tmp_path: Path, line: str, needs: bool) -> None:
     """Only where a process group is joined under no condition, and by torchrun's variables, is every job one of torchrun's."""
     source = f"import argparse, os\nimport torch.distributed as dist\nargs = argparse.ArgumentParser().parse_args()\n{line}\n"
-    made(tmp_path, {"train.py": source})
+    lay_out(tmp_path, {"train.py": source})
     text = starter.starter(trainers(tmp_path)[0], load()).text
     assert ("topology: cpu" not in text) == needs
 
@@ -399,7 +395,7 @@ def prepare(rows): ...
 def train(epochs): ...
 main()
 """
-    made(tmp_path, {"train.py": source})
+    lay_out(tmp_path, {"train.py": source})
     text = starter.starter(trainers(tmp_path)[0], load()).text
     assert '    args:\n      - "--seed=1"\n      - train\n      - "--epochs=2"\n' in text and "rows" not in text
 
@@ -411,7 +407,7 @@ def test_ranges_follow_what_parameters_mean(tmp_path: Path) -> None:
     source = SCRIPT.replace("from tensorflow import keras", "import xgboost").replace(
         "args = parser", lines + "args = parser"
     )
-    made(tmp_path, {"train.py": re.sub(r'.*"--(lr|optimizer|hidden-units)".*\n', "", source)})
+    lay_out(tmp_path, {"train.py": re.sub(r'.*"--(lr|optimizer|hidden-units)".*\n', "", source)})
     text = starter.starter(trainers(tmp_path)[0], load()).text
     (tmp_path / "vertexrig.yaml").write_text(text)
     sweep = config.load(tmp_path / "vertexrig.yaml").project.sweeps["sweep"]
@@ -430,7 +426,7 @@ def test_ranges_follow_what_parameters_mean(tmp_path: Path) -> None:
     assert (
         "max_value: 3.0}"
         in starter.starter(
-            trainers(made(tmp_path / "other", {"train.py": source.replace("import xgboost", "import torch")}))[0],
+            trainers(lay_out(tmp_path / "other", {"train.py": source.replace("import xgboost", "import torch")}))[0],
             load(),
         ).text
     )
@@ -438,7 +434,7 @@ def test_ranges_follow_what_parameters_mean(tmp_path: Path) -> None:
 
 def test_force_keeps_a_file_where_there_is_no_trainer_and_names_what_may_be_one(tmp_path: Path) -> None:
     """A notebook's script that looks like no trainer is named; a project file is not replaced by one without a trainer."""
-    made(tmp_path, {"Untitled3.py": "print(1)\n"})
+    lay_out(tmp_path, {"Untitled3.py": "print(1)\n"})
     done = vertexrig("init", cwd=tmp_path)
     assert done.returncode == 0 and "found Untitled3.py; to use it: --trainer Untitled3.py" in done.stderr
     (tmp_path / "vertexrig.yaml").write_text("project: mine\n")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.packages import PLAIN
+from tests.support.packages import PLAIN, lay_out
 from vertexrig.cli import run
 from vertexrig.errors import PackageError
 from vertexrig.package.builder import SetupRunsError, build
@@ -81,13 +81,6 @@ LAYOUTS = {
     "hatch with a computed version": {"pyproject.toml": HATCH, **APP},
     "setup.cfg alone": {"setup.cfg": CFG, **APP},
 }
-
-
-def lay_out(folder: Path, files: dict[str, str]) -> Path:
-    for name, text in files.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(text)
-    return folder
 
 
 def members(archive: Path) -> dict[str, str]:

@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.clouds_in_memory import Clock, MemoryStorage
+from tests.support.packages import lay_out
 from tests.support.tools import brief, need, vertexrig
 from vertexrig.cli import run
 from vertexrig.errors import PackageError
@@ -41,13 +42,6 @@ SAYS = "from {}.words import WORD\nprint('trained', WORD)\n"
 
 def project(trainer: str, jobs: str = f"one: {JOB % ''}") -> str:
     return f"{HEAD}trainer: {trainer}\njobs:\n  {jobs}\n"
-
-
-def lay_out(folder: Path, files: dict[str, str]) -> Path:
-    for name, text in files.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(text)
-    return folder
 
 
 def member(root: str, name: str) -> dict[str, str]:
