@@ -361,27 +361,101 @@ def _verb(name: str, doc: str) -> None:
     @options.file_option
     @options.format_option("text", "json")
     def verb(schedule: str, file: Path | None, format_: str) -> None:
-        from vertexrig.trigger import schedules
-
-        loaded = config.load(file)
-        # the tick is a job in Cloud Scheduler that is not listed under schedules
-        known = [*loaded.project.schedules, *([config.TICK] if schedules.ticks(loaded) else [])]
-        if schedule not in known:
-            raise UsageError(f"there is no schedule {schedule!r}. {did_you_mean(schedule, known)}")
-        id = schedules.job_id(loaded, schedule)
-        client = _client(loaded)
-        other = schedules.elsewhere(loaded, client.list())
-        if id in other:
-            raise UsageError(
-                f"{id} calls {other[id]}, and this file's trigger is at {schedules.url(loaded)}: it belongs to another "
-                f"trigger. To take it over: vertexrig schedule apply --adopt {schedule}"
-            )
-        getattr(client, name)(id)
-        result(format_, {"name": schedule, "job": id, "action": name}, "")
-        streams.note(f"{id}: {name}")
+        _act(name, schedule, file, format_)
 
 
-_verb("run", "Start the run of SCHEDULE now; `tick` starts a tick.")
+def _act(name: str, schedule: str, file: Path | None, format_: str) -> None:
+    """Run, pause or resume a schedule's job in Cloud Scheduler."""
+    from vertexrig.trigger import schedules
+
+    loaded = config.load(file)
+    # the tick is a job in Cloud Scheduler that is not listed under schedules
+    known = [*loaded.project.schedules, *([config.TICK] if schedules.ticks(loaded) else [])]
+    if schedule not in known:
+        raise UsageError(f"there is no schedule {schedule!r}. {did_you_mean(schedule, known)}")
+    id = schedules.job_id(loaded, schedule)
+    client = _client(loaded)
+    other = schedules.elsewhere(loaded, client.list())
+    if id in other:
+        raise UsageError(
+            f"{id} calls {other[id]}, and this file's trigger is at {schedules.url(loaded)}: it belongs to another "
+            f"trigger. To take it over: vertexrig schedule apply --adopt {schedule}"
+        )
+    getattr(client, name)(id)
+    result(format_, {"name": schedule, "job": id, "action": name}, "")
+    streams.note(f"{id}: {name}")
+
+
+@command.command("run", short_help="Start the run of a schedule now, or runs for due times that have passed.")
+@click.argument("schedule", cls=NameArgument, among=("schedules",))
+@click.option("--at", metavar="TIME", help="Start the run that was due then, or the first one after it.")
+@click.option("--to", metavar="TIME", help="With --at: start each run that was due until then.")
+@click.option("--dry-run", is_flag=True, help="With --at: list the due times, and start nothing.")
+@options.file_option
+@options.format_option("text", "json")
+def run(schedule: str, at: str | None, to: str | None, dry_run: bool, file: Path | None, format_: str) -> None:
+    """Start the run of SCHEDULE now; `tick` starts a tick.
+
+    With --at and --to, one run is started for each due time in between, the oldest first (a backfill). Ticks start them, within the
+    budget; with `overlap: skip` or `wait` one after the other. A due time that had its run gets no second one.
+    """
+    if at is None:
+        if to is not None or dry_run:
+            raise UsageError("--to and --dry-run need --at")
+        _act("run", schedule, file, format_)
+        return
+    _backfill(schedule, at, to, dry_run, file, format_)
+
+
+def _backfill(schedule: str, at: str, to: str | None, dry_run: bool, file: Path | None, format_: str) -> None:
+    from vertexrig.runs import backfill
+    from vertexrig.runs.store import RunStore
+    from vertexrig.submit.claims import Claims
+    from vertexrig.trigger import callers, deploy, request, schedules
+
+    loaded = config.load(file)
+    own = loaded.project.schedules.get(schedule)
+    if own is None:
+        raise UsageError(f"there is no schedule {schedule!r}. {did_you_mean(schedule, loaded.project.schedules)}")
+    if not schedules.ticks(loaded):
+        raise UsageError(
+            f"ticks start what is backfilled, and nothing in {loaded.file} needs ticks: give schedules.{schedule} `retry_for: 6h`, then "
+            "vertexrig function deploy --run and vertexrig schedule apply"
+        )
+    now = times.now()
+    first = _moment(at, own.time_zone)
+    last = _moment(to, own.time_zone) if to is not None else None
+    if last is None:
+        (last,) = cron.next_runs(own.cron, own.time_zone, 1, after=first - timedelta(seconds=1))
+    due = backfill.due_times(own, first, last, now)
+    rows = [{"time": one, "decision": "", "claim": ""} for one in due]
+    if not dry_run:
+        storage = remote.own(loaded, "runs")
+        asked = callers.of_schedule(schedule, own)
+        shared = backfill.shared(asked, schedule, loaded.project.invoker or "", deploy.account(), loaded.digest, now)
+        kept = backfill.keep(
+            Claims(storage, wait_s=0), RunStore(storage), asked, schedules.job_id(loaded, schedule),
+            request.steps(loaded, asked.then), due, shared,
+        )  # fmt: skip
+        rows = [{"time": time, "decision": decision, "claim": claim} for time, decision, claim in kept]
+    data = {"schedule": schedule, "runs": rows, "dry_run": dry_run}
+    lines = (f"{cron.local(row['time'], own.time_zone)}  {row['decision']}".rstrip() for row in rows)
+    result(format_, data, "\n".join(lines))
+    if not dry_run:
+        streams.note("ticks start them; to start a tick now: vertexrig schedule run tick")
+
+
+def _moment(text: str, zone: str) -> datetime:
+    """Return a time; one without an offset is in the schedule's time zone."""
+    try:
+        found = datetime.fromisoformat(text.replace("Z", "+00:00"))
+    except ValueError:
+        raise UsageError(
+            f"{text[:60]!r} is not a time such as 2026-11-20, 2026-11-20T03:00 or 2026-11-20T03:00:00Z"
+        ) from None
+    return found if found.tzinfo is not None else found.replace(tzinfo=cron.zone_of(zone))
+
+
 _verb(
     "pause", "Pause SCHEDULE in Cloud Scheduler until `resume` or the next `apply`. To stop it for longer, use `hold`."
 )

@@ -87,7 +87,11 @@ def _of_phase(run: Run, seen: Seen) -> Action:
         return Action("end", run.reason, run.text)
     if run.phase == "step":
         return Action("step")
-    if not run.had_job and (times.nanoseconds(seen.newest) or 0) > (times.nanoseconds(run.time) or 0):
+    if (
+        not run.had_job
+        and not run.backfill
+        and (times.nanoseconds(seen.newest) or 0) > (times.nanoseconds(run.time) or 0)
+    ):
         return Action("end", "superseded", f"the run due at {seen.newest} has taken its place")
     attempt = run.attempt
     if attempt is None or not attempt.reason:

@@ -15,6 +15,8 @@ from vertexrig.submit.claims import Key
 from vertexrig.submit.submission import is_body
 
 Phase = Literal["waiting", "attempt", "step", "ended"]
+BACKFILL = "backfill"
+"""Key of a delivery's detail, and reason of a run: it is for a due time that has passed, and who asked for it."""
 _ID = re.compile(r"[0-9a-f]{32}-[0-9a-f]{12}")
 _KINDS = ("request", "schedule", "event", "body")
 _PHASES = ("waiting", "attempt", "step", "ended")
@@ -130,6 +132,17 @@ class Run:
         if self.phase not in ("waiting", "attempt") or (last is not None and last.reason):
             return False
         return last is None or self.phase == "waiting" or not last.job
+
+    @property
+    def backfill(self) -> bool:
+        """Whether it is for a due time that has passed: it takes no other run's place, and none takes its place."""
+        detail = self.delivery.get("detail")
+        return isinstance(detail, dict) and BACKFILL in detail
+
+    @property
+    def order(self) -> str:
+        """What ticks sort open runs by: their age, and of one second their due time."""
+        return f"{self.run_id[:15]} {self.time} {self.id}"
 
     @property
     def of_schedule(self) -> str:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from vertexrig import __version__, spec, times
 from vertexrig.cloud import rest
@@ -463,6 +463,9 @@ class Trigger:
 
         def due(run: Run) -> Due | None:
             found = self.loaded.project.schedules.get(run.schedule)
+            if found is not None and run.backfill:  # asked for by a person: it waits for its turn, and is not left out
+                overlap: Literal["allow", "wait"] = "allow" if found.overlap == "allow" else "wait"
+                found = replace(found, overlap=overlap, only_if_changed=None, catch_up=True)
             return None if found is None else Due(run.schedule, found, run.time, submitter)
 
         def candidates(run: Run) -> list[CandidateRun]:

@@ -103,24 +103,20 @@ class Ticker:
                 found.append(one)
         if not found:
             return [], 0, ""
-        found.sort(key=lambda run: (run.run_id, run.id))
+        found.sort(key=lambda run: run.order)
         # the tick before this one ended after this run
-        begin = (
-            next((index for index, run in enumerate(found) if f"{run.run_id} {run.id}" > lease.after), 0)
-            if lease.after
-            else 0
-        )
+        begin = next((index for index, run in enumerate(found) if run.order > lease.after), 0) if lease.after else 0
         found = found[begin:] + found[:begin]
         holds = Holds(self.storage).current() if any(run.of_schedule for run in found) else {}
         live = None if all(run.phase == "waiting" for run in found) else self._live()
         self.engine.new_tick(None if live is None else live.values())
-        waits = [run for run in found if run.schedule and run.phase == "waiting" and not run.had_job]
+        waits = [run for run in found if run.schedule and run.phase == "waiting" and not (run.had_job or run.backfill)]
         newest = {run.schedule: run.time for run in sorted(waits, key=lambda run: times.nanoseconds(run.time) or 0)}
         moved, last = list[Moved](), ""
         for number, run in enumerate(found):
             if late():
                 return moved, len(found) - number, last
-            last = f"{run.run_id} {run.id}"
+            last = run.order
             try:
                 moved.append(self._move(run, live or {}, _hold(run, holds), newest.get(run.schedule, ""), lease.now))
             except Exception as error:
