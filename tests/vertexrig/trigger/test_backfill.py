@@ -16,6 +16,7 @@ from vertexrig import times
 from vertexrig.errors import UsageError
 from vertexrig.project.triggered import Schedule
 from vertexrig.runs import backfill
+from vertexrig.runs.policy import Hold, Holds
 from vertexrig.runs.store import RunStore
 from vertexrig.submit.claims import Claims
 from vertexrig.trigger import callers
@@ -78,6 +79,20 @@ def test_each_due_time_gets_one_run(tmp_path: Path) -> None:
     rows = {row["schedule_time"]: row for row in here.ended}
     assert set(rows) == set(DUE) and rows[DUE[1]]["job"] == first
     assert rows[DUE[0]]["detail"]["backfill"] == "ana@example.com" and "backfill" not in rows[DUE[1]].get("detail", {})
+
+
+def test_no_run_takes_another_s_place(tmp_path: Path) -> None:
+    """A delivery that waits, and runs of a backfill that are due before and after it, are all started when the hold ends."""
+    here = place(tmp_path, catch_up=True)
+    Holds(here.store).put("nightly", Hold("2027-01-01T00:00:00Z", "a freeze"))
+    assert fire(here, DUE[1]).status == 202 and kept(here) == ["deferred", "joined", "deferred"]
+    here.clock.at += 600
+    here.post({}, "/tick")
+    assert len(here.runs) == 3 and not here.vertex.jobs
+    Holds(here.store).put("nightly", None)
+    here.clock.at += 600
+    here.post({}, "/tick")
+    assert len(here.vertex.jobs) == 3
 
 
 @pytest.mark.parametrize("overlap", ["skip", "wait"])
