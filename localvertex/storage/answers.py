@@ -20,8 +20,6 @@ from localvertex.storage import media
 from localvertex.storage.store import ObjectStore
 from vertexrig.text import markup
 
-_INNERMOST = re.compile(r"\([^()]*\)")
-
 
 class JsonApi(Api):
     """An API whose answers have the form of Cloud Storage's JSON API; the arguments are those of `Api`."""
@@ -45,10 +43,11 @@ class JsonApi(Api):
 
 def top_level(fields: str) -> frozenset[str]:
     """Return the names of an answer's outermost fields in `name,items(id,size),owner/entity`; empty for the whole answer."""
-    # From the inside out: brackets may be in brackets, which a regular expression cannot count.
-    while _INNERMOST.search(fields):
-        fields = _INNERMOST.sub("", fields)
-    names = frozenset(part.strip().partition("/")[0] for part in fields.split(",")) - {""}
+    depth, outer = 0, []
+    for part in re.split(r"([()])", fields):
+        depth = max(0, depth + {"(": 1, ")": -1}.get(part, 0))
+        outer.append("" if depth or part == ")" else part)
+    names = frozenset(part.strip().partition("/")[0] for part in "".join(outer).split(",")) - {""}
     return frozenset() if "*" in names else names
 
 
