@@ -59,6 +59,7 @@ DEV = [
     "uvloop>=0.19",  # other packages bring it, and uvicorn would take it: the local Vertex runs with it and without
     "uv>=0.5",  # resolves lock files and makes environments; its users install it themselves
     "hypothesis>=6.100",
+    "python-hcl2>=8.1",  # reads the Terraform files that `function export` writes
     "schemathesis>=3.30",
     "jmespath>=1.0",  # tools/fidelity
     "jsonschema>=4.21",

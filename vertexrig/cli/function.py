@@ -25,6 +25,15 @@ if TYPE_CHECKING:
     from vertexrig.trigger.deploy import DeployStep
 
 
+_channel_option = click.option(
+    "--channel",
+    "channels",
+    multiple=True,
+    metavar="NAME",
+    help="Notification channel of the alerts: projects/P/notificationChannels/ID.",
+)
+
+
 @click.group("function", cls=Group)
 def command() -> None:
     """Stage, serve and deploy the trigger, a Cloud Function that starts jobs."""
@@ -169,6 +178,39 @@ def _keep_uri(loaded: config.Loaded, uri: str) -> bool:
     return there is None
 
 
+@command.command("export", short_help="Write the deployment as Terraform files.")
+@click.argument("form", type=click.Choice(["terraform"]), metavar="terraform")
+@click.argument("folder", type=click.Path(path_type=Path), metavar="[DIR]", required=False)
+@options.file_option
+@_channel_option
+@options.format_option("text", "json")
+def export(form: str, folder: Path | None, file: Path | None, channels: tuple[str, ...], format_: str) -> None:
+    """Write Terraform files for everything that `deploy`, `schedule apply` and `alerts` create, and for the bucket.
+
+    DIR is build/terraform by default. It gets main.tf, iam.tf, schedules.tf, alerts.tf and the staged function as an archive whose name
+    has its hash. No command is run.
+    """
+    from vertexrig.trigger import deploy, terraform
+
+    loaded = config.load(file)
+    staged = _staged(loaded)
+    name, data = stage.archive(staged)
+    texts = terraform.hcl(loaded, deploy.commands(loaded, staged.folder, staged.variables), name, channels)
+    target, below = folder or loaded.output(terraform.FOLDER), None if folder else loaded.folder
+    for old in target.glob("source-????????????.zip"):
+        old.unlink()
+    files.write_bytes(target / name, data, below=below)
+    for one, text in texts.items():
+        files.write_text(target / one, text, below=below)
+    if loaded.project.schedules and not loaded.project.trigger.uri:
+        streams.note(
+            "schedules.tf is empty, because trigger.uri is not set. After `terraform apply`, write the output `uri` into "
+            f"{loaded.file} as trigger.uri, export again and apply again"
+        )
+    made = [str(target / one) for one in (*texts, name)]
+    result(format_, {"files": made}, "\n".join(made))
+
+
 @command.command("remove", short_help="Print the gcloud commands that delete the deployment.")
 @options.file_option
 @options.format_option("text", "json")
@@ -190,13 +232,7 @@ def remove(file: Path | None, format_: str) -> None:
 @command.command("alerts", short_help="Write alert policies and a dashboard for Cloud Monitoring.")
 @options.file_option
 @click.option("--output", "-o", type=click.Path(path_type=Path), help="Folder to write to; by default build/alerts.")
-@click.option(
-    "--channel",
-    "channels",
-    multiple=True,
-    metavar="NAME",
-    help="Notification channel of the alerts: projects/P/notificationChannels/ID.",
-)
+@_channel_option
 @options.format_option("text", "json")
 def alerts(file: Path | None, output: Path | None, channels: tuple[str, ...], format_: str) -> None:
     """Write alert policies and a dashboard as JSON, and print the gcloud commands that create them. No command is run."""

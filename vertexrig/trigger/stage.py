@@ -5,8 +5,11 @@ Google's schema is in the tool's source as data (`vertexrig/spec/aiplatform_v1.b
 
 from __future__ import annotations
 
+import hashlib
+import io
 import re
 import shutil
+import zipfile
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,7 +32,16 @@ _MARK = ".vertexrig-function"
 # themselves. A function needs neither the command line nor what only a person's machine needs: deploying, status,
 # explaining a job, importing one, reports.
 _LEFT_OUT = {"cli", "explain", "functions", "templates", "fidelity", "__pycache__", "*.pyc", "*.so"}
-_LEFT_OUT |= {"alerts.py", "deploy.py", "doctor.py", "schedules.py", "stage.py", "schedule_status.py", "submitted.py"}
+_LEFT_OUT |= {
+    "alerts.py",
+    "deploy.py",
+    "doctor.py",
+    "schedules.py",
+    "stage.py",
+    "schedule_status.py",
+    "submitted.py",
+    "terraform.py",
+}
 _LEFT_OUT |= {"convert.py", "pull.py", "charts.py", "html.py", "emulator.py", "guard.py"}
 _VARIABLE = re.compile(r"(?<!\$)\$\{([A-Za-z_][A-Za-z0-9_]*)")
 
@@ -87,6 +99,18 @@ def stage(loaded: Loaded, folder: Path) -> Staged:
         sum("==" in line for line in lines),
         tuple(dict.fromkeys(_VARIABLE.findall(text))),
     )
+
+
+def archive(staged: Staged) -> tuple[str, bytes]:
+    """Return the folder as a zip archive, and its name, which has the archive's hash: the same files give the same archive."""
+    data = io.BytesIO()
+    with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as packed:
+        for file in sorted(staged.folder.rglob("*")):
+            if file.is_file():
+                entry = zipfile.ZipInfo(file.relative_to(staged.folder).as_posix())
+                entry.external_attr = 0o644 << 16
+                packed.writestr(entry, file.read_bytes(), zipfile.ZIP_DEFLATED)
+    return f"source-{hashlib.sha256(data.getvalue()).hexdigest()[:12]}.zip", data.getvalue()
 
 
 def _empty(folder: Path, loaded: Loaded) -> None:

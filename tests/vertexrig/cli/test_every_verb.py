@@ -281,6 +281,7 @@ ROWS: dict[str, Row | None] = {
     "function package": Row(("plain",), {"packages"}, ("plan",), "usage", slow=True),
     "function deploy": Row((), {"steps"}, NO_FILE, "usage", slow=True),
     "function alerts": Row((), {"files"}, NO_FILE, "usage"),
+    "function export": Row(("terraform",), {"files"}, ("terraform", *NO_FILE), "usage", slow=True),
     "function remove": Row((), {"steps"}, NO_FILE, "usage"),
     "doctor": Row(_unscheduled, {"results"}, NO_FILE, "usage", slow=True),
     "function serve": None,  # it becomes the server, and has no result
