@@ -123,9 +123,17 @@ def package(names: tuple[str, ...], file: Path | None, format_: str) -> None:
 @command.command("deploy", short_help="Print, or run, the gcloud commands that deploy the function.")
 @options.file_option
 @click.option("--run", is_flag=True, help="Run the commands instead of printing them.")
+@click.option(
+    "--only",
+    type=click.Choice(["code"]),
+    help="Only upload the code and update the deployed functions: no accounts, roles or bindings.",
+)
 @options.format_option("text", "json")
-def deploy(file: Path | None, run: bool, format_: str) -> None:
-    """Stage the function, and print, or with --run run, the gcloud commands that deploy it and grant it its roles."""
+def deploy(file: Path | None, run: bool, only: str | None, format_: str) -> None:
+    """Stage the function, and print, or with --run run, the gcloud commands that deploy it and grant it its roles.
+
+    `--only code` is for a pipeline whose account must not change IAM policies. Deploy once without it before.
+    """
     from vertexrig.submit import images  # 130 ms
     from vertexrig.trigger import deploy
 
@@ -136,7 +144,13 @@ def deploy(file: Path | None, run: bool, format_: str) -> None:
         )
     loaded = config.load(file)
     staged = _staged(loaded)
+    if run and only and not loaded.project.trigger.uri:
+        raise UsageError(
+            f"{loaded.file} has no trigger.uri: first run `vertexrig function deploy --run`, which writes it"
+        )
     plan = deploy.commands(loaded, staged.folder, staged.variables)
+    if only:
+        plan = deploy.code_only(plan)
     if not run:
         printed = [{"why": step.why, "command": step.line, "outcome": None} for step in plan]
         result(format_, {"steps": printed}, "\n".join(f"# {step.why}\n{step.line}" for step in plan))

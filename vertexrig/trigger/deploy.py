@@ -12,7 +12,7 @@ import shlex
 import shutil
 import subprocess
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +67,7 @@ OBJECT_CALLS = {
 BUILD_ROLES = ("roles/logging.logWriter", "roles/artifactregistry.writer", "roles/storage.objectViewer")
 """What the identity of a build needs on the project. That of projects made since July 2024, Compute Engine's, may lack them: "Custom
 service account for Cloud Build", cloud.google.com/functions (2025-09-05)."""
+CLOSED = "--no-allow-unauthenticated"
 ACT_AS = "roles/iam.serviceAccountUser"
 PROJECT, BUCKET, ACCOUNT = ("projects",), ("storage", "buckets"), ("iam", "service-accounts")
 TOPIC, SECRET, REGISTRY = ("pubsub", "topics"), ("secrets",), ("artifacts", "repositories")
@@ -172,6 +173,15 @@ def commands(loaded: Loaded, folder: Path, variables: tuple[str, ...] = ()) -> l
         *_functions(loaded, folder, variables),
         _url(project),
     ]
+
+
+def code_only(steps: Iterable[DeployStep]) -> list[DeployStep]:
+    """Return what uploads the code and updates the functions, for an account that may not change IAM policies.
+
+    With `--no-allow-unauthenticated`, gcloud 528 changes the policy of a function that is there; without it, the policy stays.
+    """
+    kept = [(step, (word for word in step.words if word != CLOSED)) for step in steps if step.deploys]
+    return [replace(step, words=(*words, "--quiet")) for step, words in kept]
 
 
 def removal(loaded: Loaded, folder: Path, scheduler_jobs: Iterable[str]) -> list[DeployStep]:
@@ -358,7 +368,7 @@ def _functions(loaded: Loaded, folder: Path, variables: tuple[str, ...]) -> Iter
     # CLEAR: the endpoints of a local Vertex, which the function could not reach
     values = {name: os.environ[name] for name in variables if os.environ.get(name) and name not in CLEAR}
     # the one who runs the command chooses the callers
-    http = ("--entry-point=trigger", "--trigger-http", "--no-allow-unauthenticated")
+    http = ("--entry-point=trigger", "--trigger-http", CLOSED)
     yield _deployed(loaded, trigger.function, folder, http, values, "the function; callers need a role on it")
     yield _invoker(project, trigger.function, "Cloud Scheduler may call it, as this account")
     if any(event.bucket for event in trigger.events.values()):

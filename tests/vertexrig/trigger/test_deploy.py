@@ -337,14 +337,30 @@ def test_the_url_is_written_into_the_file(tmp_path: Path) -> None:
     assert "has another trigger.uri" in done.stderr and "vertexrig-2" not in loaded.file.read_text()
 
 
+def test_only_code(tmp_path: Path) -> None:
+    """`function deploy --only code` has the commands that deploy functions, without the flag for which gcloud changes a policy, and runs
+    nothing where the function's URL is not known.
+    """
+    loaded = clouds.loaded(tmp_path, {**DATA, "trigger": {**DATA["trigger"], **EVERYTHING}})
+    printed = tools.vertexrig("function", "deploy", "--only=code", "--format=json", cwd=tmp_path)
+    assert printed.returncode == 0, printed.stderr
+    lines = [shlex.split(row["command"]) for row in json.loads(printed.stdout)["steps"]]
+    whole = [step for step in deploy.commands(loaded, Path(stage.FOLDER)) if step.deploys]
+    assert lines == [[word for word in step.words if word != deploy.CLOSED] + ["--quiet"] for step in whole]
+    assert [words[3] for words in lines] == ["vertexrig", "vertexrig-requests", "vertexrig-files"]
+    refused = tools.vertexrig("function", "deploy", "--only=code", "--run", cwd=tmp_path)
+    assert refused.returncode == 2 and "no trigger.uri" in refused.stderr
+
+
 @pytest.mark.whole
 def test_gcloud_takes_every_command(tmp_path: Path, gcloud: str) -> None:
     """The real gcloud parses each command that is printed: none ends with a usage error (exit code 2)."""
     clouds.loaded(tmp_path, {**DATA, "trigger": {**DATA["trigger"], **EVERYTHING}})
     printed = tools.vertexrig("function", "deploy", cwd=tmp_path)
     assert printed.returncode == 0, printed.stderr
+    code = tools.vertexrig("function", "deploy", "--only=code", cwd=tmp_path)
     removed = tools.vertexrig("function", "remove", cwd=tmp_path)
-    lines = [line for line in (printed.stdout + removed.stdout).splitlines() if not line.startswith("#")]
+    lines = [line for line in (printed.stdout + code.stdout + removed.stdout).splitlines() if not line.startswith("#")]
     dead = {
         f"CLOUDSDK_API_ENDPOINT_OVERRIDES_{name}": "http://127.0.0.1:9/"
         for name in ("CLOUDFUNCTIONS", "RUN", "IAM", "CLOUDRESOURCEMANAGER", "SERVICEUSAGE", "STORAGE")
