@@ -123,23 +123,26 @@ def package(names: tuple[str, ...], file: Path | None, format_: str) -> None:
 @command.command("deploy", short_help="Print, or run, the gcloud commands that deploy the function.")
 @options.file_option
 @click.option("--run", is_flag=True, help="Run the commands instead of printing them.")
+@click.option("--plan", is_flag=True, help="Show what the commands would change. Only reads are made.")
 @click.option(
     "--only",
     type=click.Choice(["code"]),
     help="Only upload the code and update the deployed functions: no accounts, roles or bindings.",
 )
 @options.format_option("text", "json")
-def deploy(file: Path | None, run: bool, only: str | None, format_: str) -> None:
+def deploy(file: Path | None, run: bool, plan: bool, only: str | None, format_: str) -> None:
     """Stage the function, and print, or with --run run, the gcloud commands that deploy it and grant it its roles.
 
     `--only code` is for a pipeline whose account must not change IAM policies. Deploy once without it before.
     """
     from vertexrig.submit import images  # 130 ms
-    from vertexrig.trigger import deploy
+    from vertexrig.trigger import changes, deploy
 
-    if run and images.is_local():
+    if run and plan:
+        raise UsageError("--plan shows what --run would change: type one of the two")
+    if (run or plan) and images.is_local():
         raise UsageError(
-            "this shell uses the local Vertex, and --run would deploy to Google Cloud: use another shell, or serve the function on "
+            "this shell uses the local Vertex, and --run and --plan use Google Cloud: use another shell, or serve the function on "
             "this machine with `vertexrig function serve`"
         )
     loaded = config.load(file)
@@ -148,15 +151,22 @@ def deploy(file: Path | None, run: bool, only: str | None, format_: str) -> None
         raise UsageError(
             f"{loaded.file} has no trigger.uri: first run `vertexrig function deploy --run`, which writes it"
         )
-    plan = deploy.commands(loaded, staged.folder, staged.variables)
+    commands = deploy.commands(loaded, staged.folder, staged.variables)
     if only:
-        plan = deploy.code_only(plan)
+        commands = deploy.code_only(commands)
+    if plan:
+        found = list(changes.changes(commands, deploy.gcloud))
+        shown = [
+            {"why": one.step.why, "command": one.step.line, "outcome": one.action, "changes": one.rows} for one in found
+        ]
+        result(format_, {"steps": shown}, "\n".join(one.text for one in found))
+        return
     if not run:
-        printed = [{"why": step.why, "command": step.line, "outcome": None} for step in plan]
-        result(format_, {"steps": printed}, "\n".join(f"# {step.why}\n{step.line}" for step in plan))
+        printed = [{"why": step.why, "command": step.line, "outcome": None} for step in commands]
+        result(format_, {"steps": printed}, "\n".join(f"# {step.why}\n{step.line}" for step in commands))
         return
     rows, changed = list[dict[str, str]](), False
-    for step, outcome in deploy.run(plan):
+    for step, outcome in deploy.run(commands):
         rows.append(_row(step, outcome))
         changed |= step.tells and _keep_uri(loaded, outcome)
     if changed:

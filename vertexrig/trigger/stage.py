@@ -32,17 +32,8 @@ _MARK = ".vertexrig-function"
 # themselves. A function needs neither the command line nor what only a person's machine needs: deploying, status,
 # explaining a job, importing one, reports.
 _LEFT_OUT = {"cli", "explain", "functions", "templates", "fidelity", "__pycache__", "*.pyc", "*.so"}
-_LEFT_OUT |= {
-    "alerts.py",
-    "deploy.py",
-    "doctor.py",
-    "schedules.py",
-    "stage.py",
-    "schedule_status.py",
-    "submitted.py",
-    "terraform.py",
-}
-_LEFT_OUT |= {"convert.py", "pull.py", "charts.py", "html.py", "emulator.py", "guard.py"}
+_LEFT_OUT |= {"alerts.py", "deploy.py", "doctor.py", "schedules.py", "stage.py", "schedule_status.py", "submitted.py"}
+_LEFT_OUT |= {"convert.py", "pull.py", "charts.py", "html.py", "emulator.py", "guard.py", "terraform.py", "changes.py"}
 _VARIABLE = re.compile(r"(?<!\$)\$\{([A-Za-z_][A-Za-z0-9_]*)")
 
 

@@ -148,9 +148,8 @@ def _made(loaded: Loaded, step: DeployStep, first: Sequence[Raw]) -> Iterator[Re
     Args:
         first: Addresses of what a function needs.
     """
-    words = shlex.split(step.words[2]) if step.words[0] == "sh" else step.words
-    flags = _pairs(word[2:] for word in words if word.startswith("--"))
-    match [word for word in words[1:] if not word.startswith("--")]:
+    names, flags = parts(step)
+    match names:
         case ["services", "enable", *apis]:
             body: dict[str, Any] = {"for_each": Raw(f"toset({_expression(apis, '  ')})"), "service": Raw("each.value")}
             body |= {"project": flags.pop("project"), "disable_on_destroy": False}
@@ -174,7 +173,7 @@ def _made(loaded: Loaded, step: DeployStep, first: Sequence[Raw]) -> Iterator[Re
                 "main.tf", ("google_artifact_registry_repository", _local(name)), body | _enabled(), step.why
             )
         case ["functions", "deploy", name]:
-            body = {**_function(name, flags, step.secrets), "depends_on": [Raw("google_project_service.used"), *first]}
+            body = {**function(name, flags, step.secrets), "depends_on": [Raw("google_project_service.used"), *first]}
             yield Resource("main.tf", ("google_cloudfunctions2_function", _local(name)), body, step.why)
         case ["functions", "add-invoker-policy-binding", name]:
             body = {"service": name, "location": flags.pop("region"), "project": flags.pop("project")}
@@ -213,7 +212,7 @@ def _made(loaded: Loaded, step: DeployStep, first: Sequence[Raw]) -> Iterator[Re
     assert not flags, f"no argument for {', '.join(flags)} of: {step.why}"
 
 
-def _function(name: str, flags: dict[str, str], secrets: Sequence[str]) -> dict[str, Any]:
+def function(name: str, flags: dict[str, str], secrets: Sequence[str]) -> dict[str, Any]:
     """Return the function of `gcloud functions deploy` with these flags, all of which are taken out."""
     for flag in ("gen2", "trigger-http", "no-allow-unauthenticated", "source"):
         flags.pop(flag, None)
@@ -256,6 +255,13 @@ def _function(name: str, flags: dict[str, str], secrets: Sequence[str]) -> dict[
             event_filters=[Block(attribute=key, value=value) for key, value in matched.items()],
         )  # fmt: skip
     return body
+
+
+def parts(step: DeployStep) -> tuple[list[str], dict[str, str]]:
+    """Return the words of a gcloud command that are no flags, and its flags with their values."""
+    words = shlex.split(step.words[2]) if step.words[0] == "sh" else step.words
+    flags = _pairs(word[2:] for word in words if word.startswith("--"))
+    return [word for word in words[1:] if not word.startswith("--")], flags
 
 
 def _pairs(parts: Iterable[str]) -> dict[str, str]:
