@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -20,6 +21,7 @@ from localvertex.front.routing import FrontApp, HostedApi
 from localvertex.front.runs import Commands
 from localvertex.front.variables import FOLDER, GCLOUD, TOKEN
 from localvertex.http import Api
+from localvertex.runner import image_stand_ins
 from localvertex.services.housekeeping import Housekeeping
 from localvertex.state import make_private
 from vertexrig.guard import LoopbackGuard
@@ -78,7 +80,7 @@ class Front:
         metadata = Api(who.metadata_table())
         table = [
             HostedApi(f"{name}.{DOMAIN}", rf"(?:[a-z0-9-]+-)?{name}\.{_DOMAIN}", Api(routes), path=path, stand_in=True)
-            for name, (path, routes) in Housekeeping().apis().items()
+            for name, (path, routes) in Housekeeping(partial(image_stand_ins.digests, self.root)).apis().items()
         ]
         table += [
             HostedApi(f"{name}.{DOMAIN}", rf"(?:[a-z0-9-]+-)?{name}(?:\.[a-z0-9-]+\.rep)?\.{_DOMAIN}", apis, prefix)

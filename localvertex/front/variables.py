@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shlex
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +14,7 @@ from pathlib import Path
 import certifi
 
 from localvertex.front.hosts import DOMAIN, METADATA
-from localvertex.state import HOST, NAMES, RunningServer
+from localvertex.state import HOST, NAMES, RunningServer, make_private
 
 FOLDER, TOKEN = "front", "token"
 CERTIFICATE, TRUST_STORE, CREDENTIALS, GCLOUD = "ca.pem", "trust.p12", "credentials.json", "gcloud"
@@ -135,6 +137,8 @@ def transparent(here: RunningServer, user: Mapping[str, str], *, project: str, r
     made = values(here, user, project=project, region=region)
     ours = {row.name: row.value.format(**made) for row in TABLE if row.command}
     ours |= {name: _together(user[name], ours[name]) for name in _OPTIONS if user.get(name)}
+    search = [str(programs(here.root)), *user.get("PATH", os.defpath).split(os.pathsep)]
+    ours["PATH"] = os.pathsep.join(dict.fromkeys(search))
     paths = [made["startup"], *user.get("PYTHONPATH", "").split(os.pathsep)]
     ours["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(filter(None, paths)))
     unset = [name for name in user if name in (*_DROPPED, *LOGINS) or name.startswith(_DROPPED_PREFIXES)]
@@ -176,6 +180,15 @@ def values(here: RunningServer, user: Mapping[str, str], *, project: str, region
         "url": here.url,
         "server": f"{HOST}:{here.port}",
     }
+
+
+def programs(root: Path) -> Path:
+    """Return the folder with the programs that come first on PATH: `docker`; written where it is missing."""
+    folder = make_private(root / FOLDER / "bin")
+    words = [sys.executable, "-I", "-m", "localvertex.cli.docker", str(root.absolute()), str(folder.absolute())]
+    _write_once(folder / "docker", f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n'.encode())
+    (folder / "docker").chmod(0o755)
+    return folder.absolute()
 
 
 def no_proxy(user: Mapping[str, str]) -> str:

@@ -206,6 +206,45 @@ def layer_of_commands(
     return _kept(folder, give_up, build)
 
 
+def layer_of_pip(
+    base: Interpreter,
+    image: str,
+    installs: Sequence[Sequence[str]],
+    cache: Path,
+    env: Mapping[str, str],
+    execute: Execute,
+    give_up: Callable[[], bool],
+) -> Path:
+    """Return the interpreter of an environment in which each `pip install` with these arguments was run; see `layer`."""
+    files = [path for words in installs for word in words for path in _files(Path(word))]
+    folder = cache / layer_key(base, f"{image} {json.dumps(list(map(list, installs)))}", files)
+
+    def build() -> Mapping[str, str]:
+        has_pip = base.pip or find_spec("pip") is not None
+        python = _venv(base, folder, "", env, execute, has_pip=has_pip)
+        for words in installs:
+            argv = [*_pip(base, python, has_pip=has_pip), "install", "--quiet", "--no-warn-conflicts", *words]
+            if execute(argv, {**env, **QUIET_PIP}) != 0:
+                raise PackageError(f"pip install {' '.join(words)} failed; its output says why")
+        return {"broken": _broken(next(folder.glob("lib/python*/site-packages")), base.site)}
+
+    return _kept(folder, give_up, build)
+
+
+def _files(path: Path) -> list[Path]:
+    """Return the files of an argument of pip that is a path: the file itself, or those that say what a folder requires."""
+    if path.is_absolute() and path.is_dir():
+        return [one for name in ("setup.py", "setup.cfg", "pyproject.toml") if (one := path / name).is_file()]
+    return [path] if path.is_absolute() and path.is_file() else []
+
+
+def _pip(base: Interpreter, python: Path, *, has_pip: bool) -> list[str]:
+    """Return how to start pip for an environment: without one below it, ours, whose --python runs it in the other interpreter."""
+    if base.pip or not has_pip:
+        return [str(python), "-m", "pip"]
+    return [sys.executable, "-m", "pip", "--python", str(python)]
+
+
 def _kept(folder: Path, give_up: Callable[[], bool], build: Callable[[], Mapping[str, str]]) -> Path:
     """Return the interpreter of an environment, built if it is not there; what `build` returns is stored with it."""
     python = folder / "bin" / "python"
@@ -244,12 +283,7 @@ def _build(
     has_pip = base.pip or find_spec("pip") is not None
     python = _venv(base, folder, "", env, execute, has_pip=has_pip)
     site = next(folder.glob("lib/python*/site-packages"))
-    # without pip, by ours: pip's --python runs it in the other interpreter
-    pip = (
-        [str(python), "-m", "pip"]
-        if base.pip or not has_pip
-        else [sys.executable, "-m", "pip", "--python", str(python)]
-    )
+    pip = _pip(base, python, has_pip=has_pip)
     for package in packages:
         step(package, False)
         options = ["--quiet", "--upgrade", "--force-reinstall", "--no-deps", *_isolation(base, package)]

@@ -9,9 +9,10 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from localvertex.runner import keras2, packages, pythons
+from localvertex.runner import engine, image_stand_ins, keras2, packages, pythons
 from localvertex.runner.command_line import ReplicaProgram, docker
 from localvertex.runner.environment import object_file
+from localvertex.runner.image_stand_ins import ImageStandIn
 from localvertex.runner.options import RunOptions, TrainerSources, first_match
 from vertexrig.catalog import load
 from vertexrig.errors import JobFailedError, PackageError, UsageError
@@ -76,6 +77,11 @@ def prepare(
     if load().is_reduction_server(pool.image) and first_match(options.images, pool.image) is None:
         note = "a program that does nothing for the Reduction Server, whose servers only make all-reduce between GPUs faster"
         return ReplicaProgram((sys.executable, "-I", "-S", str(_REDUCTION)), (), substitutes=(note,))
+    stand_in = image_stand_ins.find(root, pool.image) if first_match(options.images, pool.image) is None else None
+    if stand_in is not None and engine.find() is None:
+        base = interpreter(stand_in.base, options, log, give_up)
+        python = packages.layer_of_pip(base, stand_in.base, stand_in.pip, root / "envs", env, execute, give_up)
+        return _of_stand_in(pool, stand_in, base, python)
     base = interpreter(pool.image, options, log, give_up)
     layer = partial(packages.layer, env=env, execute=execute, step=step, give_up=give_up)
     if pool.python_package is not None:
@@ -107,6 +113,22 @@ def prepare(
         substitutes=(_substitute(base, pool.image), keras),
         framework=keras2.framework(pool.image),
         installs=installs,
+    )
+
+
+def _of_stand_in(pool: Pool, one: ImageStandIn, base: packages.Interpreter, python: Path) -> ReplicaProgram:
+    """Return the program of an image that gcloud built without an engine."""
+    head = tuple((pool.container or {}).get("command", ())) or one.entrypoint
+    settings, keras = keras2.of_image(base, one.base)
+    return ReplicaProgram(
+        (str(python), *head[1:]) if head[:1] in (("python",), ("python3",)) else head,
+        tuple(pool.args),
+        (python.parent, Path(base.python).parent),
+        Path(one.folder),
+        settings={**one.env, **settings},
+        substitutes=(_substitute(base, one.base), keras),
+        framework=keras2.framework(one.base),
+        broken=_broken(python, one.base),
     )
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from localvertex.http import VERB, ApiError, Endpoint, Json, endpoint, not_found, read_json
+from localvertex.http import VERB, ApiError, Endpoint, Json, endpoint, in_thread, not_found, read_json
 from localvertex.jobs import resources
 
 ENABLED = tuple(
@@ -26,9 +26,13 @@ _PROJECT = "/v[^/]+/projects/{project}"
 
 
 class Housekeeping:
-    """Plausible answers of Service Usage, Artifact Registry, IAM and a project's policy, kept in memory."""
+    """Plausible answers of Service Usage, Artifact Registry, IAM and a project's policy, kept in memory.
 
-    def __init__(self) -> None:
+    `images` gives the images on this machine by name, each with the digest of its content.
+    """
+
+    def __init__(self, images: Callable[[], Mapping[str, str]]) -> None:
+        self._images = images
         self._enabled: dict[str, None] = dict.fromkeys(ENABLED)
         self._made: dict[str, Json] = {}
         self._policies: dict[str, Json] = {}
@@ -49,6 +53,7 @@ class Housekeeping:
                 endpoint("GET", repositories, self._list),
                 endpoint("POST", repositories, self._make_repository),
                 endpoint("GET", f"{repositories}/{{id}}", self._get),
+                endpoint("GET", f"{repositories}/{{id}}/dockerImages", self._list_images),
                 endpoint("GET", f"{_PROJECT}/locations/{{location}}/operations/{{id}}", self._get),
             ),
             "iam": (
@@ -86,6 +91,20 @@ class Housekeeping:
         name = _name(request)
         field = "repositories" if name.endswith("/repositories") else "accounts"
         return JSONResponse({field: [one for key, one in self._made.items() if key.startswith(f"{name}/")]})
+
+    async def _list_images(self, request: Request, path: Mapping[str, str]) -> Response:
+        """GET …/repositories/ID/dockerImages: those on this machine, with the tags of each."""
+        start = f"{path['location']}-docker.pkg.dev/{path['project']}/{path['id']}/"
+        found: dict[str, Json] = {}
+        for name, digest in (await in_thread(self._images)).items():
+            if name.startswith(start):
+                repository, _, tag = name.rpartition(":")
+                uri = f"{repository}@{digest}"
+                listed = found.setdefault(
+                    uri, {"name": f"{_name(request)}/{uri.removeprefix(start)}", "uri": uri, "tags": []}
+                )
+                listed["tags"].append(tag)
+        return JSONResponse({"dockerImages": list(found.values())})
 
     async def _get(self, request: Request, path: Mapping[str, str]) -> Response:
         found = self._made.get(_name(request))
