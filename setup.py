@@ -26,7 +26,6 @@ LOCAL = [  # includes SUBMIT: its verbs also list rehearsals and submit to the l
     "anyio>=4.0",
     "httpx>=0.27",
     "optuna>=4.0",
-    "packaging>=22",  # requirements of packages
     "google-crc32c>=1.5",
     "cryptography>=42",  # the front's certificates
     "certifi",  # which it joins with what programs trust anyway
@@ -150,6 +149,7 @@ setup(
         "console_scripts": ["vertexrig = vertexrig.__main__:main"],
         # how the local Vertex joins the tool, which imports nothing of it: vertexrig/workspace/emulator.py
         "vertexrig.verbs": ["local = localvertex.cli.local:command", "rehearse = localvertex.cli.rehearse:command"],
+        "pytest11": ["vertexrig = localvertex.testing"],
         "vertexrig.emulator": ["localvertex = localvertex.rehearsal.emulator"],
     },
 )

@@ -54,6 +54,7 @@ COMES_WITH = {
     "greenlet": "playwright",
     "uv": "the user, who installs it; its module says where its program is",
     "h11": "uvicorn, whose parser the front changes",
+    "packaging": "build",
 }
 """Imported, and not listed: what brings it holds the version."""
 

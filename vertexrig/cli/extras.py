@@ -21,7 +21,6 @@ PARTS: Mapping[str, tuple[str, str]] = {
     "uvicorn": ("uvicorn", "local"),
     "httpx": ("httpx", "local"),
     "optuna": ("optuna", "local"),
-    "packaging": ("packaging", "local"),
     "google_crc32c": ("google-crc32c", "local"),
     "cryptography": ("cryptography", "local"),
     "certifi": ("certifi", "local"),
