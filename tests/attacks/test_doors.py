@@ -212,6 +212,34 @@ def test_any_file_ends(door: str) -> None:
     ends()
 
 
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("known.json", "[" * 20_000),
+        ("known.json", '{"findings": 1}'),
+        ("code/uv.lock", "a = " + "[" * 3000),
+        ("code/uv.lock", "a = " + "{a = " * 3000),
+        ("code/uv.lock", "package = 1"),
+        ("code/Pipfile.lock", '{"default": 1}'),
+        ("code/Pipfile.lock", '{"a":' * 20_000),
+        ("code/pyproject.toml", "a = " + "[" * 3000),
+        ("code/Dockerfile", "FROM python\nENTRYPOINT " + "[" * 20_000),
+    ],
+    ids=lambda text: text[:20],
+)
+def test_what_is_nested_or_of_another_type_is_an_error(tmp_path: Path, name: str, content: str) -> None:
+    """JSON and TOML of any depth and type are read, refused or passed over, without a traceback."""
+    small(tmp_path / "code", setup=SETUP.format(more=""))
+    (tmp_path / "vertexrig.yaml").write_bytes(dumped(PROJECT))
+    (tmp_path / name).write_text(content)
+    for verb in (
+        ("check", *(["--baseline", name] if name == "known.json" else [])),
+        ("package",),
+        ("init", "--force", "--trainer", "code"),
+    ):
+        ended(verb, tmp_path)
+
+
 def ended(verb: tuple[str, ...], folder: Path) -> None:
     before, began, wall = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time(), time.monotonic()
     done = typed(*verb, cwd=folder)

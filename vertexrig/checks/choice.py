@@ -87,7 +87,7 @@ def choice(
         try:
             for row in json.loads(files.read_text(baseline))["findings"]:
                 counts[row["file"], row["id"], row["path"]] = row["count"]
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise UsageError(f"{baseline} is not a baseline: {error!r}. --write-baseline writes a new one") from None
     return Choice(tuple(selected), tuple(ignored), counts, baseline.parent if baseline else home, strict)
 

@@ -204,7 +204,7 @@ def _exec_form(rest: str) -> list[str] | None:
     """Return the words of the JSON form; None if it is written for a shell."""
     try:
         found = json.loads(rest.strip())
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return [str(word) for word in found] if isinstance(found, list) else None
 

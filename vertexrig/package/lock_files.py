@@ -33,7 +33,7 @@ def locked(folder: Path) -> Graph:
                 continue
             try:
                 found = _tables(read_text(file)) if name in _TABLES else _flat(read_text(file))
-            except (UsageError, ValueError):
+            except (UsageError, ValueError, TypeError, AttributeError, RecursionError):
                 continue
             if found:
                 return found

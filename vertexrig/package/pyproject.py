@@ -103,7 +103,7 @@ def read(folder: Path) -> Metadata | None:
         # editors on Windows write a byte order mark, which TOML does not allow
         text = read_bytes(path, "pyproject.toml").decode("utf-8-sig")
         data = tomllib.loads(text)
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
         raise PackageError(f"pyproject.toml of the trainer is not valid TOML: {error}") from error
     file = _File(folder, text, data)
     if file.table("project"):
