@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import requests
 
@@ -108,7 +109,7 @@ def serving(
         log.close()
 
 
-def deliver(url: str, body: object, headers: Mapping[str, str] | None = None) -> requests.Response | None:
+def deliver(url: str, body: Any, headers: Mapping[str, str] | None = None) -> requests.Response | None:
     """One delivery; None if the process died on it."""
     try:
         return requests.post(url, json=body, headers=dict(headers or {}), timeout=60)

@@ -33,7 +33,7 @@ class Seen:
         problem: Why the project file does not allow it any more, "" if it does.
         order: Numbers of the candidates, in the order of their attempts.
         wait_s: Seconds that the job may wait for machines, None for as long as the service lets it.
-        preemptions: How many jobs of a candidate may be preempted in a row.
+        preemptions: How many jobs of a candidate may be preempted.
         retry_for_s: Seconds for which candidates are attempted again, 0 for one round.
         round_s: See ROUND_S.
         speed: What these times were divided by, for a rehearsal; messages name the undivided ones.

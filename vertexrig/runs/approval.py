@@ -28,7 +28,11 @@ class DecidedError(UsageError):
 
 def waiting(runs: RunStore) -> Iterable[Run]:
     """Yield the open runs whose version waits for a decision."""
-    return (one for one in runs.open() if isinstance(one, Run) and one.approval and "decision" not in one.approval)
+    return (
+        one
+        for one in runs.open()
+        if isinstance(one, Run) and one.phase == "step" and one.approval and "decision" not in one.approval
+    )
 
 
 def find(runs: RunStore, name: str) -> Run:
@@ -42,7 +46,7 @@ def find(runs: RunStore, name: str) -> Run:
 
 
 def decide(runs: RunStore, models: ModelsClient, run: Run, decision: Decision, by: str, at: datetime) -> Run:
-    """Write who decided, and return the run as it is stored; DecidedError if it has been decided or the registered version has changed."""
+    """Write who decided, and return the run as it is stored; UsageError if it has been decided or the registered version has changed."""
     if decision == "approved":
         check_champion(models, run)
     asked = {**run.approval, "decision": decision, "by": by, "time": times.rfc3339(at, 0)}

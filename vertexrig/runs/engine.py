@@ -30,7 +30,7 @@ from vertexrig.runs.advance import NEXT_MAY_FOLLOW, OVER_BUDGET, Action, Seen
 from vertexrig.runs.candidates import CandidateRun, first_line, time_and_cost
 from vertexrig.runs.deliveries import NO_MACHINES, NotStartedError
 from vertexrig.runs.policy import PATIENCE_S, WAITS, Due
-from vertexrig.runs.run import Attempt, Run
+from vertexrig.runs.run import Attempt, Run, attempts_of
 from vertexrig.runs.store import RunStore
 from vertexrig.spec.labels import CANDIDATE_LABEL, FIRST_LABEL
 from vertexrig.spec.states import CANCELLING, SUCCEEDED, has_run, short
@@ -38,7 +38,7 @@ from vertexrig.submit.budget import PER_RUN, OverBudgetError, Share, Terms
 from vertexrig.submit.claims import LABEL, Claim, EndedError, InProgressError, Key, Recorded, digest
 from vertexrig.submit.reconcile import call_off
 from vertexrig.submit.scarcity import Scarcity, scarcity_of
-from vertexrig.submit.submission import Request, Submitted, Submitter, dearest, price_within
+from vertexrig.submit.submission import Request, Submitted, Submitter, UnsureError, dearest, price_within
 from vertexrig.submit.uploaded import NoPackageError
 
 
@@ -87,9 +87,9 @@ class _Making:
     """An attempt whose job is being made.
 
     Args:
-        run: With this attempt as its last one, and what is known of it.
+        run: With this attempt as its last one. `write` gives it its id and generation; `_make_attempt` its job, or the reason for none.
         stored: The run as this process has read or written it last; its generation is 0 before that.
-        opened: This process was the first one to write the run.
+        opened: `write` was the first one to write the run.
     """
 
     run: Run
@@ -98,7 +98,7 @@ class _Making:
 
     def write(self, runs: RunStore, claim: Claim) -> None:
         """Write the run just before its job is made; InProgressError if another process has changed it."""
-        run = self.run if len(self.run.attempts) > 1 else replace(self.run, id=claim.id, run_id=claim.run_id)
+        run = self.run if self.run.is_later_attempt else replace(self.run, id=claim.id, run_id=claim.run_id)
         if run.generation:
             kept = runs.save(run)
             if kept is None:
@@ -183,7 +183,7 @@ class Engine:
             except Exception:
                 self._drop(making)
                 raise
-            # the first attempt that this delivery did not make itself shows whether others were here before
+            # the first attempt that gave this delivery no new job shows whether others were here before
             if not looked and (made is None or made.duplicate):
                 looked = True
                 further = self._taken_further(making.run, made, candidates)
@@ -204,10 +204,18 @@ class Engine:
         found = self.runs.read(run.id)
         if found is not None and len(found.attempts) > len(run.attempts):
             return self._continued(found, candidates)
-        if found is None and made is None and (row := self.runs.end(run)) is not None:
-            end = row.get("end", {})
+        if found is not None or (made is not None and len(candidates) == 1):
+            return None
+        claim = self.submitter.claims.by_key(run.key)
+        row = self.runs.end(replace(run, run_id=claim.run_id)) if claim is not None else None
+        if row is None:
+            return None
+        end = row.get("end") or {}
+        if made is None:
             raise NotStartedError("skipped", str(row.get("reason") or end.get("outcome")), str(end.get("reason", "")))
-        return None
+        last = replace(run, attempts=attempts_of(end.get("attempts")) or run.attempts)
+        claim = self.claim_of(last) if len(last.attempts) > len(run.attempts) else None
+        return self._answered(last, claim, candidates) if claim is not None and claim.state == "created" else None
 
     def _continued(self, run: Run, candidates: Sequence[CandidateRun]) -> tuple[Run, Submitted]:
         """Return the current job of a run that ticks have continued."""
@@ -217,6 +225,10 @@ class Engine:
                 raise InProgressError(1.0)
             text = run.text or "its next attempt has no job yet"
             raise NotStartedError("deferred", NO_MACHINES, text, {"candidate": self.which_candidate(run)})
+        return self._answered(run, claim, candidates)
+
+    def _answered(self, run: Run, claim: Claim, candidates: Sequence[CandidateRun]) -> tuple[Run, Submitted]:
+        """Return a run with the answer about the job of its last attempt."""
         candidate = _by_number(candidates, run.attempts[-1].candidate)
         job = candidate.submitter.vertex.get(claim.job.name)
         return run, candidate.submitter.answer_about(claim, candidate.collection, job)
@@ -287,7 +299,7 @@ class Engine:
 
         Just before the create call the run is written: from then on it has its id, and ticks see it.
         """
-        later, several = len(making.run.attempts) > 1, len(candidates) > 1
+        later, several = making.run.is_later_attempt, len(candidates) > 1
         asked_digest = self._digest_of(making.run)
         if later or candidate.number != 1:
             # so that no process looks for its job where another project file has it
@@ -312,7 +324,8 @@ class Engine:
         try:
             made = candidate.submitter.submit(candidate.prepared, key, asked_digest, run_id, terms=own)
         except RestError as error:
-            if not several or scarcity_of(error) is Scarcity.OTHER:
+            # whether there is a job is not known: the next tick finds out, under the same claim
+            if isinstance(error, UnsureError) or not several or scarcity_of(error) is Scarcity.OTHER:
                 raise
             making.run = making.run.with_attempt(reason=scarcity_of(error).value, text=first_line(str(error)))
             return None
@@ -335,7 +348,7 @@ class Engine:
 
     def _terms_of(self, run: Run, candidates: Sequence[CandidateRun], candidate: CandidateRun, terms: Terms) -> Terms:
         """Return the terms of one attempt: those of its run, the labels of the attempt, and what its end without a job means."""
-        later, several, number = len(run.attempts) > 1, len(candidates) > 1, str(candidate.number)
+        later, several, number = run.is_later_attempt, len(candidates) > 1, str(candidate.number)
 
         def final_reason(error: Exception) -> Mapping[str, str] | None:
             why = scarcity_of(error) if several and isinstance(error, RestError) else Scarcity.OTHER
@@ -452,7 +465,7 @@ class Engine:
         name = run.attempts[-1].job if run.attempts else ""
         if action.do == "wait":
             self._cancel_others(run)
-            began = job is not None and run.phase == "attempt" and bool(job.data.get("startTime"))
+            began = job is not None and run.phase == "attempt" and has_run(job.data)
             return Moved(run, "training" if began else "waiting", name if job else "", action.text, remote=job)
         if action.do == "give-up":
             # the decision first: a job that is found cancelled without it was cancelled by a person
@@ -474,7 +487,7 @@ class Engine:
         return self.close(run, action.why, action.text, remote=job)
 
     def _end_attempt(self, run: Run, action: Action, job: RemoteJob | None, at: datetime) -> Moved | Run:
-        """Write that the last attempt is over, once every job of it has ended."""
+        """Write that the last attempt is over, once every job of it, in every region, has ended."""
         claim, own = self.claim_of(run), self.submitter
         id, estimate = (claim.id, claim.job.estimate) if claim is not None else (run.id, {})
         collection = job.collection if job is not None else own.collection_of(run.name)
@@ -505,7 +518,7 @@ class Engine:
     def _start_attempt(self, run: Run, action: Action, at: datetime) -> Moved | Run:
         """Make the job of the next attempt; of the last one (`find-or-make`), unless it is there."""
         if action.do == "find-or-make":
-            found = self._made_by_delivery(run, at)
+            found = self._settle_unrecorded(run, at)
             if found is not None:
                 return found
             if action.why == "hold":
@@ -533,11 +546,12 @@ class Engine:
             over = self._attempt_over(after, after.attempts[-1].reason, after.attempts[-1].text, at)
             return self.runs.save(over) or Moved(run, "waiting")
         after = replace(after, phase="attempt", since=times.rfc3339(at, 0), reason="", text="")
-        kept, state = self.runs.save(after) or after, "waiting" if made.duplicate else "started"
+        kept = self.runs.save(after) or after
+        state = "waiting" if made.duplicate else "started"
         return Moved(kept, state, made.name, first_job=not run.had_job, made=made)
 
-    def _made_by_delivery(self, run: Run, at: datetime) -> Moved | Run | None:
-        """Record the job that a delivery, or a tick that died, has made for the last attempt; None if it is to be made."""
+    def _settle_unrecorded(self, run: Run, at: datetime) -> Moved | Run | None:
+        """Continue with what a delivery, or a tick that died, made of the last attempt: its job, or its end; None if the job is to be made."""
         claim = self.claim_of(run)
         if claim is None and len(run.attempts) == 1:
             text = f"no job of {run.name} was made, and its claim is gone or a later request's; ask for it again"
@@ -602,10 +616,11 @@ class Engine:
         """Write what a run waits for, in place of the attempt that failed; None if another process has changed it since."""
         if reason == run.reason and run.phase == "waiting":
             return run if stored.phase == "waiting" else self.runs.save(replace(run, since=run.phase_since))
-        # what it waited for is over: from now on the time for the new reason counts
         same_kind = run.reason and (run.reason in WAITS) == (reason in WAITS)
+        # for a reason of another kind the time counts from now on
         since = run.phase_since if same_kind else times.rfc3339(at, 0)
         if run.phase == "attempt" and run.attempts and not run.attempts[-1].job:
+            # the attempt is taken back: the next one has the same key, and so the same claim
             run = replace(run, attempts=run.attempts[:-1])
         return self.runs.save(replace(run, phase="waiting", reason=reason, text=text, since=since))
 
@@ -675,10 +690,11 @@ class Engine:
 
     def _end_claim(self, run: Run, outcome: str, text: str) -> Claim | None:
         """End the claim of the attempt that would get the next job; None if another delivery is at work."""
-        index = len(run.attempts) - (run.phase == "attempt")
-        key, asked_digest = run.attempt_key(index), self._digest_of(run)
+        key, asked_digest = run.attempt_key(run.next_index), self._digest_of(run)
         current = self.submitter.claims.by_key(key)
-        if current is not None and (index or current.id == run.id):
+        if current is None and run.attempts and run.attempts[-1].reason:
+            return Claim("", "", "", "", "")  # no job was asked for since the last attempt was over
+        if current is not None and (run.next_index or current.id == run.id):
             asked_digest = current.asked
         try:
             return self.submitter.end(key, asked_digest, run.name, {"reason": outcome, "text": first_line(text)})
@@ -689,11 +705,11 @@ class Engine:
         """Cancel jobs of earlier attempts that live: their maker died before they were recorded, and lists showed them late."""
         if run.phase != "attempt" or len(run.attempts) < 2:
             return
-        own = run.attempt_key(len(run.attempts) - 1).digest[:32]
-        earlier = {run.id[:32], *(run.attempt_key(index).digest[:32] for index in range(1, len(run.attempts) - 1))}
+        # the first attempt by its whole id: later requests of the same key have ids that begin alike
+        earlier = {run.attempt_key(index).digest[:32] for index in range(1, len(run.attempts) - 1)}
         for job in self._live if self._live is not None else self._jobs_of(run):
-            made_by = job.labels.get(LABEL, "")[:32]
-            if made_by != own and made_by in earlier and not job.ended and job.state != CANCELLING:
+            made_by = job.labels.get(LABEL, "")
+            if (made_by == run.id or made_by[:32] in earlier) and not job.ended and job.state != CANCELLING:
                 call_off(self.submitter.vertex, job.name)
 
     def _jobs_of(self, run: Run) -> Iterable[RemoteJob]:
@@ -703,7 +719,9 @@ class Engine:
             yield from vertex.list(collection, filter=f'labels.{label}="{run.id}"')
 
     def stop(self, run: Run) -> str:
-        """Cancel a run: the job that it is at, or its next attempt. Return the job's name, "" if it has none now."""
+        """Return the job that a run is at, for the caller to cancel; end a run that waits for its next attempt, and return ""."""
+        if run.phase == "step":
+            return run.job
         if run.phase == "attempt" and run.attempts and run.attempts[-1].job:
             return run.attempts[-1].job
         moved = self.close(run, short("JOB_STATE_CANCELLED"), "cancelled before another candidate was attempted")

@@ -41,11 +41,13 @@ class Registered:
             still runs; `again` if another version is there than the one that was measured.
         text: What was compared, or the service's message.
         model: The version, `projects/P/locations/R/models/M@V`.
+        champion: The version that it was compared with, "" for none.
     """
 
     outcome: Literal["registered", "approval", "not-better", "refused", "again", ""]
     text: str
     model: str = ""
+    champion: str = ""
 
 
 @dataclass(frozen=True)
@@ -207,7 +209,10 @@ class Registrar:
             name = version_name(found) if found else f"{plain(str(made['model']))}@{made.get('modelVersionId', '')}"
         if step.approval == "required":
             found = self.models.version(plain(name), name.partition("@")[2]) or {}
-            return Registered("approval", text or f"{display}: {found.get('versionDescription', '')}", name)
+            described = str(found.get("versionDescription", ""))
+            before = register.replaced(described)
+            champion = f"{plain(name)}@{before}" if before else ""
+            return Registered("approval", text or f"{display}: {described}", name, champion)
         self.give_aliases(run, name, step.alias)
         return Registered("registered", text or display, name)
 

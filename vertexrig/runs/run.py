@@ -60,7 +60,8 @@ class Run:
         time: When it was due, RFC 3339.
         run_id: The run whose output folder its first job gets.
         phase: `waiting`; `attempt`: the last one of `attempts` is at work; `step`; or `ended`, until its end is in the history.
-        since: When this phase began, RFC 3339 by the service's clock; "" if the object's own time counts.
+        since: From when the time of its phase, and of the reason for which it waits, counts, RFC 3339 by the service's clock; "" if the
+            object's own time counts.
         reason: Why it waits, or the outcome once it has ended.
         text: The same as a sentence.
         retry_since: From when `retry_for` counts, "" while nothing was refused for machines.
@@ -127,11 +128,18 @@ class Run:
 
     @property
     def awaits_job(self) -> bool:
-        """Whether a job may be made for it under the claim of its last or next attempt."""
-        last = self.attempt
-        if self.phase not in ("waiting", "attempt") or (last is not None and last.reason):
-            return False
-        return last is None or self.phase == "waiting" or not last.job
+        """Whether a job may be made for it under the claim of attempt `next_index`."""
+        return self.phase == "waiting" or (self.phase == "attempt" and not self.attempts[-1].job)
+
+    @property
+    def next_index(self) -> int:
+        """Which attempt gets the next job: in phase `attempt` the last one, whose job is not known yet."""
+        return len(self.attempts) - (self.phase == "attempt")
+
+    @property
+    def is_later_attempt(self) -> bool:
+        """Whether its last attempt is not its first one: it has a claim of its own, and labels that name the run."""
+        return len(self.attempts) > 1
 
     @property
     def backfill(self) -> bool:
@@ -151,7 +159,7 @@ class Run:
 
     @property
     def phase_since(self) -> str:
-        """When its phase began, RFC 3339 by the service's clock."""
+        """From when the time of its phase counts, RFC 3339 by the service's clock."""
         return self.since or self.written
 
     @property
@@ -218,10 +226,22 @@ def parse(id: str, content: bytes) -> Run | None:
         return None
     if any(texts[name] and times.nanoseconds(texts[name]) is None for name in ("time", "since", "retry_since")):
         return None
-    made = tuple(Attempt(**one) for one in attempts)
     return Run(
-        id, Key(**key), body, phase=phase, attempts=made, steps=tuple(map(str, steps)), **texts, **tables, **numbers
+        id,
+        Key(**key),
+        body,
+        phase=phase,
+        attempts=attempts_of(attempts),
+        steps=tuple(map(str, steps)),
+        **texts,
+        **tables,
+        **numbers,
     )
+
+
+def attempts_of(data: Any) -> tuple[Attempt, ...]:
+    """Return the attempts of plain data; none if a part has another type."""
+    return tuple(Attempt(**one) for one in data) if isinstance(data, list) and all(map(_is_attempt, data)) else ()
 
 
 def _is_attempt(data: Any) -> bool:

@@ -1,4 +1,4 @@
-"""Steps: what follows a run whose job has succeeded, each once. A step's claim says whether it has its job or its version."""
+"""Steps: what follows a run whose job has succeeded, each once, but for measurements that are repeated. A step's claim says whether it has its job or its version."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ class Steps:
         register = next((one for one in following if isinstance(one, RegisterStep)), RegisterStep())
         measuring = run.step == index and run.round > 0
         trained = self._trained(run, name) if measuring else job
-        # once the model is on its way into the registry, it is among those that are there
+        # `register` is what may follow; once its model is on its way into the registry, it is among those that are there
         uploaded = self.engine.submitter.claims.by_key(run.step_key(index + 1)) if following else None
         settled = uploaded is not None and uploaded.state == "created"
         try:
@@ -225,8 +225,7 @@ class Steps:
     def _ask(self, run: Run, step: RegisterStep, job: RemoteJob, found: Registered) -> Moved | Run:
         """Keep what a person has to approve, and the version that it was compared with."""
         asked = {"model": found.model, "display": display_name(run, step, job), "alias": step.alias, "text": found.text}
-        champion = approval.current(self.registrar.models, replace(run, approval=asked))
-        asked["champion"] = "" if champion == found.model else champion
+        asked["champion"] = found.champion
         since = times.rfc3339(self.engine.now(), 0)
         kept = self.engine.runs.save(replace(run, approval=asked, reason="approval", since=since))
         return kept or self._waits(run, "another tick is at it")

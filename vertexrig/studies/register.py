@@ -286,6 +286,12 @@ def move_aliases(models: ModelsClient, name: str, alias: str) -> None:
     models.merge_aliases(plain(name), name.partition("@")[2], list(dict.fromkeys(["default", alias])))
 
 
+def replaced(description: str) -> str:
+    """Return the number of the version that one was compared with when it was uploaded, "" if its description names none."""
+    before = _AFTER.search(description)
+    return before["version"] if before is not None else ""
+
+
 def rollback(models: ModelsClient, display_name: str, alias: str, version: str = "") -> tuple[str, str]:
     """Give an earlier version of a model the aliases.
 
@@ -303,8 +309,7 @@ def rollback(models: ModelsClient, display_name: str, alias: str, version: str =
         raise UsageError(f"there is no model {display_name!r}; name another with --as")
     rows = {str(row.get("versionId")): row for row in models.versions(plain(str(there["name"])))}
     known = ", ".join(f"{id} ({str(row.get('versionDescription', ''))[:60]})" for id, row in sorted(rows.items()))
-    before = _AFTER.search(str(there.get("versionDescription", "")))
-    wanted = version or (before["version"] if before is not None else "")
+    wanted = version or replaced(str(there.get("versionDescription", "")))
     if not wanted:
         raise UsageError(
             f"version {there.get('versionId')} of {display_name} does not say which version it replaced; name one: {known}"

@@ -11,7 +11,7 @@ finds another one there ends at once. The number of the job cannot do this: the 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from vertexrig.cloud.rest import RestError
@@ -25,14 +25,15 @@ _PROGRAMS = ("pythonPackageSpec", "containerSpec")
 
 
 class Reconciler:
-    """Finds the jobs of a claim and cancels all but the recorded one."""
+    """Finds the jobs of a claim and cancels all but the recorded one; `others` are the other regions that they may be in."""
 
-    def __init__(self, vertex: Vertex, claims: Claims) -> None:
-        self.vertex, self.claims = vertex, claims
+    def __init__(self, vertex: Vertex, claims: Claims, others: Sequence[Vertex] = ()) -> None:
+        self.vertex, self.claims, self.vertices = vertex, claims, (vertex, *others)
 
     def with_label(self, claim_id: str, collection: str) -> list[RemoteJob]:
         """Return the jobs of a claim, the oldest first."""
-        found = self.vertex.list(collection, filter=f'labels.{LABEL}="{claim_id}"')
+        wanted = f'labels.{LABEL}="{claim_id}"'
+        found = [job for vertex in self.vertices for job in vertex.list(collection, filter=wanted)]
         # the name decides between equal times, so that every process chooses the same job
         return sorted(found, key=lambda job: (job.created, job.name))
 

@@ -136,12 +136,12 @@ class Submitter:
         self.workspace, self.vertex, self.storage, self.fence = workspace, vertex, storage, fence
         self.claims = claims or Claims(storage.below(workspace.loaded.project.trigger.prefix))
         self.limits = limits if limits is not None else workspace.loaded.project.trigger.budget
-        self.reconciler = Reconciler(vertex, self.claims)
         own = workspace.loaded.project
         others = {str(one["region"]) for run in own.entries.values() for one in run.candidates if "region" in one} - {
             own.region
         }
         apis = (vertex, *(vertex.in_region(region) for region in sorted(others)))
+        self.reconciler = Reconciler(vertex, self.claims, apis[1:])
         self.ledger = budget.Ledger(
             self.claims.storage,
             apis,
@@ -201,8 +201,8 @@ class Submitter:
 
         Args:
             asked_digest: Of what is asked for: of the trigger's `Request.digest`, of the command line that of `vertexrig.cli`.
-            run_id: An earlier run that is resumed: its output folder is used. Otherwise the job gets a new one, the same
-                however often the request is delivered.
+            run_id: The run, or an earlier one that is resumed, whose output folder is used. By default the job gets a new one, the
+                same however often the request is delivered.
 
         Raises:
             FindingsError: The checks found an error.
@@ -258,7 +258,8 @@ class Submitter:
     def _make(self, prepared: Prepared, price: Estimate, taken: Taken, collection: str, terms: Terms) -> Submitted:
         claim = taken.claim
         try:
-            # Budget, then run, then job: a crash leaves a row that grows old, never a job without its steps.
+            # Budget, then run, then job: a crash leaves a row that grows old, never a job without its steps. `before_create` applies
+            # the schedule's policy (`Due.terms`), and writes the run (`Engine`).
             self.ledger.reserve(claim.id, terms.most or price, terms.shares)
             terms.before_create(claim)
             # checked last: after this much time another delivery may hold the claim

@@ -222,7 +222,7 @@ class Trigger:
     def write_history(self, delivery: Delivery, reply: Reply) -> dict[str, Any]:
         """Write the row of a delivery that is not a run's own, and the notice of one without a job; return what failed, for the log."""
         try:
-            # the row of a delivery that opened a run is the run's own
+            # the row of a delivery that opened a run is written with the run's end (`Ticker.finish`), from what `_run` keeps
             if delivery.decision not in ("created", "deferred"):
                 # a service that cannot be reached may be this one: once is enough then
                 delivery.write(self.store, repeat=reply.status != 503)
@@ -511,7 +511,7 @@ class Trigger:
             raise RequestProblem(404, "no-such-run", str(error)) from None
         try:
             run = approval.decide(runs, registrar.models, run, approval.VERBS[verb], by, self.engine.now())
-        except approval.DecidedError as error:
+        except UsageError as error:
             raise RequestProblem(409, "changed", str(error)) from None
         row |= {"run": run.name, "claim": run.id, "decision": approval.VERBS[verb], "by": by}
         moved = self.ticker.engine.move(run)  # what fails now is done by the next tick
@@ -571,7 +571,7 @@ class Trigger:
         # an engine of its own: a tick's claims do not wait, and it keeps what it has rendered until the next tick
         trigger, engine = self.loaded.project.trigger, self._engine(submitter)
         registrar = Registrar(self.loaded, submitter.workspace.catalog, models, submitter.claims, engine.runs, folder)
-        engine.step = Steps(engine, registrar, folder).take
+        engine.step = Steps(engine, registrar, folder).take  # `finish` is set by the ticker
         seconds = (times.duration_seconds(trigger.timeout) or 120.0) / 2
         return Ticker(
             engine, registrar, self.log, (trigger.uri or "").split("?")[0].rstrip("/"), seconds, trigger.notify

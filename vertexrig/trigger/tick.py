@@ -139,7 +139,9 @@ class Ticker:
         try:
             moved = self.engine.move(run, live.get(name), hold, newest, at)
         except RestError as error:
-            return Moved(run, "waiting", name, str(error), problem=True, inside=True)
+            moved = Moved(run, "waiting", name, str(error), problem=True, inside=True)
+            self.log({"severity": "WARNING", "message": self._message(moved), **self._row(moved, whole=True)})
+            return moved
         row = history.row_of(moved.run)
         if moved.first_job and moved.made is not None:
             known = {key: row[key] for key in Delivery.__dataclass_fields__ if key in row}

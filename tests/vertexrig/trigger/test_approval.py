@@ -97,6 +97,22 @@ def test_a_version_is_not_approved_against_another_one(tmp_path: Path) -> None:
     assert here.tick()["outcome"] == "refused" and aliases(here)["3"] == ["champion"]
 
 
+def test_what_counts_is_the_version_it_was_compared_with(tmp_path: Path) -> None:
+    """A version that gets the alias while the new one is uploaded was not compared with it: approval is refused."""
+    here = place(tmp_path)
+    assert decide(here, trained(here, 0.8)).status == 200
+    here.models.slow = 900.0
+    run = trained(here, 0.9)
+    here.models.slow = 0.0
+    (name,) = here.models.models
+    here.models.begin_upload({"displayName": "sweep", "versionAliases": []}, name)
+    here.models.merge_aliases(name, "3", ["champion"])
+    for _ in range(3):
+        here.tick()
+    reply = decide(here, run)
+    assert reply.status == 409 and f"compared with {name}@1" in reply.body["detail"]
+
+
 def test_only_approvers_decide(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without `trigger.approvers` nobody decides over HTTP, and with it only callers whose checked token fits."""
     here = place(tmp_path, approvers=["*@example.com"])

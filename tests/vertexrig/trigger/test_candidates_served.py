@@ -503,3 +503,86 @@ def test_a_tick_that_makes_the_first_job_names_the_steps(tmp_path: Path) -> None
     (row,) = (row for row in here.logs if row.get("decision") == "created")
     (run,) = here.runs
     assert (row["claim"], row["then"]) == (run.id, ["promote"])
+
+
+def test_a_later_request_of_the_same_body_keeps_its_job(here: Scarce) -> None:
+    """Ticks of a run at its second attempt cancel nothing of a request that came with the same body after the window."""
+    here.post({"run": "cpu"})
+    here.clock.at += 400
+    later = here.post({"run": "cpu"}).body["name"]
+    first = next(name for name in here.vertex.jobs if name != later)
+    here.ends(first, FAILED, error={"code": 8, "message": STOCKOUT})
+    for _ in range(3):
+        here.ticked(60)
+    assert len(here.vertex.jobs) == 3 and here.vertex.jobs[later].data["state"] not in (
+        CANCELLED,
+        "JOB_STATE_CANCELLING",
+    )
+
+
+def test_an_answer_that_was_lost_is_no_refusal(here: Scarce) -> None:
+    """A create call that fails with a stock-out and may have taken effect starts no other candidate before that is known."""
+    here.failing = {"1": RestError(STOCKOUT, status=503, outcome_unknown=True)}
+    assert here.post({"run": "cpu"}).status == 503 and not here.vertex.jobs
+    here.failing = {}
+    here.ticked()
+    assert [job.data["labels"]["vertexrig_candidate"] for job in here.vertex.jobs.values()] == ["1"]
+
+
+def test_a_run_that_ends_leaves_no_job_of_its_next_attempt(here: Scarce) -> None:
+    """Where the next attempt's create call was lost and has taken effect, the run that is ended then has that job."""
+    here.post({"run": "cpu"})
+    here.fails()
+    made = here.vertex.create
+
+    def lost(collection: str, body: Mapping[str, Any]) -> RemoteJob:
+        made(collection, body)
+        raise RestError("no answer", status=503, outcome_unknown=True)
+
+    listed, here.vertex.list = here.vertex.list, lambda *_, **__: iter(())  # type: ignore[method-assign, assignment]
+    here.vertex.create = lost  # type: ignore[method-assign]
+    here.ticked()
+    here.vertex.create, here.vertex.list = made, listed  # type: ignore[method-assign]
+    (run,) = here.runs
+    here.clock.at += 120
+    assert here.trigger.ticker.engine.stop(run) == here.newest
+
+
+def test_a_repeat_is_answered_with_the_job_that_trained(here: Scarce) -> None:
+    """After a run has ended with its second candidate, a repeat of its request names that candidate's job."""
+    body = {"run": "cpu", "request_id": "once"}
+    here.post(body)
+    here.fails()
+    here.ticked()
+    here.ends(here.newest)
+    here.ticked()
+    assert not here.open_ones
+    again = here.post(body)
+    assert (again.status, again.body["name"]) == (200, here.newest)
+
+
+def test_a_service_that_fails_in_a_tick_is_logged(here: Scarce, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each run that a tick could not go on with leaves a warning with the service's words."""
+    here.post({"run": "cpu"})
+
+    def get(name: str) -> Any:
+        raise RestError("the service is down", status=503)
+
+    monkeypatch.setattr(here.vertex, "get", get)
+    here.ends(here.newest)
+    here.ticked()
+    assert [row for row in here.logs if row["severity"] == "WARNING" and "the service is down" in str(row["message"])]
+
+
+def test_an_ended_job_of_a_run_at_a_step_stays_as_it_is(tmp_path: Path) -> None:
+    """DELETE of the first job of a run whose promoted job trains cancels that one, and the run ends as its step does."""
+    here = Scarce(tmp_path, then=["promote"])
+    sweep = here.fire().body["name"]
+    here.sweep_ends(sweep, 0.5, 0.9)
+    here.ticked()
+    here.ticked()
+    promoted = here.newest
+    assert promoted != sweep
+    reply = here.trigger.handle(Call("DELETE", f"/jobs/{sweep.rpartition('/')[2]}", {}))
+    assert reply.status == 202 and here.open_ones == 1 and here.runs[0].phase == "step"
+    assert here.vertex.jobs[promoted].data["state"] == CANCELLED
