@@ -155,7 +155,7 @@ def answers(here: RunningServer, timeout: float = 5) -> bool:
     """Whether the server that holds a folder answers; a killed one holds it for a moment without answering."""
     try:
         # The pid, because another program may have the port by now.
-        return bool(_request(here, "GET", f"{ADMIN}/v1/status", None, timeout=timeout)["pid"] == here.pid)
+        return bool(request(here, "GET", f"{ADMIN}/v1/status", None, timeout=timeout)["pid"] == here.pid)
     except ServiceError:
         return False
 
@@ -230,7 +230,7 @@ def make_bucket(here: RunningServer, name: str) -> bool:
         ServiceError: The name is not one a bucket may have, or the server does not answer.
     """
     try:
-        _request(here, "POST", "/storage/v1/b", {"name": name})
+        request(here, "POST", "/storage/v1/b", {"name": name})
     except ServiceError as error:
         if error.status == 409:
             return False
@@ -256,10 +256,10 @@ def call(here: RunningServer, method: str, path: str, body: Mapping[str, Any] | 
     Raises:
         ServiceError: It refuses, or does not answer.
     """
-    return _request(here, method, ADMIN + path, body)
+    return request(here, method, ADMIN + path, body)
 
 
-def _request(
+def request(
     here: RunningServer, method: str, path: str, body: Mapping[str, Any] | None, timeout: float = 30
 ) -> dict[str, Any]:
     connection = HTTPConnection(HOST, here.port, timeout=timeout)  # asks no proxy, whatever the environment says

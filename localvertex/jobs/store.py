@@ -72,6 +72,13 @@ class ResourceStore:
         """Close the file."""
         self.database.close()
 
+    def clear(self) -> None:
+        """Remove everything but the counters, so that no later resource gets the number of one that was here."""
+        with self.database.transaction() as connection:
+            for table in ("resources", "trials", "children", "points", "links"):
+                connection.execute(f"DELETE FROM {table}")
+        self._retired.clear()
+
     def add(
         self, kind: str, parent: str, name: str, body: Mapping[str, Any], hidden: Mapping[str, Any] | None = None
     ) -> None:

@@ -186,7 +186,7 @@ class Local:
         return [
             http.mount(AIPLATFORM, [*vertex, *unserved_routes()]),
             http.mount(RESOURCE_MANAGER, projects.table()),
-            http.mount(ADMIN, Admin(self.jobs, self.objects, front, about, stop).table()),
+            http.mount(ADMIN, Admin(self.jobs, owners, self.objects, front, about, stop).table()),
             http.mount(LOGGING, LoggingApi(self.logs).service.routes()),
             http.mount(SCHEDULER, SchedulerApi(self.scheduler).table()),
             *storage.routes(self.objects),

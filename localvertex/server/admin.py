@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -17,9 +18,12 @@ from localvertex.jobs.resources import CUSTOM_JOBS, PIPELINES, TUNING_JOBS
 from localvertex.jobs.settings import Fault
 from localvertex.jobs.store import StoredResource
 from localvertex.runner.environment import local_path
+from localvertex.services.jobs import Owner
 from localvertex.storage import ObjectStore
 from vertexrig.errors import UsageError
 
+RESET_S = 60
+"""Most seconds for jobs to end before everything is removed."""
 MOST_GRACE = 3600
 """Most seconds between SIGTERM and SIGKILL of a preemption on demand."""
 
@@ -28,9 +32,22 @@ class Admin:
     """Handlers of the local Vertex's own API; `about` has facts for the status page, and `stop` ends the server."""
 
     def __init__(
-        self, jobs: Jobs, objects: ObjectStore, front: Front, about: Mapping[str, object], stop: Callable[[], None]
+        self,
+        jobs: Jobs,
+        owners: Mapping[str, Owner],
+        objects: ObjectStore,
+        front: Front,
+        about: Mapping[str, object],
+        stop: Callable[[], None],
     ) -> None:
-        self.jobs, self.objects, self.front, self.about, self.stop = jobs, objects, front, about, stop
+        self.jobs, self.owners, self.objects, self.front, self.about, self.stop = (
+            jobs,
+            owners,
+            objects,
+            front,
+            about,
+            stop,
+        )
 
     def table(self) -> list[Endpoint]:
         """Return the routes, below the mount."""
@@ -39,6 +56,7 @@ class Admin:
             endpoint("GET", "/v1/made", self.made),
             endpoint("POST", "/v1/runs", self.begin),
             endpoint("POST", "/v1/resources", self.keep),
+            endpoint("POST", "/v1/reset", self.reset),
             endpoint("POST", "/v1/stop", self.end),
             endpoint("POST", "/v1/faults", self.faults),
             endpoint("DELETE", "/v1/faults", self.no_faults),
@@ -117,6 +135,27 @@ class Admin:
         """POST /v1/stop."""
         await http.read_body(request)
         self.stop()
+        return JSONResponse({})
+
+    async def reset(self, request: Request, path: Mapping[str, str]) -> Response:
+        """POST /v1/reset: cancel what runs, and remove all resources, buckets and faults."""
+        await http.read_body(request)
+
+        def work() -> None:
+            store, until = self.jobs.store, time.monotonic() + RESET_S
+            # A study or a pipeline whose job is cancelled ends with it; a study may have started another trial meanwhile.
+            while any(store.unfinished(kind) for kind in (CUSTOM_JOBS, TUNING_JOBS, PIPELINES)):
+                for kind, owner in self.owners.items():
+                    for stored in store.unfinished(kind):
+                        owner.cancel(stored.name)
+                if time.monotonic() > until:
+                    raise ApiError(503, f"Jobs did not end within {RESET_S} seconds of their cancellation.")
+                time.sleep(0.02)
+            store.clear()
+            self.objects.clear()
+            self.jobs.settings.faults.clear()
+
+        await in_thread(work)
         return JSONResponse({})
 
     async def faults(self, request: Request, path: Mapping[str, str]) -> Response:

@@ -129,6 +129,16 @@ class ObjectStore:
                 raise ApiError(409, reason)
             self.records.drop_bucket(name)
 
+    def clear(self) -> None:
+        """Remove all buckets with their objects."""
+        with self.lock, self.records.database.transaction():
+            for name in self.files.bucket_names():
+                # The folder alone where it is a link of the user's.
+                folder = self.files.bucket(name)
+                folder.unlink() if folder.is_symlink() else shutil.rmtree(folder, ignore_errors=True)
+                self.records.drop_bucket(name)
+            self._missed.clear()
+
     def policy(self, name: str) -> Json:
         """Return a bucket's IAM policy: kept and shown, and nothing depends on it."""
         with self.records.database.transaction():

@@ -55,6 +55,7 @@ COMES_WITH = {
     "uv": "the user, who installs it; its module says where its program is",
     "h11": "uvicorn, whose parser the front changes",
     "packaging": "build",
+    "pytest": "the user, whose tests run by it",
 }
 """Imported, and not listed: what brings it holds the version."""
 
