@@ -78,6 +78,50 @@ vertexrig render sweep --set jobs.cpu.timeout=600s --set max_trial_count=5
 vertexrig render cpu --no-check --set args.verbose --set timeout-
 ```
 
+## Environments: one file for dev and prod
+
+Each entry of `environments` has keys of the project file. `--env NAME`, or the variable `VERTEXRIG_ENV`, merges them over the file:
+
+<!-- file: team.yaml -->
+```yaml
+region: us-central1
+trainer: {path: trainer_pkg, image: tf-2.17}
+jobs:
+  cpu: {machine_type: n1-standard-4, args: {epochs: 1}, timeout: 600s}
+schedules:
+  nightly: {run: cpu, cron: "0 3 * * *"}
+environments:
+  dev:
+    project: my-dev
+    bucket: gs://my-dev-vertexrig
+    schedules: null                 # no schedule runs in dev
+  prod:
+    project: my-prod
+    bucket: gs://my-prod-vertexrig
+    jobs: {cpu: {machine_type: n1-standard-8, args: {epochs: 20}}}
+    trigger: {budget: {usd_per_day: 200}}
+```
+
+```console
+$ vertexrig render cpu --no-check --file team.yaml --env prod
+...
+gcloud ai custom-jobs create --project=my-prod --region=us-central1 --display-name=cpu --config=build/jobs/prod/cpu.yaml
+$ vertexrig check --file team.yaml     # every environment
+...
+```
+
+- A mapping is merged key by key. A list or any other value replaces the one of the file. Null removes a key of the file. `${NAME}` is replaced only in
+  the environment that is chosen, and `--set` comes last.
+- Two environments with the same bucket, the same function in the same project, or the same `trigger.uri` are refused, whichever of them you choose. The
+  function is `trigger.function`. Environments in one Google Cloud project need a bucket and a function each.
+- Verbs that work with Google Cloud (`submit`, `jobs`, `watch`, `register`, `function`, `schedule`, `doctor` and others) refuse a file with
+  environments until you choose one. Verbs for this machine, such as `render`, `explain` and `rehearse`, then use the file without its
+  environments, if it has a `project`. Leave `project` out of it to make every verb ask.
+- `check` without `--env` tests the file, if it has a `project`, and each environment. A finding that the file does not have names its environments.
+- `function build`, `function serve` and `function deploy` stage the function with the name of the environment, which the function then serves: no
+  variable of the function changes that. The digest of a deployed function covers only its own environment.
+- `diff --env prod` compares that environment with what it was. `function deploy --run --env prod` writes `environments.prod.trigger.uri`.
+
 ## Fields of the API that are not listed: `spec`
 
 `spec` of a job takes any field of the API's CustomJobSpec; `spec` of a sweep takes any field of HyperparameterTuningJob. Names may be in camelCase

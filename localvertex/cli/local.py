@@ -140,7 +140,7 @@ def up(where: ServerOptions, asked: UpOptions, format_: str) -> None:
 def _given(found: RunningServer) -> list[str]:
     """Return the options of the command line that a server takes at its start alone, and that do not fit one that runs."""
     context = click.get_current_context()
-    fit = {"file", "root", "format_", "detach", "adopt"}
+    fit = {"file", "env", "root", "format_", "detach", "adopt"}
     fit |= {"port"} if context.params["port"] in (0, found.port) else set()
     names = [(str(param.name), param.opts[0]) for param in context.command.params if param.name not in fit]
     return [typed for name, typed in names if context.get_parameter_source(name) is ParameterSource.COMMANDLINE]

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import click
 
@@ -22,12 +22,13 @@ from vertexrig.checks.reports import FILED
 from vertexrig.cli import options, steps, streams, targets
 from vertexrig.errors import ConfigError, UsageError
 from vertexrig.finding import Finding, Severity
-from vertexrig.project import config
+from vertexrig.project import config, environments
 from vertexrig.project.caller_overrides import check_rules
 from vertexrig.spec.reading import unreadable
 from vertexrig.spec.strict import finding
 from vertexrig.workspace import Workspace
 
+T = TypeVar("T")
 _VERTEX_KEY = re.compile("(?i)(worker_?pool|study|trial_?job)_?spec")
 
 
@@ -194,7 +195,47 @@ class Checker:
     def _of_project(
         self, workspace: Workspace, names: Sequence[str] | None, mistakes: list[ConfigError]
     ) -> list[Finding]:
-        """Return the findings of jobs and sweeps, or of all; add what is wrong with the file itself to `mistakes`."""
+        """Return the findings of jobs and sweeps, or of all, in the file and, unless one is chosen, in each of its environments.
+
+        A finding of the file is not repeated for an environment. What is wrong with the file itself is added to `mistakes`.
+        """
+        first = workspace.loaded
+        if not first.chosen.names or environments.selected() in first.chosen.names:
+            return self._of_one(workspace, names, mistakes)
+        spaces, wrong = [workspace], [mistakes[:]]
+        target = names[0] if names and len(names) == 1 else None
+        for env in first.chosen.names[bool(first.env) :]:
+            wrong.append([])
+            overrides = self.project.overrides
+            load = partial(config.loads, first.text, file=first.file, overrides=overrides, target=target, env=env)
+            loaded = targets.sound(load, wrong[-1], first.text)
+            own, base = loaded.project, first.project
+            # what was read of a trainer, the templates and the catalog is used again
+            same = (own.trainer, own.templates, own.catalog) == (base.trainer, base.templates, base.catalog)
+            spaces.append(workspace.overridden(loaded) if same else self._workspace(loaded))
+        known = {name for one in spaces for name in all_names(one)}
+        every = names is None or list(names) == all_names(workspace)
+        found, errors = _Named[Finding](), _Named[ConfigError]()
+        for one, own_mistakes in zip(spaces, wrong, strict=True):
+            here = all_names(one)
+            asked = names and (here if every else [name for name in names if name in here or name not in known])
+            for each in self._of_one(one, asked, own_mistakes):
+                found.add((each.id, each.path, each.message, each.line, each.entry), each, one.loaded.env)
+            for mistake in own_mistakes:
+                errors.add((mistake.message, mistake.line), mistake, one.loaded.env)
+        mistakes[:] = [
+            ConfigError(
+                f"{name}{each.message}",
+                file=each.file,
+                line=each.line,
+                edits=each.edits,
+            )
+            for each, name in errors
+        ]
+        return [replace(each, message=f"{name}{each.message}") for each, name in found]
+
+    def _of_one(self, workspace: Workspace, names: Sequence[str] | None, mistakes: list[ConfigError]) -> list[Finding]:
+        """Return the findings of jobs and sweeps, or of all, in one environment or none."""
         loaded, found = workspace.loaded, list[Finding]()
         if names is None:
             try:
@@ -259,6 +300,22 @@ class Checker:
         kept, in_baseline = self.choice.of(found)
         unique = {str(one): one for one in mistakes}.values()
         return Checked(path, kept, text, tuple(unique), in_baseline)
+
+
+class _Named(Generic[T]):
+    """What was found in several environments, each once with their names."""
+
+    def __init__(self) -> None:
+        self.found: dict[object, tuple[T, list[str]]] = {}
+
+    def add(self, key: object, one: T, env: str) -> None:
+        self.found.setdefault(key, (one, []))[1].append(env)
+
+    def __iter__(self) -> Iterator[tuple[T, str]]:
+        """Yield each with the beginning of its message; it is empty for what the file without an environment has, too."""
+        for one, names in self.found.values():
+            named = f"environment{'s' * (len(names) > 1)} {', '.join(names)}: " if all(names) else ""
+            yield one, named
 
 
 def mistake_finding(one: ConfigError) -> Finding:

@@ -65,11 +65,18 @@ def command(
             for one in changed
             if one.name in rehearse and one.after is not None
         ]
-    data = {"revision": rev, "jobs": [change.data(one) for one in found], "rehearsals": [_row(*end) for end in ends]}
+    env = workspace.loaded.env
+    title = f"environment {env}\n\n" if env else ""
+    data = {
+        "revision": rev,
+        "environment": env or None,
+        "jobs": [change.data(one) for one in found],
+        "rehearsals": [_row(*end) for end in ends],
+    }
     if format_ == "markdown":
-        output.say(comment(rev, changed, len(found), ends))
+        output.say(title + comment(rev, changed, len(found), ends))
     else:
-        output.result(format_, data, lambda: _text(rev, changed, len(found), ends))
+        output.result(format_, data, lambda: title + _text(rev, changed, len(found), ends))
     if any(after is None or not after.succeeded for _, _, after in ends):
         raise JobFailedError("a rehearsal after the change failed")
     if change.new_errors(changed):
@@ -99,7 +106,8 @@ def _end(workspace: Workspace, name: str, overrides: Sequence[str], templates: P
     extras.need("optuna", "requests")
     file = workspace.loaded.file
     try:
-        loaded = config.load(file, overrides=[*workspace.loaded.overrides, *overrides], target=name)
+        loaded = workspace.loaded
+        loaded = config.load(file, overrides=[*loaded.overrides, *overrides], target=name, env=loaded.env)
         return emulator.load("diff --rehearse").rehearse(
             Workspace(loaded, templates=templates, program=steps.program()), name
         )

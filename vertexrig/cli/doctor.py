@@ -7,10 +7,9 @@ from pathlib import Path
 
 import click
 
-from vertexrig.cli import options, output
+from vertexrig.cli import options, output, remote
 from vertexrig.cli.output import say
 from vertexrig.errors import FindingsError
-from vertexrig.project import config
 
 _SIGNS = {"ok": "ok  ", "warning": "warn", "error": "FAIL", "unknown": "?   "}
 
@@ -28,7 +27,7 @@ def command(file: Path | None, format_: str) -> None:
     from vertexrig.trigger import doctor  # 40 ms
 
     results = []
-    for result in doctor.examine(config.load(file)):
+    for result in doctor.examine(remote.load(file)):
         results.append(result)
         # printed at once: some checks wait for the service for seconds
         if format_ == "text":

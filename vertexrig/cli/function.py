@@ -17,7 +17,8 @@ from vertexrig.cli import extras, options, remote, steps, streams
 from vertexrig.cli.groups import Group
 from vertexrig.cli.output import result
 from vertexrig.errors import UsageError
-from vertexrig.project import config
+from vertexrig.finding import Edit
+from vertexrig.project import config, environments
 from vertexrig.trigger import stage
 from vertexrig.workspace import emulator
 
@@ -45,7 +46,7 @@ def command() -> None:
 @options.format_option("text", "json")
 def build(file: Path | None, output: Path | None, format_: str) -> None:
     """Write the function's source folder, and print its path."""
-    staged = _staged(config.load(file), output)
+    staged = _staged(remote.load(file, deployed=True), output)
     streams.note(f"{staged.files} files, {staged.size / 1024:.0f} KiB, {staged.requirements} packages to install")
     if output is None:
         streams.note(f"to print the commands that deploy it:\n{steps.line('function', 'deploy', *steps.named(file))}")
@@ -145,7 +146,7 @@ def deploy(file: Path | None, run: bool, plan: bool, only: str | None, format_: 
             "this shell uses the local Vertex, and --run and --plan use Google Cloud: use another shell, or serve the function on "
             "this machine with `vertexrig function serve`"
         )
-    loaded = config.load(file)
+    loaded = remote.load(file, deployed=True)
     staged = _staged(loaded)
     if run and only and not loaded.project.trigger.uri:
         raise UsageError(
@@ -173,7 +174,7 @@ def deploy(file: Path | None, run: bool, plan: bool, only: str | None, format_: 
         streams.note(
             "deploying again: the first deployment had no trigger.uri, which the function needs to verify its callers"
         )
-        loaded = config.load(file)
+        loaded = remote.load(file, deployed=True)
         staged = _staged(loaded)
         again = deploy.commands(loaded, staged.folder, staged.variables)
         rows += [_row(step, outcome) for step, outcome in deploy.run([step for step in again if step.deploys])]
@@ -192,8 +193,19 @@ def _keep_uri(loaded: config.Loaded, uri: str) -> bool:
     there = loaded.project.trigger.uri
     if there is None:
         before, entry = edit.read(loaded.file), edit.Entry("trigger", "uri", uri)
-        edit.write(loaded.file, before, edit.added(before, entry, str(loaded.file)), [entry])
-        streams.note(f"{loaded.file}: trigger.uri is {uri}")
+        place = (*((environments.KEY, loaded.env) if loaded.env else ()), "trigger", "uri")
+        if loaded.env:
+            from vertexrig.bring import fix
+
+            made = fix.edited(before, Edit(uri, location=place))
+            if made is None:
+                raise UsageError(
+                    f"{loaded.file} cannot be changed here: write {'.'.join(place)}: {uri}, and deploy again"
+                )
+            edit.write(loaded.file, before, made, [])
+        else:
+            edit.write(loaded.file, before, edit.added(before, entry, str(loaded.file)), [entry])
+        streams.note(f"{loaded.file}: {'.'.join(place)} is {uri}")
     elif str(there).rstrip("/") != uri:
         streams.note(
             f"{loaded.file} has another trigger.uri, {there}. If it is wrong, change it to {uri}, then run `vertexrig function "
@@ -216,11 +228,11 @@ def export(form: str, folder: Path | None, file: Path | None, channels: tuple[st
     """
     from vertexrig.trigger import deploy, terraform
 
-    loaded = config.load(file)
+    loaded = remote.load(file, deployed=True)
     staged = _staged(loaded)
     name, data = stage.archive(staged)
     texts = terraform.hcl(loaded, deploy.commands(loaded, staged.folder, staged.variables), name, channels)
-    target, below = folder or loaded.output(terraform.FOLDER), None if folder else loaded.folder
+    target, below = folder or loaded.output(str(Path(terraform.FOLDER, loaded.env))), None if folder else loaded.folder
     for old in target.glob("source-????????????.zip"):
         old.unlink()
     files.write_bytes(target / name, data, below=below)
@@ -245,7 +257,7 @@ def remove(file: Path | None, format_: str) -> None:
     """
     from vertexrig.trigger import deploy, schedules, stage
 
-    loaded = config.load(file)
+    loaded = remote.load(file, deployed=True)
     names = [*loaded.project.schedules, *([config.TICK] if schedules.ticks(loaded) else [])]
     jobs = [schedules.job_id(loaded, name) for name in names]
     steps = deploy.removal(loaded, loaded.output(stage.FOLDER), jobs)
@@ -262,8 +274,8 @@ def alerts(file: Path | None, output: Path | None, channels: tuple[str, ...], fo
     """Write alert policies and a dashboard as JSON, and print the gcloud commands that create them. No command is run."""
     from vertexrig.trigger import alerts
 
-    loaded = config.load(file)
-    folder = output or loaded.output("build/alerts")
+    loaded = remote.load(file, deployed=True)
+    folder = output or loaded.output(str(Path("build/alerts", loaded.env)))
     made = [
         (name, data, ("policies", "create", "--policy-from-file"))
         for name, data in alerts.policies(loaded, channels).items()

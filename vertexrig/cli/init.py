@@ -90,7 +90,7 @@ def _findings(output: Path) -> tuple[list[str], list[str]]:
     """Return the errors and the warnings that `check` finds in the file that was written, each with its jobs and sweeps."""
     found: dict[tuple[Severity, str], list[str]] = {}
     try:
-        workspace = Workspace(config.load(output))
+        workspace = Workspace(config.load(output, env=""))
         for name in workspace.loaded.project.entries:
             for one in workspace.prepare(name).yaml_findings:
                 # of flags that are missing, `init` says more
@@ -114,7 +114,7 @@ def _next(output: Path, made: Starter, *, after_errors: bool) -> None:
             f"the trainer requires {flags}: write {'them' if len(made.missing) > 1 else 'it'} under args, then"
         )
     try:
-        Workspace(config.load(output)).renderer.render(starter.JOB)
+        Workspace(config.load(output, env="")).renderer.render(starter.JOB)
     except VertexrigError as error:
         streams.note(f"the trainer cannot be packaged as it is: {error}")
         return

@@ -16,7 +16,7 @@ from vertexrig import variables
 from vertexrig.cli import steps, streams
 from vertexrig.cli.arguments import complete_keys
 from vertexrig.errors import UsageError
-from vertexrig.project import config
+from vertexrig.project import config, environments
 from vertexrig.project.model import NAME
 from vertexrig.text import quoted
 from vertexrig.workspace import Workspace
@@ -75,12 +75,31 @@ class Seconds(click.FloatRange):
         return number
 
 
-file_option = click.option(
-    "--file",
-    "file",
-    type=click.Path(path_type=Path),
-    help="Project file; by default vertexrig.yaml in this folder or above.",
-)
+def _choose(context: click.Context, _: click.Parameter, name: str | None) -> None:
+    """Choose the environment of every project file that the command loads."""
+    token = environments.option.set(name or "")
+    context.call_on_close(lambda: environments.option.reset(token))
+
+
+def file_option(command: F) -> F:
+    """Add `--file` and `--env` to a verb."""
+    named = click.option(
+        "--file",
+        "file",
+        type=click.Path(path_type=Path),
+        help="Project file; by default vertexrig.yaml in this folder or above.",
+    )
+    env = click.option(
+        "--env",
+        metavar="NAME",
+        envvar=environments.VARIABLE,
+        show_envvar=True,
+        expose_value=False,
+        is_eager=True,
+        callback=_choose,
+        help="Environment of the project file.",
+    )
+    return named(env(command))
 
 
 def _allow_variables(context: click.Context, _: click.Parameter, names: str | None) -> None:

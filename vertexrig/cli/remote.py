@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from vertexrig.cli import steps, streams
 from vertexrig.cli.options import WhereOptions
 from vertexrig.cloud.storage import Storage
-from vertexrig.cloud.vertex import TUNING, RemoteJob, Vertex
+from vertexrig.cloud.vertex import TUNING, RemoteJob, Vertex, is_local
 from vertexrig.errors import JobFailedError, ServiceError, UsageError
 from vertexrig.project import config
 from vertexrig.results.history import History, Record
@@ -29,8 +30,22 @@ class FoundJob:
     record: Record | None = None
 
 
+def load(file: Path | None, *, deployed: bool = False) -> config.Loaded:
+    """Return the project of a verb that works with its services.
+
+    Raises:
+        NoEnvironmentError: It has environments and none is chosen, and it is `deployed` or its services are not the local Vertex.
+    """
+    loaded = config.load(file)
+    if deployed or not is_local():
+        loaded.needs_environment()
+    return loaded
+
+
 def service(loaded: config.Loaded) -> Vertex:
-    """Return the API of a project."""
+    """Return the API of a project; NoEnvironmentError as `load`."""
+    if not is_local():
+        loaded.needs_environment()
     return Vertex(loaded.project.project, loaded.project.region)
 
 
@@ -49,6 +64,8 @@ def bucket(loaded: config.Loaded, kept: str) -> Storage:
     Raises:
         UsageError: The project file has no bucket.
     """
+    if not is_local():
+        loaded.needs_environment()
     if not loaded.project.bucket:
         raise UsageError(f"the project file needs a `bucket`, which stores the {kept}")
     return Storage(loaded.project.bucket, location=loaded.project.region)

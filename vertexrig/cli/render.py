@@ -32,7 +32,7 @@ STDOUT = Path("-")
     "--output",
     "-o",
     type=click.Path(path_type=Path),
-    help="File to write; by default build/jobs/NAME.yaml. - is stdout.",
+    help="File to write; by default build/jobs/NAME.yaml, or build/jobs/ENV/NAME.yaml. - is stdout.",
 )
 @click.option(
     "--run",
@@ -104,7 +104,8 @@ def command(
 def _write(one: Prepared, output: Path | None) -> Path:
     """Write the YAML to `output`, by default to its file below build/jobs, and return the file."""
     name, folder = one.view.name, one.workspace.loaded.folder
-    path = output or folder / f"build/jobs/{name if one.candidate == 1 else f'{name}.{one.candidate}'}.yaml"
+    file = f"{name if one.candidate == 1 else f'{name}.{one.candidate}'}.yaml"
+    path = output or folder / "build/jobs" / one.workspace.loaded.env / file
     write_text(path, one.rendered.text, below=None if output else folder)
     streams.note(f"wrote {path}")
     uri, shared = one.document.output, one.view.own_runs and not one.view.run_id

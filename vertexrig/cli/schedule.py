@@ -83,7 +83,7 @@ _adopt_option = click.option(
 @options.format_option("text", "json")
 def plan(file: Path | None, adopt: tuple[str, ...], format_: str) -> None:
     """Print what `apply` would change in Cloud Scheduler."""
-    _, steps = _plan(config.load(file), adopt)
+    _, steps = _plan(remote.load(file), adopt)
     _print(steps, format_)
 
 
@@ -118,7 +118,7 @@ def apply(file: Path | None, adopt: tuple[str, ...], format_: str) -> None:
     """
     from vertexrig.trigger import schedules
 
-    client, steps = _plan(config.load(file), adopt)
+    client, steps = _plan(remote.load(file), adopt)
     for step in steps:
         # An action has the name of the client's method; `create` and `update` take the whole job, the others its name.
         if step.action != "keep":
@@ -141,7 +141,7 @@ def list_(file: Path | None, count: int, format_: str) -> None:
     """Show the schedules of the project file in words, with their next times in their own time zone."""
     from vertexrig.trigger import schedules
 
-    loaded = config.load(file)
+    loaded = remote.load(file)
     rows = []
     for name, one in loaded.project.schedules.items():
         try:
@@ -215,7 +215,7 @@ def status(schedule: str | None, file: Path | None, format_: str) -> None:
     from vertexrig.trigger import deploy, schedule_status  # 150 ms
 
     extras.need("croniter", "cron_descriptor", "requests", "google.cloud.scheduler_v1")
-    loaded = config.load(file)
+    loaded = remote.load(file)
     remote.bucket(loaded, "deliveries")
     found = [
         one for one in schedule_status.of_project(Workspace(loaded), deploy.gcloud) if schedule in (None, one.name)
@@ -274,7 +274,7 @@ def history(schedule: str | None, file: Path | None, since: str, last: int, fold
     """
     from vertexrig.trigger.history import Deliveries  # 110 ms
 
-    loaded = config.load(file)
+    loaded = remote.load(file)
     kept = Deliveries(remote.own(loaded, "deliveries"))
     if fold:
         counts = kept.fold()
@@ -335,7 +335,7 @@ def steps(file: Path | None, last: int, format_: str) -> None:
     """
     from vertexrig.trigger.history import Deliveries  # 110 ms
 
-    found = Deliveries(remote.own(config.load(file), "runs")).rows(times.now() - timedelta(days=60))
+    found = Deliveries(remote.own(remote.load(file), "runs")).rows(times.now() - timedelta(days=60))
     rows = [row for row in found if "then" in row.get("detail", {}) and ("phase" in row or "end" in row)]
     open_ = [row for row in rows if "end" not in row]
     ends = [row for row in rows if "end" in row][:last]
@@ -368,7 +368,7 @@ def _act(name: str, schedule: str, file: Path | None, format_: str) -> None:
     """Run, pause or resume a schedule's job in Cloud Scheduler."""
     from vertexrig.trigger import schedules
 
-    loaded = config.load(file)
+    loaded = remote.load(file)
     # the tick is a job in Cloud Scheduler that is not listed under schedules
     known = [*loaded.project.schedules, *([config.TICK] if schedules.ticks(loaded) else [])]
     if schedule not in known:
@@ -413,7 +413,7 @@ def _backfill(schedule: str, at: str, to: str | None, dry_run: bool, file: Path 
     from vertexrig.submit.claims import Claims
     from vertexrig.trigger import callers, deploy, request, schedules
 
-    loaded = config.load(file)
+    loaded = remote.load(file)
     own = loaded.project.schedules.get(schedule)
     if own is None:
         raise UsageError(f"there is no schedule {schedule!r}. {did_you_mean(schedule, loaded.project.schedules)}")
@@ -473,7 +473,7 @@ def _decision(verb: str, doc: str) -> None:
         from vertexrig.runs.store import RunStore
         from vertexrig.trigger import deploy
 
-        loaded = config.load(file)
+        loaded = remote.load(file)
         runs = RunStore(remote.own(loaded, "runs"))
         found, models = approval.find(runs, run), ModelsClient(remote.service(loaded))
         kept = approval.decide(runs, models, found, approval.VERBS[verb], deploy.account(), times.now())
@@ -526,7 +526,7 @@ def _holds(schedule: str | None, file: Path | None, format_: str, hold: Hold | N
     """Create or end a hold, and print the current holds."""
     from vertexrig.runs import policy
 
-    loaded = config.load(file)
+    loaded = remote.load(file)
     known, name = loaded.project.schedules, schedule or policy.EVERY
     if schedule is not None and schedule not in known:
         raise UsageError(f"there is no schedule {schedule!r}. {did_you_mean(schedule, known)}")

@@ -8,6 +8,7 @@ import shutil
 import sys
 from pathlib import Path
 
+from vertexrig.project import environments
 from vertexrig.text import command_line
 
 NAME = "vertexrig"
@@ -43,5 +44,6 @@ def on_local_vertex(file: Path | None, *words: object) -> str:
 
 
 def named(file: Path | None) -> list[object]:
-    """Return `--file FILE` if the project file was named, otherwise nothing."""
-    return ["--file", file] if file is not None else []
+    """Return `--file FILE` if the project file was named, and `--env NAME` if an environment was chosen."""
+    env = environments.selected()
+    return [*(["--file", file] if file is not None else []), *(["--env", env] if env else [])]

@@ -16,7 +16,7 @@ from vertexrig.cli.arguments import NameArgument
 from vertexrig.cli.options import WhereOptions
 from vertexrig.cloud.storage import Storage
 from vertexrig.errors import UsageError, VertexrigError, did_you_mean
-from vertexrig.project import config
+from vertexrig.project import config, environments
 from vertexrig.results import trials
 from vertexrig.workspace import Prepared, Workspace
 
@@ -125,7 +125,9 @@ def rendered(text: str, file: Path, name: str, before: str) -> Prepared | None:
         VertexrigError: The entry is wrong.
     """
     # a byte order mark is kept in the file, but is not part of the YAML
-    workspace = Workspace(config.loads(text.removeprefix("\ufeff"), file=file), program=steps.program())
+    workspace = Workspace(
+        config.loads(text.removeprefix("\ufeff"), file=file, env=environments.selected()), program=steps.program()
+    )
     try:
         return workspace.prepare(name)
     except VertexrigError as error:

@@ -12,7 +12,7 @@ from vertexrig import files, spec, yamltext
 from vertexrig.cli import steps, streams
 from vertexrig.cli.options import ProjectOptions
 from vertexrig.errors import ConfigError, UsageError
-from vertexrig.project import config
+from vertexrig.project import config, environments
 from vertexrig.project.mistakes import sound_part
 from vertexrig.project.model import Project
 from vertexrig.spec.reading import is_project
@@ -50,13 +50,19 @@ def project(text: str, path: str, overrides: Sequence[str], mistakes: list[Confi
         return None
     if not is_project(data):
         return None
-    return _sound(partial(config.loads, text, file=Path(path), overrides=overrides), mistakes, text)
+    chosen, given = environments.selected(), data.get(environments.KEY)
+    env = chosen if isinstance(given, dict) and chosen in given else ""
+    return sound(partial(config.loads, text, file=Path(path), overrides=overrides, env=env), mistakes, text)
 
 
-def _sound(load: Callable[..., config.Loaded], mistakes: list[ConfigError], text: str | None = None) -> config.Loaded:
+def sound(load: Callable[..., config.Loaded], mistakes: list[ConfigError], text: str | None = None) -> config.Loaded:
     """Return a project without the entries that have mistakes, and add these to `mistakes`. If all are wrong, it has no jobs."""
     try:
         loaded, found = sound_part(lambda left: load(without=left), text)
+    except (
+        environments.NoEnvironmentError
+    ) as error:  # the first environment stands for a file that is not whole without one
+        return sound(partial(load, env=error.names[0]), mistakes, text)
     except ConfigError as error:
         # an error of the command line is not a finding in a file
         if error.file is None or any(one.file != error.file for one in error.errors) or not Path(error.file).is_file():
@@ -92,9 +98,9 @@ def workspace(
         )
     try:
         load = partial(config.load, given.file, overrides=given.overrides, target=target)
-        loaded = load() if mistakes is None else _sound(load, mistakes)
+        loaded = load() if mistakes is None else sound(load, mistakes)
     except UsageError as error:
-        if needed or given.file is not None or given.overrides:
+        if needed or given.file is not None or given.overrides or environments.option.get():
             raise
         if isinstance(error, config.ForeignProjectError):
             streams.note(error)

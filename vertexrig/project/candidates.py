@@ -53,7 +53,7 @@ def _with(loaded: Loaded, sets: list[str], place: RawPath) -> Loaded:
     given = (*loaded.overrides, *sets)
     try:
         made = config.loads(
-            loaded.text, file=loaded.file, overrides=given, target=str(place[1]), without=loaded.without
+            loaded.text, file=loaded.file, overrides=given, target=str(place[1]), without=loaded.without, env=loaded.env
         )
     except ConfigError as error:
         ours = [one for one in error.errors if (one.file or "").removeprefix("--set ") in sets]

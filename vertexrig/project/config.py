@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
 import shlex
@@ -15,7 +16,7 @@ from typing import Any
 
 from vertexrig import files, variables, yamltext
 from vertexrig.errors import ConfigError, Errors, UsageError, did_you_mean
-from vertexrig.project import triggered
+from vertexrig.project import environments, triggered
 from vertexrig.project.model import NAME, Job, Project, Sweep
 from vertexrig.schema import typed
 from vertexrig.text import kind_of, quoted
@@ -57,6 +58,7 @@ class Loaded:
         text: What the file says.
         without: Entries that were left out, by the paths of their keys.
         decided: Paths of values that a candidate gives: what a caller of the trigger sets leaves them alone.
+        chosen: The environment that was chosen, and the names of all.
     """
 
     project: Project
@@ -68,6 +70,12 @@ class Loaded:
     text: str = ""
     without: tuple[yamltext.RawPath, ...] = ()
     decided: frozenset[yamltext.RawPath] = frozenset()
+    chosen: environments.Chosen = environments.Chosen()
+
+    @property
+    def env(self) -> str:
+        """The name of the environment that was chosen; "" for the file without an environment."""
+        return self.chosen.name
 
     @property
     def folder(self) -> Path:
@@ -97,7 +105,17 @@ class Loaded:
     def error(self, message: str, *path: str | int) -> ConfigError:
         """Return a ConfigError that points at the line of `path`, or of the nearest key around it."""
         file, line = _locate(path, str(self.file), self.lines, self.given)
-        return ConfigError(f"{typed.dotted(path)}: {message}" if path else message, file=file, line=line)
+        name = typed.dotted(self.in_file(path))
+        return ConfigError(f"{name}: {message}" if name else message, file=file, line=line)
+
+    def in_file(self, path: yamltext.RawPath) -> yamltext.RawPath:
+        """Return where the file has the value at `path`, such as `environments.prod.bucket`."""
+        return path if _is_overridden(path, self.given) else self.chosen.in_file(path, self.lines)
+
+    def needs_environment(self) -> None:
+        """Raise NoEnvironmentError if the file has environments and none is chosen."""
+        if self.chosen.names and not self.env:
+            raise environments.NoEnvironmentError(f"{self.file} has environments", self.chosen.names)
 
     def source(self, path: yamltext.RawPath) -> int | str | None:
         """Return the line of the file, or the override, that gives the value at `path`, or the nearest key around it."""
@@ -115,7 +133,10 @@ class Loaded:
     @cached_property
     def digest(self) -> str:
         """A hash of everything that decides a request: the project file, its templates, and its rows of the catalog."""
-        made = hashlib.sha256(self.text.encode())
+        text = self.text
+        if self.env:  # the other environments decide nothing; comments may hide findings
+            text = json.dumps([self.env, self.chosen.merged, re.findall("#.*", text)], default=str)
+        made = hashlib.sha256(text.encode())
         templates, catalog = self.project.templates, self.project.catalog
         named = [self.folder / catalog] if catalog else []
         named += sorted((self.folder / templates).glob(f"*{TEMPLATE_SUFFIX}")) if templates else []
@@ -128,7 +149,8 @@ class Loaded:
     def words(self) -> tuple[str, ...]:
         """The command-line options that select this project, with its overrides."""
         sets = (word for override in self.overrides for word in ("--set", override))
-        return (*(("--file", str(self.file)) if self.named else ()), *sets)
+        env = ("--env", self.env) if self.env else ()
+        return (*(("--file", str(self.file)) if self.named else ()), *env, *sets)
 
     def runnable(self, name: str) -> Job | Sweep:
         """Return the job or sweep called `name`; UsageError with the nearest one if there is none."""
@@ -200,6 +222,7 @@ def load(
     target: str | None = None,
     environment: Mapping[str, str] | None = None,
     without: Collection[yamltext.RawPath] = (),
+    env: str | None = None,
 ) -> Loaded:
     """Read a project file.
 
@@ -209,15 +232,17 @@ def load(
         target: The job or sweep the command is about.
         environment: Variables for `${NAME}`; the process's own by default.
         without: Entries to leave out, by the paths of their keys.
+        env: The environment, "" for none; by default the one of `--env` or VERTEXRIG_ENV.
 
     Raises:
         ConfigError: The file or an override is wrong.
-        UsageError: There is no such file.
+        UsageError: There is no such file or environment.
     """
     path = find(Path.cwd()) if file is None else file
     found = loads(
-        files.read_text(path), file=path, overrides=overrides, target=target, environment=environment, without=without
-    )
+        files.read_text(path), file=path, overrides=overrides, target=target, environment=environment, without=without,
+        env=environments.selected() if env is None else env,
+    )  # fmt: skip
     return replace(found, named=file is not None)
 
 
@@ -229,8 +254,9 @@ def loads(
     target: str | None = None,
     environment: Mapping[str, str] | None = None,
     without: Collection[yamltext.RawPath] = (),
+    env: str = "",
 ) -> Loaded:
-    """Like `load`, for the text of a project file."""
+    """Like `load`, for the text of a project file; without `env` it is the file without an environment."""
     reading = typed.read(text, str(file))
     root = typed.Place((), lambda path: _locate(path, str(file), reading.lines, {}), typed.letters(reading))
     if not isinstance(reading.data, (dict, type(None))):
@@ -242,24 +268,50 @@ def loads(
             "this is a job for gcloud, not a project file: `vertexrig check FILE` checks it, `vertexrig convert FILE` turns it into "
             "entries of a project file"
         )
+    variables_ = os.environ if environment is None else environment
+
+    def filled(text: str) -> str:
+        value = _expand(text, root, variables_, Errors())
+        return text if value is typed.WRONG else str(value)
+
+    every = environments.split(reading.data, root)
+    data, lines, chosen = environments.choose(reading.data, every, env, reading.lines, root, filled)
+    if every and not env and typed.lacking(Project, data):
+        missing = ", ".join(typed.lacking(Project, data))
+        raise environments.NoEnvironmentError(f"{file} gives {missing} only in its environments", chosen.names)
+    root = replace(
+        root,
+        locate=lambda path: _locate(path, str(file), lines, {}),
+        letters=(root.letters - chosen.own)
+        | {path[2:] for path in root.letters if path[:2] == (environments.KEY, env)},
+        in_file=lambda path: chosen.in_file(path, lines),
+    )
     for path in without:
-        here = reading.data
+        here: Any = data
         for key in path[:-1]:
             here = here.get(key) or {}
         here.pop(path[-1], None)
     errors = Errors()
     # before the overrides, whose own `${…}` is meant as it is written
-    data = _expand(reading.data, root, os.environ if environment is None else environment, errors)
+    data = _expand(data, root, variables_, errors)
     given: dict[yamltext.RawPath, str] = {}
     for override in overrides:
         given |= _override(data, override, target)
-    root = replace(root, locate=lambda path: _locate(path, str(file), reading.lines, given))
+    if environments.KEY in data:
+        raise UsageError(
+            f"--set cannot change {environments.KEY}: choose one with --env, and set its keys without a prefix"
+        )
+    root = replace(
+        root,
+        locate=lambda path: _locate(path, str(file), lines, given),
+        in_file=lambda path: path if _is_overridden(path, given) else chosen.in_file(path, lines),
+    )
     with errors:
         project = typed.build(Project, data, root)
     errors.end()
     # a line of a value that an override has replaced would lead a reader to the wrong place
-    lines = {path: line for path, line in reading.lines.items() if not _is_overridden(path, given)}
-    loaded = Loaded(project, file, lines, given, tuple(overrides), text=text, without=tuple(without))
+    kept = {path: line for path, line in lines.items() if not _is_overridden(path, given)}
+    loaded = Loaded(project, file, kept, given, tuple(overrides), text=text, without=tuple(without), chosen=chosen)
     for error in _inconsistencies(loaded):
         errors.keep(error)
     errors.end()

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from vertexrig import files, yamltext
 from vertexrig.errors import MOST_ERRORS, ConfigError
+from vertexrig.project import environments
 from vertexrig.project.config import Loaded
 from vertexrig.project.model import Project
 from vertexrig.schema import typed
@@ -55,6 +56,8 @@ def _entries(errors: Iterable[ConfigError], text: str | None) -> set[yamltext.Ra
         except yamltext.YamlError:
             continue
         for path, line in lines.items():
+            if path[:1] == (environments.KEY,):
+                path = path[2:]  # it was merged over the file
             if (file, line) in places and path:
                 if path[0] in _BY_NAME and len(path) > 1:
                     found.add(path[:2])

@@ -308,6 +308,11 @@ class Project:
     schedules: Mapping[str, Schedule] = option("Schedules by name.", factory=dict)
     trigger: TriggerSettings = option("The Cloud Function.", factory=TriggerSettings)
     local: LocalSettings = option("Rehearsals on this machine.", factory=LocalSettings)
+    environments: Mapping[str, Mapping[str, Any]] = option(
+        "Environments by name, chosen with `--env NAME`: each gives keys of this file, which are merged over it.",
+        factory=dict,
+        partial=True,
+    )
 
     @property
     def entries(self) -> Mapping[str, Job | Sweep]:

@@ -37,8 +37,7 @@ def with_job(
         UsageError: No trial counts, or there is no model to start from.
         ConfigError: The job does not fit the project file.
     """
-    file = str(loaded.file)
-    written = edit.data_of(edit.read(loaded.file), file)
+    written = dict(loaded.chosen.merged) or edit.data_of(edit.read(loaded.file), str(loaded.file))
     ended = outcome(run.name, sweep.data, least=1)
     best = chosen(ended, None)
     name = step.name or promote.free_name(loaded, run.name)

@@ -17,6 +17,9 @@ from vertexrig.schema.typed import hints, lacking
 Schema = dict[str, Any]
 _TYPES = {str: "string", int: "integer", float: "number", bool: "boolean"}
 _VARIABLE = "variable"
+_LAX = "Changed"
+"""Prefix of a mapping's name, where an environment changes some of its keys."""
+_NULL: Schema = {"type": "null"}
 _OR_VARIABLE = {"$ref": f"#/$defs/{_VARIABLE}"}
 
 
@@ -35,6 +38,9 @@ def json_schema(cls: type, examples: Mapping[str, Sequence[str]] = {}) -> Schema
         }
     }
     _message(cls, defs)
+    for field in dataclasses.fields(cls):
+        if field.metadata.get("partial"):
+            _partial(cls, field.name, defs)
     for one in defs.values():
         for name in one.get("properties", {}).keys() & examples.keys():
             one["properties"][name]["examples"] = list(examples[name])
@@ -44,6 +50,38 @@ def json_schema(cls: type, examples: Mapping[str, Sequence[str]] = {}) -> Schema
         "$ref": f"#/$defs/{cls.__name__}",
         "$defs": defs,
     }
+
+
+def _partial(cls: type, name: str, defs: Schema) -> None:
+    """Let each value of the mapping `name` have keys of the file itself: none is required, and null removes one."""
+    own = defs[cls.__name__]
+    for key, one in [*defs.items()]:
+        if "properties" in one:
+            inner = {
+                given: _lax(value) for given, value in one["properties"].items() if one is not own or given != name
+            }
+            defs[_LAX + key] = {**one, "properties": inner, "required": []}
+    values = {"anyOf": [{"$ref": f"#/$defs/{_LAX}{cls.__name__}"}, {"type": "null"}]}
+    own["properties"][name] = {
+        "description": own["properties"][name]["description"],
+        "anyOf": [{"type": "object", "additionalProperties": values}, {"type": "null"}],
+    }
+    own["anyOf"] = [{"required": own["required"]}, {"required": [name]}]
+    own["required"] = []
+
+
+def _lax(value: Any) -> Any:
+    """Return a schema of a value in which null removes what is there, also in mappings."""
+    if isinstance(value, list):
+        return [_lax(one) for one in value]
+    if not isinstance(value, dict):
+        return value
+    found = {key: one if key in ("description", "examples", "enum") else _lax(one) for key, one in value.items()}
+    if "$ref" in found and found["$ref"] != _OR_VARIABLE["$ref"]:
+        found["$ref"] = found["$ref"].replace("#/$defs/", f"#/$defs/{_LAX}")
+    if isinstance(found.get("additionalProperties"), dict):
+        found["additionalProperties"] = _any_of([found["additionalProperties"], {"type": "null"}])
+    return found if "description" not in found else {"description": found.pop("description"), **_any_of([found, _NULL])}
 
 
 def _message(cls: Any, defs: Schema) -> Schema:

@@ -80,19 +80,23 @@ def line_of(path: yamltext.RawPath, lines: Mapping[yamltext.RawPath, int]) -> in
 
 @dataclass(frozen=True)
 class Place:
-    """Where a value is: its path of keys, how to find the file and line of a path, and where a boolean may be meant as text."""
+    """Where a value is: its path of keys, how to find the file and line of a path, where a boolean may be meant as text, and the
+    path in the file, if it differs.
+    """
 
     path: yamltext.RawPath
     locate: Callable[[yamltext.RawPath], tuple[str | None, int | None]]
     letters: frozenset[yamltext.RawPath] = frozenset()
+    in_file: Callable[[yamltext.RawPath], yamltext.RawPath] = tuple
 
     def at(self, key: str | int) -> Place:
-        return Place((*self.path, key), self.locate, self.letters)
+        return Place((*self.path, key), self.locate, self.letters, self.in_file)
 
     def error(self, message: str, *edits: Edit) -> ConfigError:
         """Return a ConfigError that begins with the path of the value; the edits that mend it are made there."""
         file, line = self.locate(self.path)
-        name, here = dotted(self.path), tuple(dataclasses.replace(edit, location=self.path) for edit in edits)
+        path = self.in_file(self.path)
+        name, here = dotted(path), tuple(dataclasses.replace(edit, location=path) for edit in edits)
         return ConfigError(f"{name}: {message}" if name else message, file=file, line=line, edits=here)
 
 

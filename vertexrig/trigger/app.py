@@ -25,7 +25,7 @@ from vertexrig.cloud import rest
 from vertexrig.cloud.storage import Storage
 from vertexrig.cloud.vertex import Vertex
 from vertexrig.errors import ConfigError, UsageError, VertexrigError
-from vertexrig.project import caller_overrides, config
+from vertexrig.project import caller_overrides, config, environments
 from vertexrig.project.config import TICK_PATH
 from vertexrig.project.runs import new_run_id
 from vertexrig.runs.candidates import CandidateRun, candidates_of
@@ -583,8 +583,9 @@ def _detail(error: RequestProblem) -> str:
 
 
 def application(folder: Path) -> Trigger:
-    """Return the trigger of a staged folder: its project file, or the one that VERTEXRIG_FILE names."""
-    file = os.environ.get(FILE_VARIABLE)
-    trigger = Trigger(config.load(Path(file) if file else folder / config.DEFAULT_NAME))
+    """Return the trigger of a staged folder: its project file and environment, or the file that VERTEXRIG_FILE names."""
+    file, staged = os.environ.get(FILE_VARIABLE), folder / environments.STAGED
+    env = staged.read_text(encoding="utf-8") if staged.is_file() and not file else None
+    trigger = Trigger(config.load(Path(file) if file else folder / config.DEFAULT_NAME, env=env))
     trigger.warm_up()
     return trigger

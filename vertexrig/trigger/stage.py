@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import json
 import re
 import shutil
 import zipfile
@@ -16,7 +17,7 @@ from pathlib import Path
 
 from vertexrig.errors import UsageError
 from vertexrig.files import is_inside
-from vertexrig.project import caller_overrides
+from vertexrig.project import caller_overrides, environments
 from vertexrig.project.config import DEFAULT_NAME, STATE_FOLDER, TEMPLATE_SUFFIX, Loaded
 from vertexrig.project.model import PREBUILT
 from vertexrig.render.renderer import shipped_templates
@@ -80,6 +81,9 @@ def stage(loaded: Loaded, folder: Path) -> Staged:
     _copy(shipped_templates().glob(f"*{TEMPLATE_SUFFIX}"), folder / "templates")
     text = loaded.file.read_text(encoding="utf-8")
     (folder / DEFAULT_NAME).write_text(text, encoding="utf-8")
+    if loaded.env:  # with the whole file, whose comments may hide findings
+        (folder / environments.STAGED).write_text(loaded.env, encoding="utf-8")
+        text = json.dumps(loaded.chosen.merged, default=str)
     _project_files(loaded, folder)
     files = [file for file in folder.rglob("*") if file.is_file()]
     lines = (folder / "requirements.txt").read_text(encoding="utf-8").splitlines()

@@ -355,6 +355,7 @@ class Workspace:
             edits = tuple(map(keys.edit, finding.edits))
             if finding.id in _PROJECT_KEYS and edits:
                 edits = (replace(edits[0], location=key),)
+            edits = tuple(replace(one, location=one.location and self.loaded.in_file(one.location)) for one in edits)
             shown.append(replace(finding, fix=fix, line=line, given=given, edits=edits))
         return shown
 
