@@ -11,6 +11,7 @@ import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import Any
 
 from vertexrig.project.config import Loaded
@@ -317,21 +318,13 @@ def _with_references(made: Iterator[Resource]) -> Iterator[Resource]:
             case ("google_cloudfunctions2_function",):
                 known["service", body["name"]] = f"{one.address}.name"
 
-    def referring(body: dict[str, Any]) -> Any:
-        return type(body)(
-            (
-                key,
-                referring(value)
-                if isinstance(value, Block)
-                else Raw(known[key, value])
-                if isinstance(value, str) and (key, value) in known
-                else value,
-            )
-            for key, value in body.items()
-        )
+    def referring(key: str, value: Any) -> Any:
+        if isinstance(value, Block):
+            return Block((name, referring(name, part)) for name, part in value.items())
+        return Raw(known[key, value]) if isinstance(value, str) and (key, value) in known else value
 
     for one in found:
-        yield replace(one, body=referring(one.body))
+        yield replace(one, body={key: referring(key, value) for key, value in one.body.items()})
 
 
 def _block(one: Resource) -> Iterator[str]:
@@ -363,16 +356,10 @@ def _repeated(value: Any) -> bool:
 
 def _aligned(items: Mapping[str, Any], pad: str) -> Iterator[str]:
     shown = [(key, _expression(value, pad)) for key, value in items.items()]
-    for index, (key, value) in enumerate(shown):
-        width = 0
-        if "\n" not in value:
-            first, last = index, index
-            while first > 0 and "\n" not in shown[first - 1][1]:
-                first -= 1
-            while last + 1 < len(shown) and "\n" not in shown[last + 1][1]:
-                last += 1
-            width = max(len(name) for name, _ in shown[first : last + 1])
-        yield f"{pad}{key:{width}} = {value}"
+    for several, run in groupby(shown, lambda one: "\n" in one[1]):
+        rows = list(run)
+        width = 0 if several else max(len(key) for key, _ in rows)
+        yield from (f"{pad}{key:{width}} = {value}" for key, value in rows)
 
 
 def _expression(value: Any, pad: str) -> str:
