@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -121,7 +122,7 @@ def _with_engine(folder: Path, name: str) -> None:
 
 @pytest.mark.skipif(shutil.which("gcloud") is None, reason="gcloud is not installed")
 def test_autopackaging_with_an_engine(containers: Path, tmp_path: Path) -> None:
-    """With an engine, gcloud's own Dockerfile is built, and `local-run` trains in the image: the version of TensorFlow is the image's."""
+    """With an engine, gcloud's own Dockerfile is built, and `local-run` and the job that `create` makes train in the image: the version of TensorFlow is the image's."""
     need("docker")
     package(tmp_path, "import tensorflow, helper\nprint(helper.NAME, tensorflow.__version__)\n")
     words = [
@@ -136,4 +137,17 @@ def test_autopackaging_with_an_engine(containers: Path, tmp_path: Path) -> None:
     with engines.docker_over_podman():
         own = {word: os.environ[word] for word in ("CONTAINERS_CONF", "CONTAINERS_STORAGE_CONF", "DOCKER_HOST")}
         done = run(tmp_path, *words, **own)
+        created = run(tmp_path, *create(EXECUTOR), **own)
     assert done.returncode == 0 and "helped 2.17.0" in done.stdout + done.stderr, done.stderr
+    assert "  packaged  SUCCEEDED\n" in created.stderr, created.stderr
+    assert image_stand_ins.every(tmp_path / "state") == []
+
+
+@pytest.mark.skipif(shutil.which("gcloud") is None, reason="gcloud is not installed")
+def test_gcloud_configures_docker(tmp_path: Path) -> None:
+    """`gcloud auth configure-docker` works without an engine, and writes docker's settings of the user as it does elsewhere."""
+    line = "gcloud auth configure-docker us-central1-docker.pkg.dev --quiet"
+    done = run(tmp_path, "sh", "-c", line, **{engine.VARIABLE: "none"})
+    assert done.returncode == 0 and "not in system PATH" not in done.stderr, done.stderr
+    settings = json.loads((tmp_path / ".docker/config.json").read_text())
+    assert settings["credHelpers"] == {"us-central1-docker.pkg.dev": "gcloud"}
