@@ -65,6 +65,11 @@ HINTS: tuple[tuple[str, str], ...] = (
         "the package's requirements contradict what the image has: do not pin tensorflow or protobuf",
     ),
     (
+        r"No space left on device|\[Errno 28\]",
+        "a disk is full: free space where the state folder and the container engine keep their files; on Vertex AI give the "
+        "pool a larger diskSpec.bootDiskSizeGb",
+    ),
+    (
         r"out of memory|low on memory|OOM when allocating|MemoryError",
         "use a machine type with more memory, or a smaller batch",
     ),
@@ -98,18 +103,18 @@ _MODULES = {
 _HERE = "install it here, or name a Python that has it under `local: interpreters:` in the project file"
 
 
-def hint(text: str, image: str = "", *, docker: bool = False) -> str:
+def hint(text: str, image: str = "", *, container: bool = False) -> str:
     """Return the most likely cause of a failed replica's last output, "" if the cause is not a well-known one.
 
-    `docker` says that the replica ran in its image; otherwise a Python of this machine ran it.
+    `container` says that the replica ran in its image; otherwise a Python of this machine ran it.
     """
     known = next((words for pattern, words in HINTS if re.search(pattern, text)), "")
     module = _MODULE.search(text)
     # A known cause first: its words say more than that a module is missing.
-    return known or (_missing(module["module"], image, docker) if module else "")
+    return known or (_missing(module["module"], image, container) if module else "")
 
 
-def _missing(module: str, image: str, docker: bool) -> str:
+def _missing(module: str, image: str, container: bool) -> str:
     """Return what to do about a missing module, which this machine lacks, and possibly the image, too."""
     prebuilt, top = load().image(image), module.partition(".")[0]
     has = (
@@ -117,7 +122,7 @@ def _missing(module: str, image: str, docker: bool) -> str:
         if prebuilt is None
         else (*_MODULES.get(prebuilt.framework, ()), *(("hypertune",) if prebuilt.hypertune else ()))
     )
-    if docker:
+    if container:
         return f"the image does not have the module {module}: add its distribution to the image, or correct the import"
     if top in has and prebuilt is not None:
         return f"this machine does not have {top}, and the image {prebuilt.name} does: {_HERE}"

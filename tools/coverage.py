@@ -176,7 +176,7 @@ FIELDS: tuple[Coverage, ...] = (
     Coverage(
         "WorkerPoolSpec.containerSpec",
         "approximated",
-        "Run by Docker where an engine answers, else from the folder the image is mapped to, else refused.",
+        "Run in the image where docker, podman or nerdctl has it, else from the folder the image is mapped to, else refused.",
     ),
     Coverage("WorkerPoolSpec.machineSpec", "approximated", "Virtual CPU devices replace accelerators."),
     Coverage("WorkerPoolSpec.replicaCount", "served"),

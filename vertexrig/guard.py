@@ -120,9 +120,13 @@ def user_refusal(client: Address, server: Address) -> str | None:
     return refusal_of(peer_user(client, server)) if KNOWS_USERS else None
 
 
+ANSWERED: list[int] = []
+"""Users who are answered beside this one and root: those of containers that run for this process."""
+
+
 def refusal_of(user: int | None) -> str | None:
     """Return why a user is refused, None if accepted; the user None is one that the kernel does not name."""
-    if user in (0, os.geteuid()):
+    if user in (0, os.geteuid(), *ANSWERED):
         return None
     who = "nobody whom the system's table of connections names" if user is None else f"the user with id {user}"
     return f"This server answers only the user who started it (id {os.geteuid()}) and root, not {who}."

@@ -41,6 +41,7 @@ def rehearse(
     *,
     seed: int,
     resume: str,
+    engine: str | None,
     watcher: Watcher,
 ) -> Rehearsal:
     """Run a job or sweep on a local Vertex with faults, go on to its candidates, and leave a record in the project's history.
@@ -52,6 +53,7 @@ def rehearse(
         pace: How long jobs wait for machines; its speed also divides what is waited for.
         seed: What a sweep's search starts from.
         resume: An earlier run whose output folder is used; a new one by default.
+        engine: What runs images.
         watcher: Called as jobs run; `candidates.follow` shows their states.
     """
     loaded = workspace.loaded
@@ -63,7 +65,7 @@ def rehearse(
     root = loaded.output(STATE_FOLDER).absolute()
     speed = SPEED if pace.pace == "none" else pace.speed or 1.0
     gs_paths = loaded.project.local.gs_paths or "mapped"
-    settings = settings_of_project(loaded, root, gs_paths=gs_paths, seed=seed, **asdict(pace))
+    settings = settings_of_project(loaded, root, gs_paths=gs_paths, engine=engine, seed=seed, **asdict(pace))
     watched = Watched(name, root, watcher)
     with unwinding(), running(settings, watcher=watched.watcher) as here:
         for one in every:

@@ -200,9 +200,14 @@ def status(where: ServerOptions, format_: str) -> None:
         raise click.exceptions.Exit(1)
     queue = found["queue"]
     grpc = f"  gRPC 127.0.0.1:{found['grpc_port']}" if found.get("grpc_port") else ""
+    from localvertex.runner import engine  # 100 ms, which other verbs save
+
+    runs = engine.described(found["engine"])
+    found = {**found, "runs_images": runs}
     lines = [
         f"{found['url']}{grpc}  process {found['pid']}  state in {found['root']}",
         f"{queue['running']} jobs running, {queue['waiting']} waiting, {queue['used']} of {queue['slots']} slots",
+        runs,
         f"its console: {found['url']}/",
     ]
     result(format_, found, "\n".join(lines))

@@ -43,6 +43,7 @@ DIGITS = 4  # of a parameter or metric
 @click.option("--trials", type=options.Integer(min=1), help="For a sweep: this many trials instead of max_trial_count.")
 @click.option("--seed", type=int, default=0, show_default=True, help="For a sweep: seed of its search.")
 @options.resume_option
+@servers.engine_option
 @servers.pace_options
 @servers.fault_options
 @options.format_option("text", "json")
@@ -53,6 +54,7 @@ def command(
     trials: int | None,
     seed: int,
     resume: str,
+    engine: str | None,
     pace: servers.PaceOptions,
     faults: servers.FaultOptions,
     format_: str,
@@ -80,7 +82,14 @@ def command(
         from localvertex.cli import faults as with_faults
 
         done = with_faults.rehearse(
-            workspace, name, faults, pace, seed=seed, resume=resume, watcher=replace(watcher, state=lambda *_: None)
+            workspace,
+            name,
+            faults,
+            pace,
+            seed=seed,
+            resume=resume,
+            engine=engine,
+            watcher=replace(watcher, state=lambda *_: None),
         )
         # it prepares every candidate, and its server handles signals
         prepared, interrupted = None, []
@@ -94,6 +103,7 @@ def command(
                 trials=trials,
                 seed=seed,
                 resume=resume,
+                engine=engine,
                 **asdict(pace),
             )
     result(format_, _plain(done), lambda: _text(done))

@@ -86,8 +86,14 @@ def command(
         made = settings_of_project(loaded, folder, **asdict(trainers), transparent=True)
         return replace(made, faults=faults.parsed())
 
-    given = {"--record": record, "--cold": trainers.cold, "--discrete": trainers.discrete, "--fault": faults.texts}
-    given["--strict-gs"] = trainers.strict_gs
+    given = {
+        "--record": record,
+        "--cold": trainers.cold,
+        "--discrete": trainers.discrete,
+        "--engine": trainers.engine,
+        "--fault": faults.texts,
+        "--strict-gs": trainers.strict_gs,
+    }
     with (
         unwinding(),
         server(loaded, folder, settings, record, [name for name, value in given.items() if value]) as here,

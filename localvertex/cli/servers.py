@@ -50,6 +50,14 @@ class ServerOptions:
         return output(found.parent if found else Path(), config.STATE_FOLDER)
 
 
+engine_option = click.option(
+    "--engine",
+    type=click.Choice(["auto", "docker", "podman", "nerdctl", "none"]),
+    help="Container engine that runs images; none uses stand-ins alone. By default the project file's, or auto: the first engine "
+    "that answers runs the images that it has.",
+)
+
+
 @dataclass(frozen=True)
 class TrainerOptions:
     """How a server runs trainers."""
@@ -71,6 +79,8 @@ class TrainerOptions:
         help="Fail a job that writes files to a local folder named gs:, as open() does with a gs:// path. By default the job succeeds, "
         "as on Vertex AI, with a warning.",
     )
+
+    engine: str | None = options.shared(engine_option)
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _STATE = frozenset(
     """
-    boto.cfg envs front gs history jobs logs binding.json rehearsals root scheduler server.json server.log storage
+    boto.cfg containers envs front gs history jobs logs binding.json rehearsals root scheduler server.json server.log storage
     users.lock
     """.split()
 )

@@ -18,6 +18,7 @@ from localvertex.jobs.queue import Queue
 from localvertex.jobs.resources import CUSTOM_JOBS
 from localvertex.jobs.settings import Settings
 from localvertex.jobs.store import ResourceStore, StoredResource
+from localvertex.runner import containers
 from localvertex.runner import policy as rules
 from localvertex.runner.job_files import job_folder
 from localvertex.runner.lines import SERVICE, Line
@@ -82,6 +83,7 @@ class Jobs:
         self.check, self.admit, self.begin_run = check, admit, begin_run
         self.settings, self.store, self._keep, self.watcher = settings, store, write, watcher or Watcher()
         self.queue = Queue(settings.slots, self._run)
+        containers.clean(settings.root)
         self._warmth = Warmth() if settings.run.warm else None
         self._controls: dict[str, Control] = {}
         self._preemptions: dict[str, threading.Timer] = {}

@@ -27,6 +27,7 @@ def settings_of_project(
     cold: bool = False,
     discrete: str | None = None,
     strict_gs: bool = False,
+    engine: str | None = None,
     gs_paths: str | None = None,
     slots: int | None = None,
     credentials: bool = False,
@@ -43,6 +44,7 @@ def settings_of_project(
         cold: Start every replica cold.
         discrete: How discrete values reach a trainer.
         strict_gs: A trainer that writes files to a local folder named `gs:` fails.
+        engine: What runs images; see `RunOptions`.
         gs_paths: `mapped` or `kept`. Without it in either: `kept`, unless trainers see the user's credentials, or this system
             cannot show them /gcs, which many put in place of `gs://`.
         slots: Replicas at one time.
@@ -65,6 +67,7 @@ def settings_of_project(
     run = replace(paced(run, pace, speed), warm=run.warm and not cold, keep_gs=keep, credentials=credentials)
     run = replace(run, strict_gs=strict_gs)
     run = replace(run, project=project.project, region=project.region) if project else run
+    run = replace(run, engine=engine) if engine else run
     made = Settings(folder, run=run, seed=seed, allow_hosts=local.allow_hosts, discrete=discrete or local.discrete)
     made = replace(made, public_buckets=local.public_buckets)
     slots = slots or local.slots
@@ -98,7 +101,15 @@ def run_options(loaded: Loaded) -> RunOptions:
         name: replace(image, path=str(loaded.path(image.path, "local", "images").resolve()))
         for name, image in local.images.items()
     }
-    return RunOptions(interpreters=interpreters(loaded, load), images=images, built=_built(loaded), warm=local.warm)
+    return RunOptions(
+        interpreters=interpreters(loaded, load),
+        images=images,
+        built=_built(loaded),
+        warm=local.warm,
+        engine=local.engine,
+        pull=local.pull,
+        limits=local.limits,
+    )
 
 
 def _built(loaded: Loaded) -> dict[str, TrainerSources]:

@@ -56,6 +56,7 @@ def rehearse(
     resume: str = "",
     pace: str = "none",
     speed: float | None = None,
+    engine: str | None = None,
 ) -> Rehearsal:
     """Package the trainer of a job or sweep, run it to its end, and leave a record in the project's history.
 
@@ -68,6 +69,7 @@ def rehearse(
         resume: An earlier run whose output folder is used; a new one by default.
         pace: What it waits for (`localvertex.jobs.project_settings.paced`).
         speed: Divides these times.
+        engine: What runs images (`RunOptions`).
 
     Raises:
         UsageError: There is no such run, or `trials` was given for a job.
@@ -87,7 +89,7 @@ def rehearse(
     watched = Watched(name, root, watcher)
     # One job starts cold: it would wait for a process that only a second one is forked from.
     settings = settings_of_project(
-        loaded, root, cold=document.study is None, gs_paths="mapped", seed=seed, pace=pace, speed=speed
+        loaded, root, cold=document.study is None, engine=engine, gs_paths="mapped", seed=seed, pace=pace, speed=speed
     )
     with LocalJobs(settings, watched.watcher) as here:
         outer = {"displayName": view.display_name, "labels": {**view.labels, RUN_LABEL: name}}

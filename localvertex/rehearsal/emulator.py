@@ -15,6 +15,13 @@ def rehearse(workspace: Workspace, name: str, *, trials: int | None = None) -> R
     return rehearsal.rehearse(rehearsal.prepare(workspace, name), trials=trials)
 
 
+def engine(wanted: str) -> str:
+    """Return a sentence on what runs images on this machine; `wanted` is what the project file names."""
+    from localvertex.runner.engine import described
+
+    return described(wanted)
+
+
 def environment(folder: Path) -> dict[str, str]:
     """Return the variables that lead clients to the server whose state is in a folder; none if no server runs there."""
     here = state.find(folder)

@@ -40,6 +40,7 @@ class Command:
         cwd: Its working directory.
         memory: Bytes all its processes may take together, 0 for no limit.
         cleanup: A command run after its end.
+        state: A command that says how the container ended that `argv` ran; empty for a program of this machine.
         mark: How a variable of `env` begins that only processes of this program have, "" if there is none.
         severities: Of its lines, by stream.
         fork: Starts it warm, None to start it cold.
@@ -53,6 +54,7 @@ class Command:
     cwd: Path
     memory: int = 0
     cleanup: Sequence[str] = ()
+    state: Sequence[str] = ()
     mark: str = ""
     severities: Mapping[str, str] = field(default_factory=lambda: OF_PACKAGE)
     fork: Fork | None = None
@@ -390,6 +392,7 @@ def _supervised(
         "memory": command.memory,
         "cwd": str(command.cwd),
         "cleanup": list(command.cleanup),
+        "state": list(command.state),
         "gcs": command.gcs,
     }
     descriptor = theirs.fileno()

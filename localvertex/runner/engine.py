@@ -25,7 +25,7 @@ PROGRAMS = ("docker", "podman", "nerdctl")
 CHOICES = ("auto", *PROGRAMS, "none")
 VARIABLE = "VERTEXRIG_ENGINE"
 """Variable with the engine to use where neither an option nor the project file names one."""
-ROOT_LABEL, JOB_LABEL = "vertexrig.root", "vertexrig.job"
+ROOT_LABEL, OWNER_LABEL, JOB_LABEL = "vertexrig.root", "vertexrig.process", "vertexrig.job"
 USED = "containers"
 """File of a state folder in which a container was started: a server that starts looks for ones that are left."""
 _AGAIN_S = 30.0
@@ -155,9 +155,12 @@ class Engine:
         return [self.program, "container", "inspect", "--format", "{{.State.Status}} {{.State.OOMKilled}}", name]
 
     def clean(self, root: Path) -> int:
-        """Remove what servers that were killed have left of a state folder; how many containers that were."""
-        asked = self.call("ps", "--all", "--quiet", "--filter", f"label={ROOT_LABEL}={root}")
-        names = asked.stdout.split() if asked.returncode == 0 else []
+        """Remove the containers of a state folder whose process has ended; how many that were."""
+        found = self.call("ps", "--all", "--quiet", "--filter", f"label={ROOT_LABEL}={root}").stdout.split()
+        form = f'{{{{.Id}}}} {{{{index .Config.Labels "{OWNER_LABEL}"}}}}'
+        asked = self.call("container", "inspect", "--format", form, *found) if found else None
+        rows = [line.split() for line in asked.stdout.splitlines()] if asked is not None else []
+        names = [name for name, *owner in rows if not (owner and owner[0].isdecimal() and _lives(int(owner[0])))]
         if names:
             self.call(*self.removal(*names)[1:])
         return len(names)
@@ -197,6 +200,14 @@ def _user_id(engine: Engine, image: Image) -> int | None:
     argv = engine.run(image.name, ["-u"], name=name, labels={}, entrypoint="id", options=["--rm"])
     asked = engine.call(*argv[1:]).stdout.strip()
     return int(asked) if asked.isdecimal() else None
+
+
+def _lives(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except OSError as error:
+        return isinstance(error, PermissionError)
+    return True
 
 
 def _below(folder: Path) -> Iterator[Path]:
@@ -240,17 +251,23 @@ _known: dict[str, tuple[float, Engine | None, str]] = {}
 """By program: until when the answer holds, the engine, and why there is none."""
 
 
-def look(wanted: str = "auto") -> tuple[Engine | None, str]:
+def wanted(given: str = "auto") -> str:
+    """Return which engine to use: what is given, or what the variable names where that is `auto`."""
+    variable = os.environ.get(VARIABLE, "") if given == "auto" else ""
+    return variable if variable in CHOICES else given
+
+
+def look(given: str = "auto") -> tuple[Engine | None, str]:
     """Return the engine to use, and why there is none.
 
     Args:
-        wanted: One of `CHOICES`; `auto` is the first that answers.
+        given: One of `CHOICES`; `auto` is the first that answers.
     """
-    wanted = os.environ.get(VARIABLE, wanted) if wanted == "auto" else wanted
-    if wanted == "none":
+    named = wanted(given)
+    if named == "none":
         return None, "engine is none"
     reasons = []
-    for name in PROGRAMS if wanted == "auto" else (wanted,):
+    for name in PROGRAMS if named == "auto" else (named,):
         engine, why = _asked(name)
         if engine is not None:
             return engine, ""
@@ -258,9 +275,18 @@ def look(wanted: str = "auto") -> tuple[Engine | None, str]:
     return None, "; ".join(reasons)
 
 
-def find(wanted: str = "auto") -> Engine | None:
+def described(given: str = "auto") -> str:
+    """Return a sentence on what runs images on this machine, and why."""
+    named, (engine, why) = wanted(given), look(given)
+    if engine is None:
+        return f"stand-ins run in place of images: {'the engine is set to none' if named == 'none' else f'no engine answers ({why})'}"
+    others = "; a stand-in runs in place of an image that it does not have" if named == "auto" else ""
+    return f"images are run by {engine.name} {engine.version}{others}"
+
+
+def find(given: str = "auto") -> Engine | None:
     """Return the engine to use, None if there is none; see `look`."""
-    return look(wanted)[0]
+    return look(given)[0]
 
 
 def _asked(name: str) -> tuple[Engine | None, str]:

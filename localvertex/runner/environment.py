@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from localvertex.object_paths import odd_path, plain_parts
+from localvertex.state import NAMES
 from vertexrig.errors import JobFailedError
 from vertexrig.spec.document import Pool
 
@@ -35,11 +36,11 @@ _PROXIES = frozenset({"http_proxy", "https_proxy", "no_proxy", "all_proxy"})
 _CREDENTIALS = frozenset({
     "GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_CLOUD_PROJECT", "GOOGLE_OAUTH_ACCESS_TOKEN", "BOTO_CONFIG",
 })
-_OF_DOCKER = (
-    "DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_CONFIG", "DOCKER_TLS", "DOCKER_TLS_VERIFY", "DOCKER_CERT_PATH",
-    "DOCKER_API_VERSION", "SSH_AUTH_SOCK",
-)
 # fmt: on
+
+STARTUP = Path(__file__).with_name("startup")
+NODE = Path(__file__).parents[1] / "front/node.cjs"
+"""What Python and Node load at their start."""
 
 # Only before a bucket's first character: a bare "gs://", as in a test of a prefix, is left alone.
 _GS = re.compile(r"gs://(?=[a-z0-9])")
@@ -129,29 +130,34 @@ def absent(texts: Iterable[str], root: Path) -> list[str]:
 
 
 def machine_environment(
-    user: Mapping[str, str], scratch: Path, *, credentials: bool = False, pass_env: Iterable[str] = ()
+    user: Mapping[str, str], scratch: Path, *, with_credentials: bool = False, pass_env: Iterable[str] = ()
 ) -> dict[str, str]:
     """Return the part of the user's environment that replicas, pip and a package's setup.py see.
 
     Args:
         user: The user's environment.
         scratch: An empty folder in place of gcloud's configuration, so that no login is found through HOME.
-        credentials: Leave the user's Google credentials in.
+        with_credentials: Leave the user's Google credentials in.
         pass_env: Names the user wants passed as well.
     """
     wanted = _PASSED | set(pass_env)
     result = {name: value for name, value in user.items() if name in wanted or name.lower() in _PROXIES}
-    if credentials:
-        result |= {k: v for k, v in user.items() if k in _CREDENTIALS or k.startswith("CLOUDSDK_")}
+    if with_credentials:
+        result |= credentials(user)
     else:
         # google-auth looks for a login in CLOUDSDK_CONFIG, and would then wait for a metadata server that is not here
         result |= {"CLOUDSDK_CONFIG": str(scratch), "NO_GCE_CHECK": "true", "BOTO_CONFIG": os.devnull}
     return result
 
 
-def of_docker(user: Mapping[str, str]) -> dict[str, str]:
-    """Return what tells the docker program where its engine is; the container itself does not get it."""
-    return {name: user[name] for name in _OF_DOCKER if name in user}
+def credentials(user: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that hold or name the user's credentials."""
+    return {name: value for name, value in user.items() if name in _CREDENTIALS or name.startswith("CLOUDSDK_")}
+
+
+def reaches_names(env: Mapping[str, str]) -> bool:
+    """Whether a replica gets several devices of the CPU, or reaches Google's names here: Python then loads what is in `STARTUP`."""
+    return bool({"TRAINER_VIRTUAL_DEVICES", NAMES} & env.keys())
 
 
 def search_path(folders: Iterable[Path], user: Mapping[str, str]) -> str:

@@ -50,7 +50,9 @@ class RunOptions:
             counts, by default the running one.
         images: Image pattern to the folder used in place of a custom image.
         built: Image pattern to the trainer that the image is made of.
-        docker: Use a Docker engine for container specs when one answers.
+        engine: What runs images: `auto`, `docker`, `podman`, `nerdctl` or `none`.
+        pull: `missing` has the engine pull an image that is not here, `never` does not.
+        limits: `machine` gives containers the memory and processors of their machine type, `none` all of this machine.
         credentials: Pass the user's cloud credentials to replicas.
         pass_env: Further variables of the user's environment that replicas see.
         extra_env: Variables set on every replica, such as STORAGE_EMULATOR_HOST.
@@ -74,7 +76,9 @@ class RunOptions:
     interpreters: Mapping[str, str] = field(default_factory=dict)
     images: Mapping[str, LocalImage] = field(default_factory=dict)
     built: Mapping[str, TrainerSources] = field(default_factory=dict)
-    docker: bool = True
+    engine: str = "auto"
+    pull: str = "never"
+    limits: str = "none"
     credentials: bool = False
     pass_env: tuple[str, ...] = ()
     extra_env: Mapping[str, str] = field(default_factory=dict)

@@ -176,7 +176,7 @@ def layer(
         PackageError: A package does not install; the message names it.
     """
     folder = cache / layer_key(base, image, packages)
-    return _kept(folder, give_up, lambda: _build(base, folder, packages, env, execute, step))
+    return once(folder, give_up, lambda: _build(base, folder, packages, env, execute, step))
 
 
 def layer_of_commands(
@@ -203,7 +203,7 @@ def layer_of_commands(
                     program.chmod(0o755)
         return {}
 
-    return _kept(folder, give_up, build)
+    return once(folder, give_up, build)
 
 
 def layer_of_pip(
@@ -228,7 +228,7 @@ def layer_of_pip(
                 raise PackageError(f"pip install {' '.join(words)} failed; its output says why")
         return {"broken": _broken(next(folder.glob("lib/python*/site-packages")), base.site)}
 
-    return _kept(folder, give_up, build)
+    return once(folder, give_up, build)
 
 
 def _files(path: Path) -> list[Path]:
@@ -245,7 +245,7 @@ def _pip(base: Interpreter, python: Path, *, has_pip: bool) -> list[str]:
     return [sys.executable, "-m", "pip", "--python", str(python)]
 
 
-def _kept(folder: Path, give_up: Callable[[], bool], build: Callable[[], Mapping[str, str]]) -> Path:
+def once(folder: Path, give_up: Callable[[], bool], build: Callable[[], Mapping[str, str]]) -> Path:
     """Return the interpreter of an environment, built if it is not there; what `build` returns is stored with it."""
     python = folder / "bin" / "python"
     # Written last, so an environment whose making was killed is not used.

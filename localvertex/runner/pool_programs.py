@@ -1,4 +1,4 @@
-"""What to start for a worker pool: a module or a command in its environment, a Docker container, or a mapped folder."""
+"""What to start for a worker pool: a container of its image, a module or a command in an environment, or a mapped folder."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from localvertex.runner import engine, image_stand_ins, keras2, packages, pythons
-from localvertex.runner.command_line import ReplicaProgram, docker
+from localvertex.runner import containers, image_stand_ins, keras2, packages, pythons
+from localvertex.runner.command_line import ReplicaProgram
 from localvertex.runner.environment import object_file
 from localvertex.runner.image_stand_ins import ImageStandIn
 from localvertex.runner.options import RunOptions, TrainerSources, first_match
@@ -77,8 +77,49 @@ def prepare(
     if load().is_reduction_server(pool.image) and first_match(options.images, pool.image) is None:
         note = "a program that does nothing for the Reduction Server, whose servers only make all-reduce between GPUs faster"
         return ReplicaProgram((sys.executable, "-I", "-S", str(_REDUCTION)), (), substitutes=(note,))
+    container, why = None, ""
+    # What the user has named for this image comes first, and then the image itself.
+    if first_match(options.images, pool.image) is None and first_match(options.interpreters, pool.image) is None:
+        container, why = containers.chosen(pool.image, options, execute, log)
+    if container is not None:
+        return _of_container(pool, container, options, root, execute, step, give_up)
+    program = _stand_in(pool, why, options, root, env, execute, step, give_up, log)
+    # Where an engine answers, its user expects the image.
+    return replace(program, substitutes=(why, *program.substitutes)) if " pull " in why else program
+
+
+def _of_container(
+    pool: Pool,
+    container: containers.Container,
+    options: RunOptions,
+    root: Path,
+    execute: packages.Execute,
+    step: packages.Step,
+    give_up: Callable[[], bool],
+) -> ReplicaProgram:
+    """Return the program of a pool whose image runs as itself."""
+    if pool.python_package is None:
+        command = tuple((pool.container or {}).get("command", ()))
+        return ReplicaProgram(command, tuple(pool.args), container=container)
+    files = [_package(uri, root) for uri in pool.package_uris]
+    container = containers.with_packages(container, files, options, root, execute, step, give_up)
+    return ReplicaProgram(("python3", "-m", pool.module), tuple(pool.args), container=container)
+
+
+def _stand_in(
+    pool: Pool,
+    why: str,
+    options: RunOptions,
+    root: Path,
+    env: Mapping[str, str],
+    execute: packages.Execute,
+    step: packages.Step,
+    give_up: Callable[[], bool],
+    log: Callable[[str], None],
+) -> ReplicaProgram:
+    """Return the program of a pool in place of its image; see `prepare`, and `why` the image does not run."""
     stand_in = image_stand_ins.find(root, pool.image) if first_match(options.images, pool.image) is None else None
-    if stand_in is not None and engine.find() is None:
+    if stand_in is not None:
         base = interpreter(stand_in.base, options, log, give_up)
         python = packages.layer_of_pip(base, stand_in.base, stand_in.pip, root / "envs", env, execute, give_up)
         return _of_stand_in(pool, stand_in, base, python)
@@ -86,16 +127,14 @@ def prepare(
     layer = partial(packages.layer, env=env, execute=execute, step=step, give_up=give_up)
     if pool.python_package is not None:
         return _of_package(pool, base, root, layer)
-    # A mapped folder counts before an image that is built or that Docker runs: the user has named it for this machine.
+    # A mapped folder counts before an image that is built: the user has named it for this machine.
     local = first_match(options.images, pool.image)
     built = first_match(options.built, pool.image)
     if built is not None and local is None:
         return _of_built_image(pool, built, base, root, layer)
     command = tuple((pool.container or {}).get("command", ()))
-    if local is None and options.docker and docker():
-        return ReplicaProgram(command, tuple(pool.args), image=pool.image)
     if local is None and not (command and load().image(pool.image)):
-        raise _nowhere(pool.image)
+        raise _nowhere(pool.image, why)
     head = command or (local.command if local is not None else ())
     # A job's command may run pip, which must not install into the user's environment; a mapped trainer is started as ever.
     installs = local is None or bool(command) or (bool(head) and Path(head[0]).name in _SHELLS)
@@ -208,10 +247,10 @@ def interpreter(
     return packages.interpreter(str(made.python))
 
 
-def _nowhere(image: str) -> JobFailedError:
+def _nowhere(image: str, why: str) -> JobFailedError:
     return JobFailedError(
-        f"image {image!r} cannot be run here: no Docker engine answers, and no entry of the image map fits it. "
-        f"Start Docker, or map the image to a folder and an entry point under local: images: in the project file; "
+        f"image {image!r} cannot be run here: {why}, and no entry of the image map fits it. "
+        f"Start Docker or podman, or map the image to a folder and an entry point under local: images: in the project file; "
         f"`vertexrig check FILE --trainer FOLDER`, with the folder of its Dockerfile, prints the lines to put there"
     )
 

@@ -7,18 +7,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from localvertex.runner import environment, job_files
+from localvertex.runner import containers, environment, job_files
 from localvertex.runner.children import Command
-from localvertex.runner.command_line import ReplicaProgram, docker, docker_argv
+from localvertex.runner.command_line import ReplicaProgram
 from localvertex.runner.forker import MARK
 from localvertex.runner.lines import OF_CONTAINER, OF_PACKAGE
 from localvertex.runner.options import RunOptions
 from localvertex.runner.packages import QUIET_PIP
-from localvertex.state import NAMES
 from vertexrig.spec import cluster
 from vertexrig.spec.document import Pool
 
-_STARTUP = Path(__file__).with_name("startup")
 INSTALLED = "installed"
 """Folder of a replica for what its own pip installs."""
 _KEY = "GOOGLE_APPLICATION_CREDENTIALS"
@@ -29,7 +27,7 @@ def visible(options: RunOptions, scratch: Path) -> dict[str, str]:
     """Return what replicas and pip see of the user's environment."""
     scratch.mkdir(parents=True, exist_ok=True)
     found = environment.machine_environment(
-        os.environ, scratch, credentials=options.credentials, pass_env=options.pass_env
+        os.environ, scratch, with_credentials=options.credentials, pass_env=options.pass_env
     )
     return {**found, "PATH": environment.search_path((), os.environ)}
 
@@ -61,12 +59,23 @@ def command(
     metrics = job_files.metric_file(root, options.job_id, one.name)
     seen["CLOUD_ML_HP_METRIC_FILE"] = str(metrics)
     seen |= cluster.own_environment(pool.env, seen)  # after the service's, to which the user's `$(NAME)` may refer
-    buckets: Path | str = "/gcs" if program.image else environment.bucket_folder(root)
-    keep_gs = options.keep_gs and not program.image  # the front's variables do not reach into a container
+    buckets: Path | str = "/gcs" if program.container else environment.bucket_folder(root)
     contract = {
-        name: value if name in _CLUSTER else environment.map_paths(value, buckets, keep_gs=keep_gs)
+        name: value if name in _CLUSTER else environment.map_paths(value, buckets, keep_gs=options.keep_gs)
         for name, value in seen.items()
     }
+    severities = OF_PACKAGE if pool.container is None else OF_CONTAINER
+    mark = f"{options.job_id}/{one.name}/"
+    if program.container is not None:
+        words = program.argv(seen, buckets, keep_gs=options.keep_gs)
+        entry, args = words[: len(program.head)], words[len(program.head) :]
+        hosts = [other.address.rpartition(":")[0] for other in replicas]
+        argv, env, cleanup, state = containers.command(
+            program.container, pool, entry, args, contract, one.name, hosts, options, root, folder
+        )
+        env |= {MARK: mark}
+        mark = f"{MARK}={mark}"
+        return Command(argv, env, work, cleanup=cleanup, state=state, mark=mark, severities=severities)
     own = folder / INSTALLED
     machine = {
         **visible(options, folder / "config"),
@@ -75,31 +84,19 @@ def command(
         **({"PYTHONUSERBASE": str(own), "PIP_USER": "1", **QUIET_PIP} if program.installs else {}),
         **program.settings,
         **options.extra_env,
-        **(environment.of_docker(os.environ) if program.image else {}),
     }
-    cleanup: tuple[str, ...] = ()
-    if program.image:
-        name = f"vertexrig-{options.job_id}-{one.name}"
-        gpus = bool(environment.accelerators_here())
-        # at the same path: it is in a variable, and what a container writes anywhere else goes with it
-        volumes = {environment.bucket_folder(root): "/gcs", metrics.parent: str(metrics.parent)}
-        argv = docker_argv(docker(), name, program, seen, sorted(contract), volumes, gpus)
-        cleanup = (docker(), "rm", "--force", name)
-    else:
-        argv = program.argv(seen, buckets, keep_gs=keep_gs)
-    if not program.image and _KEY in machine and not Path(contract.get(_KEY, "")).is_file():
+    if _KEY in machine and not Path(contract.get(_KEY, "")).is_file():
         contract.pop(_KEY, None)  # a key file that is in the image, or nowhere: the made-up account's is there
     # The job's own variables win over this machine's, and nothing wins over the mark.
-    env = {**machine, **contract, MARK: f"{options.job_id}/{one.name}/"}
-    env |= {} if program.image else hook(env)
+    env = {**machine, **contract, MARK: mark}
+    env |= hook(env)
     return Command(
-        argv,
+        program.argv(seen, buckets, keep_gs=options.keep_gs),
         env,
         program.cwd or work,
         memory=options.memory_limit,
-        cleanup=cleanup,
-        mark=f"{MARK}={env[MARK]}",
-        severities=OF_PACKAGE if pool.container is None else OF_CONTAINER,
+        mark=f"{MARK}={mark}",
+        severities=severities,
         gcs=program.gcs(root),
         framework=program.framework,
         sources=program.sources,
@@ -107,10 +104,10 @@ def command(
 
 
 def hook(env: Mapping[str, str]) -> dict[str, str]:
-    """PYTHONPATH with our sitecustomize, for a replica that gets several devices of the CPU, or reaches Google's names here."""
-    if not {"TRAINER_VIRTUAL_DEVICES", NAMES} & env.keys():
+    """PYTHONPATH with our sitecustomize, for a replica that needs it."""
+    if not environment.reaches_names(env):
         return {}
-    return {"PYTHONPATH": os.pathsep.join(filter(None, [str(_STARTUP), env.get("PYTHONPATH", "")]))}
+    return {"PYTHONPATH": os.pathsep.join(filter(None, [str(environment.STARTUP), env.get("PYTHONPATH", "")]))}
 
 
 def _service(

@@ -8,12 +8,13 @@ import signal
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from localvertex.hints import hint
-from localvertex.runner import environment, job_files, policy, pool_programs, ports, replica, servicelog
+from localvertex.runner import containers, environment, job_files, policy, pool_programs, ports, replica, servicelog
 from localvertex.runner.children import Child, Children, Command, Exit, sweep
 from localvertex.runner.command_line import ReplicaProgram
 from localvertex.runner.forker import MARK
@@ -129,7 +130,8 @@ class _JobRun:
         self.substitutes: list[str] = []
         self.warnings: list[str] = []
         self.broken: dict[int, str] = {}
-        self.docker: set[int] = set()
+        self.containers: dict[int, containers.Container] = {}
+        self.answered = ExitStack()
         self.failed, self.words, self.preparing = "", "", "workerpool0-0"
         # Set once all replicas have started: time in the queue and for packages does not count against the timeout.
         self.deadline = float("inf")
@@ -189,6 +191,7 @@ class _JobRun:
             environment.local_path(uri, self.root).mkdir(parents=True, exist_ok=True)
         made: dict[str, ReplicaProgram] = {}
         members: dict[str, _Member] = {}
+        programs: dict[int, ReplicaProgram] = {}
         log_begun: set[str] = set()
         for pool in self.pools:
             # Pools that differ in machines alone run the same program, which is then installed once.
@@ -202,12 +205,19 @@ class _JobRun:
                 made[key] = self._install(pool, first, replicas)
                 log_begun.add(first.name)
             self._log_differences(pool, made[key])
-            self.docker |= {pool.index} if made[key].image else set()
             self.broken[pool.index] = made[key].broken
-            for one in replicas:
-                if one.pool == pool.index:
-                    command = replica.command(one, pool, replicas, made[key], self.job, self.options, self.root)
-                    members[one.name] = _Member(one, command, log_begun=one.name in log_begun)
+            programs[pool.index] = made[key]
+        self.containers = {index: one.container for index, one in programs.items() if one.container is not None}
+        self.answered.enter_context(containers.answered(*self.containers.values()))
+        if len(self.containers) == len(programs):  # only in containers the names of the service lead here
+            name_of = cluster.cloud_address(self.options.job_id)
+            replicas = cluster.replicas(
+                self.pools, lambda pool, index: f"{name_of(pool, index).rpartition(':')[0]}:{port_of[pool, index]}"
+            )
+        for one in replicas:
+            pool = self._pool(one)
+            command = replica.command(one, pool, replicas, programs[pool.index], self.job, self.options, self.root)
+            members[one.name] = _Member(one, command, log_begun=one.name in log_begun)
         self.members = members
 
     def _install(self, pool: spec.Pool, one: cluster.Replica, replicas: Sequence[cluster.Replica]) -> ReplicaProgram:
@@ -416,6 +426,10 @@ class _JobRun:
         return JobError(policy.INVALID_ARGUMENT, policy.exit_message(self.failed, exit_, self.words, *of))
 
     def _result(self, state: str, error: JobError | None) -> JobResult:
+        if self.containers:
+            trouble = containers.reclaim(list(self.containers.values()), self.root, self.folder, self.options)
+            if trouble:
+                self.log(trouble, "WARNING")
         # A job that never started has written nothing: what lies in its output directory is of an earlier one.
         outputs = (
             tuple(job_files.outputs(self.job, self.root, self.options.trial))
@@ -468,7 +482,7 @@ class _JobRun:
         member = self.members.get(self.failed)
         wanted = member.replica.pool if member is not None else self.pools[0].index if self.pools else 0
         image = next((pool.image for pool in self.pools if pool.index == wanted), "")
-        return hint(f"{self.words}\n{error.message}", image, docker=wanted in self.docker)
+        return hint(f"{self.words}\n{error.message}", image, container=wanted in self.containers)
 
     def close(self) -> None:
         # In this order: replicas may write and listen until they have ended.
@@ -477,6 +491,7 @@ class _JobRun:
             shutil.rmtree(self.folder / name / replica.INSTALLED, ignore_errors=True)
         self.files.close()
         ports.give_back(self.ports)
+        self.answered.close()
 
     # its output
 

@@ -8,7 +8,7 @@ it would with its container. A second process above it does the same where this 
 A forker (`forker.py`) forks this process, too, in place of starting it, and then the program below it (`supervise`).
 
 Called as `python supervisor.py FD OPTIONS -- PROGRAM ARGS...`; OPTIONS is JSON: `memory` (bytes, 0 for no limit), `cwd`,
-`cleanup` (a command run at the end), `gcs` (the folder that the program sees as /gcs, "" for none). On the socket it reads
+`cleanup` (a command run at the end), `state` (a command that prints how the container ended that PROGRAM ran), `gcs` (the folder that the program sees as /gcs, "" for none). On the socket it reads
 lines `signal NUMBER` and writes `start PID`, `exit STATUS OOM`.
 """
 
@@ -157,6 +157,15 @@ def _oom_kills() -> int:
     return -1
 
 
+def _machine_oom_kills() -> int:
+    """Return how often the kernel's out-of-memory killed on this machine, -1 if that is not known."""
+    try:
+        with open("/proc/vmstat") as file:
+            return next(int(line.split()[1]) for line in file if line.startswith("oom_kill "))
+    except (OSError, StopIteration, ValueError):
+        return -1
+
+
 def show_buckets(folder: str) -> None:
     """Show this process, and what it starts, a folder as /gcs, as Vertex AI shows every bucket there.
 
@@ -288,7 +297,7 @@ def supervise(control: socket.socket, options: dict[str, Any], name: str, begin:
     signal.signal(signal.SIGCHLD, lambda *_: None)
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     # The count is of the whole control group; a rise while the program ran, and its SIGKILL, make it this program's.
-    before = _oom_kills()
+    before = (_oom_kills(), _machine_oom_kills())
     read_end, write_end = os.pipe()
     own = os.getpid()
     child = os.fork()
@@ -309,6 +318,8 @@ def supervise(control: socket.socket, options: dict[str, Any], name: str, begin:
         os.write(2, b"cannot start %s: %s\n" % (name.encode(), trouble))
     control.sendall(b"start %d\n" % child)
     status, over = _watch(control, wake, child, options["memory"])
+    if status is not None and options.get("state") and not os.WIFSIGNALED(status):
+        status, over = _of_container(options["state"], status, before[1])
     # Before the report: the reader of the report may start the program again on the same ports.
     _signal(child, signal.SIGKILL)
     _kill_all()
@@ -317,7 +328,21 @@ def supervise(control: socket.socket, options: dict[str, Any], name: str, begin:
         status = 128 << 8  # as of a container that cannot start (vertex-ai-samples issue 1898)
     if status is not None:
         killed = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
-        _report(control, status, over or (killed and _oom_kills() > before >= 0))
+        _report(control, status, over or (killed and _oom_kills() > before[0] >= 0))
+
+
+def _of_container(state: list[str], status: int, before: int) -> tuple[int, bool]:
+    """Return the status of a container's program as that of a process, and whether it took too much memory."""
+    import subprocess
+
+    said = subprocess.run(state, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout.split()
+    if not said or said[0] in (b"created", b"configured", b"initialized"):
+        return 128 << 8, False  # it never began
+    code = os.WEXITSTATUS(status)
+    # Not every engine says that of a container with a limit, where the kernel has ended the program.
+    over = b"true" in said or (code == 128 + signal.SIGKILL and _machine_oom_kills() > before >= 0)
+    # Engines give the number of a signal as shells do.
+    return (code - 128 if 128 < code <= 128 + signal.NSIG else status), over
 
 
 def _report(control: socket.socket, status: int, oom: bool) -> None:

@@ -188,7 +188,7 @@ class Warmth:
 def _program(command: Command) -> _Program | None:
     """Return what a command line runs, None if it is not one that a forker can run."""
     name, *rest = command.argv
-    # A command with a cleanup runs in Docker.
+    # A command with a cleanup runs in a container.
     if not Path(name).name.startswith("python") or command.cleanup:
         return None
     python = shutil.which(name, path=command.env.get("PATH"))

@@ -74,7 +74,14 @@ class Admin:
             ]
             counts = {kind: store.count(kind) for kind in (CUSTOM_JOBS, TUNING_JOBS)}
             held = sorted(self.jobs.held)
-            return {**self.about, "queue": self.jobs.queue.state(), "faults": faults, "held": held, **counts}
+            return {
+                **self.about,
+                "engine": self.jobs.settings.run.engine,
+                "queue": self.jobs.queue.state(),
+                "faults": faults,
+                "held": held,
+                **counts,
+            }
 
         return JSONResponse(await in_thread(work))
 

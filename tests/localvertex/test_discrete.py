@@ -158,7 +158,7 @@ def test_reduction_servers_are_replaced(root: Path) -> None:
             (seen / "go").touch()
 
     spec = job(pool(wait, "gs://reduction"), pool("pass", replicas=1), servers)
-    result = run_job(spec, root=root, on_line=line, options=replace(OPTIONS, docker=False))
+    result = run_job(spec, root=root, on_line=line, options=replace(OPTIONS, engine="none"))
     assert result.succeeded, result.error
     assert len(output(lines, "workerpool2-1")) == 1
     assert any("for the Reduction Server" in text for text in result.stand_ins)

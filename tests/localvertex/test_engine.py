@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -90,6 +92,27 @@ def test_what_a_killed_server_left_is_removed(real: Engine, tmp_path: Path) -> N
         podman("run", "--detach", "--stop-timeout", "0", "--label", f"{engine.ROOT_LABEL}={root}", BASE, "sleep", "100")
     assert real.clean(state) == 1 and not left(state) and len(left(other)) == 1
     assert real.clean(other) == 1 and not left(other)
+
+
+def test_files_of_root_are_given_to_the_user(containers: Path) -> None:
+    """What root of a container wrote belongs to the user who ran the job, where that is not root and the engine is."""
+    with engines.docker_over_podman(), tempfile.TemporaryDirectory() as folder:
+        socket = Path(os.environ["DOCKER_HOST"].removeprefix("unix://"))
+        socket.chmod(0o666)
+        for shared in (socket.parent, Path(folder)):
+            shared.chmod(0o755)
+        one, root = _found("docker"), Path(folder, "bucket")
+        root.mkdir()
+        image = one.image(BASE)
+        assert image is not None
+        _run(one, root, "-c", "mkdir /here/of-root; echo x > /here/of-root/file; chmod 700 /here/of-root", entrypoint="sh",
+             mounts={root: "/here"})  # fmt: skip
+        os.seteuid(4321)  # as a user who may use the engine
+        try:
+            said = one.reclaim(image, [root], {})
+            assert (said, (root / "of-root/file").stat().st_uid) == ("", 4321)
+        finally:
+            os.seteuid(0)
 
 
 def test_why_there_is_no_engine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

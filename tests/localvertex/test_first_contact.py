@@ -71,7 +71,7 @@ def test_a_module_missing_here_or_in_the_image() -> None:
     assert "local: interpreters:" in hint(words, TORCH)
     assert hint(words, IMAGE).startswith("the module torch.nn comes neither with the trainer's package nor")
     assert hint(words, "gcr.io/mine/own:1").startswith("this machine does not have the module torch.nn: if the image")
-    assert hint(words, "gcr.io/mine/own:1", docker=True).startswith("the image does not have the module torch.nn")
+    assert hint(words, "gcr.io/mine/own:1", container=True).startswith("the image does not have the module torch.nn")
 
 
 def test_a_trial_stopped_because_its_study_failed(tmp_path: Path) -> None:

@@ -369,7 +369,7 @@ def test_image_map(root: Path, tmp_path: Path) -> None:
     (tmp_path / "other.py").write_text("import sys; print('other', sys.argv[1:])")
     image = "us-docker.pkg.dev/mine/images/train:1"
     options = RunOptions(
-        grace=0.5, docker=False, images={"*/mine/images/*": LocalImage(tmp_path, ("python", "main.py", "a"))}
+        grace=0.5, engine="none", images={"*/mine/images/*": LocalImage(tmp_path, ("python", "main.py", "a"))}
     )
     texts = []
     for fields in ({"args": ["b"]}, {"command": ["python3", "other.py"]}):
@@ -384,7 +384,7 @@ def test_image_map(root: Path, tmp_path: Path) -> None:
         assert done.stand_ins[0].endswith(f" of this machine for the image {image}")
         texts.append(output(lines)[-1])
     assert texts == ["main ['a', 'b']", "other []"]
-    result = run_job(job(one), root=root, options=RunOptions(docker=False))
+    result = run_job(job(one), root=root, options=RunOptions(engine="none"))
     assert (
         result.state == "JOB_STATE_FAILED"
         and result.error is not None
@@ -394,7 +394,7 @@ def test_image_map(root: Path, tmp_path: Path) -> None:
 
 def test_a_program_that_is_not_there(root: Path, tmp_path: Path) -> None:
     """An entry point that cannot be started ends the job with the reason."""
-    options = RunOptions(docker=False, grace=0.5, images={"*": LocalImage(tmp_path, ("no-such-program",))})
+    options = RunOptions(engine="none", grace=0.5, images={"*": LocalImage(tmp_path, ("no-such-program",))})
     one = {"machineSpec": {"machineType": "n1-standard-4"}, "replicaCount": 1, "containerSpec": {"imageUri": "x"}}
     result = run_job(job(one), root=root, options=options)
     assert result.error is not None and "cannot start no-such-program" in result.error.message

@@ -101,7 +101,7 @@ def test_a_command_that_installs_changes_its_replica_alone(
     sdist(root / "gs/packages/extra.tar.gz", name="extra", task="print('extra ran')")
     bring = "pip3 install -q --no-index --no-build-isolation {user} /gcs/packages/extra.tar.gz && python3 -m extra.task && command -v pytest && pytest --version"
     image = "us-docker.pkg.dev/mine/images/train:1" if mapped else IMAGE
-    options = RunOptions(grace=0.5, docker=False, images={"*/mine/images/*": LocalImage(tmp_path, ())})
+    options = RunOptions(grace=0.5, engine="none", images={"*/mine/images/*": LocalImage(tmp_path, ())})
     lines: list[Line] = []
     container = {"imageUri": image, "command": [*start, bring.format(user=user)]}
     one = {"machineSpec": {"machineType": "n1-standard-4"}, "replicaCount": 1, "containerSpec": container}

@@ -87,7 +87,7 @@ def test_a_container_has_no_executor(root: Path, tmp_path: Path) -> None:
     lines: list[Line] = []
     spec = job({"machineSpec": {"machineType": "n1-standard-4"}, "replicaCount": 1,
                 "containerSpec": {"imageUri": "x/y", "command": ["echo", "hello"]}})  # fmt: skip
-    options = RunOptions(images={"x/y": LocalImage(str(tmp_path), ())}, docker=False)
+    options = RunOptions(images={"x/y": LocalImage(str(tmp_path), ())}, engine="none")
     assert run_job(spec, root=root, on_line=lines.append, options=options).succeeded
     assert texts(lines, "workerpool0-0") == ["hello"]
 

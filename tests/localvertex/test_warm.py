@@ -244,7 +244,7 @@ def test_imports_that_cannot_be_forked_after(tmp_path: Path, warm_root: Path, wa
             "imageUri": "x/y", "env": [{"name": "PYTHONPATH", "value": str(tmp_path / "libraries" / name)}]}}  # fmt: skip
         lines: list[Line] = []
         for _ in range(3):
-            options = replace(OPTIONS, images={"x/y": image}, docker=False)
+            options = replace(OPTIONS, images={"x/y": image}, engine="none")
             result = run_job(job(one), root=warm_root, on_line=lines.append, options=options, warmth=warmth)
             assert result.succeeded, result.error
         said = started(lines)
@@ -261,7 +261,7 @@ def test_a_script_of_a_folder_starts_warm(tmp_path: Path, warm_root: Path, warmt
     (tmp_path / "Dockerfile").write_text("FROM us-docker.pkg.dev/vertex-ai/training/xgboost-cpu.1-1 AS built\n")
     image = LocalImage(str(tmp_path), ("python", "main.py", "--x"))
     one = {"machineSpec": {"machineType": "n1-standard-4"}, "replicaCount": 1, "containerSpec": {"imageUri": "x/y"}}
-    options = replace(OPTIONS, images={"x/y": image}, docker=False)
+    options = replace(OPTIONS, images={"x/y": image}, engine="none")
 
     def go() -> list[Line]:
         lines: list[Line] = []
@@ -308,7 +308,7 @@ def test_a_replica_that_waits_for_imports_can_be_cancelled(tmp_path: Path, warm_
         "replicaCount": 1,
         "containerSpec": {"imageUri": "x/y", "env": env},
     }
-    options = replace(OPTIONS, images={"x/y": image}, docker=False)
+    options = replace(OPTIONS, images={"x/y": image}, engine="none")
     for _ in range(2):
         control, results, running = Control(), [], threading.Event()
 

@@ -28,7 +28,17 @@ from tests.support.tools import need
 BASE = "localhost/vertexrig-test:1"
 EXECUTOR = "us-docker.pkg.dev/vertex-ai/training/tf-cpu.2-17.py310:latest"
 """The name of an image of Google's, here for an image with another Python where one is installed, and a TensorFlow of one line."""
-_PROGRAMS = "sh cat chmod chown cp curl dd df env head id ls mkdir rm sleep tail touch true uname".split()
+_PROGRAMS = "sh cat chmod echo chown cp curl dd df env head id ls mkdir rm sleep tail touch true uname".split()
+_LATE = (
+    "libnss_[df]*.so.2",
+    "librt.so.1",
+    "libpthread.so.0",
+    "libdl.so.2",
+    "libutil.so.1",
+    "libstdc++.so.6",
+    "libgcc_s.so.1",
+)
+"""Libraries that are loaded by name, or by compiled parts of packages."""
 _CONF = """\
 [containers]
 default_ulimits = ["nofile={files}:{files}", "nproc={processes}:{processes}"]
@@ -145,15 +155,13 @@ def _root(root: Path, prefix: str) -> None:
         path for path in sorted(Path(prefix, "bin").glob("python3.*")) if re.fullmatch(r"python3\.[0-9]+", path.name)
     )
     lib = Path(prefix, "lib", python.name)
-    unwanted = shutil.ignore_patterns(
-        "__pycache__", "test", "tests", "site-packages", "idlelib", "tkinter", "config-3*", "*.a"
-    )
+    unwanted = shutil.ignore_patterns("test", "tests", "site-packages", "idlelib", "tkinter", "config-3*", "*.a")
     shutil.copytree(lib, root / "usr/local/lib" / python.name, symlinks=True, ignore=unwanted)
     site = root / "usr/local/lib" / python.name / "site-packages"
     for name in ("pip", "setuptools", "wheel", "_distutils_hack", "pkg_resources"):
         for found in lib.glob(f"site-packages/{name}*"):
             if found.is_dir() and re.fullmatch(rf"{name}(-[0-9.]+\.dist-info)?", found.name):
-                shutil.copytree(found, site / found.name, ignore=shutil.ignore_patterns("__pycache__"))
+                shutil.copytree(found, site / found.name)
     shutil.copy(python, root / "usr/local/bin" / python.name)
     for link in ("python3", "python"):
         (root / "usr/local/bin" / link).symlink_to(python.name)
@@ -173,10 +181,10 @@ def _root(root: Path, prefix: str) -> None:
 
 
 def _libraries(programs: Sequence[Path]) -> set[Path]:
-    """The shared libraries of programs by ldd, where the loader looks for them, and those by which names are looked up."""
+    """The shared libraries of programs by ldd, where the loader looks for them, and those that are loaded later."""
     text = subprocess.run(["ldd", *map(str, programs)], capture_output=True, text=True).stdout
     found = {Path(path) for path in re.findall(r"(?:=> |^\s+)(/\S+) \(0x", text, re.MULTILINE)}
-    return found | {path for one in list(found) for path in one.parent.glob("libnss_[df]*.so.2")}
+    return found | {path for one in list(found) for pattern in _LATE for path in one.parent.glob(pattern)}
 
 
 @contextlib.contextmanager

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import asdict
+from itertools import chain
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from vertexrig.cli import options, output, remote
 from vertexrig.cli.output import say
 from vertexrig.errors import FindingsError
+from vertexrig.project import config
+from vertexrig.workspace import emulator
+
+if TYPE_CHECKING:
+    from vertexrig.trigger.doctor import Result
 
 _SIGNS = {"ok": "ok  ", "warning": "warn", "error": "FAIL", "unknown": "?   "}
 
@@ -18,7 +26,7 @@ _SIGNS = {"ok": "ok  ", "warning": "warn", "error": "FAIL", "unknown": "?   "}
 @options.file_option
 @options.format_option("text", "json")
 def command(file: Path | None, format_: str) -> None:
-    """Check the project, its APIs, bucket and roles, the function's runtime, the clock and gcloud. For each problem, print the
+    """Check the project, what runs images here, its APIs, bucket and roles, the function's runtime, the clock and gcloud. For each problem, print the
     command that solves it.
 
     Nothing is changed, with one exception: if one request has two jobs, the job that is not recorded is cancelled. The exit
@@ -27,7 +35,8 @@ def command(file: Path | None, format_: str) -> None:
     from vertexrig.trigger import doctor  # 40 ms
 
     results = []
-    for result in doctor.examine(remote.load(file)):
+    loaded = remote.load(file)
+    for result in chain(_images(loaded), doctor.examine(loaded)):
         results.append(result)
         # printed at once: some checks wait for the service for seconds
         if format_ == "text":
@@ -38,3 +47,14 @@ def command(file: Path | None, format_: str) -> None:
     wrong = [result.name for result in results if result.outcome == "error"]
     if wrong:
         raise FindingsError(f"wrong: {', '.join(wrong)}")
+
+
+def _images(loaded: config.Loaded) -> Iterator[Result]:
+    """Yield what runs images on this machine, where the local Vertex is installed."""
+    from vertexrig.trigger.doctor import Result
+
+    try:
+        said = emulator.load("doctor").engine(loaded.project.local.engine)
+    except emulator.MissingEmulatorError:
+        return
+    yield Result("images", "ok", said)

@@ -20,7 +20,7 @@ BUCKET_NAME = (r"[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]", "a bucket's name, without 
 
 @dataclass(frozen=True)
 class LocalImage:
-    """A folder that is run in place of a container image on this machine when there is no container engine."""
+    """A folder that is run in place of a container image on this machine, also where a container engine has the image."""
 
     path: str = option("Folder with the image's code, relative to the project file.")
     command: tuple[str, ...] = option("Its entry point, run in that folder; `python` is the interpreter of the image.")
@@ -36,6 +36,19 @@ class LocalSettings:
 
     slots: int | None = option("Replicas that may run at one time; a guess from the processors if not given.", None)
     images: Mapping[str, LocalImage] = option("Stand-ins by image pattern (* matches anything).", factory=dict)
+    engine: Literal["auto", "docker", "podman", "nerdctl", "none"] = option(
+        "Container engine that runs images. With `auto` the first that answers runs an image that it has, and a stand-in runs "
+        "in place of any other image; a named engine runs every image, or the job fails; `none` uses stand-ins alone.",
+        "auto",
+    )
+    pull: Literal["never", "missing"] = option(
+        "Whether the engine pulls an image that is not on this machine: `missing` does, with its progress in the job's log.",
+        "never",
+    )
+    limits: Literal["none", "machine"] = option(
+        "`machine` gives each container the memory and the processors of its machine type, as far as this machine has them.",
+        "none",
+    )
     interpreters: Mapping[str, str] | Literal["auto"] = option(
         "Python interpreter by image pattern: a program's name, a path seen from the project file, or an image that `vertexrig local python --image` made one for. "
         "`auto` makes an environment for each prebuilt image when a job needs it.",

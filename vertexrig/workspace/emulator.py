@@ -36,6 +36,9 @@ class Emulator(Protocol):
     def rehearse(self, workspace: Workspace, name: str, *, trials: int | None = None) -> Rehearsal:
         """Run a job or sweep on this machine to its end."""
 
+    def engine(self, wanted: str) -> str:
+        """Return a sentence on what runs images on this machine; `wanted` is what the project file names."""
+
     def environment(self, folder: Path) -> dict[str, str]:
         """Return the variables that lead clients to the server whose state is in a folder; none if no server runs there."""
 

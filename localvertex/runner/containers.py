@@ -1,0 +1,318 @@
+"""A replica as a container: the image that a pool names, its packages, and what its programs find in it."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from localvertex.runner import engine, environment, packages
+from localvertex.runner.engine import JOB_LABEL, OWNER_LABEL, ROOT_LABEL, Engine, Image
+from localvertex.runner.options import RunOptions
+from vertexrig import guard
+from vertexrig.catalog import load
+from vertexrig.errors import JobFailedError, PackageError
+from vertexrig.spec.document import Pool
+
+_PACKAGES = "/vertexrig/packages"
+"""Where a container has what pip installed for it."""
+# Of the user's settings of pip those that no file belongs to.
+_PIP = (
+    "PIP_DEFAULT_TIMEOUT", "PIP_EXTRA_INDEX_URL", "PIP_INDEX_URL", "PIP_NO_INDEX", "PIP_PROXY", "PIP_RETRIES",
+    "PIP_TRUSTED_HOST",
+)  # fmt: skip
+# The image belongs to the job, so that its system's packages need no protection from pip (PEP 668).
+_OWN_PIP = {**packages.QUIET_PIP, "PIP_BREAK_SYSTEM_PACKAGES": "1", "PIP_NO_CACHE_DIR": "1"}
+_SHARED = ("PYTHONPATH", "NODE_OPTIONS", "JAVA_TOOL_OPTIONS")
+"""Variables of several entries: those of the image stay."""
+_KEY = "ca.key"
+
+
+@dataclass(frozen=True)
+class Container:
+    """What the replicas of a pool run in.
+
+    Args:
+        engine: What runs it.
+        image: What it is made of.
+        user: Id of the user of its programs, None if that is not known.
+        packages: Folder of what pip has installed for it.
+    """
+
+    engine: Engine
+    image: Image
+    user: int | None = 0
+    packages: Path | None = None
+
+    @property
+    def is_another_user(self) -> bool:
+        """Whether its programs may write only where every user may."""
+        return self.user not in (0, os.geteuid())
+
+    def variables(self) -> dict[str, str]:
+        """Return the variables that the image sets."""
+        pairs = (str(one).partition("=") for one in self.image.config.get("Env") or ())
+        return {name: value for name, _, value in pairs}
+
+
+def chosen(
+    image: str, options: RunOptions, execute: packages.Execute, log: Callable[[str], None]
+) -> tuple[Container | None, str]:
+    """Return what an image runs in as itself, and why it cannot be run as itself, with what to do; "" where nobody wants that.
+
+    Args:
+        image: As the job names it.
+        options: The job's.
+        execute: Runs what pulls the image, its output in the job's log.
+        log: Called before that.
+
+    Raises:
+        JobFailedError: The user has named an engine, and it does not answer or does not have the image.
+    """
+    wanted = engine.wanted(options.engine)
+    found, why = engine.look(wanted)
+    if found is None:
+        if wanted in engine.PROGRAMS:
+            raise JobFailedError(f"image {image!r} is to be run by {wanted}, which does not answer: {why}")
+        return None, f"no container engine answers ({why})" if wanted == "auto" else "engine is none"
+    here = found.image(image)
+    if here is None and options.pull == "missing":
+        log(f"{found.name} pulls the image {image}, which is not on this machine.")
+        if execute([found.program, "pull", image], os.environ) == 0:
+            here = found.image(image)
+    if here is None:
+        line = f"`{found.name} pull {image}`, or write `pull: missing` under local: in the project file"
+        if wanted in engine.PROGRAMS:
+            raise JobFailedError(f"image {image!r} is not on this machine. To get it: {line}")
+        return None, f"the image {image} is not on this machine; to run it: {line}"
+    return Container(found, here, found.user_id(here)), ""
+
+
+def with_packages(
+    container: Container,
+    files: Sequence[Path],
+    options: RunOptions,
+    root: Path,
+    execute: packages.Execute,
+    step: packages.Step,
+    give_up: Callable[[], bool],
+) -> Container:
+    """Return a container with packages installed by its own pip, as the executor of a prebuilt image does; once for each image.
+
+    Raises:
+        PackageError: A package does not install; the message names it.
+    """
+    digest = hashlib.sha256(container.image.id.encode())
+    for file in files:
+        digest.update(f"{file.name}\0{hashlib.sha256(file.read_bytes()).hexdigest()}".encode())
+    folder = root / "envs" / f"image-{digest.hexdigest()[:20]}"
+
+    def pip(*words: str) -> int:
+        name = _name(options.job_id, "pip")
+        mounts = {folder: _PACKAGES, **{file: f"/vertexrig/{file.name}" for file in files}}
+        settings = {name: value for name in _PIP if (value := os.environ.get(name)) and "file:" not in value}
+        variables = {**settings, **_OWN_PIP, **_of_front(container, options)}
+        given, own = engine.environment(variables, folder.with_suffix(".env"))
+        argv = container.engine.run(
+            container.image.name, ["-m", "pip", "install", "--quiet", "--user", *words], entrypoint="python3", name=name,
+            labels=_labels(root, options), mounts=mounts, read_only=_read_only(root, options), options=[*_user(container), *given],
+        )  # fmt: skip
+        try:
+            return execute(argv, {**os.environ, **own})
+        finally:
+            container.engine.call(*container.engine.removal(name)[1:])
+
+    def build() -> Mapping[str, str]:
+        folder.mkdir()
+        if container.is_another_user:
+            engine.open_to_all([folder])
+        inside = [f"/vertexrig/{file.name}" for file in files]
+        try:
+            for file, place in zip(files, inside, strict=True):
+                step(file, False)
+                if pip("--upgrade", "--force-reinstall", "--no-deps", place) != 0:
+                    raise PackageError(
+                        f"package {file.name} cannot be installed in {container.image.name}; pip's output says why"
+                    )
+            for file, place in zip(files, inside, strict=True):
+                step(file, True)
+                if pip(place) != 0:
+                    raise PackageError(f"the requirements of {file.name} cannot be installed in {container.image.name}")
+        finally:
+            container.engine.reclaim(container.image, [folder], _labels(root, options))
+        return {}
+
+    begun(root)
+    with answered(container):
+        packages.once(folder, give_up, build)
+    return replace(container, packages=folder)
+
+
+def command(
+    container: Container,
+    pool: Pool,
+    entry: Sequence[str],
+    args: Sequence[str],
+    variables: Mapping[str, str],
+    replica: str,
+    hosts: Sequence[str],
+    options: RunOptions,
+    root: Path,
+    folder: Path,
+) -> tuple[list[str], dict[str, str], list[str], list[str]]:
+    """Return the command that runs a replica, its environment, the command that removes it, and the one that says how it ended.
+
+    Args:
+        container: What it runs in.
+        pool: Its pool.
+        entry: What replaces the image's ENTRYPOINT; with it CMD is not used.
+        args: What replaces CMD.
+        variables: Those of the service and of the job's spec.
+        replica: Its name.
+        hosts: Names of all replicas.
+        options: The job's.
+        root: The local Vertex's folder.
+        folder: The replica's, which the container has at the same place: a variable names its metric file.
+    """
+    begun(root)
+    own = container.engine
+    if container.is_another_user:
+        engine.open_to_all([folder, environment.bucket_folder(root)])
+        _readable(root / "front")
+    front = _of_front(container, options, hosts)
+    image = container.variables()
+    if environment.reaches_names({**front, **variables}):
+        front["PYTHONPATH"] = str(environment.STARTUP)
+    inside = {"PYTHONUNBUFFERED": "1", **front, **variables}
+    inside |= {name: f"{image[name]}{os.pathsep if name == 'PYTHONPATH' else ' '}{front[name]}"
+               for name in _SHARED if name in image and name in front and name not in variables}  # fmt: skip
+    if "PYTHONPATH" in front and "PYTHONPATH" in variables:
+        inside["PYTHONPATH"] = f"{variables['PYTHONPATH']}{os.pathsep}{front['PYTHONPATH']}"
+    given, passed = engine.environment(inside, folder / "environment")
+    name = _name(options.job_id, replica)
+    mounts = {environment.bucket_folder(root): "/gcs", folder: str(folder)}
+    mounts |= {container.packages: _PACKAGES} if container.packages else {}
+    argv = own.run(
+        container.image.name,
+        [*entry[1:], *args],
+        name=name,
+        labels={**_labels(root, options), JOB_LABEL: f"{options.job_id}/{replica}"},
+        entrypoint=entry[0] if entry else "",
+        options=[*given, *_user(container), *_limits(pool, options), *(own.gpus() if _has_gpus(pool) else [])],
+        mounts=mounts,
+        read_only=_read_only(root, options),
+        hosts=hosts,
+    )
+    return argv, {**os.environ, **passed}, own.removal(name), own.state(name)
+
+
+def begun(root: Path) -> None:
+    """Note that a state folder has had containers."""
+    with suppress(OSError):
+        (root / engine.USED).touch()
+
+
+def clean(root: Path) -> threading.Thread | None:
+    """Begin to remove the containers that a killed server or rehearsal has left; None where there never were any."""
+    if not (root / engine.USED).is_file():
+        return None
+
+    def work() -> None:
+        for name in engine.PROGRAMS:
+            found = engine.find(name)
+            if found is not None:
+                found.clean(root)
+
+    thread = threading.Thread(target=work, name="containers left", daemon=True)
+    thread.start()
+    return thread
+
+
+@contextmanager
+def answered(*containers: Container | None) -> Iterator[None]:
+    """Have the servers of this process answer the users of containers while they run."""
+    users = [one.user for one in containers if one is not None and one.user is not None and one.is_another_user]
+    guard.ANSWERED.extend(users)
+    try:
+        yield
+    finally:
+        for user in users:
+            guard.ANSWERED.remove(user)
+
+
+def reclaim(containers: Sequence[Container], root: Path, folder: Path, options: RunOptions) -> str:
+    """Give what the containers of a job have written to this user; a sentence where that is not possible."""
+    for container in containers[:1]:
+        folders = [environment.bucket_folder(root), folder]
+        why = container.engine.reclaim(container.image, folders, _labels(root, options))
+        if why:
+            return f"files that the image wrote still belong to another user: {why}; to change that: sudo chown -R $USER {folders[0]}"
+    return ""
+
+
+def _name(job: str, what: str) -> str:
+    # Another one for each start: a container that a killed server has left may still have the old name.
+    return f"vertexrig-{job}-{what}-{secrets.token_hex(3)}"
+
+
+def _labels(root: Path, options: RunOptions) -> dict[str, str]:
+    return {ROOT_LABEL: str(root), OWNER_LABEL: str(os.getpid()), JOB_LABEL: options.job_id}
+
+
+def _of_front(container: Container, options: RunOptions, hosts: Sequence[str] = ()) -> dict[str, str]:
+    """Return the variables by which programs reach the local Vertex, and not each other through its proxy."""
+    found = dict(options.extra_env)
+    if not found:  # a rehearsal has no server: nobody waits for the metadata server that is not there
+        found = {"NO_GCE_CHECK": "true"}
+    for name in ("NO_PROXY", "no_proxy"):
+        if name in found:
+            found[name] = ",".join([found[name], *hosts])
+    found |= {name: os.environ[name] for name in options.pass_env if name in os.environ}
+    if options.credentials:
+        found |= environment.credentials(os.environ)
+    if container.packages is not None or not hosts:
+        found["PYTHONUSERBASE"] = _PACKAGES
+    return found
+
+
+def _read_only(root: Path, options: RunOptions) -> list[Path]:
+    """Return what the variables above name: certificates and credentials, and what Python and Node load at their start."""
+    paths = [environment.STARTUP]
+    paths += [root / "front", root / "boto.cfg", environment.NODE] if options.extra_env else []
+    key = os.environ.get("GOOGLE_APPLICATION_CREDENTIALS")
+    return [path for path in (*paths, *([Path(key)] if options.credentials and key else [])) if path.exists()]
+
+
+def _readable(front: Path) -> None:
+    """Let another user read the front's certificates and account below the private state folder, but not the authority's key."""
+    for path in (front, *front.rglob("*")):
+        if path.name != _KEY and path.exists():
+            path.chmod(path.stat().st_mode | (0o555 if path.is_dir() else 0o444))
+
+
+def _user(container: Container) -> list[str]:
+    """Return the options by which a rootless podman makes the image's user this one."""
+    one = container.engine
+    mapped = one.rootless and one.name == "podman" and container.user
+    return ["--userns", f"keep-id:uid={container.user},gid={container.user}"] if mapped else []
+
+
+def _has_gpus(pool: Pool) -> bool:
+    return bool(pool.accelerator_type) and bool(environment.accelerators_here())
+
+
+def _limits(pool: Pool, options: RunOptions) -> list[str]:
+    """Return the options that give a container the memory and processors of its machine type, as far as this machine has them."""
+    memory, found = options.memory_limit, list[str]()
+    machine = load().machines.get(pool.machine_type) if options.limits == "machine" else None
+    if machine is not None and machine.memory_gb:
+        memory = memory or int(machine.memory_gb * 2**30)
+    if machine is not None and machine.vcpus:
+        found += ["--cpus", str(min(machine.vcpus, os.cpu_count() or 1))]
+    # As much swap as memory, which is none.
+    return [*found, *(["--memory", str(memory), "--memory-swap", str(memory)] if memory else [])]
