@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import product
@@ -163,9 +164,10 @@ class Ticker:
                 }
             )
         if moved.problem and moved.run.phase == "step" and moved.state != "ended" and run.noticed != moved.run.at:
-            self.notices.keep(notify.waiting({**row, "schedule": run.of_schedule}, moved.run.at, moved.text))
-            if (stored := self.engine.runs.read(run.id)) is not None:  # the step may have written it
-                self.engine.runs.save(replace(stored, noticed=moved.run.at))
+            with suppress(RestError):  # the next tick keeps the same notice
+                self.notices.keep(notify.waiting({**row, "schedule": run.of_schedule}, moved.run.at, moved.text))
+                if (stored := self.engine.runs.read(run.id)) is not None:  # the step may have written it
+                    self.engine.runs.save(replace(stored, noticed=moved.run.at))
         return moved
 
     def _row(self, moved: Moved, whole: bool = False) -> dict[str, Any]:
