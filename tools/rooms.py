@@ -53,6 +53,7 @@ LOCAL_LAYERS: tuple[tuple[str, ...], ...] = (
     ("front",),
     ("server",),
     ("rehearsal",),
+    ("testing",),
     ("cli",),
 )
 REPOSITORY = Path(__file__).resolve().parents[1]
