@@ -27,12 +27,8 @@ class DecidedError(UsageError):
 
 
 def waiting(runs: RunStore) -> Iterable[Run]:
-    """Yield the open runs whose version waits for a decision."""
-    return (
-        one
-        for one in runs.open()
-        if isinstance(one, Run) and one.phase == "step" and one.approval and "decision" not in one.approval
-    )
+    """Yield the open runs whose version waits for a decision, or for the tick after it."""
+    return (one for one in runs.open() if isinstance(one, Run) and one.phase == "step" and one.approval)
 
 
 def find(runs: RunStore, name: str) -> Run:
@@ -46,7 +42,15 @@ def find(runs: RunStore, name: str) -> Run:
 
 
 def decide(runs: RunStore, models: ModelsClient, run: Run, decision: Decision, by: str, at: datetime) -> Run:
-    """Write who decided, and return the run as it is stored; UsageError if it has been decided or the registered version has changed."""
+    """Write who decided, once, and return the run as it is stored.
+
+    Raises:
+        UsageError: It was decided otherwise, or another version has the aliases by now.
+    """
+    if "decision" in run.approval:
+        if run.approval["decision"] == decision:
+            return run
+        raise DecidedError(f"{run.run_id or run.id} was {text_of(run)}")
     if decision == "approved":
         check_champion(models, run)
     asked = {**run.approval, "decision": decision, "by": by, "time": times.rfc3339(at, 0)}

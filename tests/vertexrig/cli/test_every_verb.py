@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +31,9 @@ from tests.support.tools import need
 from vertexrig import cli
 from vertexrig.project import config
 from vertexrig.project.local import LocalImage
+from vertexrig.runs.run import Run
+from vertexrig.runs.store import RunStore
+from vertexrig.submit.claims import Key
 
 IMAGE = "us-docker.pkg.dev/my-project/images/quick:1"
 PROGRAM = """
@@ -190,6 +194,22 @@ def _unheld(stage: Stage) -> tuple[str, ...]:
     return ("nightly",)
 
 
+def _waiting(stage: Stage) -> tuple[str, ...]:
+    """A run of its own that waits for approval."""
+    id = f"{uuid.uuid4().hex}-{uuid.uuid4().hex[:12]}"
+    body = {"run": "tune", "set": {}, "args": {}, "then": "nightly"}
+    asked = {
+        "model": "projects/p/locations/r/models/m@1",
+        "champion": "",
+        "display": "none",
+        "alias": "champion",
+        "text": "better",
+    }
+    run = Run(id, Key("request", id), body, phase="step", steps=("register",), step=0, approval=asked)
+    assert RunStore(clouds.storage(stage.here).below("vertexrig/vertexrig")).save(run) is not None
+    return (id,)
+
+
 def _unscheduled(stage: Stage) -> tuple[str, ...]:
     """A project without schedules: of one that other verbs have fired or paused there is something to say."""
     data = yaml.safe_load((stage.folder / "vertexrig.yaml").read_text())
@@ -276,6 +296,8 @@ ROWS: dict[str, Row | None] = {
         ("nightly", "--until=2d", "--reason=maintenance"), {"holds"}, ("nightl", "--until=2d", "--reason=x"), "usage"
     ),
     "schedule release": Row(_unheld, {"holds"}, ("nightl",), "usage"),
+    "schedule approve": Row(_waiting, {"id", "run", "decision", "by", "time", "model"}, ("nightl",), "usage"),
+    "schedule reject": Row(_waiting, {"id", "run", "decision", "by", "time", "model"}, ("nightl",), "usage"),
     "schedule run": Row(("nightly",), {"name", "job", "action"}, ("nightl",), "usage", slow=True),
     "function build": Row(("-o", "staged"), {"folder", "files"}, NO_FILE, "usage", slow=True),
     "function package": Row(("plain",), {"packages"}, ("plan",), "usage", slow=True),

@@ -200,6 +200,7 @@ def test_approve_and_roll_back_from_the_terminal(here: server.RunningServer, tmp
     assert f"{name}@2: approved" in typed("schedule", "approve", "nightly")
     kept = store.read(id)
     assert kept is not None and kept.approval["decision"] == "approved"
-    assert "names 0 runs" in typed("schedule", "reject", "nightly", code=2)
+    assert f"{name}@2: approved" in typed("schedule", "approve", "nightly")
+    assert "was approved by" in typed("schedule", "reject", "nightly", code=2)
     assert f"from {name}@1 to {name}@2" in typed("register", "sweep", "--rollback", "2")
     assert "does not say which version it replaced" in typed("register", "sweep", "--rollback", code=2)
