@@ -16,7 +16,7 @@ from vertexrig.errors import UsageError
 from vertexrig.project.triggered import Schedule
 from vertexrig.runs.run import BACKFILL, Run
 from vertexrig.runs.store import RunStore
-from vertexrig.submit.claims import Claims, EndedError, Existing, InProgressError, Key, Recorded, Taken
+from vertexrig.submit.claims import Claims, EndedError, Existing, InProgressError, Key, OtherBodyError, Recorded, Taken
 from vertexrig.submit.submission import Request
 
 MOST = 366
@@ -59,10 +59,14 @@ def keep(
         run: What the runs share.
 
     Yields:
-        The due time, `deferred` or `joined` (it has had its run), and the id of the run.
+        The due time; `deferred`, `joined` (it has or had its run) or `in-progress` (a delivery is at work); and the id of the run.
     """
     for time in due:
         key = Key("schedule", f"{job} {time} {request.digest}")
+        known = claims.by_key(key)
+        if known is not None and (known.state in ("created", "ended") or runs.read(known.id) is not None):
+            yield time, "joined", known.id
+            continue
         try:
             taken: Taken | Existing[Any] = claims.take(
                 key, request.digest, request.run, lambda _: None, lambda _: Recorded()
@@ -70,10 +74,10 @@ def keep(
         except EndedError as error:
             yield time, "joined", error.claim.id
             continue
-        except InProgressError:
-            yield time, "joined", ""
+        except (InProgressError, OtherBodyError):
+            yield time, "in-progress", ""
             continue
-        if isinstance(taken, Existing) or runs.read(taken.claim.id) is not None:
+        if isinstance(taken, Existing):
             yield time, "joined", taken.claim.id
             continue
         # the run first: a claim that is released without one would be lost

@@ -198,6 +198,8 @@ class Engine:
     ) -> tuple[Run, Submitted] | None:
         """Return what an earlier delivery or ticks made of a request; None if they are not further than this delivery.
 
+        A run that has ended is in the history, with the attempts of one with candidates.
+
         Raises:
             NotStartedError: The run has ended without a job, or has none now.
         """
@@ -211,11 +213,13 @@ class Engine:
         if row is None:
             return None
         end = row.get("end") or {}
-        if made is None:
-            raise NotStartedError("skipped", str(row.get("reason") or end.get("outcome")), str(end.get("reason", "")))
         last = replace(run, attempts=attempts_of(end.get("attempts")) or run.attempts)
         claim = self.claim_of(last) if len(last.attempts) > len(run.attempts) else None
-        return self._answered(last, claim, candidates) if claim is not None and claim.state == "created" else None
+        if claim is not None and claim.state == "created":
+            return self._answered(last, claim, candidates)
+        if made is None:
+            raise NotStartedError("skipped", str(row.get("reason") or end.get("outcome")), str(end.get("reason", "")))
+        return None
 
     def _continued(self, run: Run, candidates: Sequence[CandidateRun]) -> tuple[Run, Submitted]:
         """Return the current job of a run that ticks have continued."""
@@ -316,8 +320,7 @@ class Engine:
         run_id = "" if later and candidate.prepared.view.sweep is not None else making.run.run_id
 
         def before_create(claim: Claim) -> None:
-            first = replace(claim, id=making.run.id, kind=making.run.key.kind) if later else claim
-            terms.before_create(first)
+            terms.before_create(claim)
             making.write(self.runs, claim)
 
         own = replace(self._terms_of(making.run, candidates, candidate, terms), before_create=before_create)
@@ -523,6 +526,8 @@ class Engine:
                 return found
             if action.why == "hold":
                 return Moved(run, "waiting", text=action.text)
+        if self._is_of_later_request(run):
+            return self._lost(run)
         due, making = self.due(run), _Making(run, stored=run)
         try:
             candidates = self._candidates(run)
@@ -533,6 +538,7 @@ class Engine:
             key = making.run.attempt_key(len(making.run.attempts) - 1)
             made = self._make_attempt(making, candidates, candidate, terms, key)
         except EndedError as error:
+            # an attempt that was refused is one of the run; otherwise the run ends as it was before
             follows = error.claim.ended.get("reason") in NEXT_MAY_FOLLOW
             return self._claim_ended(making.run if follows else making.stored, error.claim, at)
         except InProgressError as error:
@@ -554,13 +560,23 @@ class Engine:
         """Continue with what a delivery, or a tick that died, made of the last attempt: its job, or its end; None if the job is to be made."""
         claim = self.claim_of(run)
         if claim is None and len(run.attempts) == 1:
-            text = f"no job of {run.name} was made, and its claim is gone or a later request's; ask for it again"
-            return self.close(run, "failed", text, end_claim=False)
+            return self._lost(run)
         if claim is not None and claim.state == "created":
             return self.runs.save(run.with_attempt(job=claim.job.name)) or Moved(run, "waiting")
         if claim is not None and claim.state == "ended":
             return self._claim_ended(run, claim, at)
         return None
+
+    def _is_of_later_request(self, run: Run) -> bool:
+        """Whether the claim of a first attempt without a job belongs to a later request with the same body, whose window began since."""
+        if run.next_index or run.key.window_s is None:
+            return False
+        claim = self.submitter.claims.by_key(run.key)
+        return claim is not None and claim.id != run.id
+
+    def _lost(self, run: Run) -> Moved | Run:
+        text = f"no job of {run.name} was made, and its claim is gone or a later request's; ask for it again"
+        return self.close(run, "failed", text, end_claim=False)
 
     def _claim_ended(self, run: Run, claim: Claim, at: datetime) -> Moved | Run:
         """Continue or end a run whose last attempt is over without a job."""
@@ -574,9 +590,10 @@ class Engine:
         terms = self.terms(run)
         if due is None:
             return terms
-        own = due.terms(terms)
-        # a policy decides whether a run begins: one that has begun is not left out any more
-        return replace(own, final_reason=terms.final_reason) if run.begun else own
+        if not run.begun:
+            return due.terms(terms)
+        # a policy decides whether a run begins: one that has begun is not left out any more, but waits while it is on hold
+        return replace(due.terms(terms, begun=True), final_reason=terms.final_reason)
 
     def _skipped(self, run: Run, reason: str, text: str) -> Moved | Run:
         return self.close(run, "skipped", text, reason=reason, end_claim=False)
@@ -620,7 +637,7 @@ class Engine:
         # for a reason of another kind the time counts from now on
         since = run.phase_since if same_kind else times.rfc3339(at, 0)
         if run.phase == "attempt" and run.attempts and not run.attempts[-1].job:
-            # the attempt is taken back: the next one has the same key, and so the same claim
+            # the attempt is taken back: the next one has the same key, and finds the job if the create call took effect
             run = replace(run, attempts=run.attempts[:-1])
         return self.runs.save(replace(run, phase="waiting", reason=reason, text=text, since=since))
 
@@ -662,7 +679,9 @@ class Engine:
                 if claim is None:
                     return Moved(run, "waiting", text="another delivery is at work")
                 if claim.job.name:
-                    there = run if run.phase == "attempt" else replace(run, attempts=(*run.attempts, Attempt(1)))
+                    # of an attempt that was taken back, whose create call took effect
+                    number = int(claim.job.labels.get(CANDIDATE_LABEL) or 1)
+                    there = run if run.phase == "attempt" else replace(run, attempts=(*run.attempts, Attempt(number)))
                     found = replace(there, phase="attempt").with_attempt(job=claim.job.name)
                     return self.runs.save(found) or Moved(run, "waiting")
                 if claim.ended.get("reason") not in (None, outcome):
@@ -694,7 +713,9 @@ class Engine:
         current = self.submitter.claims.by_key(key)
         if current is None and run.attempts and run.attempts[-1].reason:
             return Claim("", "", "", "", "")  # no job was asked for since the last attempt was over
-        if current is not None and (run.next_index or current.id == run.id):
+        if current is not None and not run.next_index and current.id != run.id:
+            return Claim("", "", "", "", "")  # a later request's
+        if current is not None:
             asked_digest = current.asked
         try:
             return self.submitter.end(key, asked_digest, run.name, {"reason": outcome, "text": first_line(text)})

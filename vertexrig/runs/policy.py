@@ -226,14 +226,18 @@ class Due:
         over = found is not None and found.decision == "skipped"
         return {"reason": found.reason, "text": found.text} if found is not None and over else None
 
-    def terms(self, terms: Terms) -> Terms:
-        """Return on what terms a run of the schedule is started, where it would be on others by itself."""
+    def terms(self, terms: Terms, *, begun: bool = False) -> Terms:
+        """Return on what terms a run of the schedule is started, where it would be on others by itself.
+
+        Args:
+            begun: It has had a job, or was refused one for lack of machines: unchanged data do not end it any more.
+        """
         data = self.data()  # before the claim is taken: a long list takes its time
 
         def before(claim: Claim) -> None:
             # while the claim is ours, so that what is read is no older than a create call may be
             self.check_hold()
-            self.check_data(data)
+            self.check_data("" if begun else data)
             terms.before_create(claim)
 
         labels = {**terms.labels, DATA_LABEL: data} if data else terms.labels

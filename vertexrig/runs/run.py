@@ -123,7 +123,9 @@ class Run:
 
     @property
     def begun(self) -> bool:
-        """Whether a job was made for it, or refused for lack of machines: its schedule's policy does not leave it out any more."""
+        """Whether a job was made for it, or refused for lack of machines. Its schedule's policy does not leave it out any more; a hold
+        makes it wait.
+        """
         return self.had_job or bool(self.retry_since)
 
     @property

@@ -27,6 +27,9 @@ from vertexrig.submit.claims import LABEL, InProgressError, digest
 from vertexrig.submit.uploaded import NoPackageError
 from vertexrig.workspace import Prepared
 
+FAILING = "failing"
+"""Reason of a run in a step: since `since` it could not be taken."""
+
 
 class _RunEndsError(VertexrigError):
     """The run ends here."""
@@ -49,6 +52,14 @@ class Steps:
         return self.engine.submitter.workspace.loaded
 
     def take(self, run: Run, job: RemoteJob | None) -> Moved | Run:
+        """Take the step that a run is at, as far as it goes now; see `_take`."""
+        moved = self._take(run, job)
+        over = run.reason == FAILING and isinstance(moved, Moved) and moved.state == "waiting" and not moved.problem
+        if over and moved.run.generation == run.generation:  # type: ignore[union-attr]
+            self.engine.runs.save(replace(run, reason=""))  # its patience counts anew from the next failure
+        return moved
+
+    def _take(self, run: Run, job: RemoteJob | None) -> Moved | Run:
         """Take the step that a run is at, if the job before it has succeeded; `job` is that job where it was listed just now."""
         at, engine = self.engine.now(), self.engine
         reported = run  # at the step whose error is told: the next one, while its job was not made
@@ -77,12 +88,12 @@ class Steps:
         except (OverBudgetError, NoPackageError) as error:
             if isinstance(error, OverBudgetError) and error.limit in PER_RUN:
                 return engine.close(reported, "over-budget", str(error))
-            return self._patient(reported, str(error), at)
+            return self._patient(run, reported, str(error), at)
         except RestError as error:
             # the service's message about the job itself is the same tomorrow
             if error.status == 400:
                 return engine.close(reported, "refused", str(error))
-            moved = self._patient(reported, str(error), at)
+            moved = self._patient(run, reported, str(error), at)
             return replace(moved, inside=True) if isinstance(moved, Moved) and moved.state != "ended" else moved
         except ConfigError as error:  # without its line: the promoted job is not in the file
             return engine.close(reported, "impossible", error.message)
@@ -248,13 +259,21 @@ class Steps:
     def _waits(self, run: Run, text: str, job: str = "") -> Moved:
         return Moved(run, "waiting", job or run.job, " ".join(text.split())[:1000])
 
-    def _patient(self, run: Run, why: str, at: datetime) -> Moved | Run:
-        """Leave the step that a run is at to the next tick, unless it has waited for too long."""
-        began = times.nanoseconds(run.phase_since)
-        waited = at.timestamp() - began / 1e9 if began else 0.0
-        if waited > PATIENCE_S:
-            return self.engine.close(run, "given-up", f"after {waited / 86_400:.0f} days: {why}")
-        return replace(self._waits(run, why), problem=True)
+    def _patient(self, run: Run, reported: Run, why: str, at: datetime) -> Moved | Run:
+        """Leave a step to the next tick, unless it has failed for PATIENCE_S; what waits for approval is never given up.
+
+        Args:
+            run: As it is stored.
+            reported: The same at the step that failed.
+        """
+        began = times.nanoseconds(run.since) if run.reason == FAILING else None
+        if began is not None and at.timestamp() - began / 1e9 > PATIENCE_S:
+            days = (at.timestamp() - began / 1e9) / 86_400
+            return self.engine.close(reported, "given-up", f"after {days:.0f} days: {why}")
+        if began is None and run.phase == "step" and not run.approval:
+            kept = self.engine.runs.save(replace(run, reason=FAILING, since=times.rfc3339(at, 0)))
+            reported = replace(reported, generation=kept.generation if kept is not None else run.generation)
+        return replace(self._waits(reported, why), problem=True)
 
 
 def _next_index(run: Run, steps: Sequence[NextStep]) -> int:

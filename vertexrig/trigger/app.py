@@ -502,6 +502,7 @@ class Trigger:
     def _decide(self, call: Call, name: str, verb: str, row: dict[str, Any]) -> Reply:
         """Approve or reject the version of a run, and take its step at once."""
         from vertexrig.runs import approval
+        from vertexrig.runs.policy import Holds
 
         by = self._approver(call.headers)
         runs, registrar = self.ticker.engine.runs, self.ticker.registrar
@@ -514,7 +515,10 @@ class Trigger:
         except UsageError as error:
             raise RequestProblem(409, "changed", str(error)) from None
         row |= {"run": run.name, "claim": run.id, "decision": approval.VERBS[verb], "by": by}
-        moved = self.ticker.engine.move(run)  # what fails now is done by the next tick
+        hold = Holds(runs.storage).of(run.of_schedule) if run.of_schedule else None
+        moved = self.ticker.engine.move(
+            run, hold="" if hold is None else hold.text
+        )  # what fails now is done by the next tick
         body = {"id": run.id, "run": run.name, "decision": approval.VERBS[verb], "by": by, "state": moved.state}
         body |= {"outcome": moved.run.reason, "model": moved.run.model} if moved.state == "ended" else {}
         return Reply(200 if moved.state == "ended" else 202, {**body, "text": moved.text or moved.run.text})

@@ -12,6 +12,7 @@ from tests.support import clouds, tools
 from tests.support.trigger_place import Place, then
 from vertexrig import times
 from vertexrig.cloud.models import ModelsClient
+from vertexrig.cloud.rest import RestError
 from vertexrig.errors import UsageError
 from vertexrig.project.triggered import Notify
 from vertexrig.runs.run import Run
@@ -111,6 +112,21 @@ def test_what_counts_is_the_version_it_was_compared_with(tmp_path: Path) -> None
         here.tick()
     reply = decide(here, run)
     assert reply.status == 409 and f"compared with {name}@1" in reply.body["detail"]
+
+
+def test_a_version_waits_as_long_as_nobody_decides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After four days, a service that fails in the tick of the approval does not end the run; the next tick moves the alias."""
+    here = place(tmp_path)
+    run = trained(here, 0.8)
+    here.clock.at += 4 * 86_400
+
+    def down(*_: Any) -> Any:
+        raise RestError("the registry is down", status=503)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(here.models, "merge_aliases", down)
+        assert decide(here, run).status == 202 and here.open
+    assert here.tick()["outcome"] == "registered" and aliases(here) == {"1": ["champion", "default"]}
 
 
 def test_only_approvers_decide(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from vertexrig.project.triggered import Schedule
 from vertexrig.runs import backfill
 from vertexrig.runs.policy import Hold, Holds
 from vertexrig.runs.store import RunStore
-from vertexrig.submit.claims import Claims
+from vertexrig.submit.claims import Claims, Recorded
 from vertexrig.trigger import callers
 from vertexrig.trigger.app import Call
 
@@ -93,6 +94,20 @@ def test_no_run_takes_another_s_place(tmp_path: Path) -> None:
     here.clock.at += 600
     here.post({}, "/tick")
     assert len(here.vertex.jobs) == 3
+
+
+def test_the_claim_of_a_run_that_waits_is_left_alone(tmp_path: Path) -> None:
+    """A due time whose run waits, under a claim that another candidate wrote, is joined; one that was answered for another body, too."""
+    here = place(tmp_path, catch_up=True)
+    Holds(here.store).put("nightly", Hold("2027-01-01T00:00:00Z", "a freeze"))
+    fire(here, DUE[0])
+    claims = Claims(here.store, clock=here.clock)
+    (run,) = here.runs
+    before = claims.by_key(run.key)
+    assert before is not None and kept(here, DUE[:1]) == ["joined"] and claims.by_key(run.key) == before
+    other = replace(run.key, text=run.key.text.replace(DUE[0], DUE[1]))
+    claims.take(other, "another body", "sweep", lambda _: None, lambda _: Recorded())
+    assert kept(here, DUE[1:2]) == ["in-progress"]
 
 
 @pytest.mark.parametrize("overlap", ["skip", "wait"])

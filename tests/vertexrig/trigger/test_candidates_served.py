@@ -546,6 +546,7 @@ def test_a_run_that_ends_leaves_no_job_of_its_next_attempt(here: Scarce) -> None
     (run,) = here.runs
     here.clock.at += 120
     assert here.trigger.ticker.engine.stop(run) == here.newest
+    assert [one.candidate for one in here.runs[0].attempts] == [1, 2]
 
 
 def test_a_repeat_is_answered_with_the_job_that_trained(here: Scarce) -> None:
@@ -559,6 +560,31 @@ def test_a_repeat_is_answered_with_the_job_that_trained(here: Scarce) -> None:
     assert not here.open_ones
     again = here.post(body)
     assert (again.status, again.body["name"]) == (200, here.newest)
+
+
+def test_a_repeat_after_a_refused_first_candidate_is_answered_with_the_job(here: Scarce) -> None:
+    """The first candidate was refused and the second one has trained: after the end, too, a repeat names its job."""
+    here.refused = {"1"}
+    body = {"run": "cpu", "request_id": "once"}
+    first = here.post(body).body["name"]
+    here.ends(first)
+    here.ticked()
+    assert not here.open_ones
+    again = here.post(body)
+    assert (again.status, again.body.get("name")) == (200, first)
+
+
+def test_a_run_whose_claim_is_a_later_request_s_ends(here: Scarce) -> None:
+    """After its create call failed, a request without an id that came again after the window gets a run of its own; the first one ends."""
+    here.failing = {"1": RestError("no answer", status=503, outcome_unknown=True)}
+    assert here.post({"run": "cpu"}).status == 503
+    here.failing = {"1": RestError("down", status=503)}
+    here.ticked()
+    here.failing = {}
+    here.clock.at += 400
+    later = here.post({"run": "cpu"}).body["name"]
+    assert here.open_ones == 2
+    assert sorted(state for state, _ in here.ticked()) == ["failed", "waiting"] and list(here.vertex.jobs) == [later]
 
 
 def test_a_service_that_fails_in_a_tick_is_logged(here: Scarce, monkeypatch: pytest.MonkeyPatch) -> None:
