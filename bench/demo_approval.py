@@ -72,6 +72,7 @@ def main() -> None:
                 vertexrig(folder, env, "schedule", "run", "first")
                 first = ticked(folder, env, "the first model", lambda rows: next(iter(rows["ended"]), None))
                 vertexrig(folder, env, "schedule", "run", "nightly")
+                watched(folder, env)
                 asked = ticked(folder, env, "the sweep and its evaluation", lambda rows: next((row for row in rows["open"] if row.get("approval")), None))  # fmt: skip
                 print(f"\n{asked['approval']}", flush=True)
                 assert aliases(here.url, first["end"]["model"], 2) == {"1": ["champion", "default"], "2": []}
@@ -84,6 +85,16 @@ def main() -> None:
                 found = aliases(here.url, first["end"]["model"], 2)
                 assert found["1"] == ["champion", "default"], found
                 print(f"aliases of the versions: {found}", flush=True)
+
+
+def watched(folder: Path, env: dict[str, str]) -> None:
+    """Watch the sweep, once Cloud Scheduler has started it, until it has ended."""
+    until = time.monotonic() + 60
+    with waiting("Cloud Scheduler, which calls the function"):
+        while not vertexrig(folder, env, "jobs", quiet=True).count("sweep"):
+            assert time.monotonic() < until, "the schedule started nothing"
+            time.sleep(0.3)
+    vertexrig(folder, env, "watch", "sweep", "--poll=1")
 
 
 def ticked(folder: Path, env: dict[str, str], what: str, wanted: Callable[[Any], Any]) -> Mapping[str, Any]:

@@ -108,7 +108,7 @@ def main() -> None:
         (folder / "counts").mkdir()
         (folder / "counts/main.py").write_text(TRAINER)
         images = {IMAGE: LocalImage(path=str(folder / "counts"), command=("python", "main.py"))}
-        run = RunOptions(images=images, docker=False, grace=0.2, warm=False)
+        run = RunOptions(images=images, engine="none", grace=0.2, warm=False)
         with server.running(Settings(folder / ".vertexrig", run=run)) as here:
             server.make_bucket(here, "demo-bucket")
             for fault in FAULTS:

@@ -225,7 +225,7 @@ def main() -> None:
             for image in ("works", "broken")
         }
         faults: list[Fault] = []
-        run = RunOptions(images=images, docker=False, grace=0.5, warm=False)
+        run = RunOptions(images=images, engine="none", grace=0.5, warm=False)
         with server.running(Settings(folder / ".vertexrig", run=run, faults=faults)) as here:
             requests.post(f"{here.url}/storage/v1/b", params={"project": "demo-project"}, json={"name": "demo-bucket"})
             stage = Stage(folder, here, faults)

@@ -51,7 +51,7 @@ def preempted(window: float) -> tuple[int, int, int]:
             "baseOutputDirectory": {"outputUriPrefix": "gs://bench/run"},
         }
         image = LocalImage(str(REPOSITORY / "trainer_pkg"), ())
-        options = RunOptions(images={"bench/trainer": image}, docker=False, extra_env={"CUDA_VISIBLE_DEVICES": "-1"})
+        options = RunOptions(images={"bench/trainer": image}, engine="none", extra_env={"CUDA_VISIBLE_DEVICES": "-1"})
         result = run_job(spec, root=Path(folder), on_line=line, control=control, options=options)
     if not result.succeeded:
         raise RuntimeError(result.error)

@@ -84,7 +84,7 @@ def study(folder: Path, *, warm: bool) -> tuple[float, list[float]]:
         },
     }  # fmt: skip
     image = LocalImage(str(folder), (sys.executable, "main.py"), "tf")
-    run = RunOptions(images={"bench/warm": image}, docker=False, warm=warm)
+    run = RunOptions(images={"bench/warm": image}, engine="none", warm=warm)
     begun = time.perf_counter()
     with LocalJobs(Settings(folder / "state", slots=PARALLEL, run=run), Watcher()) as here:
         done = here.follow(here.add({}, data))

@@ -90,7 +90,8 @@ def paced(run: RunOptions, pace: str = "none", speed: float | None = None) -> Ru
             raise UsageError("--speed divides the times of a pace; give --pace recorded with it")
         return run
     factor = 1.0 if speed is None else speed
-    start, end = (median(load().limits.numbers(f"durations.{span}")) / factor for span in ("start_gpu_s", "end_s"))
+    spans = ("durations.start_gpu_s", "durations.end_s")
+    start, end = (median(load().limits.numbers(span)) / factor for span in spans)
     return replace(run, provision=start, tear_down=end)
 
 

@@ -66,6 +66,8 @@ def seen(log: Path, stage: Stage) -> dict[str, set[str]]:
             found["send"].add("service" if what.startswith("127.0.0.1:") else what)
         elif kind == "run":
             name = Path(what).name
+            if name in ("tput", "file"):  # what gcloud asks of the terminal and of its Python
+                continue
             found["run"].add("python" if name.startswith("python") else name)
         elif kind == "exec":
             if place(Path(what), stage) not in ("", "~/.cache/"):

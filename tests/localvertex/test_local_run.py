@@ -145,7 +145,7 @@ def test_what_another_command_asked_for_in_vain_is_not_named(tmp_path: Path) -> 
         done = run(root, "sh", "-c", f"{words} 2>inner", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     found = (tmp_path / "inner").read_text()
-    assert found.count("asked-by-one") == 3 + 1 and "FeaturestoreService/ListFeaturestores" in found, found
+    assert found.count("asked-by-one") == 3 + 2 and "FeaturestoreService/ListFeaturestores" in found, found
 
 
 SUBMITS = LAUNCH[: LAUNCH.index("while")].replace("open(", "import time; time.sleep(3); open(")

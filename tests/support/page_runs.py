@@ -74,7 +74,7 @@ class Place:
         }  # fmt: skip
         own = {
             "HOME": str(self.home), "PATH": f"{BIN}{os.pathsep}{kept['PATH']}", "COLUMNS": "80", "TERM": "dumb",
-            "TZ": "UTC", "CLOUDSDK_CORE_DISABLE_PROMPTS": "1", _MARK: str(self.root),
+            "TZ": "UTC", "CLOUDSDK_CORE_DISABLE_PROMPTS": "1", _MARK: str(self.root), "VERTEXRIG_ENGINE": "none",
         }  # fmt: skip
         return {"LANG": "C.UTF-8", **kept, **own}
 

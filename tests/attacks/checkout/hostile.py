@@ -139,10 +139,11 @@ NOT_TRIED = {
     "completion": "it reads nothing of a folder",
     "local run": "it starts the server as `local up` does, then what the user types",
     "local python": "it installs a Python of the network",
+    "function export": "it writes what `function deploy` and `function alerts` print, from the same plan",
     "function serve": "it builds as `function build` does, and then serves until it is ended",
     **dict.fromkeys(
         ("watch", "logs", "cancel", "register", "schedule apply", "schedule status", "schedule history", "schedule steps",
-         "schedule run", "schedule pause", "schedule resume", "schedule hold", "schedule release", "doctor"),
+         "schedule run", "schedule pause", "schedule resume", "schedule hold", "schedule release", "schedule approve", "schedule reject", "doctor"),
         "without an answer of the service it does nothing but load the project file, as those that are tried",
     ),
 }  # fmt: skip

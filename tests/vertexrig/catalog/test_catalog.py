@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import localvertex
 import vertexrig
 from vertexrig import catalog
 from vertexrig.catalog import KEYS, load, read
@@ -349,7 +350,8 @@ def test_one_row_per_line() -> None:
 
 def test_every_limit_has_a_reader() -> None:
     """Each row of limits.json is read by its key somewhere in the tool: a row that nothing reads says nothing."""
-    code = "".join(file.read_text(encoding="utf-8") for file in Path(vertexrig.__file__).parent.rglob("*.py"))
+    folders = (Path(package.__file__ or "").parent for package in (vertexrig, localvertex))
+    code = "".join(file.read_text(encoding="utf-8") for folder in folders for file in folder.rglob("*.py"))
     assert [key for key in CATALOG.limits if f'"{key}"' not in code] == []
 
 
