@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from vertexrig.cli import extras, options, output, remote
+from vertexrig.cli import options, output, remote
 from vertexrig.cli.output import say
 from vertexrig.errors import FindingsError
 from vertexrig.project import config
@@ -55,6 +55,6 @@ def _images(loaded: config.Loaded) -> Iterator[Result]:
 
     try:
         said = emulator.load("doctor").engine(loaded.project.local.engine)
-    except (emulator.MissingEmulatorError, extras.MissingExtraError):
+    except (emulator.MissingEmulatorError, ImportError):  # of the extra local
         return
     yield Result("images", "ok", said)

@@ -11,16 +11,18 @@ from typing import TYPE_CHECKING
 
 import click
 
+from vertexrig import times
 from vertexrig.cli import candidates, options, remote, steps, streams
 from vertexrig.cli.arguments import NameArgument
 from vertexrig.cli.output import progress, result
+from vertexrig.cloud.logs import LOGGING_VARIABLE, JobLogs
 from vertexrig.cloud.rest import RestError
-from vertexrig.cloud.vertex import TUNING, RemoteJob, Vertex
-from vertexrig.errors import VertexrigError
+from vertexrig.cloud.vertex import TUNING, RemoteJob, Vertex, is_reachable
+from vertexrig.errors import ServiceError, VertexrigError
 from vertexrig.studies import report
 from vertexrig.studies.cost import Spent, spent
 from vertexrig.studies.outcome import PROMOTED_FROM
-from vertexrig.studies.watching import Watched, watched
+from vertexrig.studies.watching import Watched, tails, watched
 from vertexrig.text import clean
 from vertexrig.times import length
 from vertexrig.waiting import waiting
@@ -29,18 +31,29 @@ from vertexrig.workspace import Workspace
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+LOG_EVERY_S = 5.0
+"""Seconds between two requests for log lines; the API of the logs has a quota of its own."""
+
 
 @click.command("watch")
 @click.argument("job", cls=NameArgument)
 @options.file_option
 @options.poll_option
+@click.option(
+    "--log-lines",
+    type=options.Integer(0, 50),
+    default=3,
+    show_default=True,
+    help="Log lines to show of each replica; 0 shows none.",
+)
 @click.option("--plain", is_flag=True, help="Print lines instead of a live table.")
 @options.format_option("text", "json")
-def command(job: str, file: Path | None, poll: float, plain: bool, format_: str) -> None:
+def command(job: str, file: Path | None, poll: float, log_lines: int, plain: bool, format_: str) -> None:
     """Follow JOB (name, number, resource name, or display name) until it has ended. The exit code is 0 only if the job succeeded.
 
-    On a terminal, a live table shows the job's state, its best trial so far, the running trials with their last metric, and
-    the time and money used so far and expected at the end (an estimate). Elsewhere, a line is printed for each change.
+    On a terminal, a live table shows the job's state, its best trial so far, the running trials with their last metric, the
+    time and money used so far and expected at the end (an estimate), and the last log lines of each replica. Elsewhere, a line is
+    printed for each change.
 
     If the job has candidates and machines are scarce, the next candidate is started. Ctrl-C ends `watch`, and the job continues;
     `vertexrig cancel` stops the job.
@@ -59,7 +72,7 @@ def command(job: str, file: Path | None, poll: float, plain: bool, format_: str)
             last = at.job or last
         # A table that is redrawn is control codes in a file.
         elif format_ == "text" and not plain and sys.stdout.isatty():
-            last = _live(vertex, last, _cost(workspace), poll)
+            last = _live(vertex, last, _cost(workspace), poll, log_lines)
         else:
             last = lines(vertex, last, poll, format_)
     except KeyboardInterrupt:
@@ -107,7 +120,9 @@ def lines(vertex: Vertex, last: RemoteJob, poll: float, format_: str) -> RemoteJ
     return last
 
 
-def _live(vertex: Vertex, last: RemoteJob, cost: Callable[[RemoteJob], Spent | None], poll: float) -> RemoteJob:
+def _live(
+    vertex: Vertex, last: RemoteJob, cost: Callable[[RemoteJob], Spent | None], poll: float, log_lines: int
+) -> RemoteJob:
     """Show a table that changes in place until the job has ended; return the job as it was last."""
     # here and not at the top: 38 ms, which a pipe saves
     from rich.console import Console
@@ -116,6 +131,7 @@ def _live(vertex: Vertex, last: RemoteJob, cost: Callable[[RemoteJob], Spent | N
     # markup off: a replica's line with [brackets] would be read as rich's own styles.
     console = Console(no_color=not streams.wants_color(sys.stdout, os.environ), highlight=False, markup=False)
     trouble = ""
+    tail = _Tail(vertex.project, log_lines)
     # Drawn only when something is new: rich would otherwise redraw four times a second in a thread.
     with Live(console=console, auto_refresh=False) as live:
 
@@ -125,12 +141,34 @@ def _live(vertex: Vertex, last: RemoteJob, cost: Callable[[RemoteJob], Spent | N
             show(last)
 
         def show(job: RemoteJob) -> None:
-            live.update(_drawn(watched(job, cost(job), time.time()), trouble), refresh=True)
+            seen = watched(job, cost(job), time.time())
+            live.update(_drawn(seen, tail.lines(seen, ended=job.ended), trouble), refresh=True)
 
         for now in report.follow(vertex, last.name, poll_s=poll, every=True, lost=lost):
             last = now
             show(last)
     return last
+
+
+class _Tail:
+    """The last log lines of each replica, read every few seconds; if they cannot be read, a line that says why."""
+
+    def __init__(self, project: str, each: int) -> None:
+        self.each, self._logs = each, JobLogs(project) if each and is_reachable(LOGGING_VARIABLE) else None
+        self._read_at, self._lines = float("-inf"), list[tuple[str, str]]()
+
+    def lines(self, seen: Watched, *, ended: bool) -> list[tuple[str, str]]:
+        # Once more when the job has ended: its last lines are why it failed.
+        if self._logs is None or (time.monotonic() - self._read_at < LOG_EVERY_S and not ended):
+            return self._lines
+        self._read_at = time.monotonic()
+        try:
+            # an hour back: older lines say nothing about the replicas that run now
+            found = self._logs.tail(seen.jobs, times.rfc3339(time.time() - 3600))
+            self._lines = tails(found, seen, self.each)
+        except ServiceError as error:
+            self._lines = [("logs", clean(f"cannot be read: {error}"))]
+        return self._lines
 
 
 def _cost(workspace: Workspace) -> Callable[[RemoteJob], Spent | None]:
@@ -146,7 +184,7 @@ def _cost(workspace: Workspace) -> Callable[[RemoteJob], Spent | None]:
     return cost
 
 
-def _drawn(seen: Watched, trouble: str) -> RenderableType:
+def _drawn(seen: Watched, lines: list[tuple[str, str]], trouble: str) -> RenderableType:
     from rich.console import Group
     from rich.table import Table
     from rich.text import Text
@@ -164,6 +202,13 @@ def _drawn(seen: Watched, trouble: str) -> RenderableType:
             row = map(Text, (trial.id, length(round(trial.seconds)), trial.last or "–"))
             trials.add_row(*row, Text(trial.parameters, no_wrap=True, overflow="ellipsis"))
         parts += [Text(""), trials]
+    if lines:
+        tail = Table.grid(padding=(0, 2))
+        tail.add_column(no_wrap=True)
+        tail.add_column()
+        for who, text in lines:
+            tail.add_row(Text(who, style="dim"), Text(text, no_wrap=True, overflow="ellipsis"))
+        parts += [Text(""), tail]
     if trouble:
         parts += [Text(""), Text(trouble, style="yellow")]
     return Group(*parts)

@@ -1,11 +1,12 @@
-"""What `watch` shows of a job: its state, the best so far, the trials that run, time, cost."""
+"""What `watch` shows of a job: its state, the best so far, the trials that run, time, cost, last lines."""
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from vertexrig.cloud.logs import PrintedLine
 from vertexrig.cloud.vertex import TUNING, RemoteJob
 from vertexrig.results.study import StudyRecord, course, read
 from vertexrig.results.timeline import timeline
@@ -22,12 +23,14 @@ class RunningTrial:
 
     Args:
         id: Its id.
+        custom_job: The number of its job, "" if it is not known.
         seconds: Since its start.
         last: What it reported last, as text; "" if the service lists nothing yet.
         parameters: As text.
     """
 
     id: str
+    custom_job: str
     seconds: float
     last: str
     parameters: str
@@ -42,12 +45,14 @@ class Watched:
         state: Its state, and for a sweep its trials by state.
         facts: Names and values: best so far, time, money.
         trials: Those that run.
+        jobs: Numbers of the custom jobs whose lines are worth showing.
     """
 
     title: str
     state: str
     facts: tuple[tuple[str, str], ...]
     trials: tuple[RunningTrial, ...]
+    jobs: tuple[str, ...]
 
 
 def watched(job: RemoteJob, cost: Spent | None, now: float) -> Watched:
@@ -64,10 +69,23 @@ def watched(job: RemoteJob, cost: Spent | None, now: float) -> Watched:
         ran = (own.end if own.end is not None else now) - own.start if own.start is not None else None
         facts = [("ran for", length(max(0.0, ran)))] if ran is not None else []
         facts += [("cost, an estimate", cost.money())] if cost is not None else []
-        return Watched(title, short(job.state), tuple(facts), ())
+        return Watched(title, short(job.state), tuple(facts), (), (job.id,))
     study = read(job)
     facts = [*_best(study), *_ahead(study, cost, now)]
-    return Watched(title, f"{short(job.state)}  {report.progress(job)}", tuple(facts), _running(study, now))
+    running = _running(study, now)
+    jobs = tuple(trial.custom_job for trial in running if trial.custom_job)
+    return Watched(title, f"{short(job.state)}  {report.progress(job)}", tuple(facts), running, jobs)
+
+
+def tails(lines: Sequence[PrintedLine], seen: Watched, each: int) -> list[tuple[str, str]]:
+    """Return the last `each` lines of each replica: (replica, line); a trial's replica is named with its trial."""
+    trial_of = {trial.custom_job: trial.id for trial in seen.trials}
+    by_replica: dict[str, list[str]] = {}
+    for line in lines:
+        trial = trial_of.get(line.job)
+        who = f"trial {trial} {line.replica}" if trial else line.replica
+        by_replica.setdefault(who, []).extend(clean(part) for part in line.text.splitlines())
+    return [(who, text) for who, texts in by_replica.items() for text in texts[-each:]]
 
 
 def _best(study: StudyRecord) -> list[tuple[str, str]]:
@@ -93,6 +111,7 @@ def _running(study: StudyRecord, now: float) -> tuple[RunningTrial, ...]:
         found.append(
             RunningTrial(
                 id=clean(trial.id),
+                custom_job=trial.custom_job.rpartition("/")[2],
                 seconds=max(0.0, now - own.start) if own.start is not None else 0.0,
                 last=f"{metrics} at step {last.step}" if last and last.step else metrics,
                 parameters=_values(trial.parameters),
