@@ -98,7 +98,7 @@ def test_a_printed_command_works(tmp_path: Path) -> None:
         with (folder / "vertexrig.yaml").open("a") as file:
             file.write(SCHEDULE)
         for line in (
-            "submit sweep --set max_trial_count=2", "follow-up sweep --local", "report cpu", "pull cpu", "explain cpu", "jobs",
+            "submit sweep --set max_trial_count=3", "follow-up sweep --local", "report cpu", "pull cpu", "explain cpu", "jobs",
             "function package", "schedule plan", "schedule apply", "convert build/jobs/cpu.yaml",
         ):  # fmt: skip
             typist.types(f"vertexrig {line}")
