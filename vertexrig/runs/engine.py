@@ -30,7 +30,7 @@ from vertexrig.runs.advance import NEXT_MAY_FOLLOW, OVER_BUDGET, Action, Seen
 from vertexrig.runs.candidates import CandidateRun, first_line, time_and_cost
 from vertexrig.runs.deliveries import NO_MACHINES, NotStartedError
 from vertexrig.runs.policy import PATIENCE_S, WAITS, Due
-from vertexrig.runs.run import Attempt, Run, attempts_of
+from vertexrig.runs.run import BACKFILL, Attempt, Run, attempts_of
 from vertexrig.runs.store import RunStore
 from vertexrig.spec.labels import CANDIDATE_LABEL, FIRST_LABEL
 from vertexrig.spec.states import CANCELLING, SUCCEEDED, has_run, short
@@ -87,7 +87,8 @@ class _Making:
     """An attempt whose job is being made.
 
     Args:
-        run: With this attempt as its last one. `write` gives it its id and generation; `_make_attempt` its job, or the reason for none.
+        run: With this attempt as its last one, and its job, or the reason for none. It has its id from `write`, or from the claim of an
+            attempt that got no new job; `run_id` only if it was written.
         stored: The run as this process has read or written it last; its generation is 0 before that.
         opened: `write` was the first one to write the run.
     """
@@ -282,7 +283,7 @@ class Engine:
         raise RestError("the run changes too fast to be written", status=503)
 
     def _drop(self, making: _Making) -> None:
-        """Delete a run that was opened for a request which is answered with an error now, so that no tick starts it."""
+        """Delete a run that was opened for a request for which this delivery makes no job; `keep_waiting` writes one that is to wait."""
         run = making.stored
         if not making.opened:
             return
@@ -607,7 +608,7 @@ class Engine:
                 process may have made the job since.
         """
         run = replace(before, generation=stored.generation)
-        why = due.not_started(error) if due is not None else error if isinstance(error, NotStartedError) else None
+        why = due.not_started(error) if due is not None else None
         if why is not None and why.decision == "skipped" and not run.begun:
             return self._skipped(run, why.reason, why.text)
         if isinstance(error, RestError) and error.status == 400:
@@ -617,8 +618,9 @@ class Engine:
         if why is not None:
             reason, text = why.reason, why.text
         else:
-            over_budget = isinstance(error, OverBudgetError)
-            reason, text = OVER_BUDGET if over_budget else run.reason or "unavailable", str(error)
+            # what it waited for before, such as the end of a hold, has come
+            other = run.reason if run.reason not in ("", BACKFILL, *WAITS) else "unavailable"
+            reason, text = OVER_BUDGET if isinstance(error, OverBudgetError) else other, str(error)
         kept = self._waiting_for(run, stored, reason, text, at)
         if kept is None:
             return Moved(run, "waiting")

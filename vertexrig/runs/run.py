@@ -69,7 +69,7 @@ class Run:
         step: Of its steps, the promoted job that is awaited, the one that measures, or the registration that is to be done; -1 before
             the first one.
         job: The job that it waits for in a step.
-        jobs: Resource names of its jobs, by what ran.
+        jobs: Resource names of its jobs, by what ran, in the order in which they were made.
         round: How many measurements the step `evaluate` has made.
         measured: What the last one measured (`vertexrig.runs.registration.Evaluation`).
         model: The version that was registered.

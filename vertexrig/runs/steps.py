@@ -54,8 +54,7 @@ class Steps:
     def take(self, run: Run, job: RemoteJob | None) -> Moved | Run:
         """Take the step that a run is at, as far as it goes now; see `_take`."""
         moved = self._take(run, job)
-        over = run.reason == FAILING and isinstance(moved, Moved) and moved.state == "waiting" and not moved.problem
-        if over and moved.run.generation == run.generation:  # type: ignore[union-attr]
+        if run.reason == FAILING and isinstance(moved, Moved) and moved.state == "waiting" and not moved.problem:
             self.engine.runs.save(replace(run, reason=""))  # its patience counts anew from the next failure
         return moved
 

@@ -222,7 +222,8 @@ class Trigger:
     def write_history(self, delivery: Delivery, reply: Reply) -> dict[str, Any]:
         """Write the row of a delivery that is not a run's own, and the notice of one without a job; return what failed, for the log."""
         try:
-            # the row of a delivery that opened a run is written with the run's end (`Ticker.finish`), from what `_run` keeps
+            # a run's own row is written with its end (`Ticker.finish`), from what `_run` keeps; a repeat that finds its run waiting has
+            # none
             if delivery.decision not in ("created", "deferred"):
                 # a service that cannot be reached may be this one: once is enough then
                 delivery.write(self.store, repeat=reply.status != 503)

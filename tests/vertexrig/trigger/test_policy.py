@@ -197,6 +197,18 @@ def test_a_job_that_is_there_is_followed_under_a_hold(tmp_path: Path) -> None:
     assert here.tick()["state"] == "ended" and here.ended[0]["end"]["outcome"] == "FAILED"
 
 
+def test_a_run_that_was_on_hold_waits_for_what_fails_now(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After the release a role is missing: the run waits for that, from then on, and is given up after three days."""
+    here = place(tmp_path, catch_up=True)
+    held(here)
+    assert fire(here, MON).status == 202
+    Holds(here.store).put("nightly", None)
+    refusing(here, monkeypatch, 403)
+    assert ticked(here) == [] and here.runs[0].reason == "unavailable"
+    here.clock.at += 3 * 86_400 + 60
+    assert here.tick()["outcome"] == "refused" and not here.open
+
+
 def test_a_run_is_given_up_after_retry_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """After `retry_for` the run is refused, with an ERROR that names the cause; a late repeat starts nothing. What no time helps
     against is not kept, and neither is anything of a schedule without the key.
