@@ -39,7 +39,7 @@ sweeps:
     parallel_trial_count: 2
     study:
       metrics: {{accuracy: MAXIMIZE}}
-      parameters: {{learning_rate: {{double_value_spec: {{min_value: 0.01, max_value: 0.1}}, scale_type: UNIT_LOG_SCALE}}}}
+      parameters: {{learning_rate: {{double_value_spec: {{min_value: 0.001, max_value: 0.003}}, scale_type: UNIT_LOG_SCALE}}}}
 schedules:
   first:
     run: weak
