@@ -18,12 +18,13 @@ from pathlib import Path
 from typing import Any
 
 import requests
-from demo_trigger import PORT, REPOSITORY, function, vertexrig
+from demo_trigger import REPOSITORY, function, vertexrig, watched
 
 from localvertex import server
 from localvertex.jobs.settings import Settings
 from vertexrig.waiting import tell_by, waiting
 
+PORT = 8646
 PROJECT = f"""\
 project: demo-project
 bucket: gs://demo-bucket
@@ -67,7 +68,7 @@ def main() -> None:
             env = {**os.environ, **server.env(here, project="demo-project"), "PYTHONPATH": str(REPOSITORY)}
             requests.post(f"{here.url}/storage/v1/b", params={"project": "demo-project"}, json={"name": "demo-bucket"})
             vertexrig(folder, env, "function", "package")
-            with function(folder, env):
+            with function(folder, env, PORT):
                 vertexrig(folder, env, "schedule", "apply")
                 vertexrig(folder, env, "schedule", "run", "first")
                 first = ticked(folder, env, "the first model", lambda rows: next(iter(rows["ended"]), None))
@@ -85,16 +86,6 @@ def main() -> None:
                 found = aliases(here.url, first["end"]["model"], 2)
                 assert found["1"] == ["champion", "default"], found
                 print(f"aliases of the versions: {found}", flush=True)
-
-
-def watched(folder: Path, env: dict[str, str]) -> None:
-    """Watch the sweep, once Cloud Scheduler has started it, until it has ended."""
-    until = time.monotonic() + 60
-    with waiting("Cloud Scheduler, which calls the function"):
-        while not vertexrig(folder, env, "jobs", quiet=True).count("sweep"):
-            assert time.monotonic() < until, "the schedule started nothing"
-            time.sleep(0.3)
-    vertexrig(folder, env, "watch", "sweep", "--poll=1")
 
 
 def ticked(folder: Path, env: dict[str, str], what: str, wanted: Callable[[Any], Any]) -> Mapping[str, Any]:

@@ -84,6 +84,11 @@ def scheduled(folder: Path, env: dict[str, str]) -> None:
     vertexrig(folder, env, "schedule", "apply")
     vertexrig(folder, env, "schedule", "list", "--next=2")
     vertexrig(folder, env, "schedule", "run", "nightly")
+    watched(folder, env)
+
+
+def watched(folder: Path, env: dict[str, str]) -> None:
+    """Watch the sweep, once Cloud Scheduler has started it, until it has ended."""
     until = time.monotonic() + 60
     with waiting("Cloud Scheduler, which calls the function"):
         while not vertexrig(folder, env, "jobs", quiet=True).count("sweep"):
@@ -134,16 +139,16 @@ def registered(folder: Path, env: dict[str, str], url: str) -> None:
 
 
 @contextmanager
-def function(folder: Path, env: dict[str, str]) -> Iterator[None]:
+def function(folder: Path, env: dict[str, str], port: int = PORT) -> Iterator[None]:
     """Serve the staged function."""
-    words = [sys.executable, "-m", "vertexrig", "function", "serve", f"--port={PORT}"]
-    print(f"\n$ vertexrig function serve --port={PORT}", flush=True)
+    words = [sys.executable, "-m", "vertexrig", "function", "serve", f"--port={port}"]
+    print(f"\n$ vertexrig function serve --port={port}", flush=True)
     process = subprocess.Popen(words, cwd=folder, env=env)
     try:
         until = time.monotonic() + 60
         while True:
             try:
-                requests.get(f"http://127.0.0.1:{PORT}/", timeout=5)
+                requests.get(f"http://127.0.0.1:{port}/", timeout=5)
                 break
             except requests.ConnectionError:
                 assert process.poll() is None and time.monotonic() < until, "the function did not start"

@@ -62,8 +62,8 @@ class Container:
 
 def chosen(
     image: str, options: RunOptions, execute: packages.Execute, log: Callable[[str], None]
-) -> tuple[Container | None, str]:
-    """Return what an image runs in as itself, and why it cannot be run as itself, with what to do; "" where nobody wants that.
+) -> tuple[Container | None, str, bool]:
+    """Return what an image runs in as itself, or None and why it does not, with what to do; and whether an engine answers.
 
     Args:
         image: As the job names it.
@@ -79,7 +79,7 @@ def chosen(
     if found is None:
         if wanted in engine.PROGRAMS:
             raise JobFailedError(f"image {image!r} is to be run by {wanted}, which does not answer: {why}")
-        return None, f"no container engine answers ({why})" if wanted == "auto" else "engine is none"
+        return None, f"no container engine answers ({why})" if wanted == "auto" else "engine is none", False
     here = found.image(image)
     if here is None and options.pull == "missing":
         log(f"{found.name} pulls the image {image}, which is not on this machine.")
@@ -89,8 +89,8 @@ def chosen(
         line = f"`{found.name} pull {image}`, or write `pull: missing` under local: in the project file"
         if wanted in engine.PROGRAMS:
             raise JobFailedError(f"image {image!r} is not on this machine. To get it: {line}")
-        return None, f"the image {image} is not on this machine; to run it: {line}"
-    return Container(found, here, found.user_id(here)), ""
+        return None, f"the image {image} is not on this machine; to run it: {line}", True
+    return Container(found, here, found.user_id(here)), "", True
 
 
 def with_packages(

@@ -77,15 +77,15 @@ def prepare(
     if load().is_reduction_server(pool.image) and first_match(options.images, pool.image) is None:
         note = "a program that does nothing for the Reduction Server, whose servers only make all-reduce between GPUs faster"
         return ReplicaProgram((sys.executable, "-I", "-S", str(_REDUCTION)), (), substitutes=(note,))
-    container, why = None, ""
+    container, why, answers = None, "", False
     # What the user has named for this image comes first, and then the image itself.
     if first_match(options.images, pool.image) is None and first_match(options.interpreters, pool.image) is None:
-        container, why = containers.chosen(pool.image, options, execute, log)
+        container, why, answers = containers.chosen(pool.image, options, execute, log)
     if container is not None:
         return _of_container(pool, container, options, root, execute, step, give_up)
     program = _stand_in(pool, why, options, root, env, execute, step, give_up, log)
     # Where an engine answers, its user expects the image.
-    return replace(program, substitutes=(why, *program.substitutes)) if " pull " in why else program
+    return replace(program, substitutes=(why, *program.substitutes)) if answers else program
 
 
 def _of_container(

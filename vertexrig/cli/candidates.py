@@ -159,8 +159,8 @@ def attempt_rows(request: SubmittedRun, job: RemoteJob | None = None) -> list[di
 def _line(at: RunState) -> str:
     """Return the state of a request in one line; "" for a job that was made just now."""
     if at.job is None:
-        return f"{at.candidate_of}: {at.text}" if at.text else ""
-    return f"{at.job.id}  {report.line(at.job)}  {at.candidate_of}{f': {at.text}' if at.ended else ''}"
+        return f"{at.which_candidate}: {at.text}" if at.text else ""
+    return f"{at.job.id}  {report.line(at.job)}  {at.which_candidate}{f': {at.text}' if at.ended else ''}"
 
 
 def _publish(candidate: CandidateRun) -> None:

@@ -432,10 +432,17 @@ def _backfill(schedule: str, at: str, to: str | None, dry_run: bool, file: Path 
     if not dry_run:
         storage = remote.own(loaded, "runs")
         asked = callers.of_schedule(schedule, own)
-        shared = backfill.shared(asked, schedule, loaded.project.invoker or "", deploy.account(), loaded.digest, now)
+        shared = backfill.shared(
+            asked,
+            schedule,
+            request.steps(loaded, asked.then),
+            loaded.project.invoker or "",
+            deploy.account(),
+            loaded.digest,
+            now,
+        )
         kept = backfill.keep(
-            Claims(storage, wait_s=0), RunStore(storage), asked, schedules.job_id(loaded, schedule),
-            request.steps(loaded, asked.then), due, shared,
+            Claims(storage, wait_s=0), RunStore(storage), asked, schedules.job_id(loaded, schedule), due, shared
         )  # fmt: skip
         rows = [{"time": time, "decision": decision, "claim": claim} for time, decision, claim in kept]
     data = {"schedule": schedule, "runs": rows, "dry_run": dry_run}

@@ -111,7 +111,7 @@ def _submit_candidates(
     at = request.advance()
     if at.made is not None:
         name = at.made.run
-        streams.note(f"{name}: {at.candidate_of}")
+        streams.note(f"{name}: {at.which_candidate}")
         _notes(name, at.made, vertex.handle(at.made.name), file)
     if watch:
         at = candidates.follow(request, poll, format_)

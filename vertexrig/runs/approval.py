@@ -6,7 +6,6 @@ that brought the decision, then moves the aliases, if the registered version is 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime
 from typing import Literal
@@ -26,19 +25,20 @@ class DecidedError(UsageError):
     """A version cannot be approved or rejected any more, or not by this person."""
 
 
-def waiting(runs: RunStore) -> Iterable[Run]:
-    """Yield the open runs whose version waits for a decision, or for the tick after it."""
-    return (one for one in runs.open() if isinstance(one, Run) and one.phase == "step" and one.approval)
-
-
 def find(runs: RunStore, name: str) -> Run:
-    """Return the run that waits, by its id, its run id or its schedule; UsageError, with those that wait, if it is none or several."""
-    found = list(waiting(runs))
+    """Return the open run, by its id, run id or schedule, whose version waits for a decision or for the tick after it.
+
+    Raises:
+        UsageError: No such run, or several of a schedule, with those that wait.
+    """
+    found = [one for one in runs.open() if isinstance(one, Run) and one.phase == "step" and one.approval]
     fits = [one for one in found if name in (one.id, one.run_id, one.of_schedule)]
     if len(fits) == 1:
         return fits[0]
-    open_ = ", ".join(f"{one.run_id} ({one.of_schedule or one.name})" for one in found) or "none does"
-    raise UsageError(f"{name!r} names {len(fits)} runs that wait for approval; waiting now: {open_}")
+    if not found:
+        raise UsageError("no run waits for approval; `vertexrig schedule steps` shows the open runs")
+    named = ", ".join(f"{one.run_id} ({one.of_schedule or one.name})" for one in found)
+    raise UsageError(f"{len(fits)} runs that wait for approval are named by {name!r}; name one of these: {named}")
 
 
 def decide(runs: RunStore, models: ModelsClient, run: Run, decision: Decision, by: str, at: datetime) -> Run:

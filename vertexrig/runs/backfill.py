@@ -50,7 +50,7 @@ def due_times(schedule: Schedule, first: datetime, last: datetime, now: datetime
 
 
 def keep(
-    claims: Claims, runs: RunStore, request: Request, job: str, steps: Sequence[str], due: Sequence[str], run: Run
+    claims: Claims, runs: RunStore, request: Request, job: str, due: Sequence[str], run: Run
 ) -> Iterator[tuple[str, str, str]]:
     """Keep a run for each due time.
 
@@ -81,15 +81,28 @@ def keep(
             yield time, "joined", taken.claim.id
             continue
         # the run first: a claim that is released without one would be lost
-        own = replace(run, id=taken.claim.id, key=key, time=time, run_id=taken.claim.run_id, steps=tuple(steps))
+        own = replace(run, id=taken.claim.id, key=key, time=time, run_id=taken.claim.run_id)
         runs.save(replace(own, delivery={**run.delivery, "id": taken.claim.id[-12:]}))
         claims.release(taken.claim)
         yield time, "deferred", taken.claim.id
 
 
-def shared(request: Request, schedule: str, caller: str, by: str, digest: str, now: datetime) -> Run:
+def shared(
+    request: Request, schedule: str, steps: Sequence[str], caller: str, by: str, digest: str, now: datetime
+) -> Run:
     """Return what the runs of one backfill share; `by` is who asked for it."""
     delivery = {"time": times.rfc3339(now, 3), "digest": digest, "detail": {BACKFILL: by}}
     key = Key("schedule", "")
     text = f"a backfill by {by}" if by else "a backfill"
-    return Run("", key, request.body, delivery, caller, schedule, phase="waiting", reason=BACKFILL, text=text)
+    return Run(
+        "",
+        key,
+        request.body,
+        delivery,
+        caller,
+        schedule,
+        phase="waiting",
+        reason=BACKFILL,
+        text=text,
+        steps=tuple(steps),
+    )

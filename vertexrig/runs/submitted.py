@@ -44,7 +44,7 @@ class RunState:
         return self.state not in ("waiting", "training")
 
     @property
-    def candidate_of(self) -> str:
+    def which_candidate(self) -> str:
         """Such as `candidate 2 of 4`."""
         return f"candidate {self.candidate} of {self.of}"
 

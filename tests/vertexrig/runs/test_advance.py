@@ -215,7 +215,7 @@ def test_refused_candidates_give_way_at_once() -> None:
     submission = Submission()
     submission.vertex.refused = frozenset("12")
     state = submission()
-    assert state.candidate_of == "candidate 3 of 3" and state.state == "waiting" and state.made is not None
+    assert state.which_candidate == "candidate 3 of 3" and state.state == "waiting" and state.made is not None
     assert (
         submission.newest["labels"]["vertexrig_candidate"] == "3"
         and first_of(submission.newest["labels"]) == submission.run.run.id
@@ -255,10 +255,10 @@ def test_the_time_for_another_round_is_kept() -> None:
     assert submission().text.endswith("again in 300 s")
     submission.clock.at += 600
     submission.vertex.refused = frozenset("1")
-    assert submission().candidate_of == "candidate 2 of 3"
+    assert submission().which_candidate == "candidate 2 of 3"
     submission.clock.at += 6 * 3600
     submission.fails()
-    assert submission().candidate_of == "candidate 3 of 3"
+    assert submission().which_candidate == "candidate 3 of 3"
     submission.fails()
     assert submission().state == "exhausted" and [number for number, _ in submission.attempts] == [1, 2, 3, 1, 2, 3]
 
@@ -278,7 +278,7 @@ def test_a_candidate_that_cannot_fit_is_passed_over() -> None:
     """One that is known not to fit gets no job; its attempt has the sum."""
     submission = Submission()
     submission.run.engine.cannot = lambda one: "8 of 4 GPUs" if one.number == 1 else ""
-    assert submission().candidate_of == "candidate 2 of 3"
+    assert submission().which_candidate == "candidate 2 of 3"
     first, _ = submission.run.attempts()
     assert (first["reason"], first["text"], first["job"]) == ("quota", "8 of 4 GPUs", "")
 

@@ -212,7 +212,7 @@ def test_approve_and_roll_back_from_the_terminal(here: server.RunningServer, tmp
         assert done.returncode == code, done.stderr
         return done.stdout + done.stderr
 
-    assert "waiting now: 20261121-120000-ab12 (nightly)" in typed("schedule", "approve", "weekly", code=2)
+    assert "name one of these: 20261121-120000-ab12 (nightly)" in typed("schedule", "approve", "weekly", code=2)
     assert f"{name}@2: approved" in typed("schedule", "approve", "nightly")
     kept = store.read(id)
     assert kept is not None and kept.approval["decision"] == "approved"

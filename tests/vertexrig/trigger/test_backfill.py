@@ -38,10 +38,10 @@ def kept(here: Place, due: list[str] = DUE) -> list[str]:
     loaded = here.trigger.loaded
     asked = callers.of_schedule("nightly", loaded.project.schedules["nightly"])
     shared = backfill.shared(
-        asked, "nightly", loaded.project.invoker, "ana@example.com", loaded.digest, here.clock.now()
+        asked, "nightly", (), loaded.project.invoker, "ana@example.com", loaded.digest, here.clock.now()
     )
     claims = Claims(here.store, wait_s=0, clock=here.clock)
-    return [row[1] for row in backfill.keep(claims, RunStore(here.store), asked, "vertexrig-nightly", (), due, shared)]
+    return [row[1] for row in backfill.keep(claims, RunStore(here.store), asked, "vertexrig-nightly", due, shared)]
 
 
 def fire(here: Place, time: str) -> Any:
