@@ -14,6 +14,7 @@ import resource
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -108,7 +109,7 @@ def _make(folder: Path) -> None:
             pytest.fail(imported.stderr + tried.stderr)
         other = Path(made, "other")
         _root(other, other_python())
-        site = next(other.glob("usr/local/lib/python*/site-packages"))
+        site = next(other.glob("usr/local/lib/python*/*-packages"))
         (site / "tensorflow.py").write_text('__version__ = "2.17.0"\n')
         (site / "tensorflow-2.17.0.dist-info").mkdir()
         (site / "tensorflow-2.17.0.dist-info/METADATA").write_text("Name: tensorflow\nVersion: 2.17.0\n")
@@ -133,9 +134,9 @@ def other_python() -> str:
         for found in (*Path.home().glob(f".pyenv/versions/{name}.*/bin/python{name}"), shutil.which(f"python{name}")):
             if found is None or name == own:
                 continue
-            asked = subprocess.run(
-                [found, "-c", "import sys, pip, setuptools; print(sys.base_prefix)"], capture_output=True, text=True
-            )
+            # a distribution's own Python has pip elsewhere
+            code = "import sys, pip, setuptools; assert 'site-packages' in pip.__file__; print(sys.base_prefix)"
+            asked = subprocess.run([found, "-c", code], capture_output=True, text=True)
             if asked.returncode == 0:
                 return asked.stdout.strip()
     return sys.base_prefix
@@ -155,11 +156,20 @@ def _root(root: Path, prefix: str) -> None:
         path for path in sorted(Path(prefix, "bin").glob("python3.*")) if re.fullmatch(r"python3\.[0-9]+", path.name)
     )
     lib = Path(prefix, "lib", python.name)
-    unwanted = shutil.ignore_patterns("test", "tests", "site-packages", "idlelib", "tkinter", "config-3*", "*.a")
+    unwanted = shutil.ignore_patterns(
+        "test", "tests", "site-packages", "idlelib", "tkinter", "config-3*", "*.a", "EXTERNALLY-MANAGED"
+    )
     shutil.copytree(lib, root / "usr/local/lib" / python.name, symlinks=True, ignore=unwanted)
-    site = root / "usr/local/lib" / python.name / "site-packages"
+    # Debian's Python has dist-packages there, and its pip elsewhere: that of this environment is of the same version
+    asked = subprocess.run(
+        [python, "-c", "import site; print(site.getsitepackages()[0])"], capture_output=True, text=True, check=True
+    )
+    site = root / "usr/local/lib" / python.name / Path(asked.stdout.strip()).name
+    source = lib / "site-packages"
+    if not (source / "pip").is_dir() and prefix == sys.base_prefix:
+        source = Path(sysconfig.get_path("purelib"))
     for name in ("pip", "setuptools", "wheel", "_distutils_hack", "pkg_resources"):
-        for found in lib.glob(f"site-packages/{name}*"):
+        for found in source.glob(f"{name}*"):
             if found.is_dir() and re.fullmatch(rf"{name}(-[0-9.]+\.dist-info)?", found.name):
                 shutil.copytree(found, site / found.name)
     shutil.copy(python, root / "usr/local/bin" / python.name)
