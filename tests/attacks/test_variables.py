@@ -98,6 +98,21 @@ def test_diff_has_the_name(tmp_path: Path, format_: str) -> None:
     assert "${DB}" in said and "Zebra" not in said
 
 
+@pytest.mark.parametrize("value", ["${DB}", "${DB}1", "1${DB}"])
+@pytest.mark.parametrize("words", [("check",), ("explain", "one"), ("diff", "HEAD")], ids=" ".join)
+def test_a_secret_is_not_cut_but_named(tmp_path: Path, value: str, words: tuple[str, ...]) -> None:
+    """Under a secret's name, of which findings, tables and diffs show the first characters, a variable's value is not cut but named."""
+    project(tmp_path)
+    git = ["git", "-c", "user.name=a", "-c", "user.email=a@b.c"]
+    for command in (["init", "-q"], ["add", "."], ["commit", "-qm", "before"]):
+        subprocess.run([*git, *command], cwd=tmp_path, check=True)
+    file = tmp_path / "vertexrig.yaml"
+    file.write_text(file.read_text().replace('name: "${DB}"', f'password: "{value}"'))
+    said = shown(tmp_path, *words)
+    assert "password" in said and "a&b" not in said and "1a&" not in said
+    assert value != "${DB}" or "${DB}" in said
+
+
 def test_a_patch_has_what_the_file_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The patch of `check --diff` applies to a file in which a variable's value is written out."""
     monkeypatch.setenv("DB", "us-central1")

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import re
 
+from vertexrig import variables
+
 _KNOWN = (
     r"AIza[0-9A-Za-z_-]{30,}"  # Google API key
     r"|hf_[A-Za-z0-9]{16,}"
@@ -72,7 +74,12 @@ def secret_in(value: str, name: str = "") -> str:
 
 
 def hint(secret: str) -> str:
-    """As much of a secret as may be shown: four characters at most, and never more than a third of it."""
+    """As much of a secret as may be shown: the name of the environment variable that it is, otherwise four characters at most, and never more
+    than a third of it.
+    """
+    named = variables.shown(secret)
+    if named != secret:
+        return named if re.fullmatch(r"\$\{\w+\}", named) else "…"
     return f"{secret[: min(4, len(secret) // 3)]}…"
 
 
