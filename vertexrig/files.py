@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -138,6 +139,7 @@ def _must_stay(path: Path, folder: Path) -> None:
 
 _TYPE_IT = "remove the link, or name another place with an option such as --output"
 _MARKS = (".git", "vertexrig.yaml")
+_COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
 @cache
@@ -160,6 +162,27 @@ def checkout(folder: str) -> str:
                 if (place / mark).stat().st_uid == owner:
                     return str(place)
     return folder
+
+
+def revision(folder: Path) -> str:
+    """Return the commit that is checked out around a folder, "" if there is none. git is not run, so changes are not seen."""
+    git = Path(checkout(os.path.realpath(folder)), ".git")
+    with suppress(UsageError):
+        if git.is_file():  # of a linked work tree or a submodule
+            git = git.parent / read_text(git).removeprefix("gitdir:").strip()
+        common = git / "commondir"
+        places = [git, *([git / read_text(common).strip()] if common.is_file() else [])]
+        found = read_text(git / "HEAD").strip()
+        name = found.removeprefix("ref: ")
+        if name != found and ".." not in name:
+            loose = next((place / name for place in places if (place / name).is_file()), None)
+            packed = "" if loose is not None else read_text(places[-1] / "packed-refs")
+            rows = (line.partition(" ") for line in packed.splitlines())
+            found = (
+                read_text(loose).strip() if loose is not None else next((id for id, _, ref in rows if ref == name), "")
+            )
+        return found if _COMMIT.fullmatch(found) else ""
+    return ""
 
 
 def is_inside(path: str | Path, folder: str | Path) -> bool:

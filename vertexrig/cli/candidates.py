@@ -15,6 +15,7 @@ from vertexrig.cloud.storage import Storage
 from vertexrig.cloud.vertex import COLLECTIONS, RemoteJob, Vertex
 from vertexrig.errors import JobFailedError, UsageError
 from vertexrig.explain import headroom
+from vertexrig.files import revision
 from vertexrig.project import runs
 from vertexrig.runs import submitted
 from vertexrig.runs.candidates import CandidateRun, candidates_of
@@ -98,7 +99,12 @@ def _known(
     if not first or name not in {*project.entries}:
         return None
     prepared = workspace.prepare_all(name, check=check)
-    submitter = Submitter(workspace, remote.service(workspace.loaded), remote.bucket(workspace.loaded, "claims"))
+    submitter = Submitter(
+        workspace,
+        remote.service(workspace.loaded),
+        remote.bucket(workspace.loaded, "claims"),
+        revision=revision(workspace.loaded.folder),
+    )
     claim = submitter.claims.by_id(first)
     return (prepared, submitter, claim) if claim is not None and len(prepared) > 1 else None
 

@@ -14,11 +14,14 @@ from vertexrig.cli import candidates, extras, options, remote, streams
 from vertexrig.cli.arguments import NameArgument
 from vertexrig.cli.output import result
 from vertexrig.cli.remote import FoundJob
+from vertexrig.cloud.models import ModelsClient
 from vertexrig.cloud.vertex import TUNING
 from vertexrig.errors import UsageError
 from vertexrig.files import write_text
+from vertexrig.project.config import Loaded
 from vertexrig.results import trials
 from vertexrig.spec.labels import RUN_LABEL
+from vertexrig.studies import lineage as way
 from vertexrig.studies import report
 from vertexrig.studies.cost import spent
 from vertexrig.studies.html import Insight, insight, page
@@ -39,8 +42,13 @@ _TEXT = ("", ".md", ".markdown", ".txt")
     type=click.Path(path_type=Path),
     help="File to write instead of stdout. NAME.html is written as HTML; NAME.json needs --format json.",
 )
+@click.option(
+    "--lineage",
+    is_flag=True,
+    help="Take JOB for a version of a model, MODEL@VERSION or MODEL@ALIAS, and show the way from data to it.",
+)
 @options.format_option("markdown", "json", "html")
-def command(job: str, where: options.WhereOptions, output: Path | None, format_: str) -> None:
+def command(job: str, where: options.WhereOptions, output: Path | None, lineage: bool, format_: str) -> None:
     """Write a report of JOB (name, number, resource name, or a rehearsal's run): how it went and, for a sweep, its trials.
 
     An HTML report is one file that loads nothing from the network. It has charts, an estimate of the cost, and the commands that
@@ -52,6 +60,14 @@ def command(job: str, where: options.WhereOptions, output: Path | None, format_:
         raise UsageError(
             f"{output}: a report is HTML or Markdown: name it {output.stem}.html or {output.stem}.md, or give --format"
         )
+    if lineage:
+        if output is not None or where.local or format_ == "html":
+            raise UsageError(
+                "--lineage prints the way to a version in the Model Registry, as text or with --format json"
+            )
+        rows = _way(options.workspace_of(where.file).loaded, job)
+        result(format_, {"lineage": rows}, way.text(rows))
+        return
     html = format_ == "html" or (ending in HTML and not (typed and format_ == "markdown"))
     if html:
         extras.need("vl_convert")  # first: its extra brings what the others need, too
@@ -71,6 +87,14 @@ def command(job: str, where: options.WhereOptions, output: Path | None, format_:
         write_text(output, json.dumps(variables.result(data), indent=2) + "\n" if whole else variables.result(text))
         streams.note(f"wrote {output}")
     result(format_, {**data, "path": output and str(output)}, "" if output else text.rstrip("\n"))
+
+
+def _way(loaded: Loaded, text: str) -> list[dict[str, Any]]:
+    """Return the way to a version of a model, from the jobs in all regions of the project file."""
+    vertex, entries = remote.service(loaded), loaded.project.entries.values()
+    others = {str(one["region"]) for run in entries for one in run.candidates if "region" in one} - {vertex.region}
+    vertices = [vertex, *map(vertex.in_region, sorted(others))]
+    return way.trace(way.version_of(ModelsClient(vertex), text), vertices)
 
 
 def _html(

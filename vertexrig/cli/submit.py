@@ -14,6 +14,7 @@ from vertexrig.cli.arguments import NameArgument
 from vertexrig.cli.output import result
 from vertexrig.cli.watch import lines
 from vertexrig.errors import FindingsError, UsageError
+from vertexrig.files import revision
 from vertexrig.project.runs import new_run_id
 from vertexrig.project.triggered import Budget
 from vertexrig.submit import submission as submit
@@ -75,7 +76,9 @@ def command(
         raise FindingsError(f"{name} would fail: see above")
     vertex = remote.service(workspace.loaded)
     storage = remote.bucket(workspace.loaded, "claims and packages")
-    submitter = submit.Submitter(workspace, vertex, storage, limits=Budget() if no_budget else None)
+    submitter = submit.Submitter(
+        workspace, vertex, storage, limits=Budget() if no_budget else None, revision=revision(workspace.loaded.folder)
+    )
     if resume:  # before anything is uploaded: a run that cannot be resumed is bad usage
         candidates.resumable(vertex, storage, prepared, resume)
     first = submitter.first_allowed(every)

@@ -71,6 +71,10 @@ class RegisterStep:
         "Whether a better version gets the aliases at once (`none`), or after `vertexrig schedule approve` (`required`).",
         "none",
     )
+    ml_metadata: bool = option(
+        "Whether Vertex ML Metadata gets an execution for the run, with its data, package and version as artifacts.",
+        False,
+    )
 
 
 @dataclass(frozen=True)

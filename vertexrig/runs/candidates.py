@@ -70,6 +70,7 @@ def candidates_of(prepared: Sequence[Prepared], submitter: Submitter) -> list[Ca
             fence=submitter.fence or len(prepared) > 1,  # several processes continue one run
         )
         own.ledger, own.reconciler = submitter.ledger, submitter.reconciler  # of all regions
+        own.lineage = submitter.lineage
         found.append(CandidateRun(one, own))
     first = prepared[0]
     if first.workspace.loaded.runnable(first.view.name).prefer == "price":

@@ -23,15 +23,13 @@ from vertexrig.project.triggered import RunLimits, Schedule
 from vertexrig.runs.deliveries import GOOD, NotStartedError
 from vertexrig.runs.run import Run
 from vertexrig.runs.store import RunStore
-from vertexrig.spec.labels import first_of
+from vertexrig.spec.labels import DATA_LABEL, first_of
 from vertexrig.spec.states import SUCCEEDED
 from vertexrig.submit.budget import OverBudgetError, Share, Terms
 from vertexrig.submit.claims import LABEL, Claim
 from vertexrig.submit.submission import Submitter
 
 HOLDS = "holds.json"
-DATA_LABEL = "vertexrig_data"
-"""Label of a job: the digest of the data that its schedule depends on."""
 WAITS = ("hold", "overlap")
 """Reasons for waiting that end by themselves."""
 PATIENCE_S = 3 * 86_400.0

@@ -7,6 +7,7 @@ frozen holder added is found by its description, has no alias, and is deleted by
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -14,6 +15,7 @@ from datetime import date
 from typing import Any, Literal
 
 from vertexrig.catalog import Catalog
+from vertexrig.cloud.metadata import MetadataClient, Node
 from vertexrig.cloud.models import ModelsClient, plain, version_name
 from vertexrig.cloud.rest import RestError
 from vertexrig.cloud.storage import Storage
@@ -23,11 +25,12 @@ from vertexrig.project.config import Loaded
 from vertexrig.project.triggered import STEP_LABEL, RegisterStep
 from vertexrig.runs.run import Run
 from vertexrig.runs.store import RunStore
+from vertexrig.spec import from_data
+from vertexrig.spec.labels import DATA_LABEL, lineage
 from vertexrig.studies import register, trained
 from vertexrig.studies.register import Servable, Trained
 from vertexrig.submit.claims import Claim, Claims, Existing, Key, Recorded, Taken, digest
 
-_MARK = re.compile(r" \(run (?P<run>[0-9a-f]{32}-[0-9a-f]{12})\)$")
 _CHECKED = 20
 """Versions, the newest ones, that are checked for second uploads of a run."""
 
@@ -132,7 +135,7 @@ class Registrar:
             return outcome.claim, ""
         try:
             there = register.present(self.models, display, step.alias)
-            if there is not None and _run_of(there) == run.id:  # ours, of an attempt that died
+            if there is not None and register.run_of(there) == run.id:  # ours, of an attempt that died
                 return self.claims.record(outcome.claim, _record(there)), ""
             if evaluation is not None and folder_of(there) != evaluation.champion:
                 self.claims.release(outcome.claim)
@@ -216,6 +219,61 @@ class Registrar:
         self.give_aliases(run, name, step.alias)
         return Registered("registered", text or display, name)
 
+    def record(self, run: Run, found: Registered, job: RemoteJob) -> Registered:
+        """Write the way to the version into ML Metadata; if that fails, the text says so, and the version stays.
+
+        Args:
+            job: The job or sweep that trained it.
+        """
+        try:
+            self._record(run, found, job)
+        except RestError as error:
+            return replace(found, text=f"{found.text}; ML Metadata has no record of it: {error}")
+        return found
+
+    def _record(self, run: Run, found: Registered, job: RemoteJob) -> None:
+        project = self.loaded.project
+        document = from_data(dict(job.data.get("jobSpec") or job.data.get("trialJobSpec") or {}), kind="CustomJobSpec")
+        packages = dict.fromkeys(uri for pool in document.pools for uri in pool.package_uris)
+        own, data = lineage(job.labels), register.data_argument(document)
+        schedule = project.schedules.get(run.of_schedule)
+        uri = data or (schedule.only_if_changed if schedule is not None else "") or ""
+        inputs = [
+            Node(
+                f"vertexrig-{hashlib.sha256(f'{uri} {known}'.encode()).hexdigest()[:32]}",
+                kind,
+                title,
+                {"digest": known},
+                uri,
+            )
+            for kind, title, uri, known in (
+                ("system.Dataset", "data", uri, own.pop(DATA_LABEL, "")),
+                *(("system.Artifact", "package", one, register.package_hash(document)) for one in packages),
+            )
+            if uri
+        ]
+        version = Node(
+            f"vertexrig-model-{run.id}",
+            "google.VertexModel",
+            found.model,
+            {"resourceName": found.model},
+            f"{self.models.rest.url}/{found.model}",
+        )
+        facts = {
+            **own,
+            "run": run.id,
+            "image": trained.image(job),
+            "compared": found.text,
+            **{f"job_{n}": one for n, one in enumerate(run.jobs.values(), 1)},
+        }
+        group = re.sub(
+            r"[^a-z0-9-]+", "-", f"vertexrig-{project.trigger.function}-{run.of_schedule or run.name}".lower()
+        )
+        MetadataClient(self.models).record(
+            Node(f"vertexrig-run-{run.id}", "system.Run", f"{run.of_schedule or run.name} {run.run_id}", facts),
+            inputs, [version], Node(group, "system.Pipeline", run.of_schedule or run.name, {}),
+        )  # fmt: skip
+
     def give_aliases(self, run: Run, name: str, alias: str) -> None:
         """Move the aliases to the version of a run that has not ended."""
         if self.runs.outcome(run.id) is None:  # else a later version may have the aliases by now
@@ -228,7 +286,7 @@ class Registrar:
             UsageError: There is no model.
         """
         there = register.present(self.models, display_name(run, step, job), step.alias)
-        own = there is not None and _run_of(there) == run.id
+        own = there is not None and register.run_of(there) == run.id
         return "" if own else folder_of(there), self._trained(run, step, job)[0].uri
 
     def has_uploaded(self, run: Run, step: RegisterStep, job: RemoteJob) -> bool:
@@ -242,7 +300,7 @@ class Registrar:
             name = plain(str(model.get("name", "")))
             rows = sorted(self.models.versions(name), key=lambda row: int(row.get("versionId") or 0), reverse=True)
             for row in rows[:_CHECKED]:
-                version, id = version_name(row), _run_of(row)
+                version, id = version_name(row), register.run_of(row)
                 end = self.runs.outcome(id) if id else None
                 if end is None or end.get("model") == version:
                     continue
@@ -259,7 +317,7 @@ class Registrar:
     def _find(self, display: str, id: str) -> Mapping[str, Any] | None:
         """Return the oldest version of a run, None if there is none."""
         models = (plain(str(model.get("name", ""))) for model in self.models.find(display))
-        found = [row for name in models for row in self.models.versions(name) if _run_of(row) == id]
+        found = [row for name in models for row in self.models.versions(name) if register.run_of(row) == id]
         return min(found, key=lambda row: (str(row.get("versionCreateTime", "")), version_name(row)), default=None)
 
 
@@ -276,12 +334,6 @@ def folder_of(version: Mapping[str, Any] | None) -> str:
 def _model_id(id: str) -> str:
     """Return the id of the model that a run makes if there is none yet."""
     return f"vertexrig-{id}"
-
-
-def _run_of(version: Mapping[str, Any]) -> str:
-    """Return the run that uploaded a version, "" for any other."""
-    match = _MARK.search(str(version.get("versionDescription", "")))
-    return match["run"] if match else ""
 
 
 def _record(version: Mapping[str, Any]) -> Recorded:

@@ -20,9 +20,10 @@ from vertexrig.runs.policy import PATIENCE_S
 from vertexrig.runs.registration import Evaluation, Registered, Registrar, display_name
 from vertexrig.runs.run import Run
 from vertexrig.spec import from_data
+from vertexrig.spec.labels import DATA_LABEL
 from vertexrig.spec.states import SUCCEEDED, short
 from vertexrig.studies.register import MODEL_DIR, SUMMARY
-from vertexrig.submit.budget import PER_RUN, OverBudgetError
+from vertexrig.submit.budget import PER_RUN, OverBudgetError, Terms
 from vertexrig.submit.claims import LABEL, InProgressError, digest
 from vertexrig.submit.uploaded import NoPackageError
 from vertexrig.workspace import Prepared
@@ -129,8 +130,13 @@ class Steps:
         if claim is not None and claim.state == "created":
             return self._saved(run, index, claim.run, claim.job.name)
         prepared = self.prepared(run, step, sweep)
-        made = self.engine.submitter.submit(prepared, key, digest({"run": run.id}), terms=self.engine.terms(run))
+        made = self.engine.submitter.submit(prepared, key, digest({"run": run.id}), terms=self._terms(run, sweep))
         return self._made(run, index, prepared.view.name, made.name, made.duplicate)
+
+    def _terms(self, run: Run, before: RemoteJob) -> Terms:
+        """Return the terms of a step's job: it has the label with the data of the job before it."""
+        terms, data = self.engine.terms(run), before.labels.get(DATA_LABEL)
+        return replace(terms, labels={**terms.labels, DATA_LABEL: data}) if data else terms
 
     def _made(self, run: Run, index: int, name: str, job: str, known: bool) -> Moved | Run:
         saved = self._saved(run, index, name, job)
@@ -176,7 +182,7 @@ class Steps:
                 return kept or self._waits(run, "another tick is at it")
         prepared = self.evaluating(run, step, champion, challenger)
         made = self.engine.submitter.submit(
-            prepared, run.step_key(index, run.round), digest({"run": run.id}), terms=self.engine.terms(run)
+            prepared, run.step_key(index, run.round), digest({"run": run.id}), terms=self._terms(run, trained)
         )
         saved = self._saved(run, index, name, made.name, round=run.round + 1)
         if isinstance(saved, Moved):
@@ -222,6 +228,8 @@ class Steps:
             return kept or self._waits(run, found.text)
         if found.outcome == "":
             return self._waits(replace(run, step=index), found.text)
+        if found.model and step.ml_metadata:
+            found = self.registrar.record(run, found, job)
         if found.outcome == "approval":
             return self._ask(replace(run, step=index), step, job, found)
         moved = self.engine.close(replace(run, step=index), found.outcome, found.text, model=found.model)

@@ -19,6 +19,8 @@ CLAIM_LABEL = "vertexrig_claim"
 CANDIDATE_LABEL, FIRST_LABEL = "vertexrig_candidate", "vertexrig_first"
 """Labels of a job with candidates: the candidate's number, 1 for the job without changes; and the id of the first attempt's claim.
 The first attempt's job has that id in `CLAIM_LABEL`."""
+DIGEST_LABEL, REVISION_LABEL, DATA_LABEL = "vertexrig_digest", "vertexrig_revision", "vertexrig_data"
+"""Where a job comes from: the digest of the project file, the git revision, and the digest of the data that its schedule depends on."""
 _OURS = "vertexrig_"
 """How the labels begin that `submit` and the trigger make, such as that of a claim."""
 
@@ -26,6 +28,11 @@ _OURS = "vertexrig_"
 def label_value(text: str) -> str:
     """Return a text as the value of a label: in lower case, at most 63 characters, `_` for what a label cannot have."""
     return re.sub(r"[^a-z0-9_-]", "_", text.lower())[:63]
+
+
+def lineage(labels: Mapping[str, str]) -> dict[str, str]:
+    """Return the labels of a job that say where it comes from."""
+    return {key: labels[key] for key in (DIGEST_LABEL, REVISION_LABEL, DATA_LABEL) if labels.get(key)}
 
 
 def first_of(labels: Mapping[str, str]) -> str:

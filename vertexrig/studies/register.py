@@ -6,7 +6,7 @@ import json
 import math
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import date
 from fnmatch import fnmatchcase
 from typing import Any
@@ -26,6 +26,7 @@ METRIC, VALUE = "metric", "metric_value"
 MODEL_DIR = "model"
 _DESCRIPTION = re.compile(r"(?P<metric>.+?) (?P<value>-?[0-9][0-9.]*(?:e[-+]?[0-9]+)?), from ")
 _AFTER = re.compile(r", after version (?P<version>[0-9]+)( |$)")
+_MARK = re.compile(r" \(run (?P<run>[0-9a-f]{32}-[0-9a-f]{12})\)$")
 _HASH = re.compile(r"\+([0-9a-f]{6,})")
 
 
@@ -42,6 +43,8 @@ class Trained:
         number: The job's number.
         package: Hash of the trainer's package, "" if it has none.
         data: What it was trained on, "" if no argument says so.
+        image: The image that trained it.
+        lineage: Labels of its job that say where it comes from (`vertexrig.spec.labels.lineage`).
     """
 
     uri: str
@@ -52,6 +55,8 @@ class Trained:
     number: str = ""
     package: str = ""
     data: str = ""
+    image: str = ""
+    lineage: Mapping[str, str] = field(default_factory=dict)
 
     def below(self, folder: str) -> Trained:
         """Return it with the model's files in a folder below its own, "" for that one itself."""
@@ -67,6 +72,8 @@ class Trained:
             METRIC: self.metric,
             VALUE: number_label(self.value),
             "data": self.data,
+            "image": self.image.rpartition("/")[2],
+            **self.lineage,
         }
         return {key: label(value) for key, value in found.items() if value}
 
@@ -290,6 +297,12 @@ def replaced(description: str) -> str:
     """Return the number of the version that one was compared with when it was uploaded, "" if its description names none."""
     before = _AFTER.search(description)
     return before["version"] if before is not None else ""
+
+
+def run_of(version: Mapping[str, Any]) -> str:
+    """Return the run that uploaded a version, "" for any other."""
+    match = _MARK.search(str(version.get("versionDescription", "")))
+    return match["run"] if match else ""
 
 
 def rollback(models: ModelsClient, display_name: str, alias: str, version: str = "") -> tuple[str, str]:

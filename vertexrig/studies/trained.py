@@ -13,6 +13,7 @@ from vertexrig.errors import UsageError
 from vertexrig.project.arguments import arguments
 from vertexrig.project.config import Loaded
 from vertexrig.results.study import read as study_record
+from vertexrig.spec.labels import lineage
 from vertexrig.spec.objective import likeliest, likely_goal
 from vertexrig.studies import register
 from vertexrig.studies.decisions import tidy
@@ -153,7 +154,8 @@ def _trained(job: RemoteJob, key: str, uri: str, metric: str, value: float, goal
     """Return what was trained, with what the job's spec at `key` says of its package, data and image."""
     document = spec.from_data(dict(job.data.get(key) or {}), kind="CustomJobSpec")
     package, data = register.package_hash(document), register.data_argument(document)
-    return Trained(uri, metric, value, goal, name, job.id, package, data)
+    found = document.pools[0].image if document.pools else ""
+    return Trained(uri, metric, value, goal, name, job.id, package, data, found, lineage(job.labels))
 
 
 def model_name(job: RemoteJob, own: str) -> str:

@@ -20,7 +20,7 @@ from vertexrig.project.config import Loaded
 from vertexrig.project.triggered import Budget
 from vertexrig.schema.typed import Scalar
 from vertexrig.spec.estimate import Estimate, elsewhere, estimate
-from vertexrig.spec.labels import RUN_LABEL
+from vertexrig.spec.labels import DIGEST_LABEL, REVISION_LABEL, RUN_LABEL, lineage
 from vertexrig.submit import budget
 from vertexrig.submit.budget import OverBudgetError, Terms
 from vertexrig.submit.claims import (
@@ -120,6 +120,7 @@ class Submitter:
         storage: The bucket of claims, ledger and packages.
         claims: By default, those of the trigger's folder in `storage`.
         limits: In place of the project's budget.
+        revision: The git revision of the project, "" if it is not known.
         fence: Jobs know their claim, so that a trainer ends where another job was recorded (`vertexrig.submit.reconcile`).
     """
 
@@ -131,8 +132,10 @@ class Submitter:
         *,
         claims: Claims | None = None,
         limits: Budget | None = None,
+        revision: str = "",
         fence: bool = False,
     ) -> None:
+        self.lineage = lineage({DIGEST_LABEL: workspace.loaded.digest, REVISION_LABEL: revision})
         self.workspace, self.vertex, self.storage, self.fence = workspace, vertex, storage, fence
         self.claims = claims or Claims(storage.below(workspace.loaded.project.trigger.prefix))
         self.limits = limits if limits is not None else workspace.loaded.project.trigger.budget
@@ -184,7 +187,9 @@ class Submitter:
         """
         _must_be_ok(prepared)
         view, document = prepared.view, prepared.document
-        would = Recorded(output=document.output, labels={**view.labels, **terms.own_labels, RUN_LABEL: view.name})
+        would = Recorded(
+            output=document.output, labels={**view.labels, **self.lineage, **terms.own_labels, RUN_LABEL: view.name}
+        )
         would = _with_price(would, prepared, price_within(prepared, self.limits, terms))
         return self._submitted(view.name, COLLECTIONS[document.kind], would, "")
 
@@ -269,7 +274,7 @@ class Submitter:
             self._release(taken, terms, error)
             raise
         view = prepared.view
-        labels = {**view.labels, **terms.own_labels, LABEL: claim.id, RUN_LABEL: view.name}
+        labels = {**view.labels, **self.lineage, **terms.own_labels, LABEL: claim.id, RUN_LABEL: view.name}
         data = prepared.document.data
         if self.fence:
             data = fenced(data, self.claims.storage.uri(claim.path), claim.id, claim.token)

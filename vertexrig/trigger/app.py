@@ -53,6 +53,8 @@ if TYPE_CHECKING:
     from vertexrig.trigger.tick import Ticker
 
 FILE_VARIABLE = "VERTEXRIG_FILE"
+REVISION = "revision"
+"""File of the staged folder with the git revision of the project file."""
 
 
 @dataclass(frozen=True)
@@ -90,6 +92,7 @@ class Trigger:
         vertex: Where jobs are made; by default the project's own.
         storage: By default the project's bucket.
         claims: By default those of `storage`.
+        revision: The git revision of the project file, "" if it is not known.
 
     Raises:
         ConfigError: The project file has no bucket, or opens what must stay closed.
@@ -102,6 +105,7 @@ class Trigger:
         vertex: Vertex | None = None,
         storage: Storage | None = None,
         claims: Claims | None = None,
+        revision: str = "",
         log: Callable[[Mapping[str, Any]], None] = print_log,
     ) -> None:
         caller_overrides.check_rules(loaded)
@@ -113,7 +117,7 @@ class Trigger:
         vertex = vertex or Vertex(project.project, project.region)
         storage = storage or Storage(project.bucket, location=project.region)
         workspace = Workspace(loaded, uploaded=UploadedArtifacts(loaded, storage))
-        self.submitter = Submitter(workspace, vertex, storage, claims=claims, fence=True)
+        self.submitter = Submitter(workspace, vertex, storage, claims=claims, revision=revision, fence=True)
         self.store = self.submitter.claims.storage
         self.engine = self._engine(self.submitter)
 
@@ -565,6 +569,7 @@ class Trigger:
             self.store, lease_s=own.claims.lease_s, wait_s=0, clock=own.claims.clock, sleep=own.claims.sleep
         )
         submitter = Submitter(own.workspace, own.vertex, own.storage, claims=claims, limits=own.limits, fence=True)
+        submitter.lineage = own.lineage
         return self.make_ticker(submitter, ModelsClient(own.vertex), lambda uri: Storage(uri, url=url))
 
     def make_ticker(self, submitter: Submitter, models: ModelsClient, folder: Callable[[str], Storage]) -> Ticker:
@@ -589,8 +594,12 @@ def _detail(error: RequestProblem) -> str:
 
 def application(folder: Path) -> Trigger:
     """Return the trigger of a staged folder: its project file and environment, or the file that VERTEXRIG_FILE names."""
-    file, staged = os.environ.get(FILE_VARIABLE), folder / environments.STAGED
-    env = staged.read_text(encoding="utf-8") if staged.is_file() and not file else None
-    trigger = Trigger(config.load(Path(file) if file else folder / config.DEFAULT_NAME, env=env))
+    file = os.environ.get(FILE_VARIABLE)
+    env, revision = (
+        one.read_text(encoding="utf-8") if one.is_file() and not file else None
+        for one in (folder / environments.STAGED, folder / REVISION)
+    )
+    loaded = config.load(Path(file) if file else folder / config.DEFAULT_NAME, env=env)
+    trigger = Trigger(loaded, revision=revision or "")
     trigger.warm_up()
     return trigger

@@ -57,6 +57,19 @@ MODEL_CALLS = {
     "aiplatform.models.delete": ("DELETE", rf"{_MODELS}/[^/@:]+(@[0-9]+:deleteVersion)?"),  # of second uploads
 }
 """The same for what `register` in a schedule's `then` calls; the role has these permissions only where there is one."""
+_STORES = r"/v1/projects/[^/]+/locations/[^/]+/metadataStores"
+METADATA_CALLS = {
+    "aiplatform.metadataStores.create": ("POST", _STORES),  # of a project where nothing has used one yet
+    "aiplatform.artifacts.create": ("POST", rf"{_STORES}/default/artifacts"),
+    "aiplatform.executions.create": ("POST", rf"{_STORES}/default/executions"),
+    "aiplatform.executions.addExecutionEvents": ("POST", rf"{_STORES}/default/executions/[^/:]+:addExecutionEvents"),
+    "aiplatform.contexts.create": ("POST", rf"{_STORES}/default/contexts"),
+    "aiplatform.contexts.addContextArtifactsAndExecutions": (
+        "POST",
+        rf"{_STORES}/default/contexts/[^/:]+:addContextArtifactsAndExecutions",
+    ),
+}
+"""The same for what `register: {ml_metadata: true}` calls."""
 OBJECT_CALLS = {
     "storage.objects.create": ("POST", r"/upload/storage/v1/b/[^/]+/o"),
     "storage.objects.list": ("GET", r"/storage/v1/b/[^/]+/o"),
@@ -234,8 +247,15 @@ def _identities(project: Project) -> Iterator[DeployStep]:
 def roles(project: Project) -> dict[str, tuple[str, ...]]:
     """Return the custom roles of the function's identity: on the project and on the bucket, each with what it uses."""
     name = project.trigger.function.replace("-", "_")
-    jobs = (*JOB_CALLS, *(MODEL_CALLS if registers(project) else ()))
+    jobs = (*JOB_CALLS, *registry_calls(project))
     return {f"{name}_trigger_jobs": jobs, f"{name}_trigger_objects": tuple(OBJECT_CALLS)}
+
+
+def registry_calls(project: Project) -> tuple[str, ...]:
+    """Return the permissions that the steps `register` of the schedules use."""
+    steps = [step for one in project.schedules.values() for step in one.steps if isinstance(step, RegisterStep)]
+    wide = any(step.ml_metadata for step in steps)
+    return (*(MODEL_CALLS if registers(project) else ()), *(METADATA_CALLS if wide else ()))
 
 
 def registers(project: Project) -> bool:

@@ -327,7 +327,11 @@ def check_chains(subject: Subject) -> Iterator[Result]:
         return
     role, _ = deploy.roles(project)
     found = _read(subject.gcloud(["iam", "roles", "describe", role, f"--project={project.project}", "--format=json"]))
-    lacking = sorted(set(deploy.MODEL_CALLS) - set(found.get("includedPermissions", ()))) if found is not None else []
+    lacking = (
+        sorted(set(deploy.registry_calls(project)) - set(found.get("includedPermissions", ())))
+        if found is not None
+        else []
+    )
     name = "register after a run"
     if found is None:
         yield Result(name, "unknown", f"the role {role} cannot be read", "vertexrig function deploy")

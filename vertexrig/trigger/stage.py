@@ -16,11 +16,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vertexrig.errors import UsageError
-from vertexrig.files import is_inside
+from vertexrig.files import is_inside, revision
 from vertexrig.project import caller_overrides, environments
 from vertexrig.project.config import DEFAULT_NAME, STATE_FOLDER, TEMPLATE_SUFFIX, Loaded
 from vertexrig.project.model import PREBUILT
 from vertexrig.render.renderer import shipped_templates
+from vertexrig.trigger.app import REVISION
 
 FOLDER = "build/function"
 SERVED = f"{STATE_FOLDER}/function"
@@ -85,6 +86,8 @@ def stage(loaded: Loaded, folder: Path) -> Staged:
     if loaded.env:  # with the whole file, whose comments may hide findings
         (folder / environments.STAGED).write_text(loaded.env, encoding="utf-8")
         text = json.dumps(loaded.chosen.merged, default=str)
+    if found := revision(loaded.folder):
+        (folder / REVISION).write_text(found, encoding="utf-8")
     _project_files(loaded, folder)
     files = [file for file in folder.rglob("*") if file.is_file()]
     lines = (folder / "requirements.txt").read_text(encoding="utf-8").splitlines()
