@@ -119,7 +119,7 @@ test-clients: $(READY) ## Run unchanged programs (Node, Java, gsutil, ...) again
 # The same tests run shorter in `make test`. TESTS names other tests.
 ATTACKS := tests/attacks tests/vertexrig/submit/test_protocol.py tests/vertexrig/submit/test_budget.py tests/vertexrig/runs/test_runs_explored.py tests/vertexrig/trigger/test_trigger_generated.py tests/vertexrig/render/test_render.py tests/repository/test_newcomer.py
 attack: $(READY) ## Run the attacks on trigger, claims, budgets and local Vertex ten times as long
-	@ATTACK=long $(PYTEST) $(or $(TESTS),$(ATTACKS))
+	@ATTACK=long $(PYTEST) --timeout=0 $(or $(TESTS),$(ATTACKS))
 
 # Debian's packages: buildah, debootstrap. The base image and the layers are kept below build/test-image.
 test-image: $(READY) ## Build the images of three trainers with buildah, and run each; needs root, and takes minutes

