@@ -117,8 +117,11 @@ class _JobRun:
         warmth: Warmth | None,
     ) -> None:
         self.job, self.root, self.options, self.control = dict(job), root, options, control
-        self.pools = [p for p in spec.Document("CustomJobSpec", self.job).pools if not p.empty]
+        self.pools = [pool for pool in spec.Document("CustomJobSpec", self.job).running if pool.replica_count > 0]
         self.folder = job_files.job_folder(root, options.job_id)
+        self.resumed = (
+            self.folder.exists()
+        )  # a server that was stopped ran this job; asked before the first line makes the folder
         self.files = LogFiles(self.folder / "logs", root)
         self.children, self.warmth = Children(self._line, control.fileno(), self._started), warmth
         self.scheduling = policy.scheduling_of(self.job)
@@ -175,10 +178,10 @@ class _JobRun:
     # preparing
 
     def _prepare(self) -> None:
-        if not self.pools or not any(pool.index == 0 for pool in self.pools):
-            raise JobFailedError("workerPoolSpecs[0] is missing: a job needs its primary pool")
+        if not any(pool.index == 0 for pool in self.pools):
+            raise JobFailedError("workerPoolSpecs[0] is missing or has no replicas: a job needs its primary pool")
         environment.refuse_upward(*job_files.texts(self.job))  # before packages are installed
-        if self.folder.exists():  # a server that was killed ran this job; its supervisors may have been killed, too
+        if self.resumed:  # the server may have been killed, and its supervisors, too
             sweep(f"{MARK}={self.options.job_id}/")
         self.folder.mkdir(parents=True, exist_ok=True)
         without_ports = cluster.replicas(self.pools)

@@ -10,13 +10,14 @@ import sys
 import textwrap
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 
-from localvertex.runner import Control, JobResult, Line, RunOptions, run_job
+from localvertex.runner import Control, JobResult, Line, RunOptions, run, run_job
 from tests.support.jobkit import job, output, pool, sdist
 from vertexrig.project.local import LocalImage
 
@@ -309,6 +310,26 @@ def test_nothing_outlives_a_runner_killed_with_9(root: Path) -> None:
     runner.stdout.close()
     _, alive = psutil.wait_procs([*processes, *(s for s in supervisors if s)], timeout=30)
     assert alive == []
+
+
+def test_only_a_resumed_job_looks_for_processes_left_behind(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first run of a job reads no other process's environment; a run of the same job again kills what the first left."""
+    swept: list[str] = []
+    monkeypatch.setattr(run, "sweep", swept.append)
+    for expected in ([], ["VERTEXRIG_REPLICA=77/"]):
+        assert run_job(job(pool("pass")), root=root, options=replace(FAST, job_id="77")).state == "JOB_STATE_SUCCEEDED"
+        assert swept == expected
+
+
+@pytest.mark.parametrize("lacking", [{"replicaCount": 0}, {"replicaCount": 0, "machineSpec": {}}])
+def test_a_pool_without_replicas_is_left_out(root: Path, lacking: dict[str, Any]) -> None:
+    """A pool with a program but no replicas starts none and is not in TF_CONFIG; as the first pool it fails the job with the reason."""
+    empty, lines = {**pool("pass"), **lacking}, list[Line]()
+    result = run_job(job(pool(ENVIRONMENT), empty), root=root, on_line=lines.append, options=FAST)
+    assert result.state == "JOB_STATE_SUCCEEDED" and list(environments(lines)) == ["workerpool0-0"], result.error
+    assert "TF_CONFIG" not in environments(lines)["workerpool0-0"]
+    first = run_job(job({**pool("pass"), "replicaCount": 0}), root=root, options=FAST)
+    assert first.error is not None and "workerPoolSpecs[0] is missing or has no replicas" in first.error.message
 
 
 def test_memory_limit(root: Path) -> None:

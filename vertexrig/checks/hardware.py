@@ -121,7 +121,7 @@ def _obsolete(row: Accelerator | None) -> bool:
 
 def machine_missing(document: Document, context: Context) -> Iterator[Problem]:
     for pool in document.pools:
-        if pool.empty or pool.placeholder or pool.machine_type:
+        if not pool.makes_machines or pool.machine_type:
             continue
         if not pool.data.get("machineSpec") and pool.data.get("replicaCount"):
             continue  # machine-and-replicas reports it

@@ -43,7 +43,7 @@ def _plain(
         if trainer is None or trainer.problems:
             return
         packages = {item.module.split(".")[0] for item in trainer.imports}
-        pools = [pool for pool in trainer_pools(document, trainer) if not pool.placeholder]
+        pools = [pool for pool in trainer_pools(document, trainer) if pool.makes_machines]
         if "torch" in packages and not packages & _FRAMEWORKS and pools:
             yield from check(trainer.torch, pools, any(has_gpu(pool, context.catalog) for pool in pools))
 

@@ -67,7 +67,7 @@ class TrainingCluster:
 
 
 def _cluster(document: Document, context: Context, trainer: TrainerSource) -> TrainingCluster:
-    pools = tuple(pool for pool in trainer_pools(document, trainer) if not pool.placeholder)
+    pools = tuple(pool for pool in trainer_pools(document, trainer) if pool.makes_machines)
     counts = {pool.index: pool.replica_count for pool in pools}
     gpus = max((pool.accelerator_count for pool in pools if has_gpu(pool, context.catalog)), default=0)
     tpu = any(tpu_name(pool, context.catalog) for pool in pools)

@@ -83,12 +83,12 @@ def role(pool: int) -> str:
 
 
 def replicas(pools: Iterable[Pool], address: Address | None = None) -> tuple[Replica, ...]:
-    """Return every replica of a job, in the order of its pools; empty pools have none."""
+    """Return every replica of a job, in the order of its pools."""
     address = address or cloud_address()
     return tuple(
         Replica(f"workerpool{pool.index}-{i}", pool.index, i, role(pool.index), address(pool.index, i))
         for pool in pools
-        if not pool.empty
+        if pool.makes_machines
         for i in range(pool.replica_count)
     )
 

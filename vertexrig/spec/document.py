@@ -114,9 +114,9 @@ class Pool:
         return not self.data or (not self.program and not self._machine and not self.data.get("replicaCount"))
 
     @property
-    def placeholder(self) -> bool:
-        """Whether a pool after the first names a program but no machine and no replicas: it only keeps its position."""
-        return self.index > 0 and not self.data.get("machineSpec") and not self.data.get("replicaCount")
+    def makes_machines(self) -> bool:
+        """Whether it makes machines: an empty pool does not, nor one after the first with a program but no machine and no replicas."""
+        return not self.empty and bool(self.index == 0 or self.data.get("machineSpec") or self.data.get("replicaCount"))
 
 
 @dataclass(frozen=True)
@@ -182,8 +182,8 @@ class Document:
 
     @cached_property
     def running(self) -> tuple[Pool, ...]:
-        """Its pools that make machines: those that are neither empty nor placeholders."""
-        return tuple(pool for pool in self.pools if not pool.empty and not pool.placeholder)
+        """Its pools that make machines."""
+        return tuple(pool for pool in self.pools if pool.makes_machines)
 
     def reported(self, path: str) -> bool:
         """Whether the strict reading already refused what belongs at `path`: the value, one around it, or a misspelt key.

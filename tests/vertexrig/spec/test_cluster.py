@@ -33,6 +33,17 @@ def test_documented_tf_config_of_a_trial() -> None:
     assert config["environment"] == "cloud"
 
 
+def test_a_pool_without_machines_has_no_replicas() -> None:
+    """A later pool with a program but no machine and no replica count makes no replica, as `Document.running` has it."""
+    data = [
+        {"replicaCount": 1, "machineSpec": {"machineType": "n1-standard-4"}, "containerSpec": {}},
+        {"containerSpec": {"imageUri": "i"}},
+    ]
+    document = Document("CustomJobSpec", {"workerPoolSpecs": data})
+    assert [one.name for one in cluster.replicas(document.pools)] == ["workerpool0-0"]
+    assert [pool.index for pool in document.running] == [0]
+
+
 def test_documented_cluster_spec() -> None:
     """CLUSTER_SPEC names pools, not roles, and holds the evaluator."""
     everyone = cluster.replicas(pools(1, 2, 2, 3))
