@@ -20,6 +20,7 @@ from vertexrig.cli.tables import table
 from vertexrig.errors import JobFailedError, VertexrigError
 from vertexrig.files import typed, write_text
 from vertexrig.project.config import STATE_FOLDER
+from vertexrig.project.model import Sweep
 from vertexrig.results import attempts
 from vertexrig.results.trials import columns
 from vertexrig.spec.states import short
@@ -71,14 +72,20 @@ def command(
     does. Waiting times and the length of a fault are divided by 300, or with `--pace recorded` by `--speed`.
     """
     extras.need("optuna", "requests")
-    from localvertex.rehearsal import prepare, rehearse  # 140 ms, and an extra
+    from localvertex.rehearsal import no_trials, prepare, rehearse  # 140 ms, and an extra
 
-    if faults.texts and trials is not None:
-        project = replace(project, overrides=(*project.overrides, f"max_trial_count={trials}"))
     workspace = project.workspace(name)
+    if faults.texts and trials is not None:
+        sweep = workspace.loaded.runnable(name)
+        if not isinstance(sweep, Sweep):
+            raise no_trials(name)
+        # As overrides, because each candidate is rendered anew. Of the trials at a time there are not more, as the checks advise.
+        limits = (f"max_trial_count={trials}", f"parallel_trial_count={min(trials, sweep.parallel_trial_count)}")
+        workspace = replace(project, overrides=(*project.overrides, *limits)).workspace(name)
     servers.bind(workspace.loaded.output(STATE_FOLDER))
     watcher, given = _watcher(name, quiet), steps.named(project.file)
-    if faults.texts:
+    interrupted: list[int] = []
+    if faults.texts:  # its server handles signals, and it prepares every candidate
         from localvertex.cli import faults as with_faults
 
         done = with_faults.rehearse(
@@ -91,8 +98,6 @@ def command(
             engine=engine,
             watcher=replace(watcher, state=lambda *_: None),
         )
-        # it prepares every candidate, and its server handles signals
-        prepared, interrupted = None, []
     else:
         with _interrupts() as interrupted:
             prepared = prepare(workspace, name)
@@ -118,7 +123,7 @@ def command(
         if done.hint:
             streams.note(f"hint: {done.hint}")
         raise JobFailedError(f"{name} failed: {_first_line(done.error) or done.state}")
-    if prepared is None:
+    if faults.texts:
         streams.note(f"to run it on Vertex AI, with its candidates:\n{steps.line('submit', name, '--watch', *given)}")
     else:
         _on_vertex(prepared, given, project.file, done)
@@ -147,9 +152,8 @@ def _watcher(name: str, quiet: bool) -> Watcher:
 
 def _on_vertex(prepared: Prepared, given: list[object], file: Path | None, done: Rehearsal) -> None:
     """Write the YAML that ran, and show what runs the same on Vertex AI, and what can be done with the result."""
-    name, folder = prepared.view.name, prepared.workspace.loaded.folder
-    path = folder / f"build/jobs/{name}.yaml"
-    write_text(path, prepared.rendered.text, below=folder)
+    name, path = prepared.view.name, prepared.file
+    write_text(path, prepared.rendered.text, below=prepared.workspace.loaded.folder)
     if prepared.document.study is not None:
         streams.note(f"to show its best trial:\n{steps.line('best', name, '--local', *given)}")
         streams.note(
@@ -224,6 +228,7 @@ def _plain(done: Rehearsal) -> dict[str, object]:
         "output": typed(done.output) if done.output else None,
         "seconds": round(done.seconds, 1),
         "stand_ins": list(done.stand_ins),
+        "warnings": list(done.warnings),
         "hint": done.hint or None,
         "trials": list(done.trials),
         "attempts": list(done.attempts),
@@ -244,6 +249,7 @@ def _text(done: Rehearsal) -> str:
     elif done.output:
         rows.append(("output", typed(done.output)))
     rows += [("stand-in", sentence) for sentence in done.stand_ins]
+    rows += [("warning", sentence) for sentence in done.warnings]
     width = max(len(name) for name, _ in rows)
     text = "\n".join(f"{name.ljust(width)}  {value}" for name, value in rows)
     if done.attempts:

@@ -76,7 +76,7 @@ def rehearse(
     """
     name, loaded = prepared.view.name, prepared.workspace.loaded
     if trials is not None and prepared.document.study is None:
-        raise UsageError(f"{name} is a job, which has no trials; leave --trials out")
+        raise no_trials(name)
     root = claimed(loaded.output(STATE_FOLDER))
     if resume:
         _must_be_there(prepared, root, resume)
@@ -102,6 +102,11 @@ def rehearse(
             return watched.ended(here.follow(job, save, cancelled), view.run_id)
 
 
+def no_trials(name: str) -> UsageError:
+    """Return the error for a number of trials of a job."""
+    return UsageError(f"{name} is a job, which has no trials; leave --trials out")
+
+
 def _limited(study: Mapping[str, Any], trials: int | None) -> Mapping[str, Any]:
     """Return a tuning job with this many trials in all, and, as the checks advise, not more at a time; unchanged if None."""
     if trials is None:
@@ -113,7 +118,7 @@ def _limited(study: Mapping[str, Any], trials: int | None) -> Mapping[str, Any]:
 def _must_be_there(prepared: Prepared, root: Path, run: str) -> None:
     """Refuse to resume a run that was not rehearsed here."""
     view = prepared.view
-    runs.must_be_resumable(view, run)
+    view.check_run_id(run, resume=True)
     folder = _local(prepared.document.output, root)
     known = [path.name for path in folder.iterdir() if path.is_dir()] if folder and folder.is_dir() else []
     if run not in known:
@@ -190,6 +195,7 @@ class Watched:
             run,
             metrics,
             stand_ins=stand_ins,
+            warnings=tuple(dict.fromkeys(one for result in results for one in result.warnings)),
             trials=tuple(table(body)) if tuning else (),
             attempts=attempts,
             **{key: getattr(one, key) for one in failed for key in ("failed_replica", "traceback", "hint")},

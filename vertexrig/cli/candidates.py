@@ -204,7 +204,7 @@ def resumable(vertex: Vertex, storage: Storage, prepared: Prepared, run_id: str)
     Raises:
         UsageError: The job's runs share one output folder, there is no such run, or a job still writes into its folder.
     """
-    runs.must_be_resumable(prepared.view, run_id)
+    prepared.view.check_run_id(run_id, resume=True)
     name = prepared.view.name
     uri = runs.folder(storage.uri(""), name, run_id)
     collection = COLLECTIONS[prepared.document.kind]

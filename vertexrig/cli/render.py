@@ -17,6 +17,7 @@ from vertexrig.cli.output import result, say
 from vertexrig.errors import FindingsError, UsageError
 from vertexrig.files import write_text
 from vertexrig.project import runs
+from vertexrig.yamltext import RawPath
 
 if TYPE_CHECKING:
     from vertexrig.workspace import Prepared, Workspace
@@ -73,22 +74,23 @@ def command(
         prepared = [one for name in names for one in workspace.prepare_all(name, check=check)]
     if run_id:
         for one in prepared:
-            runs.must_be_own(one.view, run_id)
+            one.view.check_run_id(run_id)
         prepared = [one.in_run(run_id) for one in prepared]
-    if output == STDOUT:
-        rows = [_row(one, None) for one in prepared]
-        if format_ == "text":
-            for one in prepared:
-                say(one.rendered.text.encode(), nl=False)  # YAML is UTF-8, whatever the terminal shows
-    else:
-        rows = [_row(one, _write(one, output)) for one in prepared]
+    written: list[tuple[Prepared, Path]] = []
+    rows = []
+    for one in prepared:
+        path = None if output == STDOUT else _write(one, output)
+        if path is None and format_ == "text":
+            say(one.rendered.text.encode(), nl=False)  # YAML is UTF-8, whatever the terminal shows
+        if path is not None and one.ok:
+            written.append((one, path))
+        rows.append(_row(one, path))
     found = [finding for one in prepared for finding in one.findings]
     if check:
         show.findings(found, sources=workspace.loaded.sources, info=info)
     else:
         streams.note("not checked")
     _note_availability(workspace, prepared, names)
-    written = [(one, Path(row["path"])) for one, row in zip(prepared, rows, strict=True) if one.ok and row["path"]]
     lines = creation.commands([pair for pair in written if pair[0].candidate == 1])
     for one, path in written:
         if one.candidate > 1:
@@ -102,13 +104,11 @@ def command(
 
 
 def _write(one: Prepared, output: Path | None) -> Path:
-    """Write the YAML to `output`, by default to its file below build/jobs, and return the file."""
-    name, folder = one.view.name, one.workspace.loaded.folder
-    file = f"{name if one.candidate == 1 else f'{name}.{one.candidate}'}.yaml"
-    path = output or folder / "build/jobs" / one.workspace.loaded.env / file
-    write_text(path, one.rendered.text, below=None if output else folder)
+    """Write the YAML to `output`, by default to its file below build/jobs, print the file and the output folder, and return the file."""
+    path = output or one.file
+    write_text(path, one.rendered.text, below=None if output else one.workspace.loaded.folder)
     streams.note(f"wrote {path}")
-    uri, shared = one.document.output, one.view.own_runs and not one.view.run_id
+    uri, shared = one.document.output, one.view.takes_run_id and not one.view.run_id
     more = ". Every job created from this file writes there; use `--run new` for a separate folder"
     streams.note(f"output folder: {uri or 'none'}{more if uri and shared else ''}")
     return path
@@ -131,23 +131,26 @@ def _note_availability(workspace: Workspace, prepared: Sequence[Prepared], names
 
     The finding about the newest image has severity info, which is shown with --info only.
     """
-    uris = [
-        pool.image_uri
-        for one in prepared
-        if AVAILABILITY not in workspace.silences(one.view.name)
-        for pool in one.view.pools.values()
-        if pool is not None
-    ]
-    rows = [workspace.catalog.image(uri) for uri in dict.fromkeys(uris)]
     today = date.today().isoformat()
-    # an image has a row for each part of the world
-    past = {row.name: row.end_of_availability for row in rows if row is not None and row.end_of_availability <= today}
+    past: dict[str, str] = {}  # by the image's name: an image has a row for each part of the world
+    keys: dict[RawPath, None] = {}
+    for one in prepared:
+        silenced = AVAILABILITY in workspace.silences(one.view.name)
+        for pool in () if silenced else filter(None, one.view.pools.values()):
+            row = workspace.catalog.image(pool.image_uri)
+            if row is not None and row.end_of_availability <= today:
+                past[row.name] = row.end_of_availability
+                keys[pool.keys.get(("image_uri",), ("trainer", "image"))] = None
     if not past:
         return
     loaded = workspace.loaded
     # a Makefile that calls this program sets the variable to the command that was typed
     typed = os.environ.get("VERTEXRIG_TYPED") or workspace.verb("render", *names)
-    switch = f"`IMAGE=build {typed}`" if "${IMAGE:-" in loaded.text else f"write `image: build` in {loaded.file}"
+    if list(keys) != [("trainer", "image")]:  # the variable changes no image that a job names itself
+        own = ", ".join(".".join(map(str, key[:-1] if key[-1] == "image_uri" else key)) for key in keys)
+        switch = f"write `image: build` in place of {own} in {loaded.file}"
+    else:
+        switch = f"`IMAGE=build {typed}`" if "${IMAGE:-" in loaded.text else f"write `image: build` in {loaded.file}"
     what, whose, them = ("image", "its", "it") if len(past) == 1 else ("images", "their", "them")
     dates = f"end-of-availability date ({', '.join(dict.fromkeys(past.values()))})"
     streams.note(

@@ -6,7 +6,6 @@ import os
 import re
 from collections.abc import Iterable
 from datetime import datetime, timezone
-from typing import Any, Protocol
 
 from vertexrig.errors import UsageError
 
@@ -34,48 +33,6 @@ def folder(bucket: str, name: str, run_id: str = "") -> str:
     """Return the output folder of a run of job or sweep `name`; without a run, the folder that holds all of them."""
     base = f"{bucket.rstrip('/')}/{FOLDER}/{name}"
     return f"{base}/{run_id}" if run_id else base
-
-
-class Named(Protocol):
-    """The parts of `vertexrig.render.resolve.View` that this module needs."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def own_runs(self) -> bool: ...
-    @property
-    def job(self) -> Any: ...
-    @property
-    def sweep(self) -> Any: ...
-
-
-def must_be_own(view: Named, run_id: str) -> None:
-    """Refuse a run id for a job whose runs share one folder, and a text that is not a valid run id.
-
-    Raises:
-        UsageError: As above.
-    """
-    if not view.own_runs:
-        raise UsageError(
-            f"every run of {view.name} writes to its base_output_directory, {view.job.base_output_directory}, and finds "
-            "there what the run before it left; only jobs without one have runs with names"
-        )
-    if not NAME.fullmatch(run_id):
-        raise UsageError(f"{run_id!r} is not the name of a run, such as 20261121-171500-ab12")
-
-
-def must_be_resumable(view: Named, run_id: str) -> None:
-    """Refuse to resume a run of a sweep, or what `must_be_own` refuses.
-
-    Raises:
-        UsageError: As above.
-    """
-    if view.sweep is not None:
-        raise UsageError(
-            f"{view.name} is a sweep, which cannot be resumed: its trials have other values than those whose checkpoints "
-            "are in the run's folder; leave --resume out"
-        )
-    must_be_own(view, run_id)
 
 
 def no_such_run(name: str, run_id: str, known: Iterable[str]) -> UsageError:

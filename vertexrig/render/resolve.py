@@ -12,7 +12,7 @@ from typing import Any
 
 from vertexrig import spec
 from vertexrig.catalog import Catalog
-from vertexrig.errors import Errors, did_you_mean
+from vertexrig.errors import Errors, UsageError, did_you_mean
 from vertexrig.project import model, runs
 from vertexrig.project.arguments import arguments, parameter_ids, scalar_text
 from vertexrig.project.config import Loaded
@@ -87,7 +87,8 @@ class View:
         sweep: The sweep, None for a job.
         study: The sweep's study, None for a job and for a sweep whose template makes it.
         run_id: The run whose output folder the job has, "" if none was given.
-        own_runs: Each run has an output folder of its own; False with a `base_output_directory` in the project file.
+        takes_run_id: A run's id may be added to the output folder (`in_run`): that is BUCKET/runs/NAME, not a `base_output_directory`
+            of the project file.
     """
 
     name: str
@@ -101,7 +102,7 @@ class View:
     sweep: model.Sweep | None = None
     study: Study | None = None
     run_id: str = ""
-    own_runs: bool = False
+    takes_run_id: bool = False
 
     @property
     def kind(self) -> spec.Kind:
@@ -126,6 +127,24 @@ class View:
     def job_key(self) -> tuple[str, str]:
         """Where the job is that it runs."""
         return ("jobs", self.name if self.sweep is None else self.sweep.job)
+
+    def check_run_id(self, run_id: str, *, resume: bool = False) -> None:
+        """Raise UsageError for a run that this job or sweep cannot have, or cannot resume."""
+        if resume and self.sweep is not None:
+            raise UsageError(
+                f"{self.name} is a sweep, which cannot be resumed: its trials have other values than those whose checkpoints "
+                "are in the run's folder; leave --resume out"
+            )
+        if not self.takes_run_id:
+            fixed = self.job.base_output_directory
+            raise UsageError(
+                f"every run of {self.name} writes to its base_output_directory, {fixed}, and finds "
+                "there what the run before it left; only jobs without one have runs with names"
+                if fixed
+                else f"{self.name} has no output folder, because the project file has no bucket; runs with names need one"
+            )
+        if not runs.NAME.fullmatch(run_id):
+            raise UsageError(f"{run_id!r} is not the name of a run, such as 20261121-171500-ab12")
 
 
 def resolve(loaded: Loaded, name: str, catalog: Catalog, artifacts: Artifacts) -> View:
@@ -156,8 +175,8 @@ def resolve(loaded: Loaded, name: str, catalog: Catalog, artifacts: Artifacts) -
     errors.end()  # before the pools: they ask for the trainer's package, and may look for it in the bucket
     output = (sweep.base_output_directory if sweep else None) or job.base_output_directory
     # A folder that the project file names is the one of every run: nothing is added to it.
-    own_runs = output is None and bool(project.bucket)
-    if own_runs:
+    takes_run_id = output is None and bool(project.bucket)
+    if takes_run_id:
         output = runs.folder(project.bucket, name)
     account = job.service_account or project.service_account
     job = replace(job, args=args, base_output_directory=output, service_account=account)
@@ -173,7 +192,7 @@ def resolve(loaded: Loaded, name: str, catalog: Catalog, artifacts: Artifacts) -
         keys=_keys_beside_pools(project, job_name, name),
         sweep=sweep,
         study=_study(sweep.study) if sweep and sweep.study else None,
-        own_runs=own_runs,
+        takes_run_id=takes_run_id,
     )
 
 

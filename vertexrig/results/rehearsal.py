@@ -27,6 +27,7 @@ class Rehearsal:
         traceback: The end of its output.
         hint: What that usually means.
         stand_ins: A sentence for each substitute for a part of the cloud.
+        warnings: A sentence for each thing that went wrong and did not fail the job, as it would not on Vertex AI.
         astray: Files that a job, or the first trial without a model, left in its working directories, which are lost on Vertex AI, the largest first.
         trials: A sweep's trials as rows, the best first (`vertexrig.results.trials.table`).
         attempts: What became of each attempt, if it was rehearsed with faults (`vertexrig.results.attempts`).
@@ -43,6 +44,7 @@ class Rehearsal:
     traceback: str = ""
     hint: str = ""
     stand_ins: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
     astray: tuple[Path, ...] = ()
     trials: tuple[Mapping[str, Any], ...] = ()
     attempts: tuple[Mapping[str, Any], ...] = ()

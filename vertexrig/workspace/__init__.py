@@ -85,8 +85,14 @@ class Prepared:
         return self.view.name if self.candidate == 1 else f"candidate {self.candidate} of {self.view.name}"
 
     @property
+    def file(self) -> Path:
+        """Where verbs write the YAML unless a file is named: below build/jobs, by the project's environment and the candidate."""
+        name = self.view.name if self.candidate == 1 else f"{self.view.name}.{self.candidate}"
+        return self.workspace.loaded.folder / "build/jobs" / self.workspace.loaded.env / f"{name}.yaml"
+
+    @property
     def ok(self) -> bool:
-        """True if nothing of severity error was found."""
+        """Whether nothing of severity error was found."""
         return not any(finding.severity is Severity.ERROR for finding in self.yaml_findings)
 
     @property
@@ -96,7 +102,7 @@ class Prepared:
 
     def in_run(self, run_id: str) -> Prepared:
         """Return the job rendered with the output folder of one run; unchanged if all runs share a folder that the project file names."""
-        if not self.view.own_runs:
+        if not self.view.takes_run_id:
             return self
         rendered = self.workspace.renderer.in_run(self.view, run_id)
         return replace(self, rendered=rendered, document=self.workspace.read(rendered))

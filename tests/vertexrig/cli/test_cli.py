@@ -61,8 +61,20 @@ def test_render_says_once_that_images_are_past_their_date(folder: Path) -> None:
     (folder / "vertexrig.yaml").write_text(project)
     shown = vertexrig("render", "good", cwd=folder).stderr
     assert f"{said}. To build your own image instead: `IMAGE=build " in shown and " render good`" in shown
+    own = project.replace("timeout: 60s, args", "image: tf-2.17, timeout: 60s, args")
+    (folder / "vertexrig.yaml").write_text(own)  # IMAGE does not change an image that the job names itself
+    shown = vertexrig("render", "good", cwd=folder).stderr
+    assert f"{said}. To build your own image instead: write `image: build` in place of jobs.good.image in" in shown
     (folder / "vertexrig.yaml").write_text(f"{PROJECT}silence: {{image-availability: mirrored}}\n")
     assert "end-of-availability" not in vertexrig("render", "good", cwd=folder).stderr
+
+
+def test_a_run_needs_a_bucket(tmp_path: Path) -> None:
+    """`render --run` of a job without an output folder says that the project file has no bucket."""
+    job = "{machine_type: n1-standard-4, container: {image_uri: gcr.io/p/i, command: [a]}}"
+    (tmp_path / "vertexrig.yaml").write_text(f"project: p\nregion: us-central1\njobs:\n  own: {job}\n")
+    done = vertexrig("render", "own", "--run", "new", cwd=tmp_path)
+    assert done.returncode == 2 and "own has no output folder, because the project file has no bucket" in done.stderr
 
 
 def test_render_with_an_error_ends_with_1_and_no_command(folder: Path) -> None:

@@ -23,6 +23,8 @@ from vertexrig import cli
 from vertexrig.errors import JobFailedError, ServiceError, UsageError
 from vertexrig.project.runs import RUN
 from vertexrig.results.history import History, Record
+from vertexrig.results.rehearsal import Rehearsal
+from vertexrig.workspace import Workspace
 
 TASK = """
 import argparse, json, os, sys, time
@@ -43,6 +45,9 @@ if chosen.do == 'torch':
 if chosen.do == 'host':
     import socket
     socket.getaddrinfo('nowhere.invalid', 80)
+if chosen.do == 'astray':
+    os.makedirs('gs:/bucket')
+    open('gs:/bucket/lost', 'w').close()
 folder = 'here' if chosen.do == 'lose' else os.environ['AIP_MODEL_DIR']
 os.makedirs(folder, exist_ok=True)
 with open(os.path.join(folder, 'model.txt'), 'a') as file:
@@ -142,6 +147,42 @@ def test_a_model_that_is_lost_is_said_in_red(here: Path, monkeypatch: pytest.Mon
     monkeypatch.setenv("FORCE_COLOR", "1")
     text = CliRunner().invoke(cli.vertexrig, ["rehearse", "cpu", "--set", "args.do=lose"], color=True).stdout
     assert "\x1b[1;31mempty\x1b[0m: " in text and "here/model.txt, which Vertex AI does not keep" in text
+
+
+def test_a_file_in_a_folder_named_gs_is_in_the_result(here: Path) -> None:
+    """The warning about a file written to a local folder `gs:` is in the summary, with --quiet too, and in the JSON; the job succeeds."""
+    done = run("rehearse", "cpu", "--set", "args.do=astray", "--quiet")
+    (said,) = re.findall(r"^warning +(.*)$", done.stdout, re.MULTILINE)
+    assert said.startswith("workerpool0-0 succeeded, but it wrote gs://bucket/lost to a folder named 'gs:'")
+    assert rehearsed("cpu", "--set", "args.do=astray")["warnings"] == [said] and rehearsed("cpu")["warnings"] == []
+
+
+def test_the_yaml_of_an_environment_has_its_own_folder(here: Path) -> None:
+    """`rehearse --env` writes the YAML where `render --env` does, and leaves the file of the job without an environment as it is."""
+    file, plain = here / "environments.yaml", here / "build/jobs/cpu.yaml"
+    file.write_text(
+        yaml.safe_dump({**PROJECT, "environments": {"prod": {"jobs": {"cpu": {"machine_type": "n1-standard-8"}}}}})
+    )
+    run("rehearse", "cpu")
+    before = plain.read_text()
+    done = run("rehearse", "cpu", "--file", "environments.yaml", "--env", "prod")
+    assert "wrote build/jobs/prod/cpu.yaml" in done.stderr and plain.read_text() == before
+    assert "n1-standard-8" in (here / "build/jobs/prod/cpu.yaml").read_text()
+
+
+def test_trials_of_a_rehearsal_with_faults(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With --fault, --trials is refused for a job as without it; for a sweep it also limits the trials at a time."""
+    refused = run("rehearse", "cpu", "--fault", "quota:n2-*", "--trials", "2", fails=UsageError)
+    assert str(refused.exception) == "cpu is a job, which has no trials; leave --trials out"
+    data: list[dict[str, Any]] = []
+
+    def rehearse(workspace: Workspace, name: str, *_: Any, **__: Any) -> Rehearsal:
+        data.append(workspace.prepare(name).document.data)
+        return Rehearsal(name, "JOB_STATE_SUCCEEDED", "", 1.0, None)
+
+    monkeypatch.setattr("localvertex.cli.faults.rehearse", rehearse)
+    run("rehearse", "sweep", "--set", "parallel_trial_count=3", "--fault", "quota:n2-*", "--trials", "2")
+    assert (data[0]["maxTrialCount"], data[0]["parallelTrialCount"]) == (2, 2)
 
 
 def test_models_that_a_sweep_loses_are_said(here: Path) -> None:
