@@ -148,7 +148,11 @@ setup(
     entry_points={
         "console_scripts": ["vertexrig = vertexrig.__main__:main"],
         # how the local Vertex joins the tool, which imports nothing of it: vertexrig/workspace/emulator.py
-        "vertexrig.verbs": ["local = localvertex.cli.local:command", "rehearse = localvertex.cli.rehearse:command"],
+        "vertexrig.verbs": [
+            "console = localvertex.cli.console:command",
+            "local = localvertex.cli.local:command",
+            "rehearse = localvertex.cli.rehearse:command",
+        ],
         "pytest11": ["vertexrig = localvertex.testing"],
         "vertexrig.emulator": ["localvertex = localvertex.rehearsal.emulator"],
     },

@@ -17,11 +17,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 import vertexrig
 from localvertex.front import job_views
 from localvertex.front.calls import Calls
+from localvertex.front.job_views import Resources
 from localvertex.front.proxy import Journal
-from localvertex.http import Endpoint, Json, endpoint, in_thread, mount, not_found, query_int
+from localvertex.http import STATUSES, ApiError, Endpoint, Json, endpoint, in_thread, mount, not_found, query_int
 from localvertex.jobs.manager import Jobs
 from localvertex.services.log_store import LogStore
 from vertexrig import files
+from vertexrig.cloud.rest import RestError
 from vertexrig.errors import install
 from vertexrig.results import drawing
 
@@ -42,11 +44,14 @@ _LIBRARY = "vega.js"
 
 
 class Console:
-    """The page and its answers; `about` has facts of the server: url, root, version."""
+    """The page, and what it shows of the jobs in a store.
 
-    def __init__(self, jobs: Jobs, logs: LogStore, calls: Calls, journal: Journal, about: Mapping[str, object]) -> None:
-        self.jobs, self.store, self.calls, self.journal, self.about = jobs, jobs.store, calls, journal, about
-        self._databases = [jobs.store.database, logs.database]
+    Args:
+        root: Folder that keeps the drawing library.
+    """
+
+    def __init__(self, store: Resources, root: Path) -> None:
+        self.store, self.root = store, root
         self._bundling = Lock()
 
     def routes(self) -> list[BaseRoute]:
@@ -55,19 +60,24 @@ class Console:
 
     def table(self) -> list[Endpoint]:
         """Return the routes below `/console`."""
-        store, root = self.store, self.jobs.settings.root
+        store = self.store
         return [
             endpoint("GET", "/v1/pulse", self.pulse),
-            endpoint("GET", "/v1/calls", self.called),
-            _read("/v1/jobs", lambda _: job_views.jobs(store)),
-            _read("/v1/disk", lambda _: job_views.disk(root)),
-            _read("/v1/locations", lambda _: job_views.locations(store)),
-            _read("/v1/{name*}/replicas", lambda name: job_views.replicas(store, root, name)),
-            _read("/v1/{name*}/candidates", lambda name: job_views.candidates(store, name)),
-            _read("/v1/{name*}/study", lambda name: job_views.study(store, name)),
-            _read("/v1/{name*}/charts", lambda name: job_views.charts(store, name)),
+            read_endpoint("/v1/jobs", lambda _: job_views.jobs(store)),
+            read_endpoint("/v1/{name*}/replicas", lambda name: job_views.replicas(store, self.log_root(), name)),
+            read_endpoint("/v1/{name*}/candidates", lambda name: job_views.candidates(store, name)),
+            read_endpoint("/v1/{name*}/study", lambda name: job_views.study(store, name)),
+            read_endpoint("/v1/{name*}/charts", lambda name: job_views.charts(store, name)),
             endpoint("GET", "/{file}", self.file),
         ]
+
+    def log_root(self) -> Path | None:
+        """Return the folder of the jobs' log files, None where logs are no files."""
+        return None
+
+    async def pulse(self, request: Request, path: Mapping[str, str]) -> Response:
+        """GET /console/v1/pulse: facts of the server, and what tells whether something has changed."""
+        raise NotImplementedError
 
     async def index(self, request: Request) -> Response:
         """GET /: the page."""
@@ -91,7 +101,7 @@ class Console:
             version = metadata.version("vl-convert-python")
         except metadata.PackageNotFoundError:
             raise not_found(f"The charts need the package vl-convert-python: {install('local')}.") from None
-        kept = self.jobs.settings.root / "console" / f"vega-{drawing.VEGA_LITE}-{version}.js"
+        kept = self.root / "console" / f"vega-{drawing.VEGA_LITE}-{version}.js"
         with self._bundling:
             if not kept.is_file():
                 words = [sys.executable, "-c", "from vertexrig.results import drawing; print(drawing.library())"]
@@ -99,6 +109,26 @@ class Console:
                 text = subprocess.run(words, cwd=home, capture_output=True, check=True).stdout.decode()
                 files.write_text(kept, text)
         return kept.read_bytes()
+
+
+class LocalConsole(Console):
+    """The console of the local Vertex; `about` has facts of the server: url, root, version."""
+
+    def __init__(self, jobs: Jobs, logs: LogStore, calls: Calls, journal: Journal, about: Mapping[str, object]) -> None:
+        super().__init__(jobs.store, jobs.settings.root)
+        self.jobs, self.calls, self.journal, self.about = jobs, calls, journal, about
+        self._databases = [jobs.store.database, logs.database]
+
+    def table(self) -> list[Endpoint]:
+        return [
+            endpoint("GET", "/v1/calls", self.called),
+            read_endpoint("/v1/disk", lambda _: job_views.disk(self.root)),
+            read_endpoint("/v1/locations", lambda _: job_views.locations(self.jobs.store)),
+            *super().table(),
+        ]
+
+    def log_root(self) -> Path:
+        return self.root
 
     async def pulse(self, request: Request, path: Mapping[str, str]) -> Response:
         """GET /console/v1/pulse: numbers that rise when something has changed; it reads memory alone."""
@@ -122,13 +152,21 @@ class Console:
         return JSONResponse({**shown, "refused": refused})
 
 
-def _read(pattern: str, view: Callable[[str], Json]) -> Endpoint:
+def read_endpoint(pattern: str, view: Callable[[str], Json]) -> Endpoint:
     """Return the route of a view, which is given the resource's name in the path, "" if the path has none."""
 
     async def handle(request: Request, path: Mapping[str, str]) -> Response:
-        return JSONResponse(await in_thread(view, path.get("name", "")))
+        return await answered(lambda: view(path.get("name", "")))
 
     return endpoint("GET", pattern, handle)
+
+
+async def answered(view: Callable[[], Json]) -> Response:
+    """Return what a view shows; an error of a service that it asks is the answer's error."""
+    try:
+        return JSONResponse(await in_thread(view))
+    except RestError as error:
+        raise ApiError(error.status if error.status in STATUSES else 503, str(error)) from None
 
 
 def _file(name: str) -> Response:

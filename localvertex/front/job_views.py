@@ -1,4 +1,4 @@
-"""What the console shows of jobs and studies, computed from what the local Vertex keeps."""
+"""What the console shows of jobs and studies, computed from what the local Vertex keeps, or from what Vertex AI answers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from localvertex.http import Json, invalid, not_found
 from localvertex.jobs.resources import CUSTOM_JOBS, MODELS, PIPELINES, PLACE, SCHEDULES, STUDIES, TUNING_JOBS
@@ -30,7 +30,23 @@ MOST_LISTED = 100
 _LISTED = ("name", "displayName", "state", "createTime", "startTime", "endTime")
 
 
-def jobs(store: ResourceStore) -> Json:
+class Resources(Protocol):
+    """Where jobs and trials are read: a `ResourceStore`, or the services of a project."""
+
+    def newest(self, kind: str, most: int) -> tuple[int, list[StoredResource]]:
+        """Return how many resources of a kind there are, -1 if that is not known, and the newest `most`."""
+
+    def get(self, name: str) -> StoredResource | None:
+        """Return a resource, None if there is none of that name."""
+
+    def trials(self, study: str) -> list[Json]:
+        """Return the trials of a study, the oldest first."""
+
+    def child(self, study: str, trial: str) -> str:
+        """Return the resource name of the job that runs a trial, "" if it has none yet."""
+
+
+def jobs(store: Resources) -> Json:
     """Return the newest jobs of each kind of all locations, the newest first, and how many there are; without the jobs of trials."""
     rows, counts = [], {}
     for kind in (CUSTOM_JOBS, TUNING_JOBS, PIPELINES, STUDIES):
@@ -47,7 +63,7 @@ def _row(body: Json) -> Json:
     return row if has_run(body) else {**row, "startTime": ""}
 
 
-def _tuning_row(store: ResourceStore, study: StoredResource) -> Json:
+def _tuning_row(store: Resources, study: StoredResource) -> Json:
     """Return a tuning job as it is listed, with how many trials have ended and how many it may have."""
     records = store.trials(study.name)
     ended = sum(record.get("state") in ("SUCCEEDED", "INFEASIBLE") for record in records)
@@ -89,22 +105,22 @@ def disk(root: Path) -> Json:
     return {"parts": {name: size for name, size in parts.items() if size}, "free": shutil.disk_usage(root).free}
 
 
-def replicas(store: ResourceStore, root: Path, name: str) -> Json:
-    """Return the replicas of a custom job: name, role, machine, accelerator, and the size and age of its log file."""
+def replicas(store: Resources, root: Path | None, name: str) -> Json:
+    """Return the replicas of a custom job: name, role, machine, accelerator, and the size and age of its log file below `root`."""
     kept = stored(store, name)
     if f"/{CUSTOM_JOBS}/" not in name:
         raise invalid(f"{name[:200]} is not a custom job and has no replicas.")
     # A job that was given or seeded did not run here, and has its own spec alone.
     spec = kept.hidden.get("spec") or kept.body.get("jobSpec") or {}
     pools = Document("CustomJobSpec", dict(spec)).pools
-    folder = job_folder(root, name.rpartition("/")[2]) / "logs"
+    folder = None if root is None else job_folder(root, name.rpartition("/")[2]) / "logs"
     rows = []
     for one in cluster.replicas(pools):
         pool = pools[one.pool]
         accelerators = f"{pool.accelerator_count} × {pool.accelerator_type}" if pool.accelerator_type else ""
         row = {"name": one.name, "role": one.role, "machine": pool.machine_type, "accelerators": accelerators}
-        rows.append({**row, **_log(folder / f"{one.name}.log")})
-    return {"replicas": rows, "folder": str(folder)}
+        rows.append(row if folder is None else {**row, **_log(folder / f"{one.name}.log")})
+    return {"replicas": rows, "folder": str(folder or "")}
 
 
 def _log(path: Path) -> Json:
@@ -115,7 +131,7 @@ def _log(path: Path) -> Json:
     return {"bytes": facts.st_size, "written": facts.st_mtime}
 
 
-def candidates(store: ResourceStore, name: str) -> Json:
+def candidates(store: Resources, name: str) -> Json:
     """Return the jobs of the same request as a job, in the order in which they were made, if it has candidates."""
     labels = stored(store, name).body.get("labels", {})
     first = first_of(labels)
@@ -129,7 +145,7 @@ def candidates(store: ResourceStore, name: str) -> Json:
     return {"candidates": sorted(rows, key=lambda row: str(row["createTime"]))}
 
 
-def stored(store: ResourceStore, name: str) -> StoredResource:
+def stored(store: Resources, name: str) -> StoredResource:
     """Return a resource by its name; a 404 if there is none."""
     kept = store.get(name)
     if kept is None:
@@ -137,7 +153,7 @@ def stored(store: ResourceStore, name: str) -> StoredResource:
     return kept
 
 
-def study(store: ResourceStore, name: str) -> Json:
+def study(store: Resources, name: str) -> Json:
     """Return what the console says of a study: its goals, its parameters, and a row per trial."""
     found, records = _study(store, name)
     return {
@@ -149,7 +165,7 @@ def study(store: ResourceStore, name: str) -> Json:
     }
 
 
-def charts(store: ResourceStore, name: str) -> Json:
+def charts(store: Resources, name: str) -> Json:
     """Return a study's charts, the same that `vertexrig report` shows, but those of the importance, which need Optuna."""
     from vertexrig.results.charts import charts
     from vertexrig.results.timeline import timeline
@@ -158,7 +174,7 @@ def charts(store: ResourceStore, name: str) -> Json:
     return charts(found, timeline(found)).for_page()
 
 
-def _study(store: ResourceStore, name: str) -> tuple[StudyRecord, list[Json]]:
+def _study(store: Resources, name: str) -> tuple[StudyRecord, list[Json]]:
     """Return a study with the records of its trials."""
     # Here, for the server at rest: 5 MiB, and 0.6 s of its start on a busy machine (2026-11-22).
     from vertexrig.cloud.vertex import RemoteJob
@@ -172,7 +188,7 @@ def _study(store: ResourceStore, name: str) -> tuple[StudyRecord, list[Json]]:
         raise invalid(f"{name[:200]} cannot be read as a study: {error}") from None
 
 
-def _trials(found: StudyRecord, store: ResourceStore, study: str, records: Sequence[Json]) -> list[Json]:
+def _trials(found: StudyRecord, store: Resources, study: str, records: Sequence[Json]) -> list[Json]:
     """Return a row per trial for the table: parameters and metrics as text, when it ran, and the job that runs it."""
     best = {trial.id for trial in found.best}
     rows = []

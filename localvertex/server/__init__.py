@@ -30,7 +30,7 @@ from starlette.types import ASGIApp
 from localvertex import http, state, storage
 from localvertex.front.assembly import Front
 from localvertex.front.calls import GRPC, Calls
-from localvertex.front.console import Console, sandboxed
+from localvertex.front.console import LocalConsole, sandboxed
 from localvertex.front.control import (
     DEFAULT_PORT,
     add_fault,
@@ -190,7 +190,7 @@ class Local:
             http.mount(LOGGING, LoggingApi(self.logs).service.routes()),
             http.mount(SCHEDULER, SchedulerApi(self.scheduler).table()),
             *storage.routes(self.objects),
-            *Console(self.jobs, self.logs, self.calls, front.journal, about).routes(),
+            *LocalConsole(self.jobs, self.logs, self.calls, front.journal, about).routes(),
             # Last: it answers what no mount has, in the form of Google's errors.
             http.mount("", []),
         ]

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import secrets
+import signal
 import ssl
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -25,10 +30,14 @@ from tests.support.browser import chromium
 from tests.support.jobkit import Api, job, pool, with_trainer
 from tests.support.tools import brief
 from tests.support.web import http
+from vertexrig import times
 from vertexrig.cloud.storage import Storage
 from vertexrig.cloud.vertex import RemoteJob
 from vertexrig.runs.deliveries import Delivery, write_row
+from vertexrig.runs.run import Run
+from vertexrig.runs.store import RunStore
 from vertexrig.studies.html import insight
+from vertexrig.submit.claims import Key
 
 IMG = "<img src=x onerror=\"document.title='hacked'\">"
 TRIAL = """
@@ -53,7 +62,7 @@ SPACE = [
     {"parameterId": "units", "integerValueSpec": {"minValue": "16", "maxValue": "64"}},
     {"parameterId": "way", "categoricalValueSpec": {"values": ["adam", IMG]}},
 ]
-SECTIONS = ("jobs", "buckets", "schedules", "models", "calls")
+SECTIONS = ("jobs", "runs", "buckets", "schedules", "models", "calls")
 
 
 @pytest.fixture(scope="module")
@@ -347,22 +356,103 @@ def test_hostile_names_are_text(browser: Any, here: server.RunningServer, api: A
     assert http.get(f"{here.url}/local/v1/status").status_code == 200
 
 
-def test_deliveries_are_below_the_schedules(browser: Any, here: server.RunningServer) -> None:
-    """What the trigger decided, and how its jobs ended, is below the schedules, as text; an object that is no row changes nothing."""
+@pytest.fixture(scope="module")
+def decided(here: server.RunningServer) -> None:
+    """What a trigger leaves in a bucket: a refused delivery, a run that failed, one at a step, and a row of the day's budget."""
     httpx.post(f"{here.url}/storage/v1/b", params={"project": "p"}, json={"name": "decided"})
     storage = Storage("gs://decided/vertexrig/trigger", url=here.url)
     refused = Delivery(schedule="nightly", run="sweep", reason="over-budget", text="<b>$9</b> is more than $8")
     made = Delivery(schedule="weekly", run="cpu", decision="created")
     refused.write(storage)
-    write_row(storage, made.path, {**made.data, "end": {"outcome": "FAILED", "reason": "no image"}})
+    write_row(storage, made.path, {**made.data, "end": {"outcome": "FAILED", "reason": "no image", "usd": 1.5}})
     storage.write(refused.path.replace(".json", "0.json"), b"", metadata={"row": "no JSON"})
+    claim = f"{'0' * 32}-{'1' * 12}"
+    RunStore(storage).add(Run(claim, Key("request", "1"), {"run": "sweep", "then": ""}, schedule="nightly", phase="step",
+                              time="2026-11-26T03:00:00Z", steps=("promote", "register"), step=1, reason="unavailable", text="503"))  # fmt: skip
+    day = times.rfc3339(times.now())[:10]
+    storage.write(f"days/{day}/{claim}.1250.40", b"granted")
+    storage.write(f"days/{day}/{claim[:-1]}2.99.1", b"")  # asks still
+
+
+def test_runs_have_their_phase_and_their_end(browser: Any, here: server.RunningServer, decided: None) -> None:
+    """Open runs are shown with step and reason, deliveries with their end, the day with its sums, as text; an object that is no row changes nothing."""
     with shown(browser, here) as page:
-        go(page, here, "schedules")
-        table = page.locator("table", has_text="decision")
-        table.wait_for()
-        texts = table.inner_text()
+        go(page, here, "runs")
+        page.locator("table", has_text="decision").wait_for()
+        texts, opened = (
+            page.locator("table", has_text="decision").inner_text(),
+            page.locator("table", has_text="waits for").inner_text(),
+        )
+        tiles = page.locator("main .tiles").inner_text()
     assert "over-budget: <b>$9</b> is more than $8" in texts and "refused" in texts and "FAILED" in texts
-    assert texts.count("nightly") == 1 and "no image" in texts
+    assert texts.count("nightly") == 1 and "no image" in texts and "$1.50" in texts
+    assert "step register" in opened and "unavailable: 503" in opened
+    assert "$12.50" in tiles and "40" in tiles
+
+
+@pytest.fixture(scope="module")
+def project(
+    here: server.RunningServer, decided: None, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[server.RunningServer]:
+    """`vertexrig console` of a project whose services are the local Vertex."""
+    folder = tmp_path_factory.mktemp("project")
+    (folder / "vertexrig.yaml").write_text(
+        "project: my-project\nregion: us-central1\nbucket: gs://decided\n"
+        "trainer: {package_uris: [gs://decided/t.tar.gz]}\n"
+        "trigger: {function: trigger, budget: {usd_per_day: 20, trials_per_day: 64}}\n"
+    )
+    command = [sys.executable, "-m", "vertexrig", "console"]
+    environment = {**os.environ, **server.env(here)}
+    with subprocess.Popen(command, cwd=folder, env=environment, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        said = next(line for line in process.stderr if "http://" in line)
+        yield replace(here, port=int(re.search(r":(\d+)/", said)[1]))  # type: ignore[index]
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 130
+
+
+def test_a_project_has_the_same_console(
+    browser: Any, here: server.RunningServer, project: server.RunningServer, api: Api, study: dict[str, Any]
+) -> None:
+    """`vertexrig console` shows the jobs, studies, logs, runs, budget, schedules and models of the project file's services."""
+    parent = "projects/my-project/locations/us-central1"
+    target = {"name": f"{parent}/jobs/at-three", "schedule": "0 3 * * *", "httpTarget": {"uri": "https://f.run.app"}}
+    assert httpx.post(f"{here.url}/scheduler/v1/{parent}/jobs", json=target).status_code == 200
+    model = {"model": {"displayName": "champion", "artifactUri": "gs://decided/m"}}
+    assert api.call("POST", "models:upload", json=model).status_code == 200
+    with shown(browser, project) as page:
+        assert page.title() == "my-project" and "read only" in page.inner_text("#server")
+        assert page.locator("nav a").all_inner_texts() == ["Jobs", "Runs", "Buckets", "Schedules", "Models"]
+        page.locator("#list .row").first.wait_for()
+        go(page, project, f"jobs/{study['name']}")
+        page.locator("#chart-history-0 .role-mark path").nth(4).wait_for(state="attached")
+        assert page.locator("[data-part^=trials] tbody tr").count() == 4
+        page.get_by_label("log of trial 1").click()
+        page.locator(".line .text", has_text=re.compile("^trained with")).first.wait_for()
+        page.get_by_text("Commands").click()
+        assert "local" not in page.inner_text(".commands pre")
+        go(page, project, "runs")
+        page.get_by_text("step register").wait_for()
+        assert "of $20 today" in page.inner_text(".tiles") and "of 64 today" in page.inner_text(".tiles")
+        for section, words in {"buckets": "gs://decided", "schedules": "at-three", "models": "champion"}.items():
+            page.click(f"nav a[href='#/{section}']")
+            page.locator("main", has_text=words).wait_for()
+
+
+def test_the_console_of_a_project_only_reads(project: server.RunningServer, study: dict[str, Any]) -> None:
+    """No call that changes something passes, no other bucket is read, and other pages get no answer."""
+    parent, name = "projects/my-project/locations/us-central1", study["name"]
+    for method, path in (("POST", f"/vertex/v1/{parent}/customJobs"), ("POST", f"/vertex/v1/{name}:cancel"), ("DELETE", f"/vertex/v1/{name}"),
+                         ("POST", f"/scheduler/v1/{parent}/jobs/at-three:run"), ("DELETE", "/storage/v1/b/decided/o/a"), ("POST", "/upload/storage/v1/b/decided/o"),
+                         ("GET", "/storage/v1/b/packages/o"), ("GET", "/storage/v1/b/decided/o/a?alt=media"), ("POST", "/logging/v2/entries:write"),
+                         ("GET", "/scheduler/v1/projects/other/locations/us-central1/jobs")):  # fmt: skip
+        assert http.request(method, f"{project.url}{path}", json={} if method == "POST" else None).status_code in (
+            404,
+            405,
+        ), path
+    assert http.get(f"{project.url}/vertex/v1/{name}").status_code == 200
+    assert http.get(f"{project.url}/console/v1/pulse", headers={"origin": "https://evil.example"}).status_code == 403
+    assert http.get(f"{project.url}/vertex/v1/{parent}/customJobs/404").json()["error"]["code"] == 404
 
 
 @contextmanager
@@ -414,7 +504,7 @@ def test_the_keyboard_reaches_everything(browser: Any, here: server.RunningServe
         page.keyboard.press("Tab")
         assert page.evaluate(focused) == "Jobs"
         page.keyboard.press("ArrowRight")
-        assert page.evaluate(focused) == "Buckets"
+        assert page.evaluate(focused) == "Runs"
         outline = "getComputedStyle(document.activeElement).outlineStyle"
         assert page.evaluate(outline) == "solid"
         page.keyboard.press("Home")

@@ -81,6 +81,7 @@ LINES: dict[str, int | str] = {
     "function deploy": 0,
     "function serve": f"{LOCAL},{TRIGGER}",
     "function package": SUBMIT,
+    "console": LOCAL,
     "doctor": SUBMIT,
 }
 

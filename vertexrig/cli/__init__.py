@@ -52,6 +52,7 @@ VERBS = {
     "register": ("register", "Add a trained model to the Model Registry if it is better."),
     "pull": ("pull", "Turn a job of Vertex AI into an entry of a project file."),
     "convert": ("convert", "Turn a YAML file for gcloud into entries of a project file."),
+    "console": (OF_EMULATOR, "Show schedules, runs, jobs and models in a browser."),
     "schedule": ("schedule", "Manage the schedules of the project file in Cloud Scheduler."),
     "function": ("function", "Stage, serve and deploy the trigger, a Cloud Function that starts jobs."),
     "completion": ("completion", "Print the shell completion script."),

@@ -1,9 +1,9 @@
 // The frame: the section that is shown, its refresh, and the keyboard. A hidden page sends no requests.
-import { calls, buckets, models, schedules } from "/console/views.js";
+import { calls, buckets, models, runs, schedules } from "/console/views.js";
 import { jobs } from "/console/jobs.js";
 import { count, fill, get, h } from "/console/dom.js";
 
-const SECTIONS = { jobs: ["Jobs", jobs], buckets: ["Buckets", buckets], schedules: ["Schedules", schedules], models: ["Models", models], calls: ["Calls", calls] };
+const SECTIONS = { jobs: ["Jobs", jobs], runs: ["Runs", runs], buckets: ["Buckets", buckets], schedules: ["Schedules", schedules], models: ["Models", models], calls: ["Calls", calls] };
 const SOON = 1000;
 const LATER = 3000;
 const FILES_EVERY = 5;  // trainers write into buckets and logs without a change that the pulse counts
@@ -29,11 +29,13 @@ async function show() {
 
 function frame() {
   const { section } = route();
-  const { running, waiting, used, slots } = about.queue;
-  document.title = `${running ? `${running} running · ` : ""}local Vertex`;
-  document.getElementById("server").textContent =
-    `${about.url} · ${running} running, ${waiting} waiting, ${used} of ${slots} slots · vertexrig ${about.version}`;
-  fill(document.getElementById("sections"), Object.entries(SECTIONS).map(([name, [title]]) => ({
+  const { running, waiting, used, slots } = about.queue ?? {};
+  document.title = about.project ?? `${running ? `${running} running · ` : ""}local Vertex`;
+  document.getElementById("title").textContent = about.project ? "Vertex AI" : "local Vertex";
+  const place = about.project ? `${about.project} · ${about.region} · function ${about.function} · read only` : `${about.url} · ${running} running, ${waiting} waiting, ${used} of ${slots} slots`;
+  document.getElementById("server").textContent = `${place} · vertexrig ${about.version}`;
+  const shown = Object.entries(SECTIONS).filter(([name]) => name !== "calls" || !about.project);
+  fill(document.getElementById("sections"), shown.map(([name, [title]]) => ({
     key: name, sign: [section === name, name === "calls" && about.missing],
     make: () => h("a", { href: `#/${name}`, "data-k": name, "aria-current": section === name ? "page" : undefined }, title,
       name === "calls" && about.missing ? h("span", { class: "badge" }, `${about.missing} not served`) : null),
@@ -43,7 +45,7 @@ function frame() {
 function failed(error) {
   trouble.hidden = false;
   trouble.textContent = error instanceof TypeError
-    ? "The server does not answer. Start it with `vertexrig local up`; this page then continues by itself."
+    ? `The server does not answer. Start it with \`vertexrig ${about?.project ? "console" : "local up"}\`; this page then continues by itself.`
     : `This section cannot be shown: ${error.message}`;
 }
 
@@ -64,7 +66,7 @@ async function beat(force = false) {
     failed(error);
   }
   clearTimeout(timer);
-  timer = setTimeout(beat, about?.queue.running ? SOON : LATER);
+  timer = setTimeout(beat, about?.queue?.running ? SOON : LATER);
 }
 
 // Arrow keys go from one link or button to the next in what has `data-arrows`.

@@ -142,8 +142,8 @@ export function table(key, heads, rows, caption) {
     h("table", {}, h("thead", {}, h("tr", {}, columns)), body));
 }
 
-// A note that a list does not show everything, or "".
-export const left = (shown, all, what, which = "newest") => (all > shown ? `The ${which} ${shown.toLocaleString()} of ${all.toLocaleString()} ${what} are shown.` : "");
+// A note that a list does not show everything, or ""; -1 is a number that is not known.
+export const left = (shown, all, what, which = "newest") => (all < 0 ? `At most ${shown.toLocaleString()} ${what} are shown.` : all > shown ? `The ${which} ${shown.toLocaleString()} of ${all.toLocaleString()} ${what} are shown.` : "");
 
 export const tile = (name, value, more = "") => h("div", { class: "tile" }, h("span", {}, name), h("b", {}, value), h("i", {}, more));
 

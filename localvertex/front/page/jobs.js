@@ -11,7 +11,7 @@ export async function jobs(names, about) {
   const notes = Object.entries(counts).map(([kind, all]) => left(most, all, `${KINDS[kind]}s`.replace("ys", "ies"))).filter(Boolean);
   const name = names.join("/");
   const list = { key: "jobs", sign: [listed, notes, name], make: () => (listed.length ? rows(listed, name, notes) : nothing(about)) };
-  return { list: [list], detail: name ? await detail(name, about).catch((error) => broken(name, error)) : listed.length ? [overview(listed, counts, about.queue, await disk())] : [] };
+  return { list: [list], detail: name ? await detail(name, about).catch((error) => broken(name, error)) : listed.length ? [overview(listed, counts, about.queue, about.project ? { parts: {} } : await disk())] : [] };
 }
 
 function rows(listed, chosen, notes) {
@@ -25,6 +25,7 @@ function rows(listed, chosen, notes) {
 const trialsOf = (one) => (one.trials ? `${one.trials.ended} of ${one.trials.asked} trials · ` : "");
 
 function nothing(about) {
+  if (about.project) return h("div", { class: "empty" }, h("h2", {}, "No jobs yet"), commands(["vertexrig submit NAME"], "A job of vertexrig.yaml:"));
   return h("div", { class: "empty" }, h("h2", {}, "No jobs yet"), h("p", {}, "Jobs that you create on this server appear here."),
     commands([`eval "$(vertexrig local env --root ${quoted(about.root)})"`, "vertexrig submit NAME"], "A job of vertexrig.yaml:"),
     commands([`vertexrig local run --root ${quoted(about.root)} -- python program.py`], "A program that uses Vertex AI, unchanged:"));
@@ -40,7 +41,8 @@ async function disk() {
 }
 
 function overview(listed, counts, queue, { parts, free }) {
-  const all = Object.values(counts).reduce((sum, many) => sum + many, 0);
+  const more = Object.values(counts).some((many) => many < 0);
+  const all = more ? `${listed.length}+` : Object.values(counts).reduce((sum, many) => sum + many, 0);
   const [largest, ...others] = Object.entries(parts).sort(([, a], [, b]) => b - a);
   const bytes = Object.values(parts).reduce((sum, many) => sum + many, 0);
   const most = [largest, ...others].filter(Boolean).slice(0, 3).map(([name, many]) => [h("span", { class: "whole" }, `${name} `, size(many)), ", "]);
@@ -50,8 +52,9 @@ function overview(listed, counts, queue, { parts, free }) {
   ]);
   const make = () => h("div", {}, h("h2", {}, "Overview"),
     h("div", { class: "tiles" },
-      tile("running", queue.running, `${queue.waiting} waiting`), tile("slots in use", `${queue.used} of ${queue.slots}`), tile("jobs", all, "of all kinds"),
-      tile("on this disk", size(bytes), [most, h("span", { class: "whole" }, size(free), " free")])),
+      queue ? [tile("running", queue.running, `${queue.waiting} waiting`), tile("slots in use", `${queue.used} of ${queue.slots}`)] : tile("not ended", listed.filter((one) => !isOver(one.state)).length),
+      tile("jobs", all, "of all kinds"),
+      queue && tile("on this disk", size(bytes), [most, h("span", { class: "whole" }, size(free), " free")])),
     h("h3", {}, "Last jobs"), table("overview", ["job", "kind", "state", "trials", "created", "ran for"], rows, "Last jobs"));
   return { key: "overview", sign: [listed.slice(0, LAST), queue, parts, all], make };
 }
@@ -72,8 +75,8 @@ async function detail(name, about) {
   const own = await get(`/console/v1/${name}/replicas`);
   await log.follow(last(name));
   const several = own.replicas.some((one) => one.accelerators);
-  const heads = ["replica", "role", "machine", ...(several ? ["accelerators"] : []), "log", "last line"];
-  const cells = own.replicas.map((one) => [one.name, one.role, one.machine, ...(several ? [one.accelerators] : []), size(one.bytes), moment(one.written && one.written * 1000)]);
+  const heads = ["replica", "role", "machine", ...(several ? ["accelerators"] : []), ...(own.folder ? ["log", "last line"] : [])];
+  const cells = own.replicas.map((one) => [one.name, one.role, one.machine, ...(several ? [one.accelerators] : []), ...(own.folder ? [size(one.bytes), moment(one.written && one.written * 1000)] : [])]);
   return [
     head, ...others,
     { key: `replicas ${name}`, sign: cells, make: () => h("div", {}, h("h3", {}, `Replicas (${cells.length})`), table("replicas", heads, cells, "Replicas")) },
@@ -119,12 +122,12 @@ function heading(job, about) {
 
 function lines(job, about) {
   const [id, kind, running] = [last(job.name), kindOf(job.name), !isOver(job.state)];
-  const root = `--root ${quoted(about.root)}`;
+  const root = about.root && `--root ${quoted(about.root)}`;
   const found = {
-    customJobs: [`vertexrig logs ${id}`, running && `vertexrig watch ${id}`, running && `vertexrig cancel ${id}`, word(job.state) === "running" && `vertexrig local kill ${id} workerpool0-0 ${root}`],
+    customJobs: [`vertexrig logs ${id}`, running && `vertexrig watch ${id}`, running && `vertexrig cancel ${id}`, root && word(job.state) === "running" && `vertexrig local kill ${id} workerpool0-0 ${root}`],
     hyperparameterTuningJobs: [`vertexrig trials ${id}`, `vertexrig best ${id}`, `vertexrig report ${id} -o report.html`, running && `vertexrig cancel ${id}`],
   };
-  return [`eval "$(vertexrig local env ${root})"`, ...(found[kind] ?? []).filter(Boolean)];
+  return [root && `eval "$(vertexrig local env ${root})"`, ...(found[kind] ?? [])].filter(Boolean);
 }
 
 async function study(name, about) {
@@ -268,7 +271,7 @@ class Log {
     requestAnimationFrame(() => this.toEnd());
     return h("div", {}, h("h3", {}, "Log"),
       h("div", { class: "bar" }, h("label", { for: "task" }, "Replica "), chosen, h("label", {}, this.following, " Follow")),
-      this.box, h("p", { class: "soft" }, `Also in ${own.folder}`));
+      this.box, own.folder && h("p", { class: "soft" }, `Also in ${own.folder}`));
   }
 }
 

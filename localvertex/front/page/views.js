@@ -1,10 +1,10 @@
 // Buckets and objects, schedules, models, and the calls of every client.
-import { commands, everywhere, facts, get, h, last, left, link, moment, quoted, region, size, state, table } from "/console/dom.js";
+import { commands, everywhere, facts, get, h, last, left, link, moment, quoted, region, size, span, state, table, tile } from "/console/dom.js";
 
 const part = (key, sign, make) => ({ key, sign, make });
 const title = (text, note = "") => h("div", { class: "head" }, h("h2", {}, text), note && h("p", { class: "soft" }, note));
 
-export async function buckets(names) {
+export async function buckets(names, about) {
   if (!names.length) {
     const page = await get("/storage/v1/b?project=local&maxResults=1000");
     const found = page.items ?? [];
@@ -18,7 +18,7 @@ export async function buckets(names) {
   const page = await get(`/storage/v1/b/${encodeURIComponent(bucket)}/o?delimiter=/&maxResults=1000&prefix=${encodeURIComponent(prefix)}`);
   const cells = [
     ...(page.prefixes ?? []).map((name) => [link("buckets", `${bucket}/${name.slice(0, -1)}`, name.slice(prefix.length)), "", ""]),
-    ...(page.items ?? []).map((one) => [media(bucket, one.name, one.name.slice(prefix.length)), size(one.size), moment(one.updated)]),
+    ...(page.items ?? []).map((one) => [media(about, bucket, one.name, one.name.slice(prefix.length)), size(one.size), moment(one.updated)]),
   ];
   const steps = folders.map((name, at) => [" / ", link("buckets", [bucket, ...folders.slice(0, at + 1)].join("/"), name)]);
   const note = page.nextPageToken ? "The first 1,000 are shown." : "";
@@ -29,47 +29,80 @@ export async function buckets(names) {
 }
 
 // Saved to a file, not opened: a page in a bucket is not a page of this server.
-const media = (bucket, name, shown) =>
-  h("a", { href: `/storage/v1/b/${encodeURIComponent(bucket)}/o/${encodeURIComponent(name)}?alt=media`, download: last(name), "data-k": `object ${name}` }, shown);
+const media = (about, bucket, name, shown) =>
+  h("a", { href: about.project ? `https://storage.cloud.google.com/${bucket}/${name.split("/").map(encodeURIComponent).join("/")}` : `/storage/v1/b/${encodeURIComponent(bucket)}/o/${encodeURIComponent(name)}?alt=media`, download: last(name), "data-k": `object ${name}` }, shown);
 
-// All of a listing of Cloud Storage, whose pages are in the order of names: the newest is on the last one.
-async function pages(path) {
+// Objects below a prefix, all pages, since they are in the order of names: the newest is on the last one.
+async function pages(bucket, prefix) {
   const found = [];
   for (let token = ""; ;) {
-    const page = await get(`${path}&maxResults=1000&pageToken=${encodeURIComponent(token)}`);
+    const page = await get(`/storage/v1/b/${encodeURIComponent(bucket)}/o?prefix=${encodeURIComponent(prefix)}&maxResults=1000&pageToken=${encodeURIComponent(token)}`);
     found.push(...(page.items ?? []));
     token = page.nextPageToken;
     if (!token) return found;
   }
 }
 
-// The row of a run that has not ended.
-function open({ delivery, schedule, body, attempts, phase, reason, text }) {
-  const job = (attempts ?? []).map((one) => one.job).filter(Boolean).pop() ?? "";
-  const decision = phase === "waiting" && !job ? "deferred" : "created";
-  return { ...delivery, schedule, run: body.run, decision, reason, text, job, end: {} };
+// The triggers that keep their objects in a bucket: `vertexrig/FUNCTION/`.
+async function triggers() {
+  const { items = [] } = await get("/storage/v1/b?project=local&maxResults=1000");
+  const found = await Promise.all(items.map(async ({ name: bucket }) => {
+    const { prefixes = [] } = await get(`/storage/v1/b/${encodeURIComponent(bucket)}/o?delimiter=/&prefix=vertexrig/`);
+    return prefixes.map((prefix) => ({ bucket, prefix, name: prefix.split("/")[1] }));
+  }));
+  return found.flat();
 }
 
-// The trigger's decisions of this month, the newest first: the rows that `vertexrig schedule history` shows.
-async function deliveries() {
-  const month = new Date().toISOString().slice(0, 7);
-  const all = await pages("/storage/v1/b?project=local");
-  const own = new RegExp(`^vertexrig/[^/]+/(history/${month}|runs)/`);
-  const objects = await Promise.all(all.map((one) => pages(`/storage/v1/b/${encodeURIComponent(one.name)}/o?prefix=vertexrig/`)));
-  const found = [];
-  for (const { name, metadata } of objects.flat()) {
-    if (!metadata?.row || !own.test(name)) continue;
-    try {
-      const row = JSON.parse(metadata.row);
-      found.push(name.includes("/runs/") ? open(row) : { end: {}, ...row });
-    } catch { /* not a row of ours */ }
-  }
-  return found.sort((one, other) => (one.time < other.time ? 1 : -1)).slice(0, 100);
+function rowOf({ metadata }) {
+  try {
+    return JSON.parse(metadata?.row);
+  } catch { /* not a row of ours */ }
+  return null;
+}
+
+const SPENT = /\.(\d+)\.(\d+)(?:\.[a-z]+-[\w-]+)*$/;  // cents and trials, in the name of a row of the day's budget
+
+// The trigger's open runs, how the others of this month ended, and what today's runs cost and take.
+async function happened({ bucket, prefix, name }) {
+  const day = new Date().toISOString().slice(0, 10);
+  const [runs, rows, granted] = await Promise.all(["runs/", `history/${day.slice(0, 7)}/`, `days/${day}/`].map((folder) => pages(bucket, `${prefix}${folder}`)));
+  const spent = granted.filter((one) => Number(one.size)).map((one) => SPENT.exec(one.name)).filter(Boolean);
+  const sum = (at) => spent.reduce((all, found) => all + Number(found[at]), 0);
+  const ended = rows.map(rowOf).filter(Boolean).map((row) => ({ end: {}, ...row }));
+  const over = new Set(ended.filter((row) => row.end.outcome).map((row) => row.claim));
+  return {
+    name, usd: sum(1) / 100, trials: sum(2),
+    open: runs.map((one) => ({ written: one.updated, ...rowOf(one) })).filter((row) => row.body && !over.has(row.id)),
+    ended: ended.sort((one, other) => (one.time < other.time ? 1 : -1)).slice(0, 100),
+  };
+}
+
+export async function runs(names, about) {
+  const found = await Promise.all((await triggers()).map(happened));
+  const empty = h("div", {}, title("Runs"), commands(["vertexrig function serve", "vertexrig schedule run NAME"], "A trigger keeps its runs in the project's bucket. There are none yet."));
+  const make = () => (found.length ? h("div", {}, found.map((one) => trigger(one, one.name === about.function ? about.budget : {}))) : empty);
+  return { whole: [part("runs", found, make)] };
+}
+
+function trigger({ name, usd, trials, open, ended }, limits) {
+  const of = (limit) => (limit ? `of ${limit} today` : "today");
+  const jobOf = (job, ...shown) => (job ? link("jobs", job, ...(shown.length ? shown : [last(job)])) : "");
+  const lastJob = (one) => one.job || (one.attempts ?? []).map((attempt) => attempt.job).filter(Boolean).pop();
+  const waits = (one) => [one.reason, one.text].filter(Boolean).join(": ");
+  const at = (one) => (one.phase === "step" ? `step ${one.steps?.[one.step] ?? ""}` : one.phase === "attempt" ? `attempt ${(one.attempts ?? []).length || 1}` : one.phase ?? "attempt 1");
+  const opened = open.map((one) => [moment(one.time), one.schedule ?? "", one.body.run, at(one), span(one.since || one.written), jobOf(lastJob(one)), waits(one)]);
+  const over = ended.map((one) => [
+    moment(one.time), one.schedule ?? "", one.run ?? "", one.decision ?? "", one.end.outcome ?? "", one.end.model ? link("models", one.end.model.split("@")[0], last(one.end.model)) : jobOf(one.job),
+    one.end.usd === undefined || one.end.usd === null ? "" : `$${one.end.usd.toFixed(2)}`, one.end.reason || waits(one),
+  ]);
+  return h("section", {}, title(`Runs of ${name}`),
+    h("div", { class: "tiles" }, tile("open", open.length), tile("cost", `$${usd.toFixed(2)}`, of(limits.usd_per_day && `$${limits.usd_per_day}`)), tile("trials", trials, of(limits.trials_per_day))),
+    h("h3", {}, "Open"), opened.length ? table(`open ${name}`, ["due", "schedule", "run", "phase", "for", "job", "waits for"], opened, "Open runs") : h("p", { class: "soft" }, "No run is open."),
+    h("h3", {}, "Deliveries"), over.length ? [h("p", { class: "soft" }, "The newest 100 of this month."), table(`deliveries ${name}`, ["time", "schedule", "run", "decision", "outcome", "job or model", "cost", "reason"], over, "Deliveries")] : h("p", { class: "soft" }, "No delivery this month."));
 }
 
 export async function schedules() {
   const { scheduler, schedules: all, most } = await get("/console/v1/locations");
-  const happened = await deliveries();
   const found = (await everywhere("/scheduler", scheduler, "jobs", most)).slice(0, most);
   const cells = found.map((one) => [
     h("span", {}, last(one.name), one.description && h("span", { class: "soft" }, ` ${one.description}`)), h("code", {}, one.schedule), one.timeZone ?? "", state(one.state), one.httpTarget?.uri ?? "", moment(one.scheduleTime),
@@ -78,11 +111,8 @@ export async function schedules() {
   const heads = ["schedule", "cron", "time zone", "state", "target", "next", "last run", "result", "region"];
   const make = () => h("div", {}, title("Schedules", left(most, all, "schedules", "first")),
     cells.length ? [table("schedules", heads, cells, "Schedules"), commands(found.slice(0, 1).map((one) => `gcloud scheduler jobs run ${quoted(last(one.name))} --location=${region(one.name)}`), "To run one now:")]
-      : commands(["vertexrig schedule apply"], "There are no schedules yet. To create those of vertexrig.yaml:"),
-    happened.length ? [title("Deliveries", "The newest 100 of this month."), table("deliveries", ["time", "schedule", "run", "decision", "outcome", "reason"], happened.map((one) => [
-      moment(one.time), one.schedule ?? "", one.run ?? "", one.decision ?? "", one.end.outcome ?? "", one.end.reason ?? [one.reason, one.text].filter(Boolean).join(": "),
-    ]), "Deliveries")] : "");
-  return { whole: [part("schedules", [found, all, happened], make)] };
+      : commands(["vertexrig schedule apply"], "There are no schedules yet. To create those of vertexrig.yaml:"));
+  return { whole: [part("schedules", [found, all], make)] };
 }
 
 export async function models(names) {
@@ -94,7 +124,7 @@ export async function models(names) {
   const cells = found.map((one) => [link("models", one.name, one.displayName || last(one.name)), last(one.name), one.versionId ?? "", (one.versionAliases ?? []).join(", "), one.artifactUri ?? "", moment(one.createTime), region(one.name)]);
   const heads = ["model", "number", "version", "aliases", "artifact", "created", "region"];
   return { whole: [
-    part("models", [found, all], () => h("div", {}, title("Models", left(most, all, "models") || "Models that are registered on this server."),
+    part("models", [found, all], () => h("div", {}, title("Models", left(most, all, "models")),
       cells.length ? table("models", heads, cells, "Models") : commands(["vertexrig register SWEEP"], "There are no models yet. To register the best trial of a sweep:"))),
     name && part(`model ${name}`, versions, () => h("div", {}, h("h3", {}, `Versions of ${versions[0]?.displayName ?? last(name)}`), versions.map((one) =>
       facts([["version", one.versionId], ["aliases", (one.versionAliases ?? []).join(", ")], ["artifact", one.artifactUri], ["image", one.containerSpec?.imageUri], ["created", moment(one.versionCreateTime ?? one.createTime)], ["labels", Object.entries(one.labels ?? {}).map(([key, value]) => `${key}=${value}`).join(", ")]])))),
@@ -114,7 +144,7 @@ export async function calls(names, about, again) {
   // The newest of several open requests has all rows of the others.
   if (own === asked) Object.assign(kept, { last: page.last, unserved: page.unserved, refused: page.refused, calls: [...kept.calls, ...page.calls].slice(-500) });
   const text = (one) => [one.method, one.target, one.client, one.status, one.word, one.transport].join(" ").toLowerCase();
-  const rows = runs(kept.calls.filter((one) => text(one).includes(wanted.toLowerCase()))).reverse();
+  const rows = folded(kept.calls.filter((one) => text(one).includes(wanted.toLowerCase()))).reverse();
   const found = rows.slice(0, MOST_CALLS);
   const note = left(MOST_CALLS, rows.length, "rows");
   return { whole: [
@@ -125,7 +155,7 @@ export async function calls(names, about, again) {
 }
 
 // Equal calls that follow each other, such as those of a client that waits, become one row.
-function runs(calls) {
+function folded(calls) {
   const found = [];
   const sign = (one) => [one.method, one.target, one.client, one.status, one.transport].join("\n");
   for (const one of calls) {

@@ -143,7 +143,7 @@ NOT_TRIED = {
     "function serve": "it builds as `function build` does, and then serves until it is ended",
     **dict.fromkeys(
         ("watch", "logs", "cancel", "register", "schedule apply", "schedule status", "schedule history", "schedule steps",
-         "schedule run", "schedule pause", "schedule resume", "schedule hold", "schedule release", "schedule approve", "schedule reject", "doctor"),
+         "schedule run", "schedule pause", "schedule resume", "schedule hold", "schedule release", "schedule approve", "schedule reject", "console", "doctor"),
         "without an answer of the service it does nothing but load the project file, as those that are tried",
     ),
 }  # fmt: skip

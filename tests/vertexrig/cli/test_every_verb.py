@@ -217,6 +217,12 @@ def _unscheduled(stage: Stage) -> tuple[str, ...]:
     return ("--file", "unscheduled.yaml")
 
 
+def _paused(stage: Stage) -> tuple[str, ...]:
+    """A schedule that is paused, whichever verbs were called before."""
+    typed("schedule", "pause", "nightly", cwd=stage.folder)
+    return ("nightly",)
+
+
 NOWHERE = ("--root", "nowhere")
 NO_FILE = ("--file", "nope.yaml")
 
@@ -291,7 +297,7 @@ ROWS: dict[str, Row | None] = {
     "schedule history": Row((), {"deliveries"}, ("--since=soon",), "usage"),
     "schedule steps": Row((), {"open", "ended"}, ("--last=-1",), "usage"),
     "schedule pause": Row(("nightly",), {"name", "job", "action"}, ("nightl",), "usage", slow=True),
-    "schedule resume": Row(("nightly",), {"name", "job", "action"}, ("nightl",), "usage", slow=True),
+    "schedule resume": Row(_paused, {"name", "job", "action"}, ("nightl",), "usage", slow=True),
     "schedule hold": Row(
         ("nightly", "--until=2d", "--reason=maintenance"), {"holds"}, ("nightl", "--until=2d", "--reason=x"), "usage"
     ),
@@ -306,6 +312,7 @@ ROWS: dict[str, Row | None] = {
     "function export": Row(("terraform",), {"files"}, ("terraform", *NO_FILE), "usage", slow=True),
     "function remove": Row((), {"steps"}, NO_FILE, "usage"),
     "doctor": Row(_unscheduled, {"results"}, NO_FILE, "usage", slow=True),
+    "console": None,  # it becomes a server, and has no result
     "function serve": None,  # it becomes the server, and has no result
 }
 VERBS = [(verb, row) for verb, row in ROWS.items() if row is not None]
