@@ -27,7 +27,7 @@ from localvertex import server
 from localvertex.jobs.settings import Settings
 from localvertex.runner import RunOptions
 from tests.support import clouds, packages
-from tests.support.tools import need
+from tests.support.tools import need, typed
 from vertexrig import cli
 from vertexrig.project import config
 from vertexrig.project.local import LocalImage
