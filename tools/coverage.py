@@ -31,7 +31,6 @@ NOTES: dict[str, str] = {
     "CreateDataset": "A resource; pipelines read tabular datasets whose source is in Cloud Storage.",
     "UploadModel": "A resource; nothing is deployed or served.",
     "UpdateModel": "Of the fields that describe a model.",
-    "ListModelVersions": "All on one page.",
     "CreatePersistentResource": "Kept; a job that names it starts at once, and no machine is held.",
     "UpdatePersistentResource": "As CreatePersistentResource.",
     "RebootPersistentResource": "Sets its start time; jobs on it go on.",

@@ -10,7 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from operator import attrgetter
+from typing import Any, TypeVar
 
 from localvertex import filters
 from localvertex.filters import Predicate
@@ -19,6 +20,8 @@ from localvertex.jobs.store import ResourceStore, StoredResource
 from vertexrig import times
 from vertexrig.errors import did_you_mean
 from vertexrig.spec.api_names import camel, snake
+
+T = TypeVar("T")
 
 LANGUAGE = filters.Dialect(
     "Invalid filter",
@@ -128,7 +131,8 @@ def page(
     fits = parse(text)
     if order.strip():
         # With an order a token is an offset: the place of one resource says nothing where values are equal.
-        return _ordered(store.listed(kind, parent), fits, order, size, offset_of(token))
+        fitting = [stored for stored in store.listed(kind, parent) if fits(stored.body)]
+        return cut(fitting, attrgetter("body"), order, size, token)
     found: list[StoredResource] = []
     # without an order a token names the last resource shown, so that new ones do not move what the next page has
     # One more than a page: whether there is a next page shows only then.
@@ -140,18 +144,20 @@ def page(
     return found, ""
 
 
-def _ordered(
-    all_: Iterable[StoredResource], fits: Predicate, order: str, size: int, offset: int
-) -> tuple[list[StoredResource], str]:
-    found = [stored for stored in all_ if fits(stored.body)]
-    for part in reversed(order.split(",")):  # sorts are stable, so the first field is sorted by last
+def cut(
+    items: Iterable[T], body: Callable[[T], Mapping[str, Any]], order: str, size: int, token: str
+) -> tuple[list[T], str]:
+    """Return one page of items in an order, "" for their own, and the token of the next page; `body` has what is sorted by."""
+    found, offset = list(items), offset_of(token)
+    # Sorts are stable, so the first field is sorted by last.
+    for part in reversed(order.split(",") if order.strip() else ()):
         field, _, direction = part.strip().partition(" ")
         key = camel(field)
         if key not in _ORDERED or direction.strip() not in ("", "asc", "desc"):
             raise invalid(
                 f"Invalid order_by: {part.strip()[:80]!r}. Fields: {', '.join(map(snake, sorted(_ORDERED)))}."
             )
-        found.sort(key=lambda stored: str(stored.body.get(key, "")), reverse=direction.strip() == "desc")
+        found.sort(key=lambda item: str(body(item).get(key, "")), reverse=direction.strip() == "desc")
     rest = found[offset : offset + size]
     return rest, token_of(str(offset + size)) if offset + size < len(found) else ""
 

@@ -20,6 +20,11 @@ LONGEST = 64 * 1024
 """Most characters of one entry; a longer line becomes several (Cloud Logging takes 256 KB per entry)."""
 
 SEVERITIES = ("DEFAULT", "DEBUG", "INFO", "NOTICE", "WARNING", "ERROR", "CRITICAL", "ALERT", "EMERGENCY")
+_OTHER_WORDS = {
+    "TRACE": "DEBUG", "FINE": "DEBUG", "CONFIG": "DEBUG", "WARN": "WARNING", "ERR": "ERROR", "SEVERE": "ERROR",
+    "CRIT": "CRITICAL", "FATAL": "CRITICAL", "EMERG": "EMERGENCY",
+}  # fmt: skip
+"""Names of other loggers for a severity, which Cloud Logging's agent takes, too (fluent-plugin-google-cloud, out_google_cloud.rb)."""
 OF_PACKAGE = {"stdout": "INFO", "stderr": "ERROR"}
 OF_CONTAINER = {"stdout": "DEFAULT", "stderr": "DEFAULT"}
 """The severity of each stream's lines, in a job with a Python package and in one with a container."""
@@ -94,11 +99,15 @@ class Splitter:
             except (ValueError, RecursionError):
                 payload = None
             if isinstance(payload, dict):
-                named = str(payload.get("severity", "")).upper()
-                return Line(
-                    now, self.task, named if named in SEVERITIES else self.severity, text, payload, stderr=self.stderr
-                )
+                named = named_severity(payload) or self.severity
+                return Line(now, self.task, named, text, payload, stderr=self.stderr)
         return Line(now, self.task, self.severity, text, stderr=self.stderr)
+
+
+def named_severity(payload: Mapping[str, Any]) -> str:
+    """Return the severity that a line of JSON names, "" if it names none."""
+    named = str(payload.get("severity", "")).upper()
+    return named if named in SEVERITIES else _OTHER_WORDS.get(named, "")
 
 
 class LogFiles:

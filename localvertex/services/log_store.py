@@ -9,9 +9,10 @@ from pathlib import Path
 from urllib.parse import quote
 
 from localvertex.filters import Node
-from localvertex.http import Json
-from localvertex.runner.lines import SERVICE, Line
+from localvertex.http import ApiError, Json
+from localvertex.runner.lines import SERVICE, Line, named_severity
 from localvertex.services.logging_query import bounds, matching
+from localvertex.services.router import canonical
 from localvertex.sqlite import Database
 from vertexrig import times
 
@@ -26,6 +27,14 @@ CREATE INDEX IF NOT EXISTS entries_by_time ON entries (time, insert_id);
 
 Position = tuple[int, str, int]
 """Position of an entry in a listing: its time in ns, insertId and number."""
+_PREFIX = "logging.googleapis.com/"
+_SPECIAL = {
+    "httpRequest": "httpRequest",
+    f"{_PREFIX}trace_sampled": "traceSampled",
+    **{f"{_PREFIX}{name}": name for name in ("insertId", "labels", "operation", "sourceLocation", "spanId", "trace")},
+}
+"""Keys of a line of JSON that are fields of its entry."""
+_KEPT_NS = 30 * 24 * 3600 * 10**9
 _BATCH = 500
 """Rows read at a time, so that the lock is never held for long."""
 
@@ -35,9 +44,45 @@ def _payload(line: Line, text: str) -> Json:
     if line.task == SERVICE:
         return {"textPayload": text}
     if line.payload is not None:
-        return {"jsonPayload": line.payload}
+        return _structured(line.payload)
     level = ("ERROR" if line.stderr else "INFO") if line.severity == "DEFAULT" else line.severity
     return {"jsonPayload": {"attrs": {"tag": line.task}, "levelname": level, "message": text}}
+
+
+def _structured(payload: Json) -> Json:
+    """Return a line of JSON as fields of its entry: some keys are the entry's own fields, and leave jsonPayload.
+
+    Sources: the page on training code for Vertex AI; https://cloud.google.com/logging/docs/structured-logging
+    """
+    rest = dict(payload)
+    fields: Json = {}
+    if named_severity(payload):
+        del rest["severity"]
+    for key in _SPECIAL.keys() & rest.keys():
+        try:
+            fields |= canonical("google.logging.v2.LogEntry", {_SPECIAL[key]: rest[key]})
+        except ApiError:  # not of the field's form: it stays where it is
+            continue
+        del rest[key]
+    return {**fields, **_timed(rest), "jsonPayload": rest}
+
+
+def _timed(payload: Json) -> Json:
+    """Take the time that a program gave its line out of the payload, in one of the agent's three forms; the entry's timestamp."""
+    keys, stamp = ["timestampSeconds", "timestampNanos"], payload.get("timestamp")
+    parts = [payload.get(key) for key in keys]
+    if isinstance(stamp, dict):
+        keys, parts = ["timestamp"], [stamp.get("seconds"), stamp.get("nanos")]
+    if all(type(part) is int for part in parts):
+        when: int | None = int(parts[0] or 0) * 10**9 + int(parts[1] or 0)
+    else:
+        keys, when = ["time"], times.nanoseconds(str(payload.get("time", "")))
+    # Cloud Logging takes no entries older than what it keeps, nor later than tomorrow.
+    if when is None or not -_KEPT_NS < when - time.time_ns() < _KEPT_NS // 30:
+        return {}
+    for key in keys:
+        del payload[key]
+    return {"timestamp": when}
 
 
 class LogStore:
@@ -56,8 +101,9 @@ class LogStore:
         job_id = job.rpartition("/")[2]
         with self.database.transaction():
             for line in lines:
+                body = self._body(job_id, line)
                 # Whole microseconds, as everything else shows times; ns of a float are noise.
-                self._insert(self._body(job_id, line), round(line.time * 1e6) * 1000)
+                self._insert(body, body.pop("timestamp", round(line.time * 1e6) * 1000))
 
     def _body(self, job_id: str, line: Line) -> Json:
         # Lone surrogates (from os.fsdecode) cannot be sent as UTF-8.

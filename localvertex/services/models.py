@@ -8,6 +8,7 @@ from typing import Any
 
 from localvertex.http import ApiError, Json, invalid, not_found
 from localvertex.jobs import resources, validation
+from localvertex.jobs.listing import answer, cut, page_size
 from localvertex.jobs.resources import MODELS
 from localvertex.jobs.store import ResourceStore, StoredResource
 from localvertex.services.collection import Collection, Kind, apply_mask, predicate
@@ -129,11 +130,12 @@ class Models:
         return self.collection.list(request, _by_model)
 
     def versions(self, request: Json) -> Json:
-        """ListModelVersions, the newest first."""
+        """ListModelVersions, the oldest first."""
         stored = self._stored(request["name"])
         fits = predicate(str(request.get("filter", "")))
         every = [one for one in stored.hidden["versions"].values() if fits(one)]
-        return {"models": sorted(every, key=lambda one: int(one["versionId"]), reverse=True)}
+        order, token = str(request.get("orderBy", "")), str(request.get("pageToken", ""))
+        return answer("models", *cut(every, _version_times, order, page_size(request), token))
 
     def update(self, request: Json) -> Json:
         """UpdateModel: of the default version, or of the one after an @."""
@@ -202,6 +204,11 @@ class Models:
 
     def _stored(self, name: str) -> StoredResource:
         return self.collection.stored(name.partition("@")[0])
+
+
+def _version_times(version: Json) -> Json:
+    """Return a version's own times as those by which a listing is ordered."""
+    return {"createTime": version["versionCreateTime"], "updateTime": version["versionUpdateTime"]}
 
 
 def _by_model(text: str) -> Any:

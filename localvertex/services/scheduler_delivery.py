@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from localvertex.http import Json
-from localvertex.services.scheduler_jobs import seconds
+from localvertex.services.scheduler_jobs import USER_AGENT, seconds
 from vertexrig.guard import LOOPBACK
 
 REPLACED = ("host", "content-length", "user-agent", "transfer-encoding", "connection")
@@ -76,7 +76,7 @@ def headers_of(job: Json, schedule_time: str) -> dict[str, str]:
         for key, value in target.get("headers", {}).items()
         if key.lower() not in REPLACED and not key.lower().startswith(REPLACED_PREFIXES)
     }
-    headers = {"User-Agent": "Google-Cloud-Scheduler"}
+    headers = {"User-Agent": USER_AGENT}
     usual = {"Accept": "*/*", **({"Content-Type": "application/octet-stream"} if target.get("body") else {})}
     # Names of headers have no case, and keys of a dict have: the job's own must not be sent with the usual one.
     named = {key.lower() for key in given}

@@ -24,6 +24,7 @@ BODY_LIMIT = 1024 * 1024
 HEADERS_LIMIT = 80 * 1024
 URI_LIMIT = 2083
 TEXT_LIMIT = 500
+USER_AGENT = "Google-Cloud-Scheduler"
 TOKENS = ("oidcToken", "oauthToken")
 """Fields of httpTarget of which a job has one at most (a oneof of the message)."""
 DEFAULT_RETRY = {"maxRetryDuration": "0s", "minBackoffDuration": "5s", "maxBackoffDuration": "3600s", "maxDoublings": 5}
@@ -99,7 +100,9 @@ def _target(target: Json) -> Json:
     if "oidcToken" in tokens and not tokens["oidcToken"].get("audience"):
         tokens["oidcToken"] = {**tokens["oidcToken"], "audience": uri}
     kept = {key: value for key, value in target.items() if key not in TOKENS}
-    return {**kept, "httpMethod": method, **tokens}
+    # The service shows the one that it sends, in place of the client's (gcloud's answers of 2025 and 2026).
+    headers = {key: text for key, text in target.get("headers", {}).items() if key.lower() != "user-agent"}
+    return {**kept, "httpMethod": method, "headers": {**headers, "User-Agent": USER_AGENT}, **tokens}
 
 
 def _check_content(target: Json) -> None:

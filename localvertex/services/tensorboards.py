@@ -6,7 +6,7 @@ import base64
 import json
 import re
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sized
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,9 @@ _UPDATED = frozenset({"displayName", "description", "labels", "isDefault", "plug
 _POINTS, _LARGEST = 1000, 10_000
 """Points of an answer unless the client says otherwise, and at most (google-cloud-aiplatform 2.7.0,
 types/tensorboard_service.py, ExportTensorboardTimeSeriesDataRequest.page_size)."""
+_MOST_READ, _MOST_MADE, _MOST_WRITTEN = 20, 1000, 5000
+"""Time series that one request may read (python-aiplatform issue 3394), and resources that one may make and points that one may
+write (comments of google-cloud-aiplatform 2.7.0, types/tensorboard_service.py)."""
 STREAMED = frozenset({(SERVICE, "ReadTensorboardBlobData")})
 """Methods whose answers are a stream."""
 _BLOB = re.compile(r"[A-Za-z0-9-]{1,64}")
@@ -93,8 +96,10 @@ class Tensorboards:
         return {**fields, "blobStoragePathPrefix": bucket}
 
     def _create_all(self, collection: Collection, request: Json) -> Json:
+        asked, listed = request.get("requests", ()), collection.kind.listed
+        _check_number(asked, _MOST_MADE, f"{listed[0].upper()}{listed[1:]}", "create")
         with self.store.database.transaction():  # all of them or none
-            made = [collection.made(one) for one in request.get("requests", ())]
+            made = [collection.made(one) for one in asked]
         return {collection.kind.listed: made}
 
     # values
@@ -111,6 +116,8 @@ class Tensorboards:
         """WriteTensorboardRunData: values of a run's time series; a later value of a step replaces the earlier one."""
         run = str(request.get("tensorboardRun", ""))
         self.runs.stored(run)
+        points = [point for data in request.get("timeSeriesData", ()) for point in data.get("values", ())]
+        _check_number(points, _MOST_WRITTEN, "data points", "write")
         with self.store.database.transaction() as connection:
             for data in request.get("timeSeriesData", ()):
                 name = f"{run}/timeSeries/{data.get('tensorboardTimeSeriesId', '')}"
@@ -148,7 +155,9 @@ class Tensorboards:
 
     def read_batch(self, request: Json) -> Json:
         """BatchReadTensorboardTimeSeriesData."""
-        return {"timeSeriesData": [self._data(str(name), 0) for name in request.get("timeSeries", ())]}
+        names = request.get("timeSeries", ())
+        _check_number(names, _MOST_READ, "TensorboardTimeSeries", "read")
+        return {"timeSeriesData": [self._data(str(name), 0) for name in names]}
 
     def export(self, request: Json) -> Json:
         """ExportTensorboardTimeSeriesData: all values, by page."""
@@ -169,6 +178,11 @@ class Tensorboards:
     def _points(self, name: str, limit: str = "") -> list[Json]:
         rows = self.store.database.rows(f"SELECT point FROM points WHERE series = ? ORDER BY step {limit}", name)
         return [json.loads(row[0]) for row in rows]
+
+
+def _check_number(given: Sized, most: int, what: str, verb: str) -> None:
+    if len(given) > most:
+        raise invalid(f"Maximum of {most} {what} to {verb}.")
 
 
 def _note_newest(body: Json, values: Any) -> None:

@@ -231,6 +231,31 @@ def test_strange_lines(tmp_path: Path) -> None:
     assert stored(store)[-1]["textPayload"] == "said by the service"
 
 
+def test_special_keys_of_a_json_line_are_the_entrys_fields(tmp_path: Path) -> None:
+    """Severity, time, labels, trace and request of a line leave its jsonPayload; what does not fit the field stays there."""
+    when = times.now() - timedelta(seconds=90)
+    prefix = "logging.googleapis.com/"
+    told = {
+        "severity": "warn", "message": "hi", "k": "v", "time": when.isoformat(),
+        f"{prefix}labels": {"a": "b"}, f"{prefix}trace": "t", f"{prefix}trace_sampled": True,
+        "httpRequest": {"requestMethod": "GET"}, f"{prefix}spanId": 7, f"{prefix}operation": "no message",
+    }  # fmt: skip
+    other = {"severity": "loud", "message": "ho", "timestampSeconds": int(when.timestamp()) + 1, "timestampNanos": 5}
+    late = {"message": "late", "time": "2999-01-01T00:00:00Z", "timestamp": {"seconds": 1}}
+    store, splitter = LogStore(tmp_path), Splitter("workerpool0-0", "stdout", OF_PACKAGE)
+    store.write(
+        "projects/1/customJobs/5",
+        splitter.feed("".join(json.dumps(one) + "\n" for one in (other, late, told)).encode()),
+    )
+    first, second, third = stored(store, "5")
+    assert first["jsonPayload"] == {"message": "hi", "k": "v", f"{prefix}spanId": 7, f"{prefix}operation": "no message"}
+    assert first["timestamp"] == times.rfc3339_ns(times.nanoseconds_of(when)) and first["severity"] == "WARNING"
+    own = [first[key] for key in ("labels", "trace", "traceSampled", "httpRequest")]
+    assert own == [{"a": "b"}, "t", True, {"requestMethod": "GET"}]
+    assert second["jsonPayload"] == {"severity": "loud", "message": "ho"} and second["severity"] == "INFO"
+    assert second["timestamp"].endswith(".000000005Z") and third["jsonPayload"] == late
+
+
 def test_json_that_no_answer_can_hold_is_text(tmp_path: Path) -> None:
     """A line with NaN, with a number beyond a double or with half a character is text, so the log of its job can be read."""
     store = LogStore(tmp_path)

@@ -92,7 +92,9 @@ def test_models_and_their_versions(channel: grpc.Channel) -> None:
     assert list(models.get_model(name=one.model).version_aliases) == ["default"]
     assert models.get_model(name=one.model).version_id == "2"
     listed = models.list_model_versions(name=one.model)
-    assert [(model.version_id, list(model.version_aliases)) for model in listed] == [("2", ["default"]), ("1", [])]
+    assert [(model.version_id, list(model.version_aliases)) for model in listed] == [("1", []), ("2", ["default"])]
+    newest = models.list_model_versions(request={"name": one.model, "page_size": 1, "order_by": "create_time desc"})
+    assert [model.version_id for model in newest] == ["2", "1"] and len(newest.models) == 1
     changed = {"name": one.model, "display_name": "roses", "labels": {"a": "b"}}
     updated = models.update_model(model=changed, update_mask={"paths": ["display_name", "labels"]})
     assert updated.display_name == "roses" and models.get_model(name=f"{one.model}@1").display_name == "roses"
@@ -134,6 +136,36 @@ def test_what_no_message_holds_is_refused(channel: grpc.Channel) -> None:
     with pytest.raises(grpc.RpcError) as refused:
         call(request.SerializeToString(), timeout=30)
     assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+
+
+def test_one_request_writes_and_makes_so_much(channel: grpc.Channel) -> None:
+    """A request with more than 1,000 runs or time series, or more than 5,000 data points, is refused, and nothing of it is kept."""
+    boards = client(channel, "tensorboard_service")
+    board = boards.create_tensorboard(parent=PARENT, tensorboard={"display_name": "b"}).result(timeout=60).name
+    experiment = boards.create_tensorboard_experiment(parent=board, tensorboard_experiment_id="e").name
+    runs = [
+        {"parent": experiment, "tensorboard_run_id": f"r{n}", "tensorboard_run": {"display_name": f"r{n}"}}
+        for n in range(1001)
+    ]
+    with pytest.raises(exceptions.InvalidArgument, match="Maximum of 1000 TensorboardRuns"):
+        boards.batch_create_tensorboard_runs(parent=experiment, requests=runs)
+    boards.batch_create_tensorboard_runs(parent=experiment, requests=runs[:1000])
+    run = f"{experiment}/runs/r0"
+    one = {"display_name": "s", "value_type": "SCALAR"}
+    many = [{"parent": run, "tensorboard_time_series": one}] * 1001
+    with pytest.raises(exceptions.InvalidArgument, match="Maximum of 1000 TensorboardTimeSeries"):
+        boards.batch_create_tensorboard_time_series(parent=experiment, requests=many)
+    series = boards.create_tensorboard_time_series(parent=run, tensorboard_time_series=one).name
+    points = [{"step": step, "scalar": {"value": 0.5}} for step in range(5001)]
+
+    def write(values: list[Any]) -> None:
+        data = {"tensorboard_time_series_id": series.rpartition("/")[2], "value_type": "SCALAR", "values": values}
+        boards.write_tensorboard_run_data(tensorboard_run=run, time_series_data=[data])
+
+    with pytest.raises(exceptions.InvalidArgument, match="Maximum of 5000 data points"):
+        write(points)
+    assert not boards.read_tensorboard_time_series_data(tensorboard_time_series=series).time_series_data.values
+    write(points[:5000])
 
 
 def test_blobs_of_a_tensorboard_are_read(channel: grpc.Channel, here: server.RunningServer) -> None:

@@ -162,11 +162,13 @@ def test_defaults_and_numbers_for_enums() -> None:
 
 def test_a_mask_changes_only_what_it_names() -> None:
     """A PATCH sets or clears the masked fields, nested ones alone, and leaves the rest; a wrong mask is a 400."""
-    old = complete(read({**JOB, "description": "d", "httpTarget": {"uri": "http://x/", "headers": {"a": "b"}}}))
+    old = complete(
+        read({**JOB, "description": "d", "httpTarget": {"uri": "http://x/", "headers": {"a": "b", "user-agent": "x"}}})
+    )
     new = changed(old, {"httpTarget": {"uri": "http://y/"}}, "httpTarget.uri,description")
     assert (
         new["httpTarget"]["uri"] == "http://y/"
-        and new["httpTarget"]["headers"] == {"a": "b"}
+        and new["httpTarget"]["headers"] == {"a": "b", "User-Agent": "Google-Cloud-Scheduler"}
         and "description" not in new
     )
     assert changed(old, {"schedule": "* * * * *"}, "")["schedule"] == "* * * * *"

@@ -147,8 +147,8 @@ def test_training_makes_versions(sdk: Any) -> None:
     assert (second.resource_name, second.version_id, second.uri) == (first.resource_name, "2", "gs://staging/two/model")
     registry = first.versioning_registry
     assert [(one.version_id, one.version_aliases) for one in registry.list_versions()] == [
-        ("2", ["newer"]),
         ("1", ["default"]),
+        ("2", ["newer"]),
     ]
     registry.add_version_aliases(["default"], "newer")
     assert sdk.Model(first.resource_name).version_id == "2"

@@ -28,6 +28,9 @@ def show():
     print("a line on stderr", file=sys.stderr, flush=True)
     print(json.dumps({"message": "shown", "fidelity": found}), flush=True)
     print(json.dumps({"message": "a warning", "severity": "WARNING"}), flush=True)
+    prefix = "logging.googleapis.com/"
+    special = {"message": "special", f"{prefix}labels": {"own": "yes"}, f"{prefix}trace": "projects/p/traces/1"}
+    print(json.dumps({**special, "timestampSeconds": int(time.time()) - 1, "timestampNanos": 123456789}), flush=True)
 
 
 def report(metric, value, step):

@@ -120,7 +120,7 @@ export async function models(names) {
   const made = (one) => new Date(one.createTime);
   const found = (await everywhere("/vertex", vertex, "models", most)).sort((a, b) => made(b) - made(a)).slice(0, most);
   const name = names.join("/");
-  const versions = name ? (await get(`/vertex/v1/${name}:listVersions`)).models ?? [] : [];
+  const versions = name ? (await get(`/vertex/v1/${name}:listVersions?pageSize=1000&orderBy=create_time%20desc`)).models ?? [] : [];
   const cells = found.map((one) => [link("models", one.name, one.displayName || last(one.name)), last(one.name), one.versionId ?? "", (one.versionAliases ?? []).join(", "), one.artifactUri ?? "", moment(one.createTime), region(one.name)]);
   const heads = ["model", "number", "version", "aliases", "artifact", "created", "region"];
   return { whole: [
