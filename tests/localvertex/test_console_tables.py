@@ -95,7 +95,7 @@ def test_the_newest_delivery_is_found_behind_many(browser: Any, here: server.Run
     for number in range(1000):
         (folder / f"0-{number:04}.json").touch()
     with shown(browser, here) as page:
-        go(page, here, "schedules")
+        go(page, here, "runs")
         page.locator("table", has_text="decision").locator("tr", has_text="newest").wait_for()
         assert "staged" in page.inner_text("main")
 
