@@ -85,6 +85,15 @@ class Timetable:
         found: datetime = croniter(self.cron, moment.astimezone(self.zone)).get_next(datetime)
         return found.astimezone(timezone.utc)
 
+    def before(self, moment: datetime) -> datetime:
+        """Return the last time of the schedule not later than `moment`, in UTC; for an hour after one that comes twice, the time before it."""
+        if not self.cron:
+            return self.after(moment) - self.every
+        from croniter import croniter
+
+        found: datetime = croniter(self.cron, moment.astimezone(self.zone) + timedelta(seconds=1)).get_prev(datetime)
+        return found.astimezone(timezone.utc)
+
 
 def zone_of(name: str) -> tzinfo:
     """Return the time zone of a tz database name; "" and "utc" are UTC. ZoneError if there is none of that name."""

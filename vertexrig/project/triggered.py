@@ -89,7 +89,7 @@ class EventSource:
     location: str | None = option("The bucket's location; by default the project's region.", None)
 
 
-Occasion = Literal["refused", "skipped", "deferred", "failed", "finished", "better", "waiting"]
+Occasion = Literal["refused", "skipped", "deferred", "failed", "finished", "better", "waiting", "overdue", "late"]
 
 
 @dataclass(frozen=True)
@@ -98,8 +98,8 @@ class Notify:
 
     when: tuple[Occasion, ...] = option(
         "Which events to send: deliveries that were refused, skipped or deferred; runs that failed or finished; better models that "
-        "were registered; steps that wait for help.",
-        ("refused", "failed", "better", "waiting"),
+        "were registered; steps that wait for help; schedules whose delivery is overdue; runs that are late for their deadline.",
+        ("refused", "failed", "better", "waiting", "overdue", "late"),
     )
     topic: str | None = option(
         "Pub/Sub topic.", None, pattern=(r"projects/[^/]+/topics/[^/]+", "projects/PROJECT/topics/NAME")
@@ -246,6 +246,17 @@ class Schedule:
         None,
         lasts="6h",
     )
+    grace: str | None = option(
+        "How long after a due time a tick waits before it reports that no delivery has come; 1h if there is a tick.",
+        None,
+        lasts="1h",
+    )
+    deadline: str | None = option(
+        "Time from when a run is due until it has to have ended well, with `register` in `then` with its model registered or compared. A "
+        "later one is reported once.",
+        None,
+        lasts="7h",
+    )
     attempt_deadline: str = option("How long one delivery may take, 15s to 1800s.", "180s")
     retry_config: RetryConfig = option("Retries of a failed delivery.", factory=RetryConfig)
 
@@ -258,6 +269,11 @@ class Schedule:
     def waits(self) -> bool:
         """Whether a run that cannot start when it is due may start later, by a tick."""
         return self.catch_up or self.overlap == "wait" or self.retry_for is not None
+
+    @property
+    def watched(self) -> bool:
+        """Whether the file asks for alarms about it, which ticks give."""
+        return self.grace is not None or self.deadline is not None
 
 
 @dataclass(frozen=True)

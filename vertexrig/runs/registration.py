@@ -238,41 +238,20 @@ class Registrar:
         own, data = lineage(job.labels), register.data_argument(document)
         schedule = project.schedules.get(run.of_schedule)
         uri = data or (schedule.only_if_changed if schedule is not None else "") or ""
+        known = [("system.Dataset", "data", uri, own.pop(DATA_LABEL, ""))] if uri else []
+        known += [("system.Artifact", "package", one, register.package_hash(document)) for one in packages]
         inputs = [
-            Node(
-                f"vertexrig-{hashlib.sha256(f'{uri} {known}'.encode()).hexdigest()[:32]}",
-                kind,
-                title,
-                {"digest": known},
-                uri,
-            )
-            for kind, title, uri, known in (
-                ("system.Dataset", "data", uri, own.pop(DATA_LABEL, "")),
-                *(("system.Artifact", "package", one, register.package_hash(document)) for one in packages),
-            )
-            if uri
-        ]
-        version = Node(
-            f"vertexrig-model-{run.id}",
-            "google.VertexModel",
-            found.model,
-            {"resourceName": found.model},
-            f"{self.models.rest.url}/{found.model}",
-        )
-        facts = {
-            **own,
-            "run": run.id,
-            "image": trained.image(job),
-            "compared": found.text,
-            **{f"job_{n}": one for n, one in enumerate(run.jobs.values(), 1)},
-        }
-        group = re.sub(
-            r"[^a-z0-9-]+", "-", f"vertexrig-{project.trigger.function}-{run.of_schedule or run.name}".lower()
-        )
-        MetadataClient(self.models).record(
-            Node(f"vertexrig-run-{run.id}", "system.Run", f"{run.of_schedule or run.name} {run.run_id}", facts),
-            inputs, [version], Node(group, "system.Pipeline", run.of_schedule or run.name, {}),
-        )  # fmt: skip
+            Node(f"vertexrig-{hashlib.sha256(f'{uri} {mark}'.encode()).hexdigest()[:32]}", kind, title, {"digest": mark}, uri)
+            for kind, title, uri, mark in known
+        ]  # fmt: skip
+        url, about = f"{self.models.rest.url}/{found.model}", {"resourceName": found.model}
+        version = Node(f"vertexrig-model-{run.id}", "google.VertexModel", found.model, about, url)
+        facts = {**own, "run": run.id, "image": trained.image(job), "compared": found.text}
+        facts |= {f"job_{number}": one for number, one in enumerate(run.jobs.values(), 1)}
+        of = run.of_schedule or run.name
+        group = re.sub(r"[^a-z0-9-]+", "-", f"vertexrig-{project.trigger.function}-{of}".lower())
+        execution = Node(f"vertexrig-run-{run.id}", "system.Run", f"{of} {run.run_id}", facts)
+        MetadataClient(self.models).record(execution, inputs, [version], Node(group, "system.Pipeline", of, {}))
 
     def give_aliases(self, run: Run, name: str, alias: str) -> None:
         """Move the aliases to the version of a run that has not ended."""

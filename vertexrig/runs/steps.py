@@ -25,6 +25,7 @@ from vertexrig.spec.states import SUCCEEDED, short
 from vertexrig.studies.register import MODEL_DIR, SUMMARY
 from vertexrig.submit.budget import PER_RUN, OverBudgetError, Terms
 from vertexrig.submit.claims import LABEL, InProgressError, digest
+from vertexrig.submit.submission import Submitted
 from vertexrig.submit.uploaded import NoPackageError
 from vertexrig.workspace import Prepared
 
@@ -131,18 +132,18 @@ class Steps:
             return self._saved(run, index, claim.run, claim.job.name)
         prepared = self.prepared(run, step, sweep)
         made = self.engine.submitter.submit(prepared, key, digest({"run": run.id}), terms=self._terms(run, sweep))
-        return self._made(run, index, prepared.view.name, made.name, made.duplicate)
+        return self._made(run, index, prepared.view.name, made)
 
     def _terms(self, run: Run, before: RemoteJob) -> Terms:
         """Return the terms of a step's job: it has the label with the data of the job before it."""
         terms, data = self.engine.terms(run), before.labels.get(DATA_LABEL)
         return replace(terms, labels={**terms.labels, DATA_LABEL: data}) if data else terms
 
-    def _made(self, run: Run, index: int, name: str, job: str, known: bool) -> Moved | Run:
-        saved = self._saved(run, index, name, job)
-        if known or isinstance(saved, Moved):
+    def _made(self, run: Run, index: int, name: str, made: Submitted, **more: Any) -> Moved | Run:
+        saved = self._saved(run, index, name, made.name, **more)
+        if isinstance(saved, Moved) or (made.duplicate and not more):
             return saved
-        return Moved(saved, "started", job, f"{name} was started: {job.rpartition('/')[2]}")
+        return Moved(saved, "started", made.name, f"{name} was started: {made.name.rpartition('/')[2]}", made=made)
 
     def _saved(self, run: Run, index: int, name: str, job: str, **more: Any) -> Moved | Run:
         jobs = {key: value for key, value in run.jobs.items() if key != name} | {name: job}
@@ -184,10 +185,7 @@ class Steps:
         made = self.engine.submitter.submit(
             prepared, run.step_key(index, run.round), digest({"run": run.id}), terms=self._terms(run, trained)
         )
-        saved = self._saved(run, index, name, made.name, round=run.round + 1)
-        if isinstance(saved, Moved):
-            return saved
-        return Moved(saved, "started", made.name, f"{name} was started: {made.name.rpartition('/')[2]}")
+        return self._made(run, index, name, made, round=run.round + 1)
 
     def _trained(self, run: Run, measuring: str) -> RemoteJob:
         """Return the job whose model is measured."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -112,12 +112,14 @@ class Lease:
     Args:
         now: The time, by the service's clock.
         after: The run after which it begins, "" for the oldest.
+        settled: What needs no alarm any more (`vertexrig.trigger.alarms`): by kind, the last due time of each schedule.
     """
 
     generation: int
     now: datetime
     after: str
     uri: str
+    settled: dict[str, dict[str, str]] = field(default_factory=dict)
 
 
 class OtherTriggerError(RestError):
@@ -155,13 +157,22 @@ def begin_tick(storage: Storage, uri: str, seconds: float, now: Callable[[], dat
     if times.nanoseconds_of(at) < until < times.nanoseconds_of(at + timedelta(seconds=2 * seconds + 60)):
         return None
     after = str(data.get("after") or "")
-    row = {"uri": uri or known, "until": times.rfc3339(at + timedelta(seconds=seconds), 3), "after": after}
+    row: dict[str, Any] = {
+        "uri": uri or known,
+        "until": times.rfc3339(at + timedelta(seconds=seconds), 3),
+        "after": after,
+    }
+    settled = {
+        str(kind): {name: time for name, time in rows.items() if isinstance(time, str)}
+        for kind, rows in (data["settled"] if isinstance(data.get("settled"), dict) else {}).items()
+        if isinstance(rows, dict)
+    }
+    row |= {"settled": settled} if settled else {}
     written = storage.write(OWNER, json.dumps(row).encode(), generation=stored.generation if stored is not None else 0)
-    return None if written is None else Lease(written, at, after, uri or known)
+    return None if written is None else Lease(written, at, after, uri or known, settled)
 
 
 def end_tick(storage: Storage, lease: Lease, after: str) -> None:
     """Give the lease back; the next tick begins after this run."""
-    storage.write(
-        OWNER, json.dumps({"uri": lease.uri, "until": "", "after": after}).encode(), generation=lease.generation
-    )
+    row = {"uri": lease.uri, "until": "", "after": after, **({"settled": lease.settled} if lease.settled else {})}
+    storage.write(OWNER, json.dumps(row).encode(), generation=lease.generation)

@@ -15,36 +15,22 @@ from vertexrig.cloud.models import ModelsClient, plain, version_name
 from vertexrig.cloud.vertex import CUSTOM, RESOURCES, TUNING, RemoteJob, Vertex, in_filter
 from vertexrig.errors import UsageError
 from vertexrig.project.triggered import STEP_LABEL
-from vertexrig.spec.labels import (
-    CALLER_LABEL,
-    CLAIM_LABEL,
-    DATA_LABEL,
-    DIGEST_LABEL,
-    FIRST_LABEL,
-    REVISION_LABEL,
-    RUN_LABEL,
-)
+from vertexrig.spec import labels
+from vertexrig.spec.labels import CALLER_LABEL, CLAIM_LABEL, FIRST_LABEL, RUN_LABEL
 from vertexrig.spec.states import short
 from vertexrig.studies import register
 from vertexrig.studies.outcome import PROMOTED_FROM, TRIAL
 from vertexrig.text import shown
 
 _NUMBER = re.compile(r", from .*? (?P<job>[0-9]+)(?:, after version |\s*\(run |$)")
-_LABELS = {
-    "digest": DIGEST_LABEL,
-    "revision": REVISION_LABEL,
-    "data_digest": DATA_LABEL,
-    "schedule": "vertexrig_schedule",
-    "caller": CALLER_LABEL,
-    "trial": TRIAL,
-}
-"""What a row says, by the label that has it."""
+_ORIGIN = {"digest": labels.DIGEST_LABEL, "revision": labels.REVISION_LABEL, "data_digest": labels.DATA_LABEL}
+_LABELS = {**_ORIGIN, "schedule": "vertexrig_schedule", "caller": CALLER_LABEL, "trial": TRIAL}
+"""What a row says, by the label that has it; the first three also of a version."""
 _WORDS = {
     "digest": "project file",
     "revision": "git revision",
     "packages": "package",
     "data_digest": "digest of the data",
-    "metric": "measured",
 }
 """How the text calls what a row has, where that is not its key."""
 
@@ -77,10 +63,10 @@ def trace(version: Mapping[str, Any], vertices: Sequence[Vertex]) -> list[dict[s
     Args:
         vertices: The jobs, of each region that they may be in.
     """
-    labels, described = dict(version.get("labels") or {}), str(version.get("versionDescription", ""))
-    run, number = register.run_of(version) or labels.get(STEP_LABEL, ""), _NUMBER.search(described)
+    own, described = dict(version.get("labels") or {}), str(version.get("versionDescription", ""))
+    run, number = register.run_of(version) or own.get(STEP_LABEL, ""), _NUMBER.search(described)
     jobs = {job.name: job for job in _of_run(run, vertices)} if run else {}
-    known = _by_number(number["job"] if number else labels.get("job_id", ""), vertices)
+    known = _by_number(number["job"] if number else own.get("job_id", ""), vertices)
     trained = jobs.get(known.name, known) if known is not None else None
     jobs |= {trained.name: trained} if trained is not None else {}
     swept = trained.labels.get(PROMOTED_FROM) if trained is not None else None
@@ -92,20 +78,18 @@ def trace(version: Mapping[str, Any], vertices: Sequence[Vertex]) -> list[dict[s
         "step": "model",
         "name": version_name(version),
         "created": str(version.get("versionCreateTime", "")),
-        "metric": described,
+        "measured": described,
         "aliases": list(version.get("versionAliases") or ()),
         "files": str(version.get("artifactUri", "")),
-        **{
-            key: labels.get(label, "") for key, label in _LABELS.items() if key in ("digest", "revision", "data_digest")
-        },
-        "packages": [labels["package"]] if labels.get("package") else [],
-        "image": labels.get("image", ""),
+        **{key: own.get(label, "") for key, label in _ORIGIN.items()},
+        "packages": [own["package"]] if own.get("package") else [],
+        "image": own.get("image", ""),
         "run": run,
     }
     first = next(iter(rows), model)
     data = {
         "step": "data",
-        "name": next((row["data"] for row in rows if row.get("data")), labels.get("data", "")),
+        "name": next((row["data"] for row in rows if row.get("data")), own.get("data", "")),
         "data_digest": first.get("data_digest", ""),
     }
     gone = [{"step": "job", "name": number["job"], "state": "gone"}] if trained is None and number else []

@@ -240,8 +240,8 @@ class Ledger:
         # our clock's, of the service's, by which rows are dated; None while not known
         self._ahead: timedelta | None = None
 
-    def reserve(self, claim_id: str, estimate: Estimate, shares: Sequence[Share] = ()) -> None:
-        """Put a run into the day's ledger and grant it, if there is room.
+    def reserve(self, claim_id: str, estimate: Estimate, shares: Sequence[Share] = ()) -> float | None:
+        """Put a run into the day's ledger and grant it, if there is room; return what is used of the day's limits then (`_check`).
 
         Args:
             shares: Further limits that it must keep, beside the budget of all runs.
@@ -252,7 +252,7 @@ class Ledger:
         """
         bounds = [share for share in (self.all_runs, *shares) if share.needed]
         if not bounds:
-            return
+            return None
         day = self.now().date().isoformat()
         tags = "".join(f".{share.tag}" for share in shares)
         name = _row(day, claim_id, _cents(estimate), trials_of(estimate), tags)
@@ -269,15 +269,14 @@ class Ledger:
                 if written is None:
                     continue
                 if all(share.limits.live_jobs is None for share in bounds):
-                    return
+                    return None
                 rows = self.tidied(written)
                 mine = next((row for row in rows if row.name == name), None)
                 if mine is None:
                     continue
                 # rows written later count this one
                 before = [row for row in rows if row.claim != claim_id and (row.granted or row.order < mine.order)]
-                self._check(claim_id, before, estimate, day, bounds)
-                return
+                return self._check(claim_id, before, estimate, day, bounds)
             if mine is not None and written is None and self._ahead is None:
                 # by an earlier delivery: written again, since only a row of ours tells the service's time
                 self.tidied(self.storage.write(name, b"", generation=mine.generation))
@@ -288,12 +287,12 @@ class Ledger:
             later = [row for row in others if mine is not None and not row.granted and row.order > mine.order]
             # Others that still ask are counted first: with room for all of them there is nothing to settle.
             try:
-                self._check(claim_id, others, estimate, day, bounds)
+                used = self._check(claim_id, others, estimate, day, bounds)
             except OverBudgetError:  # and if it fits without the later ones, wait for their end
                 self._check(claim_id, [row for row in others if row not in later], estimate, day, bounds)
             else:
                 if mine is not None and self.storage.write(name, GRANTED, generation=mine.generation) is not None:
-                    return
+                    return used
             # Both wait for each other's end only when the room is short; 503 lets the caller's retry ask again.
             if self.clock() + pause > until:
                 raise RestError("other runs are asking for the last room in the budget", status=503, retry_after=5.0)
@@ -375,7 +374,9 @@ class Ledger:
 
     def _check(
         self, claim_id: str, rows: list[BudgetEntry], estimate: Estimate, day: str, bounds: Sequence[Share]
-    ) -> None:
+    ) -> float | None:
+        """Return the largest part of a limit of the day that is used with the run, None without such a limit; OverBudgetError if it is over one."""
+        parts = list[float]()
         trials, usd = trials_of(estimate), estimate.usd_at_most
         for share in bounds:
             limits, own = share.limits, [row for row in rows if not share.kind or share.tag in row.shares]
@@ -390,12 +391,15 @@ class Ledger:
                     f"{tried} trials {about} + {trials} = {tried + trials}: more than {limits.trials_per_day} per day"
                 )
                 raise OverBudgetError("trials_per_day", message, estimate, share.path)
+            days = ((spent + usd, limits.usd_per_day), (tried + trials, limits.trials_per_day))
+            parts += [used / most for used, most in days if most]
             if limits.live_jobs is not None:
                 live, waiting = self._live(claim_id, own, share)
                 if live + waiting + 1 > limits.live_jobs:
                     soon = f" + {waiting} about to start" if waiting else ""
                     message = f"{live} live jobs{soon} + this one: more than {limits.live_jobs}"
                     raise OverBudgetError("live_jobs", message, estimate, share.path)
+        return max(parts, default=None)
 
     def _live(self, claim_id: str, others: list[BudgetEntry], share: Share) -> tuple[int, int]:
         """Our jobs that live, and runs so young that their jobs may not be listed yet."""

@@ -96,6 +96,7 @@ class Submitted:
         packages: URIs of the trainer's packages.
         output: gs:// URI of its output folder, "" without one.
         duplicate: It had been made before.
+        budget_used: The largest part of a limit of the day that is used with it; None without such a limit, or if it is not known.
     """
 
     run: str
@@ -109,6 +110,12 @@ class Submitted:
     claim: str
     output: str = ""
     duplicate: bool = False
+    budget_used: float | None = None
+
+    @property
+    def used(self) -> dict[str, float]:
+        """What its log entry has of it, for the alert about a budget that is nearly used."""
+        return {} if self.budget_used is None else {"budget_used": round(self.budget_used, 3)}
 
 
 class Submitter:
@@ -261,11 +268,11 @@ class Submitter:
         return replace(outcome.claim, state="ended", ended=ended)
 
     def _make(self, prepared: Prepared, price: Estimate, taken: Taken, collection: str, terms: Terms) -> Submitted:
-        claim = taken.claim
+        claim, used = taken.claim, None
         try:
             # Budget, then run, then job: a crash leaves a row that grows old, never a job without its steps. `before_create` applies
             # the schedule's policy (`Due.terms`), and writes the run (`Engine`).
-            self.ledger.reserve(claim.id, terms.most or price, terms.shares)
+            used = self.ledger.reserve(claim.id, terms.most or price, terms.shares)
             terms.before_create(claim)
             # checked last: after this much time another delivery may hold the claim
             if self.claims.late(taken):
@@ -287,7 +294,7 @@ class Submitter:
                 raise
             job = self._after_failure(taken, collection, error)
         own = _with_price(recorded(job, claim.id), prepared, price)
-        made = self._submitted(view.name, collection, own, claim.id)
+        made = replace(self._submitted(view.name, collection, own, claim.id), budget_used=used)
         try:
             held = self.claims.record(claim, own)
         except RestError:

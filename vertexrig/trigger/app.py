@@ -367,6 +367,7 @@ class Trigger:
             run = replace(run, delivery={**run.delivery, "estimate": estimate})
         run, made = self._begin(run, candidates, terms, due)
         delivery.decision = "joined" if made.duplicate else "created"
+        delivery.detail |= made.used
         if candidate := self.engine.which_candidate(run):
             delivery.detail["candidate"] = candidate
         body = answers.answer(answers.SUBMITTED, made, then=steps or None, candidate=candidate or None)

@@ -88,6 +88,11 @@ class Deliveries:
         ]
         return sorted(chosen, key=lambda row: str(row["time"]), reverse=True)
 
+    def of_day(self, day: str) -> list[dict[str, Any]]:
+        """Return the rows of deliveries that came on a day, and of runs that began then, such as 2026-11-26; not those that were folded."""
+        found = self.storage.list(f"{FOLDER}/{day[:7]}/{day.replace('-', '')}", metadata=True)
+        return [row for item in found if (row := self._data(item)) is not None]
+
     def _month(self, month: str) -> dict[str, dict[str, Any]]:
         """Return a month's rows by their objects' names without ending; objects go before what was folded of them."""
         rows = self._folded(month)[0]

@@ -34,6 +34,7 @@ PUBSUB_VARIABLE, SECRETS_VARIABLE = "PUBSUB_EMULATOR_HOST", "VERTEXRIG_SECRETMAN
 """Environment variables with other servers: host and port of the one, base URL of the other."""
 ID_HEADER = "X-Vertexrig-Id"
 _MARKS = {"failed": ":red_circle:", "refused": ":red_circle:", "waiting": ":large_yellow_circle:"}
+_MARKS |= dict.fromkeys(("overdue", "late"), ":red_circle:")
 
 
 @dataclass(frozen=True)

@@ -89,7 +89,7 @@ def wanted(loaded: Loaded) -> dict[str, dict[str, Any]]:
 
 
 def ticks(loaded: Loaded) -> bool:
-    """Whether a schedule has steps or runs that wait, a run that the trigger may start has candidates, a wait or `retry_for`, or notices
+    """Whether a schedule has steps, runs that wait or alarms, a run that the trigger may start has candidates, a wait or `retry_for`, or notices
     are sent, so that a tick is needed.
     """
     project = loaded.project
@@ -97,7 +97,7 @@ def ticks(loaded: Loaded) -> bool:
         (run.candidates or run.retry_for or run.wait) and project.trigger.may_start(name)
         for name, run in project.entries.items()
     )
-    needed = project.trigger.notify or any(one.then or one.waits for one in project.schedules.values())
+    needed = project.trigger.notify or any(one.then or one.waits or one.watched for one in project.schedules.values())
     return bool(needed or (tried and url(loaded)))
 
 

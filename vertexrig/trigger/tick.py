@@ -17,6 +17,7 @@ from vertexrig import times
 from vertexrig.catalog import Catalog
 from vertexrig.cloud.rest import RestError
 from vertexrig.cloud.vertex import LIVE_FILTER, RESOURCES, RemoteJob
+from vertexrig.errors import VertexrigError
 from vertexrig.project.triggered import Notify
 from vertexrig.runs import store
 from vertexrig.runs.deliveries import Delivery
@@ -25,7 +26,7 @@ from vertexrig.runs.policy import EVERY, Hold, Holds
 from vertexrig.runs.registration import Registrar
 from vertexrig.runs.run import Run
 from vertexrig.submit.claims import LABEL
-from vertexrig.trigger import answers, history, notify
+from vertexrig.trigger import alarms, answers, history, notify
 from vertexrig.trigger.answers import Reply
 from vertexrig.trigger.history import Deliveries
 
@@ -86,7 +87,9 @@ class Ticker:
 
         moved, left, after = list[Moved](), 0, ""
         try:
-            moved, left, after = self._runs(lease, late)
+            found = self._open()
+            moved, left, after = self._runs(found, lease, late)
+            self._give_alarms([*found, *(one.run for one in moved)], lease)
             for entry in self.notices.send_all(lease.now, late):
                 self.log(entry)
         finally:
@@ -95,16 +98,29 @@ class Ticker:
         row |= {state: states.count(state) for state in sorted(set(states))} | ({"left": left} if left else {})
         return Reply(200, {"runs": [self._row(one) for one in moved], **({"left": left} if left else {})})
 
-    def _runs(self, lease: store.Lease, late: Callable[[], bool]) -> tuple[list[Moved], int, str]:
+    def _give_alarms(self, runs: list[Run], lease: store.Lease) -> None:
+        """Log and keep what is overdue or late, once; what fails is repeated by the next tick."""
+        schedules = self.engine.submitter.workspace.loaded.project.schedules
+        try:
+            for notice in alarms.Alarms(schedules, self.deliveries, lease.settled, runs, lease.now).notices():
+                self.notices.keep(notice)
+                self.log(alarms.entry(notice))
+        except VertexrigError as error:
+            self.log({"severity": "WARNING", "message": f"alarms were not checked: {error}"})
+
+    def _open(self) -> list[Run]:
+        """Return the open runs in the order in which ticks take them."""
         found = list[Run]()
         for one in self.engine.runs.open():
             if isinstance(one, str):
                 self.log({"severity": "WARNING", "message": f"{one} is not a run; delete it"})
             else:
                 found.append(one)
+        return sorted(found, key=lambda run: run.order)
+
+    def _runs(self, found: list[Run], lease: store.Lease, late: Callable[[], bool]) -> tuple[list[Moved], int, str]:
         if not found:
             return [], 0, ""
-        found.sort(key=lambda run: run.order)
         # the tick before this one ended after this run
         begin = next((index for index, run in enumerate(found) if run.order > lease.after), 0) if lease.after else 0
         found = found[begin:] + found[:begin]
@@ -152,6 +168,7 @@ class Ticker:
             )
             made.detail = {
                 **made.detail,
+                **moved.made.used,
                 **({"candidate": place} if (place := self.engine.which_candidate(moved.run)) else {}),
             }
             self.log(made.entry)
@@ -161,6 +178,7 @@ class Ticker:
                     "severity": "WARNING" if moved.problem else "INFO",
                     "message": self._message(moved),
                     **self._row(moved, whole=True),
+                    **(moved.made.used if moved.made is not None else {}),
                 }
             )
         if moved.problem and moved.run.phase == "step" and moved.state != "ended" and run.noticed != moved.run.at:

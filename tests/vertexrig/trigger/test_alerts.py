@@ -6,19 +6,24 @@ import json
 import os
 import shlex
 import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+import requests
 
+from localvertex import server
 from localvertex.services import logging_query
-from tests.support import clouds, tools
+from tests.support import clouds, functions, tools
 from tests.support.trigger_place import Place
 from tests.support.web import answering
 from tests.vertexrig.trigger.test_notify import fire
 from vertexrig.cloud.rest import RestError
+from vertexrig.cloud.scheduler import Scheduler
+from vertexrig.project.config import Loaded
 from vertexrig.spec.states import FAILED
-from vertexrig.trigger import alerts
+from vertexrig.trigger import alerts, schedules, stage
 
 
 def filters(value: Any) -> list[str]:
@@ -58,10 +63,123 @@ def test_the_filters_find_what_was_logged(tmp_path: Path, monkeypatch: pytest.Mo
         monkeypatch.setattr(place.trigger.submitter, "prepare_all", broken)
         noted(name, lambda: place.post({"run": "cpu"}))
     found: dict[str, set[str]] = {}
-    for policy, (_, filter, _) in alerts.CONDITIONS.items():
-        fits = logging_query.matching(logging_query.parse(alerts.of_function(place.trigger.loaded, filter)))
+    for policy in alerts.CONDITIONS:
+        fits = logging_query.matching(logging_query.parse(alerts.filter_of(place.trigger.loaded, policy)))
         found[policy] = {name for name, rows in said.items() if any(fits(entry(row)) for row in rows)}
-    assert found == {"refused": {"refused"}, "failed": {"failed"}, "broken": {"service", "fault"}}
+    assert found == {
+        **{policy: set() for policy in found},
+        "refused": {"refused"},
+        "failed": {"failed"},
+        "broken": {"service", "fault"},
+    }
+
+
+PAST = "2026-11-21T03:00:00Z"
+WATCHED: dict[str, Any] = {
+    **clouds.PROJECT,
+    "schedules": {
+        "open": {"run": "cpu", "cron": "0 3 * * *", "deadline": "1s"},
+        "closed": {"run": "cpu", "cron": "0 3 * * *", "set": {"timeout": "60s"}},
+    },
+}
+
+
+def test_the_filters_find_what_was_really_written(tmp_path: Path) -> None:
+    """The function under functions-framework, called by the local Cloud Scheduler, and Cloud Scheduler itself write entries that the
+    policies find: a run that uses most of the day's budget, one that is refused, a schedule without a delivery and a run that missed
+    its deadline, a tick that leaves runs over, and after the function has gone an attempt that fails. Attempts that succeed are found by none.
+    """
+    trigger = {
+        **clouds.PROJECT["trigger"],
+        "budget": {"trials_per_day": 1},
+        "tick": "0 3 * * *",
+    }  # nothing fires by itself
+    data = {**WATCHED, "trigger": trigger}
+    with clouds.cloud(tmp_path / "cloud") as here:
+        loaded, env = clouds.loaded(tmp_path, data), clouds.variables(here)
+        staged = stage.stage(loaded, tmp_path / "build/function").folder
+        # what was settled a day ago, as a tick of that time has left it
+        settled = {
+            kind: {f"{name} 0 3 * * * Etc/UTC": PAST for name in data["schedules"]} for kind in ("overdue", "late")
+        }
+        store = clouds.storage(here).below(loaded.project.trigger.prefix)
+        store.write("trigger.json", json.dumps({"uri": "", "settled": settled}).encode())
+        scheduler = Scheduler("my-project", "us-central1", url=f"{here.url}/scheduler")
+        with functions.serving(staged, env) as url:
+            served = clouds.loaded(tmp_path, {**data, "trigger": {**data["trigger"], "uri": url}})
+            for job in schedules.wanted(served).values():
+                scheduler.create({**job, "retryConfig": {}})
+            for name in ("open", "closed", "tick"):  # the budget has room for the first alone
+                scheduler.run(f"vertexrig-{name}")
+                finished(here, f"vertexrig-{name}")
+        scheduler.run("vertexrig-tick")
+        unreachable = finished(here, "vertexrig-tick", 2)
+        (log,) = (tmp_path / "build").glob("function-*.log")
+        lines = [json.loads(line) for line in log.read_text().splitlines() if line.startswith("{")]
+        written = {
+            policy: {
+                line["path"] if "path" in line else line.get("alarm")
+                for line in lines
+                if fits(loaded, policy, entry(line))
+            }
+            for policy in alerts.CONDITIONS
+        }
+        failed = {one["resource"]["labels"]["job_id"] for one in entries(here, alerts.filter_of(served, "undelivered"))}
+    assert written["budget"] == {"/"} and written["refused"] == {"/"}, lines
+    assert written["overdue"] == {"overdue"} and written["late"] == {"late"}, lines
+    assert not written["failed"] | written["broken"] | written["behind"] | written["undelivered"]
+    assert failed == {"vertexrig-closed", "vertexrig-tick"} and "ConnectError" in str(unreachable)
+
+
+def test_a_tick_that_leaves_runs_over_is_found(tmp_path: Path) -> None:
+    """The entry of a tick whose time was over before the last run is found by the policy about it; that of one that got through is not."""
+    place = Place(tmp_path)
+    for number in range(3):
+        place.begin(request_id=str(number))
+    ticker = place.trigger.ticker
+    for seconds, seen in ((1e9, False), (-1.0, True)):
+        ticker.seconds, before = seconds, len(place.logs)
+        place.clock.at += 600
+        assert place.post({}, "/tick").status == 200
+        assert any(fits(place.trigger.loaded, "behind", entry(row)) for row in place.logs[before:]) is seen
+
+
+def fits(loaded: Loaded, policy: str, one: dict[str, Any]) -> bool:
+    """Whether a policy finds a log entry."""
+    return logging_query.matching(logging_query.parse(alerts.filter_of(loaded, policy)))(one)
+
+
+def entries(here: server.RunningServer, filter: str) -> list[dict[str, Any]]:
+    """The entries of the local Cloud Logging that a filter finds."""
+    body = {"resourceNames": ["projects/my-project"], "filter": filter}
+    answer = requests.post(f"{here.url}/logging/v2/entries:list", json=body, timeout=20)
+    assert answer.status_code == 200, answer.text
+    return list(answer.json().get("entries") or ())
+
+
+def finished(here: server.RunningServer, job: str, count: int = 1) -> list[dict[str, Any]]:
+    """The entries of a job's attempts that have ended, once there are so many."""
+    about = f'resource.type="cloud_scheduler_job" AND resource.labels.job_id="{job}" AND jsonPayload.debugInfo:*'
+    until = time.monotonic() + 30
+    while len(found := entries(here, about)) < count:
+        assert time.monotonic() < until, found
+        time.sleep(0.05)
+    return found
+
+
+def test_the_tick_s_own_absence(tmp_path: Path) -> None:
+    """There is a policy for a tick that does not come, three periods after the last one and never above what Cloud Monitoring takes; none
+    where there is no tick, or where ticks are too far apart.
+    """
+    plain = {"run": "cpu", "cron": "0 3 * * *"}
+    for tick, grace, seconds in (
+        ("*/10 * * * *", "1h", "1800s"), ("0 * * * *", "1h", "4800s"), ("0 3 * * *", "1h", None), ("*/10 * * * *", None, None),
+    ):  # fmt: skip
+        data = {**clouds.PROJECT, "schedules": {"nightly": {**plain, **({"grace": grace} if grace else {})}}}
+        loaded = clouds.loaded(tmp_path, {**data, "trigger": {**data["trigger"], "tick": tick}})
+        found = alerts.policies(loaded, []).get(alerts.ABSENT)
+        assert (found and found["conditions"][0]["conditionAbsent"]["duration"]) == seconds
+        assert found is None or 'job_id="vertexrig-tick"' in found["conditions"][0]["conditionAbsent"]["filter"]
 
 
 def entry(row: Any) -> dict[str, Any]:
@@ -80,8 +198,8 @@ def test_the_files(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     rows = json.loads(done.stdout)["files"]
     read = {Path(row["file"]).stem: json.loads((tmp_path / row["file"]).read_text()) for row in rows}
-    assert set(read) == {*alerts.CONDITIONS, "dashboard"}
-    assert all(read[name]["notificationChannels"] == [channel] for name in alerts.CONDITIONS)
+    assert set(read) == {*alerts.CONDITIONS, "dashboard"} - {"undelivered"}  # it has no schedule
+    assert all(one["notificationChannels"] == [channel] for name, one in read.items() if name != "dashboard")
     for text in filters(list(read.values())):
         logging_query.parse(text)
 
@@ -102,7 +220,7 @@ def test_no_link_in_the_folder_is_followed(tmp_path: Path) -> None:
 @pytest.mark.whole
 def test_gcloud_takes_the_files(tmp_path: Path, gcloud: str) -> None:
     """The real gcloud reads each file into its message and sends that to the service, here a stand-in that refuses it."""
-    clouds.loaded(tmp_path)
+    clouds.loaded(tmp_path, WATCHED)
     printed = tools.vertexrig("function", "alerts", cwd=tmp_path)
     sent: list[dict[str, Any]] = []
 
@@ -118,4 +236,5 @@ def test_gcloud_takes_the_files(tmp_path: Path, gcloud: str) -> None:
         for line in lines:
             done = subprocess.run(shlex.split(line), env=env, cwd=tmp_path, capture_output=True, text=True, timeout=60)
             assert "does not have permission" in done.stderr, done.stderr
-    assert len(sent) == len(lines) and all("displayName" in one for one in sent)
+    assert len(sent) == len(lines) == len(alerts.CONDITIONS) + 2 and all("displayName" in one for one in sent)
+    assert sum("conditionAbsent" in str(one) for one in sent) == 1

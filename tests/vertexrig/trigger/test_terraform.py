@@ -227,6 +227,8 @@ def test_schedules_and_alerts(tmp_path: Path, make: Any) -> None:
             jobs[name] = one
         elif type_ == "google_monitoring_alert_policy":
             one = camel(body)
+            if absent := one["conditions"].get("conditionAbsent"):
+                absent["aggregations"] = [absent["aggregations"]]
             policies[name.removeprefix("vertexrig_")] = {**one, "conditions": [one["conditions"]]}
     assert jobs == schedules.wanted(loaded) and len(jobs) > 1
     assert policies == alerts.policies(loaded, [CHANNEL])
