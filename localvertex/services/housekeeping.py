@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Mapping
 
 from starlette.requests import Request
@@ -22,6 +23,7 @@ ENABLED = tuple(
         "storage",
     )
 )
+_REGISTRY = "type.googleapis.com/google.devtools.artifactregistry.v1."
 _PROJECT = "/v[^/]+/projects/{project}"
 
 
@@ -109,7 +111,7 @@ class Housekeeping:
     async def _get(self, request: Request, path: Mapping[str, str]) -> Response:
         found = self._made.get(_name(request))
         if found is None:
-            raise not_found(f"Requested entity was not found: {_name(request)[:200]}")
+            raise not_found("Requested entity was not found.")
         return JSONResponse(found)
 
     async def _account(self, request: Request, path: Mapping[str, str]) -> Response:
@@ -119,11 +121,20 @@ class Housekeeping:
         return JSONResponse(found) if found and path["project"] == "-" else await self._get(request, path)
 
     async def _make_repository(self, request: Request, path: Mapping[str, str]) -> Response:
-        name = f"{_name(request)}/{request.query_params.get('repositoryId', 'repository')}"
-        made = self._keep(name, {**await read_json(request), "name": name, "createTime": resources.now()})
+        """POST …/repositories: the answer's fields and words are those of recordings (k8s-config-connector, 2026-08)."""
+        id_ = request.query_params.get("repositoryId", "repository")
+        name, time = f"{_name(request)}/{id_}", resources.now()
+        if name in self._made:
+            raise ApiError(409, "the repository already exists")
+        made = {"mode": "STANDARD_REPOSITORY", **await read_json(request), "name": name}
+        host = f"{path['location']}-{made.get('format', 'docker').lower()}.pkg.dev"
+        times = {"createTime": time, "updateTime": time}
+        self._keep(name, {**made, **times, "registryUri": f"{host}/{path['project'].replace(':', '/')}/{id_}"})
         # gcloud looks the operation up, though it is done.
-        operation = f"{name.partition('/repositories/')[0]}/operations/{len(self._made)}"
-        return JSONResponse(self._keep(operation, {"name": operation, "done": True, "response": made}))
+        operation = f"{name.partition('/repositories/')[0]}/operations/{uuid.uuid4()}"
+        done: Json = {"done": True, "metadata": {"@type": f"{_REGISTRY}OperationMetadata"}}
+        done |= {"response": {"@type": f"{_REGISTRY}Repository", **made}}
+        return JSONResponse(self._keep(operation, {"name": operation, **done}))
 
     async def _make_account(self, request: Request, path: Mapping[str, str]) -> Response:
         body, project = await read_json(request), path["project"]

@@ -83,6 +83,27 @@ def test_an_account_is_found_in_whatever_project(front_client: requests.Session)
         assert front_client.get(f"{accounts}/{project}/serviceAccounts/where@my-project").status_code == 404
 
 
+def test_a_repository_is_answered_as_recorded(front_client: requests.Session) -> None:
+    """Artifact Registry's operation, repository, 404 and 409 have the fields and words of recordings."""
+    parent = "projects/my-project/locations/europe-west1"
+    url = f"https://artifactregistry.googleapis.com/v1/{parent}/repositories"
+    missing = front_client.get(f"{url}/recorded")
+    wanted = {"code": 404, "status": "NOT_FOUND", "message": "Requested entity was not found."}
+    assert (missing.status_code, missing.json()["error"]) == (404, wanted)
+    made = front_client.post(f"{url}?repositoryId=recorded", json={"format": "DOCKER"}).json()
+    kind = "type.googleapis.com/google.devtools.artifactregistry.v1."
+    shown = {"name": f"{parent}/repositories/recorded", "mode": "STANDARD_REPOSITORY", "format": "DOCKER"}
+    assert made["name"].startswith(f"{parent}/operations/") and made["metadata"] == {
+        "@type": f"{kind}OperationMetadata"
+    }
+    assert made["response"] == {"@type": f"{kind}Repository", **shown}
+    found = front_client.get(f"{url}/recorded").json()
+    assert found["registryUri"] == "europe-west1-docker.pkg.dev/my-project/recorded" and shown.items() <= found.items()
+    assert found["createTime"] == found["updateTime"]
+    again = front_client.post(f"{url}?repositoryId=recorded", json={"format": "DOCKER"})
+    assert (again.status_code, again.json()["error"]["message"]) == (409, "the repository already exists")
+
+
 HOUSEKEEPING = (
     ("auth list --filter=status:ACTIVE --format=value(account)", "local-vertex@"),
     ("services enable run.googleapis.com", ""),
