@@ -5,7 +5,7 @@ import sys
 
 
 def main() -> None:
-    """Run the console script."""
+    """Run the command line of this process."""
     try:
         from vertexrig import cli
 

@@ -191,14 +191,14 @@ def is_inside(path: str | Path, folder: str | Path) -> bool:
 
 
 def place_of(folder: Path) -> dict[str, str | int]:
-    """Return a text that identifies a folder on this machine and its user: copies of the folder have another one."""
+    """Return what identifies a folder on this machine and its user; a copy of the folder differs in it."""
     found = folder.stat()
     return {"path": os.path.realpath(folder), "device": found.st_dev, "inode": found.st_ino, "user": os.geteuid()}
 
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Lock a folder against other commands of this program until this process ends; UsageError if the folder cannot be created."""
+    """Lock a folder against other commands of this program while the block lasts; UsageError if the folder cannot be created."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)

@@ -12,7 +12,7 @@ from localvertex.cli.run import unwinding
 from localvertex.front.control import add_fault, call, env
 from localvertex.jobs.manager import Watcher
 from localvertex.jobs.project_settings import settings_of_project
-from localvertex.rehearsal import Watched
+from localvertex.rehearsal import Recorder
 from localvertex.server import running
 from vertexrig.cli import candidates, remote
 from vertexrig.cloud.vertex import RemoteJob
@@ -66,8 +66,8 @@ def rehearse(
     speed = SPEED if pace.pace == "none" else pace.speed or 1.0
     gs_paths = loaded.project.local.gs_paths or "mapped"
     settings = settings_of_project(loaded, root, gs_paths=gs_paths, engine=engine, seed=seed, **asdict(pace))
-    watched = Watched(name, root, watcher)
-    with unwinding(), running(settings, watcher=watched.watcher) as here:
+    recorder = Recorder(name, root, watcher)
+    with unwinding(), running(settings, watcher=recorder.watcher) as here:
         for one in every:
             servers.make_bucket(here, one.workspace.loaded)
         with _environment(env(here, project=loaded.project.project, region=loaded.project.region)):
@@ -92,7 +92,7 @@ def rehearse(
             made = next((one["job"] for one in reversed(attempts) if one["job"]), "")
             job = at.job or (vertex.get(made) if made else None) or RemoteJob({"state": FAILED})
     error = "" if at.state == "succeeded" else at.text
-    return watched.ended(job.data, runs.run_id_of(job.output), error, attempts)
+    return recorder.ended(job.data, runs.run_id_of(job.output), error, attempts)
 
 
 def _cancel(request: SubmittedRun) -> None:

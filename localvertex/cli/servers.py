@@ -124,7 +124,7 @@ class FaultOptions:
 
 
 def bind(folder: Path, *, adopt: bool = False) -> None:
-    """Bind the folder of the state to this machine; one that was made elsewhere only if the user agrees, here or by `--adopt`."""
+    """Bind the folder of the state to this machine. Where `state.claimed` would refuse one that was made elsewhere, the user is asked."""
     try:
         state.claimed(folder, adopt=adopt)
     except state.ForeignStateError as error:

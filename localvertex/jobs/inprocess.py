@@ -38,7 +38,7 @@ class LocalJobs:
         self._jobs = Jobs(
             replace(settings, root=root),
             self._store,
-            lambda name, lines: None,
+            keep=lambda name, lines: None,
             watcher=Watcher(
                 line=self._guarded(watcher.line),
                 state=self._guarded(watcher.state, is_change=True),

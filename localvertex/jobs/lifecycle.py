@@ -64,7 +64,7 @@ def advance(
     name: str,
     state: str,
     error: Mapping[str, Any] | None = None,
-    require: Callable[[str, str], None] = lambda before, after: None,
+    allowed: Callable[[str, str], None] = lambda before, after: None,
 ) -> str:
     """Set a resource's state. One that has ended stays as it is, and one that is being cancelled can only end: a thread that
     reports how far its work is does not know of the cancellation yet.
@@ -74,7 +74,7 @@ def advance(
         name: Its name.
         state: The new state.
         error: google.rpc.Status of a job that did not succeed.
-        require: Raises for a change from one state to another that must not be.
+        allowed: Raises for a change from one state to another that must not be.
 
     Returns:
         The state that it now has, "" if there is no such resource.
@@ -87,7 +87,7 @@ def advance(
         # Not refused but left out: a report of progress is not wrong.
         if before in _CANCELLING and not resources.has_ended({"state": state}):
             return False
-        require(before, state)
+        allowed(before, state)
         return resources.move(body, state, error)
 
     body = store.change(name, edit)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import select
 import shutil
 import sqlite3
 import threading
@@ -33,7 +32,7 @@ from vertexrig.spec.document import Document
 from vertexrig.spec.quota import QuotaNeed, quota_needs
 from vertexrig.spec.states import CANCELLED, CANCELLING, ENDED, FAILED, PENDING, QUEUED, RUNNING
 
-Write = Callable[[str, Sequence[Line]], None]
+Keep = Callable[[str, Sequence[Line]], None]
 """Takes lines of the job of a resource name; they are kept when it returns."""
 
 
@@ -43,7 +42,7 @@ class Watcher:
 
     Args:
         line: Called with the resource name of a job or study and each line of its log.
-        state: Called with the resource name of a custom job and its state, at each change.
+        state: Called with the resource name of a custom job and its new state, but not when it is queued, or queued again after a restart.
         trial: Called with the record of a trial at each change.
         result: Called with the resource name of a custom job and how it ended, before its last state.
     """
@@ -60,7 +59,7 @@ class Jobs:
     Args:
         settings: See `Settings`.
         store: Where jobs are kept.
-        write: Takes their output.
+        keep: Takes their output.
         check: The checks that a new job has to pass; None leaves them out.
         admit: Raises `ApiError` for a job that names, under a parent, what does not exist there.
         begin_run: Makes a run of an experiment and returns its name, "" where there is no such experiment.
@@ -74,14 +73,14 @@ class Jobs:
         self,
         settings: Settings,
         store: ResourceStore,
-        write: Write,
+        keep: Keep,
         check: validation.Check | None = None,
         admit: Callable[[str, Mapping[str, Any]], None] = lambda parent, job: None,
         begin_run: Callable[[str], str] = lambda experiment: "",
         watcher: Watcher | None = None,
     ) -> None:
         self.check, self.admit, self.begin_run = check, admit, begin_run
-        self.settings, self.store, self._keep, self.watcher = settings, store, write, watcher or Watcher()
+        self.settings, self.store, self._keep, self.watcher = settings, store, keep, watcher or Watcher()
         self.queue = Queue(settings.slots, self._run)
         containers.clean(settings.root)
         self._warmth = Warmth() if settings.run.warm else None
@@ -93,7 +92,7 @@ class Jobs:
         self.held: set[str] = set()
 
     def listen(self, listener: Callable[[str, str], None]) -> None:
-        """Have `listener(name, state)` called at every change of a job's state, in the job's thread."""
+        """Have `listener(name, state)` called when a job's state changes, but not when it is queued; in the thread that changes it."""
         self._listeners.append(listener)
 
     # what clients ask for
@@ -289,6 +288,7 @@ class Jobs:
             control.close()
 
     def _run_with(self, name: str, control: Control) -> None:
+        """Take a job from the queue to its end: QUEUED or PENDING, PENDING until it has machines and packages, RUNNING, its last state."""
         stored = self.store.get(name)
         if stored is None or stored.body["state"] in ENDED:
             return
@@ -297,7 +297,7 @@ class Jobs:
         # The hidden spec is canonical; the body has the form of REST, with int64 as text.
         region, job = resources.location_of(name), stored.hidden["spec"]
         if not {"trial", "pipeline"} & stored.hidden.keys():
-            select.select([control], [], [], self.settings.queued)
+            control.wait(self.settings.queued)
         self._change(name, PENDING)
         missing = stored.hidden.get("quota", "")
         if missing:
@@ -350,7 +350,7 @@ class Jobs:
             if time.monotonic() >= logged_at + 60:
                 logged_at = time.monotonic()
                 self.log(name, rules.stockout_message(region), "ERROR")
-            select.select([control], [], [], 0.1)
+            control.wait(0.1)
         self.held.discard(name)
         return True
 
@@ -399,7 +399,7 @@ class _Batch:
     # Lines per transaction: enough that the disk's pace does not matter, few enough that readers see output at once.
     _MOST = 1000
 
-    def __init__(self, write: Write, name: str) -> None:
+    def __init__(self, write: Keep, name: str) -> None:
         self.write, self.name = write, name
         self.lines: list[Line] = []
 

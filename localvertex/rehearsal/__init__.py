@@ -86,20 +86,20 @@ def rehearse(
     watcher = watcher or Watcher()
     if document.study is not None:
         watcher = replace(watcher, state=lambda name, state: None)  # those of its trials' jobs
-    watched = Watched(name, root, watcher)
-    # One job starts cold: it would wait for a process that only a second one is forked from.
+    recorder = Recorder(name, root, watcher)
+    # A single job starts cold: only a second replica is forked from the process that made the imports.
     settings = settings_of_project(
         loaded, root, cold=document.study is None, engine=engine, gs_paths="mapped", seed=seed, pace=pace, speed=speed
     )
-    with LocalJobs(settings, watched.watcher) as here:
+    with LocalJobs(settings, recorder.watcher) as here:
         outer = {"displayName": view.display_name, "labels": {**view.labels, RUN_LABEL: name}}
         job = here.add(outer, document.job if document.study is None else _limited(document.data, trials))
 
         def save(body: Mapping[str, Any]) -> None:
-            watched.history.save(watched.record(body, view.run_id))
+            recorder.history.save(recorder.record(body, view.run_id))
 
-        with watched.history.running(watched.record(here.get(job), view.run_id)):
-            return watched.ended(here.follow(job, save, cancelled), view.run_id)
+        with recorder.history.running(recorder.record(here.get(job), view.run_id)):
+            return recorder.ended(here.follow(job, save, cancelled), view.run_id)
 
 
 def no_trials(name: str) -> UsageError:
@@ -125,7 +125,7 @@ def _must_be_there(prepared: Prepared, root: Path, run: str) -> None:
         raise runs.no_such_run(view.name, run, known)
 
 
-class Watched:
+class Recorder:
     """Follows the jobs of a rehearsal: passes on what they show as they run, and makes the `Rehearsal` and its record at the end.
 
     Args:
@@ -139,7 +139,7 @@ class Watched:
 
     def __init__(self, name: str, root: Path, watcher: Watcher) -> None:
         self.name, self.root, self.history = name, root, History(root)
-        self.watcher = Watcher(self._line, self._state, watcher.trial, self._result)
+        self.watcher = Watcher(line=self._line, state=self._state, trial=watcher.trial, result=self._result)
         self._outer, self._begun, self._shown = watcher, time.monotonic(), ""
         self._results: dict[str, JobResult] = {}
         self._notes: list[str] = []

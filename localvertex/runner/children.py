@@ -41,7 +41,7 @@ class Command:
         memory: Bytes all its processes may take together, 0 for no limit.
         cleanup: A command run after its end.
         state: A command that says how the container ended that `argv` ran; empty for a program of this machine.
-        mark: How a variable of `env` begins that only processes of this program have, "" if there is none.
+        mark: Beginning of the variable of `env` by which `sweep` finds the processes of this program, "" if there is none.
         severities: Of its lines, by stream.
         fork: Starts it warm, None to start it cold.
         gcs: The folder that it sees as /gcs, "" for none.
@@ -117,6 +117,11 @@ class Child:
     def waiting(self) -> bool:
         """Whether a forker was asked for it and has not started it yet."""
         return self.process is None and not self.pid
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing more can come of it. A supervisor that ends without a report was killed: what it started may hold the pipes for ever."""
+        return self.control not in self.open and (not self.open or self._reported is None or self.waiting)
 
     def read(self, data: bytes) -> None:
         """Take what the supervisor reports."""
@@ -285,8 +290,7 @@ class Children:
             if child.waiting and child._reported is None and child.control not in child.open:
                 self._start_cold(child)
                 continue
-            if child.control not in child.open and (not child.open or child._reported is None or child.waiting):
-                # A supervisor that ends without a report was killed: what it started may hold the pipes for ever.
+            if child.over:
                 for source in list(child.open):
                     self._close(child, source)
                 child.finish()

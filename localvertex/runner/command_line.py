@@ -31,7 +31,7 @@ class ReplicaProgram:
         cwd: Working directory; None for a replica's own scratch folder.
         container: What runs the image as itself, None where a program of this machine stands in for it.
         settings: Variables that replace what the image has in another way.
-        substitutes: A sentence for each thing that replaces the image or what it would install; empty ones do not count.
+        stand_ins: A sentence for each thing that replaces the image or what it would install; empty ones do not count.
         framework: Of the image, "" if that is not known.
         sources: The packages that hold the program; none where it is in `cwd`.
         installs: It may run pip, whose packages are then the replica's own.
@@ -44,7 +44,7 @@ class ReplicaProgram:
     cwd: Path | None = None
     container: Container | None = None
     settings: Mapping[str, str] = field(default_factory=dict)
-    substitutes: tuple[str, ...] = ()
+    stand_ins: tuple[str, ...] = ()
     framework: str = ""
     sources: tuple[Path, ...] = ()
     installs: bool = False
@@ -60,5 +60,5 @@ class ReplicaProgram:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """A sentence for each thing that is different here."""
-        return self.substitutes if self.container or shows_buckets() else (*self.substitutes, _UNSEEN)
+        """A sentence for each thing that is different here; empty ones do not count."""
+        return self.stand_ins if self.container or shows_buckets() else (*self.stand_ins, _UNSEEN)

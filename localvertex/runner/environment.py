@@ -89,8 +89,8 @@ def map_paths(text: str, buckets: Path | str, *, keep_gs: bool = False) -> str:
     return _GCS.sub(folder, text if keep_gs else _GS.sub(folder, text))
 
 
-def written_astray(folder: Path, since: float) -> str:
-    """Return what a replica lost that wrote files to a folder `gs:` of its working directory, "" if it wrote none.
+def written_to_gs_folder(folder: Path, since: float) -> str:
+    """Return a sentence on the files that a replica wrote to a folder `gs:` of its working directory, "" if it wrote none.
 
     Args:
         folder: The working directory.
@@ -184,7 +184,7 @@ def virtual_devices(pool: Pool) -> int:
     return count if here < count else 0
 
 
-def substitute(pool: Pool) -> str:
+def stand_in(pool: Pool) -> str:
     """Return one sentence on what replaces a pool's accelerators, "" if nothing does."""
     count = virtual_devices(pool)
     if not count:

@@ -6,10 +6,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from localvertex.runner.environment import local_path
-
-_OUTPUTS_LISTED = 1000
-
 
 def job_folder(root: Path, job_id: str) -> Path:
     """Return where a job keeps its logs, scratch folders and metric files."""
@@ -19,17 +15,6 @@ def job_folder(root: Path, job_id: str) -> Path:
 def metric_file(root: Path, job_id: str, replica: str = "workerpool0-0") -> Path:
     """Return the file cloudml-hypertune of a replica writes (CLOUD_ML_HP_METRIC_FILE)."""
     return job_folder(root, job_id) / replica / "output.metrics"
-
-
-def outputs(job: Mapping[str, Any], root: Path, trial: str = "") -> list[str]:
-    """gs:// URIs of the files below a job's output directory, the first 1,000."""
-    base = str((job.get("baseOutputDirectory") or {}).get("outputUriPrefix", "")).rstrip("/")
-    if not base:
-        return []
-    uri = f"{base}/{trial}" if trial else base
-    folder = local_path(uri, root)
-    found = [path for path in sorted(folder.rglob("*")) if path.is_file()]
-    return [f"{uri}/{path.relative_to(folder).as_posix()}" for path in found[:_OUTPUTS_LISTED]]
 
 
 def texts(value: Any) -> Iterator[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
@@ -156,6 +157,10 @@ class Control:
     def fileno(self) -> int:
         """Can be read when something was asked."""
         return self._read
+
+    def wait(self, seconds: float) -> None:
+        """Wait, until something is asked at the latest."""
+        select.select([self], [], [], seconds)
 
     def _ring(self) -> None:
         # under the lock, because the number of a pipe that was closed meanwhile may be that of another file

@@ -364,7 +364,7 @@ def _without_other_keras(required: list[str], here: Mapping[str, str]) -> tuple[
 
 
 def _isolation(base: Interpreter, package: Path) -> list[str]:
-    """Return a setup.py package is built with the setuptools that is here, so that nothing is downloaded for it."""
+    """Return the options of pip with which a setup.py package is built by the setuptools that is here; no download is needed then."""
     if not base.setuptools or not tarfile.is_tarfile(package):
         return []
     try:

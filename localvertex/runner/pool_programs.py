@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -26,7 +26,7 @@ _SHELLS = ("sh", "bash")
 _REDUCTION = Path(__file__).with_name("reduction_stand_in.py")
 
 
-def _substitute(base: packages.Interpreter, image: str, built: TrainerSources | None = None) -> str:
+def _stand_in(base: packages.Interpreter, image: str, built: TrainerSources | None = None) -> str:
     """Return one sentence on what an interpreter has in place of an image, "" if the image has the same versions."""
     prebuilt = load().image(image)
     if built is not None:
@@ -47,17 +47,9 @@ def _substitute(base: packages.Interpreter, image: str, built: TrainerSources | 
     return f"{' and '.join(parts)} of the image {name}" if parts else ""
 
 
-def prepare(
-    pool: Pool,
-    options: RunOptions,
-    root: Path,
-    env: Mapping[str, str],
-    execute: packages.Execute,
-    step: packages.Step,
-    give_up: Callable[[], bool],
-    log: Callable[[str], None],
-) -> ReplicaProgram:
-    """Install what a pool runs, or find its image, and return how its replicas are started.
+@dataclass(frozen=True)
+class Preparation:
+    """Installs what a worker pool runs, or finds its image.
 
     Args:
         pool: The worker pool.
@@ -68,91 +60,88 @@ def prepare(
         step: Called before each installation; see `packages.layer`.
         give_up: Whether the job is to end.
         log: Called with what is made beside the packages.
-
-    Raises:
-        PackageError: A package is not there or does not install.
-        JobFailedError: Nothing on this machine can run the image.
     """
-    # An entry of the image map counts before: the user has named a folder for it.
-    if load().is_reduction_server(pool.image) and first_match(options.images, pool.image) is None:
-        note = "a program that does nothing for the Reduction Server, whose servers only make all-reduce between GPUs faster"
-        return ReplicaProgram((sys.executable, "-I", "-S", str(_REDUCTION)), (), substitutes=(note,))
-    container, why, answers = None, "", False
-    # What the user has named for this image comes first, and then the image itself.
-    if first_match(options.images, pool.image) is None and first_match(options.interpreters, pool.image) is None:
-        container, why, answers = containers.chosen(pool.image, options, execute, log)
-    if container is not None:
-        return _of_container(pool, container, options, root, execute, step, give_up)
-    program = _stand_in(pool, why, options, root, env, execute, step, give_up, log)
-    # Where an engine answers, its user expects the image.
-    return replace(program, substitutes=(why, *program.substitutes)) if answers else program
 
+    pool: Pool
+    options: RunOptions
+    root: Path
+    env: Mapping[str, str]
+    execute: packages.Execute
+    step: packages.Step
+    give_up: Callable[[], bool]
+    log: Callable[[str], None]
 
-def _of_container(
-    pool: Pool,
-    container: containers.Container,
-    options: RunOptions,
-    root: Path,
-    execute: packages.Execute,
-    step: packages.Step,
-    give_up: Callable[[], bool],
-) -> ReplicaProgram:
-    """Return the program of a pool whose image runs as itself."""
-    if pool.python_package is None:
+    def program(self) -> ReplicaProgram:
+        """Return how the pool's replicas are started.
+
+        Raises:
+            PackageError: A package is not there or does not install.
+            JobFailedError: Nothing on this machine can run the image.
+        """
+        options, image = self.options, self.pool.image
+        # An entry of the image map counts before: the user has named a folder for it.
+        if load().is_reduction_server(image) and first_match(options.images, image) is None:
+            note = "a program that does nothing for the Reduction Server, whose servers only make all-reduce between GPUs faster"
+            return ReplicaProgram((sys.executable, "-I", "-S", str(_REDUCTION)), (), stand_ins=(note,))
+        container, why, answers = None, "", False
+        # What the user has named for this image comes first, and then the image itself.
+        if first_match(options.images, image) is None and first_match(options.interpreters, image) is None:
+            container, why, answers = containers.chosen(image, options, self.execute, self.log)
+        if container is not None:
+            return self._of_container(container)
+        program = self._in_place_of_the_image(why)
+        # Where an engine answers, its user expects the image.
+        return replace(program, stand_ins=(why, *program.stand_ins)) if answers else program
+
+    def _of_container(self, container: containers.Container) -> ReplicaProgram:
+        """Return the program of a pool whose image runs as itself."""
+        pool, root = self.pool, self.root
+        if pool.python_package is None:
+            command = tuple((pool.container or {}).get("command", ()))
+            return ReplicaProgram(command, tuple(pool.args), container=container)
+        files = [_package(uri, root) for uri in pool.package_uris]
+        container = containers.with_packages(
+            container, files, self.options, root, self.execute, self.step, self.give_up
+        )
+        return ReplicaProgram(("python3", "-m", pool.module), tuple(pool.args), container=container)
+
+    def _in_place_of_the_image(self, why: str) -> ReplicaProgram:
+        """Return the program of a pool whose image does not run here, for the reason `why`."""
+        pool, options, root, env, execute = self.pool, self.options, self.root, self.env, self.execute
+        # A mapped folder counts before an image that is built: the user has named it for this machine.
+        local = first_match(options.images, pool.image)
+        stand_in = image_stand_ins.find(root, pool.image) if local is None else None
+        base = interpreter(stand_in.base if stand_in else pool.image, options, self.log, self.give_up)
+        if stand_in is not None:
+            python = packages.layer_of_pip(base, stand_in.base, stand_in.pip, root / "envs", env, execute, self.give_up)
+            return _of_stand_in(pool, stand_in, base, python)
+        layer = partial(packages.layer, env=env, execute=execute, step=self.step, give_up=self.give_up)
+        if pool.python_package is not None:
+            return _of_package(pool, base, root, layer)
+        built = first_match(options.built, pool.image)
+        if built is not None and local is None:
+            return _of_built_image(pool, built, base, root, layer)
         command = tuple((pool.container or {}).get("command", ()))
-        return ReplicaProgram(command, tuple(pool.args), container=container)
-    files = [_package(uri, root) for uri in pool.package_uris]
-    container = containers.with_packages(container, files, options, root, execute, step, give_up)
-    return ReplicaProgram(("python3", "-m", pool.module), tuple(pool.args), container=container)
-
-
-def _stand_in(
-    pool: Pool,
-    why: str,
-    options: RunOptions,
-    root: Path,
-    env: Mapping[str, str],
-    execute: packages.Execute,
-    step: packages.Step,
-    give_up: Callable[[], bool],
-    log: Callable[[str], None],
-) -> ReplicaProgram:
-    """Return the program of a pool in place of its image; see `prepare`, and `why` the image does not run."""
-    stand_in = image_stand_ins.find(root, pool.image) if first_match(options.images, pool.image) is None else None
-    if stand_in is not None:
-        base = interpreter(stand_in.base, options, log, give_up)
-        python = packages.layer_of_pip(base, stand_in.base, stand_in.pip, root / "envs", env, execute, give_up)
-        return _of_stand_in(pool, stand_in, base, python)
-    base = interpreter(pool.image, options, log, give_up)
-    layer = partial(packages.layer, env=env, execute=execute, step=step, give_up=give_up)
-    if pool.python_package is not None:
-        return _of_package(pool, base, root, layer)
-    # A mapped folder counts before an image that is built: the user has named it for this machine.
-    local = first_match(options.images, pool.image)
-    built = first_match(options.built, pool.image)
-    if built is not None and local is None:
-        return _of_built_image(pool, built, base, root, layer)
-    command = tuple((pool.container or {}).get("command", ()))
-    if local is None and not (command and load().image(pool.image)):
-        raise _nowhere(pool.image, why)
-    head = command or (local.command if local is not None else ())
-    # A job's command may run pip, which must not install into the user's environment; a mapped trainer is started as ever.
-    installs = local is None or bool(command) or (bool(head) and Path(head[0]).name in _SHELLS)
-    if installs:
-        python = packages.layer_of_commands(base, pool.image, root / "envs", env, execute, give_up)
-        base = replace(base, python=str(python))
-    if local is not None:
-        return replace(_mapped(local, head, tuple(pool.args), base, pool.image), installs=installs)
-    settings, keras = keras2.of_image(base, pool.image)
-    return ReplicaProgram(
-        head,
-        tuple(pool.args),
-        (Path(base.python).parent,),
-        settings=settings,
-        substitutes=(_substitute(base, pool.image), keras),
-        framework=keras2.framework(pool.image),
-        installs=installs,
-    )
+        if local is None and not (command and load().image(pool.image)):
+            raise _nowhere(pool.image, why)
+        head = command or (local.command if local is not None else ())
+        # A job's command may run pip, which must not install into the user's environment; a mapped trainer is started as ever.
+        installs = local is None or bool(command) or (bool(head) and Path(head[0]).name in _SHELLS)
+        if installs:
+            python = packages.layer_of_commands(base, pool.image, root / "envs", env, execute, self.give_up)
+            base = replace(base, python=str(python))
+        if local is not None:
+            return replace(_mapped(local, head, tuple(pool.args), base, pool.image), installs=installs)
+        settings, keras = keras2.of_image(base, pool.image)
+        return ReplicaProgram(
+            head,
+            tuple(pool.args),
+            (Path(base.python).parent,),
+            settings=settings,
+            stand_ins=(_stand_in(base, pool.image), keras),
+            framework=keras2.framework(pool.image),
+            installs=installs,
+        )
 
 
 def _of_stand_in(pool: Pool, one: ImageStandIn, base: packages.Interpreter, python: Path) -> ReplicaProgram:
@@ -165,7 +154,7 @@ def _of_stand_in(pool: Pool, one: ImageStandIn, base: packages.Interpreter, pyth
         (python.parent, Path(base.python).parent),
         Path(one.folder),
         settings={**one.env, **settings},
-        substitutes=(_substitute(base, one.base), keras),
+        stand_ins=(_stand_in(base, one.base), keras),
         framework=keras2.framework(one.base),
         broken=_broken(python, one.base),
     )
@@ -181,7 +170,7 @@ def _of_package(pool: Pool, base: packages.Interpreter, root: Path, layer: Calla
         tuple(pool.args),
         (python.parent,),
         settings=settings,
-        substitutes=(_substitute(base, pool.image), packages.kept(python, "replaced"), keras),
+        stand_ins=(_stand_in(base, pool.image), packages.kept(python, "replaced"), keras),
         framework=keras2.framework(pool.image),
         sources=tuple(files),
         broken=_broken(python, pool.image),
@@ -216,7 +205,7 @@ def _of_built_image(
         # torchrun and its like are beside the interpreter that has their package
         (python.parent, Path(base.python).parent),
         settings=settings,
-        substitutes=(_substitute(base, pool.image, built), packages.kept(python, "replaced"), keras),
+        stand_ins=(_stand_in(base, pool.image, built), packages.kept(python, "replaced"), keras),
         framework=built.framework,
         sources=(file,),
     )
@@ -225,10 +214,10 @@ def _of_built_image(
 def interpreter(
     image: str, options: RunOptions, log: Callable[[str], None], give_up: Callable[[], bool]
 ) -> packages.Interpreter:
-    """Return the Python in place of an image: the one that is named, else this one, unless it lacks the image's TensorFlow.
+    """Return the Python in place of an image: the one that is named, else this one.
 
-    Then, and where `interpreters: auto` asks for it, it is an environment of the image: with TensorFlow put beside this Python's packages, one of these (JAX, whose
-    ml_dtypes is newer) may end every job.
+    If this one lacks the image's TensorFlow, or with `interpreters: auto`, an environment of the image is made: with TensorFlow put beside
+    this Python's packages, one of these (JAX, whose ml_dtypes is newer) may end every job.
     """
     named, prebuilt = first_match(options.interpreters, image), load().image(image)
     auto = named == AUTO and prebuilt is not None
@@ -289,5 +278,5 @@ def _mapped(
     path = (Path(base.python).parent,)
     framework = local.framework or keras2.framework(image, folder)
     return ReplicaProgram(
-        tuple(head), tuple(args), path, folder, settings=settings, substitutes=(note, keras), framework=framework
+        tuple(head), tuple(args), path, folder, settings=settings, stand_ins=(note, keras), framework=framework
     )

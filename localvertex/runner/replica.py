@@ -55,26 +55,28 @@ def command(
     folder = job_files.job_folder(root, options.job_id) / one.name
     work = folder / "work"
     work.mkdir(parents=True, exist_ok=True)
-    seen = _service(one, pool, replicas, job, options)
+    service = _service(one, pool, replicas, job, options)
     metrics = job_files.metric_file(root, options.job_id, one.name)
-    seen["CLOUD_ML_HP_METRIC_FILE"] = str(metrics)
-    seen |= cluster.own_environment(pool.env, seen)  # after the service's, to which the user's `$(NAME)` may refer
+    service["CLOUD_ML_HP_METRIC_FILE"] = str(metrics)
+    service |= cluster.own_environment(
+        pool.env, service
+    )  # after the service's, to which the user's `$(NAME)` may refer
     buckets: Path | str = "/gcs" if program.container else environment.bucket_folder(root)
     contract = {
         name: value if name in _CLUSTER else environment.map_paths(value, buckets, keep_gs=options.keep_gs)
-        for name, value in seen.items()
+        for name, value in service.items()
     }
     severities = OF_PACKAGE if pool.container is None else OF_CONTAINER
-    mark = f"{options.job_id}/{one.name}/"
+    mark_value = f"{options.job_id}/{one.name}/"
+    mark = f"{MARK}={mark_value}"
     if program.container is not None:
-        words = program.argv(seen, buckets, keep_gs=options.keep_gs)
+        words = program.argv(service, buckets, keep_gs=options.keep_gs)
         entry, args = words[: len(program.head)], words[len(program.head) :]
         hosts = [other.address.rpartition(":")[0] for other in replicas]
         argv, env, cleanup, state = containers.command(
             program.container, pool, entry, args, contract, one.name, hosts, options, root, folder
         )
-        env |= {MARK: mark}
-        mark = f"{MARK}={mark}"
+        env |= {MARK: mark_value}
         return Command(argv, env, work, cleanup=cleanup, state=state, mark=mark, severities=severities)
     own = folder / INSTALLED
     machine = {
@@ -88,14 +90,14 @@ def command(
     if _KEY in machine and not Path(contract.get(_KEY, "")).is_file():
         contract.pop(_KEY, None)  # a key file that is in the image, or nowhere: the made-up account's is there
     # The job's own variables win over this machine's, and nothing wins over the mark.
-    env = {**machine, **contract, MARK: mark}
+    env = {**machine, **contract, MARK: mark_value}
     env |= hook(env)
     return Command(
-        program.argv(seen, buckets, keep_gs=options.keep_gs),
+        program.argv(service, buckets, keep_gs=options.keep_gs),
         env,
         program.cwd or work,
         memory=options.memory_limit,
-        mark=f"{MARK}={mark}",
+        mark=mark,
         severities=severities,
         gcs=program.gcs(root),
         framework=program.framework,

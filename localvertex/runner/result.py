@@ -36,12 +36,9 @@ class JobResult:
         exit_codes: Last exit code of each replica that ended.
         failed_replica: The replica that failed the job, "" if none did.
         traceback: The last traceback (or last lines) of its stderr.
-        outputs: gs:// URIs of the files below the output directory.
-        hint: What the failure usually means and what to do, "" if it is not a known one; the error's message ends with
-            it, too.
-        stand_ins: A sentence for each substitute for a part of the cloud.
+        hint: What the failure usually means and what to do, "" if it is not a known one; it is in the job's log, too.
+        stand_ins: A sentence for each thing that stands in for a part of the cloud.
         warnings: A sentence for each thing that went wrong and did not fail the job, as it would not on the service.
-        wall_seconds: From the call to the end.
         job_id: The job's id.
         folder: The job's own folder: logs, scratch and metric files.
         counts: What a run that goes on with it has to know (`policy.Counts`).
@@ -53,9 +50,7 @@ class JobResult:
     failed_replica: str
     traceback: str
     hint: str
-    outputs: tuple[str, ...]
     stand_ins: tuple[str, ...]
-    wall_seconds: float
     job_id: str
     folder: Path
     counts: Mapping[str, Any]

@@ -126,16 +126,16 @@ class _JobRun:
         self.children, self.warmth = Children(self._line, control.fileno(), self._started), warmth
         self.scheduling = policy.scheduling_of(self.job)
         self.counts = policy.Counts(**options.earlier)
-        self.members: dict[str, _Member] = {}
+        self.members: dict[str, _Member] = {}  # by name; empty until everything is installed
         self.installing: deque[str] = deque(maxlen=_STDERR_KEPT)
         self.exit_codes: dict[str, int] = {}
         self.ports: list[int] = []
-        self.substitutes: list[str] = []
+        self.stand_ins: list[str] = []
         self.warnings: list[str] = []
         self.broken: dict[int, str] = {}
         self.containers: dict[int, containers.Container] = {}
         self.answered = ExitStack()
-        self.failed, self.words, self.preparing = "", "", "workerpool0-0"
+        self.failed_replica, self.last_words, self.preparing_replica = "", "", "workerpool0-0"
         # Set once all replicas have started: time in the queue and for packages does not count against the timeout.
         self.deadline = float("inf")
         self.begun = time.monotonic()
@@ -152,7 +152,7 @@ class _JobRun:
                 try:
                     # Each attempt gets new machines, as on the service; what was installed for the first one stays.
                     self._wait(delay + self.options.provision)
-                    self._log_routine([servicelog.RUNNING])
+                    self._log_routine([servicelog.RUNNING])  # recorded before the packages, while the job is PENDING
                     if not self.members:
                         self._prepare()
                     self._attempt()
@@ -184,10 +184,8 @@ class _JobRun:
         if self.resumed:  # the server may have been killed, and its supervisors, too
             sweep(f"{MARK}={self.options.job_id}/")
         self.folder.mkdir(parents=True, exist_ok=True)
-        without_ports = cluster.replicas(self.pools)
-        self.ports = ports.take(len(without_ports))
-        port_of = {(one.pool, one.index): port for one, port in zip(without_ports, self.ports, strict=True)}
-        replicas = cluster.replicas(self.pools, lambda pool, index: f"127.0.0.1:{port_of[pool, index]}")
+        self.ports = ports.take(sum(pool.replica_count for pool in self.pools))
+        replicas = self._replicas(lambda pool, index: "127.0.0.1")
         environment.bucket_folder(self.root).mkdir(exist_ok=True)  # /gcs is there before there is a bucket
         directories = cluster.output_directories(self.job, self.options.trial)
         for uri in directories.values():
@@ -213,19 +211,22 @@ class _JobRun:
         self.containers = {index: one.container for index, one in programs.items() if one.container is not None}
         self.answered.enter_context(containers.answered(*self.containers.values()))
         if len(self.containers) == len(programs):  # only in containers the names of the service lead here
-            name_of = cluster.cloud_address(self.options.job_id)
-            replicas = cluster.replicas(
-                self.pools, lambda pool, index: f"{name_of(pool, index).rpartition(':')[0]}:{port_of[pool, index]}"
-            )
+            address = cluster.cloud_address(self.options.job_id)
+            replicas = self._replicas(lambda pool, index: address(pool, index).rpartition(":")[0])
         for one in replicas:
             pool = self._pool(one)
             command = replica.command(one, pool, replicas, programs[pool.index], self.job, self.options, self.root)
             members[one.name] = _Member(one, command, log_begun=one.name in log_begun)
         self.members = members
 
+    def _replicas(self, host: Callable[[int, int], str]) -> tuple[cluster.Replica, ...]:
+        """Return the job's replicas, each with its own port on the host of its pool and index."""
+        free = iter(self.ports)
+        return cluster.replicas(self.pools, lambda pool, index: f"{host(pool, index)}:{next(free)}")
+
     def _install(self, pool: spec.Pool, one: cluster.Replica, replicas: Sequence[cluster.Replica]) -> ReplicaProgram:
         """Make ready what a pool runs; what the service says of it goes to the log of its first replica."""
-        self.preparing, installed = one.name, False
+        self.preparing_replica, installed = one.name, False
         uris = {uri.rpartition("/")[2]: uri for uri in pool.package_uris}
         self._log_routine(servicelog.fetching(pool, one, replicas), one.name)
 
@@ -236,10 +237,17 @@ class _JobRun:
                 texts = servicelog.requirements(uri) if requirements else servicelog.installing(uri)
                 self._log_routine(texts, one.name, routine=False)  # it may take a while
 
-        seen = replica.visible(self.options, self.folder / "config")
-        program = pool_programs.prepare(
-            pool, self.options, self.root, seen, self._run_installer, step, lambda: self.control.ends, self._log_at_once
-        )
+        env = replica.visible(self.options, self.folder / "config")
+        program = pool_programs.Preparation(
+            pool,
+            self.options,
+            self.root,
+            env=env,
+            execute=self._run_installer,
+            step=step,
+            give_up=lambda: self.control.ends,
+            log=self._log_at_once,
+        ).program()
         # An environment from the cache needs no installation; the lines appear all the same, because the service installs
         # each time.
         self._log_routine([*([] if installed else servicelog.installed(pool)), *servicelog.starting(pool)], one.name)
@@ -247,9 +255,9 @@ class _JobRun:
 
     def _log_differences(self, pool: spec.Pool, program: ReplicaProgram) -> None:
         """Log what is different here from the cloud."""
-        for sentence in (environment.substitute(pool), *program.notes):
-            if sentence and sentence not in self.substitutes:
-                self.substitutes.append(sentence)
+        for sentence in (environment.stand_in(pool), *program.notes):
+            if sentence and sentence not in self.stand_ins:
+                self.stand_ins.append(sentence)
                 self.log(f"Stand-in: {sentence}.")
         for uri in environment.absent(pool.args, self.root):
             where = environment.local_path(uri, self.root)
@@ -257,7 +265,7 @@ class _JobRun:
 
     def _run_installer(self, argv: Sequence[str], env: Mapping[str, str]) -> int:
         """Run a program of the preparation, its output in the log of the primary replica."""
-        name = self.preparing
+        name = self.preparing_replica
 
         def keep(line: Line) -> None:
             self.installing.append(line.text)
@@ -377,10 +385,10 @@ class _JobRun:
             self.log(f"Task {name} ended with exit code {exit_.code}: {action.value}.", "ERROR")
         began = time.time() - (time.monotonic() - self.begun)  # files have the clock's time, which may have been set
         # One that failed has its own error; one that succeeded would lose its output on the service silently.
-        if exit_.code == 0 and (astray := environment.written_astray(member.command.cwd, began)):
-            text = f"{name} succeeded, but {astray}."
+        if exit_.code == 0 and (lost := environment.written_to_gs_folder(member.command.cwd, began)):
+            text = f"{name} succeeded, but {lost}."
             if self.options.strict_gs:
-                self.failed = name
+                self.failed_replica = name
                 raise _Ended(FAILED, JobError(policy.INVALID_ARGUMENT, text))
             self.warnings.append(text)
             self.log(text, "WARNING")
@@ -389,7 +397,7 @@ class _JobRun:
         if action is Action.FAIL:
             pool, one = self._pool(member.replica), member.replica
             package = "pythonPackageSpec" in pool.data
-            self.failed, self.words = name, policy.last_words(list(member.stderr), exit_, package=package)
+            self.failed_replica, self.last_words = name, policy.last_words(list(member.stderr), exit_, package=package)
             everyone, again = [other.replica for other in self.members.values()], not self.scheduling.disable_retries
             for severity, text in servicelog.failed(pool, one, everyone, exit_, again=again):
                 self._log_routine([text], name, severity=severity)
@@ -421,24 +429,21 @@ class _JobRun:
         if not isinstance(error, PackageError):
             return JobError(policy.INVALID_ARGUMENT, str(error))
         # the executor installs packages inside the replica, so the service sees the replica fail
-        self.failed, self.words = self.preparing, "\n".join([*list(self.installing)[-_PIP_LINES_SHOWN:], str(error)])
+        self.failed_replica, self.last_words = (
+            self.preparing_replica,
+            "\n".join([*list(self.installing)[-_PIP_LINES_SHOWN:], str(error)]),
+        )
         return self._exit_error(Exit(1))
 
     def _exit_error(self, exit_: Exit) -> JobError:
         of = (self.options.project_number, self.options.job_id)
-        return JobError(policy.INVALID_ARGUMENT, policy.exit_message(self.failed, exit_, self.words, *of))
+        return JobError(policy.INVALID_ARGUMENT, policy.exit_message(self.failed_replica, exit_, self.last_words, *of))
 
     def _result(self, state: str, error: JobError | None) -> JobResult:
         if self.containers:
             trouble = containers.reclaim(list(self.containers.values()), self.root, self.folder, self.options)
             if trouble:
                 self.log(trouble, "WARNING")
-        # A job that never started has written nothing: what lies in its output directory is of an earlier one.
-        outputs = (
-            tuple(job_files.outputs(self.job, self.root, self.options.trial))
-            if self.members and state != SUSPENDED
-            else ()
-        )
         meant = ""
         if state == FAILED and error is not None:
             meant = self._hint(error)
@@ -457,13 +462,11 @@ class _JobRun:
             state=state,
             error=error,
             exit_codes=dict(self.exit_codes),
-            failed_replica=self.failed,
-            traceback=self.words,
+            failed_replica=self.failed_replica,
+            traceback=self.last_words,
             hint=meant,
-            outputs=outputs,
-            stand_ins=tuple(self.substitutes),
+            stand_ins=tuple(self.stand_ins),
             warnings=tuple(self.warnings),
-            wall_seconds=time.monotonic() - self.begun,
             job_id=self.options.job_id,
             folder=self.folder,
             counts=asdict(replace(self.counts, used=used)),
@@ -482,10 +485,10 @@ class _JobRun:
         self.log(last[state])
 
     def _hint(self, error: JobError) -> str:
-        member = self.members.get(self.failed)
+        member = self.members.get(self.failed_replica)
         wanted = member.replica.pool if member is not None else self.pools[0].index if self.pools else 0
         image = next((pool.image for pool in self.pools if pool.index == wanted), "")
-        return hint(f"{self.words}\n{error.message}", image, container=wanted in self.containers)
+        return hint(f"{self.last_words}\n{error.message}", image, container=wanted in self.containers)
 
     def close(self) -> None:
         # In this order: replicas may write and listen until they have ended.

@@ -99,12 +99,12 @@ def whole(pool: Pool, one: Replica, everyone: Iterable[Replica]) -> list[str]:
 
 
 def cold(name: str, reason: str) -> str:
-    """Return a replica has made its imports itself; a line of this machine, as the next one."""
+    """Return the line about a replica that makes its imports itself. The service has no such line, and none as the next one."""
     return f"{name} starts cold: {reason}."
 
 
 def warm(name: str, module: str) -> str:
-    """Return a replica was forked from a process that had imported its framework."""
+    """Return the line about a replica that was forked from a process that had imported its framework."""
     return f"{name} starts warm, from a process that has imported {module}."
 
 

@@ -135,7 +135,7 @@ def test_timeout(tmp_path: Path) -> None:
     done = ran(
         tmp_path, python("import time; print('begun', flush=True); time.sleep(60)"), scheduling={"timeout": "2s"}
     )
-    assert "timeout of 2 seconds" in done.error and done.result.wall_seconds < 30
+    assert "timeout of 2 seconds" in done.error
 
 
 def test_out_of_memory(tmp_path: Path) -> None:
@@ -241,7 +241,8 @@ def test_gcs_and_gs(tmp_path: Path) -> None:
         "os.makedirs(d, exist_ok=True); open(d + 'model', 'w').write('m')"
     )
     done = ran(tmp_path, python(code, "gs://other/x"), baseOutputDirectory={"outputUriPrefix": "gs://b/out"})
-    assert done.said() == ["seen /gcs/other/x"] and done.result.outputs == ("gs://b/out/model/model",), done.error
+    assert done.said() == ["seen /gcs/other/x"], done.error
+    assert (tmp_path / "gs/b/out/model/model").read_text() == "m"
 
 
 PACKAGE = """

@@ -103,13 +103,13 @@ _LONGEST = 1000  # characters of a message
 _UNREADABLE = {"yaml-syntax", "legacy-ai-platform", "not-vertex", "placeholder"}
 
 
-def check(document: Document, context: Context, ignored: Mapping[str, str] = {}) -> list[Finding]:
+def check(document: Document, context: Context, silenced: Mapping[str, str] = {}) -> list[Finding]:
     """Return all findings of a job spec: those of its strict reading, and those of the rules.
 
     Args:
         document: The job spec as read by `vertexrig.spec.reading`.
         context: What is known beside it.
-        ignored: Ids of rules to leave out, each with the reason.
+        silenced: Ids of rules to leave out, each with the reason.
 
     Returns:
         Findings by line, then path, then id.
@@ -123,13 +123,13 @@ def check(document: Document, context: Context, ignored: Mapping[str, str] = {})
             # once for all rules: which flags are valid depends on the sub-command that the pools choose
             context = replace(context, trainer=with_command(document, context.trainer))
         for rule in rules_for(document, context):
-            if rule.id not in ignored:
+            if rule.id not in silenced:
                 problems = [one for one in rule.run(document, context) if one.sure or not _unfilled(document, one.path)]
                 if problems:  # most rules find nothing in most files
                     found += limited(findings(rule, problems, document))
     # Of the whole document, not of one rule: any message may quote a value.
     hidden = frozenset(secret for _, _, secret in secrets.found(document))
-    kept = [_safe(finding, hidden) for finding in found if finding.id not in ignored]
+    kept = [_safe(finding, hidden) for finding in found if finding.id not in silenced]
     return sorted(kept, key=lambda finding: (finding.line or 0, finding.path, finding.id))
 
 
@@ -227,5 +227,5 @@ def all_rules() -> tuple[Rule | ReadingRule, ...]:
 
 
 def rule_ids() -> tuple[str, ...]:
-    """Return the id of every rule, those of the strict reading included; each can be ignored."""
+    """Return the id of every rule, those of the strict reading included; each can be silenced."""
     return tuple(rule.id for rule in all_rules())

@@ -38,23 +38,23 @@ def _comments(text: str) -> list[_Comment]:
     return found
 
 
-def left_out(found: Sequence[Finding], text: str) -> list[Finding]:
-    """Return the findings that the comments of their file leave out."""
-    ignored = {(one.line, rule) for one in _comments(text) if one.reason for rule in one.rules}
-    return [one for one in found if one.line is not None and not one.given and (one.line, one.id) in ignored]
+def silenced(found: Sequence[Finding], text: str) -> list[Finding]:
+    """Return the findings that the comments of their file silence."""
+    named = {(one.line, rule) for one in _comments(text) if one.reason for rule in one.rules}
+    return [one for one in found if one.line is not None and not one.given and (one.line, one.id) in named]
 
 
-def problems(text: str, file: str, known: Collection[str], hidden: Sequence[Finding] | None) -> list[Finding]:
+def problems(text: str, file: str, known: Collection[str], by_comment: Sequence[Finding] | None) -> list[Finding]:
     """Return what is wrong with the comments of a file.
 
     Args:
         text: The file's.
         file: Its name.
         known: Ids of all rules.
-        hidden: What they left out; None if that is not all.
+        by_comment: What they silence; None if that is not all.
     """
     found = []
-    used = {(one.line, one.id) for one in hidden or ()}
+    used = {(one.line, one.id) for one in by_comment or ()}
     for one in _comments(text):
         unknown = next((rule for rule in one.rules if rule not in known), None)
         if not one.rules or not one.reason:
@@ -62,7 +62,7 @@ def problems(text: str, file: str, known: Collection[str], hidden: Sequence[Find
             fix = f"write # {MARK}[RULE] REASON"
         elif unknown is not None:
             message, fix = f"there is no rule {unknown!r}. {did_you_mean(unknown, known)}", ""
-        elif hidden is not None and not any((one.line, rule) in used for rule in one.rules):
+        elif by_comment is not None and not any((one.line, rule) in used for rule in one.rules):
             message, fix = f"no finding of {', '.join(one.rules)} is at line {one.line}", "remove the comment"
         else:
             continue

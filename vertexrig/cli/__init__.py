@@ -145,15 +145,7 @@ def vertexrig() -> None:
 
 
 def run(args: Sequence[str] | None = None, *, command: click.Command | None = None, name: str = "vertexrig") -> int:
-    """Run a command line as `_run` does; what it says has the names of the variables that its project file uses."""
-    words = list(sys.argv[1:] if args is None else args)
-    verb = next((word for word in words if not word.startswith("-")), "")
-    with variables.recording(results=verb in output.SHOWING):
-        return _run(args, command=command, name=name)
-
-
-def _run(args: Sequence[str] | None = None, *, command: click.Command | None = None, name: str = "vertexrig") -> int:
-    """Run a command line and return its exit code. Messages for a person go to stderr.
+    """Run a command line, show the values of environment variables by name, and return the exit code. Messages for a person go to stderr.
 
     Args:
         args: Its words, by default those of this process.
@@ -161,6 +153,14 @@ def _run(args: Sequence[str] | None = None, *, command: click.Command | None = N
         name: Its name in usage errors.
     """
     words = list(sys.argv[1:] if args is None else args)
+    verb = next((word for word in words if not word.startswith("-")), "")
+    with variables.recording(
+        results=verb in output.SHOWING
+    ):  # of these verbs the result, too, and not the messages alone
+        return _run(words, command or vertexrig, name)
+
+
+def _run(words: list[str], command: click.Command, name: str) -> int:
     streams.prepare()
     tell_by(streams.note)
     # google-auth looks for a metadata server three times, 11 s in all, where there is none; on a machine of Google's it
@@ -172,7 +172,7 @@ def _run(args: Sequence[str] | None = None, *, command: click.Command | None = N
     try:
         # Not standalone: click would print its own errors and exit, past the JSON document and the exit codes of this
         # tool.
-        returned = (command or vertexrig).main(args=words, prog_name=name, standalone_mode=False, obj=document)
+        returned = command.main(args=words, prog_name=name, standalone_mode=False, obj=document)
         code = returned if isinstance(returned, int) else 0  # click returns the code of an Exit
         sys.stdout.flush()
     # This "error" is the help text of a group without a verb: it has no "error:" before it and no JSON document.
@@ -210,7 +210,7 @@ def _print_error(message: str, code: int) -> int:
 
 
 def main() -> None:
-    """Run the console script."""
+    """Run the command line of this process, and exit with its code."""
     # The objects that imports make stay until the end; collecting among them took 6 % of a short verb's time.
     gc.set_threshold(50_000)
     sys.exit(run())

@@ -77,8 +77,8 @@ class Seconds(click.FloatRange):
 
 def _choose(context: click.Context, _: click.Parameter, name: str | None) -> None:
     """Choose the environment of every project file that the command loads."""
-    token = environments.option.set(name or "")
-    context.call_on_close(lambda: environments.option.reset(token))
+    token = environments.env_option.set(name or "")
+    context.call_on_close(lambda: environments.env_option.reset(token))
 
 
 def file_option(command: F) -> F:
@@ -160,7 +160,7 @@ class ProjectOptions:
     )
 
     def workspace(self, target: str | None = None) -> Workspace:
-        """Return the project; `target` is the job or sweep that the overrides are for."""
+        """Return the workspace of the project; `target` is the job or sweep that the overrides are for."""
         loaded = config.load(self.file, overrides=self.overrides, target=target)
         return Workspace(loaded, templates=self.templates, program=steps.program())
 
@@ -199,7 +199,7 @@ def find_project(file: Path | None, *, note: bool = False) -> Path | None:
 
 
 def workspace_of(file: Path | None) -> Workspace:
-    """Return the project of a file, for a verb without `--set`."""
+    """Return the workspace of a project file, for a verb without `--set`."""
     return Workspace(config.load(file), program=steps.program())
 
 

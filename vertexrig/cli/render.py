@@ -135,7 +135,7 @@ def _note_availability(workspace: Workspace, prepared: Sequence[Prepared], names
     past: dict[str, str] = {}  # by the image's name: an image has a row for each part of the world
     keys: dict[RawPath, None] = {}
     for one in prepared:
-        silenced = AVAILABILITY in workspace.silences(one.view.name)
+        silenced = AVAILABILITY in workspace.silenced(one.view.name)
         for pool in () if silenced else filter(None, one.view.pools.values()):
             row = workspace.catalog.image(pool.image_uri)
             if row is not None and row.end_of_availability <= today:

@@ -145,5 +145,5 @@ def from_wheel(sources: Sources, staged: Path, work: Path) -> Sources:
         refusals=tuple(notes.refusals),
         warnings=tuple(notes.warnings),
         runs="",
-        backend=False,
+        by_backend=False,
     )

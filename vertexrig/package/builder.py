@@ -154,7 +154,7 @@ def _make(
     from vertexrig.package import backend  # 60 ms that a package that is built already does without
 
     staged = work / "src"
-    if sources.backend:
+    if sources.by_backend:
         _copy(sources, work / "project")
         sources = backend.from_wheel(sources, work / "project", work)
         _must_fit(sources)

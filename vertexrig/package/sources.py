@@ -60,7 +60,7 @@ class Sources:
         refusals: Why the package must not be built.
         warnings: What is worth saying.
         runs: The code of the trainer that building the package runs; "" if there is none.
-        backend: Whether that is the build backend of pyproject.toml: `files` are then what it builds from.
+        by_backend: Whether the build backend of pyproject.toml builds it: `files` are then what it builds from.
         minor: Major and minor version of the image's TensorFlow; None if it is not known.
     """
 
@@ -73,7 +73,7 @@ class Sources:
     refusals: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     runs: str = ""
-    backend: bool = False
+    by_backend: bool = False
     minor: tuple[int, int] | None = None
 
     def digest(self, most_mib: int) -> str:
@@ -87,7 +87,7 @@ class Sources:
         """
         self._must_be_small(most_mib)
         total = hashlib.sha256(_FORMAT)
-        if self.backend:  # its requirements are held to the image after the build
+        if self.by_backend:  # its requirements are held to the image after the build
             total.update(repr(self.minor).encode())
         for relative, path in self.files:
             name = relative.encode("utf-8", "surrogateescape")

@@ -1,4 +1,4 @@
-"""The project file: vertexrig.yaml and overrides to typed values.
+"""The project file: vertexrig.yaml, its environments, overrides and variables, read as a typed `Project`.
 
-In: a file, `--set` pairs, environment variables. Out: a `Project`, and for each name the resolved view that templates see.
+`vertexrig.render.resolve` fills in its jobs and sweeps; `vertexrig.workspace` is what other rooms use.
 """

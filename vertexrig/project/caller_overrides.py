@@ -44,7 +44,6 @@ SAFE = re.compile(
 """Keys that a project file may open to callers."""
 ARG = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,99}")
 LONGEST_TEXT = 1024
-_DURATION = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?s")
 _UNSET = object()
 
 

@@ -270,7 +270,9 @@ def loads(
         )
     variables_ = os.environ if environment is None else environment
 
-    def filled(text: str) -> str:
+    def filled(
+        text: str,
+    ) -> str:  # only to compare the environments' buckets and functions: what is loaded is expanded below
         value = _expand(text, root, variables_, Errors())
         return text if value is typed.WRONG else str(value)
 
@@ -279,6 +281,7 @@ def loads(
     if every and not env and typed.lacking(Project, data):
         missing = ", ".join(typed.lacking(Project, data))
         raise environments.NoEnvironmentError(f"{file} gives {missing} only in its environments", chosen.names)
+    # from here on the paths are those of the merged values
     root = replace(
         root,
         locate=lambda path: _locate(path, str(file), lines, {}),
@@ -301,6 +304,7 @@ def loads(
         raise UsageError(
             f"--set cannot change {environments.KEY}: choose one with --env, and set its keys without a prefix"
         )
+    # and a value may come from an override
     root = replace(
         root,
         locate=lambda path: _locate(path, str(file), lines, given),

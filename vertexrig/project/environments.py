@@ -21,8 +21,8 @@ VARIABLE = "VERTEXRIG_ENV"
 """Environment variable with the environment of commands without `--env`."""
 STAGED = "environment.txt"
 """File of the deployed function's folder with the name of its environment."""
-option: ContextVar[str] = ContextVar("env", default="")
-"""The value of `--env`."""
+env_option: ContextVar[str] = ContextVar("env", default="")
+"""The value of `--env`, set by `vertexrig.cli.options`."""
 
 
 class NoEnvironmentError(UsageError):
@@ -62,7 +62,7 @@ class Chosen:
 
 def selected() -> str:
     """Return the environment that `--env` or the variable names; "" for none."""
-    return option.get() or os.environ.get(VARIABLE, "")
+    return env_option.get() or os.environ.get(VARIABLE, "")
 
 
 def split(data: dict[str, Any], root: typed.Place) -> dict[str, Mapping[str, Any]]:

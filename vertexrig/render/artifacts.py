@@ -32,7 +32,10 @@ class Artifacts:
         self._images: dict[str, str] = {}
 
     def package(self, tf_version: str | None) -> str:
-        """Return the URI of the trainer's package for a TensorFlow version such as "2.17"; None if the version is not known.
+        """Return the URI of the trainer's package.
+
+        Args:
+            tf_version: The image's TensorFlow, such as "2.17"; None if it is not known.
 
         Raises:
             ConfigError: There is no bucket, or no trainer.

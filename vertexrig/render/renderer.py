@@ -75,7 +75,7 @@ class _NoUris(Artifacts):
 
 
 class Renderer:
-    """Renders the jobs and sweeps of one project. Building it costs one Jinja environment; each render is cheap.
+    """Renders the jobs and sweeps of one project. The first render makes a Jinja environment, which the others share.
 
     Args:
         loaded: The project.

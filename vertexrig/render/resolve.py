@@ -45,7 +45,7 @@ class PoolView:
             names by URI is not the trainer's.
         own_image: Kind (cpu, gpu, tpu) of the trainer's own image, if the pool runs it.
         keys: The key of the project file that gives a value, by the value's path in this pool: `("machine_type",)`, `("args", 0)`,
-            `("env", NAME)`. Where the file gives no value, there is no key or one without a value.
+            `("env", NAME)`. Some of these keys may not be in the file; `workspace.source_keys` leaves those out.
     """
 
     role: str
@@ -78,7 +78,7 @@ class View:
 
     Args:
         name: The job's or sweep's name.
-        template: The template of this resource; of the trial's job in `job.topology`.
+        template: The template of this resource; for a sweep, the one of the trial's job is `job.topology`.
         job: The job of the project file with the sweep's `args` over its own, and with the project's output folder and service account.
             Its labels, display name and KMS key are those of this view, its machines and images those of `pools`.
         pools: Pools by role; a role the project file does not name is None, and so is a value that a template fills in (`cloud-tpu`).
@@ -357,13 +357,14 @@ class _Resolver:
         values["args"] = job.args if written.args is None else written.args
         return replace(written, **values)
 
-    def image(self, role: str, machine: model.MachineSettings) -> _PoolImage:
-        if machine.container is not None:
-            return _PoolImage(machine.container.image_uri)
+    def image(self, role: str, filled: model.Job | model.Role) -> _PoolImage:
+        """Return the image of a role that is filled in by `inherited`."""
+        if filled.container is not None:
+            return _PoolImage(filled.container.image_uri)
         trainer = self.loaded.project.trainer
-        name = machine.image or trainer.image
+        name = filled.image or trainer.image
         if name == model.BUILD:
-            kind = self.image_kind(machine)
+            kind = self.image_kind(filled)
             return _PoolImage(self.artifacts.image(kind), own=kind)
         if name == "custom":
             if not trainer.custom_image:
@@ -374,10 +375,10 @@ class _Resolver:
             version = known.version if known is not None and known.framework == "tf" else None
             # An image of Google's that is newer than the catalog takes a package, too.
             return _PoolImage(name, known is not None or any(part in name for part in _PREBUILT), version)
-        return self.short_image(role, machine, name)
+        return self.short_image(role, filled, name)
 
-    def short_image(self, role: str, machine: model.MachineSettings, name: str) -> _PoolImage:
-        kind, newest = self.image_kind(machine), name == model.PREBUILT
+    def short_image(self, role: str, filled: model.Job | model.Role, name: str) -> _PoolImage:
+        kind, newest = self.image_kind(filled), name == model.PREBUILT
         framework = self.artifacts.framework if newest else ""
         found = self.catalog.newest_image(framework, kind) if newest else self.catalog.find_short(name, kind)
         if found is None:

@@ -46,9 +46,8 @@ class Templates:
         self.folders = folders
         self._used: dict[str, set[str]] = {}
 
-    @cached_property
+    @cached_property  # made by the first render: it takes some milliseconds
     def environment(self) -> Sandbox:
-        """Building it takes some milliseconds."""
         return Sandbox(self.folders)
 
     def render(self, template: str, variables: Mapping[str, Any]) -> str:

@@ -32,7 +32,7 @@ class Record:
         run: The run whose output folder it had, "" without one.
         output: Its output folder on this machine, "" without one.
         metrics: What a job's trainer reported last, by tag.
-        stand_ins: A sentence for each substitute for a part of the cloud.
+        stand_ins: A sentence for each thing that stands in for a part of the cloud.
         attempts: What became of each attempt, if it was rehearsed with faults (`vertexrig.results.attempts`).
     """
 

@@ -26,7 +26,7 @@ class Rehearsal:
         failed_replica: The replica that failed the job, "" if none did.
         traceback: The end of its output.
         hint: What that usually means.
-        stand_ins: A sentence for each substitute for a part of the cloud.
+        stand_ins: A sentence for each thing that stands in for a part of the cloud.
         warnings: A sentence for each thing that went wrong and did not fail the job, as it would not on Vertex AI.
         astray: Files that a job, or the first trial without a model, left in its working directories, which are lost on Vertex AI, the largest first.
         trials: A sweep's trials as rows, the best first (`vertexrig.results.trials.table`).

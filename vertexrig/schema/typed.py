@@ -108,14 +108,8 @@ def dotted(path: yamltext.RawPath) -> str:
     return text
 
 
-@cache
-def _hints(cls: Any) -> dict[str, Any]:
-    return typing.get_type_hints(cls)
-
-
-def hints(cls: type) -> dict[str, Any]:
-    """Return the resolved type hints of a dataclass."""
-    return _hints(cls)
+hints: Callable[[Any], dict[str, Any]] = cache(typing.get_type_hints)
+"""Returns the resolved type hints of a dataclass."""
 
 
 def build(cls: type[T], value: Any, place: Place) -> T:

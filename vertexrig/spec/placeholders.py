@@ -7,7 +7,6 @@ says that the file has to be rendered first.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import Any
 
 # Names that walk-throughs write where the reader's own belong.
@@ -119,18 +118,6 @@ def shown(value: Any, hidden: list[str]) -> Any:
     if isinstance(value, str):
         return re.sub(_HIDDEN, lambda match: hidden[int(match[1])], value)
     return value
-
-
-def texts(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
-    """Yield every text of canonical data with its path."""
-    if isinstance(value, str):
-        yield path, value
-    elif isinstance(value, dict):
-        for key, item in value.items():
-            yield from texts(item, f"{path}.{key}" if path else key)
-    elif isinstance(value, list):
-        for index, item in enumerate(value):
-            yield from texts(item, f"{path}[{index}]")
 
 
 def _untagged(image: str) -> str:

@@ -346,7 +346,7 @@ class Reader:
             tuning = self.root is not None and self.root.name == "HyperparameterTuningJob"
             self.first_snake = len(self.findings)
             severity = Severity.ERROR if tuning and self.template else None
-            self.report("snake-case-key", raw, path, "", severity=severity)
+            self.report("snake-case-key", raw, path, "", severity=severity)  # `spelling` writes the message at the end
         self.snakes.append((key, name, path))
 
     def spelling(self) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from dataclasses import replace
 
 from vertexrig.trainer_source.flag_collector import Collector, constant, texts_of, truth
@@ -40,7 +39,6 @@ def _define(found: Collector, call: SourceCall, kind: str) -> None:
         found.skip(call, f"DEFINE_{kind} cannot be read")
         return
     default = keywords.get("default") or (args[1] if len(args) > 1 else None)
-    is_none = isinstance(default, ast.Constant) and default.value is None
     choices = keywords.get("enum_values") or (args[2] if len(args) > 2 else None)
     for name in names:
         typed = _TYPES[kind]
@@ -51,7 +49,6 @@ def _define(found: Collector, call: SourceCall, kind: str) -> None:
                 dest=name,
                 type=typed,
                 required=truth(found, keywords.get("required"), call),
-                has_default=default is not None and not is_none,
                 default=constant(found, default, call),
                 choices=texts_of(found, choices, call) if "enum" in kind and "case_sensitive" not in keywords else None,
                 # a switch takes a value and needs none

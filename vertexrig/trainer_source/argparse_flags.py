@@ -29,7 +29,6 @@ _TAKE_PARSERS = frozenset({"add_parser", "print", "help", "append", "autocomplet
 def read(found: Collector) -> None:
     """Every call that makes a parser, adds to one, or hands one on."""
     parsers = Parsers(found.code)
-    defaulted: set[str] = set()
     for call in found.code.calls:
         name = last_name(call.node.func)
         # the parser of a library that is only named (`_UNREAD` of reader): noted as unread already
@@ -41,23 +40,17 @@ def read(found: Collector) -> None:
             _argument(found, call, parsers)
         elif name == "add_parser":
             _add_parser(found, call, parsers)
-        elif name == "set_defaults":
-            defaulted |= set(call.keywords)
-        else:
+        elif name != "set_defaults":  # which takes values, not a parser that is handed on
             _handed_parser(found, call, parsers)
     # add_subparsers without a plain add_parser: the commands come from a loop or another package.
     if parsers.used and not found.commands:
         found.skip(found.code.callers("add_subparsers")[0], "the sub-commands are not written here")
-    found.flags = [_finished(flag, found, defaulted) for flag in found.flags]
-
-
-def _finished(flag: Flag, found: Collector, defaulted: set[str]) -> Flag:
-    if flag.parser != "argparse":
-        return flag
     if {"jsonargparse", "configargparse"} & found.parsers:
         # A file may give what is required, and values are read by the type, `false` of a bool too.
-        return replace(flag, required=False, parser="jsonargparse")
-    return replace(flag, has_default=True) if flag.dest in defaulted else flag
+        found.flags = [
+            replace(flag, required=False, parser="jsonargparse") if flag.parser == "argparse" else flag
+            for flag in found.flags
+        ]
 
 
 def _argument(found: Collector, call: SourceCall, parsers: Parsers) -> None:
@@ -113,7 +106,6 @@ def _argparse_flag(
         type=kind,
         # A flag of an unknown command may never be asked for: calling it missing would be a guess.
         required=required and commands is not None,
-        has_default="default" in keywords,
         default=constant(found, keywords.get("default"), call),
         choices=texts_of(found, keywords.get("choices"), call),
         action=action,

@@ -67,7 +67,6 @@ def _option(found: Collector, call: SourceCall) -> None:
                 # click asks for an argument without a default unless it says required=False
                 or (is_argument and default is None and "required" not in keywords)
             ),
-            has_default=default is not None,
             default=value,
             choices=_click_choices(found, call, keywords.get("type")),
             action="count" if truth(found, keywords.get("count"), call) else "store_true" if switch else "store",

@@ -76,7 +76,6 @@ def _flag(found: Collector, field: SourceField) -> Flag:
         dest=field.name,
         type=kind.type,
         required=field.required and not boolean,
-        has_default=not field.required,
         default=constant(found, field.default, call),
         choices=kind.choices,
         # a bool takes a value and needs none

@@ -52,7 +52,6 @@ class Flag:
         dest: The attribute the value is stored under.
         type: `str`, `int`, `float`, `bool`, a callable's dotted name, `lambda`, or `dynamic`.
         required: Whether the trainer stops when it is not given.
-        has_default: Whether a default is declared (argparse's implied None does not count).
         default: That default if it is one plain constant, else None.
         choices: The values allowed, as text, or None if any value is, or if the source does not list them plainly.
         action: `store`, `store_true`, `store_false`, `BooleanOptionalAction`, `append`, ..., or `dynamic`.
@@ -69,7 +68,6 @@ class Flag:
     dest: str
     type: str = "str"
     required: bool = False
-    has_default: bool = False
     default: str | int | float | bool | None = None
     choices: tuple[str, ...] | None = None
     action: str = "store"

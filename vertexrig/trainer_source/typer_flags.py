@@ -83,7 +83,6 @@ def _flags(found: Collector, node: ast.FunctionDef | ast.AsyncFunctionDef, modul
             dest=item.name,
             type=item.kind.type,
             required=missing and not from_variable,
-            has_default=not missing,
             default=plain if isinstance(plain, (str, int, float, bool)) else None,
             choices=None if "case_sensitive" in words else item.kind.choices,
             action="store_true" if switch else "store",

@@ -21,8 +21,6 @@ from vertexrig.submit.submission import Request
 from vertexrig.trigger import request
 from vertexrig.trigger.request import Asked, RequestProblem
 
-EVENT = "event"
-"""The caller of an event: who may publish it or write the object is not known here."""
 CHECKED_FOR_S = 300.0
 NOBODY = Caller(runs=(), keys=())
 

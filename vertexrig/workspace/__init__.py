@@ -191,10 +191,10 @@ class Workspace:
         document = self.read(rendered)
         if not check:
             return Prepared(rendered, document, [], self)
-        ignored = self.silences(name)
-        found = checks.check(document, self.context(document), ignored)
-        found += [one for one in self._beside_the_spec(rendered.view) if one.id not in ignored]
-        if "requirements" not in ignored:
+        silenced = self.silenced(name)
+        found = checks.check(document, self.context(document), silenced)
+        found += [one for one in self._beside_the_spec(rendered.view) if one.id not in silenced]
+        if "requirements" not in silenced:
             found += self._requirements(rendered.view, document)
         submit = self.verb("submit", name)
         found = [_through_the_api(finding, submit) if finding.id == GCLOUD_REFUSES else finding for finding in found]
@@ -202,8 +202,8 @@ class Workspace:
             from vertexrig.checks import comments  # few files have such a comment
 
             shown = self.in_project_file(found, rendered, document)  # as comments are in the project file
-            hidden = comments.left_out(shown, self.loaded.text)
-            found = [one for one, as_shown in zip(found, shown, strict=True) if as_shown not in hidden]
+            by_comment = comments.silenced(shown, self.loaded.text)
+            found = [one for one, as_shown in zip(found, shown, strict=True) if as_shown not in by_comment]
         return Prepared(rendered, document, found, self)
 
     def _beside_the_spec(self, view: View) -> list[Finding]:
@@ -235,7 +235,7 @@ class Workspace:
         return checks.findings("requirements", trainer_files.check_requirements(fits, pool.program_path), document)
 
     def read(self, rendered: Rendered) -> spec.Document:
-        """Return rendered YAML, read strictly."""
+        """Return rendered YAML, read strictly. Findings name the project file with lines of the YAML, until `in_project_file`."""
         # template=False: what was rendered has no placeholders, so `${X}` in it is meant
         return spec.parse(rendered.text, file=str(self.loaded.file), kind=rendered.kind, template=False)
 
@@ -368,17 +368,17 @@ class Workspace:
     def check_text(self, text: str, *, file: str, kind: spec.Kind | None = None) -> tuple[spec.Document, list[Finding]]:
         """Return any YAML file, read and checked with this project's region, catalog and trainer."""
         document = spec.parse(text, file=file, kind=kind)
-        found = checks.check(document, self.context(document), self.silences())
+        found = checks.check(document, self.context(document), self.silenced())
         if MARK in text:
             from vertexrig.checks import comments  # few files have such a comment
 
-            hidden = comments.left_out(found, text)
-            found = [one for one in found if one not in hidden]
-            found += comments.problems(text, file, checks.rule_ids(), hidden)
+            by_comment = comments.silenced(found, text)
+            found = [one for one in found if one not in by_comment]
+            found += comments.problems(text, file, checks.rule_ids(), by_comment)
         return document, found
 
-    def silences(self, name: str | None = None) -> Mapping[str, str]:
-        """Return the reasons for hidden findings by rule id: the project's, and those of a job or sweep."""
+    def silenced(self, name: str | None = None) -> Mapping[str, str]:
+        """Return the reasons for silenced findings by rule id: the project's, and those of a job or sweep."""
         project = self.loaded.project
         groups: list[tuple[tuple[str, ...], Mapping[str, str]]] = [(("silence",), project.silence)]
         found = self.loaded.runnable(name) if name else None

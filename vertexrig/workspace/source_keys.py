@@ -213,8 +213,6 @@ def _value(value: Any, path: RawPath) -> Any:
     return value
 
 
-_AROUND = ("machineSpec.", "diskSpec.", "scheduling.")
-"""Messages of the API whose fields the file has in the job or pool itself."""
 _CAMEL = re.compile(r"(?<![\w./-])[a-z]+(?:[A-Z][a-z0-9]*)+(?![\w/(])")
 _PATH = re.compile(r"\[[0-9]+\]\.")
 
@@ -223,8 +221,8 @@ def in_keys(fix: str) -> str:
     """Return a fix with the keys of the project file in place of the API's fields."""
     if _PATH.search(fix):
         return fix  # a place in the spec, which the file has elsewhere
-    for prefix in _AROUND:
-        fix = fix.replace(prefix, "")
+    for name in _FLAT:
+        fix = fix.replace(f"{name}.", "")
     return _CAMEL.sub(lambda found: snake(found[0]) if found[0] in _fields() else found[0], fix)
 
 

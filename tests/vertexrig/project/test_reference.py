@@ -45,7 +45,7 @@ def test_examples_load(text: str) -> None:
     loaded = config.loads(text, file=Path("vertexrig.yaml"), environment={})
     assert loaded.project.jobs
     for name in loaded.project.jobs:
-        Workspace(loaded).silences(name)
+        Workspace(loaded).silenced(name)
 
 
 def test_there_are_examples() -> None:

@@ -35,16 +35,16 @@ def test_every_flag_is_found_across_the_trainers_own_modules(full: TrainerSource
     [
         (
             "learning_rate",
-            {"type": "float", "required": False, "has_default": True, "default": 0.1, "takes_float_text": True},
+            {"type": "float", "required": False, "default": 0.1, "takes_float_text": True},
         ),
-        ("units", {"type": "int", "required": True, "has_default": False, "takes_float_text": False}),
+        ("units", {"type": "int", "required": True, "takes_float_text": False}),
         ("batch_size", {"type": "tolerant_int", "takes_float_text": True, "default": 32}),
         ("epochs", {"type": "lambda", "takes_float_text": True}),
         ("cache", {"type": "bool", "bool_trap": True, "takes_value": True}),
         ("augment", {"action": "store_true", "takes_value": False, "bool_trap": False}),
         ("shuffle", {"action": "BooleanOptionalAction", "takes_value": False}),
         ("optimizer", {"choices": ("sgd", "adam"), "type": "str"}),
-        ("job-dir", {"dest": "model_dir", "has_default": True, "default": None}),
+        ("job-dir", {"dest": "model_dir", "default": None}),
         ("layers", {"nargs": "+", "type": "int"}),
         ("l2", {"default": 0.0, "line": 28}),
         ("data_dir", {"required": True, "file": "trainer/options.py"}),
@@ -191,13 +191,13 @@ def test_absl_flags_are_read(tmp_path: Path) -> None:
         "flags.DEFINE_bool('cache', True, 'help')\n"
         "flags.mark_flag_as_required('data')\n",
     )
-    kinds = {flag.dest: (flag.type, flag.required, flag.has_default) for flag in found.flags}
+    kinds = {flag.dest: (flag.type, flag.required) for flag in found.flags}
     assert kinds == {
-        "learning_rate": ("float", False, True),
-        "units": ("int", True, False),
-        "optimizer": ("str", False, True),
-        "data": ("str", True, False),
-        "cache": ("bool", False, True),
+        "learning_rate": ("float", False),
+        "units": ("int", True),
+        "optimizer": ("str", False),
+        "data": ("str", True),
+        "cache": ("bool", False),
     }
     assert found.flags[2].choices == ("sgd", "adam") and found.flags[1].takes_float_text is False
     assert found.flag("nocache") is not None and found.parsers == {"absl"}
