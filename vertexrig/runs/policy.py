@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from vertexrig import times
+from vertexrig import __version__, times
 from vertexrig.cloud.rest import RestError
 from vertexrig.cloud.storage import Storage, as_json
 from vertexrig.cloud.vertex import RemoteJob, in_filter
@@ -99,7 +99,8 @@ class Holds:
         except (TypeError, ValueError, AttributeError):
             where = self.storage.uri(HOLDS)
             raise VertexrigError(
-                f"{where} is not a list of holds: delete it, and place the holds again with `vertexrig schedule hold`"
+                f"{where} is not a list of holds that vertexrig {__version__} knows: deploy the version that wrote it, or delete it and "
+                "place the holds again with `vertexrig schedule hold`"
             ) from None
 
 

@@ -199,8 +199,12 @@ _ATTEMPT = {"candidate": int, "changes": str, "job": str, "reason": str, "text":
 
 
 def parse(id: str, content: bytes) -> Run | None:
-    """Return the run of these bytes; None unless every part has its type: other programs may write to the bucket."""
+    """Return the run of these bytes; None unless every part has its type and no part is unknown: other programs may write to the bucket,
+    and a field of a newer version may say what must not be done.
+    """
     data = as_json(content) or {}
+    if not data.keys() <= {one.name for one in fields(Run) if one.compare}:
+        return None
     key, body, attempts, steps = data.get("key"), data.get("body"), data.get("attempts", []), data.get("steps", [])
     tables = {name: data.get(name, {}) for name in ("delivery", "jobs", "measured", "approval")}
     numbers = {name: data.get(name, least) for name, least in (("step", -1), ("round", 0))}

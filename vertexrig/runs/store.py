@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from vertexrig import times
+from vertexrig import __version__, times
 from vertexrig.cloud.rest import RestError
 from vertexrig.cloud.storage import Storage, as_json
 from vertexrig.runs.deliveries import FOLDER, LONGEST_ROW, ROW
@@ -49,6 +49,8 @@ class RunStore:
             if saved is not None:
                 return saved, True
             found = self.read(run.id)
+            if found is None and self.storage.read(self.path(run.id)) is not None:
+                raise RestError(left_alone(self.storage.uri(self.path(run.id))), status=503)
             if found is not None:
                 attempts = max(
                     found.attempts, run.attempts, key=len
@@ -99,6 +101,14 @@ class RunStore:
         return self.storage.read_json(f"{ENDS}{id}.json")
 
 
+def left_alone(uri: str) -> str:
+    """Return what is said of an object that is not a run of this version."""
+    return (
+        f"{uri} is not a run that vertexrig {__version__} knows, and is left as it is: deploy the version that wrote it, or delete it if "
+        "no version did"
+    )
+
+
 def path_of(run: Run) -> str:
     """Return the object of a run's end: the same for every process that ends it."""
     day = run.run_id if run.run_id[:8].isdigit() else str(run.delivery.get("time", "")).replace("-", "")
@@ -113,12 +123,13 @@ class Lease:
         now: The time, by the service's clock.
         after: The run after which it begins, "" for the oldest.
         settled: What needs no alarm any more (`vertexrig.trigger.alarms`): by kind, the last due time of each schedule.
+        row: What is stored; fields of newer versions stay in it.
     """
 
     generation: int
     now: datetime
     after: str
-    uri: str
+    row: Mapping[str, Any]
     settled: dict[str, dict[str, str]] = field(default_factory=dict)
 
 
@@ -133,7 +144,7 @@ def owner(storage: Storage) -> str:
 
 def adopt(storage: Storage, uri: str) -> None:
     """Record the URL of the function that serves a prefix, in place of another one."""
-    storage.write(OWNER, json.dumps({"uri": uri}).encode())
+    storage.write(OWNER, json.dumps({**(storage.read_json(OWNER) or {}), "uri": uri}).encode())
 
 
 def begin_tick(storage: Storage, uri: str, seconds: float, now: Callable[[], datetime] = times.now) -> Lease | None:
@@ -157,22 +168,17 @@ def begin_tick(storage: Storage, uri: str, seconds: float, now: Callable[[], dat
     if times.nanoseconds_of(at) < until < times.nanoseconds_of(at + timedelta(seconds=2 * seconds + 60)):
         return None
     after = str(data.get("after") or "")
-    row: dict[str, Any] = {
-        "uri": uri or known,
-        "until": times.rfc3339(at + timedelta(seconds=seconds), 3),
-        "after": after,
-    }
+    row = {**data, "uri": uri or known, "until": times.rfc3339(at + timedelta(seconds=seconds), 3), "after": after}
     settled = {
         str(kind): {name: time for name, time in rows.items() if isinstance(time, str)}
         for kind, rows in (data["settled"] if isinstance(data.get("settled"), dict) else {}).items()
         if isinstance(rows, dict)
     }
-    row |= {"settled": settled} if settled else {}
     written = storage.write(OWNER, json.dumps(row).encode(), generation=stored.generation if stored is not None else 0)
-    return None if written is None else Lease(written, at, after, uri or known, settled)
+    return None if written is None else Lease(written, at, after, row, settled)
 
 
 def end_tick(storage: Storage, lease: Lease, after: str) -> None:
     """Give the lease back; the next tick begins after this run."""
-    row = {"uri": lease.uri, "until": "", "after": after, **({"settled": lease.settled} if lease.settled else {})}
+    row = {**lease.row, "until": "", "after": after, "settled": lease.settled}
     storage.write(OWNER, json.dumps(row).encode(), generation=lease.generation)

@@ -23,6 +23,7 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Any, Generic, Literal, TypeVar
 
+from vertexrig import __version__
 from vertexrig.cloud.rest import CALL_S, RestError
 from vertexrig.cloud.storage import Storage, as_json
 from vertexrig.cloud.vertex import VERSION
@@ -396,14 +397,19 @@ class Claims:
         if stored is None:
             return None
         claim = _parsed(path, stored.data)
-        if claim is None:  # not written by this tool: a person decides what to do with it
-            raise VertexrigError(f"{self.storage.uri(path)} is not a claim; delete it if nothing else needs it")
+        if claim is None:  # of another program or a newer version: a person decides what to do with it
+            raise VertexrigError(
+                f"{self.storage.uri(path)} is not a claim that vertexrig {__version__} knows: deploy the version that wrote it, or "
+                "delete it if nothing else needs it"
+            )
         return replace(claim, path=path, generation=stored.generation, age_s=stored.age_s)
 
 
 def _parsed(path: str, content: bytes) -> Claim | None:
-    """Return a claim of these bytes; None unless every part has its form: other programs may write to the bucket."""
+    """Return a claim of these bytes; None unless every part is known and has its form: other programs may write to the bucket."""
     data = as_json(content) or {}
+    if not data.keys() <= {*_WRITTEN, "job", "ended"}:
+        return None
     texts = [data.get(name) for name in ("id", "token", "asked", "run", "kind", "state", "run_id")]
     tables = [data.get(name) or {} for name in ("before", "winners", "ended")]
     job = _parsed_job(data.get("job"))

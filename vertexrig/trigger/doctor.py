@@ -24,6 +24,7 @@ from vertexrig.errors import ServiceError, VertexrigError, install
 from vertexrig.project import caller_overrides
 from vertexrig.project.config import Loaded
 from vertexrig.project.model import BUILD
+from vertexrig.runs import store
 from vertexrig.submit import images
 from vertexrig.submit.claims import LABEL, Claims
 from vertexrig.submit.reconcile import Reconciler, seen_twice
@@ -300,6 +301,9 @@ def check_schedules(subject: Subject) -> Iterator[Result]:
     loaded, storage = subject.loaded, subject.storage
     if not loaded.project.schedules or storage is None:
         return
+    for unknown in store.RunStore(storage.below(loaded.project.trigger.prefix)).open():
+        if isinstance(unknown, str):
+            yield Result("open runs", "warning", store.left_alone(unknown), "vertexrig function deploy --run")
     submitter = Submitter(Workspace(loaded, uploaded=UploadedArtifacts(loaded, storage)), subject.vertex, storage)
     for name, one in loaded.project.schedules.items():
         try:

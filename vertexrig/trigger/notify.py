@@ -134,6 +134,8 @@ class Notices:
             name = item.name.rpartition(".")[2]
             to, notice = receivers.get(name), self._read(item.name, item.metadata.get(ROW, ""))
             age = now.timestamp() - (times.nanoseconds(item.created) or 0) / 1e9
+            if notice is None and age <= OLD.total_seconds():
+                continue  # of a newer version, which may send it
             if to is None or notice is None or age > OLD.total_seconds():
                 yield {"severity": "WARNING", "message": f"notice dropped: {self.storage.uri(item.name)}"}
                 self.storage.delete(item.name, item.generation)

@@ -113,7 +113,7 @@ class Ticker:
         found = list[Run]()
         for one in self.engine.runs.open():
             if isinstance(one, str):
-                self.log({"severity": "WARNING", "message": f"{one} is not a run; delete it"})
+                self.log({"severity": "WARNING", "message": store.left_alone(one)})
             else:
                 found.append(one)
         return sorted(found, key=lambda run: run.order)

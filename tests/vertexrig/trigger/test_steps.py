@@ -299,7 +299,7 @@ def test_an_odd_object_and_an_error_of_ours_hold_up_no_other_run(place: Place, m
     assert sorted(row["state"] for row in rows) == ["unknown", "waiting"]
     assert next(row for row in rows if row["state"] == "waiting")["job"] == second
     assert sum(entry.get("error") == "ZeroDivisionError" for entry in place.logs) == 1
-    assert sum("is not a run; delete it" in str(entry.get("message")) for entry in place.logs) == 4
+    assert sum("is not a run that vertexrig" in str(entry.get("message")) for entry in place.logs) == 4
 
 
 def test_every_permission_of_the_registry_is_used(place: Place, here: server.RunningServer) -> None:
