@@ -157,7 +157,7 @@ def not_serving(loaded: Loaded, gcloud: Callable[[list[str]], str | None]) -> st
         try:
             Rest(uri, "the function", attempts=1).call("GET", "/")
         except RestError as error:
-            return "" if error.status else f"the function cannot be reached at {uri}: {error}"
+            return "" if error.status else f"the function cannot be reached at {uri}"
         return ""
     found = _described(loaded, gcloud)
     state, served = str(found.get("state", "ACTIVE")), str((found.get("serviceConfig") or {}).get("uri", ""))
@@ -269,7 +269,8 @@ def statuses(
             named = "" if key == EVERY else f" {key}"
             wrong.append(Difference((holds or {})[key].text, f"vertexrig schedule release{named}"))
         if away:
-            wrong.append(Difference(away, f"{_DEPLOY}, then vertexrig schedule apply"))
+            serve = "vertexrig function serve" if is_loopback(schedules.url(loaded)) else _DEPLOY
+            wrong.append(Difference(away, f"{serve}, then vertexrig schedule apply"))
         if served.digest and served.digest != loaded.digest:
             what = f"the deployed function has another project file, templates or catalog ({served.digest}, here {loaded.digest})"
             wrong.append(Difference(what, _DEPLOY))
