@@ -133,7 +133,7 @@ def test_a_newcomer_gets_from_a_script_to_a_function(newcomer: Newcomer) -> None
         assert "SUCCEEDED" in newcomer.follows("vertexrig watch")
         newcomer.follows("vertexrig function build")
         assert (newcomer.folder / "build/function/main.py").is_file()
-        assert "gcloud functions deploy" in newcomer.follows("vertexrig function deploy")
+        assert "gcloud run deploy" in newcomer.follows("vertexrig function deploy")
     finally:
         newcomer.types("vertexrig local down")
     assert "no local Vertex is running" in newcomer.types("vertexrig local status", code=1)

@@ -230,8 +230,14 @@ def export(form: str, folder: Path | None, file: Path | None, channels: tuple[st
 
     loaded = remote.load(file, deployed=True)
     staged = _staged(loaded)
+    if loaded.project.trigger.command == "run":
+        streams.note(
+            "main.tf has a function of the Cloud Functions API, because the provider's Cloud Run service does not build the source. Write "
+            f"trigger.deploy_with: functions into {loaded.file}, so that `deploy` and `status` use the same API"
+        )
     name, data = stage.archive(staged)
-    texts = terraform.hcl(loaded, deploy.commands(loaded, staged.folder, staged.variables), name, channels)
+    commands = deploy.commands(terraform.built(loaded), staged.folder, staged.variables)
+    texts = terraform.hcl(loaded, commands, name, channels)
     target, below = folder or loaded.output(str(Path(terraform.FOLDER, loaded.env))), None if folder else loaded.folder
     for old in target.glob("source-????????????.zip"):
         old.unlink()

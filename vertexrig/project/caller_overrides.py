@@ -154,6 +154,17 @@ def _wrong_places(project: Project) -> Iterator[tuple[tuple[str | int, ...], str
             yield ("notify", index), "name either a topic or a webhook"
     if trigger.kms_key_name and not trigger.docker_repository:
         yield ("kms_key_name",), "a key needs docker_repository, a repository that has the same key"
+    if trigger.kms_key_name and trigger.command == "run":
+        reason = "`gcloud run deploy` does not encrypt the build of a function (gcloud 528): deploy_with: functions"
+        yield ("deploy_with",), reason
+    direct = [key for key in ("network", "subnet") if getattr(trigger, key)]
+    if direct and trigger.vpc_connector:
+        yield (direct[0],), "a function uses either a connector or a network: leave out vpc_connector or this key"
+    elif direct and trigger.command == "functions":
+        yield (
+            (direct[0],),
+            "`gcloud functions deploy` has no flag for it (gcloud 528): deploy_with: run, or vpc_connector",
+        )
 
 
 def _check_bound(loaded: Loaded, bound: Bound, path: tuple[str, ...]) -> None:

@@ -328,9 +328,15 @@ class TriggerSettings:
     """The Cloud Function that starts jobs and sweeps."""
 
     function: str = option("Name of the function.", "vertexrig", pattern=NAME)
+    deploy_with: Literal["run", "functions"] | None = option(
+        "Command that deploys the function: `gcloud run deploy --function` (`run`), or the older `gcloud functions deploy` "
+        "(`functions`). By default `run`, and `functions` with `kms_key_name`.",
+        None,
+    )
     runtime: str = option("Runtime, python312 or newer.", "python312")
     memory: str = option("Memory of an instance.", "512Mi")
     timeout: str = option("Longest request.", "120s", unit="s")
+    min_instances: int = option("Instances of each function that are kept ready; each costs money while it waits.", 0)
     max_instances: int = option("Most instances.", 3)
     concurrency: int = option("Requests at one time in an instance.", 1)
     service_account: str | None = option("Service account of the function.", None)
@@ -346,13 +352,21 @@ class TriggerSettings:
         ),
     )
     docker_repository: str | None = option(
-        "Repository for the function's images: projects/P/locations/R/repositories/NAME.", None
+        "Repository for the function's images: projects/P/locations/R/repositories/NAME.",
+        None,
+        pattern=(r"projects/[^/]+/locations/[^/]+/repositories/[^/]+", "projects/P/locations/R/repositories/NAME"),
     )
     labels: Mapping[str, str] = option("Labels of the function, added to the project's.", factory=dict)
     kms_key_name: str | None = option("Cloud KMS key of the function; `docker_repository` must have the same.", None)
     vpc_connector: str | None = option("Serverless VPC Access connector for the function's outgoing calls.", None)
+    network: str | None = option(
+        "VPC network for the function's outgoing calls, without a connector (Direct VPC egress).", None
+    )
+    subnet: str | None = option(
+        "Subnet of that network, /26 or larger; by default the one with the network's name.", None
+    )
     egress_settings: Literal["private-ranges-only", "all"] | None = option(
-        "Which outgoing calls use the connector.", None
+        "Which outgoing calls use the connector or the network.", None
     )
     ingress_settings: Literal["all", "internal-only", "internal-and-gclb"] = option(
         "Where calls may come from; Cloud Scheduler of the same project is internal.", "all"
@@ -385,6 +399,11 @@ class TriggerSettings:
         "may call the function.",
         (),
     )
+
+    @property
+    def command(self) -> Literal["run", "functions"]:
+        """Which command of gcloud deploys it."""
+        return self.deploy_with or ("functions" if self.kms_key_name else "run")
 
     @property
     def prefix(self) -> str:

@@ -10,10 +10,13 @@ from functools import cache
 from typing import Any, Literal
 
 from vertexrig.trigger import terraform
-from vertexrig.trigger.deploy import DeployStep
+from vertexrig.trigger.deploy import DeployStep, known
 
 Action = Literal["create", "update", "keep", "unknown"]
 Read = Callable[..., Any]
+_INGRESS = {
+    "all": "ALLOW_ALL", "internal": "ALLOW_INTERNAL_ONLY", "internal-and-cloud-load-balancing": "ALLOW_INTERNAL_AND_GCLB"
+}  # fmt: skip
 SIGNS: Mapping[Action, str] = {"create": "+", "update": "~", "keep": " ", "unknown": "?"}
 
 
@@ -51,9 +54,13 @@ def changes(steps: Iterable[DeployStep], gcloud: Callable[[list[str]], str | Non
     """
 
     @cache
+    def said(words: tuple[str, ...]) -> str | None:
+        return gcloud(list(words))
+
+    @cache
     def read(*words: str) -> Any:
         try:
-            return json.loads(gcloud([*words, "--format=json"]) or "null")
+            return json.loads(said((*words, "--format=json")) or "null")
         except ValueError:
             return None
 
@@ -62,11 +69,10 @@ def changes(steps: Iterable[DeployStep], gcloud: Callable[[list[str]], str | Non
         if step.tells:
             continue
         names, flags = terraform.parts(step)
-        if "$(" in flags.get("member", ""):
-            agent = gcloud(["storage", "service-agent", f"--project={names[-1]}"])
-            flags["member"] = f"serviceAccount:{agent.strip()}" if agent else ""
+        if "member" in flags:
+            flags["member"] = known(flags["member"], lambda words: said(tuple(words)))
         change = DeployChange(step, *_compared(step, names, flags, read, new))
-        if change.action == "create" and "binding" not in names[-2]:
+        if change.action == "create" and "binding" not in names[-2] and names[0] != "eventarc":
             new.add(f"{names[-1]}@{flags.get('project')}.iam.gserviceaccount.com" if names[0] == "iam" else names[-1])
         yield change
 
@@ -103,8 +109,21 @@ def _compared(
             same = [one for one in found or () if one["name"].endswith(f"/functions/{name}")]
             wanted = terraform.function(name, dict(flags), ())
             return _action(found, bool(same), tuple(_fields(wanted, same[0], step.secrets)) if same else ())
-        case ["functions", "add-invoker-policy-binding", on]:
-            kind, flags["role"] = ["run", "services"], "roles/run.invoker"
+        case ["run", "deploy", name]:
+            found = read("run", "services", "list", f"--region={flags['region']}", project)
+            same = [as_function(one) for one in found or () if one["metadata"]["name"] == name]
+            wanted = terraform.function(name, dict(flags), ())
+            return _action(found, bool(same), tuple(_fields(wanted, same[0], step.secrets)) if same else ())
+        case ["eventarc", "triggers", "create", name]:
+            found = read("eventarc", "triggers", "list", f"--location={flags['location']}", project)
+            same = [one for one in found or () if one["name"].endswith(f"/triggers/{name}")]
+            filters = {
+                f"{one['attribute']}={one['value']}" for one in (same[0] if same else {}).get("eventFilters", ())
+            }
+            shown, given = ",".join(sorted(filters)), flags["event-filters"]
+            return _action(
+                found, bool(same), (("eventFilters", shown, given),) if filters != set(given.split(",")) else ()
+            )
         case [*kind, _, on]:
             pass
     if on in new:
@@ -115,6 +134,52 @@ def _compared(
         one for one in (policy or {}).get("bindings", ()) if one["role"] == flags["role"] and "condition" not in one
     ]
     return _action(policy, any(flags["member"] in one["members"] for one in bound))
+
+
+def as_function(service: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a service, as `gcloud run services` prints it, as the Cloud Functions API has it.
+
+    The annotations are those that gcloud 528 writes and reads (googlecloudsdk/api_lib/run: service.py, container_resource.py).
+    """
+    template, status = service["spec"]["template"], service.get("status") or {}
+    notes, own = (one.get("annotations") or {} for one in (service["metadata"], template["metadata"]))
+    container, run, scale = template["spec"]["containers"][0], "run.googleapis.com/", "autoscaling.knative.dev/"
+    limits, urls = (container.get("resources") or {}).get("limits") or {}, json.loads(notes.get(f"{run}urls", "[]"))
+    interface = json.loads(own.get(f"{run}network-interfaces", "[{}]"))[0]
+    egress = {"all-traffic": "ALL_TRAFFIC", "private-ranges-only": "PRIVATE_RANGES_ONLY"}.get(
+        own.get(f"{run}vpc-access-egress", "")
+    )
+    host, *place = (notes.get(f"{run}build-image-uri") or "///").split("/")
+    ready = next((one["status"] for one in status.get("conditions", ()) if one["type"] == "Ready"), "True")
+    return {
+        "labels": service["metadata"].get("labels") or {},
+        "state": "ACTIVE" if ready == "True" else f"not ready (Ready: {ready})",
+        "url": urls[-1] if urls else "",
+        "buildConfig": {
+            "runtime": str(notes.get(f"{run}build-base-image", "")).rpartition("/")[2],
+            "entryPoint": notes.get(f"{run}build-function-target"),
+            "serviceAccount": notes.get(f"{run}build-service-account"),
+            "dockerRepository": "projects/{1}/locations/{0}/repositories/{2}".format(
+                host.removesuffix("-docker.pkg.dev"), *place
+            ),
+        },
+        "serviceConfig": {
+            "uri": status.get("url", ""),
+            "serviceAccountEmail": template["spec"].get("serviceAccountName"),
+            "availableMemory": limits.get("memory"),
+            "availableCpu": limits.get("cpu"),
+            "timeoutSeconds": template["spec"].get("timeoutSeconds"),
+            "minInstanceCount": int(own.get(f"{scale}minScale", 0)),
+            "maxInstanceCount": own.get(f"{scale}maxScale"),
+            "maxInstanceRequestConcurrency": template["spec"].get("containerConcurrency"),
+            "ingressSettings": _INGRESS.get(notes.get(f"{run}ingress", "")),
+            "vpcConnector": own.get(f"{run}vpc-access-connector"),
+            "vpcConnectorEgressSettings": egress,
+            "directVpcEgress": f"VPC_EGRESS_{egress}",
+            "directVpcNetworkInterface": interface,
+            "environmentVariables": {one["name"]: one.get("value") for one in container.get("env", ())},
+        },
+    }
 
 
 def _action(
@@ -137,5 +202,9 @@ def _fields(
             continue  # the label with the digest says whether the code differs
         if isinstance(value, Mapping):
             yield from _fields(value, there, secrets, f"{path}{name}.")
-        elif value and str(value) != str(there or "") and (path or key not in ("name", "location", "project")):
+        elif (
+            value is not None
+            and str(value or "") != str(there or "")
+            and (path or key not in ("name", "location", "project"))
+        ):
             yield f"{path}{name}", *(("(not shown)", "(not shown)") if key in secrets else (there, value))

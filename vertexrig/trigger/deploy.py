@@ -1,6 +1,6 @@
 """The gcloud commands that put the trigger into a project: identities with the least roles, the function, its caller.
 
-Flags: `gcloud functions deploy --help` of gcloud 528.0.0. Permissions: the IAM pages of Vertex AI (which permission each REST
+Flags: `gcloud run deploy --help` and `gcloud functions deploy --help` of gcloud 528.0.0. Permissions: the IAM pages of Vertex AI (which permission each REST
 method needs) and of the Cloud Storage JSON API, docs.cloud.google.com (2026-05-30). Nobody may call the function without a role on it.
 """
 
@@ -12,7 +12,7 @@ import shlex
 import shutil
 import subprocess
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +23,12 @@ from vertexrig.project.model import BUILD, Project
 from vertexrig.project.triggered import EvaluateStep, RegisterStep
 from vertexrig.spec.labels import label_value
 from vertexrig.spec.masking import secret_in
-from vertexrig.trigger.request import EVENT_ARG, EVENT_OBJECTS, EVENT_RUN, FINALIZED
+from vertexrig.trigger.request import EVENT_ARG, EVENT_OBJECTS, EVENT_RUN, FINALIZED, PUBSUB
 from vertexrig.waiting import waiting
 
 APIS = tuple(
     "aiplatform.googleapis.com artifactregistry.googleapis.com cloudbuild.googleapis.com"
-    " cloudfunctions.googleapis.com cloudscheduler.googleapis.com iam.googleapis.com run.googleapis.com"
+    " cloudscheduler.googleapis.com iam.googleapis.com run.googleapis.com"
     " storage.googleapis.com".split()
 )
 EVENT_APIS = ("eventarc.googleapis.com", "pubsub.googleapis.com")
@@ -80,10 +80,31 @@ OBJECT_CALLS = {
 BUILD_ROLES = ("roles/logging.logWriter", "roles/artifactregistry.writer", "roles/storage.objectViewer")
 """What the identity of a build needs on the project. That of projects made since July 2024, Compute Engine's, may lack them: "Custom
 service account for Cloud Build", cloud.google.com/functions (2025-09-05)."""
-CLOSED = "--no-allow-unauthenticated"
+CLOSED = "no-allow-unauthenticated"
 ACT_AS = "roles/iam.serviceAccountUser"
 PROJECT, BUCKET, ACCOUNT = ("projects",), ("storage", "buckets"), ("iam", "service-accounts")
 TOPIC, SECRET, REGISTRY = ("pubsub", "topics"), ("secrets",), ("artifacts", "repositories")
+SERVICE, KEY = ("run", "services"), ("kms", "keys")
+INVOKER, USES_KEY = "roles/run.invoker", "roles/cloudkms.cryptoKeyEncrypterDecrypter"
+KEY_AGENTS = {
+    "gcf-admin-robot": "Cloud Functions",
+    "gcp-sa-artifactregistry": "Artifact Registry",
+    "serverless-robot-prod": "Cloud Run",
+    "gcp-sa-eventarc": "Eventarc",
+}
+"""The service agents, beside Cloud Storage's own, that use the key of a function: "Protect your data with CMEK",
+cloud.google.com/functions/docs/securing/cmek (2025-09-03). A build has a key of its own, and jobs of Cloud Scheduler have the key of
+their region (`gcloud scheduler cmek-config`), so neither needs a role on this one."""
+_RUN = {
+    "entry-point": "function", "runtime": "base-image", "ingress-settings": "ingress", "egress-settings": "vpc-egress",
+    "docker-repository": "image",
+}  # fmt: skip
+"""Flags of `gcloud functions deploy` that `gcloud run deploy` calls otherwise."""
+_RUN_VALUES = {
+    "ingress=internal-only": "ingress=internal",
+    "ingress=internal-and-gclb": "ingress=internal-and-cloud-load-balancing",
+    "vpc-egress=all": "vpc-egress=all-traffic",
+}
 _SEPARATORS = "@|~#%;+"
 DIGEST_LABEL, VERSION_LABEL = "vertexrig-digest", "vertexrig-version"
 """The function's labels with the digest of its project file and the version of vertexrig, as `label_value` writes it."""
@@ -98,6 +119,7 @@ class DeployStep:
         present: A command that succeeds, and suffices, where the step was done before; empty if the step can be repeated.
         secrets: Environment variables whose values in the command are not shown.
         tells: It prints the function's URL.
+        flags: What it deploys, as flags of `gcloud functions deploy`, whichever command it is.
     """
 
     why: str
@@ -105,11 +127,12 @@ class DeployStep:
     present: tuple[str, ...] = ()
     secrets: tuple[str, ...] = ()
     tells: bool = False
+    flags: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def deploys(self) -> bool:
         """Whether it deploys a function."""
-        return self.words[1:3] == ("functions", "deploy")
+        return bool(self.flags)
 
     @property
     def line(self) -> str:
@@ -129,7 +152,7 @@ class Grant:
     Args:
         kind: gcloud's words for what it is on, such as BUCKET.
         name: What it is on.
-        member: Who has it, as policies write it.
+        member: Who has it, as policies write it; `$(gcloud …)` in it is for the output of that command.
         place: Options that say where that is.
     """
 
@@ -146,12 +169,24 @@ class Grant:
         given = (self.name, f"--member={self.member}", f"--role={self.role}")
         # without --condition gcloud asks at the terminal when the policy of a project has conditions already
         more = ("--condition=None",) if self.kind == PROJECT else self.place
-        return DeployStep(self.why, ("gcloud", *self.kind, "add-iam-policy-binding", *given, *more))
+        words = ("gcloud", *self.kind, "add-iam-policy-binding", *given, *more)
+        if "$(" in self.member:
+            words = ("sh", "-c", shlex.join(words).replace(shlex.quote(given[1]), f'--member="{self.member}"'))
+        return DeployStep(self.why, words)
 
     @property
     def policy(self) -> list[str]:
         """The words of gcloud that read the policy that has it."""
         return [*self.kind, "get-iam-policy", self.name, *self.place]
+
+
+def known(member: str, gcloud: Callable[[list[str]], str | None]) -> str:
+    """Return a member with what gcloud says for its `$(gcloud …)`; "" if gcloud does not say it."""
+    asked = re.search(r"\$\(gcloud (.+)\)", member)
+    if asked is None:
+        return member
+    said = (gcloud(shlex.split(asked[1])) or "").strip()
+    return member.replace(asked[0], said) if said else ""
 
 
 def identities(project: Project) -> tuple[str, str, str]:
@@ -193,7 +228,8 @@ def code_only(steps: Iterable[DeployStep]) -> list[DeployStep]:
 
     With `--no-allow-unauthenticated`, gcloud 528 changes the policy of a function that is there; without it, the policy stays.
     """
-    kept = [(step, (word for word in step.words if word != CLOSED)) for step in steps if step.deploys]
+    left = (f"--{CLOSED}", "--quiet")
+    kept = [(step, (word for word in step.words if word not in left)) for step in steps if step.deploys]
     return [replace(step, words=(*words, "--quiet")) for step, words in kept]
 
 
@@ -208,26 +244,34 @@ def removal(loaded: Loaded, folder: Path, scheduler_jobs: Iterable[str]) -> list
     made = [*_identities(project), *_roles(project), *_functions(loaded, folder, ())]
     for step in reversed(made):
         words, line = list(step.words), " ".join(step.words)
+        if words[1:3] == list(SERVICE):
+            continue  # a function's own policy goes with it
         if "add-iam-policy-binding" in line:
             back = tuple(word.replace("add-iam-policy-binding", "remove-iam-policy-binding") for word in words)
         elif step.deploys:
-            region, owner = f"--region={project.region}", f"--project={project.project}"
-            back = ("gcloud", "functions", "delete", words[3], "--gen2", region, owner, "--quiet")
+            kind = (
+                ("functions", "delete", words[3], "--gen2")
+                if words[1] == "functions"
+                else (*SERVICE, "delete", words[3])
+            )
+            back = ("gcloud", *kind, f"--region={project.region}", f"--project={project.project}", "--quiet")
         elif "create" in words:
             at = words.index("create")
             name = step.present[-2] if "service-accounts" in words else words[at + 1]
             if name in named:
                 continue  # not made for this function alone
-            back = (*words[:at], "delete", name, f"--project={project.project}", "--quiet")
+            located = (word for word in words if word.startswith("--location=") and words[1] == "eventarc")
+            back = (*words[:at], "delete", name, *located, f"--project={project.project}", "--quiet")
         else:
-            continue  # a service stays enabled, and a function's own policy goes with it
+            continue  # a service stays enabled
         steps.append(DeployStep(f"no more: {step.why}", back))
     return steps
 
 
 def _identities(project: Project) -> Iterator[DeployStep]:
     trigger = project.trigger
-    more = [*(EVENT_APIS if trigger.events else ())]
+    more = ["cloudfunctions.googleapis.com"] if trigger.command == "functions" else []
+    more += EVENT_APIS if trigger.events else ()
     more += ["pubsub.googleapis.com"] if any(one.topic for one in trigger.notify) else []
     more += ["secretmanager.googleapis.com"] if any(one.webhook for one in trigger.notify) else []
     apis = dict.fromkeys((*APIS, *more))
@@ -304,8 +348,18 @@ def grants(project: Project) -> Iterator[Grant]:
         yield Grant("start jobs that run as the training account", ACCOUNT, account, runtime, ACT_AS, place)
     for role in BUILD_ROLES:
         yield _on_project("build the function, independent of the project's default account", builder, role, project)
+    # Cloud Storage's own account is named by the project's number, which gcloud knows
+    storage = f"serviceAccount:$(gcloud storage service-agent --project={project.project})"
     if any(event.bucket for event in project.trigger.events.values()):
         yield _on_project("events of buckets reach this account", invoker, "roles/eventarc.eventReceiver", project)
+        yield _on_project("Cloud Storage may send events", storage, "roles/pubsub.publisher", project)
+    if key := project.trigger.kms_key_name:
+        number = f"$(gcloud projects describe {project.project} --format='value(projectNumber)')"
+        agents = {
+            f"serviceAccount:service-{number}@{one}.iam.gserviceaccount.com": who for one, who in KEY_AGENTS.items()
+        }
+        for agent, who in {storage: "Cloud Storage", **agents}.items():
+            yield Grant(f"{who} uses the key, for all that the project encrypts with it", KEY, key, agent, USES_KEY)
     # who makes a job of Cloud Scheduler acts as the account that it calls with, and who deploys as the other two
     for person in project.trigger.deployers:
         for account in identities(project):
@@ -384,66 +438,56 @@ def _functions(loaded: Loaded, folder: Path, variables: tuple[str, ...]) -> Iter
     minor = re.fullmatch(r"python3([0-9]+)", trigger.runtime)
     if minor is None or int(minor[1]) < 12:
         raise loaded.error(f"{trigger.runtime!r} cannot run it; use python312 or newer", "trigger", "runtime")
-    _, invoker, _ = identities(project)
     # CLEAR: the endpoints of a local Vertex, which the function could not reach
     values = {name: os.environ[name] for name in variables if os.environ.get(name) and name not in CLEAR}
     # the one who runs the command chooses the callers
-    http = ("--entry-point=trigger", "--trigger-http", CLOSED)
+    http = {"entry-point": "trigger", "trigger-http": "", CLOSED: ""}
     yield _deployed(loaded, trigger.function, folder, http, values, "the function; callers need a role on it")
-    yield _invoker(project, trigger.function, "Cloud Scheduler may call it, as this account")
-    if any(event.bucket for event in trigger.events.values()):
-        place = f"--project={project.project}"
-        # Cloud Storage's own account is named by the project's number, which gcloud knows
-        yield DeployStep(
-            "Cloud Storage may send events",
-            (
-                "sh",
-                "-c",
-                f"gcloud projects add-iam-policy-binding {project.project} --condition=None --role=roles/pubsub.publisher "
-                f'--member="serviceAccount:$(gcloud storage service-agent {place})"',
-            ),
-        )
+    yield invoker(project, trigger.function).step
     for name, event in trigger.events.items():
-        source = f"--trigger-topic={event.topic}"
+        source = {"trigger-topic": str(event.topic)}
         own: dict[str, str] = {}
         if event.bucket:
-            bucket = event.bucket.removeprefix("gs://").partition("/")[0]
-            source = f"--trigger-event-filters=type={FINALIZED},bucket={bucket}"
+            source = {"trigger-event-filters": f"type={FINALIZED},bucket={_bucket(event.bucket)}"}
             own = {EVENT_RUN: event.run or "", EVENT_OBJECTS: event.objects, EVENT_ARG: event.arg or ""}
-        taken = (
-            "--entry-point=on_event", source, f"--trigger-location={event.location or project.region}",
-            f"--trigger-service-account={invoker}",
-            "--retry",  # what a repeat cannot help is not answered as a failure
-        )  # fmt: skip
-        function = f"{trigger.function}-{name}"
-        yield _deployed(loaded, function, folder, taken, {**values, **own}, f"the function that takes events: {name}")
-        yield _invoker(project, function, "Eventarc may call it, as the same account")
+        taken = {
+            "entry-point": "on_event", **source, "trigger-location": event.location or project.region,
+            "trigger-service-account": identities(project)[1],
+            "retry": "",  # what a repeat cannot help is not answered as a failure
+        }  # fmt: skip
+        function, why = f"{trigger.function}-{name}", f"the function that takes events: {name}"
+        if trigger.command == "run":
+            yield _deployed(loaded, function, folder, {"entry-point": "on_event", CLOSED: ""}, {**values, **own}, why)
+            yield _subscribed(project, function, taken)
+        else:
+            yield _deployed(loaded, function, folder, taken, {**values, **own}, why)
+        yield invoker(project, function).step
 
 
 def _deployed(
-    loaded: Loaded, name: str, folder: Path, source: tuple[str, ...], values: Mapping[str, str], why: str
+    loaded: Loaded, name: str, folder: Path, source: Mapping[str, str], values: Mapping[str, str], why: str
 ) -> DeployStep:
     project, trigger = loaded.project, loaded.project.trigger
     runtime, _, builder = identities(project)
-    words = [
-        "gcloud", "functions", "deploy", name, "--gen2", f"--project={project.project}",
-        f"--region={project.region}", f"--runtime={trigger.runtime}", f"--source={folder}", *source,
-        f"--service-account={runtime}", f"--build-service-account=projects/{project.project}/serviceAccounts/{builder}",
-        f"--memory={trigger.memory}", f"--timeout={trigger.timeout}", f"--max-instances={trigger.max_instances}",
-        f"--concurrency={trigger.concurrency}", f"--ingress-settings={trigger.ingress_settings}",
-    ]  # fmt: skip
-    if trigger.concurrency > 1:
-        words.append("--cpu=1")  # Cloud Run takes more than one request at a time only with a whole processor
     own = {**project.labels, **trigger.labels, DIGEST_LABEL: loaded.digest, VERSION_LABEL: label_value(__version__)}
-    labels = ",".join(f"{key}={value}" for key, value in own.items())
-    more = {
-        "update-labels": labels,
-        "docker-repository": trigger.docker_repository,
-        "kms-key": trigger.kms_key_name,
-        "vpc-connector": trigger.vpc_connector,
+    # `gcloud functions` also takes 512MB, and 512 for the same
+    memory = f"{trigger.memory}M" if trigger.memory.isdigit() else trigger.memory.removesuffix("B")
+    connector = trigger.vpc_connector
+    if connector and "/" not in connector:
+        connector = f"projects/{project.project}/locations/{project.region}/connectors/{connector}"
+    given = {
+        "project": project.project, "region": project.region, "runtime": trigger.runtime, "source": str(folder), **source,
+        "service-account": runtime, "build-service-account": f"projects/{project.project}/serviceAccounts/{builder}",
+        "memory": memory, "timeout": trigger.timeout, "min-instances": str(trigger.min_instances),
+        "max-instances": str(trigger.max_instances), "concurrency": str(trigger.concurrency),
+        "ingress-settings": trigger.ingress_settings,
+        # Cloud Run takes more than one request at a time only with a whole processor
+        "cpu": "1" if trigger.concurrency > 1 else None,
+        "update-labels": ",".join(f"{key}={value}" for key, value in own.items()),
+        "docker-repository": trigger.docker_repository, "kms-key": trigger.kms_key_name,
+        "vpc-connector": connector, "network": trigger.network, "subnet": trigger.subnet,
         "egress-settings": trigger.egress_settings,
-    }
-    words += [f"--{flag}={value}" for flag, value in more.items() if value]
+    }  # fmt: skip
     values = {key: value for key, value in values.items() if value}
     if values:
         # another separator than the comma, which a value may hold (`gcloud topic escaping`)
@@ -453,10 +497,47 @@ def _deployed(
                 f"the values of {', '.join(values)} hold all of {' '.join(_SEPARATORS)} between them, and gcloud needs one of "
                 "these to part them: change a value, so that one of the characters is free"
             )
-        pairs = separator.join(f"{key}={value}" for key, value in values.items())
-        words.append(f"--set-env-vars=^{separator}^{pairs}")
+        given["set-env-vars"] = f"^{separator}^{separator.join(f'{key}={value}' for key, value in values.items())}"
+    flags = {key: value for key, value in given.items() if value is not None}
+    if trigger.command == "functions":
+        words = ("gcloud", "functions", "deploy", name, "--gen2", *map(_flag, flags, flags.values()))
+    else:
+        words = ("gcloud", "run", "deploy", name, *_as_run(name, flags), "--quiet")  # asks for a repository otherwise
     secrets = tuple(key for key, value in values.items() if secret_in(value, key))
-    return DeployStep(why, tuple(words), secrets=secrets)
+    return DeployStep(why, words, secrets=secrets, flags=flags)
+
+
+def _flag(name: str, value: str) -> str:
+    return f"--{name}={value}" if value else f"--{name}"
+
+
+def _as_run(name: str, flags: Mapping[str, str]) -> Iterator[str]:
+    """Yield flags of `gcloud functions deploy` as `gcloud run deploy` has them."""
+    for key, value in flags.items():
+        if key == "docker-repository":
+            _, owner, _, region, _, repository = value.split("/")
+            value = f"{region}-docker.pkg.dev/{owner}/{repository}/{name}"
+        if key != "trigger-http":
+            shown = _flag(_RUN.get(key, key), value)[2:]
+            yield f"--{_RUN_VALUES.get(shown, shown)}"
+
+
+def _subscribed(project: Project, function: str, taken: Mapping[str, str]) -> DeployStep:
+    """Return what sends events to a function of `gcloud run deploy`, as `gcloud functions deploy` does by these flags."""
+    filters = taken.get("trigger-event-filters", f"type={PUBSUB}")
+    place = (f"--location={taken['trigger-location']}", f"--project={project.project}")
+    more = (
+        f"--event-filters={filters}", f"--destination-run-service={function}",
+        f"--destination-run-region={project.region}", f"--service-account={taken['trigger-service-account']}",
+    )  # fmt: skip
+    trigger = ("gcloud", "eventarc", "triggers")
+    topic = taken.get("trigger-topic")
+    of = (f"--transport-topic=projects/{project.project}/topics/{topic}",) if topic else ()
+    return DeployStep(
+        "Eventarc sends it the events",
+        (*trigger, "create", function, *place, *more, *of),
+        (*trigger, "update", function, *place, *more),
+    )
 
 
 def gcloud(words: list[str]) -> str | None:
@@ -477,15 +558,19 @@ def account(run: Callable[[list[str]], str | None] = gcloud) -> str:
     return (run(["config", "get-value", "account"]) or "").strip()
 
 
-def _invoker(project: Project, function: str, why: str) -> DeployStep:
+def invoker(project: Project, function: str) -> Grant:
+    """Return the binding with which a function can be called."""
+    who = "Cloud Scheduler" if function == project.trigger.function else "Eventarc"
     place = (f"--region={project.region}", f"--project={project.project}")
-    member = f"--member=serviceAccount:{identities(project)[1]}"
-    return DeployStep(why, ("gcloud", "functions", "add-invoker-policy-binding", function, *place, member))
+    member = f"serviceAccount:{project.invoker}"
+    return Grant(f"{who} may call it, as this account", SERVICE, function, member, INVOKER, place)
 
 
 def _url(project: Project) -> DeployStep:
-    place = (f"--region={project.region}", f"--project={project.project}", "--gen2")
-    words = ("gcloud", "functions", "describe", project.trigger.function, *place, "--format=value(serviceConfig.uri)")
+    name, place = project.trigger.function, (f"--region={project.region}", f"--project={project.project}")
+    words = ("gcloud", *SERVICE, "describe", name, *place, "--format=value(status.url)")
+    if project.trigger.command == "functions":
+        words = ("gcloud", "functions", "describe", name, *place, "--gen2", "--format=value(serviceConfig.uri)")
     why = "its URL, which --run writes into the project file as trigger.uri and deploys again; then run `vertexrig schedule apply`"
     return DeployStep(why, words, tells=True)
 

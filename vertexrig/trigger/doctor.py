@@ -36,7 +36,6 @@ from vertexrig.workspace import Workspace
 Outcome = Literal["ok", "warning", "error", "unknown"]
 GCLOUD = (528, 0, 0)
 """The gcloud that the commands were tried with."""
-SERVICE = ("run", "services")
 SKEW_S = 60.0
 # runtime -> day it is decommissioned
 RUNTIMES = {"python312": date(2029, 4, 2), "python313": date(2030, 4, 10), "python314": date(2031, 4, 10)}
@@ -254,23 +253,21 @@ def check_roles(subject: Subject) -> Iterator[Result]:
         yield Result("roles", "unknown", "the local Vertex has no identities: nobody is refused there")
         return
     wanted = [*deploy.grants(project), *(deploy.pulls(subject.loaded) if BUILD in project.images else [])]
-    invoker, place = f"serviceAccount:{project.invoker}", (f"--region={project.region}", f"--project={project.project}")
-    role = "roles/run.invoker"
-    wanted += [deploy.Grant("", SERVICE, name, invoker, role, place) for name in deploy.functions(project)]
+    wanted += [deploy.invoker(project, name) for name in deploy.functions(project)]
     policies = dict[tuple[str, ...], str | None]()
     for grant in wanted:
         words = (*grant.policy, "--format=json")
         if words not in policies:
             policies[words] = subject.gcloud(list(words))
-        text = policies[words]
-        name = f"{grant.role} on {grant.name} for {grant.member.partition(':')[2]}"
-        if text is None:
+        text, member, role = policies[words], deploy.known(grant.member, subject.gcloud), deploy.INVOKER
+        name = f"{grant.role} on {grant.name} for {member.partition(':')[2] or grant.member}"
+        if text is None or not member:
             yield Result(name, "unknown", "the policy cannot be read", "vertexrig function deploy")
         elif "allUsers" in _members(text, role):
             who = ", so that no caller is known and trigger.callers lets nobody in" if project.trigger.callers else ""
-            fix = f"gcloud run services remove-iam-policy-binding {grant.name} --member=allUsers --role={role} {' '.join(place)}"
+            fix = f"gcloud run services remove-iam-policy-binding {grant.name} --member=allUsers --role={role} {' '.join(grant.place)}"
             yield Result(name, "error", f"anybody may call the function{who}", fix)
-        elif grant.member in _members(text, grant.role):
+        elif member in _members(text, grant.role):
             yield Result(name, "ok", "given")
         else:
             yield Result(name, "error", "not given", "vertexrig function deploy")

@@ -22,7 +22,8 @@ from vertexrig.runs.deliveries import GOOD
 from vertexrig.runs.policy import EVERY, Hold, Holds
 from vertexrig.spec.labels import label_value
 from vertexrig.trigger import schedules
-from vertexrig.trigger.deploy import DIGEST_LABEL, VERSION_LABEL
+from vertexrig.trigger.changes import as_function
+from vertexrig.trigger.deploy import DIGEST_LABEL, SERVICE, VERSION_LABEL
 from vertexrig.trigger.history import Deliveries
 from vertexrig.workspace import Workspace
 
@@ -174,13 +175,14 @@ def _described(loaded: Loaded, gcloud: Callable[[list[str]], str | None]) -> dic
     if vertex.is_local():
         return {}  # what is deployed in the cloud is not what is asked about
     project = loaded.project
-    place = (f"--region={project.region}", f"--project={project.project}", "--gen2", "--format=json")
-    text = gcloud(["functions", "describe", project.trigger.function, *place])
+    place = (f"--region={project.region}", f"--project={project.project}", "--format=json")
+    kind = ("functions", "describe", "--gen2") if project.trigger.command == "functions" else (*SERVICE, "describe")
+    text = gcloud([*kind, project.trigger.function, *place])
     try:
         data = json.loads(text or "{}")
-    except ValueError:
+        return {} if not isinstance(data, dict) else as_function(data) if "metadata" in data else data
+    except (ValueError, LookupError, TypeError):
         return {}
-    return data if isinstance(data, dict) else {}
 
 
 def deployed(loaded: Loaded, gcloud: Callable[[list[str]], str | None]) -> Served:

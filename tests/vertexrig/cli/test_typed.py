@@ -507,4 +507,4 @@ def test_nothing_is_deployed_from_a_shell_of_the_local_vertex(typed: Typed, monk
     code, printed, message = typed("function", "deploy", "--run")
     assert code == 2 and "local Vertex" in message and not printed and not Path("build").exists()
     code, printed, _ = typed("function", "deploy")
-    assert code == 0 and "gcloud functions deploy" in printed
+    assert code == 0 and "gcloud run deploy" in printed

@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.support import clouds, tools
-from tests.vertexrig.trigger.test_terraform import ALL
+from tests.support.run_services import service
+from tests.vertexrig.trigger.test_terraform import ALL, DIRECT
 from vertexrig.trigger import changes, deploy, terraform
 
 AGENT = "service-1@gs-project-accounts.iam.gserviceaccount.com"
@@ -22,7 +25,7 @@ class Project:
 
     def __init__(self, steps: list[deploy.DeployStep]) -> None:
         self.lists: dict[str, list[dict[str, Any]]] = {"services": [], "iam service-accounts": [], "iam roles": []}
-        self.lists |= {"artifacts repositories": [], "functions": []}
+        self.lists |= {"artifacts repositories": [], "functions": [], "run services": [], "eventarc triggers": []}
         self.policies: dict[tuple[str, str], list[dict[str, Any]]] = {}
         self.unreadable = ""
         for step in steps:
@@ -43,11 +46,14 @@ class Project:
                     made["labels"]["deployment-tool"] = "cli-gcloud"
                     made["serviceConfig"].setdefault("environmentVariables", {})["LOG_EXECUTION_ID"] = "true"
                     self.lists["functions"].append({**made, "name": f"projects/p/functions/{name}"})
-                case ["functions", "add-invoker-policy-binding", name]:
-                    self.bind(("run services", name), flags["member"], "roles/run.invoker")
+                case ["run", "deploy", _]:
+                    self.lists["run services"].append(service(step.words))
+                case ["eventarc", "triggers", "create", name]:
+                    parts = (one.split("=") for one in flags["event-filters"].split(","))
+                    filters = [{"attribute": key, "value": value} for key, value in parts]
+                    self.lists["eventarc triggers"].append({"name": f"p/triggers/{name}", "eventFilters": filters})
                 case [*kind, "add-iam-policy-binding", on]:
-                    member = f"serviceAccount:{AGENT}" if "$(" in flags["member"] else flags["member"]
-                    self.bind((" ".join(kind), on), member, flags["role"])
+                    self.bind((" ".join(kind), on), deploy.known(flags["member"], self.gcloud), flags["role"])
 
     def bind(self, on: tuple[str, str], member: str, role: str) -> None:
         self.policies.setdefault(on, []).append({"role": role, "members": [member]})
@@ -58,6 +64,8 @@ class Project:
             return None
         if line.startswith("storage service-agent"):
             return f"{AGENT}\n"
+        if line.startswith("projects describe"):
+            return "7\n"
         if "get-iam-policy" in words:
             at = words.index("get-iam-policy")
             return json.dumps({"bindings": self.policies.get((" ".join(words[:at]), words[at + 1]), [])})
@@ -72,10 +80,11 @@ def _camel(data: dict[str, Any]) -> dict[str, Any]:
             for key, one in words.items()}  # fmt: skip
 
 
-@pytest.fixture
-def steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[deploy.DeployStep]:
+@pytest.fixture(params=["functions", "run"])
+def steps(request: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[deploy.DeployStep]:
     monkeypatch.setenv("API_TOKEN", "a-secret-value")
-    return deploy.commands(clouds.loaded(tmp_path, ALL), tmp_path, ("API_TOKEN",))
+    loaded = clouds.loaded(tmp_path, ALL if request.param == "functions" else DIRECT)
+    return deploy.commands(loaded, tmp_path, ("API_TOKEN",))
 
 
 def test_what_is_there_does_not_change(steps: list[deploy.DeployStep]) -> None:
@@ -105,19 +114,95 @@ def test_each_binding_that_is_missing_is_created(steps: list[deploy.DeployStep])
 def test_a_function_that_differs(steps: list[deploy.DeployStep]) -> None:
     """Each field that differs is shown with both values, and a secret without them; what gcloud cannot read is unknown."""
     project = Project(steps)
-    main = project.lists["functions"][0]
-    main["serviceConfig"] |= {"availableMemory": "256Mi", "timeoutSeconds": 60}
-    main["serviceConfig"]["environmentVariables"]["API_TOKEN"] = "another-secret"
-    main["labels"][deploy.DIGEST_LABEL] = "0"
+    if project.lists["functions"]:
+        labels, config = project.lists["functions"][0]["labels"], project.lists["functions"][0]["serviceConfig"]
+        config |= {"availableMemory": "256Mi", "timeoutSeconds": 60, "minInstanceCount": 2}
+        config["environmentVariables"]["API_TOKEN"] = "another-secret"
+    else:
+        main = project.lists["run services"][0]
+        labels, template = main["metadata"]["labels"], main["spec"]["template"]
+        template["spec"]["timeoutSeconds"], (container,) = 60, template["spec"]["containers"]
+        template["metadata"]["annotations"]["autoscaling.knative.dev/minScale"] = "2"
+        container["resources"]["limits"]["memory"] = "256Mi"
+        container["env"] = [{"name": "API_TOKEN", "value": "another-secret"}]
+    labels[deploy.DIGEST_LABEL] = "0"
     project.lists["iam roles"][0]["includedPermissions"].pop()
     project.unreadable = "pubsub"
     found = [one for one in changes.changes(steps, project.gcloud) if one.action != "keep"]
     assert [one.action for one in found] == ["update", "unknown", "update"]
     assert [field for field, _, _ in found[0].fields] == ["permissions"]
     shown = found[2].text
-    assert "serviceConfig.availableMemory: 256Mi -> 512Mi" in shown and "timeoutSeconds: 60 -> 300" in shown
+    assert "serviceConfig.availableMemory: 256Mi -> 512Mi" in shown and "timeoutSeconds: 60 -> " in shown
+    assert "minInstanceCount: 2 -> " in shown
     assert f"labels.{deploy.DIGEST_LABEL}: 0 -> " in shown and "API_TOKEN: (not shown)" in shown
-    assert "secret" not in shown and len(found[2].fields) == 4
+    assert "secret" not in shown and len(found[2].fields) == 5
+
+
+def test_events_that_differ(tmp_path: Path) -> None:
+    """A bucket that is another one now is an update of what sends its events."""
+    steps = deploy.commands(clouds.loaded(tmp_path, DIRECT), tmp_path)
+    project = Project(steps)
+    project.lists["eventarc triggers"][-1]["eventFilters"][-1]["value"] = "old"
+    (found,) = [one for one in changes.changes(steps, project.gcloud) if one.action != "keep"]
+    assert found.action == "update" and "bucket=old,type=" in found.text and "bucket=data" in found.text
+
+
+SENT = """import http.server, json, sys
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        name = self.path.split("?")[0].rpartition("/")[2]
+        self.answer(*((200, {"state": "ENABLED", "name": name}) if name.endswith(".com") else (404, {"error": {"code": 404}})))
+    def do_POST(self):
+        print(self.rfile.read(int(self.headers["Content-Length"])).decode(), flush=True)
+        self.answer(400, {"error": {"code": 400}})
+    def answer(self, status, data):
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.end_headers()
+        self.wfile.write(json.dumps(data).encode())
+    def log_message(self, *_): pass
+one = http.server.HTTPServer(("127.0.0.1", 0), Handler)
+print(one.server_port, flush=True)
+one.serve_forever()
+"""
+"""A proxy that answers as Cloud Run does for a service that is not there, and prints the service that gcloud would create."""
+
+
+@pytest.mark.whole
+def test_gcloud_makes_the_service_that_is_read(tmp_path: Path, gcloud: str) -> None:
+    """What the real gcloud sends to Cloud Run for the command of the plan is read as that function, without a difference."""
+    trigger = {**DIRECT["trigger"], "concurrency": 4}
+    loaded = clouds.loaded(tmp_path, {**DIRECT, "trigger": trigger})
+    step = next(one for one in deploy.commands(loaded, tmp_path) if one.deploys)
+    build = ("--function=", "--base-image=", "--source=", "--build-service-account=", "--image=")
+    words = [word for word in step.words if not word.startswith(build)]
+    with subprocess.Popen([sys.executable, "-c", SENT], stdout=subprocess.PIPE, text=True) as proxy:
+        assert proxy.stdout is not None
+        port = proxy.stdout.readline().strip()
+        over = {f"CLOUDSDK_API_ENDPOINT_OVERRIDES_{name}": "http://run.test/" for name in ("RUN", "SERVICEUSAGE")}
+        env = {**os.environ, **over, "http_proxy": f"http://127.0.0.1:{port}", "CLOUDSDK_CONFIG": str(tmp_path / "c"),
+               "CLOUDSDK_AUTH_DISABLE_CREDENTIALS": "true"}  # fmt: skip
+        # a build would ask more services; an image that is there needs none
+        done = subprocess.run(
+            [gcloud, *words[1:], "--image=us-docker.pkg.dev/p/r/i"], env=env, capture_output=True, text=True
+        )
+        proxy.terminate()
+        sent = json.loads(proxy.stdout.readline() or "{}")
+    assert sent, done.stderr
+    wanted = terraform.function("vertexrig", dict(step.flags), ())
+    differs = {field for field, _, _ in changes._fields(wanted, changes.as_function(sent), ())}
+    assert all(field.startswith("buildConfig.") for field in differs), differs
+    ours = service(step.words)
+    assert (
+        sent["spec"]["template"]["spec"].items()
+        >= {key: value for key, value in ours["spec"]["template"]["spec"].items() if key != "containers"}.items()
+    )
+    for place in (("metadata",), ("spec", "template", "metadata")):
+        real, made = sent, ours
+        for key in place:
+            real, made = real[key], made[key]
+        expected = {key: value for key, value in made["annotations"].items() if "build-" not in key}
+        assert expected.items() <= real["annotations"].items()
 
 
 def test_the_command(tmp_path: Path) -> None:
@@ -131,7 +216,7 @@ def test_the_command(tmp_path: Path) -> None:
     done = tools.vertexrig("function", "deploy", "--plan", "--only=code", "--format=json", cwd=tmp_path, env=env)
     assert done.returncode == 0, done.stderr
     (row,) = json.loads(done.stdout)["steps"]
-    assert (row["outcome"], row["changes"]) == ("create", []) and "functions deploy" in row["command"]
+    assert (row["outcome"], row["changes"]) == ("create", []) and "run deploy" in row["command"]
     done = tools.vertexrig("function", "deploy", "--plan", cwd=tmp_path, env=env)
     assert done.returncode == 0 and done.stdout.count("\n+ ") > 8, done.stdout + done.stderr
     asked = [shlex.split(line) for line in (tmp_path / "words").read_text().splitlines()]

@@ -40,7 +40,13 @@ EVERYTHING: dict[str, Any] = {
         "files": {"bucket": "gs://data", "run": "cpu", "objects": r"gs://data/new/.*\.csv", "arg": "note"},
     },
 }
-"""Every key about the deployment."""
+"""Every key about the deployment that `gcloud functions deploy` has."""
+WITH_RUN: dict[str, Any] = {
+    **{key: value for key, value in EVERYTHING.items() if key not in ("kms_key_name", "vpc_connector")},
+    **{"network": "own", "subnet": "small", "min_instances": 1},
+}
+"""Every key about the deployment that `gcloud run deploy` has."""
+BOTH = pytest.mark.parametrize("keys", [EVERYTHING, WITH_RUN], ids=["functions", "run"])
 
 
 def test_the_staged_folder(tmp_path: Path) -> None:
@@ -108,8 +114,9 @@ def test_least_roles(tmp_path: Path) -> None:
         "--role=projects/my-project/roles/vertexrig_trigger_objects",
         "--role=roles/iam.serviceAccountUser",
         *(f"--role={role}" for role in deploy.BUILD_ROLES),
+        "--role=roles/run.invoker",
     ]
-    assert "--no-allow-unauthenticated" in text and "add-invoker-policy-binding" in text and "allUsers" not in text
+    assert "--no-allow-unauthenticated" in text and "allUsers" not in text
     assert "gs://my-bucket " in text and "service-accounts add-iam-policy-binding train@my-project" in text
 
 
@@ -209,7 +216,7 @@ def test_values_for_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         monkeypatch.setenv(name, value)
     variables = ("TEAM", "VERTEXRIG_AIPLATFORM", "UNSET_ONE")
     steps = deploy.commands(clouds.loaded(tmp_path, DATA), tmp_path, variables)
-    (words,) = [step.words for step in steps if "functions" in step.words and "deploy" in step.words]
+    (words,) = [step.words for step in steps if step.deploys]
     assert [word for word in words if "env-vars" in word] == ["--set-env-vars=^|^TEAM=a,b=c@d e"]
 
 
@@ -218,7 +225,7 @@ def test_no_printed_command_shows_a_secret(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setenv("API_TOKEN", "it's-a 'secret'-value")
     monkeypatch.setenv("TEAM", "a")
     steps = deploy.commands(clouds.loaded(tmp_path, DATA), tmp_path, ("TEAM", "API_TOKEN"))
-    (step,) = [step for step in steps if "functions" in step.words and "deploy" in step.words]
+    (step,) = [step for step in steps if step.deploys]
     assert "a 'secret'" in " ".join(step.words) and "value" not in step.line.partition("--set-env-vars")[2]
     shown = subprocess.run(
         ["sh", "-c", f"printf '%s\\n' {step.line}"], capture_output=True, text=True, check=True
@@ -245,11 +252,11 @@ def test_every_key_of_the_deployment(tmp_path: Path) -> None:
     """Builder, repository, labels, key, network and ingress reach the commands; each source of events has a function with its roles."""
     project = {**DATA, "labels": {"team": "a"}, "trigger": {**DATA["trigger"], **EVERYTHING}}
     steps = deploy.commands(clouds.loaded(tmp_path, project), tmp_path / "out")
-    main, requests, files = [step.words for step in steps if step.words[1:3] == ("functions", "deploy")]
-    wanted = {
+    main, requests, files = [step.words for step in steps if step.deploys]
+    wanted = {"functions",
         "--build-service-account=projects/my-project/serviceAccounts/build@my-project.iam.gserviceaccount.com",
         f"--docker-repository={EVERYTHING['docker_repository']}", f"--kms-key={EVERYTHING['kms_key_name']}",
-        f"--update-labels=team=a,cost=ml,{deploy.DIGEST_LABEL}={clouds.loaded(tmp_path, project).digest},{deploy.VERSION_LABEL}={label_value(__version__)}", "--vpc-connector=own", "--egress-settings=all", "--ingress-settings=internal-only",
+        f"--update-labels=team=a,cost=ml,{deploy.DIGEST_LABEL}={clouds.loaded(tmp_path, project).digest},{deploy.VERSION_LABEL}={label_value(__version__)}", "--vpc-connector=projects/my-project/locations/us-central1/connectors/own", "--egress-settings=all", "--ingress-settings=internal-only",
     }  # fmt: skip
     assert all(wanted <= set(words) for words in (main, requests, files))
     assert {"--trigger-topic=runs", "--retry", "--entry-point=on_event"} <= set(requests)
@@ -264,6 +271,52 @@ def test_every_key_of_the_deployment(tmp_path: Path) -> None:
     assert acting == list(deploy.identities(clouds.loaded(tmp_path, project).project))
 
 
+def test_every_key_with_gcloud_run(tmp_path: Path) -> None:
+    """`gcloud run deploy --function` gets the same keys under its own names; Eventarc sends the events to the function, by trigger and by
+    account, as the Cloud Functions API does.
+    """
+    loaded = clouds.loaded(tmp_path, {**DATA, "trigger": {**DATA["trigger"], **WITH_RUN}})
+    steps = deploy.commands(loaded, tmp_path / "out")
+    main, requests, files = [step.words for step in steps if step.deploys]
+    wanted = {
+        "run", "--base-image=python312", "--network=own", "--subnet=small", "--vpc-egress=all-traffic", "--ingress=internal",
+        "--min-instances=1", "--no-allow-unauthenticated", "--quiet",
+    }  # fmt: skip
+    for words in (main, requests, files):
+        assert wanted <= set(words) and not {"--gen2", "--trigger-http"} & set(words)
+        assert f"--image=us-central1-docker.pkg.dev/my-project/functions/{words[3]}" in words
+    assert "--function=trigger" in main and "--function=on_event" in requests
+    topic, bucket = [step.words for step in steps if step.words[1:4] == ("eventarc", "triggers", "create")]
+    assert {
+        "vertexrig-requests", "--destination-run-service=vertexrig-requests", "--transport-topic=projects/my-project/topics/runs",
+        "--event-filters=type=google.cloud.pubsub.topic.v1.messagePublished",
+        "--service-account=vertexrig-invoker@my-project.iam.gserviceaccount.com",
+    } <= set(topic)  # fmt: skip
+    assert "--event-filters=type=google.cloud.storage.object.v1.finalized,bucket=data" in bucket
+    text = "\n".join(step.line for step in steps)
+    assert "cloudfunctions.googleapis.com" not in text and "gcloud functions" not in text
+
+
+def test_who_uses_the_key(tmp_path: Path) -> None:
+    """Each service that stores something of a function gets the role on its key, and nobody without a key."""
+    key = EVERYTHING["kms_key_name"]
+    for keys, count in ((EVERYTHING, 5), (WITH_RUN, 0)):
+        loaded = clouds.loaded(tmp_path, {**DATA, "trigger": {**DATA["trigger"], **keys}})
+        bound = [step.line for step in deploy.commands(loaded, tmp_path) if "gcloud kms" in step.line]
+        assert len(bound) == count and all(f"binding {key} " in line and deploy.USES_KEY in line for line in bound)
+    said = {"projects": "123\n", "storage": "service-123@gs-project-accounts.iam.gserviceaccount.com\n"}
+    grants = deploy.grants(clouds.loaded(tmp_path, {**DATA, "trigger": {**DATA["trigger"], **EVERYTHING}}).project)
+    agents = {deploy.known(one.member, lambda words: said[words[0]]) for one in grants if one.kind == deploy.KEY}
+    names = {
+        "gs-project-accounts",
+        "gcf-admin-robot",
+        "gcp-sa-artifactregistry",
+        "serverless-robot-prod",
+        "gcp-sa-eventarc",
+    }
+    assert agents == {f"serviceAccount:service-123@{name}.iam.gserviceaccount.com" for name in names}
+
+
 @pytest.mark.parametrize(
     ("trigger", "said"),
     [
@@ -273,6 +326,10 @@ def test_every_key_of_the_deployment(tmp_path: Path) -> None:
         ({"events": {"a": {"bucket": "gs://data", "run": "cpu", "arg": "shut"}}}, "allow_args"),
         ({"events": {"a": {"bucket": "gs://data", "run": "cpu", "objects": "("}}}, "does not compile"),
         ({"kms_key_name": "k"}, "docker_repository"),
+        ({**EVERYTHING, "deploy_with": "run"}, "does not encrypt the build"),
+        ({"network": "net", "vpc_connector": "c"}, "either a connector or a network"),
+        ({"subnet": "net", "deploy_with": "functions"}, "has no flag for it"),
+        ({"docker_repository": "functions"}, "projects/P/locations/R/repositories/NAME"),
         ({"deployers": ["ana@example.com"]}, "a member such as"),
     ],
 )
@@ -282,11 +339,12 @@ def test_a_deployment_that_cannot_be(tmp_path: Path, trigger: dict[str, Any], sa
         stage.stage(clouds.loaded(tmp_path, {**DATA, "trigger": {**DATA["trigger"], **trigger}}), tmp_path / "out")
 
 
-def test_what_is_made_is_taken_away(tmp_path: Path) -> None:
+@BOTH
+def test_what_is_made_is_taken_away(tmp_path: Path, keys: dict[str, Any]) -> None:
     """`function remove` undoes each identity, role, binding, function and schedule, the last made first; what the file names stays."""
     project = {
         **DATA,
-        "trigger": {**DATA["trigger"], **EVERYTHING},
+        "trigger": {**DATA["trigger"], **keys},
         "schedules": {"nightly": {"run": "sweep", "cron": "0 3 * * *", "then": ["promote"]}},
     }
     clouds.loaded(tmp_path, project)
@@ -294,14 +352,17 @@ def test_what_is_made_is_taken_away(tmp_path: Path) -> None:
     assert printed.returncode == 0, printed.stderr
     removed = [row["command"] for row in json.loads(printed.stdout)["steps"]]
     made = [step.line for step in deploy.commands(clouds.loaded(tmp_path, project), tmp_path / "out")]
-    bound = [line for line in made if "add-iam-policy-binding" in line]
-    assert all(line.replace("add-iam", "remove-iam") in removed for line in bound)
+    bound = [line for line in made if "add-iam-policy-binding" in line and "run services" not in line]
+    assert len(bound) > 9 and all(line.replace("add-iam", "remove-iam") in removed for line in bound)
     assert [shlex.split(line)[3:5] for line in removed[:2]] == [
         ["delete", "vertexrig-nightly"],
         ["delete", "vertexrig-tick"],
     ]
-    gone = [shlex.split(line)[3] for line in removed if "functions delete" in line]
+    kind = "functions delete" if keys is EVERYTHING else "run services delete"
+    gone = [line.partition(" delete ")[2].split()[0] for line in removed if kind in line]
     assert gone == ["vertexrig-files", "vertexrig-requests", "vertexrig"]
+    sent = [line for line in removed if "eventarc triggers delete" in line and "--location=us-central1" in line]
+    assert len(sent) == (2 if keys is WITH_RUN else 0)
     text = "\n".join(removed)
     assert "service-accounts delete vertexrig-trigger@" in text and "delete build@" not in text
     assert text.count("iam roles delete") == 2 and "services disable" not in text
@@ -317,7 +378,7 @@ def test_the_url_is_written_into_the_file(tmp_path: Path) -> None:
     fake = tmp_path / "bin/gcloud"
     fake.parent.mkdir()
     fake.write_text(
-        '#!/bin/sh\ncase "$*" in *describe\\ vertexrig\\ *) echo https://vertexrig-1.run.app;; functions\\ deploy*) echo "$*" >> deployed;; esac\n'
+        '#!/bin/sh\ncase "$*" in *describe\\ vertexrig\\ *) echo https://vertexrig-1.run.app;; run\\ deploy*) echo "$*" >> deployed;; esac\n'
     )
     fake.chmod(0o755)
     env = {"PATH": f"{fake.parent}:{os.environ['PATH']}"}
@@ -329,7 +390,7 @@ def test_the_url_is_written_into_the_file(tmp_path: Path) -> None:
         staged = config.load(tmp_path / "build/function/vertexrig.yaml")
         assert staged.project.trigger.uri == "https://vertexrig-1.run.app"
         steps = json.loads(done.stdout)["steps"]
-        assert sum("functions deploy" in row["command"] for row in steps) == (2 if times == 2 else 1)
+        assert sum("run deploy" in row["command"] for row in steps) == (2 if times == 2 else 1)
         assert config.load(loaded.file).project.trigger.uri == "https://vertexrig-1.run.app"
         assert [line for line in loaded.file.read_text().splitlines() if "uri:" not in line] == text.splitlines()
     fake.write_text(fake.read_text().replace("vertexrig-1", "vertexrig-2"))
@@ -337,25 +398,28 @@ def test_the_url_is_written_into_the_file(tmp_path: Path) -> None:
     assert "has another trigger.uri" in done.stderr and "vertexrig-2" not in loaded.file.read_text()
 
 
-def test_only_code(tmp_path: Path) -> None:
+@BOTH
+def test_only_code(tmp_path: Path, keys: dict[str, Any]) -> None:
     """`function deploy --only code` has the commands that deploy functions, without the flag for which gcloud changes a policy, and runs
     nothing where the function's URL is not known.
     """
-    loaded = clouds.loaded(tmp_path, {**DATA, "trigger": {**DATA["trigger"], **EVERYTHING}})
+    loaded = clouds.loaded(tmp_path, {**DATA, "trigger": {**DATA["trigger"], **keys}})
     printed = tools.vertexrig("function", "deploy", "--only=code", "--format=json", cwd=tmp_path)
     assert printed.returncode == 0, printed.stderr
     lines = [shlex.split(row["command"]) for row in json.loads(printed.stdout)["steps"]]
     whole = [step for step in deploy.commands(loaded, Path(stage.FOLDER)) if step.deploys]
-    assert lines == [[word for word in step.words if word != deploy.CLOSED] + ["--quiet"] for step in whole]
+    left = ("--no-allow-unauthenticated", "--quiet")
+    assert lines == [[word for word in step.words if word not in left] + ["--quiet"] for step in whole]
     assert [words[3] for words in lines] == ["vertexrig", "vertexrig-requests", "vertexrig-files"]
     refused = tools.vertexrig("function", "deploy", "--only=code", "--run", cwd=tmp_path)
     assert refused.returncode == 2 and "no trigger.uri" in refused.stderr
 
 
 @pytest.mark.whole
-def test_gcloud_takes_every_command(tmp_path: Path, gcloud: str) -> None:
+@BOTH
+def test_gcloud_takes_every_command(tmp_path: Path, gcloud: str, keys: dict[str, Any]) -> None:
     """The real gcloud parses each command that is printed or read with: none ends with a usage error (exit code 2)."""
-    loaded = clouds.loaded(tmp_path, {**DATA, "trigger": {**DATA["trigger"], **EVERYTHING}})
+    loaded = clouds.loaded(tmp_path, {**DATA, "trigger": {**DATA["trigger"], **keys}})
     printed = tools.vertexrig("function", "deploy", cwd=tmp_path)
     assert printed.returncode == 0, printed.stderr
     code = tools.vertexrig("function", "deploy", "--only=code", cwd=tmp_path)
@@ -363,10 +427,22 @@ def test_gcloud_takes_every_command(tmp_path: Path, gcloud: str) -> None:
     lines = [line for line in (printed.stdout + code.stdout + removed.stdout).splitlines() if not line.startswith("#")]
     reads: list[list[str]] = []
     assert list(changes.changes(deploy.commands(loaded, tmp_path), lambda words: reads.append(words)))  # type: ignore[func-returns-value]
+    place = ("vertexrig", "--region=us-central1", "--project=my-project", "--format=json")
+    reads += [[*words, *place] for words in ([*deploy.SERVICE, "describe"], ["functions", "describe", "--gen2"])]
     lines += [shlex.join(["gcloud", *words]) for words in reads]
+    lines += [part for line in lines for part in line.split(" || ")[:-1]]
     dead = {
         f"CLOUDSDK_API_ENDPOINT_OVERRIDES_{name}": "http://127.0.0.1:9/"
-        for name in ("CLOUDFUNCTIONS", "RUN", "IAM", "CLOUDRESOURCEMANAGER", "SERVICEUSAGE", "STORAGE")
+        for name in (
+            "CLOUDFUNCTIONS",
+            "RUN",
+            "IAM",
+            "CLOUDRESOURCEMANAGER",
+            "SERVICEUSAGE",
+            "STORAGE",
+            "EVENTARC",
+            "CLOUDKMS",
+        )
     }
     env = {**os.environ, **dead, "CLOUDSDK_AUTH_DISABLE_CREDENTIALS": "true", "CLOUDSDK_CONFIG": str(tmp_path / "c"), "CLOUDSDK_CORE_DISABLE_PROMPTS": "1"}  # fmt: skip
     # one of those that differ in nothing but values

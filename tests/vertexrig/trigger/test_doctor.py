@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -17,7 +18,7 @@ from localvertex import server
 from localvertex.runner import RunOptions
 from tests.support import clouds, tools
 from tests.support.jobkit import sdist
-from tests.vertexrig.trigger.test_deploy import RIGHTS
+from tests.vertexrig.trigger.test_deploy import EVERYTHING, RIGHTS
 from vertexrig.cloud.rest import Rest
 from vertexrig.cloud.vertex import Vertex
 from vertexrig.errors import ServiceError
@@ -162,23 +163,27 @@ def test_roles(tmp_path: Path) -> None:
 def test_roles_are_those_that_deploy_gives(tmp_path: Path) -> None:
     """Every binding that `function deploy` prints is looked at, and is fine where that was run."""
     cloud = Vertex("my-project", "us-central1", url="https://example.invalid")
-    loaded = clouds.loaded(tmp_path, RIGHTS)
+    loaded = clouds.loaded(tmp_path, {**RIGHTS, "trigger": {**RIGHTS["trigger"], **EVERYTHING}})
     steps = [step.words for step in deploy.commands(loaded, tmp_path / "out")]
     given = [words for words in steps if "add-iam-policy-binding" in words[:5]]
-    assert {"gs://data", "runs", "hook"} <= {words[words.index("add-iam-policy-binding") + 1] for words in given}
+    given += [("gcloud", *shlex.split(words[2])[1:]) for words in steps if words[0] == "sh"]
+    assert {"gs://data", "runs", "hook", EVERYTHING["kms_key_name"]} <= {
+        words[words.index("add-iam-policy-binding") + 1] for words in given
+    }
 
     def wrong(lacking: tuple[str, ...] = ()) -> list[str]:
         """The doctor's errors after all steps but one."""
 
         def gcloud(words: list[str]) -> str:
+            if words[:2] in (["projects", "describe"], ["storage", "service-agent"]):
+                return "7\n"
             rows = []
             for made in given:
                 at = made.index("add-iam-policy-binding")
-                member, role = (word.partition("=")[2] for word in made[at + 2 : at + 4])
+                flags = dict(word[2:].split("=", 1) for word in made[at + 2 :])
+                member, role = deploy.known(flags["member"], gcloud), flags["role"]
                 if made != lacking and [*made[1:at], "get-iam-policy", made[at + 1]] == words[: at + 1]:
                     rows.append({"role": role, "members": [member]})
-            if words[0] == "run":
-                rows = [{"role": "roles/run.invoker", "members": [f"serviceAccount:{loaded.project.invoker}"]}]
             return json.dumps({"bindings": rows})
 
         one = patient(clouds.MemoryCloud(), tmp_path, vertex=cloud, loaded=loaded, gcloud=gcloud)

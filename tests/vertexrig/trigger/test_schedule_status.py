@@ -12,6 +12,7 @@ import pytest
 
 from localvertex.services import logging_query
 from tests.support import clouds
+from tests.support.run_services import service
 from tests.vertexrig.trigger.test_schedule import DATA
 from vertexrig import __version__, times
 from vertexrig.cloud import cron
@@ -19,7 +20,7 @@ from vertexrig.cloud.rest import RestError
 from vertexrig.project import config
 from vertexrig.project.config import Loaded
 from vertexrig.spec.labels import label_value
-from vertexrig.trigger import deploy, schedule_status, schedules
+from vertexrig.trigger import deploy, schedule_status, schedules, terraform
 from vertexrig.trigger.schedule_status import Served
 
 NAME = "rig-nightly"
@@ -109,16 +110,21 @@ def test_what_the_deployed_function_has(loaded: Loaded, monkeypatch: pytest.Monk
     """Digest and version are the labels that `function deploy` gives; they are not asked for where jobs go to a local Vertex."""
     far = clouds.loaded(tmp_path, {**DATA, "trigger": {**DATA["trigger"], "uri": "https://rig.example.run.app"}})
     monkeypatch.delenv("VERTEXRIG_AIPLATFORM", raising=False)
-    words = next(step.words for step in deploy.commands(far, tmp_path) if "deploy" in step.words)
-    labels = next(word for word in words if word.startswith("--update-labels=")).partition("=")[2]
+    deployed = next(step.words for step in deploy.commands(far, tmp_path) if step.deploys)
+    labels = next(word for word in deployed if word.startswith("--update-labels=")).partition("=")[2]
     asked: list[list[str]] = []
 
     def gcloud(words: list[str]) -> str | None:
         asked.append(words)
-        return json.dumps({"labels": dict(one.split("=") for one in labels.split(","))})
+        of_functions = {"labels": dict(one.split("=") for one in labels.split(","))}
+        return json.dumps(service(deployed) if words[0] == "run" else of_functions)
 
-    found = schedule_status.deployed(far, gcloud)
-    assert found == Served(far.digest, label_value(__version__)) and asked[0][:2] == ["functions", "describe"]
+    assert schedule_status.deployed(far, gcloud) == Served(far.digest, label_value(__version__))
+    assert asked[0][:3] == ["run", "services", "describe"]
+    asked.clear()
+    far = terraform.built(far)
+    assert schedule_status.deployed(far, gcloud) == Served(far.digest, label_value(__version__))
+    assert asked[0][:2] == ["functions", "describe"]
     for nothing in (None, "no JSON"):
         assert schedule_status.deployed(far, lambda _, said=nothing: said) == Served()  # type: ignore[misc]
     monkeypatch.setenv("VERTEXRIG_AIPLATFORM", "http://127.0.0.1:9")
@@ -169,8 +175,14 @@ def test_a_function_that_does_not_serve(tmp_path: Path, monkeypatch: pytest.Monk
     far = clouds.loaded(tmp_path, {**DATA, "trigger": {**DATA["trigger"], "uri": "https://rig.example.run.app"}})
 
     def said(**described: Any) -> str:
-        return schedule_status.not_serving(far, lambda _: json.dumps(described))
+        return schedule_status.not_serving(terraform.built(far), lambda _: json.dumps(described))
 
+    def run(url: str, ready: str = "True") -> str:
+        return schedule_status.not_serving(far, lambda _: json.dumps(service((), url, ready)))
+
+    assert "is not ready (Ready: False), not ACTIVE" in run("https://rig.example.run.app", "False")
+    assert "is served at https://new.run.app" in run("https://new.run.app")
+    assert run("https://rig.example.run.app") == ""
     assert "is FAILED, not ACTIVE" in said(state="FAILED")
     assert "is served at https://new.run.app" in said(state="ACTIVE", serviceConfig={"uri": "https://new.run.app"})
     assert said(state="ACTIVE", serviceConfig={"uri": "https://rig.example.run.app"}) == ""

@@ -22,12 +22,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support import clouds, tools
-from tests.vertexrig.trigger.test_deploy import EVERYTHING, RIGHTS
+from tests.vertexrig.trigger.test_deploy import EVERYTHING, RIGHTS, WITH_RUN
 from vertexrig.project import config
 from vertexrig.project.config import Loaded
 from vertexrig.trigger import alerts, deploy, schedules, stage, terraform
 
 URI = "https://vertexrig-1.run.app"
+NUMBER = "${data.google_project.trigger.number}"
 CHANNEL = "projects/my-project/notificationChannels/1"
 ALL: dict[str, Any] = {
     **RIGHTS,
@@ -41,6 +42,8 @@ ALL: dict[str, Any] = {
     "trigger": {**RIGHTS["trigger"], **EVERYTHING, "uri": URI, "concurrency": 4, "timeout": "300s", "service_account": "own@my-project.iam.gserviceaccount.com"},
 }  # fmt: skip
 """A project whose trigger has every option of the deployment."""
+DIRECT = {**ALL, "trigger": {**RIGHTS["trigger"], **WITH_RUN, "uri": URI}}
+"""The same with a network and without a key."""
 
 
 def own(folder: Path, _: object = None) -> Loaded:
@@ -50,12 +53,16 @@ def own(folder: Path, _: object = None) -> Loaded:
     return config.load(folder / "vertexrig.yaml")
 
 
-PROJECTS = pytest.mark.parametrize("make", [own, lambda folder: clouds.loaded(folder, ALL)], ids=["own", "all"])
+PROJECTS = pytest.mark.parametrize(
+    "make",
+    [own, lambda folder: clouds.loaded(folder, ALL), lambda folder: clouds.loaded(folder, DIRECT)],
+    ids=["own", "all", "direct"],
+)
 
 
 def exported(loaded: Loaded, folder: Path, *variables: str) -> tuple[list[deploy.DeployStep], dict[str, str]]:
     """The commands of `deploy`, and the text of each file."""
-    steps = deploy.commands(loaded, folder / "out", variables)
+    steps = deploy.commands(terraform.built(loaded), folder / "out", variables)
     return steps, terraform.hcl(loaded, steps, "source-0.zip", [CHANNEL])
 
 
@@ -76,7 +83,7 @@ def value(parsed: Any) -> Any:
         once = len(parsed) == 1 and isinstance(parsed[0], dict)
         return value(parsed[0]) if once else [value(one) for one in parsed]
     if isinstance(parsed, str) and parsed[:1] == '"' and not parsed.startswith('"${path.'):
-        assert not re.search("[$%]{", parsed), f"a template: {parsed}"
+        assert not re.search("[$%]{", parsed.replace(NUMBER, "")), f"a template: {parsed}"
         return json.loads(parsed, strict=False)
     return parsed
 
@@ -88,8 +95,10 @@ def resolved(texts: dict[str, str]) -> list[tuple[str, str, dict[str, Any]]]:
     assert len(known) == len(found), "two resources have one name"
 
     def referred(found: re.Match[str]) -> str:
-        if found[1] == "data.google_storage_project_service_account.storage.member":
+        if found[1] == "data.google_storage_project_service_account.trigger.member":
             return "serviceAccount:$(gcloud storage service-agent --project=my-project)"
+        if found[1] == "data.google_project.trigger.number":
+            return "$(gcloud projects describe my-project --format='value(projectNumber)')"
         type_, name, attribute = found[1].split(".")
         body = known[type_, name]
         email = f"{body.get('account_id')}@{body.get('project')}.iam.gserviceaccount.com"
@@ -104,7 +113,7 @@ def resolved(texts: dict[str, str]) -> list[tuple[str, str, dict[str, Any]]]:
             return {key: filled(part) for key, part in one.items() if key != "depends_on"}
         if isinstance(one, list):
             return [filled(part) for part in one]
-        return re.sub(r"^\$\{([a-z0-9_.]*google_[\w.-]+)\}$", referred, one) if isinstance(one, str) else one
+        return re.sub(r"\$\{([a-z0-9_.]*google_[\w.-]+)\}", referred, one) if isinstance(one, str) else one
 
     return [(type_, name, filled(body)) for type_, name, body in found]
 
@@ -112,13 +121,15 @@ def resolved(texts: dict[str, str]) -> list[tuple[str, str, dict[str, Any]]]:
 ON = {
     "google_project_iam_member": "projects", "google_storage_bucket_iam_member": "storage buckets",
     "google_service_account_iam_member": "iam service-accounts", "google_pubsub_topic_iam_member": "pubsub topics",
-    "google_secret_manager_secret_iam_member": "secrets",
+    "google_secret_manager_secret_iam_member": "secrets", "google_kms_crypto_key_iam_member": "kms keys",
+    "google_cloud_run_service_iam_member": "run services",
     "google_artifact_registry_repository_iam_member": "artifacts repositories",
 }  # fmt: skip
 FLAGS = {
     "build_config": {"runtime": "runtime", "entry_point": "entry-point", "service_account": "build-service-account", "docker_repository": "docker-repository"},
     "service_config": {
-        "service_account_email": "service-account", "available_memory": "memory", "available_cpu": "cpu", "max_instance_count": "max-instances",
+        "service_account_email": "service-account", "available_memory": "memory", "available_cpu": "cpu", "min_instance_count": "min-instances",
+        "max_instance_count": "max-instances", "vpc_connector": "vpc-connector",
         "max_instance_request_concurrency": "concurrency",
     },
     "event_trigger": {"trigger_region": "trigger-location", "service_account_email": "trigger-service-account"},
@@ -141,14 +152,13 @@ def command(type_: str, body: dict[str, Any]) -> list[str]:
     elif type_ == "google_artifact_registry_repository":
         words = ["artifacts", "repositories", "create", take.pop("repository_id")]
         words += [f"--repository-format={take.pop('format').lower()}"]
-    elif type_ == "google_cloud_run_service_iam_member":
-        assert take.pop("role") == "roles/run.invoker"
-        words = ["functions", "add-invoker-policy-binding", take.pop("service"), f"--region={take.pop('location')}"]
     elif type_ in ON:
         on = take.pop(next(iter(take)))
         if type_ == "google_service_account_iam_member":
             _, project, _, on = on.split("/")
             take["project"] = project
+        if type_ == "google_cloud_run_service_iam_member":
+            take["region"] = take.pop("location")
         if type_ == "google_project_iam_member":
             take["condition"] = "None"
         on = f"gs://{on}" if type_ == "google_storage_bucket_iam_member" else on
@@ -164,9 +174,12 @@ def command(type_: str, body: dict[str, Any]) -> list[str]:
         words += [f"--ingress-settings={ingress}"]
         if egress := service.pop("vpc_connector_egress_settings", ""):
             words += [f"--egress-settings={ {'ALL_TRAFFIC': 'all'}[egress] }".replace(" ", "")]
-        if connector := service.pop("vpc_connector", ""):
-            assert connector.startswith("projects/my-project/locations/us-central1/connectors/")
-            words += [f"--vpc-connector={connector.rpartition('/')[2]}"]
+        if egress := service.pop("direct_vpc_egress", ""):
+            words += [f"--egress-settings={ {'VPC_EGRESS_ALL_TRAFFIC': 'all'}[egress] }".replace(" ", "")]
+        direct = service.pop("direct_vpc_network_interface", {})
+        words += [
+            f"--{flag}={direct[key]}" for key, flag in (("network", "network"), ("subnetwork", "subnet")) if direct
+        ]
         if key := take.pop("kms_key_name", ""):
             words += [f"--kms-key={key}"]
         if variables := service.pop("environment_variables", {}):
@@ -199,6 +212,9 @@ def test_the_files_make_what_the_commands_make(tmp_path: Path, make: Any) -> Non
         if not type_.startswith(more) or type_.endswith("_iam_member")
     ]
     assert sorted(made) == sorted(wanted)
+    assert all(name == "trigger" for _, name, _ in blocks(texts, "data")), "a data source is there twice"
+    bound = [step.line for step in deploy.commands(make(tmp_path), tmp_path / "out") if "policy-binding" in step.line]
+    assert sorted(bound) == sorted(step.line for step in steps if "policy-binding" in step.line)
     assert lines[-1][:3] == ("gcloud", "functions", "describe") and "service_config[0].uri" in texts["main.tf"]
 
 
