@@ -103,6 +103,8 @@ class ApiError(Exception):
     def older_body(self) -> Json:
         """Return the error as Google's older JSON APIs write it, such as Cloud Storage."""
         errors = [{"message": self.message, "domain": "global", "reason": self.reason}]
+        if self.code == 412:
+            errors[0] |= {"locationType": "header", "location": "If-Match"}
         return {"error": {"code": self.code, "message": self.message, "errors": errors}}
 
     def response(self, *, older: bool = False) -> Response:

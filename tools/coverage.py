@@ -95,7 +95,7 @@ STORAGE: tuple[Coverage, ...] = (
     Coverage(
         "storage.buckets.patch",
         "approximated",
-        "Settings are kept and shown; lifecycle, retention and versioning do nothing.",
+        "Settings are kept and shown; retention and holds are enforced, lifecycle, versioning and soft delete do nothing.",
     ),
     Coverage("storage.buckets.update", "approximated", "As patch."),
     Coverage("storage.buckets.delete", "served"),
@@ -103,19 +103,19 @@ STORAGE: tuple[Coverage, ...] = (
     Coverage("storage.buckets.setIamPolicy", "approximated", "Kept and shown; access does not depend on it."),
     Coverage("storage.buckets.testIamPermissions", "approximated", "Every permission is held."),
     Coverage("storage.buckets.getStorageLayout", "served", "Always a flat namespace."),
-    Coverage("storage.buckets.lockRetentionPolicy", "not served"),
+    Coverage("storage.buckets.lockRetentionPolicy", "served"),
     Coverage(
         "storage.objects.insert",
         "served",
         "Simple, multipart and resumable; MD5 and CRC32C are checked. A name that cannot be a path is kept apart.",
     ),
     Coverage(
-        "storage.objects.get", "approximated", "Live generation only; gzip objects are sent as stored, never inflated."
+        "storage.objects.get", "approximated", "Live generation only: an object that is overwritten or deleted is gone."
     ),
     Coverage(
         "storage.objects.list",
         "approximated",
-        "versions and matchGlob are ignored, fields cuts the outermost names alone; softDeleted is always empty.",
+        "versions lists live generations alone; softDeleted is always empty.",
     ),
     Coverage("storage.objects.patch", "served"),
     Coverage("storage.objects.update", "served"),
@@ -129,13 +129,31 @@ STORAGE: tuple[Coverage, ...] = (
     Coverage("storage.folders.list", "approximated", "Always empty."),
     Coverage("storage.managedFolders.list", "approximated", "Always empty."),
     Coverage("storage.notifications.list", "approximated", "Always empty."),
-    Coverage("storage.bucketAccessControls.list", "approximated", "Always empty."),
-    Coverage("storage.defaultObjectAccessControls.list", "approximated", "Always empty."),
+    Coverage(
+        "storage.bucketAccessControls.list", "approximated", "Kept as part of the bucket; no access depends on it."
+    ),
+    Coverage("storage.defaultObjectAccessControls.list", "approximated", "As bucketAccessControls."),
+    Coverage("storage.objectAccessControls.list", "approximated", "As bucketAccessControls."),
+    Coverage(
+        "storage ACL entries", "not served", "A program changes a whole ACL by patch; training programs change none."
+    ),
+    Coverage("storage.notifications", "not served", "There is no Pub/Sub to notify."),
     Coverage("storage.projects.serviceAccount.get", "approximated", "A fixed address."),
     Coverage("storage.projects.hmacKeys", "not served"),
     Coverage("storage batch", "served", "Metadata calls, up to 100, one after another."),
-    Coverage("XML API: GET and HEAD of an object", "served", "By the real names, through the front."),
-    Coverage("XML API: all else", "not served", "Also means no transfer_manager.upload_chunks_concurrently."),
+    Coverage("XML API: objects", "served", "GET, HEAD, PUT, DELETE, by the real names, through the front."),
+    Coverage("XML API: resumable and multipart uploads", "served", "Lists of parts and of uploads are not."),
+    Coverage("XML API: list of objects", "served", "Both versions."),
+    Coverage(
+        "XML API: signed URLs",
+        "approximated",
+        "Their time is checked, their signature is not: its key is the program's own.",
+    ),
+    Coverage("XML API: all else", "not served", "Post policies, buckets, ACLs, copies."),
+    Coverage(
+        "customer-supplied encryption keys", "not served", "The headers are ignored: objects are plain files here."
+    ),
+    Coverage("prettyPrint", "approximated", "Answers are always without line breaks."),
     Coverage("gRPC API", "not served"),
 )
 

@@ -17,10 +17,11 @@ from starlette.routing import BaseRoute, Mount
 
 from localvertex.http import endpoint
 from localvertex.storage import batch, media
-from localvertex.storage.answers import JsonApi, XmlApi
+from localvertex.storage.answers import JsonApi
 from localvertex.storage.api import StorageApi
 from localvertex.storage.store import ObjectStore
 from localvertex.storage.upload import Uploads
+from localvertex.storage.xml import XmlApi
 
 __all__ = ["ObjectStore", "XmlApi", "routes"]
 

@@ -22,21 +22,25 @@ from localvertex.http import (
 )
 from localvertex.storage import media
 from localvertex.storage.conditions import Conditions, whole_number
-from localvertex.storage.names import base, conditions, object_of
+from localvertex.storage.names import base, conditions, glob, object_of
 from localvertex.storage.resources import (
     BUCKET_FIELDS,
     OBJECT_FIELDS,
     PROJECT_NUMBER,
+    PROJECT_PRIVATE,
     Rules,
+    acl,
     bucket_resource,
     check_policy,
+    is_uniform,
     merged,
+    no_acl,
     object_resource,
     whole,
     writable,
 )
 from localvertex.storage.store import ObjectStore, Query
-from localvertex.storage.stored import Object
+from localvertex.storage.stored import Bucket, Object
 
 Values = Mapping[str, str]
 MOST_ITEMS = 1000
@@ -60,7 +64,23 @@ def _next(name: str) -> Json:
 async def _change(request: Request, fields: Rules) -> Callable[[Json], Json]:
     """Return what a PATCH does to the fields that are there, or a PUT, which replaces them all."""
     sent = writable(await read_json(request), fields)
-    return lambda meta: merged(meta if request.method == "PATCH" else {}, sent)
+
+    def changed(meta: Json) -> Json:
+        if sent.get("acl") and is_uniform(meta):
+            raise no_acl("update", "a bucket")
+        return merged(meta if request.method == "PATCH" else {}, sent)
+
+    return changed
+
+
+def _is_full(request: Request) -> bool:
+    """Whether an answer has ACLs and the owner: where they are asked for, and after a change."""
+    usual = "full" if request.method in ("PATCH", "PUT") else "noAcl"
+    return request.query_params.get("projection", usual) == "full"
+
+
+def _place(o: Object) -> Json:
+    return {"bucket": o.bucket, "object": o.name, "generation": str(o.generation)}
 
 
 class StorageApi:
@@ -90,13 +110,35 @@ class StorageApi:
     async def get_bucket(self, request: Request, values: Values) -> Response:
         """buckets.get."""
         bucket = await in_thread(self.store.bucket, values["bucket"], conditions(request))
-        return JSONResponse(bucket_resource(bucket, base(request)))
+        return self._bucket(request, bucket)
+
+    def _bucket(self, request: Request, bucket: Bucket) -> Response:
+        """Return a bucket, with its ACLs where they are asked for."""
+        shown = bucket_resource(bucket, base(request))
+        if _is_full(request) and not is_uniform(bucket.meta):
+            shown["acl"] = acl(bucket.meta, "acl", {"bucket": bucket.name})
+            shown["defaultObjectAcl"] = acl(bucket.meta, "defaultObjectAcl", {})
+            shown["owner"] = {"entity": PROJECT_PRIVATE[0]["entity"]}
+        return JSONResponse(shown)
 
     async def change_bucket(self, request: Request, values: Values) -> Response:
         """buckets.patch and buckets.update."""
         change = await _change(request, BUCKET_FIELDS)
         bucket = await in_thread(self.store.change_bucket, values["bucket"], change, conditions(request))
-        return JSONResponse(bucket_resource(bucket, base(request)))
+        return self._bucket(request, bucket)
+
+    async def lock_retention(self, request: Request, values: Values) -> Response:
+        """buckets.lockRetentionPolicy."""
+        if whole_number(request.query_params, "ifMetagenerationMatch") is None:
+            raise ApiError(400, "Required parameter: ifMetagenerationMatch", reason="required")
+
+        def locked(meta: Json) -> Json:
+            if "retentionPolicy" not in meta:
+                raise invalid("Bucket does not have an unlocked Retention Policy to lock.")
+            return {**meta, "retentionPolicy": {**meta["retentionPolicy"], "isLocked": True}}
+
+        bucket = await in_thread(self.store.change_bucket, values["bucket"], locked, conditions(request))
+        return self._bucket(request, bucket)
 
     async def delete_bucket(self, request: Request, values: Values) -> Response:
         """buckets.delete."""
@@ -104,9 +146,25 @@ class StorageApi:
         return Response(status_code=204)
 
     async def empty_list(self, request: Request, values: Values) -> Response:
-        """Return an empty list: the local Vertex has no folders, managedFolders, acl and notificationConfigs."""
+        """Return an empty list: the local Vertex has no folders, managedFolders and notificationConfigs."""
         await in_thread(self.store.bucket, values["bucket"])
         return JSONResponse({"kind": f"storage#{values['kind']}"})
+
+    # -- access control lists
+
+    async def list_acl(self, request: Request, values: Values) -> Response:
+        """List bucketAccessControls, defaultObjectAccessControls or objectAccessControls."""
+        bucket = await in_thread(self.store.bucket, values["bucket"])
+        if is_uniform(bucket.meta):
+            raise no_acl("get", "an object" if "object" in values else "a bucket")
+        field, where, meta = values.get("list", "acl"), {"bucket": bucket.name}, bucket.meta
+        if "object" in values:
+            found = await in_thread(self.store.get, *object_of(values))
+            where, meta = _place(found), found.meta
+        items = acl(meta, field, {} if field == "defaultObjectAcl" else where)
+        return JSONResponse(
+            {"kind": f"{items[0]['kind'] if items else 'storage#objectAccessControl'}s", "items": items}
+        )
 
     async def get_layout(self, request: Request, values: Values) -> Response:
         """buckets.getStorageLayout."""
@@ -141,7 +199,10 @@ class StorageApi:
 
     async def _answer(self, request: Request, found: Object) -> Response:
         found = await in_thread(self.store.digested, found)
-        return JSONResponse(object_resource(found, base(request)))
+        shown = object_resource(found, base(request))
+        if _is_full(request) and not is_uniform((await in_thread(self.store.bucket, found.bucket)).meta):
+            shown["acl"] = acl(found.meta, "acl", _place(found))
+        return JSONResponse(shown)
 
     async def list_objects(self, request: Request, values: Values) -> Response:
         """objects.list."""
@@ -154,6 +215,7 @@ class StorageApi:
             start=asked.get("startOffset", ""),
             end=asked.get("endOffset", ""),
             trailing=query_bool(request, "includeTrailingDelimiter"),
+            matching=glob(asked["matchGlob"]) if asked.get("matchGlob") else None,
         )
         # Nothing is deleted softly here.
         if query_bool(request, "softDeleted"):
@@ -265,9 +327,7 @@ class StorageApi:
         """Return the routes below `/storage`."""
         bucket, item = "/v1/b/{bucket}", "/v1/b/{bucket}/o/{object}"
         to = "/b/{to_bucket}/o/{to_object}"
-        empty = (
-            "/v1/b/{bucket}/(?P<kind>folders|managedFolders|acl|defaultObjectAcl|notificationConfigs|anywhereCaches)"
-        )
+        empty = "/v1/b/{bucket}/(?P<kind>folders|managedFolders|notificationConfigs|anywhereCaches)"
         return [
             endpoint("GET", "/v1/b", self.list_buckets),
             endpoint("GET", "/v1/b/", self.list_buckets),  # as gcsfs 0.7.1 asks
@@ -277,6 +337,9 @@ class StorageApi:
             endpoint("PUT", bucket, self.change_bucket),
             endpoint("DELETE", bucket, self.delete_bucket),
             endpoint("GET", empty, self.empty_list),
+            endpoint("GET", bucket + "/(?P<list>acl|defaultObjectAcl)", self.list_acl),
+            endpoint("GET", item + "/acl", self.list_acl),
+            endpoint("POST", bucket + "/lockRetentionPolicy", self.lock_retention),
             endpoint("GET", bucket + "/storageLayout", self.get_layout),
             endpoint("GET", bucket + "/iam/testPermissions", self.test_permissions),
             endpoint("GET", bucket + "/iam", self.get_policy),

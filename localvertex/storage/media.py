@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import base64
+import contextlib
 import os
 import re
+import shutil
 import zlib
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import datetime, timezone
 from email.utils import format_datetime
 from pathlib import Path
@@ -19,7 +22,7 @@ from localvertex.http import ApiError, Json, in_thread, invalid, parse_json
 from localvertex.storage.conditions import MESSAGE, whole_number
 from localvertex.storage.names import base, check_bucket, check_object, conditions, object_of
 from localvertex.storage.object_files import CHUNK
-from localvertex.storage.resources import OBJECT_FIELDS, etag, object_resource, whole, writable
+from localvertex.storage.resources import OBJECT_FIELDS, etag, is_uniform, no_acl, object_resource, whole, writable
 from localvertex.storage.store import ObjectStore
 from localvertex.storage.stored import Object
 
@@ -51,20 +54,31 @@ def byte_range(header: str | None, size: int) -> tuple[int, int] | None:
     if start >= size:
         # google-cloud-storage reads from it that an object is empty.
         headers = {"Content-Range": f"bytes */{size}"}
-        raise ApiError(416, f"The requested range cannot be satisfied: the object has {size} bytes.", headers=headers)
+        raise ApiError(416, "Request range not satisfiable", headers=headers)
     return start, end
 
 
 def check_etag(request: Request, found: Object) -> None:
     """Raise 412 or 304 as If-Match and If-None-Match ask."""
-    tag = etag(found.generation, found.metageneration)
+    own = {etag(found.generation, found.metageneration), "*"} | ({xml_etag(found.md5)} if found.md5 else set())
     for header, code, wanted in (("if-match", 412, True), ("if-none-match", 304, False)):
         text = request.headers.get(header)
         if text is None:
             continue
         tags = {part.strip().strip('"') for part in text.split(",")}
-        if (tag in tags or "*" in tags) != wanted:
+        if bool(own & tags) != wanted:
             raise ApiError(code, MESSAGE)
+
+
+def xml_etag(md5: str) -> str:
+    """Return the tag that the XML API gives an object with an MD5."""
+    return base64.b64decode(md5).hex()
+
+
+def is_inflated(request: Request, found: Object) -> bool:
+    """Whether a gzip object is sent without its compression (https://cloud.google.com/storage/docs/transcoding)."""
+    stored, accepted = found.meta.get("contentEncoding"), request.headers.get("accept-encoding", "")
+    return stored == "gzip" and "gzip" not in accepted and "no-transform" not in found.meta.get("cacheControl", "")
 
 
 def download_headers(found: Object) -> dict[str, str]:
@@ -120,6 +134,12 @@ def _download(store: ObjectStore, request: Request, values: Mapping[str, str]) -
         if found.crc32c is None:
             found = store.digested(found)
         size = found.stamp.size
+        headers = download_headers(found)
+        if size and is_inflated(request, found) and os.pread(descriptor, 2, 0) == b"\x1f\x8b":
+            # Of the whole object: a range of what is inflated cannot be found in what is stored.
+            del headers["Content-Encoding"]
+            headers |= {"Warning": "214 UploadServer gunzipped", "Vary": "Accept-Encoding"}
+            return StreamingResponse(_inflated(_read(descriptor, 0, size)), 200, headers)
         part = byte_range(request.headers.get("range"), size)
         start, end = part or (0, size)
         # Most objects that are read are small: one read in this thread, and no stream.
@@ -127,7 +147,7 @@ def _download(store: ObjectStore, request: Request, values: Mapping[str, str]) -
     except BaseException:
         os.close(descriptor)
         raise
-    headers = download_headers(found) | {"Content-Length": str(end - start)}
+    headers["Content-Length"] = str(end - start)
     if part:
         headers["Content-Range"] = f"bytes {start}-{end - 1}/{size}"
     status = 206 if part else 200
@@ -151,12 +171,28 @@ async def _read(descriptor: int, start: int, end: int) -> AsyncIterator[bytes]:
         os.close(descriptor)
 
 
+async def _inflated(stored: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """Yield what gzip members hold; ends early where they are damaged, so that the client sees a broken transfer."""
+    inflate = zlib.decompressobj(31)
+    with contextlib.suppress(zlib.error):
+        async for chunk in stored:
+            while chunk:
+                yield inflate.decompress(chunk, CHUNK)
+                chunk = inflate.unconsumed_tail or inflate.unused_data
+                if inflate.eof:
+                    inflate = zlib.decompressobj(31)
+        yield inflate.flush()
+
+
 # -- uploads
 
 
-async def receive(request: Request, out: BinaryIO, skip: int = 0) -> int:
-    """Write a request's body without its first `skip` bytes to a file as it comes, inflated if the client compressed it; returns the size of the whole body."""
-    coding = request.headers.get("content-encoding", "identity").lower()
+async def receive(request: Request, out: BinaryIO, skip: int = 0, *, raw: bool = False) -> int:
+    """Write a request's body without its first `skip` bytes to a file as it comes; returns the size of the whole body.
+
+    A body that the client compressed is inflated, unless it is to be stored `raw`.
+    """
+    coding = "identity" if raw else request.headers.get("content-encoding", "identity").lower()
     if coding not in ("identity", "gzip"):
         raise invalid(f"Unsupported Content-Encoding: {coding[:80]!r}.")
     # 31 is zlib's way to ask for a gzip header (16) with the largest window (15)
@@ -196,21 +232,22 @@ def object_name(request: Request, body: Json) -> str:
     return name
 
 
-async def check_target(store: ObjectStore, bucket: str) -> None:
-    """Raise a 404 for an upload to a missing bucket, before its bytes are read."""
+async def check_target(store: ObjectStore, bucket: str, request: Request) -> None:
+    """Raise a 404 for an upload to a missing bucket, and a 400 for an ACL where none can be, before its bytes are read."""
     check_bucket(bucket)
-    await in_thread(store.bucket, bucket)
+    found = await in_thread(store.bucket, bucket)
+    if request.query_params.get("predefinedAcl") and is_uniform(found.meta):
+        raise no_acl("insert", "an object")
 
 
 async def simple(store: ObjectStore, request: Request, values: Mapping[str, str]) -> Response:
     """objects.insert with uploadType=media: the body is the object."""
-    await check_target(store, values["bucket"])
+    await check_target(store, values["bucket"], request)
     name, required = object_name(request, {}), conditions(request)
-    meta = whole(
-        writable({"contentType": request.headers.get("content-type") or "application/octet-stream"}, OBJECT_FIELDS)
-    )
+    sent = {"contentType": request.headers.get("content-type") or "application/octet-stream"}
     if request.query_params.get("contentEncoding"):
-        meta |= writable({"contentEncoding": request.query_params["contentEncoding"]}, OBJECT_FIELDS)
+        sent["contentEncoding"] = request.query_params["contentEncoding"]
+    meta = whole(writable(sent, OBJECT_FIELDS))
     path = store.files.temp()
     try:
         with path.open("wb") as out:
@@ -223,7 +260,7 @@ async def simple(store: ObjectStore, request: Request, values: Mapping[str, str]
 
 async def multipart(store: ObjectStore, request: Request, values: Mapping[str, str]) -> Response:
     """objects.insert with uploadType=multipart: the resource as JSON, then the bytes, in one multipart/related body."""
-    await check_target(store, values["bucket"])
+    await check_target(store, values["bucket"], request)
     required, boundary = conditions(request), _boundary(request.headers.get("content-type", ""))
     raw, path = store.files.temp(), store.files.temp()
     try:
@@ -286,6 +323,14 @@ def _part(head: bytes, start: int) -> tuple[dict[str, str], int]:
         raise invalid("A part of the multipart upload has no end of headers.")
     pairs = (line.partition(b":") for line in head[start : blank.start()].splitlines())
     return {k.decode("latin-1").strip().lower(): v.decode("latin-1").strip() for k, _, v in pairs}, blank.end()
+
+
+def join(paths: Sequence[Path], target: Path) -> None:
+    """Write the bytes of files, one after the other, to another."""
+    with target.open("wb") as out:
+        for path in paths:
+            with path.open("rb") as part:
+                shutil.copyfileobj(part, out, CHUNK)
 
 
 def _copy(source: BinaryIO, start: int, end: int, target: Path) -> None:

@@ -56,6 +56,31 @@ def object_of(values: Mapping[str, str], *, bucket: str = "bucket", name: str = 
     return found
 
 
+_GLOB = re.compile(r"\*\*+/|\*\*+|\[!?\]?[^\]]*\]|.", re.DOTALL)
+
+
+def glob(text: str) -> re.Pattern[str]:
+    """Return what matches the names of a `matchGlob` (https://cloud.google.com/storage/docs/json_api/v1/objects/list)."""
+    out, depth = "", 0
+    for token in _GLOB.findall(text):
+        if token.startswith("**"):
+            # `**/` at the start of a folder's name also matches no folder at all.
+            whole = token.endswith("/") and (not out or out.endswith("/"))
+            out += "(?:.*/)?" if whole else ".*" + token.lstrip("*")
+        elif token[0] == "[" and len(token) > 2:
+            inner = token[1:-1].replace("\\", r"\\").replace("[", r"\[").replace("&&", r"&\&").replace("||", r"|\|")
+            out += "[^" + inner[1:] + "]" if inner.startswith("!") else "[" + inner.replace("^", r"\^") + "]"
+        elif token in "{}":
+            depth += 1 if token == "{" else -1
+            out += "(?:" if token == "{" else ")"
+        else:
+            out += {"*": "[^/]*", "?": "[^/]", ",": "|" if depth > 0 else ","}.get(token) or re.escape(token)
+    try:
+        return re.compile(out, re.DOTALL)
+    except re.error:
+        raise invalid(f"Invalid glob pattern: {text[:200]!r}.") from None
+
+
 def conditions(request: Request, *, source: bool = False) -> Conditions:
     """Return the preconditions of a request's query."""
     return Conditions.of(dict(request.query_params), source=source)

@@ -7,16 +7,26 @@ from __future__ import annotations
 
 import base64
 import mimetypes
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import quote
 
-from localvertex.http import Json, invalid
+from localvertex.http import ApiError, Json, invalid
 from localvertex.storage.stored import Bucket, Object
 from vertexrig import times
 
 PROJECT_NUMBER = "123456789012"
 """The project number that the local Vertex answers with."""
+PROJECT_PRIVATE = [
+    {
+        "entity": f"project-{team}-{PROJECT_NUMBER}",
+        "role": role,
+        "projectTeam": {"projectNumber": PROJECT_NUMBER, "team": team},
+    }
+    for team, role in (("owners", "OWNER"), ("editors", "OWNER"), ("viewers", "READER"))
+]
+"""The access control list of a bucket or an object without one of its own."""
 
 
 def _is_text(value: Any) -> bool:
@@ -26,6 +36,12 @@ def _is_text(value: Any) -> bool:
 
 def _is_map(value: Any) -> bool:
     return isinstance(value, dict) and all(isinstance(v, str) for v in value.values())
+
+
+def _is_acl(value: Any) -> bool:
+    return isinstance(value, list) and all(
+        isinstance(one, dict) and _is_text(one.get("entity")) and _is_text(one.get("role")) for one in value
+    )
 
 
 Rule = tuple[Callable[[Any], bool], str]
@@ -44,15 +60,17 @@ OBJECT_FIELDS: Rules = {
     **dict.fromkeys(_OBJECT_TEXTS, _TEXT),
     **dict.fromkeys(("temporaryHold", "eventBasedHold"), _BOOLEAN),
     "metadata": _MAP,
+    "acl": (_is_acl, "a list of objects with 'entity' and 'role'"),
 }
 _BUCKET_OBJECTS = (
     *("retentionPolicy", "autoclass", "billing", "customPlacementConfig", "encryption", "hierarchicalNamespace"),
-    *("iamConfiguration", "lifecycle", "logging", "softDeletePolicy", "versioning", "website"),
+    *("iamConfiguration", "ipFilter", "lifecycle", "logging", "softDeletePolicy", "versioning", "website"),
 )
 BUCKET_FIELDS: Rules = {
     **dict.fromkeys(("location", "storageClass", "rpo"), _TEXT),
     "labels": _MAP,
     "defaultEventBasedHold": _BOOLEAN,
+    **dict.fromkeys(("acl", "defaultObjectAcl"), OBJECT_FIELDS["acl"]),
     "cors": _LIST,
     **dict.fromkeys(_BUCKET_OBJECTS, _OBJECT),
 }
@@ -91,10 +109,10 @@ def check_policy(policy: Json) -> None:
 
 
 def merged(meta: Json, change: Json) -> Json:
-    """`meta` after a PATCH: null clears a field, and maps (`metadata`, `labels`) are merged key by key."""
+    """`meta` after a PATCH: null clears a field, and maps and `iamConfiguration` are merged key by key."""
     result = dict(meta)
     for name, value in change.items():
-        if name in ("metadata", "labels") and isinstance(value, dict):
+        if name in ("metadata", "labels", "iamConfiguration") and isinstance(value, dict):
             # A map without keys is not shown at all.
             value = {k: v for k, v in {**(result.get(name) or {}), **value}.items() if v is not None} or None
         result[name] = value
@@ -134,7 +152,6 @@ def object_resource(o: Object, base: str) -> Json:
         "bucket": o.bucket,
         "generation": str(o.generation),
         "metageneration": str(o.metageneration),
-        "contentType": "application/octet-stream",
         "storageClass": "STANDARD",
         "size": str(o.stamp.size),
         "crc32c": o.crc32c,
@@ -143,7 +160,7 @@ def object_resource(o: Object, base: str) -> Json:
         "updated": time_text(o.updated),
         "timeStorageClassUpdated": time_text(o.created),
         "timeFinalized": time_text(o.created),
-        **o.meta,
+        **{key: value for key, value in o.meta.items() if key != "acl"},
     }
     if o.md5 is not None:
         resource["md5Hash"] = o.md5
@@ -152,10 +169,76 @@ def object_resource(o: Object, base: str) -> Json:
     return resource
 
 
+def acl(meta: Json, field: str, where: Json) -> list[Json]:
+    """Return the access control list of the bucket, or the object and generation, in `where`: shown, and no access depends on it."""
+    kind = "storage#bucketAccessControl" if list(where) == ["bucket"] else "storage#objectAccessControl"
+    return [{"kind": kind, **where, **one, "etag": "CAE="} for one in meta.get(field, PROJECT_PRIVATE)]
+
+
+DUAL_REGIONS = ("ASIA1", "EUR4", "EUR5", "EUR7", "EUR8", "NAM4")
+SOFT_DELETE = {"retentionDurationSeconds": str(7 * 86400)}
+
+
+def is_uniform(meta: Json) -> bool:
+    """Whether a bucket has uniform bucket-level access, which rules out ACLs."""
+    configured = meta.get("iamConfiguration", {})
+    named = configured.get("uniformBucketLevelAccess", configured.get("bucketPolicyOnly"))
+    return isinstance(named, dict) and named.get("enabled") is True
+
+
+def no_acl(verb: str, what: str) -> ApiError:
+    """Return the refusal of an access control list where a bucket has uniform access."""
+    link = "https://cloud.google.com/storage/docs/uniform-bucket-level-access"
+    return invalid(
+        f"Cannot {verb} legacy ACL for {what} when uniform bucket-level access is enabled. Read more at {link}"
+    )
+
+
+def settled(meta: Json, old: Json, now: int) -> Json:
+    """Return a bucket's new fields with what the service adds: since when its policies hold.
+
+    Raises:
+        ApiError: 400 for an unknown publicAccessPrevention, 403 where a locked retention policy would be shortened.
+    """
+    meta, text = dict(meta), time_text(now)
+    meta["softDeletePolicy"] = {**SOFT_DELETE, **meta.get("softDeletePolicy", {})}
+    if meta["softDeletePolicy"]["retentionDurationSeconds"] in ("0", 0):
+        meta["softDeletePolicy"].pop("effectiveTime", None)
+    for name, field in (("softDeletePolicy", "retentionDurationSeconds"), ("retentionPolicy", "retentionPeriod")):
+        if name in meta and not re.fullmatch(r"[0-9]{1,10}", str(meta[name].get(field, ""))):
+            raise invalid(f"Invalid value for {name}.{field}: {str(meta[name].get(field))[:80]!r}.")
+        if name in meta and meta[name][field] not in ("0", 0):
+            known = old.get(name, {})
+            same = str(known.get(field)) == str(meta[name][field])
+            since = known.get("effectiveTime", text) if same else text
+            meta[name] = {**meta[name], field: str(meta[name][field]), "effectiveTime": since}
+    locked = old.get("retentionPolicy", {})
+    if locked.get("isLocked"):
+        if int(meta.get("retentionPolicy", {}).get("retentionPeriod", 0)) < int(locked["retentionPeriod"]):
+            raise ApiError(403, "Cannot reduce retention duration of a locked Retention Policy for bucket.")
+        meta["retentionPolicy"]["isLocked"] = True
+    prevention = meta.get("iamConfiguration", {}).get("publicAccessPrevention", "inherited")
+    if prevention not in ("inherited", "unspecified", "enforced"):
+        raise invalid(f"Invalid argument: publicAccessPrevention {str(prevention)[:80]!r}.")
+    if is_uniform(meta):
+        since = old.get("uniformSince") or time_text(now + 90 * 86400 * 1_000_000)
+        meta["uniformSince"] = since
+    else:
+        meta.pop("uniformSince", None)
+    return meta
+
+
 def bucket_resource(bucket: Bucket, base: str) -> Json:
     """Return a bucket as clients see it; see `object_resource` for `base`."""
-    location = str(bucket.meta.get("location", "US")).upper()
-    uniform = {"enabled": True, "lockedTime": time_text(bucket.created)}
+    meta = dict(bucket.meta)
+    location = str(meta.get("location", "US")).upper()
+    kind = "multi-region" if location in ("US", "EU", "ASIA") else "region"
+    if location in DUAL_REGIONS or "customPlacementConfig" in meta:
+        kind = "dual-region"
+    uniform = {"enabled": True, "lockedTime": meta.pop("uniformSince", "")} if is_uniform(meta) else {"enabled": False}
+    access = {"publicAccessPrevention": "inherited", **meta.pop("iamConfiguration", {})}
+    if meta.get("lifecycle", {}).get("rule") == []:
+        del meta["lifecycle"]
     return {
         "kind": "storage#bucket",
         "id": bucket.name,
@@ -168,9 +251,11 @@ def bucket_resource(bucket: Bucket, base: str) -> Json:
         "etag": etag(bucket.created, bucket.metageneration),
         "timeCreated": time_text(bucket.created),
         "updated": time_text(bucket.updated),
-        "iamConfiguration": {"uniformBucketLevelAccess": uniform, "publicAccessPrevention": "inherited"},
-        **bucket.meta,
+        "softDeletePolicy": {**SOFT_DELETE, "effectiveTime": time_text(bucket.created)},
+        **({} if kind == "region" else {"rpo": "DEFAULT"}),
+        **{key: value for key, value in meta.items() if key not in ("acl", "defaultObjectAcl")},
+        "iamConfiguration": {**access, "bucketPolicyOnly": uniform, "uniformBucketLevelAccess": uniform},
         # After the client's fields: it may have sent the location in lower case.
         "location": location,
-        "locationType": "multi-region" if location in ("US", "EU", "ASIA") else "region",
+        "locationType": kind,
     }

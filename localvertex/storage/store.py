@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import stat
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -40,6 +42,11 @@ class Query:
     start: str = ""
     end: str = ""
     trailing: bool = False
+    matching: re.Pattern[str] | None = None
+
+
+class NoBucketError(ApiError):
+    """A bucket that is not there, which the XML API tells from an object."""
 
 
 _MISSED_KEPT = 100
@@ -75,7 +82,7 @@ class ObjectStore:
             self.files.bucket(name).mkdir()
             self.records.drop_bucket(name)
             now = self.records.tick()
-            bucket = Bucket(name, 1, now, now, meta or {})
+            bucket = Bucket(name, 1, now, now, resources.settled(meta or {}, {}, now))
             self.records.save_bucket(bucket)
         return bucket
 
@@ -87,7 +94,7 @@ class ObjectStore:
                 # Clients choose the names.
                 if name in self._missed or len(self._missed) < _MISSED_KEPT:
                     self._missed.setdefault(name, set()).add(MAKER.get())
-                raise not_found("The specified bucket does not exist.")
+                raise NoBucketError(404, "The specified bucket does not exist.")
             bucket = self.records.bucket(name)
             if bucket is None:
                 now = self.records.tick()
@@ -112,8 +119,11 @@ class ObjectStore:
         """Replace a bucket's writable fields by `change` of them."""
         with self.records.database.transaction():
             old = self.bucket(name, conditions, reading=False)
-            meta = change(old.meta)
-            new = replace(old, metageneration=old.metageneration + 1, updated=self.records.tick(), meta=meta)
+            now = self.records.tick()
+            meta = resources.settled(change(old.meta), old.meta, now)
+            if meta == old.meta:
+                return old
+            new = replace(old, metageneration=old.metageneration + 1, updated=now, meta=meta)
             self.records.save_bucket(new)
         return new
 
@@ -150,6 +160,12 @@ class ObjectStore:
         """Keep another IAM policy of a bucket; 412 if it was set since the policy that `etag` names was read."""
         with self.records.database.transaction():
             known = self.policy(name)
+            if any("condition" in one for one in policy.get("bindings", [])):
+                if not resources.is_uniform(self.bucket(name).meta):
+                    reason = "To set a conditional policy on this bucket, enable uniform bucket-level access first."
+                    raise ApiError(412, reason)
+                if policy.get("version") != 3:
+                    raise invalid("The version of a policy with conditions must be at least 3.")
             if policy.get("etag", known["etag"]) != known["etag"]:
                 raise ApiError(412, MESSAGE)
             self.records.save_policy(name, {key: policy[key] for key in ("version", "bindings") if key in policy})
@@ -259,9 +275,11 @@ class ObjectStore:
             # Before the transaction: hashing a large file must not hold the lock.
             _check_digests(expect or {}, md5, crc32c)
             with self.records.database.transaction():
-                self.bucket(bucket)
+                settings = self.bucket(bucket).meta
                 old = self.find(bucket, name)
                 conditions.check(old.generation if old else None, old.metageneration if old else None)
+                if old is not None:
+                    _check_free(old, settings)
                 # In the transaction, though a file cannot be rolled back: one without a record is found as a new
                 # object.
                 odd = self.files.put(bucket, name, source)
@@ -270,7 +288,8 @@ class ObjectStore:
                     self.files.remove(bucket, name, odd=old.odd)
                 now = self.records.tick()
                 sums = (None if components else md5, crc32c, components)
-                return self.records.save_object(Object(bucket, name, now, 1, written, odd, *sums, now, now, meta or {}))
+                meta = _inherited(settings, now) | (meta or {})
+                return self.records.save_object(Object(bucket, name, now, 1, written, odd, *sums, now, now, meta))
         finally:
             source.unlink(missing_ok=True)
 
@@ -278,7 +297,7 @@ class ObjectStore:
         """Replace an object's writable fields by `change` of them."""
         with self.records.database.transaction():
             old = self.get(bucket, name, conditions, reading=False)
-            meta = change(old.meta)
+            meta = {k: v for k, v in old.meta.items() if k == "retentionExpirationTime"} | change(old.meta)
             new = replace(old, metageneration=old.metageneration + 1, updated=self.records.tick(), meta=meta)
             return self.records.save_object(new)
 
@@ -286,13 +305,14 @@ class ObjectStore:
         """Delete the live object; 404 if there is none."""
         with self.records.database.transaction():
             old = self.get(bucket, name, conditions, generation, reading=False)
+            _check_free(old, self.bucket(bucket).meta)
             self.files.remove(bucket, name, odd=old.odd)
             self.records.drop_object(bucket, name)
 
     def copy(self, source: Object, bucket: str, name: str, meta: Json | None, conditions: Conditions = ANY) -> Object:
         """Copy an object; `meta` None keeps its fields."""
         (source,), path = self.gather([source])
-        meta = source.meta if meta is None else meta
+        meta = {k: v for k, v in source.meta.items() if k not in _OWN} if meta is None else meta
         return self.put(bucket, name, path, meta, conditions, components=source.components)
 
     def move(self, source: Object, name: str, conditions: Conditions = ANY) -> Object:
@@ -365,6 +385,8 @@ def _page(names: list[str], query: Query) -> tuple[list[str], list[str], str]:
     for name in names:
         if name < query.start or (query.end and name >= query.end):
             continue
+        if query.matching and not query.matching.fullmatch(name):
+            continue
         group = _group(name, query)
         # Names of one prefix follow each other, and the object named like the prefix comes first of them.
         if (group or name) <= last:
@@ -377,6 +399,30 @@ def _page(names: list[str], query: Query) -> tuple[list[str], list[str], str]:
         if not group or (query.trailing and name == group):
             objects.append(name)
     return objects, prefixes, ""
+
+
+_OWN = ("temporaryHold", "eventBasedHold", "retentionExpirationTime", "acl")
+"""Fields of an object that its copy does not have."""
+
+
+def _inherited(bucket: Json, now: int) -> Json:
+    """Return the fields that a new object gets from its bucket."""
+    found: Json = {"eventBasedHold": True} if bucket.get("defaultEventBasedHold") else {}
+    if period := bucket.get("retentionPolicy", {}).get("retentionPeriod"):
+        found["retentionExpirationTime"] = resources.time_text(now + int(period) * 1_000_000)
+    return found
+
+
+def _check_free(o: Object, bucket: Json) -> None:
+    """Raise a 403 where a hold or the bucket's retention policy keeps an object from being deleted or overwritten."""
+    for field, what in (("temporaryHold", "Temporary"), ("eventBasedHold", "Event-Based")):
+        if o.meta.get(field):
+            held = f"Object '{o.bucket}/{o.name}' is under active {what} hold and cannot be deleted, overwritten or archived until hold is removed."
+            raise ApiError(403, held)
+    until = o.meta.get("retentionExpirationTime", "")
+    if "retentionPolicy" in bucket and until > resources.time_text(time.time_ns() // 1000):
+        kept = f"Object '{o.bucket}/{o.name}' is subject to bucket's retention policy or object retention and cannot be deleted or overwritten until {until}"
+        raise ApiError(403, kept, reason="retentionPolicyNotMet")
 
 
 def _check_digests(expect: Json, md5: str, crc32c: str) -> None:

@@ -20,7 +20,7 @@ from weakref import WeakValueDictionary
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from localvertex.http import ApiError, Endpoint, endpoint, in_thread, invalid, not_found, read_json
+from localvertex.http import ApiError, Endpoint, Json, endpoint, in_thread, invalid, not_found, read_json
 from localvertex.storage.conditions import Conditions
 from localvertex.storage.media import check_target, expected, multipart, object_name, receive, simple
 from localvertex.storage.names import base
@@ -46,7 +46,7 @@ class ContentRange(NamedTuple):
     total: int | None
 
 
-def _capitalised(status: int, headers: Mapping[str, str]) -> Response:
+def capitalised(status: int, headers: Mapping[str, str]) -> Response:
     """Return an answer without body whose headers are written as given: TensorFlow's client looks for `Location` and `Range`."""
     response = Response(status_code=status)
     # Starlette writes names in lower case, which HTTP allows and TensorFlow's client does not find.
@@ -99,7 +99,8 @@ class Uploads:
                 self.store.records.drop_upload(path.name)
                 path.unlink()
 
-    def _path(self, upload: Upload) -> Path:
+    def path(self, upload: Upload) -> Path:
+        """Return the file of an upload's bytes."""
         return self.folder / upload.id
 
     def table(self) -> list[Endpoint]:
@@ -126,7 +127,7 @@ class Uploads:
 
     async def begin(self, request: Request, values: Values) -> Response:
         """objects.insert with uploadType=resumable"""
-        await check_target(self.store, values["bucket"])
+        await check_target(self.store, values["bucket"], request)
         body = await read_json(request)
         name = object_name(request, body)
         asked = dict(request.query_params)
@@ -137,18 +138,27 @@ class Uploads:
         meta |= {"_expect": expected(request, body)}
         # Preconditions are sent once and hold when the upload is finished.
         kept = {key: value for key, value in asked.items() if key.startswith("if")}
-        upload = Upload(secrets.token_urlsafe(24), values["bucket"], name, meta, kept)
-        # The file before its record: a record without a file could not take bytes.
-        await in_thread(self._path(upload).touch)
-        await in_thread(self.store.records.save_upload, upload)
+        upload = await in_thread(self.start, values["bucket"], name, meta, kept)
         link = f"{base(request)}{request.scope.get('root_path', '')}/v1/b/{quote(upload.bucket)}/o"
         location = f"{link}?uploadType=resumable&name={quote(name, safe='')}&upload_id={upload.id}"
-        return _capitalised(200, {"Location": location, "X-GUploader-UploadID": upload.id})
+        return capitalised(200, {"Location": location, "X-GUploader-UploadID": upload.id})
+
+    def start(self, bucket: str, name: str, meta: Json, conditions: Json) -> Upload:
+        """Return a new upload, whose bytes come later."""
+        upload = Upload(secrets.token_urlsafe(24), bucket, name, meta, conditions)
+        # The file before its record: a record without a file could not take bytes.
+        self.path(upload).touch()
+        self.store.records.save_upload(upload)
+        return upload
 
     async def _upload(self, request: Request, values: Values) -> Upload:
         upload_id = request.query_params.get("upload_id", "")
-        upload = await in_thread(self.store.records.upload, upload_id)
-        if upload is None or upload.bucket != values["bucket"]:
+        return await in_thread(self.find, upload_id, values["bucket"])
+
+    def find(self, upload_id: str, bucket: str) -> Upload:
+        """Return an open upload to a bucket, 404 if there is none."""
+        upload = self.store.records.upload(upload_id)
+        if upload is None or upload.bucket != bucket:
             raise not_found("No such resumable upload: it was cancelled, or never started on this server.")
         return upload
 
@@ -156,7 +166,7 @@ class Uploads:
         """Cancel an upload: 499, as the service answers."""
         upload = await self._upload(request, values)
         await in_thread(self.store.records.drop_upload, upload.id)
-        await in_thread(self._path(upload).unlink, missing_ok=True)
+        await in_thread(self.path(upload).unlink, missing_ok=True)
         return Response(status_code=499)
 
     async def send(self, request: Request, values: Values) -> Response:
@@ -188,7 +198,7 @@ class Uploads:
     def _incomplete(self, upload: Upload) -> Response:
         headers = {"Range": f"bytes=0-{upload.received - 1}"} if upload.received else {}
         # 308 is "Resume Incomplete" here, not a redirect.
-        return _capitalised(308, {**headers, "X-GUploader-UploadID": upload.id})
+        return capitalised(308, {**headers, "X-GUploader-UploadID": upload.id})
 
     async def _take(self, request: Request, upload: Upload, start: int, chunk: ContentRange) -> Upload:
         """Append the bytes of a chunk that are not stored yet; a client repeats a chunk that was cut off."""
@@ -197,7 +207,7 @@ class Uploads:
         length = None if chunk.end is None else chunk.end - start
         if length is not None and length % MULTIPLE and chunk.end != chunk.total:
             raise invalid(f"A chunk of {length} bytes is not a multiple of {MULTIPLE} bytes and is not the last.")
-        with self._path(upload).open("r+b") as out:
+        with self.path(upload).open("r+b") as out:
             # Bytes that were not acknowledged are of a chunk that a crash cut off.
             await in_thread(out.truncate, upload.received)
             out.seek(0, os.SEEK_END)
@@ -219,7 +229,7 @@ class Uploads:
         """Turn the bytes into an object."""
         meta = dict(upload.meta)
         expect = {**meta.pop("_expect", {}), **expected(request, {})}
-        source = self._path(upload)
+        source = self.path(upload)
         required = Conditions.of(upload.conditions)
         try:
             made = await in_thread(self.store.put, upload.bucket, upload.name, source, meta, required, expect=expect)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tools.upstream import table
+from tools.upstream.runners import RUNNERS
 from tools.upstream.table import FAILED, NOT_RUN, PASSED, SKIPPED
 
 TESTS = """
@@ -57,10 +58,11 @@ def test_a_file_of_three_tests(tmp_path: Path) -> None:
     assert not list((tmp_path / "checkout").rglob("__pycache__"))
 
 
-def test_the_table_names_thirty_tests() -> None:
-    """Each once, with needs that are explained, and images whose programs are there."""
+def test_the_table_names_tests_and_groups() -> None:
+    """Thirty tests and 22 groups, each once, with needs that are explained, and images whose programs are there."""
     rows, data = table.rows(), table.document()
-    assert len({(row.suite.name, row.shown) for row in rows}) == len(rows) == 30
+    assert len({(row.suite.name, row.shown) for row in rows}) == len(rows) == 52
+    assert {row.suite.runner for row in rows} <= set(RUNNERS)
     assert {need for row in rows for need in row.needs} == set(data["needs"])
     programs = [one["program"] for one in data["images"].values() if "program" in one]
     assert all((table.HERE / "stand_ins" / program).is_file() for program in programs)

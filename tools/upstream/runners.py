@@ -8,6 +8,7 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 import time
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tools.upstream.stage import STAND_INS, Stage
-from tools.upstream.table import FAILED, NOT_RUN, PASSED, SKIPPED, Result, Row
+from tools.upstream.table import FAILED, HERE, NOT_RUN, PASSED, SKIPPED, Result, Row
 
 MOST_SECONDS = 1500
 """Of one file."""
@@ -177,6 +178,60 @@ def _of_case(row: Row, case: ET.Element, cases: Sequence[ET.Element]) -> Result:
     return Result(row, PASSED, "", seconds)
 
 
+# groups of tests, of which only the count is shown
+
+
+def _group(place: Place, rows: Sequence[Row]) -> Command:
+    """Run a file whose tests reach Cloud Storage by its real name."""
+    command = _pytest(place, rows)
+    return Command([*command.words, "--timeout=120"], command.report, {})
+
+
+def _emulator(place: Place, rows: Sequence[Row]) -> Command:
+    """Run a file whose tests take an emulator's address."""
+    command = _group(place, rows)
+    return Command(["env", f"STORAGE_EMULATOR_HOST={place.stage.url}", *command.words], command.report, {})
+
+
+def _retry(place: Place, rows: Sequence[Row]) -> Command:
+    """Run a file whose tests ask for faults."""
+    command = _group(place, rows)
+    front = [sys.executable, str(HERE / "retry_front.py"), place.stage.url.partition("//")[2], "--"]
+    return Command([*front, *command.words], command.report, {})
+
+
+def _signatures(place: Place, rows: Sequence[Row]) -> Command:
+    """Request the signed URLs of a file, by a test of ours."""
+    row = rows[0]
+    report = place.stage.work / "reports" / f"{Path(row.file).name}.xml"
+    test = ["-p", "no:cacheprovider", f"--rootdir={HERE}", "--noconftest", f"--junit-xml={report}"]
+    file = str(place.checkout / row.folder / row.file)
+    return Command(
+        [sys.executable, "-m", "pytest", *test, str(HERE / "signatures.py")], report, {"V4_SIGNATURES": file}
+    )
+
+
+def _read_groups(rows: Sequence[Row], ran: Ran) -> list[Result]:
+    """Return the result of each group: it passes where as many tests passed as the row says."""
+    cases = list(ET.parse(ran.report).getroot().iter("testcase")) if ran.report.is_file() else []
+    results = []
+    for row in rows:
+        bad, skipped = set(), set()
+        own = [one for one in cases if one.get("name", "").startswith(row.test)]
+        for one in own:
+            name = (one.get("classname"), one.get("name"))
+            if one.find("failure") is not None or one.find("error") is not None:
+                bad.add(name)
+            elif one.find("skipped") is not None:
+                skipped.add(name)
+        ran_tests = {(one.get("classname"), one.get("name")) for one in own} - skipped
+        passed = len(ran_tests - bad)
+        counts = f"{passed} of {len(ran_tests)} passed" + (f", {len(skipped)} skipped" if skipped else "")
+        result = PASSED if own and passed >= row.least else FAILED
+        results.append(Result(row, result, counts if own else _last(ran), ran.seconds))
+    return results
+
+
 # mocha
 
 
@@ -256,6 +311,10 @@ Runner = tuple[
 ]
 RUNNERS: Mapping[str, Runner] = {
     "pytest": (_pytest, _read_pytest, _no_file),
+    "group": (_group, _read_groups, _no_file),
+    "emulator": (_emulator, _read_groups, _no_file),
+    "retry": (_retry, _read_groups, _no_file),
+    "signatures": (_signatures, _read_groups, _no_file),
     "airflow": (_airflow, _read_pytest, _no_file),
     "mocha": (_mocha, read_mocha, _no_mocha),
     "junit": (_junit, read_junit, _no_classes),

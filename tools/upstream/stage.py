@@ -48,6 +48,13 @@ class Stage:
         """The options of vertexrig that name this server."""
         return "--root", str(self.work / "state"), "--file", str(self.work / "vertexrig.yaml")
 
+    @property
+    def url(self) -> str:
+        """The address of the server's own port."""
+        here = state.find(self.work / "state")
+        assert here is not None, "the server has answered"
+        return here.url
+
     def local_run(self, command: list[str]) -> list[str]:
         """Return a command, run against the local Vertex."""
         return [*VERTEXRIG, "local", "run", *self.where, "--", *command]

@@ -39,8 +39,9 @@ class Row:
         suite: Its suite.
         folder: Where it is run, below the checkout.
         file: Its file (a class, for Java), below that folder.
-        test: Its name in the file, "" where the file has one test.
+        test: Its name in the file, "" where the file has one test; for a group of tests, how their names begin.
         needs: What it needs, keys of `needs` in tests.yaml.
+        least: How many tests of a group pass at least; the group passes then.
     """
 
     suite: Suite
@@ -48,6 +49,7 @@ class Row:
     file: str
     test: str
     needs: tuple[str, ...]
+    least: int = 0
 
     @property
     def shown(self) -> str:
@@ -91,7 +93,14 @@ def rows() -> list[Row]:
         for name, one in data["suites"].items()
     }
     return [
-        Row(suites[one["suite"]], one["folder"], one["file"], one.get("test", ""), tuple(one["needs"]))
+        Row(
+            suites[one["suite"]],
+            one["folder"],
+            one["file"],
+            one.get("test", ""),
+            tuple(one["needs"]),
+            one.get("least", 0),
+        )
         for one in data["tests"]
     ]
 

@@ -1,0 +1,228 @@
+"""The XML API: what signed URLs, public URLs, TensorFlow's file system and transfer managers use of it.
+
+A signed URL's time is checked, and its signature is not: the local Vertex does not know the keys of a program's account.
+
+Sources: https://cloud.google.com/storage/docs/xml-api/reference-methods and .../multipart-uploads, read 2026-11-26
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
+from functools import partial
+from urllib.parse import quote
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from localvertex.http import Api, ApiError, Json, endpoint, in_thread, invalid, position_of_token, query_int, read_body
+from localvertex.storage import media
+from localvertex.storage.conditions import Conditions
+from localvertex.storage.names import base, object_of
+from localvertex.storage.object_files import digests
+from localvertex.storage.resources import OBJECT_FIELDS, time_text, writable
+from localvertex.storage.store import NoBucketError, ObjectStore, Query
+from localvertex.storage.stored import Object
+from localvertex.storage.upload import Uploads, capitalised
+from vertexrig.text import markup
+
+Values = Mapping[str, str]
+_DECLARATION = "<?xml version='1.0' encoding='UTF-8'?>"
+_NAMESPACES = ("http://doc.s3.amazonaws.com/2006-03-01", "http://s3.amazonaws.com/doc/2006-03-01/")
+"""Of a listing, and of a multipart upload."""
+_CODES = {
+    304: ("NotModified", ""), 400: ("InvalidArgument", "Invalid argument."), 403: ("AccessDenied", "Access denied."),
+    404: ("NoSuchKey", "The specified key does not exist."), 405: ("MethodNotAllowed", ""),
+    412: ("PreconditionFailed", ""), 416: ("InvalidRange", "The requested range cannot be satisfied."),
+    501: ("NotImplemented", ""), 503: ("ServiceUnavailable", ""),
+}  # fmt: skip
+_FIELDS = {
+    "content-type": "contentType", "content-encoding": "contentEncoding", "content-language": "contentLanguage",
+    "content-disposition": "contentDisposition", "cache-control": "cacheControl", "x-goog-storage-class": "storageClass", "x-goog-custom-time": "customTime",
+}  # fmt: skip
+
+
+class XmlApi(Api):
+    """Objects by `/bucket/object`, with answers and errors in XML."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        self.store, self.uploads = store, Uploads(store)
+        item, bucket = "/{bucket}/{object*}", "/{bucket}/?"
+        get = partial(media.download, store)
+        super().__init__(
+            [
+                *(endpoint(method, bucket, self.list) for method in ("GET", "HEAD")),
+                *(endpoint(method, item, get) for method in ("GET", "HEAD")),
+                endpoint("PUT", item, self.put),
+                endpoint("POST", item, self.post),
+                endpoint("DELETE", item, self.delete),
+            ]
+        )
+
+    async def dispatch(self, request: Request, path: str) -> Response:
+        """Answer a request whose signature, if it has one, has not expired."""
+        _check_time(request.query_params)
+        response = await super().dispatch(request, path)
+        md5 = re.search(r"md5=(\S+)", response.headers.get("x-goog-hash", ""))
+        if md5:
+            response.headers["etag"] = f'"{media.xml_etag(md5[1])}"'
+        return response
+
+    def failed(self, error: ApiError) -> Response:
+        """Return the error as the XML API writes it."""
+        code, message = _CODES.get(error.code, ("InternalError", ""))
+        if isinstance(error, NoBucketError):
+            code, message = "NoSuchBucket", ""
+        if error.reason[:1].isupper():
+            code, message = error.reason, ""
+        details = f"<Details>{markup(error.message)}</Details>" if message else ""
+        body = f"{_DECLARATION}<Error><Code>{code}</Code><Message>{markup(message or error.message)}</Message>{details}</Error>"
+        return _xml("" if error.code == 304 else body, error.code, error.headers)
+
+    async def list(self, request: Request, values: Values) -> Response:
+        """List a bucket's objects, in either version of the listing."""
+        asked = request.query_params
+        after = position_of_token(asked.get("continuation-token", "")) or asked.get("marker", "")
+        query = Query(
+            prefix=asked.get("prefix", ""),
+            delimiter=asked.get("delimiter", ""),
+            after=after or asked.get("start-after", ""),
+            limit=min(query_int(request, "max-keys", default=1000), 1000),
+        )
+        page = await in_thread(self.store.list, values["bucket"], query)
+        items = [await in_thread(self.store.digested, one) for one in page.items]
+        inner = "".join(map(_entry, items))
+        inner += "".join(f"<CommonPrefixes><Prefix>{markup(one)}</Prefix></CommonPrefixes>" for one in page.prefixes)
+        more = f"<NextMarker>{markup(page.token)}</NextMarker>" if page.token else ""
+        head = f"<Name>{values['bucket']}</Name><Prefix>{markup(query.prefix)}</Prefix>{more}"
+        head += f"<IsTruncated>{str(bool(page.token)).lower()}</IsTruncated>"
+        return _xml(f"{_DECLARATION}<ListBucketResult xmlns='{_NAMESPACES[0]}'>{head}{inner}</ListBucketResult>")
+
+    async def put(self, request: Request, values: Values) -> Response:
+        """Store an object, a chunk of a resumable upload, or a part of a multipart upload."""
+        asked = request.query_params
+        if "upload_id" in asked:
+            done = await self.uploads.send(request, values)
+            return Response() if done.status_code == 200 else done
+        path = self.store.files.temp()
+        try:
+            with path.open("wb") as out:
+                await media.receive(request, out, raw=True)
+            if "uploadId" in asked:
+                upload = await in_thread(self.uploads.find, asked["uploadId"], values["bucket"])
+                number = query_int(request, "partNumber", default=0, high=10_000)
+                part = self.uploads.path(replace(upload, id=f"{upload.id}.{number}"))
+                with path.open("rb") as stored:
+                    md5, crc32c = await in_thread(digests, stored.fileno())
+                path.replace(part)
+                return Response(headers={"X-Goog-Hash": f"crc32c={crc32c},md5={md5}"})
+            kept, expected = _conditions(request), media.expected(request, {})
+            where = object_of(values)
+            made = await in_thread(self.store.put, *where, path, _meta(request), kept, expect=expected)
+        finally:
+            path.unlink(missing_ok=True)
+        return Response(headers=_made(made))
+
+    async def post(self, request: Request, values: Values) -> Response:
+        """Begin a resumable or a multipart upload, or complete the latter."""
+        asked, where = request.query_params, object_of(values)
+        if "uploadId" in asked:
+            return await self._complete(request, values)
+        await media.check_target(self.store, where.bucket, request)
+        if "uploads" in asked:
+            upload = await in_thread(self.uploads.start, *where, _meta(request), {})
+            inner = f"<Bucket>{where.bucket}</Bucket><Key>{markup(where.name)}</Key><UploadId>{upload.id}</UploadId>"
+            result = "InitiateMultipartUploadResult"
+            return _xml(f"{_DECLARATION}<{result} xmlns='{_NAMESPACES[1]}'>{inner}</{result}>")
+        if request.headers.get("x-goog-resumable") != "start":
+            raise invalid("A POST to an object needs the header x-goog-resumable: start.")
+        upload = await in_thread(self.uploads.start, *where, _meta(request), {})
+        # Both forms of the address name the bucket: a request to the bucket's own host has it in its path by now.
+        location = f"{base(request)}/{where.bucket}/{quote(where.name)}?upload_id={upload.id}"
+        if request.url.hostname and request.url.hostname.startswith(f"{where.bucket}."):
+            location = location.replace(f"/{where.bucket}/", "/", 1)
+        return capitalised(201, {"Location": location, "X-GUploader-UploadID": upload.id})
+
+    async def _complete(self, request: Request, values: Values) -> Response:
+        """Join the parts of a multipart upload in the order of their numbers."""
+        upload = await in_thread(self.uploads.find, request.query_params["uploadId"], values["bucket"])
+        text = (await read_body(request)).decode("utf-8", "replace")
+        numbers = [int(one) for one in re.findall(r"<(?:\w+:)?PartNumber>\s*(\d{1,5})\s*<", text)]
+        paths = [self.uploads.path(replace(upload, id=f"{upload.id}.{number}")) for number in numbers]
+        if not paths or numbers != sorted(set(numbers)) or not all(path.is_file() for path in paths):
+            raise ApiError(400, "One or more of the specified parts could not be found.", reason="InvalidPart")
+        whole = self.store.files.temp()
+        await in_thread(media.join, paths, whole)
+        meta = dict(upload.meta)
+        made = await in_thread(self.store.put, upload.bucket, upload.name, whole, meta, components=len(paths))
+        await in_thread(self._drop, upload.id)
+        inner = f'<Bucket>{made.bucket}</Bucket><Key>{markup(made.name)}</Key><ETag>"{made.generation}"</ETag>'
+        result = "CompleteMultipartUploadResult"
+        return _xml(f"{_DECLARATION}<{result} xmlns='{_NAMESPACES[1]}'>{inner}</{result}>", 200, _made(made))
+
+    def _drop(self, upload_id: str) -> None:
+        """Forget a multipart upload and its parts."""
+        self.store.records.drop_upload(upload_id)
+        for path in self.uploads.folder.glob(f"{upload_id}*"):
+            path.unlink(missing_ok=True)
+
+    async def delete(self, request: Request, values: Values) -> Response:
+        """Delete an object, or abort a multipart upload."""
+        if "uploadId" in request.query_params:
+            upload = await in_thread(self.uploads.find, request.query_params["uploadId"], values["bucket"])
+            await in_thread(self._drop, upload.id)
+        else:
+            await in_thread(self.store.delete, *object_of(values), _conditions(request))
+        return Response(status_code=204)
+
+
+def _xml(body: str, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    return Response(body or None, status, dict(headers or {}), media_type="application/xml; charset=UTF-8")
+
+
+def _entry(o: Object) -> str:
+    tag = media.xml_etag(o.md5) if o.md5 else f"{o.generation}"
+    texts = {
+        "Key": markup(o.name), "Generation": o.generation, "MetaGeneration": o.metageneration,
+        "LastModified": time_text(o.created), "ETag": f'"{tag}"', "Size": o.stamp.size,
+    }  # fmt: skip
+    return f"<Contents>{''.join(f'<{name}>{text}</{name}>' for name, text in texts.items())}</Contents>"
+
+
+def _made(o: Object) -> dict[str, str]:
+    kept = ("X-Goog-Generation", "X-Goog-Metageneration", "X-Goog-Hash", "X-Goog-Stored-Content-Length")
+    return {key: value for key, value in media.download_headers(o).items() if key in kept}
+
+
+def _meta(request: Request) -> Json:
+    """Return an object's fields from a request's headers."""
+    sent: Json = {field: request.headers[name] for name, field in _FIELDS.items() if name in request.headers}
+    own = {name[12:]: value for name, value in request.headers.items() if name.startswith("x-goog-meta-")}
+    return writable({**sent, **({"metadata": own} if own else {})}, OBJECT_FIELDS)
+
+
+def _conditions(request: Request) -> Conditions:
+    names = (
+        ("x-goog-if-generation-match", "ifGenerationMatch"),
+        ("x-goog-if-metageneration-match", "ifMetagenerationMatch"),
+    )
+    return Conditions.of({name: request.headers[header] for header, name in names if header in request.headers})
+
+
+def _check_time(asked: Mapping[str, str]) -> None:
+    """Raise a 400 for a signed URL that has expired (https://cloud.google.com/storage/docs/access-control/signed-urls)."""
+    try:
+        if "X-Goog-Date" in asked:
+            begun = datetime.strptime(asked["X-Goog-Date"], "%Y%m%dT%H%M%SZ").replace(tzinfo=timezone.utc)
+            end = (begun + timedelta(seconds=int(asked["X-Goog-Expires"]))).timestamp()
+        elif "Signature" in asked:
+            end = float(asked["Expires"])
+        else:
+            return
+    except (KeyError, ValueError, OverflowError):
+        raise invalid("The signed URL's date or expiry cannot be read.") from None
+    if end < time.time():
+        raise ApiError(400, "The provided token has expired.", reason="ExpiredToken")

@@ -1,0 +1,144 @@
+"""The XML API of Cloud Storage: signed URLs, resumable and multipart uploads, listings, errors."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+import httpx
+import pytest
+from starlette.applications import Starlette
+from starlette.routing import Mount
+
+from localvertex.storage import ObjectStore, XmlApi, routes
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory, serving: Any) -> Iterator[str]:
+    store = ObjectStore(tmp_path_factory.mktemp("root"))
+    store.create_bucket("bkt")
+    with serving(Starlette(routes=[*routes(store), Mount("/", app=XmlApi(store))])) as url:
+        yield url
+
+
+@pytest.fixture
+def client(base: str) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=base, timeout=30, verify=False) as client:
+        yield client
+
+
+def code(answer: httpx.Response) -> tuple[int, str]:
+    found = re.search(r"<Code>(\w+)</Code>", answer.text)
+    return answer.status_code, found[1] if found else ""
+
+
+def test_an_object_by_put_get_delete(client: httpx.Client) -> None:
+    """PUT stores an object with the fields in its headers, GET gives it with the MD5 as its tag, DELETE removes it."""
+    headers = {"Content-Type": "text/plain", "x-goog-meta-key": "value", "x-goog-if-generation-match": "0"}
+    assert client.put("/bkt/a/b.txt", content=b"hello", headers=headers).status_code == 200
+    assert code(client.put("/bkt/a/b.txt", content=b"again", headers=headers)) == (412, "PreconditionFailed")
+    found = client.get("/storage/v1/b/bkt/o/a%2Fb.txt").json()
+    assert (found["contentType"], found["metadata"]) == ("text/plain", {"key": "value"})
+    read = client.get("/bkt/a/b.txt")
+    assert (read.content, read.headers["etag"]) == (b"hello", '"5d41402abc4b2a76b9719d911017c592"')
+    assert client.get("/bkt/a/b.txt", headers={"If-None-Match": read.headers["etag"]}).status_code == 304
+    assert client.delete("/bkt/a/b.txt").status_code == 204
+    assert code(client.get("/bkt/a/b.txt")) == (404, "NoSuchKey")
+    assert code(client.get("/none/a")) == (404, "NoSuchBucket")
+
+
+def test_what_is_put_with_gzip_stays_gzip(client: httpx.Client) -> None:
+    """Content-Encoding of a PUT is the stored object's, and not one of the transfer."""
+    client.put("/bkt/z", content=b"\x1f\x8bstored", headers={"Content-Encoding": "gzip"})
+    found = client.get("/storage/v1/b/bkt/o/z").json()
+    assert (found["size"], found["contentEncoding"]) == ("8", "gzip")
+
+
+@pytest.mark.parametrize("method", ["GET", "PUT", "DELETE"])
+def test_an_expired_url_is_refused(client: httpx.Client, method: str) -> None:
+    """A signed URL of either version is refused after its time, and served before it."""
+    begun = datetime.now(timezone.utc) - timedelta(seconds=30)
+    for seconds, fine in ((10, False), (600, True)):
+        version_4 = {"X-Goog-Date": begun.strftime("%Y%m%dT%H%M%SZ"), "X-Goog-Expires": seconds, "X-Goog-Signature": 0}
+        version_2 = {"Expires": int(begun.timestamp()) + seconds, "Signature": "x", "GoogleAccessId": "a@b"}
+        for query in (version_4, version_2):
+            client.put("/bkt/signed", content=b"x")
+            answer = client.request(method, "/bkt/signed", params=query)
+            assert answer.is_success if fine else code(answer) == (400, "ExpiredToken")
+    assert code(client.request(method, "/bkt/signed", params={"X-Goog-Date": "x", "X-Goog-Expires": "1"}))[0] == 400
+
+
+def test_a_resumable_upload(client: httpx.Client) -> None:
+    """POST with x-goog-resumable gives an address, to which the bytes are put."""
+    begun = client.post("/bkt/res%20a", headers={"x-goog-resumable": "start", "Content-Type": "text/plain"})
+    assert begun.status_code == 201
+    where = begun.headers["location"]
+    assert client.put(where, headers={"Content-Range": "bytes */*"}).status_code == 308
+    assert client.put(where, content=b"hello").status_code == 200
+    assert client.get("/bkt/res%20a").content == b"hello"
+    assert code(client.post("/bkt/res%20a"))[0] == 400
+
+
+def test_a_multipart_upload(client: httpx.Client) -> None:
+    """Parts are joined by their numbers, whatever their order; one that is missing is refused; an abort leaves nothing."""
+    started = client.post("/bkt/multi?uploads", headers={"Content-Type": "text/plain"})
+    upload = re.search(r"<UploadId>([^<]+)<", started.text)
+    assert upload
+    for number, data in ((2, b"world"), (1, b"hello ")):
+        part = client.put("/bkt/multi", params={"partNumber": number, "uploadId": upload[1]}, content=data)
+        assert part.headers["etag"] and part.headers["x-goog-hash"].startswith("crc32c=")
+
+    def complete(*numbers: int) -> httpx.Response:
+        body = "".join(f"<Part><PartNumber>{one}</PartNumber><ETag>x</ETag></Part>" for one in numbers)
+        return client.post("/bkt/multi", params={"uploadId": upload[1]}, content=f"<C>{body}</C>")
+
+    assert code(complete(1, 3)) == (400, "InvalidPart")
+    assert complete(1, 2).status_code == 200
+    assert client.get("/bkt/multi").content == b"hello world"
+    assert client.get("/storage/v1/b/bkt/o/multi").json()["contentType"] == "text/plain"
+    assert complete(1, 2).status_code == 404
+    begun = re.search(r"<UploadId>([^<]+)<", client.post("/bkt/multi?uploads").text)
+    assert begun and client.delete("/bkt/multi", params={"uploadId": begun[1]}).status_code == 204
+    assert client.get("/bkt/multi").content == b"hello world"
+
+
+def test_a_listing(client: httpx.Client) -> None:
+    """A bucket lists its objects and prefixes in pages."""
+    for name in ("list/a", "list/b/c", "list/d&"):
+        client.put(f"/bkt/{name}", content=b"x")
+    found = client.get("/bkt", params={"prefix": "list/", "delimiter": "/"}).text
+    assert re.findall(r"<Key>([^<]+)", found) == ["list/a", "list/d&amp;"]
+    assert re.findall(r"<CommonPrefixes><Prefix>([^<]+)", found) == ["list/b/"]
+    page = client.get("/bkt/", params={"prefix": "list/", "max-keys": 1}).text
+    assert "<IsTruncated>true<" in page and "<NextMarker>list/a<" in page
+    rest = client.get("/bkt/", params={"prefix": "list/", "marker": "list/a"}).text
+    assert "<Key>list/a<" not in rest and "<IsTruncated>false<" in rest
+
+
+def test_a_retention_policy_ends(client: httpx.Client) -> None:
+    """A bucket's retention policy keeps new objects for its time; a locked one is not shortened."""
+    client.post("/storage/v1/b", json={"name": "kept", "retentionPolicy": {"retentionPeriod": "1"}})
+    client.put("/kept/a", content=b"x")
+    assert code(client.put("/kept/a", content=b"y"))[0] == 403
+    time.sleep(1.1)
+    assert client.put("/kept/a", content=b"y").status_code == 200
+    assert client.post("/storage/v1/b/kept/lockRetentionPolicy?ifMetagenerationMatch=1").status_code == 200
+    assert client.patch("/storage/v1/b/kept", json={"retentionPolicy": None}).status_code == 403
+    assert client.patch("/storage/v1/b/kept", json={"retentionPolicy": {"retentionPeriod": "x"}}).status_code == 400
+
+
+def test_a_large_gzip_object_is_inflated(client: httpx.Client) -> None:
+    """Gzip of several members and more than one chunk is inflated whole; what is not gzip is sent as it is."""
+    import gzip
+    import os
+
+    data = os.urandom(3 << 20)
+    stored = gzip.compress(data[: 1 << 20]) + gzip.compress(data[1 << 20 :])
+    client.put("/bkt/large.gz", content=stored, headers={"Content-Encoding": "gzip"})
+    assert client.get("/bkt/large.gz", headers={"Accept-Encoding": "identity"}).content == data
+    client.put("/bkt/not.gz", content=b"plain", headers={"Content-Encoding": "gzip"})
+    with client.stream("GET", "/bkt/not.gz", headers={"Accept-Encoding": "identity"}) as answer:
+        assert b"".join(answer.iter_raw()) == b"plain"
