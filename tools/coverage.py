@@ -75,6 +75,18 @@ IDENTITY: tuple[Coverage, ...] = (
     Coverage("oauth2.revoke", "approximated", "Accepted; nothing changes."),
     Coverage("metadata.computeMetadata.v1", "approximated", "The project, zone, and the account with tokens."),
     Coverage("iamcredentials.getAllowedLocations", "approximated", "Anywhere."),
+    Coverage(
+        "cloudbuild.projects.builds.create, get, list, cancel",
+        "approximated",
+        "Needs a container engine; docker and kaniko steps, and images of this machine, one step after another.",
+    ),
+    Coverage("cloudbuild operations", "served", "operations/build/PROJECT/ID."),
+    Coverage("cloudbuild triggers, retry, worker pools, secrets, artifacts but images", "not served"),
+    Coverage(
+        "artifactregistry dockerImages, packages, versions, tags",
+        "approximated",
+        "Of the images on this machine; an image's id is its digest. Their repositories are there without a create.",
+    ),
     *(
         Coverage(
             name, "approximated", "A stand-in: a plausible answer, kept while the server runs, and nothing is done."

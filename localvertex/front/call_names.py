@@ -8,12 +8,13 @@ from functools import lru_cache
 from urllib.parse import unquote
 
 from localvertex import bindings
-from localvertex.state import AIPLATFORM, LOGGING, RESOURCE_MANAGER, SCHEDULER
+from localvertex.state import AIPLATFORM, CLOUD_BUILD, LOGGING, RESOURCE_MANAGER, SCHEDULER
 
 APIS = {
     "aiplatform": (AIPLATFORM, "google.cloud.aiplatform."),
     "logging": (LOGGING, "google.logging."),
     "cloudscheduler": (SCHEDULER, "google.cloud.scheduler."),
+    "cloudbuild": (CLOUD_BUILD, "google.devtools.cloudbuild."),
     "cloudresourcemanager": (RESOURCE_MANAGER, "google.cloud.resourcemanager."),
 }
 """The APIs whose methods the shipped table names, by the first part of their hosts' names: the path on the server's own port,

@@ -211,6 +211,43 @@ def command(
     return argv, {**os.environ, **passed}, own.removal(name), own.state(name)
 
 
+def tool(
+    container: Container,
+    entry: str,
+    words: Sequence[str],
+    variables: Mapping[str, str],
+    place: str,
+    mounts: Mapping[Path, str],
+    options: RunOptions,
+    root: Path,
+    folder: Path,
+) -> tuple[list[str], dict[str, str], list[str]]:
+    """Return the command that runs a program of an image beside the jobs, its environment, and the command that removes it.
+
+    Args:
+        container: What it runs in.
+        entry: What replaces the image's ENTRYPOINT, "" for the image's own.
+        words: What replaces CMD.
+        variables: Its own, besides those by which it reaches the local Vertex.
+        place: Its working directory.
+        mounts: Folders of this machine, which it may write, and where it has them.
+        options: Those of a job, with its id.
+        root: The local Vertex's folder.
+        folder: For a file with variables.
+    """
+    begun(root)
+    if container.is_another_user:
+        engine.open_to_all(mounts)
+        _readable(root / "front")
+    given, passed = engine.environment({**_of_front(container, options), **variables}, folder / "environment")
+    name = _name(options.job_id, "step")
+    argv = container.engine.run(
+        container.image.name, words, name=name, labels=_labels(root, options), entrypoint=entry, mounts=mounts,
+        options=[*given, *_user(container), "--rm", "--workdir", place], read_only=_read_only(root, options),
+    )  # fmt: skip
+    return argv, {**os.environ, **passed}, container.engine.removal(name)
+
+
 def begun(root: Path) -> None:
     """Note that a state folder has had containers."""
     with suppress(OSError):

@@ -47,7 +47,7 @@ from localvertex.front.control import (
 )
 from localvertex.front.public_buckets import PublicBuckets
 from localvertex.front.serving import protocol, server_with
-from localvertex.front.variables import of_replica
+from localvertex.front.variables import of_replica, programs
 from localvertex.jobs.manager import Jobs, Watcher
 from localvertex.jobs.pipelines import Pipelines
 from localvertex.jobs.resources import CUSTOM_JOBS, PIPELINES, TUNING_JOBS
@@ -58,6 +58,7 @@ from localvertex.recording import CallRecorder
 from localvertex.runner.options import RunOptions, TrainerSources
 from localvertex.server.admin import Admin
 from localvertex.services import Registry, projects
+from localvertex.services.builds import Builds
 from localvertex.services.jobs import JobMethods, Owner
 from localvertex.services.log_store import LogStore
 from localvertex.services.logging_api import LoggingApi, tail
@@ -68,6 +69,7 @@ from localvertex.state import (
     ADMIN,
     AIPLATFORM,
     BOTO,
+    CLOUD_BUILD,
     HOST,
     LOGGING,
     RESOURCE_MANAGER,
@@ -171,6 +173,9 @@ class Local:
         )
         self.studies = Studies(self.jobs)
         self.pipelines = Pipelines(self.jobs, self.registry.models, self.registry.datasets)
+        self.builds = Builds(
+            settings, self.store, self.objects, self.logs, front.identity.email, partial(programs, settings.root)
+        )
         self.calls = Calls(front.journal.note)
         self.apis = self._apis(self._routes(front, about, stop), record)
         self.app = sandboxed(LoopbackGuard(self.apis))
@@ -189,6 +194,7 @@ class Local:
             http.mount(ADMIN, Admin(self.jobs, owners, self.objects, front, about, stop).table()),
             http.mount(LOGGING, LoggingApi(self.logs).service.routes()),
             http.mount(SCHEDULER, SchedulerApi(self.scheduler).table()),
+            http.mount(CLOUD_BUILD, self.builds.table()),
             *storage.routes(self.objects),
             *LocalConsole(self.jobs, self.logs, self.calls, front.journal, about).routes(),
             # Last: it answers what no mount has, in the form of Google's errors.
@@ -224,12 +230,14 @@ class Local:
         self.pipelines.recover()
         self.jobs.recover()
         self.studies.recover()
+        self.builds.recover()
 
     def close(self) -> None:
         """Stop every process; unfinished jobs continue with the next server on this folder."""
         # Studies first, or they would start further trials while jobs stop.
         self.studies.close()
         self.jobs.close()
+        self.builds.close()
         for part in (self.store, self.objects, self.logs):
             part.close()
 

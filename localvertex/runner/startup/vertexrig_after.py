@@ -6,6 +6,7 @@ import os
 import sys
 
 import vertexrig_devices  # type: ignore[import-not-found]  # beside this file
+import vertexrig_images  # type: ignore[import-not-found]
 import vertexrig_keys  # type: ignore[import-not-found]
 import vertexrig_names  # type: ignore[import-not-found]
 
@@ -22,6 +23,7 @@ _HOOKS = {
     "google.auth._default": vertexrig_keys.apply_to_default,
     "google.auth._service_account_info": vertexrig_keys.apply_to_service_account,
     "google.cloud.client": vertexrig_keys.apply_to_client,
+    "docker.api.image": vertexrig_images.apply,
 }
 
 

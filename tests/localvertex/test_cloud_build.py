@@ -1,0 +1,358 @@
+"""Cloud Build under `local run`: the real gcloud submits, a real engine builds, and jobs run in what was built."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from localvertex import server
+from localvertex.http import ApiError
+from localvertex.jobs.settings import Settings
+from localvertex.runner import RunOptions, engine
+from localvertex.services import build_config
+from tests.localvertex.test_docker_program import run
+from tests.support import engines
+from tests.support.engines import BASE, left, podman
+from tests.support.tools import module
+
+IMAGE = "us-docker.pkg.dev/my-project/images/built"
+DOCKER = "gcr.io/cloud-builders/docker"
+PROJECT = "export CLOUDSDK_CORE_PROJECT=my-project"
+GCLOUD = pytest.mark.skipif(shutil.which("gcloud") is None, reason="gcloud is not installed")
+
+
+def own() -> dict[str, str]:
+    """The variables by which a command reaches the podman of the tests."""
+    names = ("CONTAINERS_CONF", "CONTAINERS_STORAGE_CONF", "DOCKER_HOST")
+    found = {name: os.environ[name] for name in names if name in os.environ}
+    return {**found, "CLOUDSDK_CORE_DISABLE_PROMPTS": "1"}
+
+
+def dockerfile(folder: Path, code: str) -> None:
+    (folder / ".gcloudignore").write_text("state/\n.config/\n")
+    (folder / "task.py").write_text(code)
+    (folder / "Dockerfile").write_text(f'FROM {BASE}\nCOPY task.py /task.py\nENTRYPOINT ["python", "/task.py"]\n')
+
+
+@GCLOUD
+@pytest.mark.parametrize("name", ["podman", "docker"])
+def test_gcloud_builds_an_image_and_a_job_runs_in_it(containers: Path, tmp_path: Path, name: str) -> None:
+    """`gcloud builds submit --tag` streams its log and succeeds, and `custom-jobs create` and the SDK's jobs run in the image, which gcloud lists and describes."""
+    if name == "docker":
+        with engines.docker_over_podman():
+            _submitted(tmp_path, name)
+    else:
+        _submitted(tmp_path, name)
+
+
+SDK = """
+import sys
+from google.cloud import aiplatform
+aiplatform.init(project="my-project", location="us-central1", staging_bucket="gs://my-bucket")
+spec = {"machine_spec": {"machine_type": "n1-standard-4"}, "replica_count": 1, "container_spec": {"image_uri": sys.argv[1]}}
+aiplatform.CustomJob(display_name="by-sdk", worker_pool_specs=[spec]).run()
+aiplatform.CustomContainerTrainingJob(display_name="pipeline", container_uri=sys.argv[1]).run()
+"""
+
+
+def _submitted(folder: Path, name: str) -> None:
+    image = f"{IMAGE}:{name}"
+    dockerfile(folder, f"print('trained in the image of {name}')\n")
+    (folder / "program.py").write_text(SDK)
+    spec = f"machine-type=n1-standard-4,replica-count=1,container-image-uri={image}"
+    lines = [
+        f"gcloud builds submit --tag {image} .",
+        "gcloud builds log $(gcloud builds list --format='value(id)') > log",
+        "gcloud builds list --ongoing > ongoing",
+        f"gcloud artifacts docker images describe {image} > described",
+        "gcloud artifacts repositories describe images --location us > repository",
+        "gcloud artifacts repositories list --format='value(name)' > repositories",
+        f"gcloud ai custom-jobs create --region=us-central1 --display-name=by-gcloud --worker-pool-spec={spec}",
+        f"gcloud storage buckets create gs://my-bucket && {sys.executable} program.py {image}",
+    ]
+    done = run(folder, "sh", "-c", " && ".join([PROJECT, *lines]), **{engine.VARIABLE: name}, **own())
+    assert done.returncode == 0, done.stderr
+    assert "REMOTE BUILD OUTPUT" in done.stdout and f"{image}: the image stays on this machine" in done.stdout
+    assert done.stdout.splitlines().count("DONE") == 1 and "SUCCESS" in done.stdout
+    log = (folder / "log").read_text()
+    assert "starting build" in log and "FETCHSOURCE\nFetching storage object: gs://my-project_cloudbuild/source/" in log
+    assert (folder / "ongoing").read_text() == ""
+    assert (
+        "fully_qualified_digest: us-docker.pkg.dev/my-project/images/built@sha256:"
+        in (folder / "described").read_text()
+    )
+    assert "format: DOCKER" in (folder / "repository").read_text()
+    assert "images" in (folder / "repositories").read_text().split()
+    for job in ("by-gcloud", "by-sdk", "pipeline"):
+        assert f"  {job}  SUCCEEDED\n" in done.stderr, done.stderr
+    logs = [file.read_text() for file in folder.glob("state/jobs/*/logs/workerpool0-0.log")]
+    assert sum(f"trained in the image of {name}" in log for log in logs) == 3, logs
+    assert not list((folder / "state/builds").glob("*"))
+
+
+CONFIG = f"""
+steps:
+- name: {DOCKER}
+  id: base
+  args: [build, --network=cloudbuild, -t, '{IMAGE}:$_TAG', --build-arg, 'BUILD=$BUILD_ID', /workspace/part]
+- name: {DOCKER}
+  entrypoint: bash
+  dir: part
+  args: ['-c', 'docker push {IMAGE}:$_TAG && docker tag {IMAGE}:$_TAG {IMAGE}:again && echo home $$HOME | cut -c1-4']
+- name: '{IMAGE}:$_TAG'
+  script: |
+    echo "from $SAID in $(pwd)"; echo made > made.txt
+  env: ['SAID=${{PROJECT_ID}}']
+- name: gcr.io/kaniko-project/executor:latest
+  args: ['--destination=${{_REGION}}-docker.pkg.dev/my-project/images/kaniko:1', --context=dir:///workspace, --dockerfile, part/Dockerfile.kaniko, --cache=true]
+images: ['{IMAGE}:again', 'us-docker.pkg.dev/$PROJECT_ID/images/kaniko:1']
+substitutions: {{_TAG: configured, _REGION: us}}
+timeout: 300s
+options: {{logging: CLOUD_LOGGING_ONLY}}
+"""
+
+
+@GCLOUD
+def test_gcloud_builds_by_a_configuration(containers: Path, tmp_path: Path) -> None:
+    """`--config cloudbuild.yaml` runs docker, shell, kaniko and own-image steps with substitutions, and gcloud reads the log from Cloud Logging where the build says so."""
+    (tmp_path / "source/part").mkdir(parents=True)
+    (tmp_path / "source/part/Dockerfile").write_text(f"FROM {BASE}\nARG BUILD\nENV BUILD=$BUILD\n")
+    (tmp_path / "source/part/Dockerfile.kaniko").write_text(f"FROM {BASE}\nCOPY made.txt /made.txt\n")
+    (tmp_path / "source/cloudbuild.yaml").write_text(CONFIG)
+    lines = [
+        "cd source && gcloud builds submit --config cloudbuild.yaml --substitutions _TAG=given",
+        "gcloud builds list --filter='status=SUCCESS' --format='value(images)'",
+        "gcloud builds log $(gcloud builds list --format='value(id)') > log",
+    ]
+    done = run(tmp_path, "sh", "-c", " && ".join([PROJECT, *lines]), **{engine.VARIABLE: "podman"}, **own())
+    assert done.returncode == 0, done.stderr
+    assert f"{IMAGE}:again;us-docker.pkg.dev/my-project/images/kaniko:1" in done.stdout
+    log = (tmp_path / "source/log").read_text()
+    assert "Step #2: from my-project in /workspace" in log and "Finished Step #3" in log, log
+    assert "Step #1: home" in log and "DONE" in log
+    assert (
+        podman("run", "--rm", "--pull=never", "us-docker.pkg.dev/my-project/images/kaniko:1", "cat", "/made.txt").stdout
+        == "made\n"
+    )
+    variables = podman("image", "inspect", f"{IMAGE}:given", "--format", "{{.Config.Env}}").stdout
+    assert "BUILD=" in variables and "BUILD= " not in variables and "BUILD_ID" not in variables
+
+
+@GCLOUD
+def test_a_step_that_fails_is_named(containers: Path, tmp_path: Path) -> None:
+    """A build whose Dockerfile fails ends as FAILURE, and gcloud prints the step and its exit code."""
+    (tmp_path / "source").mkdir()
+    (tmp_path / "source/Dockerfile").write_text(f"FROM {BASE}\nRUN exit 7\n")
+    done = run(
+        tmp_path,
+        "sh",
+        "-c",
+        f"{PROJECT}; cd source && gcloud builds submit --tag {IMAGE}:fails",
+        **{engine.VARIABLE: "podman"},
+        **own(),
+    )
+    assert done.returncode == 1
+    assert (
+        f'BUILD FAILURE: Build step failure: build step 0 "{DOCKER}" failed: step exited with non-zero status:'
+        in done.stderr
+    )
+    assert 'completed with status "FAILURE"' in done.stderr and "\nERROR: build step 0" in done.stdout
+
+
+@GCLOUD
+def test_without_an_engine_a_build_is_refused(tmp_path: Path) -> None:
+    """Without an engine `builds submit` ends at once, with which engines there are and where to get one."""
+    dockerfile(tmp_path, "")
+    begun = time.monotonic()
+    done = run(tmp_path, "gcloud", "builds", "submit", "--tag", f"{IMAGE}:none", **{engine.VARIABLE: "none"}, **own())
+    assert done.returncode == 1 and time.monotonic() - begun < 60
+    assert (
+        "Cloud Build needs a container engine on this machine, and none answers (engine is none). Install docker (https://"
+        in done.stderr
+    )
+
+
+DOCKER_PY = f"""
+import docker
+client = docker.from_env()
+image, _ = client.images.build(path=".", tag="{IMAGE}:docker-py")
+print(client.api.push("{IMAGE}", tag="docker-py"), list(client.images.push("{IMAGE}:docker-py", stream=True, decode=True)))
+print(client.images.pull("{IMAGE}", tag="docker-py").id == image.id)
+try:
+    client.images.push("{IMAGE}", tag="gone")
+except docker.errors.ImageNotFound:
+    print("not found")
+"""
+
+
+def test_docker_py(containers: Path, tmp_path: Path) -> None:
+    """docker-py builds an image under `local run`, and pushes and pulls of Google's registries stay on this machine."""
+    module("docker")
+    dockerfile(tmp_path, "")
+    (tmp_path / "program.py").write_text(DOCKER_PY)
+    with engines.docker_over_podman():
+        done = run(tmp_path, sys.executable, "program.py", **{engine.VARIABLE: "docker"}, **own())
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count(f"{IMAGE}:docker-py: the image stays on this machine") == 2
+    assert done.stdout.splitlines()[-2:] == ["True", "not found"]
+
+
+@pytest.fixture
+def here(tmp_path: Path, containers: Path) -> Iterator[server.RunningServer]:
+    """A server that runs images by podman."""
+    options = RunOptions(engine="podman", project="my-project")
+    with server.running(Settings(tmp_path / "state", run=options, checks=False)) as running:
+        yield running
+    assert not left(running.root) and not list((running.root / "builds").glob("*"))
+
+
+def create(here: server.RunningServer, **build: Any) -> httpx.Response:
+    return httpx.post(f"{here.url}/cloudbuild/v1/projects/my-project/builds", json=build, timeout=60)
+
+
+def waited(here: server.RunningServer, build: dict[str, Any], *until: str) -> dict[str, Any]:
+    for _ in range(600):
+        found: dict[str, Any] = httpx.get(f"{here.url}/cloudbuild/v1/{build['name']}").json()
+        if found["status"] in until:
+            return found
+        time.sleep(0.05)
+    raise AssertionError(found)
+
+
+SLEEPS: dict[str, Any] = {"name": BASE, "entrypoint": "sleep", "args": ["60"]}
+
+
+def test_a_build_is_cancelled(here: server.RunningServer) -> None:
+    """A cancelled build ends at once as CANCELLED, its operation says so, and its container is gone."""
+    operation = create(here, steps=[SLEEPS]).json()
+    build = operation["metadata"]["build"]
+    waited(here, build, "WORKING")
+    for _ in range(100):
+        if left(here.root):
+            break
+        time.sleep(0.1)
+    begun = time.monotonic()
+    assert (
+        httpx.post(f"{here.url}/cloudbuild/v1/{build['name']}:cancel", json={}, timeout=60).json()["status"]
+        == "CANCELLED"
+    )
+    assert waited(here, build, "CANCELLED")["steps"][0]["status"] == "CANCELLED" and time.monotonic() - begun < 20
+    ended = httpx.get(f"{here.url}/cloudbuild/v1/{operation['name']}").json()
+    assert ended["done"] and "error" in ended
+    again = httpx.post(f"{here.url}/cloudbuild/v1/{build['name']}:cancel", json={})
+    assert again.status_code == 400 and "its status is CANCELLED" in again.text
+
+
+def test_a_build_times_out(here: server.RunningServer) -> None:
+    """A build that takes longer than its timeout, or than that of a step, ends as TIMEOUT."""
+    builds = [create(here, steps=[SLEEPS], timeout="1s"), create(here, steps=[{**SLEEPS, "timeout": "1s"}])]
+    for one in builds:
+        assert waited(here, one.json()["metadata"]["build"], "TIMEOUT")["finishTime"]
+
+
+@pytest.mark.parametrize(("build", "why"), [
+    ({"steps": []}, "no build steps are specified"),
+    ({"steps": [{"name": "gcr.io/cloud-builders/gcloud", "args": ["version"]}]},
+     "build step 0: the image gcr.io/cloud-builders/gcloud is not on this machine."),
+    ({"steps": [{"name": DOCKER, "entrypoint": "python"}]}, "the entrypoint 'python' of gcr.io/cloud-builders/docker is not run here"),
+    ({"steps": [{"name": DOCKER}], "availableSecrets": {"inline": [{}]}}, "does not do availableSecrets of a build"),
+    ({"steps": [{"name": DOCKER}], "source": {"gitSource": {"url": "https://github.com/a/b"}}}, "does not do source.gitSource"),
+    ({"steps": [{"name": DOCKER}], "serviceAccount": "projects/p/serviceAccounts/a@b"}, "(a) specify 'build.logs_bucket'"),
+    ({"steps": [{"name": DOCKER}], "logsBucket": "gs://not-there"}, "The specified bucket does not exist."),
+])  # fmt: skip
+def test_what_is_not_built_is_refused_by_name(here: server.RunningServer, build: dict[str, Any], why: str) -> None:
+    """A build with a step or field that is not done here is refused before it runs, by name."""
+    answer = create(here, **build)
+    assert answer.status_code in (400, 404) and why in answer.json()["error"]["message"], answer.text
+    assert "builds" not in httpx.get(f"{here.url}/cloudbuild/v1/projects/my-project/builds").json()
+
+
+@pytest.mark.parametrize("dir_", ["..", "/etc", "gone"])
+def test_a_step_stays_in_its_source(here: server.RunningServer, dir_: str) -> None:
+    """The folder of a docker step is one of the source, never another one of this machine."""
+    made = create(here, steps=[{"name": DOCKER, "dir": dir_, "entrypoint": "sh", "args": ["-c", "pwd"]}]).json()
+    found = waited(here, made["metadata"]["build"], "FAILURE", "SUCCESS")
+    assert found["status"] == "FAILURE" and "is not a folder of the source" in found["statusDetail"]
+
+
+def test_an_image_that_no_step_made(here: server.RunningServer) -> None:
+    """A build whose `images` no step made fails with Cloud Build's words."""
+    made = create(here, steps=[{"name": DOCKER, "args": ["images"]}], images=[f"{IMAGE}:gone"]).json()
+    found = waited(here, made["metadata"]["build"], "FAILURE", "SUCCESS")
+    assert (
+        found["statusDetail"] == f'failed to find one or more images after execution of build steps: ["{IMAGE}:gone"]'
+    )
+
+
+def template(*args: str, **fields: Any) -> list[str]:
+    build = {"steps": [{"name": DOCKER, "args": list(args)}], **fields}
+    made = build_config.substituted(build, build_config.built_ins("my-project", "global", "id", "a@b"))
+    found: list[str] = made["steps"][0]["args"]
+    return found
+
+
+def test_substitutions() -> None:
+    """Built-in, own, escaped, dynamic and loose substitutions are made as Cloud Build makes them."""
+    assert template("$PROJECT_ID/${_A}b$$HOME$BUILD_ID$COMMIT_SHA", substitutions={"_A": "x"}) == [
+        "my-project/xb$HOMEid"
+    ]
+    assert template("$SHORT_SHA", substitutions={"SHORT_SHA": "abc"}) == ["abc"]
+    loose = {"substitutionOption": "ALLOW_LOOSE"}
+    assert template("-$_GONE-", substitutions={"_MORE": "1"}, options=loose) == ["--"]
+    assert template(
+        "$_B", substitutions={"_A": "x", "_B": "$_A-${PROJECT_ID}"}, options={"dynamicSubstitutions": True}
+    ) == ["x-my-project"]
+
+
+@pytest.mark.parametrize(("args", "given", "why"), [
+    ("$TAG", {}, 'key in the template "TAG" is not a valid built-in substitution'),
+    ("$_TAG", {}, 'key in the template "_TAG" is not matched in the substitution data'),
+    ("x", {"_TAG": "1"}, 'key "_TAG" in the substitution data is not matched in the template'),
+    ("x", {"TAG": "1"}, 'substitution key "TAG" does not respect format "^_[A-Z0-9_]+$"'),
+    ("x", {"PROJECT_ID": "1"}, "is not an overridable built-in substitutions"),
+])  # fmt: skip
+def test_substitutions_that_do_not_fit(args: str, given: dict[str, str], why: str) -> None:
+    """A key that is unknown, missing or without use is refused with Cloud Build's words."""
+    with pytest.raises(ApiError) as raised:
+        template(args, substitutions=given)
+    assert why in raised.value.message
+
+
+def test_kaniko_becomes_a_docker_build() -> None:
+    """Options of kaniko become those of `docker build`, also with values as words of their own; caches and pushes are left out."""
+    args = [
+        "--dockerfile=sub/Dockerfile",
+        "-c",
+        "/workspace/here",
+        "-d",
+        "a:1",
+        "--cache",
+        "--cache-ttl",
+        "6h",
+        "--cache-dir",
+        "",
+        "--build-arg",
+        "A=1",
+    ]
+    words = build_config.docker_words({"name": "gcr.io/kaniko-project/executor:v1.9.0", "args": args}, "/tmp/w")
+    assert words == [
+        "docker",
+        "build",
+        "--network",
+        "host",
+        "--tag",
+        "a:1",
+        "--build-arg",
+        "A=1",
+        "--file",
+        "/tmp/w/here/sub/Dockerfile",
+        "/tmp/w/here",
+    ]
