@@ -5,6 +5,7 @@ killed and cut at every call, over scarce machines, holds, lists that lag and a 
 from __future__ import annotations
 
 import functools
+import json
 import random
 import tempfile
 from collections import Counter
@@ -13,6 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +42,7 @@ from vertexrig.project.triggered import Budget, Notify, RunLimits, Schedule
 from vertexrig.runs.candidates import CandidateRun, candidates_of
 from vertexrig.runs.deliveries import NotStartedError
 from vertexrig.runs.engine import Engine, NoMachinesError
-from vertexrig.runs.policy import EVERY, Due, Hold, Holds
+from vertexrig.runs.policy import EVERY, PATIENCE_S, Due, Hold, Holds
 from vertexrig.runs.registration import Registrar
 from vertexrig.runs.run import Attempt, Run
 from vertexrig.runs.steps import Steps
@@ -53,16 +55,18 @@ from vertexrig.submit.budget import Ledger, OverBudgetError, Share, Terms
 from vertexrig.submit.claims import LABEL, LEASE_S, EndedError, InProgressError, Key
 from vertexrig.submit.submission import Request
 from vertexrig.trigger import notify
+from vertexrig.trigger.answers import Reply
+from vertexrig.trigger.jobs import JobPages
 from vertexrig.trigger.notify import Notice
 from vertexrig.trigger.tick import Ticker
 from vertexrig.workspace import Prepared, Workspace
 
-NIGHTLY, ANA = "nightly", "ana_example_com"
+NIGHTLY, ANA, ASKED = "nightly", "ana_example_com", Key("request", "asked")
 DUE = tuple(times.rfc3339(START + timedelta(hours=hour), 0) for hour in range(3))
 SKEWS = (0.0, 0.0, -600.0, 600.0)
 LAGS = (0.0, 0.0, 30.0)
 """Of lists, shorter than the lease: a job that is not listed for longer may be overlapped."""
-TICK_S, WAIT_S, RETRY_S = 700.0, 1200.0, 7200.0
+TICK_S, WAIT_S, RETRY_S, DAY_S = 700.0, 1200.0, 7200.0, 86_400.0
 MORE_STOPS = (*STOPS, "before delete", "after delete", "before send", "after send", "before upload", "after upload")
 TOPIC = (Notify(topic="projects/p/topics/t", when=("finished", "failed", "refused", "skipped", "better")),)
 
@@ -115,11 +119,13 @@ class ScarceVertex(MemoryVertex):
 
     refused: frozenset[str] = frozenset()
     wronged: tuple[str, ...] = ()
-    """Jobs that were cancelled by a process that had seen them train."""
+    """Jobs that trained, and were cancelled by a process that had seen that, or had not looked at them."""
 
-    def __init__(self, *parts: Any) -> None:
+    def __init__(self, *parts: Any, spared: Callable[[Mapping[str, Any]], bool] = lambda _: True) -> None:
         super().__init__(*parts)
+        self.spared = spared  # whether nobody may cancel a job that trains
         self._seen: dict[Delivery | None, str] = {}
+        self._looked: set[tuple[Delivery | None, str]] = set()
 
     def create(self, collection: str, body: Mapping[str, Any]) -> RemoteJob:
         if body["labels"].get(CANDIDATE_LABEL, "1") in self.refused:
@@ -129,12 +135,14 @@ class ScarceVertex(MemoryVertex):
     def get(self, name: str) -> RemoteJob | None:
         job = super().get(name)
         self._seen[current()] = name if job is not None and "startTime" in job.data else ""
+        self._looked.add((current(), name))
         return job
 
     def cancel(self, name: str) -> None:
         def effect() -> None:
             job = self.jobs[name].data
-            if self._seen.get(current()) == name:
+            looked = (current(), name) in self._looked and self._seen.get(current()) != name
+            if job["state"] == RUNNING and not looked and self.spared(job):
                 self.wronged += (name,)
             if job["state"] in ENDED:
                 raise RestError("it has ended", status=400)
@@ -150,8 +158,27 @@ class WorldSteps(Steps):
         return rendered(1)[1][0]
 
 
+class WorldPages(JobPages):
+    """The pages about jobs, without their answers."""
+
+    def _own(self, number: str) -> RemoteJob:
+        found = self.submitter.vertex.get(number)
+        assert found is not None
+        return found
+
+    def _row(self, job: RemoteJob, *, detail: bool = False) -> dict[str, Any]:
+        return {}
+
+
 class WorldRegistrar(Registrar):
     """A registrar whose jobs have all trained the same model."""
+
+    broken = False
+
+    def register(self, *parts: Any) -> Any:
+        if self.broken:
+            raise RestError("the registry is down", status=503)
+        return super().register(*parts)
 
     def _trained(self, *_: Any) -> tuple[Trained, Servable]:
         return Trained("gs://my-bucket/model", "accuracy", 0.9, "MAXIMIZE", "cpu", "1"), Servable("tf", "2.17", "")
@@ -162,7 +189,7 @@ class WorldTicker(Ticker):
 
     def finish(self, run: Run) -> None:
         row = self.deliveries.write_end(
-            run, {"outcome": run.reason, "reason": run.text, "model": run.model, "jobs": dict(run.jobs)}
+            run, {"outcome": run.reason, "reason": run.text, "model": run.model, "jobs": dict(run.jobs), "step": run.at}
         )
         self.notices.keep(notify.notice_of({**row, "schedule": NIGHTLY}))
 
@@ -173,21 +200,22 @@ class RunWorld(World):
     Args:
         shape: What the schedule is like.
         trials: How many the caller may start in a day.
-        runs, engine, due, ledger, registrar, ticker, steps: Classes; tests put broken ones here.
+        runs, engine, due, ledger, registrar, ticker, steps, pages: Classes; tests put broken ones here.
         parts: See `World`.
     """
 
     def __init__(
         self, shape: Shape = Shape(), trials: int | None = None, *, runs: type[RunStore] = RunStore, engine: type[Engine] = Engine,
         due: type[Due] = Due, ledger: type[Ledger] = Ledger, registrar: type[Registrar] = WorldRegistrar,
-        ticker: type[Ticker] = WorldTicker, steps: type[WorldSteps] = WorldSteps, **parts: Any,
+        ticker: type[Ticker] = WorldTicker, steps: type[WorldSteps] = WorldSteps,
+        pages: type[WorldPages] = WorldPages, **parts: Any,
     ) -> None:  # fmt: skip
         super().__init__(**parts)
         self.shape, self.trials = shape, trials
         self.schedule = workspace(shape).loaded.project.schedules[NIGHTLY]
         self._runs, self._engine, self._due, self._ledger = runs, engine, due, ledger
-        self._registrar, self._ticker, self._steps = registrar, ticker, steps
-        self.vertex: ScarceVertex = ScarceVertex(self.clock, self._gate)
+        self._registrar, self._ticker, self._steps, self._pages = registrar, ticker, steps, pages
+        self.vertex: ScarceVertex = ScarceVertex(self.clock, self._gate, spared=self._spared)
         self.models = MemoryModels(self.vertex, self.clock, self._gate)
         self.storage.objects["model/saved_model.pb"] = (b"", 1, 0.0)
         self.answers_of: dict[str, list[str]] = {}
@@ -196,8 +224,15 @@ class RunWorld(World):
         self.down, self.held_from = False, None
         self._arrived: set[str] = set()
         self._late: set[str] = set()
+        self._expired: set[str] = set()
         self._claimed: dict[Delivery | None, float] = {}
-
+        self._ids: dict[str, set[str]] = {}
+        self._cancelling: set[str] = set()
+        self._cancelled: dict[str, float] = {}
+        self._newer: dict[Delivery | None, tuple[set[str], set[str]]] = {}
+        self.asked: list[str] = []
+        self.broken_at: float | None = None
+        self.broken_s = 0.0
         self._neighbour()
 
     def workspace(self) -> Workspace:
@@ -254,12 +289,109 @@ class RunWorld(World):
             self._late.add(job.name)  # its holder was frozen just before the create call: see `Ledger`
         elif self.held_from is not None and claimed > self.held_from and self._of_attempt(job):
             self.surprises.append(Broken(f"{job.name} was made while the schedule is on hold"))
+        id = self._run_of(job.labels)
+        if claimed > self._cancelled.get(id, claimed):
+            self.surprises.append(Broken(f"{job.name} was made after a caller had cancelled its run"))
+        first = sum(self._run_of(one.data["labels"]) == id for one in self.jobs.values()) == 1
+        newer, waiting = self._newer.get(current(), (set[str](), set[str]()))
+        if (
+            first
+            and id in waiting
+            and any(id in self.ids(due) and self._with_job(DUE[place + 1 :]) & newer for place, due in enumerate(DUE))
+        ):
+            self.surprises.append(Broken(f"{job.name} was made though a newer run of the schedule has its job"))
 
     def _of_attempt(self, job: RemoteJob) -> bool:
         """Whether a job is of an attempt: steps read the holds once in a tick."""
         return FIRST_LABEL in job.labels or job.labels[LABEL][:32] in {self.key(due).digest[:32] for due in DUE}
 
+    def ids(self, due: str) -> set[str]:
+        """The ids that the claim of a due time has had."""
+        found = self.storage.objects.get(self.key(due).path)
+        known = self._ids.setdefault(due, set())
+        if found is not None:
+            known.add(str(json.loads(found[0])["id"]))
+        return known
+
+    def _run_of(self, labels: Mapping[str, str]) -> str:
+        """The run of a job, also of one of a step."""
+        id = labels.get(FIRST_LABEL) or labels[LABEL]
+        steps = {Key("step", f"{one} 0 promote").digest[:32]: one for due in DUE for one in self.ids(due)}
+        return steps.get(id[:32], id)
+
+    def _spared(self, job: Mapping[str, Any]) -> bool:
+        """Whether a job is the recorded one of its claim, and nobody cancels its run."""
+        return self._run_of(job["labels"]) not in self._cancelling and self._is_recorded(job)
+
+    def _is_recorded(self, job: Mapping[str, Any]) -> bool:
+        path = f"claims/{job['labels'][LABEL][:32]}"
+        found = next((one[0] for name, one in self.storage.objects.items() if name.startswith(path)), b"{}")
+        return bool(json.loads(found).get("job", {}).get("name") == job["name"])
+
+    def _with_job(self, dues: Sequence[str]) -> set[str]:
+        """The open runs of due times that have a recorded job."""
+        had = {self._run_of(one.data["labels"]) for one in self.jobs.values() if self._is_recorded(one.data)}
+        return {id for due in dues for id in self.ids(due) if id in had and f"runs/{id}.json" in self.storage.objects}
+
+    def _waiting(self) -> set[str]:
+        """The runs that wait for a job."""
+        stored = (json.loads(one[0]) for name, one in self.storage.objects.items() if name.startswith("runs/"))
+        return {run["id"] for run in stored if run.get("phase") == "waiting"}
+
     # --- what happens ---
+
+    def cancel(self, number: int) -> Delivery:
+        """Start the DELETE of one of the jobs, by a caller."""
+        return self._begun(lambda delivery: self._cancel(number, delivery))
+
+    def _cancel(self, number: int, delivery: Delivery) -> None:
+        names = list(self.jobs)
+        if not names:
+            return
+        name = names[number % len(names)]
+        id = self._run_of(self.jobs[name].data["labels"])
+        engine = self.made_engine(0.0, delivery, False)
+        ticker = self._ticker(
+            engine, self._registrar(*self._about(engine)), lambda _: None, wanted=TOPIC, clock=self.clock
+        )
+        self._cancelling.add(id)
+
+        def stop(id: str) -> str | None:
+            run = engine.runs.read(id)
+            return None if run is None else ticker.engine.stop(run)
+
+        reply = self._pages(engine.submitter, lambda _: True, stop).cancel(name)
+        assert isinstance(reply, Reply)
+        self._cancelled.setdefault(id, self.clock())
+
+    def expire(self) -> None:
+        """Delete the claims of requests that were answered long ago, as a lifecycle rule of the bucket does."""
+        if self.deliveries:
+            return
+        for due in DUE:
+            path, answered = self.key(due).path, set(self.answers_of.get(due, ())) - {"refused"}
+            if answered and path in self.storage.objects and self.clock() - self.storage.objects[path][2] > DAY_S:
+                self.ids(due)
+                del self.storage.objects[path]
+                self._arrived.discard(due)
+                self._expired.add(due)
+
+    def breaks(self, on: bool) -> None:
+        """Let the Model Registry fail, or work again."""
+        if self.broken_at is not None:
+            self.broken_s += self.clock() - self.broken_at
+        self.broken_at = self.clock() if on else None
+
+    def ask(self, caller: str) -> Delivery:
+        """Start a delivery of a request with an id; each caller sends another body under that id."""
+        return self._begun(lambda delivery: self._asked(caller, delivery))
+
+    def _asked(self, caller: str, delivery: Delivery | None) -> None:
+        engine = self.made_engine(0.0, delivery, True)
+        body = replace(self.request, args={"of": caller}).body
+        run = Run("", ASKED, body, {"id": caller, "time": DUE[0].replace("Z", ".000Z")}, caller)
+        if not engine.begin(run, engine.candidates(run), self.terms)[1].duplicate:
+            self.asked.append(caller)
 
     def hold(self, on: bool) -> None:
         until = times.rfc3339(self.clock.now() + timedelta(days=30), 0)
@@ -305,6 +437,8 @@ class RunWorld(World):
     def arrive(self, number: int, skew: float) -> Delivery:
         """Start a delivery of a due time, by an instance whose clock is off."""
         due = DUE[number % len(DUE)]
+        if due in self._expired:
+            return self._begun(lambda _: None)  # it is not delivered any more
         self._arrived.add(due)
         return self._begun(lambda delivery: self._deliver(due, skew, delivery))
 
@@ -341,10 +475,9 @@ class RunWorld(World):
 
     def _tick(self, skew: float, delivery: Delivery | None) -> None:
         engine = self.made_engine(skew, delivery, False)
-        registrar = self._registrar(
-            workspace(self.shape).loaded, workspace(self.shape).catalog, self.models, engine.submitter.claims, engine.runs,
-            lambda uri: MemoryFolder(self.storage, uri),
-        )  # fmt: skip
+        registrar = self._registrar(*self._about(engine))
+        registrar.broken = self.broken_at is not None  # type: ignore[attr-defined]
+        self._newer[delivery] = self._with_job(DUE), self._waiting()
         engine.step = self._steps(engine, registrar, registrar.folder).take
 
         def send(_: Notify, notice: Notice) -> None:
@@ -360,6 +493,18 @@ class RunWorld(World):
                 self.surprises.append(Broken(f"a tick failed: {row}"))
 
         self._ticker(engine, registrar, log, wanted=TOPIC, clock=self.clock, send=send).tick({})
+
+    def _about(self, engine: Engine) -> tuple[Any, ...]:
+        """What a registrar is made of."""
+        own = workspace(self.shape)
+        return (
+            own.loaded,
+            own.catalog,
+            self.models,
+            engine.submitter.claims,
+            engine.runs,
+            lambda uri: MemoryFolder(self.storage, uri),
+        )
 
     def some(self, chance: random.Random, *states: str) -> dict[str, Any] | None:
         jobs = [job.data for job in self.jobs.values() if job.data["state"] in states]
@@ -414,6 +559,7 @@ class RunWorld(World):
         self.close()
         self.vertex.lag = self.models.slow = 0.0
         self.vertex.refused, self.down = frozenset(), False
+        self.breaks(False)
         self.clock.at += 150.0
         self.hold(False)
         chance = random.Random(len(self.jobs))
@@ -459,14 +605,14 @@ class RunWorld(World):
         rows = [self._row(name) for name in self.storage.objects if name.startswith("history/")]
         for due in DUE:
             answers, claim = self.answers_of.get(due, []), self._parts(None)[0].by_key(self.key(due))
-            own = [row for row in rows if row.get("schedule_time") == due]
+            ids_of, own = self.ids(due), [row for row in rows if row.get("schedule_time") == due]
             if len(own) > 1:
                 raise Broken(f"{len(own)} ends for {due}")
             left_out = claim is not None and claim.state == "ended" and "skipped" in answers
             if {"created", "deferred"} & set(answers) and not own and not left_out:
                 raise Broken(f"{due} was answered {answers}, and has no end")
             ids = {job.data["labels"].get(FIRST_LABEL) or job.data["labels"][LABEL] for job in self.jobs.values()}
-            jobs = [id for id in ids if claim is not None and id == claim.id]
+            jobs, cancelled = [id for id in ids if id in ids_of], bool(ids_of & self._cancelling)
             won = [
                 one.data["name"] for one in self.jobs.values()
                 if one.data["state"] == SUCCEEDED and (one.data["labels"].get(FIRST_LABEL) or one.data["labels"][LABEL]) in jobs
@@ -474,8 +620,9 @@ class RunWorld(World):
             if len(won) > 1:
                 raise Broken(f"two jobs of {due} have succeeded: {won}")
             outcome = own[0]["end"]["outcome"] if own else ""
-            if outcome in ("CANCELLED", "changed", "gone") or "CANCELLED" in str(
-                own[0]["end"].get("reason") if own else ""
+            if outcome in ("changed", "gone") or (
+                not cancelled
+                and (outcome == "CANCELLED" or "CANCELLED" in str(own[0]["end"].get("reason") if own else ""))
             ):
                 raise Broken(f"nobody cancelled {due}, and the file is the same: {own[0]['end']}")
             if won and "skipped" in answers:
@@ -484,6 +631,8 @@ class RunWorld(World):
             # a step may fail after the run's job has succeeded
             if (good and not won) or (won and not good and not self.shape.steps):
                 raise Broken(f"{due} ended {outcome!r}, and these have succeeded: {won}: {own}")
+            if outcome == "given-up" and own[0]["end"]["step"] != "run" and self.broken_s < PATIENCE_S:
+                raise Broken(f"{due} was given up though its step did not fail for three days: {own[0]['end']}")
             if (
                 own
                 and f"{own[0]['id']}-end" not in self.sent
@@ -492,6 +641,15 @@ class RunWorld(World):
                 raise Broken(f"no notice of {due} was sent: {own[0]}")
         self._check_steps(rows)
         self._check_budget()
+        self._check_overlap()
+        for row in rows:
+            if (
+                row.get("request") == ASKED.digest
+                and row.get("job")
+                and row.get("caller") not in self.asked[:1]
+                and self.asked
+            ):
+                raise Broken(f"the job was made for {self.asked}, and the run is {row.get('caller')}'s")
         if self._of_neighbour() != self.others:
             raise Broken(f"what belongs to another trigger is {self._of_neighbour()}, and was {self.others}")
 
@@ -501,7 +659,7 @@ class RunWorld(World):
     def _check_steps(self, rows: list[dict[str, Any]]) -> None:
         if not self.shape.steps:
             return
-        ids = [claim.id for due in DUE if (claim := self._parts(None)[0].by_key(self.key(due))) is not None]
+        ids = [id for due in DUE for id in self.ids(due)]
         known = {
             key.digest[:32] for id in ids for key in (Key("step", f"{id} 0 promote"), Key("step", f"{id} 1 register"))
         }
@@ -518,6 +676,18 @@ class RunWorld(World):
             made = [f"{row['name']}@{row['versionId']}" for row in models if "(run " in row["versionDescription"]]
             if len(marks) != len(set(marks)) and set(made) - ended and len(made) > len(rows):
                 raise Broken(f"more versions than runs: {made}, {ended}")
+
+    def _check_overlap(self) -> None:
+        """With `overlap: skip` or `wait`, no run begins between two jobs of another one."""
+        if self.shape.overlap == "allow":
+            return
+        made: dict[str, list[str]] = {}
+        for name, job in self.jobs.items():
+            if name not in self._late and self._of_attempt(RemoteJob(job.data)):
+                made.setdefault(self._run_of(job.data["labels"]), []).append(job.data["createTime"])
+        for one, other in permutations(made, 2):
+            if min(made[one]) < min(made[other]) < max(made[one]):
+                raise Broken(f"{other} began among the attempts of {one}: {made}")
 
     def _check_budget(self) -> None:
         if self.trials is None:
@@ -563,12 +733,30 @@ SCRIPTS: Mapping[str, Script] = {
     ),
     "budget": Script(Shape(1, "wait"), "d0 start d1 succeed tick start d2 succeed tick start succeed tick"),
     "steps": Script(Shape(1, steps=True), "d0 start succeed tick tick start succeed tick lease tick"),
+    "stopped": Script(
+        Shape(3, retry_for=_PATIENT), "d0 stockout lease delete lease tick pause tick start succeed tick"
+    ),
+    "stopped-late": Script(Shape(3), "d0 wait tick delete lease cancelled tick start succeed tick"),
+    "stopped-step": Script(Shape(1, steps=True), "d0 start succeed tick delete lease tick start succeed tick tick"),
+    "expired": Script(Shape(1, "wait", True), "hold lease d0 days expire free tick start succeed tick"),
+    "corrected": Script(Shape(1), "scarce ana plenty lease bo start tick succeed tick"),
+    "begins": Script(Shape(3), "d0 tick wait tick start succeed tick"),
+    "failing-held": Script(
+        Shape(1, steps=True),
+        "d0 start succeed tick tick start succeed breaks tick mends hold tick pause tick days free breaks tick mends tick",
+    ),
+    "round": Script(
+        Shape(3, "skip", retry_for=_PATIENT),
+        "d0 stockout tick stockout tick stockout lease d1 tick pause pause tick start succeed tick",
+    ),
+    "replaced": Script(Shape(1, retry_for=_PATIENT), "scarce d0 plenty lease d1 lease tick start succeed tick"),
     "steps-wait": Script(
         Shape(3, "wait", steps=True), "d0 start d1 succeed tick tick stockout tick start succeed tick"
     ),
 }
 """Short worlds; in each schedule of one a delivery or tick is frozen at a call, and wakes, is cut or is killed later."""
 _ALL = [""] * 400
+_WORK = ("tick", "delete", "ana", "bo")
 _AFTER: Sequence[tuple[Sequence[str], bool]] = (
     ([], False), (["", ""], False), (_ALL, True), (["fail", *_ALL], True), (["", "fail", *_ALL], True), (["", "repeat", *_ALL], True),
 )  # fmt: skip
@@ -584,6 +772,13 @@ def words(world: RunWorld, chance: random.Random) -> dict[str, Callable[[], obje
         "pause": partial(world.later, TICK_S),
         "wait": partial(world.later, WAIT_S + 1),
         "lease": partial(world.later, LEASE_S + 2),
+        "days": partial(world.later, 4 * DAY_S),
+        "delete": lambda: world.cancel(chance.randrange(4)),
+        "expire": world.expire,
+        "ana": partial(world.ask, "ana@example.com"),
+        "bo": partial(world.ask, "bo@example.com"),
+        "breaks": partial(world.breaks, True),
+        "mends": partial(world.breaks, False),
         "hold": partial(world.hold, True),
         "free": partial(world.hold, False),
         "scarce": partial(refuse, frozenset("123")),
@@ -627,7 +822,7 @@ def played(seed: int, script: Script, actor: int | None = None, **parts: Any) ->
     world.vertex.lag = chance.choice(LAGS)
     moves, act = script.moves, words(world, chance)
     if actor is None:
-        actor = chance.choice([place for place, word in enumerate(moves) if word == "tick" or word[1:].isdigit()])
+        actor = chance.choice([place for place, word in enumerate(moves) if word in _WORK or word[1:].isdigit()])
     stop, back = (
         2 * chance.randrange(_calls(script, actor, **parts)),
         chance.randint(actor + 1, min(actor + 4, len(moves))),
@@ -691,6 +886,8 @@ def explore(seed: int, steps: int = 30, shape: Shape | None = None, **parts: Any
         Move(0.79, lambda: world.ends(chance, CANCELLED, was=CANCELLING)),
         Move(0.82, scarce),
         Move(0.84, lambda: setattr(world, "down", chance.random() < 0.5)),
+        Move(0.86, lambda: begun(world, chance, lambda: world.cancel(chance.randrange(4)), MORE_STOPS), begins=True),
+        Move(0.87, lambda: world.breaks(world.broken_at is None)),
     )
     with suppress(InProgressError):
         begun(world, chance, arrive, MORE_STOPS)

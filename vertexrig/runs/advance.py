@@ -9,7 +9,7 @@ from typing import Literal
 from vertexrig import times
 from vertexrig.cloud.vertex import RemoteJob
 from vertexrig.runs.candidates import first_line
-from vertexrig.runs.run import Run
+from vertexrig.runs.run import Attempt, Run
 from vertexrig.spec.states import CANCELLED, CANCELLING, EXPIRED, FAILED, PARTIALLY_SUCCEEDED, SUCCEEDED, has_run, short
 from vertexrig.submit.scarcity import Scarcity, scarcity_of
 
@@ -29,7 +29,7 @@ class Seen:
         job: The job of the last attempt, None if it is gone.
         waits: A job that has not begun waits for machines.
         hold: Why its schedule is on hold, "" if it is not.
-        newest: When the newest run of its schedule that waits was due, "" for none.
+        newest: When the newest run of its schedule was due that waits or has a job, "" for none.
         problem: Why the project file does not allow it any more, "" if it does.
         order: Numbers of the candidates, in the order of their attempts.
         wait_s: Seconds that the job may wait for machines, None for as long as the service lets it.
@@ -73,6 +73,8 @@ class Action:
 def advance(run: Run, seen: Seen) -> Action:
     """Return what to do about a run."""
     action = _of_attempt(run, seen) if run.phase == "attempt" else _of_phase(run, seen)
+    if run.stopped and run.phase in ("waiting", "attempt"):
+        return _of_stopped(run, seen, action)
     if action.do in ("start", "find-or-make", "step"):
         if seen.problem:
             return Action("end", "changed", seen.problem)
@@ -94,7 +96,7 @@ def _of_phase(run: Run, seen: Seen) -> Action:
     ):
         return Action("end", "superseded", f"the run due at {seen.newest} has taken its place")
     attempt = run.attempt
-    if attempt is None or not attempt.reason:
+    if attempt is None:
         # it waits for what its schedule's policy names, and is attempted at each tick
         return Action("start", candidate=seen.order[0])
     repeats = sum(
@@ -127,16 +129,15 @@ def _of_attempt(run: Run, seen: Seen) -> Action:
     # to steps and to `watch`, too, a part is no success
     if job.state == PARTIALLY_SUCCEEDED:
         return Action("end", short(job.state), first_line(job.cause))
-    if job.state == FAILED:
-        found = scarcity_of(job)
-        if found is Scarcity.OTHER:
-            return Action("end", short(FAILED), first_line(job.cause))
-        return Action("attempt-over", found.value, attempt.text or first_line(job.error))
-    if job.ended:
-        # a job that expires before it begins has waited as long as the service lets it
-        ours = attempt.reason or (WAITED if job.state == EXPIRED and not has_run(job.data) else "")
+    if why := over_for(attempt, job):
         text = attempt.text or first_line(job.error) or f"its job ended {short(job.state)}"
-        return Action("attempt-over", ours, text) if ours else Action("end", short(CANCELLED), "its job was cancelled")
+        if job.state == EXPIRED and len(seen.order) == 1 and not seen.retry_for_s:
+            return Action("end", short(EXPIRED), text)
+        return Action("attempt-over", why, text)
+    if job.state == FAILED:
+        return Action("end", short(FAILED), first_line(job.cause))
+    if job.ended:
+        return Action("end", short(CANCELLED), "its job was cancelled")
     if has_run(job.data) or job.state == CANCELLING:
         return Action("wait")
     if attempt.reason:
@@ -147,6 +148,27 @@ def _of_attempt(run: Run, seen: Seen) -> Action:
             "give-up", WAITED, f"its job waited more than {times.length(round(seen.wait_s * seen.speed))} for machines"
         )
     return Action("wait")
+
+
+def over_for(attempt: Attempt, job: RemoteJob) -> str:
+    """Return why the next attempt may follow this one (NEXT_MAY_FOLLOW); "" if its job lives, succeeded, or ended for another reason."""
+    if job.state == FAILED:
+        found = scarcity_of(job)
+        return "" if found is Scarcity.OTHER else found.value
+    if not job.ended or job.state in (SUCCEEDED, PARTIALLY_SUCCEEDED):
+        return ""
+    # a job that expires before it begins has waited as long as the service lets it
+    return attempt.reason or (WAITED if job.state == EXPIRED and not has_run(job.data) else "")
+
+
+def _of_stopped(run: Run, seen: Seen, action: Action) -> Action:
+    """Return what to do about a run that a caller has cancelled: its job is cancelled, and no other follows."""
+    if action.do in ("end", "cancel"):
+        return action
+    attempt = run.attempt
+    if run.phase == "attempt" and attempt is not None and attempt.job and seen.job is not None and not seen.job.ended:
+        return Action("wait") if seen.job.state == CANCELLING else Action("cancel")
+    return Action("end", short(CANCELLED), "it was cancelled; no other job was made for it")
 
 
 def _seconds(since: str, seen: Seen) -> float:

@@ -30,7 +30,7 @@ from vertexrig.runs.advance import NEXT_MAY_FOLLOW, OVER_BUDGET, Action, Seen
 from vertexrig.runs.candidates import CandidateRun, first_line, time_and_cost
 from vertexrig.runs.deliveries import NO_MACHINES, NotStartedError
 from vertexrig.runs.policy import PATIENCE_S, WAITS, Due
-from vertexrig.runs.run import BACKFILL, Attempt, Run, attempts_of
+from vertexrig.runs.run import BACKFILL, FAILING, Attempt, Run, attempts_of
 from vertexrig.runs.store import RunStore
 from vertexrig.spec.labels import CANDIDATE_LABEL, FIRST_LABEL
 from vertexrig.spec.states import CANCELLING, SUCCEEDED, has_run, short
@@ -38,7 +38,7 @@ from vertexrig.submit.budget import PER_RUN, OverBudgetError, Share, Terms
 from vertexrig.submit.claims import LABEL, Claim, EndedError, InProgressError, Key, Recorded, digest
 from vertexrig.submit.reconcile import call_off
 from vertexrig.submit.scarcity import Scarcity, scarcity_of
-from vertexrig.submit.submission import Request, Submitted, Submitter, UnsureError, dearest, price_within
+from vertexrig.submit.submission import Request, Submitted, Submitter, UnsureError, dearest, most_trials, price_within
 from vertexrig.submit.uploaded import NoPackageError
 
 
@@ -59,7 +59,7 @@ class Moved:
     """What became of a run.
 
     Args:
-        run: As it is stored now or was last; in a step, at the step that is told of.
+        run: As it is stored now or was last. Its `step` is the one just attempted; the stored run may be one behind.
         state: `waiting` for machines or for what its schedule names, `training`, `started` (a job was made just now), `ended`, or `unknown`
             after an error.
         job: The job that it waits for, "" for none.
@@ -88,7 +88,7 @@ class _Making:
 
     Args:
         run: With this attempt as its last one, and its job, or the reason for none. It has its id from `write`, or from the claim of an
-            attempt that got no new job; `run_id` only if it was written.
+            attempt that got no new job; no `run_id` where an earlier delivery's job was found.
         stored: The run as this process has read or written it last; its generation is 0 before that.
         opened: `write` was the first one to write the run.
     """
@@ -97,15 +97,19 @@ class _Making:
     stored: Run
     opened: bool = False
 
-    def write(self, runs: RunStore, claim: Claim) -> None:
-        """Write the run just before its job is made; InProgressError if another process has changed it."""
+    def write(self, runs: RunStore, claim: Claim, check_claim: Callable[[], None]) -> None:
+        """Write the run just before its job is made; InProgressError if another process has changed it.
+
+        Args:
+            check_claim: See `RunStore.add`.
+        """
         run = self.run if self.run.is_later_attempt else replace(self.run, id=claim.id, run_id=claim.run_id)
         if run.generation:
             kept = runs.save(run)
             if kept is None:
                 raise InProgressError(1.0)
         else:
-            kept, self.opened = runs.add(run)
+            kept, self.opened = runs.add(run, check_claim)
         self.run = self.stored = kept
 
 
@@ -165,9 +169,10 @@ class Engine:
 
         Raises:
             NoMachinesError: No candidate got machines, and no other round follows.
-            NotStartedError: None did yet, and ticks continue (`deferred`); the run has ended already (`skipped`); or what
-                `terms.before_create` raises, such as a hold.
-            VertexrigError: As of `Submitter.submit`. A run that this delivery has opened is deleted, unless its job may be there.
+            NotStartedError: None did yet, and ticks continue (`deferred` with reason NO_MACHINES: the run is stored); the run has ended already
+                (`skipped`); or what `terms.before_create` raises, such as a hold: the run is not stored, see `keep_waiting`.
+            VertexrigError: As of `Submitter.submit`. A run that this delivery has opened is deleted, at the generation that it wrote, unless its
+                job may be there.
         """
         making, looked = _Making(run, run), False
         for position, candidate in enumerate(candidates):
@@ -192,7 +197,7 @@ class Engine:
                     return further
             if made is not None:
                 return making.run, made  # the stored run does not name the job: the next tick finds and records it
-        self._end_refused(making.run, candidates)
+        self._none_got_machines(making.run, candidates)
 
     def _taken_further(
         self, run: Run, made: Submitted | None, candidates: Sequence[CandidateRun]
@@ -210,7 +215,7 @@ class Engine:
         if found is not None or (made is not None and len(candidates) == 1):
             return None
         claim = self.submitter.claims.by_key(run.key)
-        row = self.runs.end(replace(run, run_id=claim.run_id)) if claim is not None else None
+        row = self.runs.history_row(replace(run, run_id=claim.run_id)) if claim is not None else None
         if row is None:
             return None
         end = row.get("end") or {}
@@ -226,7 +231,9 @@ class Engine:
         """Return the current job of a run that ticks have continued."""
         claim = self.claim_of(run)
         if claim is None or claim.state != "created":
-            if self.runs.save(run) is None:  # written again, so that the delivery that opened it does not delete it
+            if (
+                self.runs.save(run) is None
+            ):  # written again: the delivery that opened it deletes only the generation that it wrote
                 raise InProgressError(1.0)
             text = run.text or "its next attempt has no job yet"
             raise NotStartedError("deferred", NO_MACHINES, text, {"candidate": self.which_candidate(run)})
@@ -238,7 +245,7 @@ class Engine:
         job = candidate.submitter.vertex.get(claim.job.name)
         return run, candidate.submitter.answer_about(claim, candidate.collection, job)
 
-    def _end_refused(self, run: Run, candidates: Sequence[CandidateRun]) -> NoReturn:
+    def _none_got_machines(self, run: Run, candidates: Sequence[CandidateRun]) -> NoReturn:
         """Keep a run of which no candidate got machines, if another round follows.
 
         Raises:
@@ -268,6 +275,7 @@ class Engine:
         others_follow = claim.ended.get("reason") in NEXT_MAY_FOLLOW  # it is the claim of the first candidate
         if claim.state == "ended" and not others_follow:  # the answer to that write was lost
             return NotStartedError("skipped", claim.ended.get("reason", ""), claim.ended.get("text", ""))
+        # after a later attempt failed the run is there, unless `_drop` has deleted it
         if claim.state in ("claimed", "released") or (others_follow and not self.runs.read(claim.id)):
             waiting = replace(run, id=claim.id, run_id=claim.run_id, attempts=(), phase="waiting")
             self._write_anyway(replace(waiting, reason=why.reason, text=why.text))
@@ -305,14 +313,18 @@ class Engine:
         Just before the create call the run is written: from then on it has its id, and ticks see it.
         """
         later, several = making.run.is_later_attempt, len(candidates) > 1
+        # the first attempt keeps the run's id, also where its claim was deleted while the run waited
+        claim_id = "" if later else making.run.id
         asked_digest = self._digest_of(making.run)
         if later or candidate.number != 1:
-            # so that no process looks for its job where another project file has it
-            overrides = list(candidate.prepared.workspace.loaded.overrides)
-            asked_digest = digest({"body": asked_digest, "candidate": overrides})
+            # so that no process looks for its job where another project file has it; of a first attempt it is still the same request
+            of_candidate = digest(
+                {"body": asked_digest, "candidate": list(candidate.prepared.workspace.loaded.overrides)}
+            )
+            asked_digest = of_candidate if later else f"{asked_digest}.{of_candidate}"
         skip = self._passed_over(candidate, terms) if several else None
         if skip is not None:
-            claim = candidate.submitter.end(key, asked_digest, candidate.prepared.view.name, skip)
+            claim = candidate.submitter.end(key, asked_digest, candidate.prepared.view.name, skip, claim_id)
             if not claim.job.name:
                 making.run = _without_job(making.run, claim)
                 return None
@@ -322,19 +334,30 @@ class Engine:
 
         def before_create(claim: Claim) -> None:
             terms.before_create(claim)
-            making.write(self.runs, claim)
+            making.write(self.runs, claim, check_claim=lambda: self._check_claim(key, claim))
 
         own = replace(self._terms_of(making.run, candidates, candidate, terms), before_create=before_create)
         try:
-            made = candidate.submitter.submit(candidate.prepared, key, asked_digest, run_id, terms=own)
+            made = candidate.submitter.submit(
+                candidate.prepared, key, asked_digest, run_id, terms=own, claim_id=claim_id
+            )
         except RestError as error:
             # whether there is a job is not known: the next tick finds out, under the same claim
             if isinstance(error, UnsureError) or not several or scarcity_of(error) is Scarcity.OTHER:
                 raise
             making.run = making.run.with_attempt(reason=scarcity_of(error).value, text=first_line(str(error)))
             return None
-        making.run = replace(making.run, id=making.run.id or made.claim).with_attempt(job=made.name)
+        # an earlier delivery may have made the job of another candidate, which was the first one then
+        number = made.labels.get(CANDIDATE_LABEL, "")
+        found = {"candidate": int(number)} if made.duplicate and number.isdecimal() else {}
+        making.run = replace(making.run, id=making.run.id or made.claim).with_attempt(job=made.name, **found)
         return made
+
+    def _check_claim(self, key: Key, claim: Claim) -> None:
+        """Read the claim of an attempt again; InProgressError if another delivery has taken it over."""
+        current = self.submitter.claims.by_key(key)
+        if current is None or (current.token, current.state) != (claim.token, "claimed"):
+            raise InProgressError(1.0)
 
     def _digest_of(self, run: Run) -> str:
         return self.asked_digest or Request(**run.body).digest
@@ -360,7 +383,7 @@ class Engine:
                 return terms.final_reason(error)
             return {"reason": why.value, "text": first_line(str(error)), "candidate": number}
 
-        labels = dict(terms.labels)
+        labels, every, limits = dict(terms.labels), [one.prepared for one in candidates], candidates[0].submitter.limits
         if several or later:
             labels[CANDIDATE_LABEL] = number
         if later:
@@ -370,9 +393,8 @@ class Engine:
             labels=labels,
             # the run itself is counted under the claim of its first attempt
             shares=[_without(one, run.id) for one in terms.shares] if later else terms.shares,
-            most=dearest((one.prepared for one in candidates), candidates[0].submitter.limits, terms)
-            if several
-            else None,
+            most=dearest(every, limits, terms) if several else None,
+            most_trials=most_trials(every, limits, terms) if several else 0,
             final_reason=final_reason,
         )
 
@@ -392,6 +414,13 @@ class Engine:
             return None
         known = found.job if found is not None else Recorded()
         return Claim(run.id, "", "", run.name, "", "created", replace(known, name=name))
+
+    def has_job(self, run: Run) -> bool:
+        """Whether a job was made for a run, also one that no tick has recorded yet."""
+        if run.had_job or run.phase != "attempt":
+            return run.had_job
+        claim = self.claim_of(run)
+        return claim is not None and claim.state == "created"
 
     def which_candidate(self, run: Run) -> str:
         """Return which candidate a run is at: `candidate 2 of 4`; "" for a run without candidates."""
@@ -450,14 +479,17 @@ class Engine:
         Args:
             job: The job of its last attempt or step, where that was listed just now.
             hold: Why its schedule is on hold.
-            newest: When the newest run of its schedule that waits was due.
+            newest: See `Seen.newest`.
             at: The time by the service's clock.
         """
-        at = at or self.now()
+        at, listed = at or self.now(), job is not None
         for _ in range(40):
             if run.phase == "attempt" and (name := run.attempts[-1].job) and (job is None or job.name != name):
-                job = self.submitter.vertex.get(name)
+                job, listed = self.submitter.vertex.get(name), False
             action = advance.advance(run, self.see(run, job, hold, newest, at))
+            if action.do in ("give-up", "cancel") and listed:
+                job = None  # it may have begun to train since it was listed
+                continue
             result = self._carry_out(run, action, job, at)
             if isinstance(result, Moved):
                 return result
@@ -469,7 +501,9 @@ class Engine:
         name = run.attempts[-1].job if run.attempts else ""
         if action.do == "wait":
             self._cancel_others(run)
-            began = job is not None and run.phase == "attempt" and has_run(job.data)
+            if action.why == "hold":
+                run = self._on_hold(run, action.text, at)
+            began = job is not None and run.phase == "attempt" and not job.ended and has_run(job.data)
             return Moved(run, "training" if began else "waiting", name if job else "", action.text, remote=job)
         if action.do == "give-up":
             # the decision first: a job that is found cancelled without it was cancelled by a person
@@ -479,7 +513,8 @@ class Engine:
             run = kept
         if action.do in ("give-up", "cancel"):
             call_off(self.submitter.vertex, name)  # it may have ended: the next tick sees it
-            return Moved(run, "waiting", name, "its job has waited for too long and is being cancelled", remote=job)
+            why = "was cancelled, and its job" if run.stopped else "its job has waited for too long and"
+            return Moved(run, "waiting", name, f"{why} is being cancelled", remote=job)
         if action.do == "attempt-over":
             return self._end_attempt(run, action, job, at)
         if action.do in ("start", "find-or-make"):
@@ -489,6 +524,14 @@ class Engine:
                 return self.step(run, job)
             return self.close(run, short(SUCCEEDED), remote=job)  # what the command line starts has no steps
         return self.close(run, action.why, action.text, remote=job)
+
+    def _on_hold(self, run: Run, text: str, at: datetime) -> Run:
+        """Write that a run is on hold where it waited for something else: time in which nothing is attempted does not count."""
+        if run.phase == "step" and run.reason == FAILING:
+            return self.runs.save(replace(run, reason="")) or run
+        if run.phase == "waiting" and run.reason not in ("", BACKFILL, *WAITS):
+            return self.runs.save(replace(run, reason="hold", text=text, since=times.rfc3339(at, 0))) or run
+        return run
 
     def _end_attempt(self, run: Run, action: Action, job: RemoteJob | None, at: datetime) -> Moved | Run:
         """Write that the last attempt is over, once every job of it, in every region, has ended."""
@@ -539,9 +582,9 @@ class Engine:
             key = making.run.attempt_key(len(making.run.attempts) - 1)
             made = self._make_attempt(making, candidates, candidate, terms, key)
         except EndedError as error:
-            # an attempt that was refused is one of the run; otherwise the run ends as it was before
+            # an attempt that was refused is one of the run; otherwise the run ends as it is stored
             follows = error.claim.ended.get("reason") in NEXT_MAY_FOLLOW
-            return self._claim_ended(making.run if follows else making.stored, error.claim, at)
+            return self._follow_ended_claim(making.run if follows else making.stored, error.claim, at)
         except InProgressError as error:
             return Moved(run, "waiting", text=str(error))
         except ChangedError as error:
@@ -565,21 +608,25 @@ class Engine:
         if claim is not None and claim.state == "created":
             return self.runs.save(run.with_attempt(job=claim.job.name)) or Moved(run, "waiting")
         if claim is not None and claim.state == "ended":
-            return self._claim_ended(run, claim, at)
+            return self._follow_ended_claim(run, claim, at)
         return None
 
-    def _is_of_later_request(self, run: Run) -> bool:
-        """Whether the claim of a first attempt without a job belongs to a later request with the same body, whose window began since."""
-        if run.next_index or run.key.window_s is None:
+    def _is_of_later_request(self, run: Run, claim: Claim | None = None) -> bool:
+        """Whether the claim of a first attempt without a job belongs to a later request: one with the same body, whose window began since, or one
+        with the same id, whose body was corrected after the service had refused this one.
+        """
+        if run.next_index or (claim is None and run.key.window_s is None and run.key.kind != "request"):
             return False
-        claim = self.submitter.claims.by_key(run.key)
-        return claim is not None and claim.id != run.id
+        claim = claim or self.submitter.claims.by_key(run.key)
+        if claim is None:
+            return False
+        return claim.id != run.id or claim.asked.partition(".")[0] != self._digest_of(run)
 
     def _lost(self, run: Run) -> Moved | Run:
         text = f"no job of {run.name} was made, and its claim is gone or a later request's; ask for it again"
         return self.close(run, "failed", text, end_claim=False)
 
-    def _claim_ended(self, run: Run, claim: Claim, at: datetime) -> Moved | Run:
+    def _follow_ended_claim(self, run: Run, claim: Claim, at: datetime) -> Moved | Run:
         """Continue or end a run whose last attempt is over without a job."""
         why, text = claim.ended.get("reason", ""), claim.ended.get("text", "")
         if why not in NEXT_MAY_FOLLOW:
@@ -632,7 +679,12 @@ class Engine:
         return Moved(kept, "waiting", text=text, problem=problem, inside=inside)
 
     def _waiting_for(self, run: Run, stored: Run, reason: str, text: str, at: datetime) -> Run | None:
-        """Write what a run waits for, in place of the attempt that failed; None if another process has changed it since."""
+        """Write what a run waits for, in place of the attempt that failed; None if another process has changed it since.
+
+        Args:
+            run: As this tick has read it, with the generation of `stored`.
+            stored: As this tick wrote it last.
+        """
         if reason == run.reason and run.phase == "waiting":
             return run if stored.phase == "waiting" else self.runs.save(replace(run, since=run.phase_since))
         same_kind = run.reason and (run.reason in WAITS) == (reason in WAITS)
@@ -710,17 +762,22 @@ class Engine:
         return replace(closed(run, outcome, text), model=model, delivery=delivery, since=since)
 
     def _end_claim(self, run: Run, outcome: str, text: str) -> Claim | None:
-        """End the claim of the attempt that would get the next job; None if another delivery is at work."""
+        """End the claim of the attempt that would get the next job; None if another delivery is at work.
+
+        Returns:
+            The claim, with its job if it has one after all; an empty one where there is none to end.
+        """
         key, asked_digest = run.attempt_key(run.next_index), self._digest_of(run)
         current = self.submitter.claims.by_key(key)
         if current is None and run.attempts and run.attempts[-1].reason:
             return Claim("", "", "", "", "")  # no job was asked for since the last attempt was over
-        if current is not None and not run.next_index and current.id != run.id:
-            return Claim("", "", "", "", "")  # a later request's
+        if current is not None and self._is_of_later_request(run, current):
+            return Claim("", "", "", "", "")
         if current is not None:
             asked_digest = current.asked
         try:
-            return self.submitter.end(key, asked_digest, run.name, {"reason": outcome, "text": first_line(text)})
+            ended = {"reason": outcome, "text": first_line(text)}
+            return self.submitter.end(key, asked_digest, run.name, ended, "" if run.next_index else run.id)
         except InProgressError:
             return None
 
@@ -742,15 +799,32 @@ class Engine:
             yield from vertex.list(collection, filter=f'labels.{label}="{run.id}"')
 
     def stop(self, run: Run) -> str:
-        """Return the job that a run is at, for the caller to cancel; end a run that waits for its next attempt, and return ""."""
-        if run.phase == "step":
-            return run.job
-        if run.phase == "attempt" and run.attempts and run.attempts[-1].job:
-            return run.attempts[-1].job
-        moved = self.close(run, short("JOB_STATE_CANCELLED"), "cancelled before another candidate was attempted")
-        if isinstance(moved, Run):  # its job was made meanwhile
-            return moved.attempts[-1].job
-        return "" if moved.state == "ended" else moved.job
+        """Write that a run is cancelled, so that no further job is made for it; return the job that it is at, for the caller to cancel.
+
+        A run without a job that lives ends here, and "" is returned.
+        """
+        at, found = self.now(), run
+        for _ in range(8):
+            name = found.job if found.phase == "step" else found.attempts[-1].job if found.attempts else ""
+            job = self.submitter.vertex.get(name) if name and found.phase == "attempt" else None
+            action = advance.advance(found, self.see(found, job, at=at))
+            if action.do == "end" and not found.stopped and found.phase == "attempt" and name:
+                return name  # it has ended, and nothing follows
+            stopped = replace(found, stopped=found.stopped or times.rfc3339(at, 0))
+            kept = found if found.stopped or found.phase == "ended" else self.runs.save(stopped)
+            if kept is None:
+                there = self.runs.read(run.id)
+                if there is None:
+                    return name
+                found = there
+                continue
+            if kept.phase == "step" or (job is not None and not job.ended):
+                return name
+            moved = self._carry_out(kept, advance.advance(kept, self.see(kept, job, at=at)), job, at)
+            if isinstance(moved, Run):  # its job was made meanwhile
+                return moved.attempts[-1].job
+            return "" if moved.state == "ended" else moved.job
+        raise RestError("the run changes too fast to be cancelled", status=503)
 
 
 def _by_number(candidates: Sequence[CandidateRun], number: int) -> CandidateRun:
@@ -781,7 +855,7 @@ def _without(share: Share, id: str) -> Share:
 
 def closed(run: Run, outcome: str, text: str) -> Run:
     """Return a run as it ends: one with steps, and one whose job is gone, has `failed` in place of its job's state."""
-    if outcome == "gone" or (run.steps and outcome in ("FAILED", "CANCELLED", "PARTIALLY_SUCCEEDED")):
+    if outcome == "gone" or (run.steps and outcome in ("FAILED", "CANCELLED", "EXPIRED", "PARTIALLY_SUCCEEDED")):
         text = f"{run.name} ended {outcome}: {text}".rstrip(": ") if outcome != "gone" else text
         outcome = "failed"
     jobs = dict(run.jobs)

@@ -20,13 +20,14 @@ from vertexrig.cloud.storage import Storage, as_json
 from vertexrig.cloud.vertex import RemoteJob, in_filter
 from vertexrig.errors import UsageError, VertexrigError
 from vertexrig.project.triggered import RunLimits, Schedule
+from vertexrig.runs.advance import over_for
 from vertexrig.runs.deliveries import GOOD, NotStartedError
 from vertexrig.runs.run import Run
 from vertexrig.runs.store import RunStore
 from vertexrig.spec.labels import DATA_LABEL, first_of
 from vertexrig.spec.states import SUCCEEDED
 from vertexrig.submit.budget import OverBudgetError, Share, Terms
-from vertexrig.submit.claims import LABEL, Claim
+from vertexrig.submit.claims import LABEL, Claim, Claims
 from vertexrig.submit.submission import Submitter
 
 HOLDS = "holds.json"
@@ -177,25 +178,29 @@ class Due:
     def share(self) -> Share:
         """What its runs have in common: the label, and with `overlap: skip` or `wait` that one lives at a time."""
         limits = RunLimits(live_jobs=None if self.schedule.overlap == "allow" else 1)
-        return Share("schedule", self.name, limits, f"schedules.{self.name}.overlap", self._with_steps)
+        return Share("schedule", self.name, limits, f"schedules.{self.name}.overlap", self._unfinished)
 
-    def _with_steps(self) -> set[str]:
-        """Return the ids of its open runs that have steps and a job."""
-        own = [
-            one
-            for one in RunStore(self.submitter.claims.storage).open()
-            if not isinstance(one, str) and one.schedule == self.name and one.steps
-        ]
-        return {one.id for one in own if one.had_job or self._made(one)}
+    def _unfinished(self) -> set[str]:
+        """Return the ids of its runs that have had a job, and which a step or another attempt may follow."""
+        every = RunStore(self.submitter.claims.storage).open()
+        own = [one for one in every if not isinstance(one, str) and one.schedule == self.name]
+        return {one.id for one in own if (self._has_steps_left(one) if one.steps else self._may_repeat(one))}
 
-    def _made(self, run: Run) -> bool:
-        """Whether a run has a job that no tick has seen yet."""
-        index = len(run.attempts) - 1
-        if run.phase != "attempt":
+    def _has_steps_left(self, run: Run) -> bool:
+        return run.had_job or (run.phase == "attempt" and bool(job_in_claim(self.submitter.claims, run)))
+
+    def _may_repeat(self, run: Run) -> bool:
+        """Whether the last attempt is at work, or another one may follow it."""
+        own = self.submitter.workspace.loaded.project.entries.get(run.name)
+        several = self.schedule.retry_for or (own is not None and (own.candidates or own.retry_for))
+        if not several or run.stopped or run.phase == "ended":
             return False
-        claims = self.submitter.claims
-        claim = claims.by_key(run.attempt_key(index)) if index else claims.by_id(run.id)
-        return claim is not None and bool(claim.job.name if index or claim.id == run.id else claim.before.get(run.id))
+        name = "" if run.phase == "waiting" else run.attempts[-1].job or job_in_claim(self.submitter.claims, run)
+        if not name:
+            return run.had_job
+        job = self.submitter.vertex.get(name)
+        # the list of live jobs does not have one that is being cancelled
+        return job is not None and (not job.ended or bool(over_for(run.attempts[-1], job)))
 
     def _newest(self, filter: str) -> list[RemoteJob]:
         """Return the newest job of each region; a sweep's trials, which have the sweep's labels, are in another collection."""
@@ -251,3 +256,12 @@ class Due:
     @staticmethod
     def _left_out(reason: str, text: str) -> NotStartedError:
         return NotStartedError("skipped", reason, text)
+
+
+def job_in_claim(claims: Claims, run: Run) -> str:
+    """Return the job of a run's last attempt as its claim records it, also one that no tick has seen yet; "" for none."""
+    index = len(run.attempts) - 1
+    claim = claims.by_key(run.attempt_key(index)) if index else claims.by_id(run.id)
+    if claim is None:
+        return ""
+    return claim.job.name if index or claim.id == run.id else claim.before.get(run.id, "")

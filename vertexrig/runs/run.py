@@ -15,6 +15,8 @@ from vertexrig.submit.claims import Key
 from vertexrig.submit.submission import is_body
 
 Phase = Literal["waiting", "attempt", "step", "ended"]
+FAILING = "failing"
+"""Reason of a run in a step: since `since` each attempt to take the step has failed."""
 BACKFILL = "backfill"
 """Key of a delivery's detail, and reason of a run: it is for a due time that has passed, and who asked for it."""
 _ID = re.compile(r"[0-9a-f]{32}-[0-9a-f]{12}")
@@ -76,6 +78,7 @@ class Run:
         approval: Of a version that a person has to approve: `model`, `champion` (the version it was compared with), `display` and `alias`,
             `text`; once that was decided, `decision`, `by` and `time` (`vertexrig.runs.approval`).
         noticed: The step of which a notice says that it waits for a person.
+        stopped: When a caller cancelled it, RFC 3339, "" if nobody has: no further job is made for it.
         generation: Of its object; 0 for one that was not written yet.
         written: When that was written, RFC 3339 by the service's clock.
     """
@@ -103,6 +106,7 @@ class Run:
     model: str = ""
     approval: Mapping[str, Any] = field(default_factory=dict)
     noticed: str = ""
+    stopped: str = ""
     generation: int = field(default=0, compare=False)
     written: str = field(default="", compare=False)
 
@@ -194,7 +198,20 @@ def vars_of(key: Key) -> dict[str, Any]:
     return {"kind": key.kind, "text": key.text, "window_s": key.window_s}
 
 
-_TEXTS = ("caller", "schedule", "time", "run_id", "since", "reason", "text", "retry_since", "job", "model", "noticed")
+_TEXTS = (
+    "caller",
+    "schedule",
+    "time",
+    "run_id",
+    "since",
+    "reason",
+    "text",
+    "retry_since",
+    "job",
+    "model",
+    "noticed",
+    "stopped",
+)
 _ATTEMPT = {"candidate": int, "changes": str, "job": str, "reason": str, "text": str}
 
 
@@ -230,7 +247,9 @@ def parse(id: str, content: bytes) -> Run | None:
         return None
     if not all(map(_is_attempt, attempts)) or (texts["run_id"] and not NAME.fullmatch(texts["run_id"])):
         return None
-    if any(texts[name] and times.nanoseconds(texts[name]) is None for name in ("time", "since", "retry_since")):
+    if any(
+        texts[name] and times.nanoseconds(texts[name]) is None for name in ("time", "since", "retry_since", "stopped")
+    ):
         return None
     return Run(
         id,

@@ -18,19 +18,17 @@ from vertexrig.runs import approval, promotion
 from vertexrig.runs.engine import Engine, Moved
 from vertexrig.runs.policy import PATIENCE_S
 from vertexrig.runs.registration import Evaluation, Registered, Registrar, display_name
-from vertexrig.runs.run import Run
+from vertexrig.runs.run import FAILING, Run
 from vertexrig.spec import from_data
 from vertexrig.spec.labels import DATA_LABEL
 from vertexrig.spec.states import SUCCEEDED, short
 from vertexrig.studies.register import MODEL_DIR, SUMMARY
 from vertexrig.submit.budget import PER_RUN, OverBudgetError, Terms
 from vertexrig.submit.claims import LABEL, InProgressError, digest
+from vertexrig.submit.reconcile import call_off
 from vertexrig.submit.submission import Submitted
 from vertexrig.submit.uploaded import NoPackageError
 from vertexrig.workspace import Prepared
-
-FAILING = "failing"
-"""Reason of a run in a step: since `since` it could not be taken."""
 
 
 class _RunEndsError(VertexrigError):
@@ -68,15 +66,18 @@ class Steps:
             steps, name, current = self._steps(run), self._name(run), run.job or run.attempts[-1].job
             job = self._succeeded(run, name, current, job)
             if job is None:
+                if run.stopped:
+                    call_off(engine.submitter.vertex, current)
                 return self._waits(run, f"{name} has not ended", current)
             if run.phase != "step":
                 jobs = {**run.jobs, run.name: current}
-                first = replace(run, phase="step", step=-1, job=current, jobs=jobs, since=_end_of(job, at))
-                return engine.runs.save(first) or self._waits(run, "another tick is at it")
+                return self._goes_on(run, phase="step", step=-1, job=current, jobs=jobs, since=_end_of(job, at))
             index = _next_index(run, steps)
             if index == len(steps):
                 raise _RunEndsError("done", f"{name} has succeeded")
             step, reported = steps[index], replace(run, step=index)
+            if run.stopped and not isinstance(step, RegisterStep):
+                return self._stopped(run, index)
             if isinstance(step, PromoteStep):
                 return self._promote(run, index, step, job)
             if isinstance(step, EvaluateStep):
@@ -148,15 +149,16 @@ class Steps:
     def _saved(self, run: Run, index: int, name: str, job: str, **more: Any) -> Moved | Run:
         jobs = {key: value for key, value in run.jobs.items() if key != name} | {name: job}
         since = times.rfc3339(self.engine.now(), 0)
-        kept = self.engine.runs.save(
-            replace(run, step=index, job=job, jobs=jobs, since=since, reason="", text="", **more)
-        )
-        return kept or self._waits(run, "another tick is at it")
+        return self._goes_on(run, step=index, job=job, jobs=jobs, since=since, **more)
 
     def _evaluate(
         self, run: Run, index: int, step: EvaluateStep, job: RemoteJob, following: Sequence[NextStep], at: datetime
     ) -> Moved | Run:
-        """Measure the model beside the version that is registered now, again if that has changed since."""
+        """Measure the model beside the version that is registered now, again if that has changed since.
+
+        Args:
+            job: The trained job; once a measurement was started, the job that measures.
+        """
         name = f"{step.job} (evaluate)"
         register = next((one for one in following if isinstance(one, RegisterStep)), RegisterStep())
         measuring = run.step == index and run.round > 0
@@ -177,10 +179,8 @@ class Steps:
             if settled or found.champion == champion:
                 if not following:
                     raise _RunEndsError("done", f"{name} has succeeded")
-                kept = self.engine.runs.save(
-                    replace(run, step=index + 1, measured=asdict(found), job=trained.name, since=_end_of(job, at))
-                )
-                return kept or self._waits(run, "another tick is at it")
+                since = _end_of(job, at)
+                return self._goes_on(run, step=index + 1, measured=asdict(found), job=trained.name, since=since)
         prepared = self.evaluating(run, step, champion, challenger)
         made = self.engine.submitter.submit(
             prepared, run.step_key(index, run.round), digest({"run": run.id}), terms=self._terms(run, trained)
@@ -222,8 +222,7 @@ class Steps:
         if found.outcome == "again":  # another version is registered by now, and is measured next
             measured = next(at for at, one in enumerate(self._steps(run)) if isinstance(one, EvaluateStep))
             name = f"{self._steps(run)[measured].job} (evaluate)"  # type: ignore[union-attr]
-            kept = self.engine.runs.save(replace(run, step=measured, job=run.jobs[name], measured={}))
-            return kept or self._waits(run, found.text)
+            return self._goes_on(run, step=measured, job=run.jobs[name], measured={})
         if found.outcome == "":
             return self._waits(replace(run, step=index), found.text)
         if found.model and step.ml_metadata:
@@ -260,6 +259,20 @@ class Steps:
             except approval.DecidedError as error:
                 outcome, text = "refused", f"{text}, but {error}"
         return self.engine.close(run, outcome, text, model=model)
+
+    def _goes_on(self, run: Run, **changes: Any) -> Moved | Run:
+        """Write a run whose step was taken: what failed before does not count any more."""
+        kept = self.engine.runs.save(replace(run, **{"reason": "", "text": "", **changes}))
+        return kept or self._waits(run, "another tick is at it")
+
+    def _stopped(self, run: Run, index: int) -> Moved | Run:
+        """End a run that a caller has cancelled before a step; if the step's job is there after all, follow that."""
+        key, why = run.step_key(index, run.round), f"it was cancelled before {run.steps[index]}"
+        name, ended = f"{run.name} ({run.steps[index]})", {"reason": "CANCELLED", "text": why}
+        claim = self.engine.submitter.end(key, digest({"run": run.id}), run.name, ended)
+        if claim.job.name:
+            return self._saved(run, index, name, claim.job.name)
+        raise _RunEndsError("failed", why)
 
     def _waits(self, run: Run, text: str, job: str = "") -> Moved:
         return Moved(run, "waiting", job or run.job, " ".join(text.split())[:1000])

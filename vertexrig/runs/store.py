@@ -39,25 +39,35 @@ class RunStore:
         written = self.storage.write(self.path(run.id), data, generation=run.generation, metadata={ROW: row})
         return None if written is None else replace(run, generation=written)
 
-    def add(self, run: Run) -> tuple[Run, bool]:
+    def add(self, run: Run, check_claim: Callable[[], None]) -> tuple[Run, bool]:
         """Store an open run; return it as it is stored, and whether it is new.
 
-        One that is there already is written again with the longer list of attempts, so that the delivery that opened it does not delete it.
+        One of the same request is written again with the longer list of attempts, so that the delivery that opened it does not delete it: that
+        deletes only the generation that it wrote. One that a refused delivery left, of another body, caller or steps, is replaced.
+
+        Args:
+            check_claim: Raises unless the claim under which the run is stored is held; called after a run to be replaced was read.
         """
         for _ in range(8):
             saved = self.save(replace(run, generation=0))
             if saved is not None:
                 return saved, True
             found = self.read(run.id)
-            if found is None and self.storage.read(self.path(run.id)) is not None:
-                raise RestError(left_alone(self.storage.uri(self.path(run.id))), status=503)
-            if found is not None:
+            if found is None:
+                if self.storage.read(self.path(run.id)) is not None:
+                    raise RestError(left_alone(self.storage.uri(self.path(run.id))), status=503)
+                continue
+            other = (found.body, found.caller, found.steps) != (run.body, run.caller, run.steps)
+            if other and found.phase == "attempt" and not found.had_job:
+                check_claim()
+                kept = self.save(replace(run, generation=found.generation))
+            else:
                 attempts = max(
                     found.attempts, run.attempts, key=len
                 )  # the one before may have died among its candidates
-                kept = self.save(replace(found, phase="attempt", attempts=attempts))
-                if kept is not None:
-                    return kept, False
+                kept, other = self.save(replace(found, phase="attempt", attempts=attempts)), False
+            if kept is not None:
+                return kept, other
         raise RestError("the run changes too fast to be written", status=503)
 
     def read(self, id: str) -> Run | None:
@@ -92,7 +102,7 @@ class RunStore:
             self.storage.write(f"{ENDS}{run.id}.json", json.dumps(row).encode(), generation=0)
         self.storage.delete(self.path(run.id))
 
-    def end(self, run: Run) -> Mapping[str, Any] | None:
+    def history_row(self, run: Run) -> Mapping[str, Any] | None:
         """Return the row of the history of a run that has ended; None if there is none."""
         return self.storage.read_json(path_of(run))
 
@@ -121,7 +131,7 @@ class Lease:
 
     Args:
         now: The time, by the service's clock.
-        after: The run after which it begins, "" for the oldest.
+        after: It begins with the run after this `Run.order`, "" for the oldest.
         settled: What needs no alarm any more (`vertexrig.trigger.alarms`): by kind, the last due time of each schedule.
         row: What is stored; fields of newer versions stay in it.
     """

@@ -100,6 +100,7 @@ class Terms:
         labels: Labels of its job, over those of the project file.
         before_create: Called with the claim just before each attempt to make the job; if it raises, no job is made.
         most: What counts in the day's budget until the job is there, if that may cost more than the job itself.
+        most_trials: Likewise the trials, if there may be more than those of `most`.
         final_reason: Returns why an error that left the job unmade is final for this request (`Claim.ended`); None if it may be repeated.
     """
 
@@ -107,6 +108,7 @@ class Terms:
     labels: Mapping[str, str] = field(default_factory=dict)
     before_create: Callable[[Claim], None] = lambda _: None
     most: Estimate | None = None
+    most_trials: int = 0
     final_reason: Callable[[Exception], Mapping[str, str] | None] = lambda _: None
 
     @property
@@ -240,11 +242,12 @@ class Ledger:
         # our clock's, of the service's, by which rows are dated; None while not known
         self._ahead: timedelta | None = None
 
-    def reserve(self, claim_id: str, estimate: Estimate, shares: Sequence[Share] = ()) -> float | None:
+    def reserve(self, claim_id: str, estimate: Estimate, shares: Sequence[Share] = (), trials: int = 0) -> float | None:
         """Put a run into the day's ledger and grant it, if there is room; return what is used of the day's limits then (`_check`).
 
         Args:
             shares: Further limits that it must keep, beside the budget of all runs.
+            trials: How many it may have, if that is more than those of the estimate.
 
         Raises:
             OverBudgetError: There is no room; `take_out` deletes the row.
@@ -255,7 +258,8 @@ class Ledger:
             return None
         day = self.now().date().isoformat()
         tags = "".join(f".{share.tag}" for share in shares)
-        name = _row(day, claim_id, _cents(estimate), trials_of(estimate), tags)
+        trials = max(trials, trials_of(estimate))
+        name = _row(day, claim_id, _cents(estimate), trials, tags)
         until, pause = self.clock() + SETTLE_S, 0.05
         while True:
             # again with each turn: another run may have deleted the row as too old; if it is there, nothing is written
@@ -276,7 +280,7 @@ class Ledger:
                     continue
                 # rows written later count this one
                 before = [row for row in rows if row.claim != claim_id and (row.granted or row.order < mine.order)]
-                return self._check(claim_id, before, estimate, day, bounds)
+                return self._check(claim_id, before, estimate, trials, day, bounds)
             if mine is not None and written is None and self._ahead is None:
                 # by an earlier delivery: written again, since only a row of ours tells the service's time
                 self.tidied(self.storage.write(name, b"", generation=mine.generation))
@@ -287,9 +291,9 @@ class Ledger:
             later = [row for row in others if mine is not None and not row.granted and row.order > mine.order]
             # Others that still ask are counted first: with room for all of them there is nothing to settle.
             try:
-                used = self._check(claim_id, others, estimate, day, bounds)
+                used = self._check(claim_id, others, estimate, trials, day, bounds)
             except OverBudgetError:  # and if it fits without the later ones, wait for their end
-                self._check(claim_id, [row for row in others if row not in later], estimate, day, bounds)
+                self._check(claim_id, [row for row in others if row not in later], estimate, trials, day, bounds)
             else:
                 if mine is not None and self.storage.write(name, GRANTED, generation=mine.generation) is not None:
                     return used
@@ -302,12 +306,12 @@ class Ledger:
     def settle(self, claim_id: str, estimate: Estimate, shares: Sequence[Share] = ()) -> None:
         """Count what the job of a run costs in place of what was reserved; if that fails, the larger sum stays."""
         with suppress(RestError):
-            there, cents = self.objects_of(claim_id, shares), _cents(estimate)
-            read = [_ENTRY.fullmatch(row.name) for row in there]
-            if read and read[0] and not any(row and int(row["cents"]) == cents for row in read):
-                name = _row(read[0]["day"], claim_id, cents, int(read[0]["trials"]), read[0]["shares"])
-                self.storage.write(name, GRANTED, generation=0)
-                self.take_out(there)
+            there = self.objects_of(claim_id, shares)
+            if there and (read := _ENTRY.fullmatch(there[0].name)) is not None:
+                name = _row(read["day"], claim_id, _cents(estimate), trials_of(estimate), read["shares"])
+                if all(row.name != name for row in there):
+                    self.storage.write(name, GRANTED, generation=0)
+                    self.take_out(there)
 
     def objects_of(self, claim_id: str, shares: Sequence[Share] = ()) -> list[Item]:
         """Return the rows of a run, for `take_out`."""
@@ -373,11 +377,10 @@ class Ledger:
         return created > self._service_time() - timedelta(seconds=self.lease_s)
 
     def _check(
-        self, claim_id: str, rows: list[BudgetEntry], estimate: Estimate, day: str, bounds: Sequence[Share]
+        self, claim_id: str, rows: list[BudgetEntry], estimate: Estimate, trials: int, day: str, bounds: Sequence[Share]
     ) -> float | None:
         """Return the largest part of a limit of the day that is used with the run, None without such a limit; OverBudgetError if it is over one."""
-        parts = list[float]()
-        trials, usd = trials_of(estimate), estimate.usd_at_most
+        parts, usd = list[float](), estimate.usd_at_most
         for share in bounds:
             limits, own = share.limits, [row for row in rows if not share.kind or share.tag in row.shares]
             others = [row for row in own if row.day == day]

@@ -123,7 +123,7 @@ class Claim:
     Args:
         id: Value of the job's label.
         token: Names the delivery that holds it; not the same as `vertexrig.runs.deliveries.Delivery.id`.
-        asked: Digest of what is asked for (`Submitter.submit`).
+        asked: Digest of what is asked for (`Submitter.submit`), and after a point that of a candidate that is not the project file's first.
         run: The job or sweep asked for.
         kind: The key's kind.
         state: `claimed`; `created` once the job is recorded; `released` if the service refused the job; `ended` if none may be made.
@@ -240,6 +240,7 @@ class Claims:
         find: Callable[[str], T | None],
         to_record: Callable[[T], Recorded],
         run_id: str = "",
+        claim_id: str = "",
     ) -> Taken | Existing[T]:
         """Claim a request, or find out what became of it.
 
@@ -248,6 +249,7 @@ class Claims:
             find: Looks for the job with a claim id.
             to_record: Makes what is recorded about a job found so.
             run_id: The run whose output folder a new job gets; a new one by default.
+            claim_id: The id that a claim had which may have been deleted since, as a lifecycle rule does: a new one gets it again.
 
         Raises:
             OtherBodyError: The key belongs to a request with another body.
@@ -255,9 +257,8 @@ class Claims:
             InProgressError: Another delivery holds the claim.
         """
         until, pause = self.clock() + self.wait_s, 0.05
-        mine = Claim(
-            _new_id(key), uuid.uuid4().hex, asked_digest, run, key.kind, run_id=run_id or new_run_id(), path=key.path
-        )
+        id = claim_id or _new_id(key)
+        mine = Claim(id, uuid.uuid4().hex, asked_digest, run, key.kind, run_id=run_id or new_run_id(), path=key.path)
         current: Claim | None = None
         while True:
             if current is None:  # there is no claim, or it was deleted in between
@@ -265,9 +266,11 @@ class Claims:
                 started = self.clock()
                 generation = self.storage.write(key.path, mine.to_bytes(), generation=0)
                 if generation is not None:
-                    return Taken(replace(mine, generation=generation), started, first=True)
+                    taken = Taken(replace(mine, generation=generation), started, first=not claim_id)
+                    job = find(claim_id) if claim_id else None
+                    return taken if job is None else Existing(self.record(taken.claim, to_record(job)), job)
             current = self._read(key.path)
-            if current is not None and mine.id in (current.id, *current.before):
+            if not claim_id and current is not None and mine.id in (current.id, *current.before):
                 # our first write took effect, its answer was lost, and by now another delivery may have used our id
                 mine = replace(mine, id=_new_id(key), run_id=run_id or new_run_id())
             outcome = self._outcome(key, current, mine, find, to_record) if current else None
@@ -304,12 +307,14 @@ class Claims:
             run_id = current.run_id if current.asked == mine.asked else mine.run_id
             again = replace(mine, id=current.id, run_id=run_id, before=current.before, winners=current.winners)
             return self._take_over(replace(again, generation=current.generation))
-        if current.asked != mine.asked:
+        if current.asked.partition(".")[0] != mine.asked.partition(".")[0]:
             raise OtherBodyError("the same request id came with another body")
         if current.state == "created":
             return Existing(current)
         if current.state == "ended":
             raise EndedError(current)
+        if current.asked != mine.asked:  # a job of another candidate may be where this project file has none
+            raise InProgressError(self.lease_s - current.age_s)
         own = current.token == mine.token
         # a young claim's holder is at work: asking Vertex AI each time would cost a list call per turn
         if not own and current.age_s < min(LOOK_AFTER_S, self.lease_s):

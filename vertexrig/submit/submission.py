@@ -208,6 +208,7 @@ class Submitter:
         run_id: str = "",
         *,
         terms: Terms = Terms(),
+        claim_id: str = "",
     ) -> Submitted:
         """Make the job of a request, or find the one that was made for it.
 
@@ -215,6 +216,7 @@ class Submitter:
             asked_digest: Of what is asked for: of the trigger's `Request.digest`, of the command line that of `vertexrig.cli`.
             run_id: The run, or an earlier one that is resumed, whose output folder is used. By default the job gets a new one, the
                 same however often the request is delivered.
+            claim_id: See `Claims.take`.
 
         Raises:
             FindingsError: The checks found an error.
@@ -237,7 +239,7 @@ class Submitter:
             return _with_price(_recorded_by_label(job), prepared, price)
 
         try:
-            outcome = self.claims.take(key, asked_digest, prepared.view.name, find, to_record, run_id)
+            outcome = self.claims.take(key, asked_digest, prepared.view.name, find, to_record, run_id, claim_id)
         except EndedError as error:
             self._none_may_live(error.claim, collection, None)
             raise
@@ -246,8 +248,11 @@ class Submitter:
         in_run = prepared.in_run(outcome.claim.run_id) if outcome.claim.run_id else prepared
         return self._make(in_run, price, outcome, collection, terms)
 
-    def end(self, key: Key, asked_digest: str, run: str, ended: Mapping[str, str]) -> Claim:
-        """End a request that has no job, so that none is made; return its claim, which may have ended for another reason.
+    def end(self, key: Key, asked_digest: str, run: str, ended: Mapping[str, str], claim_id: str = "") -> Claim:
+        """End a request that has no job, so that none is made; return its claim, which may have ended for another reason, or have its job.
+
+        Args:
+            claim_id: See `Claims.take`.
 
         Raises:
             InProgressError: A delivery is at work.
@@ -258,7 +263,7 @@ class Submitter:
             return self.reconciler.find(claim_id, collection)
 
         try:
-            outcome = self.claims.take(key, asked_digest, run, find, _recorded_by_label)
+            outcome = self.claims.take(key, asked_digest, run, find, _recorded_by_label, claim_id=claim_id)
         except EndedError as error:
             return error.claim
         if isinstance(outcome, Existing):
@@ -272,7 +277,7 @@ class Submitter:
         try:
             # Budget, then run, then job: a crash leaves a row that grows old, never a job without its steps. `before_create` applies
             # the schedule's policy (`Due.terms`), and writes the run (`Engine`).
-            used = self.ledger.reserve(claim.id, terms.most or price, terms.shares)
+            used = self.ledger.reserve(claim.id, terms.most or price, terms.shares, terms.most_trials)
             terms.before_create(claim)
             # checked last: after this much time another delivery may hold the claim
             if self.claims.late(taken):
@@ -419,6 +424,12 @@ def dearest(candidates: Iterable[Prepared], limits: Budget, terms: Terms = Terms
     """Return the price of the dearest candidate that the limits for one run let through: it counts until there is a job."""
     allowed = [price for _, price in _priced(candidates, limits, terms) if isinstance(price, Estimate)]
     return max(allowed, key=lambda price: price.usd_at_most, default=None)
+
+
+def most_trials(candidates: Iterable[Prepared], limits: Budget, terms: Terms = Terms()) -> int:
+    """Return the most trials of a candidate that the limits for one run let through: they count until there is a job."""
+    priced = _priced(candidates, limits, terms)
+    return max((budget.trials_of(price) for _, price in priced if isinstance(price, Estimate)), default=0)
 
 
 def left_out(candidates: Iterable[Prepared], limits: Budget, terms: Terms = Terms()) -> dict[int, str]:

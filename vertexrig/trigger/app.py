@@ -226,8 +226,7 @@ class Trigger:
     def write_history(self, delivery: Delivery, reply: Reply) -> dict[str, Any]:
         """Write the row of a delivery that is not a run's own, and the notice of one without a job; return what failed, for the log."""
         try:
-            # a run's own row is written with its end (`Ticker.finish`), from what `_run` keeps; a repeat that finds its run waiting has
-            # none
+            # `created` and `deferred` have a stored `Run`, whose row is written when it ends (`Ticker.finish`)
             if delivery.decision not in ("created", "deferred"):
                 # a service that cannot be reached may be this one: once is enough then
                 delivery.write(self.store, repeat=reply.status != 503)
@@ -321,8 +320,8 @@ class Trigger:
         return JobPages(self.submitter, project.trigger.may_start, self._stop)
 
     def _stop(self, id: str) -> str | None:
-        """Stop a run with candidates: the name of the job that it is at, "" if it has none now; None if there is nothing to stop."""
-        run = self.engine.runs.read(id) if id else None
+        """Stop a run: the name of the job that it is at, "" if it has none now; None if there is nothing to stop."""
+        run = self.engine.runs.read(id)
         return None if run is None else self.ticker.engine.stop(run)
 
     def _post(self, call: Call, delivery: Delivery, row: dict[str, Any]) -> Reply:
@@ -394,7 +393,7 @@ class Trigger:
             raise RequestProblem(409, NO_MACHINES, str(error), rows) from None
         except Exception as error:
             why = due.not_started(error) if due is not None else None
-            # where no candidate got machines, the engine has kept the run already
+            # where no candidate got machines, the engine has stored the run already
             if why is None or (isinstance(error, NotStartedError) and error.reason == NO_MACHINES):
                 raise
             if why.decision == "deferred":  # written before the delivery is answered, so that it is not lost
@@ -407,8 +406,17 @@ class Trigger:
     def _run(asked: Asked, key: Key, delivery: Delivery, due: Due | None, steps: list[str]) -> Run:
         """Return what is kept of a request. Of a schedule it is only where the schedule's policy applies."""
         about = {name: getattr(delivery, name) for name in ("id", "time", "request_id", "digest", "trace")}
-        schedule, time = (due.name, due.time) if due is not None else ("", "")
-        return Run("", key, asked.request.body, about, delivery.caller, schedule, time, steps=tuple(steps))
+        schedule, due_at = (due.name, due.time) if due is not None else ("", "")
+        return Run(
+            "",
+            key,
+            asked.request.body,
+            about,
+            caller=delivery.caller,
+            schedule=schedule,
+            time=due_at,
+            steps=tuple(steps),
+        )
 
     def _dry_run(self, every: list[Prepared], asked: Asked, caller: str) -> Reply:
         terms = self.terms(caller)

@@ -25,6 +25,7 @@ from vertexrig.runs import approval
 from vertexrig.runs.advance import Seen, advance
 from vertexrig.runs.deliveries import FOLDER, GOOD, NO_MACHINES, ROW, Decision, Delivery, write_row
 from vertexrig.runs.engine import closed
+from vertexrig.runs.policy import job_in_claim
 from vertexrig.runs.run import Run
 from vertexrig.runs.store import RunStore, path_of
 from vertexrig.spec.api_names import JOB
@@ -152,7 +153,7 @@ class Deliveries:
             if row is None:
                 continue
             if not name and run.phase == "attempt":
-                name = _job_of(self.storage, run)
+                name = job_in_claim(Claims(self.storage), run)
                 run = run.with_attempt(job=name) if name else run
             if not name:
                 continue
@@ -242,15 +243,6 @@ def end_of(
     metric, value = _metric(run.name, job, storage, loaded) if job is not None else ("", None)
     data = asdict(replace(end, seconds=seconds, metric=metric, value=value))
     return {name: value for name, value in data.items() if value not in ("", None, (), {})}
-
-
-def _job_of(storage: Storage, run: Run) -> str:
-    """Return the job of a run's last attempt, which no tick has seen yet."""
-    claims, index = Claims(storage), len(run.attempts) - 1
-    claim = claims.by_key(run.attempt_key(index)) if index else claims.by_id(run.id)
-    if claim is None:
-        return ""
-    return claim.job.name if index or claim.id == run.id else claim.before.get(run.id, "")
 
 
 def end_entry(row: Mapping[str, Any]) -> dict[str, Any]:

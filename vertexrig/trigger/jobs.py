@@ -17,8 +17,9 @@ from vertexrig.cloud.vertex import CUSTOM, RESOURCES, TUNING, RemoteJob, in_filt
 from vertexrig.errors import VertexrigError, did_you_mean
 from vertexrig.results import trials
 from vertexrig.spec import states
-from vertexrig.spec.labels import RUN_LABEL, first_of
+from vertexrig.spec.labels import FIRST_LABEL, RUN_LABEL
 from vertexrig.submit.claims import LABEL
+from vertexrig.submit.reconcile import call_off
 from vertexrig.submit.submission import Submitter
 from vertexrig.trigger import answers
 from vertexrig.trigger.answers import JOB, Reply
@@ -42,7 +43,7 @@ class JobPages:
     Args:
         submitter: Made them.
         may: Whether the caller may see and cancel the jobs of a run.
-        stop: Stops a run with candidates by its claim: the job that runs now, "" if none does; None if the run is over.
+        stop: Stops a run by the claim of its first attempt: the job that it is at, "" if it has none; None if the run is over.
     """
 
     submitter: Submitter
@@ -81,16 +82,21 @@ class JobPages:
         return Reply(200, self._row(job, detail=True))
 
     def cancel(self, number: str) -> Reply:
-        """Cancel a job, and of a run with candidates its current job; an ended job stays as it is. RequestProblem 404 if there is none."""
+        """Cancel a job and the run that it belongs to, at whatever job that is now; an ended job stays as it is. RequestProblem 404 if there is
+        no such job.
+        """
         job = self._own(number)
-        if job.ended:
-            current = self.stop(first_of(job.labels))
-            if current == "":
-                return Reply(202, self._row(job))
-            job = (current and self.submitter.vertex.get(current)) or job
+        current = self.stop(job.labels.get(FIRST_LABEL) or job.labels[LABEL])
+        if current == "" and job.ended:
+            return Reply(202, self._row(job))
+        if (
+            current and current != job.name and not job.ended
+        ):  # a second job of the run's claim, or an earlier one that is ending
+            call_off(self.submitter.vertex, job.name)
+        job = (current and self.submitter.vertex.get(current)) or job
         if job.ended:
             return Reply(200, self._row(job))
-        self.submitter.vertex.cancel(job.name)
+        call_off(self.submitter.vertex, job.name)  # it may have ended since
         return Reply(202, self._row(self._now(job)))
 
     def _now(self, job: RemoteJob) -> RemoteJob:

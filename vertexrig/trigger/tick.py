@@ -6,7 +6,7 @@ The runs are in the order of their ages; a tick begins after the one that the ti
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -127,8 +127,7 @@ class Ticker:
         holds = Holds(self.storage).current() if any(run.of_schedule for run in found) else {}
         live = None if all(run.phase == "waiting" for run in found) else self._live()
         self.engine.new_tick(None if live is None else live.values())
-        waits = [run for run in found if run.schedule and run.phase == "waiting" and not (run.had_job or run.backfill)]
-        newest = {run.schedule: run.time for run in sorted(waits, key=lambda run: times.nanoseconds(run.time) or 0)}
+        newest = self._newest(found)
         moved, last = list[Moved](), ""
         for number, run in enumerate(found):
             if late():
@@ -143,6 +142,16 @@ class Ticker:
                 moved.append(Moved(run, "unknown", text="the log says what went wrong", problem=True))
         return moved, 0, ""
 
+    def _newest(self, found: Sequence[Run]) -> dict[str, str]:
+        """Return when the newest run was due that takes the place of older ones, by schedule: it waits for its first job, or has a job."""
+        own = [run for run in found if run.schedule and not run.backfill]
+        waiting = {run.schedule for run in own if run.phase == "waiting" and not run.had_job}
+        newest = dict[str, str]()
+        for run in sorted(own, key=lambda run: times.nanoseconds(run.time) or 0):
+            if run.schedule in waiting and (run.phase == "waiting" or self.engine.has_job(run)):
+                newest[run.schedule] = run.time
+        return newest
+
     def _live(self) -> dict[str, RemoteJob]:
         """Return the jobs with a claim that live, by name."""
         own, found = self.engine.submitter, dict[str, RemoteJob]()
@@ -152,6 +161,7 @@ class Ticker:
         return found
 
     def _move(self, run: Run, live: Mapping[str, RemoteJob], hold: str, newest: str, at: datetime) -> Moved:
+        """Move a run, and log what became of it; `run` is as it was before."""
         name = run.job if run.phase == "step" else run.attempts[-1].job if run.attempts else ""
         try:
             moved = self.engine.move(run, live.get(name), hold, newest, at)

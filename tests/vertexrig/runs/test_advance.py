@@ -104,6 +104,10 @@ def over(*attempts: Attempt) -> Run:
     (over(Attempt(2, reason="quota")), {}, Action("end", "exhausted", "none of the 2 candidates got machines")),
     (over(Attempt(1, reason="quota")), {"problem": "closed"}, Action("end", "changed", "closed")),
     (over(Attempt(1, reason="quota")), {"hold": "a freeze"}, Action("wait", "hold", "a freeze")),
+    (replace(over(Attempt(1, reason="quota")), stopped=NOW), {}, Action("end", "CANCELLED", "it was cancelled; no other job was made for it")),
+    (at(Attempt(1, job="j"), stopped=NOW), {"job": job(QUEUED)}, Action("cancel")),
+    (at(Attempt(1, job="j"), stopped=NOW), {"job": job(SUCCEEDED)}, Action("end", "SUCCEEDED")),
+    (at(Attempt(1, job="j")), {"job": job(EXPIRED), "order": (1,)}, Action("end", "EXPIRED", "its job ended EXPIRED")),
     (at(Attempt(1)), {"hold": "a freeze"}, Action("find-or-make", "hold", "a freeze", 1)),
     (over(Attempt(1, job="j", reason="stockout", text="none")), {"order": (1,)}, Action("end", "FAILED", "none")),
     (over(Attempt(1, job="j", reason="stockout")), {"order": (1,), "retry_for_s": 9e9}, Action("start", candidate=1)),
@@ -175,9 +179,12 @@ def test_what_an_attempt_cost_is_known_with_its_whole_price(price: dict[str, Any
 class Submission:
     """A person's run with candidates over services in memory."""
 
-    def __init__(self, name: str = "cpu", limits: Budget | None = None, **keys: Any) -> None:
-        self.clock = Clock()
-        self.storage, self.vertex = MemoryStorage(self.clock), ScarceVertex(self.clock)
+    def __init__(
+        self, name: str = "cpu", limits: Budget | None = None, like: Submission | None = None, **keys: Any
+    ) -> None:
+        self.clock = like.clock if like else Clock()
+        self.storage = like.storage if like else MemoryStorage(self.clock)
+        self.vertex = like.vertex if like else ScarceVertex(self.clock)
         own = {
             "machine_type": "n1-standard-4",
             "timeout": "3600s",
@@ -186,13 +193,14 @@ class Submission:
         data: dict[str, Any] = {**clouds.PROJECT, "trigger": {}}
         data["jobs"] = {"cpu": {**own, **keys} if name == "cpu" else clouds.PROJECT["jobs"]["cpu"]}
         data["sweeps"] = (
-            {"sweep": {**data["sweeps"]["sweep"], "candidates": own["candidates"]}} if name == "sweep" else {}
+            {"sweep": {**data["sweeps"]["sweep"], "candidates": own["candidates"], **keys}} if name == "sweep" else {}
         )
         workspace = Workspace(clouds.loaded(Path(tempfile.mkdtemp()), data), uploaded=Uploads())
         claims = Claims(self.storage, clock=self.clock, sleep=lambda _: None)
         submitter = Submitter(workspace, self.vertex, self.storage, claims=claims, limits=limits)
         submitter.ledger.now = self.clock.now
-        self.run = SubmittedRun(candidates_of(workspace.prepare_all(name), submitter), "asked", fresh_key())
+        self.key = like.key if like else fresh_key()
+        self.run = SubmittedRun(candidates_of(workspace.prepare_all(name), submitter), "asked", self.key)
         self.run.engine.now = self.clock.now
 
     def __call__(self) -> RunState:
@@ -307,6 +315,32 @@ def test_the_dearest_counts_until_there_is_a_job() -> None:
     assert state.made is not None
     (row,) = submission.run.engine.submitter.ledger.entries(submission.clock.now().date().isoformat())
     assert row.granted and row.usd == state.made.estimate["usd_at_most"]
+
+
+def test_the_most_trials_of_a_candidate_count_until_there_is_a_job() -> None:
+    """A dear candidate with fewer trials does not hide those of the first one: a day has room for them, or the request is refused."""
+    few = {"max_trial_count": 2, "parallel_trial_count": 1, "machine_type": "n1-standard-64"}
+    trials = clouds.PROJECT["sweeps"]["sweep"]["max_trial_count"]
+    with pytest.raises(OverBudgetError, match="trials_per_day"):
+        Submission("sweep", Budget(trials_per_day=trials - 1), candidates=[few])()
+    submission = Submission("sweep", Budget(trials_per_day=trials), candidates=[few])
+    submission.vertex.refused = frozenset("1")
+    assert submission().candidate == 2
+    (row,) = submission.run.engine.submitter.ledger.entries(submission.clock.now().date().isoformat())
+    assert row.trials == 2  # once there is a job, its own
+
+
+def test_a_repeat_finds_the_job_of_a_candidate_that_is_first_no_more() -> None:
+    """A project file that prefers another candidate is no other body: the same request is answered with its job."""
+    first = Submission(machine_type="n1-standard-8", candidates=[{"machine_type": "n1-standard-4"}])
+    made = first().made
+    other = {"machine_type": "n1-standard-8", "candidates": [{"machine_type": "n1-standard-4"}], "prefer": "price"}
+    again = Submission(like=first, **other)()
+    assert made and again.made and again.made.name == made.name and again.made.duplicate and again.candidate == 1
+    other_way = Submission(**other)
+    made = other_way().made
+    again = Submission(like=other_way, **{**other, "prefer": "order"})()
+    assert made and again.made and again.made.name == made.name and again.candidate == 2
 
 
 def test_a_candidate_over_the_budget_of_one_run_is_passed_over() -> None:

@@ -61,9 +61,78 @@ class WrittenOver(RunStore):
 class WrittenOnce(RunStore):
     """An open run is not written again by a further delivery."""
 
-    def add(self, run: Run) -> tuple[Run, bool]:
+    def add(self, run: Run, check_claim: Any) -> tuple[Run, bool]:
         saved = self.save(replace(run, generation=0))
         return (saved, True) if saved is not None else (self.read(run.id) or run, False)
+
+
+class FirstBodyStays(RunStore):
+    """A run that a refused delivery left is kept for a corrected body."""
+
+    def add(self, run: Run, check_claim: Any) -> tuple[Run, bool]:
+        found = self.read(run.id)
+        return super().add(run if found is None else replace(run, body=found.body, caller=found.caller), check_claim)
+
+
+class NotStopped(Engine):
+    """A DELETE cancels the job that lives, and is not written."""
+
+    def stop(self, run: Run) -> str:
+        return run.job if run.phase == "step" else run.attempts[-1].job if run.attempts else ""
+
+
+class SeesOnlyLists(Engine):
+    """A job is cancelled as the tick's list had it."""
+
+    def move(self, run: Run, job: Any = None, *parts: Any) -> Any:
+        vertex = self.submitter.vertex
+        if job is not None:
+            self.submitter.vertex = Listed(vertex, job)  # type: ignore[assignment]
+        try:
+            return super().move(run, job, *parts)
+        finally:
+            self.submitter.vertex = vertex
+
+
+class Listed:
+    """A service that says of one job what a list said."""
+
+    def __init__(self, vertex: Any, job: Any) -> None:
+        self.vertex, self.job = vertex, job
+
+    def get(self, name: str) -> Any:
+        return self.job if name == self.job.name else self.vertex.get(name)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.vertex, name)
+
+
+class HoldsCount(Engine):
+    """The time of a hold counts as time in which a step failed."""
+
+    def _on_hold(self, run: Run, text: str, at: Any) -> Run:
+        return run
+
+
+class NewIds(Claims):
+    """A claim that was deleted while its run waited gets another id."""
+
+    def take(self, *parts: Any, claim_id: str = "", **more: Any) -> Any:
+        return super().take(*parts[:6], **more)
+
+
+class EndsBetweenAttempts(Due):
+    """A run without steps is taken for ended between two attempts."""
+
+    def _may_repeat(self, run: Run) -> bool:
+        return False
+
+
+class OlderOnesStart(WorldTicker):
+    """A run that waits is replaced only by one that waits, too."""
+
+    def _newest(self, found: Any) -> dict[str, str]:
+        return super()._newest([run for run in found if run.phase == "waiting"])
 
 
 class ForgottenFirst(Engine):
@@ -165,6 +234,15 @@ BROKEN: Mapping[str, tuple[str, int, dict[str, Any]]] = {
     "a notice comes after the run is deleted": ("refused", 6, {"ticker": SentFirst}),
     "a tick does not count a run for its caller": ("budget", 4, {"engine": NobodysRuns}),
     "a step has no key of its own": ("steps", 3, {"steps": PromotesAgain}),
+    "a caller's DELETE is not written": ("stopped", 0, {"engine": NotStopped}),
+    "a caller's DELETE of a job that is given up is not written": ("stopped-late", 0, {"engine": NotStopped}),
+    "a caller's DELETE does not stop the steps": ("stopped-step", 0, {"engine": NotStopped}),
+    "a waiting run whose claim was deleted gets another id": ("expired", 2, {"claims": NewIds}),
+    "a corrected body gets the run of the one before": ("corrected", 1, {"runs": FirstBodyStays}),
+    "a job is not looked at before it is cancelled": ("begins", 3, {"engine": SeesOnlyLists}),
+    "a step is given up for the time of a hold": ("failing-held", 0, {"engine": HoldsCount}),
+    "a run overlaps between its attempts": ("round", 0, {"due": EndsBetweenAttempts}),
+    "an older run starts after a newer one": ("replaced", 1, {"ticker": OlderOnesStart}),
     "jobs of another trigger are cancelled": ("refused", 1, {"reconciler": CancelsOthers}),
 }
 """What is broken, and the script whose schedules find it, with the move that is frozen."""

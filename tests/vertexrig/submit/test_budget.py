@@ -253,7 +253,7 @@ def test_a_late_release_leaves_the_successor_s_row() -> None:
     submitter.ledger.now = bench.clock.now
     reserve = submitter.ledger.reserve
 
-    def frozen(claim: str, cost: Estimate, shares: Any) -> None:
+    def frozen(claim: str, cost: Estimate, shares: Any, trials: int) -> None:
         reserve(claim, cost, shares)
         bench.clock.at += LEASE_S + 2
         taken = Claims(bench.storage, clock=bench.clock).take(KEY, "body", "cpu", lambda _: None, lambda _: {})

@@ -13,6 +13,7 @@ from tests.support import clouds
 from tests.support.memory_models import MemoryFolder
 from tests.support.tools import REPOSITORY
 from tests.support.trigger_place import DATA, Place, then
+from vertexrig.cloud.rest import RestError
 from vertexrig.errors import ConfigError
 from vertexrig.project import config
 from vertexrig.project.triggered import ORDER, name_of
@@ -84,6 +85,20 @@ def test_a_measurement_may_be_the_last_step(tmp_path: Path) -> None:
     measured(place, night(place), challenger={"accuracy": 0.8})
     row = place.tick()
     assert (row["state"], row["outcome"]) == ("ended", "done") and not place.runs and len(place.ended) == 1
+
+
+def test_failures_of_one_step_do_not_count_in_the_next_one(tmp_path: Path) -> None:
+    """`evaluate` fails, and passes four days later; `register` then fails for the first time, and the run is not given up."""
+    place, down = Place(tmp_path, evaluated()), RestError("the registry is down", status=503)
+    measured(place, night(place), challenger={"accuracy": 0.8})
+    place.models.refusal = down
+    assert place.tick()["state"] == "waiting"
+    place.clock.at += 4 * 86_400
+    place.models.refusal, place.models.uploading = None, down
+    row = place.tick()
+    assert (row["state"], row["step"]) == ("waiting", "register"), row
+    place.models.uploading = None
+    assert place.tick()["outcome"] == "registered"
 
 
 def test_a_worse_model_is_not_registered(tmp_path: Path) -> None:

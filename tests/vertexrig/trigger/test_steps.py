@@ -18,7 +18,7 @@ from tests.support.trigger_place import DATA, Place, then
 from vertexrig.cloud.models import ModelsClient
 from vertexrig.cloud.rest import RestError
 from vertexrig.cloud.vertex import RemoteJob
-from vertexrig.runs.policy import PATIENCE_S
+from vertexrig.runs.policy import PATIENCE_S, Hold, Holds
 from vertexrig.runs.store import OPEN
 from vertexrig.spec.states import FAILED
 from vertexrig.submit.claims import LABEL
@@ -277,6 +277,15 @@ def test_a_refused_run_is_closed_and_may_be_asked_for_again(place: Place) -> Non
     sweep = place.begin(request_id="one")
     place.sweep_ends(sweep, 0.8)
     assert place.tick()["state"] == "started"
+
+
+def test_a_job_that_succeeded_while_on_hold_trains_no_more(place: Place) -> None:
+    """A run whose job has succeeded waits for the end of the hold, and is not told as training."""
+    name = place.begin()
+    Holds(place.store).put("nightly", Hold("2027-01-01T00:00:00Z", "a freeze"))
+    place.sweep_ends(name, 0.5, 0.9)
+    place.vertex.jobs[name].data["startTime"] = "2026-11-21T12:00:00Z"
+    assert place.tick()["state"] == "waiting"
 
 
 def test_an_odd_object_and_an_error_of_ours_hold_up_no_other_run(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
