@@ -275,9 +275,13 @@ class Engine:
         others_follow = claim.ended.get("reason") in NEXT_MAY_FOLLOW  # it is the claim of the first candidate
         if claim.state == "ended" and not others_follow:  # the answer to that write was lost
             return NotStartedError("skipped", claim.ended.get("reason", ""), claim.ended.get("text", ""))
-        # after a later attempt failed the run is there, unless `_drop` has deleted it
-        if claim.state in ("claimed", "released") or (others_follow and not self.runs.read(claim.id)):
-            waiting = replace(run, id=claim.id, run_id=claim.run_id, attempts=(), phase="waiting")
+        waiting = replace(run, id=claim.id, run_id=claim.run_id, attempts=(), phase="waiting")
+        # after a later attempt failed the run is there, unless `_drop` has deleted it, or it has ended
+        absent = others_follow and self.runs.read(claim.id) is None
+        if absent and (row := self.runs.history_row(waiting)) is not None:
+            end = row.get("end") or {}
+            return NotStartedError("skipped", str(end.get("outcome", "")), str(end.get("reason", "")))
+        if claim.state in ("claimed", "released") or absent:
             self._write_anyway(replace(waiting, reason=why.reason, text=why.text))
         return why
 

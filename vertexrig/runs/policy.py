@@ -195,10 +195,12 @@ class Due:
         several = self.schedule.retry_for or (own is not None and (own.candidates or own.retry_for))
         if not several or run.stopped or run.phase == "ended":
             return False
-        name = "" if run.phase == "waiting" else run.attempts[-1].job or job_in_claim(self.submitter.claims, run)
-        if not name:
+        if run.phase == "waiting" or (run.had_job and not run.attempts[-1].job):
             return run.had_job
-        job = self.submitter.vertex.get(name)
+        collection = self.submitter.collection_of(run.name)
+        name = run.attempts[-1].job or job_in_claim(self.submitter.claims, run)
+        # a delivery may be about to record the job of a first attempt
+        job = self.submitter.vertex.get(name) if name else self.submitter.reconciler.find(run.id, collection)
         # the list of live jobs does not have one that is being cancelled
         return job is not None and (not job.ended or bool(over_for(run.attempts[-1], job)))
 

@@ -334,7 +334,11 @@ def test_a_repeat_finds_the_job_of_a_candidate_that_is_first_no_more() -> None:
     """A project file that prefers another candidate is no other body: the same request is answered with its job."""
     first = Submission(machine_type="n1-standard-8", candidates=[{"machine_type": "n1-standard-4"}])
     made = first().made
-    other = {"machine_type": "n1-standard-8", "candidates": [{"machine_type": "n1-standard-4"}], "prefer": "price"}
+    other: dict[str, Any] = {
+        "machine_type": "n1-standard-8",
+        "candidates": [{"machine_type": "n1-standard-4"}],
+        "prefer": "price",
+    }
     again = Submission(like=first, **other)()
     assert made and again.made and again.made.name == made.name and again.made.duplicate and again.candidate == 1
     other_way = Submission(**other)
