@@ -18,7 +18,7 @@ from localvertex.http import ApiError, invalid
 _WORD = re.compile(r"(AND|OR|NOT)(?![\w.:=<>!~-])")
 # A minus sign negates only right before a term.
 _MINUS = re.compile(r"-(?=[\w(\"])")
-_OPEN, _CLOSE = re.compile(r"\("), re.compile(r"\)")
+_OPEN, _CLOSE, _COMMA = re.compile(r"\("), re.compile(r"\)"), re.compile(r",")
 _FIELD = re.compile(r'[A-Za-z_]\w*(?:\.(?:[\w-]+|"(?:[^"\\]|\\.)*"))*')
 COMPARED: Mapping[str, Callable[[Any, Any], Any]] = {
     "=": operators.eq,
@@ -30,6 +30,8 @@ COMPARED: Mapping[str, Callable[[Any, Any], Any]] = {
 }
 """What the operators do that compare whole values."""
 _OPERATOR = re.compile(r"=~|!~|!=|<=|>=|=|<|>|:")
+_PATTERNS = ("=~", "!~")
+_TOKEN = re.compile(r"\w{1,40}|\S", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,8 @@ class Dialect:
         space: What separates terms; it matches the empty text.
         quoted: A quoted value with its quotes.
         bare: A value without quotes.
+        functions: Names that may be called as `NAME(VALUE)` or `NAME(FIELD, VALUE)`: a comparison whose operator is the name.
+        expressions: Whether `=~` and `!~` compare with a regular expression.
     """
 
     refusal: str
@@ -87,6 +91,8 @@ class Dialect:
     space: re.Pattern[str]
     quoted: re.Pattern[str]
     bare: re.Pattern[str]
+    functions: frozenset[str] = frozenset()
+    expressions: bool = False
 
 
 def parse(text: str, dialect: Dialect) -> Node:
@@ -126,9 +132,13 @@ class _Parser:
             raise self.wrong()
         return node
 
-    def wrong(self, what: str = "unexpected") -> ApiError:
-        near = self.text[self.at : self.at + 40]
-        return invalid(f"{self.dialect.refusal}: {what} at character {self.at + 1}, near {near!r}.")
+    def wrong(self) -> ApiError:
+        """Return the service's error about the token that comes next (gcloud's messages of 2026)."""
+        before = self.text[: self.at]
+        line, column = before.count("\n") + 1, self.at - before.rfind("\n")
+        token = _TOKEN.match(self.text, self.at)
+        found = token.group() if token else "EOF"
+        return invalid(f"{self.dialect.refusal}: syntax error at line {line}, column {column}, token '{found}'")
 
     def take(self, pattern: re.Pattern[str]) -> str | None:
         match = pattern.match(self.text, self.at)
@@ -158,12 +168,12 @@ class _Parser:
         self.depth += 1
         # The parser calls itself: deep nesting would end in a RecursionError.
         if self.depth > self.dialect.depth:
-            raise self.wrong(f"more than {self.dialect.depth} nested parentheses")
+            raise invalid(f"{self.dialect.refusal}: more than {self.dialect.depth} nested parentheses.")
         parts: list[Node] = []
         while not self.over():
             parts.append(self.disjunction())
             if self.word("AND") and self.over():
-                raise self.wrong("a term is missing")
+                raise self.wrong()
         self.depth -= 1
         return parts[0] if len(parts) == 1 else All(tuple(parts))
 
@@ -185,6 +195,8 @@ class _Parser:
             return self.closed(self.conjunction)
         start, field = self.at, self.take(_FIELD)
         if field:
+            if self.take(_OPEN):
+                return self.closed(lambda: self.called(field))
             self.skip()
             operator = self.take(_OPERATOR)
             if operator:
@@ -192,49 +204,60 @@ class _Parser:
             # Not a field after all: the word is text to be found anywhere.
             self.at = start
         if not self.dialect.text or _WORD.match(self.text, self.at):
-            raise self.wrong("a term is missing" if self.over() else "unexpected")
-        return Compare((), ":", self.value("a term"))
+            raise self.wrong()
+        return Compare((), ":", self.value())
 
     def closed(self, inner: Callable[[], Node]) -> Node:
         """Return what is in parentheses, up to the closing one."""
         node = inner()
         self.skip()
         if not self.take(_CLOSE):
-            raise self.wrong("a ')' is missing")
+            raise self.wrong()
         return node
+
+    def called(self, name: str) -> Node:
+        """Return a function of one value, or of a field and a value."""
+        if name not in self.dialect.functions:
+            raise self.wrong()
+        first = self.value()
+        self.skip()
+        return Compare(_path(first), name, self.value()) if self.take(_COMMA) else Compare((), name, first)
 
     def comparison(self, path: tuple[str, ...], operator: str) -> Node:
         """Return the value after an operator, or a group of values in parentheses."""
-        # The service matches by RE2, whose syntax Python's re does not share.
-        if operator in ("=~", "!~"):
-            raise self.wrong("the local Vertex does not match regular expressions (use ':' for a part of a text)")
         self.skip()
+        # A regular expression is in quotes.
+        if operator in _PATTERNS and (
+            not self.dialect.expressions or self.text[self.at : self.at + 1] not in ('"', "(")
+        ):
+            raise self.wrong()
         if self.take(_OPEN):
             return self.closed(lambda: self.values(path, operator))
-        return Compare(path, operator, self.value())
+        return Compare(path, operator, self.value(operator))
 
     def values(self, path: tuple[str, ...], operator: str) -> Node:
         """Parse `"a" OR "b"` and `"a" AND "b"` in parentheses after an operator."""
-        parts: list[Node] = [Compare(path, operator, self.value())]
+        parts: list[Node] = [Compare(path, operator, self.value(operator))]
         either = False
         while not self.over():
             both = not self.word("OR")
             if len(parts) > 1 and both is either:
-                raise self.wrong("AND and OR are mixed in a group of values")
+                raise self.wrong()
             either = not both
             if both:
                 self.word("AND")
-            parts.append(Compare(path, operator, self.value()))
+            parts.append(Compare(path, operator, self.value(operator)))
         return Any_(tuple(parts)) if either else All(tuple(parts))
 
-    def value(self, what: str = "a value") -> str:
+    def value(self, operator: str = "") -> str:
         self.skip()
         quoted = self.take(self.dialect.quoted)
         if quoted:
-            return _unescaped(quoted[1:-1])
+            # The escapes of a regular expression, such as \d, are its own.
+            return _unescaped(quoted[1:-1], '["\\\\]' if operator in _PATTERNS else ".")
         bare = self.take(self.dialect.bare)
         if not bare:
-            raise self.wrong(f"{what} is missing")
+            raise self.wrong()
         return bare
 
 
@@ -243,5 +266,5 @@ def _path(text: str) -> tuple[str, ...]:
     return tuple(_unescaped(quoted) if quoted else plain for quoted, plain in parts)
 
 
-def _unescaped(text: str) -> str:
-    return re.sub(r"\\(.)", r"\1", text, flags=re.DOTALL)
+def _unescaped(text: str, escaped: str = ".") -> str:
+    return re.sub(rf"\\({escaped})", r"\1", text, flags=re.DOTALL)

@@ -9,7 +9,7 @@ import json
 import logging
 import re
 import sqlite3
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
@@ -122,6 +122,12 @@ def not_found(message: str) -> ApiError:
 def invalid(message: str) -> ApiError:
     """Return a 400 INVALID_ARGUMENT."""
     return ApiError(400, message)
+
+
+def bad_request(problems: Iterable[tuple[str, str]]) -> Json:
+    """Return the detail of an error that lists field violations, from pairs of field path, "" for none, and message."""
+    violations = [{**({"field": field} if field else {}), "description": text} for field, text in problems]
+    return {"@type": "type.googleapis.com/google.rpc.BadRequest", "fieldViolations": violations}
 
 
 def unserved(what: str) -> ApiError:

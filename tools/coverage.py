@@ -38,19 +38,18 @@ NOTES: dict[str, str] = {
     "ReadTensorboardTimeSeriesData": "The filter is ignored; points are thinned out evenly.",
     "ExportTensorboardTimeSeriesData": "Filter and order are ignored.",
     "QueryArtifactLineageSubgraph": "The filter is ignored.",
-    "ListCustomJobs": "Filter, paging and orderBy; readMask is ignored.",
     "DeleteCustomJob": "A job that has not ended is refused; the operation is done at once.",
     "DeleteHyperparameterTuningJob": "As for custom jobs.",
     "CreateTrainingPipeline": "Custom tasks only; of managed datasets, tabular ones with a source in Cloud Storage.",
     "ListOperations": "Those of a location, at whatever resource one asks; the filter is ignored.",
     "CancelOperation": "Operations are done when they are returned, so nothing happens.",
     **dict.fromkeys((name for names in EMPTY_LISTS.values() for name in names), "Always empty."),
-    "ListLogEntries": "All projects are one; filters with comparisons, ':', AND, OR, NOT and parentheses; no regular expressions and "
-    "no functions.",
+    "ListLogEntries": "All projects are one; of functions in filters log_id, source, sample, ip_in_net and SEARCH; no regular expressions that "
+    "repeat a group with a choice or a repetition.",
     "WriteLogEntries": "No deduplication by insertId.",
     "ListLogs": "All projects are one.",
     "TailLogEntries": "Over gRPC, as in the clients; in order of arrival, without a window.",
-    "CreateJob": "HTTP targets only; unix-cron, and of the English-like format 'every N minutes|hours' and 'every DAYS HH:MM'.",
+    "CreateJob": "Pub/Sub and App Engine targets are kept, and not delivered to; unix-cron, and of the English-like format 'every N minutes|hours' and 'every DAYS HH:MM'.",
     "RunJob": "While an execution is under way the run waits for its end.",
     "GetProject": "Every id is a project; its number is made from the id.",
 }
@@ -62,11 +61,11 @@ LOGGING: tuple[Coverage, ...] = (
     Coverage("names of a job's logs and labels", "approximated", "logName is projects/P/logs/TASK."),
 )
 SCHEDULER: tuple[Coverage, ...] = (
-    Coverage("projects.locations.list", "served", "The regions of the catalog."),
-    Coverage("projects.locations.get", "served"),
+    Coverage("projects.locations.list", "served", "The regions of the catalog; also of Vertex AI."),
+    Coverage("projects.locations.get", "served", "Also of Vertex AI."),
     Coverage("OIDC and OAuth tokens", "approximated", "An unsigned stand-in that says so."),
     Coverage("targets", "approximated", "This machine only."),
-    Coverage("Pub/Sub and App Engine targets", "not served"),
+    Coverage("delivery to Pub/Sub and App Engine", "not served"),
     Coverage("cmekConfig", "not served"),
 )
 IDENTITY: tuple[Coverage, ...] = (

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from fnmatch import fnmatchcase
 from typing import Any
 
 from tools.fidelity import manifest, mutation
@@ -26,7 +27,7 @@ On {measured}:
 
 - Of the facts about training that somebody **recorded** on the service, **{recorded}** hold here, too.
 - Of the facts about training that Google **documents**, **{documented}** hold here.
-- Of new facts, tested once before the local Vertex was adapted to them, **{first_share}** held ([first-time score](#new-facts)).
+- Of new facts, tested once before the local Vertex was adapted to them, **{first_share}** held in the latest round ([first-time score](#new-facts)).
 
 | facts about | known from | rows | same | differ | score |
 | --- | --- | --- | --- | --- | --- |
@@ -51,13 +52,21 @@ result has changed since the accepted one.{missing}
 ## New facts
 
 The local Vertex was written to match the facts that it is tested with, so their score says little about other facts. To measure those,
-{first_rows} recorded facts were written down before anybody knew what the local Vertex does about them. They come from {first_sources} new sources
-and {known_sources} sources that rows cited already. Each was tested once ({first_measured}): **{first_share}** were the same; {first_kinds}.
-The differences were then corrected or are listed [below](#what-differs). The scores above include these rows.
+recorded facts are written down before anybody knows what the local Vertex does about them, and are tested once, in rounds. The differences are then
+corrected or become rows that differ.
 
-| area | facts | same | differ | first-time score |
+| round | facts | the same | first-time score | the same later | facts from |
+| --- | --- | --- | --- | --- | --- |
+{first_rounds}
+
+## Surfaces read whole
+
+Of these parts of the APIs we have read all that the named sources say: parameters, defaults, forms and errors. What the local Vertex can show is a row;
+the last column lists what it does not serve, and why.
+
+| surface | read | from | rows | not served |
 | --- | --- | --- | --- | --- |
-{first_areas}
+{surfaces}
 
 ## What the rows notice
 
@@ -141,15 +150,11 @@ def page(held: Manifest | None = None) -> str:
     missing = len(result["not_tried"])
     example = next(row for row in held.rows if row.id == "disk-defaults")
     evidence = {one.area: one for one in summed(result["evidence"])[:-1]}
-    first_areas, first_kinds = (summed(held.first[key]) for key in ("areas", "kinds"))
+    measured = [one for one in held.first if one["facts"]]
     head = _HEAD.format(
-        first_rows=first_areas[-1].rows,
-        first_sources=held.first["sources"],
-        known_sources=held.first["known"],
-        first_measured=held.first["measured"],
-        first_share=_share(first_areas[-1]),
-        first_kinds=", ".join(f"of {_plural(one.area, one.rows)} {_share(one)}" for one in first_kinds[:-1]),
-        first_areas=_areas(first_areas),
+        first_share=_percent(measured[-1]) if measured else "nothing",
+        first_rounds="\n".join(map(_round, held.first)),
+        surfaces="\n".join(_surface(held, one) for one in held.surfaces),
         recorded=_share(evidence.get(f"{manifest.TRAINING}, {manifest.RECORDED}")),
         documented=_share(evidence.get(f"{manifest.TRAINING}, {manifest.DOCUMENTED}")),
         evidence="\n".join(
@@ -182,6 +187,23 @@ def page(held: Manifest | None = None) -> str:
 def _areas(found: Iterable[AreaScore]) -> str:
     """Return the lines of a table by area."""
     return "\n".join(f"| {one.area} | {one.rows} | {one.same} | {one.differs} | {one.percent} % |" for one in found)
+
+
+def _percent(one: Mapping[str, Any]) -> str:
+    return f"{100 * one['same'] / one['facts']:.1f} % ({one['same']} of {one['facts']})"
+
+
+def _round(one: Mapping[str, Any]) -> str:
+    """Return the line of a round of new facts."""
+    if not one["facts"]:
+        return f"| not measured yet | | | | | {one['from']} |"
+    later = f"{one['later']['same']} ({one['later']['date']})" if one["later"] else ""
+    return f"| {one['date']} | {one['facts']} | {one['same']} | {_percent(one).partition(' (')[0]} | {later} | {one['from']} |"
+
+
+def _surface(held: Manifest, one: Mapping[str, Any]) -> str:
+    rows = sum(any(fnmatchcase(row.id, pattern) for pattern in one["rows"]) for row in held.rows)
+    return f"| {one['surface']} | {one['read']} | {one['from']} | {rows} | {_cell('; '.join(one['not_served']))} |"
 
 
 def _noticed(held: Manifest) -> float:

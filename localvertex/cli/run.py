@@ -284,6 +284,8 @@ def _report(after: Mapping[str, Any], before: Mapping[str, Any], root: Path, res
             streams.note(f"  {one['error']}")
         for text in one.get("warnings", ()):
             streams.note(f"  warning: {text}")
+        if one.get("hint"):
+            streams.note(f"  hint: {one['hint']}")
         if one.get("output"):
             streams.note(f"  output folder: {one['output']}")
     if any(not one["ended"] for one in after["made"]):

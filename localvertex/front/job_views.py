@@ -106,7 +106,9 @@ def disk(root: Path) -> Json:
 
 
 def replicas(store: Resources, root: Path | None, name: str) -> Json:
-    """Return the replicas of a custom job: name, role, machine, accelerator, and the size and age of its log file below `root`."""
+    """Return the replicas of a custom job: name, role, machine, accelerator, and the size and age of its log file below `root`;
+    and what the local Vertex says of the job that the service would not.
+    """
     kept = stored(store, name)
     if f"/{CUSTOM_JOBS}/" not in name:
         raise invalid(f"{name[:200]} is not a custom job and has no replicas.")
@@ -120,7 +122,8 @@ def replicas(store: Resources, root: Path | None, name: str) -> Json:
         accelerators = f"{pool.accelerator_count} × {pool.accelerator_type}" if pool.accelerator_type else ""
         row = {"name": one.name, "role": one.role, "machine": pool.machine_type, "accelerators": accelerators}
         rows.append(row if folder is None else {**row, **_log(folder / f"{one.name}.log")})
-    return {"replicas": rows, "folder": str(folder or "")}
+    hint, notes = kept.hidden.get("hint", ""), [*kept.hidden.get("warnings", ()), *kept.hidden.get("stand_ins", ())]
+    return {"replicas": rows, "folder": str(folder or ""), "notes": [*([f"Hint: {hint}"] if hint else []), *notes]}
 
 
 def _log(path: Path) -> Json:

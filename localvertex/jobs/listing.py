@@ -35,7 +35,7 @@ LANGUAGE = filters.Dialect(
 """How Vertex AI writes filters of its list methods."""
 _TIMES = {"createTime", "updateTime", "startTime", "endTime"}
 _ORDERED = {*_TIMES, "displayName", "name"}
-_FIELDS = {*_ORDERED, "state"}
+_FIELDS = {*_ORDERED, "state", "trainingTaskDefinition"}
 
 
 def parse(text: str) -> Predicate:

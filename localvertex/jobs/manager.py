@@ -334,8 +334,9 @@ class Jobs:
         else:
             # Before the last state: a caller that waits for it finds the result.
             self.watcher.result(name, result)
-            if result.warnings:
-                self.store.change(name, lambda _, hidden: hidden.update(warnings=result.warnings))
+            told = {"warnings": result.warnings, "hint": result.hint, "stand_ins": result.stand_ins}
+            if any(told.values()):
+                self.store.change(name, lambda _, hidden: hidden.update(told))
             self._change(name, result.state, result.error)
 
     def _gets_machines(self, name: str, job: Mapping[str, Any], region: str, control: Control) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
-from localvertex.http import Json, invalid
+from localvertex.http import ApiError, Json, invalid
 from localvertex.runner.result import new_job_id
 from vertexrig import times
 from vertexrig.catalog import load
@@ -74,13 +74,26 @@ def parent_name(project: str, location: str) -> str:
     """Return `projects/NUMBER/locations/LOCATION`.
 
     Raises:
-        ApiError: 400, for what is not a project or location.
+        ApiError: 403 for what is not the id or number of a project, such as its display name; 400 for what is not a location.
     """
     if not _PROJECT.fullmatch(project):
-        raise invalid(f"Invalid resource name: {project[:80]!r} is not a project id.")
+        raise no_consumer(project[:200])
     if not _LOCATION.fullmatch(location):
         raise invalid(f"Invalid resource name: {location[:80]!r} is not a location.")
     return f"projects/{project_number(project)}/locations/{location}"
+
+
+def no_consumer(project: str) -> ApiError:
+    """Return the error of the services for a project that they do not know (training-data-analyst issue 1811, gemini-cli issue 1808)."""
+    text, prefix = f"Permission denied on resource project {project}.", "type.googleapis.com/google.rpc."
+    metadata = {"consumer": f"projects/{project}", "containerInfo": project, "service": "aiplatform.googleapis.com"}
+    link = {"description": "Google developers console", "url": "https://console.developers.google.com"}
+    details: list[Json] = [
+        {"@type": f"{prefix}ErrorInfo", "reason": "CONSUMER_INVALID", "domain": "googleapis.com", "metadata": metadata},
+        {"@type": f"{prefix}LocalizedMessage", "locale": "en-US", "message": text},
+        {"@type": f"{prefix}Help", "links": [link]},
+    ]
+    return ApiError(403, text, details=details)
 
 
 def new_name(parent: str, kind: str) -> str:

@@ -7,12 +7,12 @@ training service's own list: `List of found errors:\\t1.Field: job_spec.worker_p
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from google.protobuf import json_format
 
-from localvertex.http import ApiError, Json, invalid
+from localvertex.http import ApiError, Json, bad_request, invalid
 from vertexrig import spec
 from vertexrig.catalog import load
 from vertexrig.finding import Finding, Severity
@@ -48,6 +48,8 @@ _UNREAD_INPUTS = (
     "gs://google-cloud-aiplatform/schema/trainingjob/definition/custom_task_1.0.0.yaml"
 )
 
+_REGIONS = {"region-accelerator", "region-not-for-training"}
+"""Findings about a region without an accelerator."""
 _REFUSED = {"machine-unknown"}
 """Findings that the service refuses, though they are warnings where our list may be older than the service's."""
 
@@ -64,14 +66,20 @@ _LABELS = (
 
 def found_errors(problems: Iterable[tuple[str, str]], ours: Iterable[str] = ()) -> ApiError:
     """Return the training service's 400 for pairs of field path and message, with our own explanations beside it."""
-    listed = "".join(f"\t{i}.Field: {path}; Message: {message}" for i, (path, message) in enumerate(problems, 1))
-    return _explained(f"List of found errors:{listed}\t", ours)
+    found = list(problems)
+    listed = "".join(f"\t{i}.Field: {path}; Message: {message}" for i, (path, message) in enumerate(found, 1))
+    return _explained(f"List of found errors:{listed}\t", ours, found)
 
 
-def _explained(message: str, ours: Iterable[str]) -> ApiError:
-    """Return a 400 in the service's words; what we know more is a detail, which clients print below them."""
+def _explained(message: str, ours: Iterable[str], problems: Sequence[tuple[str, str]] = ()) -> ApiError:
+    """Return a 400 in the service's words, with its field violations (python-aiplatform issue 1684).
+
+    A name that cannot be read has none (recordings of k8s-config-connector). What we know more is a detail, which clients
+    print below them.
+    """
     details = [{"@type": "type.googleapis.com/google.rpc.DebugInfo", "detail": text} for text in ours]
-    return ApiError(400, message, details=details)
+    violated = [one for one in problems if one[0] != "name"]
+    return ApiError(400, message, details=[*([bad_request(violated)] if violated else []), *details])
 
 
 def custom_job(body: Mapping[str, Any], region: str, check: Check | None = None) -> tuple[Json, Json]:
@@ -107,8 +115,12 @@ def tuning_job(body: Mapping[str, Any], region: str, check: Check | None = None)
 def training_inputs(inputs: Any, region: str, check: Check | None = None) -> Json:
     """Return the `trainingTaskInputs` of a custom training pipeline, as a canonical CustomJobSpec."""
     document = spec.from_data(whole_numbers(inputs), kind="CustomJobSpec") if isinstance(inputs, dict) else None
-    # The service tells no more (generative-ai pull 2495, python-aiplatform issue 762).
-    if document is None or any(f.id in _JSON_RULES for f in document.findings if f.severity is Severity.ERROR):
+    # The service tells no more (generative-ai pull 2495, python-aiplatform issue 762). It does not read a text as a list of one.
+    if (
+        document is None
+        or _has_text_for_list(inputs)
+        or any(f.id in _JSON_RULES for f in document.findings if f.severity is Severity.ERROR)
+    ):
         raise invalid(_UNREAD_INPUTS)
     _refuse(
         document,
@@ -120,6 +132,18 @@ def training_inputs(inputs: Any, region: str, check: Check | None = None) -> Jso
         {"displayName": "-"},
     )
     return document.job
+
+
+def _has_text_for_list(inputs: Mapping[str, Any]) -> bool:
+    """Whether the command or the arguments of a program were sent as one text, which the YAML of gcloud may have."""
+    pools = inputs.get("workerPoolSpecs") or inputs.get("worker_pool_specs")
+    specs = ("containerSpec", "container_spec", "pythonPackageSpec", "python_package_spec")
+    programs = (
+        [pool.get(key) for pool in pools if isinstance(pool, dict) for key in specs] if isinstance(pools, list) else []
+    )
+    return any(
+        isinstance(one.get(key), str) for one in programs if isinstance(one, dict) for key in ("command", "args")
+    )
 
 
 def whole_numbers(value: Any, depth: int = 0) -> Any:
@@ -167,7 +191,7 @@ def _refuse(
     # The checks take a document that could be read.
     if check is not None and not reading:
         found = [f for f in check(document, region) if f.severity is Severity.ERROR or f.id in _REFUSED]
-    alone = [f for f in found if f.id in _ALONE]
+    alone = [f for f in found if f.id in _ALONE or _lacks_machine(document, f)]
     problems += [_recorded(document, f, prefix) for f in found if f not in alone]
     if not problems and not document.job.get("workerPoolSpecs"):
         problems.append((f"{prefix}{snake(document.job_path)}worker_pool_specs", "Worker pool specs are required."))
@@ -175,6 +199,13 @@ def _refuse(
         raise found_errors(problems, [f.message for f in found if f.id in _RECORDED and f not in alone])
     if alone:
         raise _explained(_recorded(document, alone[0], prefix)[1], [alone[0].message])
+
+
+def _lacks_machine(document: spec.Document, finding: Finding) -> bool:
+    """Whether a region lacks the accelerators that a machine type comes with: the service names the machine alone."""
+    place = _POOL_PATH.match(finding.path) if finding.id in _REGIONS else None
+    machine = load().machines.get(document.pools[int(place["pool"])].machine_type) if place else None
+    return machine is not None and bool(machine.accelerators) and machine.family != "n1"  # to which they are added
 
 
 def _outer_problems(outer: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
@@ -195,7 +226,7 @@ def label_problems(outer: Mapping[str, Any], path: str = "labels") -> Iterable[t
 
 def _recorded(document: spec.Document, finding: Finding, prefix: str) -> tuple[str, str]:
     """Return field and message of a finding: the service's recorded words, where there are some, else our own."""
-    words, field = _RECORDED.get(finding.id, ("", ""))
+    words, field = (_MACHINE_TYPE, "") if _lacks_machine(document, finding) else _RECORDED.get(finding.id, ("", ""))
     place = _POOL_PATH.match(finding.path)
     if not words or place is None:
         return prefix + snake(finding.path), finding.message
@@ -222,6 +253,4 @@ def _json_message(finding: Finding, json_path: str) -> tuple[str, str]:
 
 
 def _json_errors(problems: list[tuple[str, str]]) -> ApiError:
-    violations = [{"field": field, "description": text} for field, text in problems]
-    details = [{"@type": "type.googleapis.com/google.rpc.BadRequest", "fieldViolations": violations}]
-    return ApiError(400, "\n".join(text for _, text in problems), details=details)
+    return ApiError(400, "\n".join(text for _, text in problems), details=[bad_request(problems)])

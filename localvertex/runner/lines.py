@@ -42,6 +42,7 @@ class Line:
         payload: The line as data, when it is a JSON object (Cloud Logging's jsonPayload).
         routine: The service writes it of every job (`servicelog`); a summary of this one leaves it out.
         stderr: It came from there.
+        ours: The local Vertex says it, and the service would not: it is in the log files, and not in Cloud Logging.
     """
 
     time: float
@@ -51,6 +52,7 @@ class Line:
     payload: dict[str, Any] | None = None
     routine: bool = False
     stderr: bool = False
+    ours: bool = False
 
     @property
     def timestamp(self) -> str:

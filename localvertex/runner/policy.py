@@ -28,6 +28,9 @@ RETRIED_CODES = frozenset({6, 134, 11, 139})
 _UNSTARTED = 128
 """The exit code of what could not be started."""
 
+_OWN_SIGNALS = frozenset({6, 11})
+"""Signals whose number the executor of a package reports as its status, by the page understanding-training-service."""
+
 LOST_SIGNALS = frozenset({1, 2, 9, 15})
 """Signals a program does not send itself: its machine went, or somebody else ended it."""
 
@@ -87,7 +90,7 @@ def decide(exit_: Exit, replica: str, scheduling: Scheduling, counts: Counts) ->
     return Action.RETRY_JOB if counts.retries < JOB_RETRIES else Action.FAIL
 
 
-def exit_message(replica: str, exit_: Exit, stderr: str, project: str, job_id: str) -> str:
+def exit_message(replica: str, exit_: Exit, stderr: str, project: str, job_id: str, *, package: bool) -> str:
     """Return the error of a job whose replica failed, in the service's words (public logs of 2025-11 to 2026-05).
 
     Its address is of a page of the console, where the job is not: programs read the job's number from it.
@@ -98,6 +101,7 @@ def exit_message(replica: str, exit_: Exit, stderr: str, project: str, job_id: s
         stderr: `last_words` of what it wrote there.
         project: Number of the project.
         job_id: Number of the job.
+        package: Whether it ran a Python package.
     """
     if exit_.out_of_memory:
         return (
@@ -106,8 +110,9 @@ def exit_message(replica: str, exit_: Exit, stderr: str, project: str, job_id: s
     reason = f" Termination reason: Error. \n{stderr}\n\n" if stderr else " "
     if exit_.code == _UNSTARTED:
         reason = f" Termination reason: StartError. \nTermination log message: failed to create containerd task: failed to create shim task: {stderr}\n\n"
+    status = int(exit_.signal) if package and exit_.signal in _OWN_SIGNALS else exit_.code
     return (
-        f"The replica {replica} exited with a non-zero status of {exit_.code}.{reason}"
+        f"The replica {replica} exited with a non-zero status of {status}.{reason}"
         f"To find out more about why your job exited please check the logs: https://console.cloud.google.com/logs/viewer"
         f"?project={project}&resource=ml_job%2Fjob_id%2F{job_id}&advancedFilter=resource.type%3D%22ml_job%22%0A"
         f"resource.labels.job_id%3D%22{job_id}%22"

@@ -258,10 +258,10 @@ class _JobRun:
         for sentence in (environment.stand_in(pool), *program.notes):
             if sentence and sentence not in self.stand_ins:
                 self.stand_ins.append(sentence)
-                self.log(f"Stand-in: {sentence}.")
+                self.note(f"Stand-in: {sentence}.")
         for uri in environment.absent(pool.args, self.root):
             where = environment.local_path(uri, self.root)
-            self.log(f"{uri} is looked for at {where}: there is no such bucket here yet.")
+            self.note(f"{uri} is looked for at {where}: there is no such bucket here yet.")
 
     def _run_installer(self, argv: Sequence[str], env: Mapping[str, str]) -> int:
         """Run a program of the preparation, its output in the log of the primary replica."""
@@ -316,17 +316,16 @@ class _JobRun:
         if self.warmth is not None:
             command, cold = self.warmth.of(command, len(self.members))
             if cold:
-                self._log_routine([servicelog.cold(one.name, cold)])
+                self.note(servicelog.cold(one.name, cold), routine=True)
         member.child = self.children.start(one.name, command)
 
     def _started(self, child: Child) -> None:
         """Log how a replica has started that was to start warm."""
         if child.waiting:
-            self._log_routine(
-                [servicelog.cold(child.name, child.refused or "the process that made its imports has gone")]
-            )
+            text = servicelog.cold(child.name, child.refused or "the process that made its imports has gone")
         else:
-            self._log_routine([servicelog.warm(child.name, MODULES[child.command.framework])])
+            text = servicelog.warm(child.name, MODULES[child.command.framework])
+        self.note(text, routine=True)
 
     def _pool(self, replica: cluster.Replica) -> spec.Pool:
         return next(pool for pool in self.pools if pool.index == replica.pool)
@@ -362,11 +361,11 @@ class _JobRun:
         for name in killed:
             child = self.children.running.get(name)
             if child is not None:
-                self.log(f"Fault on demand: {name} is killed.", "WARNING")
+                self.note(f"Fault on demand: {name} is killed.", "WARNING")
                 child.send(signal.SIGKILL, asked=False)
         if preempted is not None:
             window = f", SIGKILL follows in {preempted:g} s" if preempted else ""
-            self.log(f"Fault on demand: the machines are preempted{window}.", "WARNING")
+            self.note(f"Fault on demand: the machines are preempted{window}.", "WARNING")
             # Counted apart from retries: Compute Engine tries Spot machines again by another limit.
             self.counts.preemptions += 1
             if self.counts.preemptions > policy.SPOT_RESTARTS or self.scheduling.disable_retries:
@@ -382,7 +381,7 @@ class _JobRun:
         if exit_.code == 0:
             self._log_routine(servicelog.ended(self._pool(member.replica)), name)
         elif action is not Action.FAIL:
-            self.log(f"Task {name} ended with exit code {exit_.code}: {action.value}.", "ERROR")
+            self.note(f"Task {name} ended with exit code {exit_.code}: {action.value}.", "ERROR")
         began = time.time() - (time.monotonic() - self.begun)  # files have the clock's time, which may have been set
         # One that failed has its own error; one that succeeded would lose its output on the service silently.
         if exit_.code == 0 and (lost := environment.written_to_gs_folder(member.command.cwd, began)):
@@ -391,7 +390,7 @@ class _JobRun:
                 self.failed_replica = name
                 raise _Ended(FAILED, JobError(policy.INVALID_ARGUMENT, text))
             self.warnings.append(text)
-            self.log(text, "WARNING")
+            self.note(text, "WARNING")
         if action is Action.SUCCEED:
             raise _Ended(SUCCEEDED)
         if action is Action.FAIL:
@@ -437,22 +436,25 @@ class _JobRun:
 
     def _exit_error(self, exit_: Exit) -> JobError:
         of = (self.options.project_number, self.options.job_id)
-        return JobError(policy.INVALID_ARGUMENT, policy.exit_message(self.failed_replica, exit_, self.last_words, *of))
+        member = self.members.get(self.failed_replica)
+        package = member is None or "pythonPackageSpec" in self._pool(member.replica).data
+        message = policy.exit_message(self.failed_replica, exit_, self.last_words, *of, package=package)
+        return JobError(policy.INVALID_ARGUMENT, message)
 
     def _result(self, state: str, error: JobError | None) -> JobResult:
         if self.containers:
             trouble = containers.reclaim(list(self.containers.values()), self.root, self.folder, self.options)
             if trouble:
-                self.log(trouble, "WARNING")
+                self.note(trouble, "WARNING")
         meant = ""
         if state == FAILED and error is not None:
             meant = self._hint(error)
             first, *rest = error.message.split("\n")
             self.log(first, "ERROR")
             self._log_routine(rest, severity="ERROR")  # the traceback, which the replica's log has already
-            self.log(f"The logs are in {self.folder / 'logs'}.", "WARNING")
+            self.note(f"The logs are in {self.folder / 'logs'}.", "WARNING")
             if meant:
-                self.log(f"Hint: {meant}", "WARNING")
+                self.note(f"Hint: {meant}", "WARNING")
         if state != SUSPENDED:
             self._tear_down(state)
         self.files.flush()
@@ -511,9 +513,13 @@ class _JobRun:
     def log(self, text: str, severity: str = "INFO") -> None:
         self._line(Line(time.time(), SERVICE, severity, text))
 
+    def note(self, text: str, severity: str = "INFO", *, routine: bool = False) -> None:
+        """Write a line that the service would not."""
+        self._line(Line(time.time(), SERVICE, severity, text, routine=routine, ours=True))
+
     def _log_at_once(self, text: str) -> None:
         """Log what takes a while before it begins."""
-        self.log(text)
+        self.note(text)
         self._flush()
 
     def _log_routine(

@@ -57,7 +57,7 @@ from localvertex.jobs.studies import Studies
 from localvertex.recording import CallRecorder
 from localvertex.runner.options import RunOptions, TrainerSources
 from localvertex.server.admin import Admin
-from localvertex.services import Registry, projects
+from localvertex.services import Registry, locations, projects
 from localvertex.services.builds import Builds
 from localvertex.services.jobs import JobMethods, Owner
 from localvertex.services.log_store import LogStore
@@ -189,7 +189,7 @@ class Local:
         jobs = JobMethods(self.store, owners, {TUNING_JOBS: self.studies.shown})
         vertex = [row for one in (*jobs.services(), *self.registry.services) for row in one.routes(self.store)]
         return [
-            http.mount(AIPLATFORM, [*vertex, *unserved_routes()]),
+            http.mount(AIPLATFORM, [*vertex, *locations.table(), *unserved_routes()]),
             http.mount(RESOURCE_MANAGER, projects.table()),
             http.mount(ADMIN, Admin(self.jobs, owners, self.objects, front, about, stop).table()),
             http.mount(LOGGING, LoggingApi(self.logs).service.routes()),

@@ -103,7 +103,7 @@ class Admin:
                     "ended": ended,
                     "deleted": bool(one.hidden.get("deleted")),
                     "error": (one.body.get("error") or {}).get("message", ""),
-                    "warnings": self._warnings(one),
+                    **self._told(one),
                     "output": _output(one.body, self.jobs.settings.root),
                     # Of a tuning job: how many have ended, and how many it may make.
                     "trials": kind == TUNING_JOBS
@@ -116,10 +116,11 @@ class Admin:
 
         return JSONResponse(await in_thread(work))
 
-    def _warnings(self, one: StoredResource) -> list[str]:
-        """Return the warnings of a job; of a pipeline, those of its job."""
+    def _told(self, one: StoredResource) -> Json:
+        """Return the warnings of a job, and the hint at why it failed; of a pipeline, those of its job."""
         job = self.jobs.store.get(str(one.hidden["job"])) if "job" in one.hidden else one
-        return list(job.hidden.get("warnings", ())) if job else []
+        hidden = job.hidden if job else {}
+        return {"warnings": list(hidden.get("warnings", ())), "hint": hidden.get("hint", "")}
 
     async def begin(self, request: Request, path: Mapping[str, str]) -> Response:
         """POST /v1/runs with `{"process": ID}` of a command of `local run`: its name, and its ports."""

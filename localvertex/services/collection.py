@@ -246,12 +246,16 @@ def apply_mask(body: Json, fields: Mapping[str, Any], mask: str, allowed: frozen
         body.update(made)
 
 
-def predicate(text: str, contexts: Callable[[str, str], bool] = lambda name, context: False) -> Predicate:
-    """Return the predicate of a filter such as `schema_title="system.Run" AND in_context("…")`, over any field."""
+def predicate(
+    text: str, contexts: Callable[[str, str], bool] = lambda name, context: False, fields: frozenset[str] = frozenset()
+) -> Predicate:
+    """Return the predicate of a filter such as `schema_title="system.Run" AND in_context("…")`, over any field or some `fields`."""
 
     def comparison(node: Compare) -> Predicate:
         if node.path == ("in_context",):
             return lambda body: contexts(str(body["name"]), node.value)
+        if fields and camel(node.path[0]) not in fields:
+            raise invalid(f"Invalid filter: there is no field {node.path[0][:80]!r} to filter by.")
         return lambda body: _holds(_values(body, node.path), node.operator, node.value)
 
     return filters.predicate(filters.parse(_FUNCTION.sub(r"in_context=\1", text), LANGUAGE), comparison)

@@ -97,10 +97,12 @@ class LogStore:
         self.database.close()
 
     def write(self, job: str, lines: Iterable[Line]) -> None:
-        """Store lines of the job of this resource name, in one transaction: much faster than one by one."""
+        """Store lines of the job of this resource name, in one transaction: much faster than one by one; none of our own."""
         job_id = job.rpartition("/")[2]
         with self.database.transaction():
             for line in lines:
+                if line.ours:
+                    continue
                 body = self._body(job_id, line)
                 # Whole microseconds, as everything else shows times; ns of a float are noise.
                 self._insert(body, body.pop("timestamp", round(line.time * 1e6) * 1000))

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 
 from localvertex.filters import Node
 from localvertex.http import Json, in_thread, invalid, position_of_token, token_of
-from localvertex.jobs.listing import answer
+from localvertex.jobs.listing import answer, offset_of
 from localvertex.jobs.validation import whole_numbers
 from localvertex.services.log_store import LogStore, Position
 from localvertex.services.logging_query import SEVERITIES, parse
@@ -22,14 +22,21 @@ WRITE_LIMIT = 1000
 TAIL_S = 0.2
 """Seconds between two queries of a tail."""
 PAYLOADS = ("textPayload", "jsonPayload", "protoPayload")
-_LOG_NAME = re.compile(r"(?:projects|organizations|billingAccounts|folders)/[^/]+/logs/[A-Za-z0-9/_.%-]{1,511}")
+MOST_RESOURCES = 100
+_RESOURCE = r"(?:projects|organizations|billingAccounts|folders)/[^/]+"
+_RESOURCE_NAME = re.compile(rf"{_RESOURCE}(?:/locations/[^/]+/buckets/[^/]+/views/[^/]+)?")
+_LOG_NAME = re.compile(rf"{_RESOURCE}/logs/[A-Za-z0-9/_.%-]{{1,511}}")
 
 
 def _read(method: str, request: Json) -> Json:
-    """Return a parsed request for entries; 400 for one without resource names."""
+    """Return a parsed request for entries; 400 for one without resource names, and for too many or wrong ones."""
     read = canonical(f"{_PACKAGE}{method}Request", request)
-    if not read.get("resourceNames"):
-        raise invalid("At least one resource name (resourceNames) is required.")
+    names = read.get("resourceNames", ())
+    if not 0 < len(names) <= MOST_RESOURCES:
+        raise invalid(f"resource_names must have 1 to {MOST_RESOURCES} names, not {len(names)}.")
+    for name in names:
+        if not _RESOURCE_NAME.fullmatch(name):
+            raise invalid(f"Invalid resource name: {name[:100]!r}. Expected projects/PROJECT_ID and the like.")
     return read
 
 
@@ -110,9 +117,11 @@ class LoggingApi:
         return {}
 
     def list_logs(self, request: Json) -> Json:
-        """ListLogs."""
-        names = self.store.log_names()
-        return {"logNames": names} if names else {}
+        """ListLogs; a page size below 1 is ignored, as documented."""
+        names, start = self.store.log_names(), offset_of(str(request.get("pageToken", "")))
+        size = max(int(canonical(f"{_PACKAGE}ListLogsRequest", request).get("pageSize", 0)), 0) or PAGE_LIMIT
+        following = token_of(str(start + size)) if start + size < len(names) else ""
+        return answer("logNames", names[start : start + size], following)
 
 
 def _entry(entry: Json, request: Json, where: str) -> tuple[Json, int | None]:

@@ -6,13 +6,18 @@ side by side are joined by AND; comparisons of text ignore case; a comparison wi
 
 from __future__ import annotations
 
+import ipaddress
+import math
 import re
-from collections.abc import Mapping
+import zlib
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import unquote
 
 from localvertex import filters
 from localvertex.filters import All, Any_, Compare, Node, Predicate
+from localvertex.http import invalid
 from vertexrig.times import nanoseconds
 
 SEVERITIES = {
@@ -35,8 +40,19 @@ _LANGUAGE = filters.Dialect(
     # `--` begins a comment, to the end of its line.
     space=re.compile(r"(?:\s+|--[^\n]*)*"),
     quoted=re.compile(r'"((?:[^"\\]|\\.)*)"', re.DOTALL),
-    bare=re.compile(r"[^\s()\"]+"),
+    # `insertId = abc:def` is an error (page troubleshoot-lql); a time has to be quoted (error reports of 2026)
+    bare=re.compile(r"[^\s()\",:=<>]+"),
+    functions=frozenset({"log_id", "source", "sample", "ip_in_net", "SEARCH"}),
+    expressions=True,
 )
+_NULL = "NULL_VALUE"
+_MISSING: Any = object()
+_WORD = re.compile(r"\w+")
+_MOST_PATTERN = 1000
+"""Most characters of a regular expression."""
+# RE2 has neither back references nor a look ahead or behind.
+_NOT_RE2 = re.compile(r"\(\?(?:[=!<]|P=)|\\[1-9]")
+_PATTERN_PART = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|.", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -54,19 +70,103 @@ def parse(text: str) -> Node:
     Raises:
         ApiError: 400 INVALID_ARGUMENT with the position.
     """
-    return filters.parse(text, _LANGUAGE)
+    node = filters.parse(text, _LANGUAGE)
+    filters.predicate(node, _comparison)  # so that a wrong pattern or network is refused before a page is read
+    return node
 
 
 def matching(node: Node) -> Predicate:
     """Return a filter as a predicate on entries, as `entries:list` shows them."""
-    return filters.predicate(node, lambda one: lambda entry: _passes(one, entry))
+    return filters.predicate(node, _comparison)
 
 
-def _passes(node: Compare, entry: Mapping[str, Any]) -> bool:
+def _comparison(node: Compare) -> Predicate:
+    """Return what one comparison tests; of a list one value that passes is enough."""
+    if node.operator == "log_id":
+        wanted = node.value.lower()
+        return lambda entry: unquote(str(entry.get("logName", ""))).partition("/logs/")[2].lower() == wanted
+    if node.operator == "source":
+        return lambda entry: str(entry.get("logName", "")).startswith(f"{node.value}/logs/")
+    test = _test(node)
     if not node.path:
-        return any(node.value.lower() in text.lower() for text in _texts(entry))
-    found = _lookup(entry, node.path)
-    return any(_holds(node, value) for value in (found if isinstance(found, list) else [found]))
+        return test if node.operator == "SEARCH" else lambda entry: any(map(test, _texts(entry)))
+
+    def passes(entry: Mapping[str, Any]) -> bool:
+        found = _lookup(entry, node.path)
+        return any(map(test, found if isinstance(found, list) else [found]))
+
+    return passes
+
+
+def _test(node: Compare) -> Callable[[Any], bool]:
+    """Return the test of a value; a value that is missing passes none."""
+    wanted = node.value
+    if node.operator in ("=~", "!~"):
+        pattern, fits = _pattern(wanted), node.operator == "=~"
+        return lambda value: isinstance(value, str) and bool(pattern.search(value)) is fits
+    if node.operator == "SEARCH":
+        words = set(_WORD.findall(wanted.lower()))
+        return lambda value: value is not _MISSING and words <= set(_WORD.findall(" ".join(_texts(value)).lower()))
+    if node.operator == "sample":
+        share = _number(wanted, 0, 1)
+        return lambda value: value is not _MISSING and zlib.crc32(str(value).encode()) < share * 2**32
+    if node.operator == "ip_in_net":
+        return _in_network(wanted)
+    if not node.path:
+        return lambda value: wanted.lower() in str(value).lower()
+    return lambda value: _holds(node, value)
+
+
+def _pattern(text: str) -> re.Pattern[str]:
+    """Return a regular expression, which matches any part of a text; 400 for one that is not RE2's or could take years.
+
+    Python's re may take years where a group that is repeated holds a choice or another repetition; RE2 never does.
+    """
+    try:
+        made = re.compile(text)
+    except (re.error, OverflowError, RecursionError):
+        raise invalid(f"Unparseable filter: invalid regular expression {text[:80]!r}") from None
+    if len(text) > _MOST_PATTERN or _NOT_RE2.search(text):
+        raise invalid(f"Unparseable filter: invalid regular expression {text[:80]!r}")
+    loose, after = [False], False  # of each open group; of the group that has just been closed
+    for part in _PATTERN_PART.findall(text):
+        if part == "(":
+            loose.append(False)
+        elif part in ("*", "+", "{", "|"):
+            if after and part != "|":
+                raise invalid(
+                    f"The local Vertex does not match {text[:80]!r}: it repeats a group that holds '|' or another repetition."
+                )
+            loose[-1] = True
+        after = part == ")" and len(loose) > 1 and loose.pop()
+        loose[-1] |= after
+    return made
+
+
+def _number(text: str, low: float, high: float) -> float:
+    try:
+        found = float(text)
+    except ValueError:
+        found = math.nan
+    if not low <= found <= high:
+        raise invalid(f"Unparseable filter: {text[:80]!r} is not a number from {low} to {high}")
+    return found
+
+
+def _in_network(text: str) -> Callable[[Any], bool]:
+    """Return whether a value is an address of a network."""
+    try:
+        network = ipaddress.ip_network(text, strict=False)
+    except ValueError:
+        raise invalid(f"Unparseable filter: {text[:80]!r} is not a network") from None
+
+    def inside(value: Any) -> bool:
+        try:
+            return ipaddress.ip_address(str(value)) in network
+        except ValueError:
+            return False
+
+    return inside
 
 
 def _texts(value: Any) -> list[str]:
@@ -81,15 +181,17 @@ def _texts(value: Any) -> list[str]:
 def _lookup(value: Any, path: tuple[str, ...]) -> Any:
     for key in path:
         if not isinstance(value, Mapping) or key not in value:
-            return None
+            return _MISSING
         value = value[key]
     return value
 
 
 def _holds(node: Compare, value: Any) -> bool:
-    if value is None:
+    if value is _MISSING:
         # An entry without a severity has the default one.
         return node.path == ("severity",) and _compared(0, node.operator, SEVERITIES.get(node.value.upper(), -1))
+    if value is None:
+        return node.operator == "=" and node.value == _NULL
     if node.operator == ":":
         return node.value == "*" or any(node.value.lower() in text.lower() for text in _texts(value))
     left, right = _sides(node, value)

@@ -21,6 +21,7 @@ _UPDATED = frozenset(
         "defaultCheckpointId",
     }
 )
+_FILTERED = frozenset({"model", "displayName", "labels", "baseModelName"})
 _SHARED = ("displayName", "description", "labels", "createTime", "trainingPipeline", "encryptionSpec")
 """Fields that all versions of a model share, of those that an update can set."""
 _CUSTOM: Json = {
@@ -132,7 +133,7 @@ class Models:
     def versions(self, request: Json) -> Json:
         """ListModelVersions, the oldest first."""
         stored = self._stored(request["name"])
-        fits = predicate(str(request.get("filter", "")))
+        fits = predicate(str(request.get("filter", "")), fields=frozenset({"labels"}))
         every = [one for one in stored.hidden["versions"].values() if fits(one)]
         order, token = str(request.get("orderBy", "")), str(request.get("pageToken", ""))
         return answer("models", *cut(every, _version_times, order, page_size(request), token))
@@ -213,7 +214,7 @@ def _version_times(version: Json) -> Json:
 
 def _by_model(text: str) -> Any:
     """Return the filter of ListModels, where `model` is a model's id."""
-    fits = predicate(text)
+    fits = predicate(text, fields=_FILTERED)
     return lambda body: fits({**body, "model": resources.last_part(body["name"])})
 
 

@@ -7,10 +7,11 @@ those routes.
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 from google.protobuf import json_format
@@ -23,13 +24,17 @@ from localvertex.http import ApiError, Endpoint, Handler, Json, in_thread, inval
 from localvertex.jobs import resources
 from localvertex.jobs.resources import OPERATIONS
 from localvertex.jobs.store import ResourceStore
+from localvertex.jobs.validation import found_errors
 from vertexrig.spec import messages
 from vertexrig.spec.api_names import camel
 
 PACKAGE = "google.cloud.aiplatform.v1"
 LONG_RUNNING = "google.longrunning.Operations"
 # Query parameters that every Google API takes.
-_SYSTEM = {"alt", "key", "fields", "prettyPrint", "quotaUser", "access_token", "callback", "uploadType", "userProject"}
+_SYSTEM = {
+    *("alt", "key", "fields", "prettyPrint", "quotaUser", "access_token", "callback", "uploadType", "userProject"),
+    *("oauth_token", "upload_protocol"),
+}
 _FREE = {"metadata", "labels"}
 """Fields whose keys and texts are the user's own, and stay unchanged."""
 
@@ -98,10 +103,12 @@ class Service:
         """Return the handler of a route, which calls a method and answers in canonical JSON."""
 
         def call(path: Mapping[str, str], query: list[tuple[str, str]], body: Json) -> Json | list[Json]:
+            kind, answer = _messages(binding)
+            _check_query(kind, query)
             if self.as_sent:
-                made = method(_request(binding, path, query, body))
+                request = _request(binding, path, query, body)
+                made = method(request)
             else:
-                kind, answer = _messages(binding)
                 request = canonical(kind, _request(binding, path, query, body, repeated_fields(kind)))
                 for field, _ in binding.variables:
                     check_location(_at(request, field))
@@ -109,12 +116,19 @@ class Service:
             if isinstance(made, Done) and store is not None:
                 return operation(store, made, path.get("version", "v1"))
             assert not isinstance(made, Done)
+            if isinstance(made, dict) and (mask := str(request.get("readMask", ""))):
+                made = {
+                    key: [_read(one, mask) for one in value] if isinstance(value, list) else value
+                    for key, value in made.items()
+                }
             if self.as_sent:
                 return made
             return [canonical(answer, one) for one in made] if isinstance(made, list) else canonical(answer, made)
 
         async def handle(request: Request, path: Mapping[str, str]) -> Response:
             given = path, request.query_params.multi_items(), await http.read_json(request)
+            if binding.variables:
+                _check_endpoint(request, binding.variables[0][0], path["v0"])
             made = call(*given) if self.on_loop else await in_thread(call, *given)
             # The SDK's REST transport asks for enums as numbers. An operation holds any messages, and stays as stored.
             if made and isinstance(made, dict) and "enum-encoding=int" in request.query_params.get("$alt", ""):
@@ -156,8 +170,50 @@ def _placed(binding: Binding) -> Iterator[Binding]:
         yield replace(binding, template=binding.template.replace("{name=**}", f"{{name={name}}}"))
 
 
+def _check_endpoint(request: Request, field: str, name: str) -> None:
+    """Raise a 400 for a name of another location than that of the host, which a request through the front has."""
+    valid = re.match(r"([a-z0-9-]+)-aiplatform\.", (request.scope.get("state") or {}).get(http.HOST_STATE, ""))
+    place = resources.PLACE.match(name)
+    if valid:
+        check_location(name)  # the project comes first
+    if valid and place and place[2] != valid[1]:
+        # python-aiplatform issue 1684
+        words = f"The provided location ID doesn't match the endpoint. The valid location ID is `{valid[1]}`."
+        raise found_errors([(field, words)])
+
+
+def _check_query(kind: str, query: Iterable[tuple[str, str]]) -> None:
+    """Raise the 400 of every Google API for a query parameter that is not a field of the request."""
+    fields = messages.message_class(kind).DESCRIPTOR.fields_by_camelcase_name if kind else {}
+    for name, _ in query if kind else ():
+        if name not in _SYSTEM and not name.startswith("$") and camel(name.partition(".")[0]) not in fields:
+            text = (
+                f'Invalid JSON payload received. Unknown name "{name[:100]}": Cannot bind query parameter. '
+                f"Field '{name[:100]}' could not be found in request message."
+            )
+            raise ApiError(400, text, details=[http.bad_request([("", text)])])
+
+
+def _read(body: Json, mask: str) -> Json:
+    """Return the fields of a resource that a mask names; `*` names all."""
+    paths = [[camel(part) for part in path.strip().split(".")] for path in mask.split(",")]
+    made: Json = dict(body) if ["*"] in paths else {}
+    for path in paths:
+        value: Any = body
+        for part in path:
+            value = value.get(part) if isinstance(value, dict) else None
+        if value is not None:
+            bindings.put(made, ".".join(path), value)
+    return made
+
+
+@cache
 def _messages(binding: Binding) -> tuple[str, str]:
-    descriptor = messages.pool().FindServiceByName(binding.service).methods_by_name[binding.method]
+    """Return the names of a method's request and response, "" where the pool of descriptors does not have its service."""
+    try:
+        descriptor = messages.pool().FindServiceByName(binding.service).methods_by_name[binding.method]
+    except KeyError:  # of lists that are always empty
+        return "", ""
     return descriptor.input_type.full_name, descriptor.output_type.full_name
 
 
@@ -215,7 +271,25 @@ def canonical(kind: str, data: Mapping[str, Any]) -> Json:
     try:
         return messages.from_message(messages.to_message(kind, dict(data)))
     except (json_format.ParseError, ValueError, TypeError) as error:
-        raise invalid(f"Invalid JSON payload received. {error}") from None
+        found = next(_misplaced(messages.message_class(kind).DESCRIPTOR, data, ""), None)
+        if found is None:
+            raise invalid(f"Invalid JSON payload received. {error}") from None
+        raise ApiError(400, found[1], details=[http.bad_request([found])]) from None
+
+
+def _misplaced(kind: Any, data: Mapping[str, Any], above: str) -> Iterator[tuple[str, str]]:
+    """Yield the place of each value that is no message where one belongs, and the service's words (kubeflow/pipelines issue 6848)."""
+    for key, value in data.items():
+        field = kind.fields_by_camelcase_name.get(camel(key))
+        inner = field.message_type if field is not None else None
+        if inner is None or inner.full_name.startswith("google.protobuf.") or inner.GetOptions().map_entry:
+            continue
+        for index, one in enumerate(value if isinstance(value, list) else [value]):
+            place = f"{above}{field.name}" + (f"[{index}]" if isinstance(value, list) else "")
+            if isinstance(one, dict):
+                yield from _misplaced(inner, one, f"{place}.")
+            elif one is not None:
+                yield place, f"Invalid value at '{place}' (type.googleapis.com/{inner.full_name}), {json.dumps(one)}"
 
 
 def check_location(name: str) -> None:

@@ -3,23 +3,13 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
-from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
-
-from localvertex.http import (
-    ApiError,
-    Endpoint,
-    Json,
-    endpoint,
-    invalid,
-    not_found,
-)
+from localvertex.http import ApiError, Endpoint, Json, invalid, not_found
 from localvertex.jobs import resources
 from localvertex.jobs.listing import answer, page, page_size
 from localvertex.jobs.resources import SCHEDULES
-from localvertex.services import scheduler_log
+from localvertex.services import locations, scheduler_log
 from localvertex.services.router import Service
 from localvertex.services.scheduler_engine import SchedulerEngine
 from localvertex.services.scheduler_jobs import ID, changed, complete, read
@@ -51,21 +41,17 @@ class SchedulerApi:
 
     def table(self) -> list[Endpoint]:
         """Return the routes below the mount, with those of locations, which the service itself does not have."""
-        return [
-            *self.service.routes(),
-            endpoint("GET", "/v1/projects/{project}/locations", _locations),
-            endpoint("GET", "/v1/projects/{project}/locations/{location}", _get_location),
-        ]
+        return [*self.service.routes(), *locations.table()]
 
     def _stored(self, name: str) -> Json:
         job = self.engine.get(name)
         if job is None:
-            raise not_found(f"Job not found: {name[:600]}")
+            raise not_found("Job not found.")
         return job
 
     def create(self, request: Json) -> Json:
         """CreateJob."""
-        parent, job = request["parent"], read(request["job"])
+        parent, job = _checked(request["parent"]), read(request["job"])
         # The service, too, gives a name to a job that has none.
         name = job.get("name") or f"{parent}/jobs/{secrets.token_hex(10)}"
         found = resources.NAME.fullmatch(name)
@@ -85,7 +71,7 @@ class SchedulerApi:
         """ListJobs."""
         limit = page_size(request, 500, 500)
         token = str(request.get("pageToken", ""))
-        found, following = page(self.store, SCHEDULES, request["parent"], "", "", limit, token)
+        found, following = page(self.store, SCHEDULES, _checked(request["parent"]), "", "", limit, token)
         return answer("jobs", [stored.body for stored in found], following)
 
     def _changed(self, name: str, change: Callable[[Json], Json]) -> Json:
@@ -118,14 +104,15 @@ class SchedulerApi:
     def run(self, request: Json) -> Json:
         """RunJob."""
         job = self._stored(request["name"])
+        if job["state"] != "ENABLED":
+            raise _wrong_state("ENABLED", "RunJob")
         self.engine.run_now(job["name"])
         return self.engine.get(job["name"]) or job
 
     def _set_state(self, request: Json, method: str, old: str, new: str) -> Json:
         job = self._stored(request["name"])
         if job["state"] != old:
-            reason = f"Job is {job['state']}; a job must be {old} to become {new}."
-            raise ApiError(400, reason, status="FAILED_PRECONDITION", reason="failedPrecondition")
+            raise _wrong_state(old, method)
         self.engine.log(scheduler_log.audit(job, method))
         return self._changed(job["name"], lambda job: {**job, "state": new})
 
@@ -133,15 +120,13 @@ class SchedulerApi:
         return rfc3339(self.engine.clock.now(), None)
 
 
-async def _locations(request: Request, path: Mapping[str, str]) -> Response:
-    """List the regions of the catalog."""
-    return JSONResponse({"locations": [_location(path["project"], region) for region in sorted(load().regions)]})
+def _checked(parent: str) -> str:
+    """Return the name of a location; 400 if the catalog has no such region."""
+    if (location := resources.last_part(parent)) not in load().regions:
+        raise invalid(f"Location {location[:80]!r} is not a valid location. Use ListLocations to list valid locations.")
+    return parent
 
 
-async def _get_location(request: Request, path: Mapping[str, str]) -> Response:
-    return JSONResponse(_location(path["project"], path["location"]))
-
-
-def _location(project: str, region: str) -> Json:
-    name = f"projects/{project}/locations/{region}"
-    return {"name": name, "locationId": region, "labels": {"cloud.googleapis.com/region": region}}
+def _wrong_state(needed: str, method: str) -> ApiError:
+    """Return the error of a method that takes a job in another state (messages of gcloud, 2026)."""
+    return ApiError(400, f"Job.state must be {needed} for {method}.", status="FAILED_PRECONDITION")

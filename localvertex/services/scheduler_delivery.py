@@ -10,14 +10,22 @@ from dataclasses import dataclass
 from typing import Any
 
 from localvertex.http import Json
-from localvertex.services.scheduler_jobs import USER_AGENT, seconds
+from localvertex.services.scheduler_jobs import USER_AGENT, seconds, target_of
 from vertexrig.guard import LOOPBACK
 
 REPLACED = ("host", "content-length", "user-agent", "transfer-encoding", "connection")
 REPLACED_PREFIXES = ("x-google-", "x-appengine-", "x-cloudscheduler")
 # HTTP status -> google.rpc code (google/rpc/code.proto, "HTTP Mapping")
 CODES = {400: 3, 401: 16, 403: 7, 404: 5, 409: 10, 416: 11, 429: 8, 499: 1, 500: 13, 501: 12, 503: 14, 504: 4}
-UNKNOWN, INVALID_ARGUMENT, DEADLINE_EXCEEDED, PERMISSION_DENIED, INTERNAL, UNAVAILABLE = 2, 3, 4, 7, 13, 14
+UNKNOWN, INVALID_ARGUMENT, DEADLINE_EXCEEDED, PERMISSION_DENIED, UNIMPLEMENTED, INTERNAL, UNAVAILABLE = (
+    2,
+    3,
+    4,
+    7,
+    12,
+    13,
+    14,
+)
 
 
 @dataclass(frozen=True)
@@ -95,7 +103,9 @@ def headers_of(job: Json, schedule_time: str) -> dict[str, str]:
 
 
 async def deliver(job: Json, schedule_time: str) -> DeliveryOutcome:
-    """Send a job's request once, and wait for the answer within its attempt deadline."""
+    """Send a job's request once, and wait for the answer within its attempt deadline; only HTTP targets are delivered to."""
+    if "httpTarget" not in job:
+        return DeliveryOutcome(UNIMPLEMENTED, f"The local Vertex does not deliver to a {target_of(job)}.", final=True)
     try:
         return await asyncio.wait_for(_send(job, schedule_time), timeout=seconds(job["attemptDeadline"]))
     except asyncio.TimeoutError:

@@ -169,11 +169,11 @@ class SchedulerEngine:
         finally:
             running = self.executions.pop(name, None)
             self.changed.set()
-        if running is not None and running.again and self.store.get(name) is not None:
+        if running is not None and running.again and not self._paused(name):
             self._start(name, self.clock.now())
 
     async def _attempts(self, name: str, schedule_time: datetime) -> None:
-        began, number, paused = self.clock.now(), 0, self._paused(name)
+        began, number = self.clock.now(), 0
         while (job := self.get(name)) is not None:
             outcome = await self._attempt(job, schedule_time)
             if outcome.code == 0:
@@ -188,21 +188,20 @@ class SchedulerEngine:
                 return
             if following is not None and at >= following:
                 return  # the next execution takes over
-            await self._sleep(name, at, paused)
-            # Paused or resumed meanwhile: a job that is run by hand while it is paused keeps its retries until that
-            # changes.
-            if self._paused(name) != paused:
+            await self._sleep(name, at)
+            if self._paused(name):
                 return
             number += 1
 
     def _paused(self, name: str) -> bool:
+        """Whether a job is paused, or gone."""
         job = self.get(name)
         return job is None or job["state"] != "ENABLED"
 
-    async def _sleep(self, name: str, until: datetime, paused: bool) -> None:
+    async def _sleep(self, name: str, until: datetime) -> None:
         """Wait for a retry's time, or for the job to be paused or deleted."""
         self._note(name, scheduleTime=rfc3339(until, None))
-        while self.clock.now() < until and self._paused(name) == paused:
+        while self.clock.now() < until and not self._paused(name):
             # Its own event: the loop clears the shared one.
             await self.clock.wait(asyncio.Event(), min(until, self.clock.now() + timedelta(seconds=0.5)))
         following = self.due.get(name)

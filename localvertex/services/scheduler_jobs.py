@@ -6,11 +6,12 @@ Rules: the job resource of Cloud Scheduler v1 (https://cloud.google.com/schedule
 from __future__ import annotations
 
 import base64
+import math
 import re
 from typing import Any
 from urllib.parse import urlsplit
 
-from localvertex.http import Json, invalid
+from localvertex.http import ApiError, Json, invalid
 from localvertex.services.collection import masked, replaced
 from localvertex.services.router import canonical
 from vertexrig.cloud.cron import ScheduleError, parse
@@ -25,6 +26,8 @@ HEADERS_LIMIT = 80 * 1024
 URI_LIMIT = 2083
 TEXT_LIMIT = 500
 USER_AGENT = "Google-Cloud-Scheduler"
+TARGETS = {"httpTarget": "HTTP", "pubsubTarget": "PUB_SUB", "appEngineHttpTarget": "APP_ENGINE_HTTP"}
+"""Fields of which a job has one (a oneof of the message), and the name of each in log entries; only HTTP targets are delivered to."""
 TOKENS = ("oidcToken", "oauthToken")
 """Fields of httpTarget of which a job has one at most (a oneof of the message)."""
 DEFAULT_RETRY = {"maxRetryDuration": "0s", "minBackoffDuration": "5s", "maxBackoffDuration": "3600s", "maxDoublings": 5}
@@ -37,9 +40,6 @@ def seconds(duration: str) -> float:
 
 def read(body: Json) -> Json:
     """Return the job in a request's body, in canonical JSON and without output-only fields."""
-    for other in ("pubsubTarget", "appEngineHttpTarget"):
-        if body.get(other) is not None:
-            raise invalid(f"The local Vertex does not serve '{other}'; it supports httpTarget only.")
     target = body.get("httpTarget", body.get("http_target"))
     content = target.get("body") if isinstance(target, dict) else None
     # protobuf's JSON reader leaves out what is not Base64, in either alphabet.
@@ -54,32 +54,66 @@ def complete(job: Json) -> Json:
     Raises:
         ApiError: 400 for the first rule that the job breaks.
     """
-    target = job.get("httpTarget")
-    if not job.get("schedule"):
-        raise invalid("Job schedule is required.")
     try:
-        parse(job["schedule"], job.get("timeZone", ""))
-    except ScheduleError as error:
-        raise invalid(f"Schedule or timezone is invalid: {error}.") from None
+        parse(job.get("schedule", ""), job.get("timeZone", ""))
+    except ScheduleError as error:  # google-cloud-go issue 1352, terraform issue 31571
+        why = {"@type": "type.googleapis.com/google.rpc.DebugInfo", "detail": f"{error}."}
+        raise ApiError(400, "Schedule or time zone is invalid.", details=[why]) from None
     if len(job.get("description", "")) > TEXT_LIMIT:
         raise invalid(f"Job description has more than {TEXT_LIMIT} characters.")
-    if not target:
-        raise invalid("Job must have a target: httpTarget.")
-    deadline = job.get("attemptDeadline", "180s")
-    if not 15 <= seconds(deadline) <= 1800:
-        raise invalid(f"Job attemptDeadline must be between 15s and 1800s, not {deadline}.")
+    kind = target_of(job)
+    if not kind:
+        raise invalid(f"Job must have a target: {', '.join(TARGETS)}.")
+    made, most = {
+        "httpTarget": (_http, 1800),
+        "pubsubTarget": (_pubsub, math.inf),
+        "appEngineHttpTarget": (_app_engine, 86_415),
+    }[kind]
+    # Ignored of a Pub/Sub target; by default 0 of one of App Engine, whose services have their own.
+    deadline = job.get("attemptDeadline") or ("180s" if kind == "httpTarget" else "0s")
+    if kind != "pubsubTarget" and not (15 <= seconds(deadline) <= most or (kind != "httpTarget" and deadline == "0s")):
+        raise invalid(f"Job attemptDeadline must be between 15s and {most}s, not {deadline}.")
     return {
         **job,
         "timeZone": job.get("timeZone") or "Etc/UTC",
-        "attemptDeadline": deadline,
-        "httpTarget": _target(target),
+        **({} if deadline == "0s" else {"attemptDeadline": deadline}),
+        kind: made(job[kind]),
         "retryConfig": _retry(job.get("retryConfig", {})),
     }
 
 
-def _target(target: Json) -> Json:
+def target_of(job: Json) -> str:
+    """Return the field with the target of a job, "" if it has none."""
+    return next((kind for kind in TARGETS if kind in job), "")
+
+
+def _pubsub(target: Json) -> Json:
+    if not re.fullmatch(r"projects/[^/]+/topics/[^/]+", target.get("topicName", "")):
+        raise invalid(
+            'Resource name should start with "/projects/<PROJECT_ID>/"'
+        )  # terraform-provider-google issue 3086
+    if not target.get("data") and not target.get("attributes"):
+        raise invalid("PubsubTarget must contain either non-empty data, or at least one attribute.")
+    return target
+
+
+def _app_engine(target: Json) -> Json:
+    uri, method = target.get("relativeUri", "") or "/", target.get("httpMethod", "POST")
+    _check_content(target, "AppEngineHttpTarget")
+    if method in ("PATCH", "OPTIONS"):
+        raise invalid(f"AppEngineHttpTarget.httpMethod must not be {method}.")
+    if not uri.startswith("/") or " " in uri or len(uri) > URI_LIMIT:
+        raise invalid(
+            f"AppEngineHttpTarget.relativeUri must begin with '/' and have up to {URI_LIMIT} characters, no space."
+        )
+    if target.get("body") and method not in ("POST", "PUT"):
+        raise invalid(f"AppEngineHttpTarget.body is not allowed with httpMethod {method}; only with POST and PUT.")
+    return {**target, "httpMethod": method, "relativeUri": uri}
+
+
+def _http(target: Json) -> Json:
     uri, method = target.get("uri", ""), target.get("httpMethod", "POST")
-    _check_content(target)
+    _check_content(target, "HttpTarget")
     try:
         parts = urlsplit(uri)
         fine = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
@@ -105,18 +139,18 @@ def _target(target: Json) -> Json:
     return {**kept, "httpMethod": method, "headers": {**headers, "User-Agent": USER_AGENT}, **tokens}
 
 
-def _check_content(target: Json) -> None:
+def _check_content(target: Json, kind: str) -> None:
     headers: dict[str, str] = target.get("headers", {})
     for key, text in headers.items():
         if not re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", key):
-            raise invalid(f"HttpTarget.headers: {key[:80]!r} is not the name of an HTTP header.")
+            raise invalid(f"{kind}.headers: {key[:80]!r} is not the name of an HTTP header.")
         if not re.fullmatch(r"[\t\x20-\x7e]*", text):
-            raise invalid(f"HttpTarget.headers: the value of {key[:80]!r} has control characters, or is not ASCII.")
+            raise invalid(f"{kind}.headers: the value of {key[:80]!r} has control characters, or is not ASCII.")
     if sum(map(len, (*headers, *headers.values()))) > HEADERS_LIMIT:
-        raise invalid(f"HttpTarget.headers are larger than {HEADERS_LIMIT} bytes.")
+        raise invalid(f"{kind}.headers are larger than {HEADERS_LIMIT} bytes.")
     size = len(base64.b64decode(target.get("body", "")))
     if size > BODY_LIMIT:
-        raise invalid(f"HttpTarget.body has {size} bytes, and {BODY_LIMIT} are allowed.")
+        raise invalid(f"{kind}.body has {size} bytes, and {BODY_LIMIT} are allowed.")
 
 
 def _retry(given: Json) -> Json:
@@ -141,8 +175,10 @@ def changed(old: Json, body: Json, mask: str) -> Json:
         for number, key in enumerate(path, 1):
             field = kind.fields_by_camelcase_name.get(key) if kind is not None else None
             if field is None:
-                raise invalid(f"Invalid field mask: {'.'.join(path[:number])[:200]!r} is not a field of a job.")
+                raise invalid(f"Invalid mask for Job: {'.'.join(path[:number])[:200]}")  # nodejs-scheduler issue 447
             kind = field.message_type
+        if path[0] in TARGETS:
+            result = {key: value for key, value in result.items() if key not in TARGETS or key == path[0]}
         if path[0] not in OUTPUT_ONLY:
             result = replaced(result, body, path)
         token = path[1] if path[0] == "httpTarget" and len(path) > 1 else ""

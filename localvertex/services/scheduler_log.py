@@ -10,6 +10,7 @@ from typing import Any
 
 from localvertex.http import Json
 from localvertex.services.scheduler_delivery import DeliveryOutcome
+from localvertex.services.scheduler_jobs import TARGETS, target_of
 from vertexrig.cloud.rest import RPC_CODES
 
 _TYPE = "type.googleapis.com/google.cloud.scheduler.logging."
@@ -45,7 +46,14 @@ def audit(job: Json, method: str) -> Json:
 
 
 def _attempt(job: Json, kind: str, severity: str, **more: Any) -> Json:
-    about = {"jobName": job["name"], "targetType": "HTTP", "url": job["httpTarget"]["uri"]}
+    target = target_of(job)
+    place = {
+        "httpTarget": ("url", "uri"),
+        "pubsubTarget": ("pubsubTopic", "topicName"),
+        "appEngineHttpTarget": ("relativeUrl", "relativeUri"),
+    }
+    key, field = place[target]
+    about = {"jobName": job["name"], "targetType": TARGETS[target], key: job[target][field]}
     payload = {"@type": f"{_TYPE}{kind}", **about, **more}
     return {**_entry(job, "cloudscheduler.googleapis.com%2Fexecutions", severity), "jsonPayload": payload}
 

@@ -7,6 +7,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 from click.testing import CliRunner
 
@@ -45,7 +46,7 @@ def tool_env(tmp_path: Path, more: dict[str, str]) -> dict[str, str]:
     ids=["128.0", "PerReplica", "host", "module"],
 )  # fmt: skip
 def test_hints_in_the_servers_log(up: server.RunningServer, root: Path, code: str, meant: str) -> None:
-    """A failed job of the server has the hint in its log, which ends as the service's does, and not in its error."""
+    """A failed job of the server has the hint in its log file and its summary, and neither in its error nor in Cloud Logging."""
     api = Api(up.url)
     found = api.wait(api.create(job(pool(code)))["name"])
     number = found["name"].rpartition("/")[2]
@@ -53,6 +54,18 @@ def test_hints_in_the_servers_log(up: server.RunningServer, root: Path, code: st
     assert words.startswith("The replica workerpool0-0 exited with") and words.endswith(f"%22{number}%22")
     log = (root / "jobs" / number / "logs/service.log").read_text().splitlines()
     assert any(" WARNING Hint: " in line and meant in line for line in log) and log[-1].endswith("Job failed.")
+    rows = httpx.get(f"{up.url}/local/v1/made", params={"after": 0}).json()["made"]
+    assert meant in next(row["hint"] for row in rows if row["name"] == found["name"])
+    said = httpx.post(
+        f"{up.url}/logging/v2/entries:list",
+        json={"resourceNames": ["projects/-"], "pageSize": 1000, "filter": f'resource.labels.job_id="{number}"'},
+    )
+    service = [
+        one["textPayload"] for one in said.json()["entries"] if one["resource"]["labels"]["task_name"] == "service"
+    ]
+    assert service[-1] == "Job failed." and not [
+        text for text in service if text.startswith(("Hint: ", "The logs are", "Stand-in: "))
+    ]
 
 
 def test_an_unknown_argument_in_each_library_s_words() -> None:

@@ -52,6 +52,19 @@ def test_the_real_names_reach_the_local_vertex(front_client: requests.Session) -
     assert project["projectId"] == "my-project" and project["state"] == "ACTIVE"
 
 
+def test_a_location_other_than_the_hosts_is_refused(front_client: requests.Session) -> None:
+    """A request at a region's host for another location is refused as by the service; a project that is none comes first."""
+    answer = front_client.get(f"https://{AIPLATFORM}/v1/projects/my-project/locations/europe-west4/customJobs")
+    found = answer.json()["error"]
+    words = "The provided location ID doesn't match the endpoint. The valid location ID is `us-central1`."
+    assert (answer.status_code, found["message"]) == (
+        400,
+        f"List of found errors:\t1.Field: parent; Message: {words}\t",
+    )
+    assert found["details"][0]["fieldViolations"] == [{"field": "parent", "description": words}]
+    assert front_client.get(f"https://{AIPLATFORM}/v1/projects/UP/locations/europe-west4/customJobs").status_code == 403
+
+
 def test_an_api_that_is_not_served_says_so(front_client: requests.Session, here: RunningServer) -> None:
     """Another API, and another method of a served one, get 405 with the service, the method and what is served, and a line in the log."""
     answer = front_client.get("https://bigquery.googleapis.com/bigquery/v2/projects/my-project/jobs")

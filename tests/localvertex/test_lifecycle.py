@@ -342,7 +342,7 @@ FRAMES = "".join(f'  File "a.py", line {number}, in f{number}\n    f{number + 1}
 def test_the_error_of_an_exit(stderr: str, code: int, package: bool, said: str) -> None:
     """It has the end of a traceback, why nothing started, a package's last lines, and nothing of a container without a traceback."""
     words = policy.last_words(stderr.split("\n"), Exit(code), package=package)
-    message = policy.exit_message("workerpool0-0", Exit(code), words, "1", "2")
+    message = policy.exit_message("workerpool0-0", Exit(code), words, "1", "2", package=package)
     assert re.match(rf"The replica workerpool0-0 exited with a non-zero status of {said}", message), message
 
 

@@ -90,11 +90,56 @@ ENTRY: dict[str, Any] = {
         ("loss gain", False),
         ("-- a comment\nseverity=ERROR -- another", True),
         ('jsonPayload.message="loss is \\"nan\\""', False),
+        ('jsonPayload.message=~"^Loss"', True),
+        ('jsonPayload.message=~"^loss"', False),
+        (r'jsonPayload.message=~"\w+\sis"', True),
+        (r'jsonPayload.message=~"\\w+\\sis"', True),
+        ('jsonPayload.message!~"Gain"', True),
+        ('jsonPayload.gone!~"Gain"', False),
+        ('jsonPayload.step=~("1" OR "2")', False),  # of texts alone
+        ('log_id("workerpool0-0")', True),
+        ('log_id("workerpool0")', False),
+        ('source("projects/p")', True),
+        ('source("projects/other")', False),
+        ('SEARCH("nan loss")', True),
+        ('SEARCH(jsonPayload.message, "lo")', False),
+        ("sample(insertId, 1) NOT sample(insertId, 0)", True),
+        ('ip_in_net(jsonPayload.message, "10.0.0.0/8")', False),
     ],
 )
 def test_filters(text: str, expected: bool) -> None:
     """Each part of the query language that clients send selects what the service would select."""
     assert matching(parse(text))(ENTRY) is expected
+
+
+@pytest.mark.parametrize(
+    ("text", "token"),
+    [
+        ("insertId = abc:def", "line 1, column 15, token ':'"),
+        ("timestamp>=2026-06-12T03:23:45Z", "line 1, column 25, token ':'"),
+        ("a\n  (b", "line 2, column 5, token 'EOF'"),
+        ("cast(a, INT64) = 1", "line 1, column 6, token 'a'"),
+    ],
+)
+def test_the_refusal_names_the_token(text: str, token: str) -> None:
+    """A filter that cannot be read is refused as by the service: with line, column and token."""
+    with pytest.raises(ApiError) as refused:
+        parse(text)
+    assert refused.value.message == f"Unparseable filter: syntax error at {token}"
+
+
+@pytest.mark.parametrize("pattern", ["(a+)+$", "(a|aa)*b", "((x*)y)+", "(?:a{1,9})*z", "(a(b|c)d)+"])
+def test_a_pattern_that_could_take_years_is_refused(pattern: str) -> None:
+    """Python's re takes exponential time for a repeated group with a choice or a repetition, which RE2 does not."""
+    with pytest.raises(ApiError) as refused:
+        parse(f'textPayload=~"{pattern}"')
+    assert refused.value.code == 400 and "repeats a group" in refused.value.message
+
+
+@pytest.mark.parametrize("pattern", ["[(*+]+", r"\\(a*\\)+", "(ab)+", "(a|b)c", "(?i)x.*y", "[^)]*\\)+"])
+def test_other_patterns_are_taken(pattern: str) -> None:
+    """Brackets and escaped parentheses are no groups, and a group may be repeated or hold a choice."""
+    parse(f'textPayload=~"{pattern}"')
 
 
 @pytest.mark.parametrize(
@@ -108,6 +153,13 @@ def test_filters(text: str, expected: bool) -> None:
         "a OR",
         "severity=(INFO OR",
         "x=~y",
+        'x=~"["',
+        'x=~"(?=a)b"',
+        r'x=~"(a)\\1"',
+        'x=~"' + "a" * 1001 + '"',
+        'ip_in_net(x, "nowhere")',
+        "sample(x, 2)",
+        "log_id(a, b, c)",
         "(" * 99,
         'a="b',
         "OR a",

@@ -74,8 +74,9 @@ def test_errors_are_the_services(channel: grpc.Channel) -> None:
         jobs.create_custom_job(parent=PARENT, custom_job=many)
     with pytest.raises(exceptions.InvalidArgument, match="name is 'x/y', not projects"):
         jobs.get_custom_job(name="x/y")
-    with pytest.raises(exceptions.InvalidArgument, match="is not a project id"):
-        jobs.list_custom_jobs(parent="projects/UPPER/locations/us-central1")
+    with pytest.raises(exceptions.PermissionDenied, match="resource project My First Project") as named:
+        jobs.list_custom_jobs(parent="projects/My First Project/locations/us-central1")
+    assert named.value.reason == "CONSUMER_INVALID"
 
 
 @pytest.mark.parametrize("ask", [

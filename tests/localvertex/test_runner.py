@@ -230,7 +230,7 @@ def test_an_abort_is_tried_again_three_times(root: Path) -> None:
     lines: list[Line] = []
     result = run_job(job(pool("print('up', flush=True); os.abort()")), root=root, on_line=lines.append, options=FAST)
     assert output(lines).count("up") == 4 and result.state == "JOB_STATE_FAILED"
-    assert result.error is not None and "non-zero status of 134" in result.error.message
+    assert result.error is not None and "non-zero status of 6" in result.error.message
 
 
 def test_timeout(root: Path) -> None:

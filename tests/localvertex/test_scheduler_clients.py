@@ -113,7 +113,7 @@ def test_gcloud_scheduler(gcloud: Command, server: tuple[str, list[tuple[dict[st
         url=url,
         check=False,
     )
-    assert wrong.returncode == 1 and "Schedule or timezone is invalid" in wrong.stderr
+    assert wrong.returncode == 1 and "Schedule or time zone is invalid" in wrong.stderr
 
 
 def test_google_cloud_scheduler(server: tuple[str, list[tuple[dict[str, str], bytes]]]) -> None:
@@ -138,7 +138,7 @@ def test_google_cloud_scheduler(server: tuple[str, list[tuple[dict[str, str], by
     assert made.state == scheduler_v1.Job.State.ENABLED and made.http_target.body == b"\x00\xffraw"
     with pytest.raises(Conflict):
         client.create_job(parent=parent, job=job)
-    with pytest.raises(BadRequest, match="Schedule or timezone is invalid"):
+    with pytest.raises(BadRequest, match="Schedule or time zone is invalid"):
         client.create_job(
             parent=parent, job=scheduler_v1.Job(name=f"{parent}/jobs/x", schedule="nope", http_target=http)
         )
@@ -224,7 +224,7 @@ def test_jobs_survive_kill_9(tmp_path: Path) -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    base = f"http://127.0.0.1:{port}/scheduler/v1/projects/p/locations/l/jobs"
+    base = f"http://127.0.0.1:{port}/scheduler/v1/projects/p/locations/us-central1/jobs"
 
     def start() -> subprocess.Popen[bytes]:
         process = subprocess.Popen([sys.executable, "-c", SERVER, str(tmp_path), str(port)], env=os.environ)
@@ -240,7 +240,7 @@ def test_jobs_survive_kill_9(tmp_path: Path) -> None:
     server = start()
     try:
         job = {
-            "name": "projects/p/locations/l/jobs/a",
+            "name": "projects/p/locations/us-central1/jobs/a",
             "schedule": "0 0 1 1 *",
             "httpTarget": {"uri": "http://127.0.0.1:1/"},
         }

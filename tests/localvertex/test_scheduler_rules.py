@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from datetime import datetime, timezone
 from typing import Any
 
@@ -109,9 +110,16 @@ def test_retry_limits(count: int, limit: int, number: int, elapsed: float, expec
 @pytest.mark.parametrize(
     ("change", "part"),
     [
-        ({"schedule": ""}, "schedule is required"),
+        ({"schedule": ""}, "Schedule or time zone is invalid."),
         ({"httpTarget": None}, "must have a target"),
-        ({"pubsubTarget": {"topicName": "t"}}, "does not serve 'pubsubTarget'"),
+        ({"schedule": ",".join(["1"] * 300) + " * * * *"}, "Schedule or time zone is invalid."),
+        ({"pubsubTarget": {"topicName": "t"}}, "should not have multiple"),
+        ({"httpTarget": None, "pubsubTarget": {"topicName": "t", "data": "eA=="}}, "/projects/<PROJECT_ID>/"),
+        ({"httpTarget": None, "pubsubTarget": {"topicName": "projects/p/topics/t"}}, "at least one attribute"),
+        ({"httpTarget": None, "appEngineHttpTarget": {"httpMethod": "PATCH"}}, "must not be PATCH"),
+        ({"httpTarget": None, "appEngineHttpTarget": {"relativeUri": "x"}}, "begin with '/'"),
+        ({"httpTarget": None, "appEngineHttpTarget": {"httpMethod": "GET", "body": "eA=="}}, "only with POST and PUT"),
+        ({"httpTarget": None, "appEngineHttpTarget": {}, "attemptDeadline": "86416s"}, "86415s"),
         ({"colour": 1}, 'no field named "colour"'),
         ({"description": "x" * 501}, "500"),
         ({"attemptDeadline": "14s"}, "15s"),
@@ -147,6 +155,21 @@ def test_what_is_no_job(change: dict[str, Any], part: str) -> None:
     with pytest.raises(ApiError) as refused:
         complete(read({**JOB, **change}))
     assert refused.value.code == 400 and part in refused.value.message, refused.value.message
+
+
+def test_a_long_schedule_is_refused_at_once() -> None:
+    """A cron line of 80 KB is refused by its length, before it is read."""
+    began = time.process_time()
+    with pytest.raises(ApiError):
+        complete({**JOB, "schedule": ",".join(["1"] * 40_000) + " * * * *"})
+    assert time.process_time() - began < 0.1
+
+
+def test_a_mask_puts_a_target_in_the_place_of_another() -> None:
+    """A job has one target: a PATCH of a topic takes the HTTP target away."""
+    topic = {"topicName": "projects/p/topics/t", "data": "eA=="}
+    new = complete(changed(complete(read(JOB)), read({"pubsubTarget": topic}), "pubsubTarget"))
+    assert new["pubsubTarget"] == topic and "httpTarget" not in new
 
 
 def test_defaults_and_numbers_for_enums() -> None:

@@ -174,9 +174,14 @@ class Manifest:
         return _kept(self.folder / "mutation.json")
 
     @property
-    def first(self) -> dict[str, Any]:
-        """How facts came out that were collected before anybody looked here: counts by area and kind, what differed."""
-        return _kept(self.folder / "first.json")
+    def first(self) -> list[dict[str, Any]]:
+        """How facts came out that were collected before anybody looked here, by round; the last may not be measured yet."""
+        return list(_kept(self.folder / "first.json").get("rounds", ()))
+
+    @property
+    def surfaces(self) -> list[dict[str, Any]]:
+        """What was read whole: each a `surface`, when, from what, patterns of its rows, and what is not served and why."""
+        return [one for _, one in _lines(self.folder / "surfaces.jsonl")]
 
     @property
     def date(self) -> str:
@@ -227,6 +232,12 @@ def load(folder: Path | None = None) -> Manifest:
         f"decisions.jsonl: {pattern!r} fits no row"
         for one in decisions
         for pattern in one.rows
+        if not any(fnmatchcase(row.id, pattern) for row in rows)
+    ]
+    problems += [
+        f"{place}: {pattern!r} fits no row"
+        for place, one in _lines(folder / "surfaces.jsonl")
+        for pattern in one["rows"]
         if not any(fnmatchcase(row.id, pattern) for row in rows)
     ]
     if problems:

@@ -40,6 +40,8 @@ _MACROS = {
     "@yearly": "0 0 1 1 *",
     "@annually": "0 0 1 1 *",
 }
+MOST_CHARS = 500
+"""Most characters of a schedule: enough to name every value of every field; no source names the service's limit."""
 CLOCKS = (
     "Cloud Scheduler runs on wall clock time: Google documents that a job whose time comes twice may observe execution anomalies, "
     "and does not document what happens to a time that does not exist "
@@ -123,6 +125,8 @@ def parse(text: str, zone: str) -> Timetable:
         ScheduleError: It is not a schedule; the message names the field.
     """
     where = zone_of(zone)
+    if len(text) > MOST_CHARS:
+        raise ScheduleError(f"it has {len(text)} characters, and {MOST_CHARS} are allowed")
     words = " ".join(text.lower().split())
     if words.startswith("every "):
         return _english(words, where)

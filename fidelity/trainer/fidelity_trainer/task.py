@@ -3,6 +3,7 @@
 import argparse
 import json
 import os
+import signal
 import sys
 import time
 
@@ -24,6 +25,7 @@ def show():
     """Print the surroundings as one line of JSON, and a line on each stream."""
     env = {name: value for name, value in os.environ.items() if name.startswith(SHOWN)}
     found = {"env": env, "argv": sys.argv[1:], "cwd": os.getcwd(), "user": os.getuid(), "gcs": os.path.isdir("/gcs")}
+    found |= {"home": os.path.expanduser("~"), "file": __file__}
     print("a line on stdout", flush=True)
     print("a line on stderr", file=sys.stderr, flush=True)
     print(json.dumps({"message": "shown", "fidelity": found}), flush=True)
@@ -74,6 +76,8 @@ def main():
         deep(40)
     if options.do == "abort":
         os._exit(3)
+    if options.do == "crash":
+        os.kill(os.getpid(), signal.SIGSEGV)
     if options.do == "memory":
         held = []
         while True:

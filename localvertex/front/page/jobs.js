@@ -80,6 +80,7 @@ async function detail(name, about) {
   return [
     head, ...others,
     { key: `replicas ${name}`, sign: cells, make: () => h("div", {}, h("h3", {}, `Replicas (${cells.length})`), table("replicas", heads, cells, "Replicas")) },
+    ...(own.notes.length ? [{ key: `notes ${name}`, sign: own.notes, make: () => h("div", {}, h("h3", {}, "From the local Vertex"), own.notes.map((note) => h("p", { "data-part": "note" }, note))) }] : []),
     { key: `log ${name}`, sign: [own.replicas.map((one) => one.name), own.folder], make: () => log.panel(own) },
     specification(job.jobSpec, name),
   ];

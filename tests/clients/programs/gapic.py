@@ -67,7 +67,7 @@ def tried(transport):
         client = getattr(library, f"{kind}ServiceClient")(transport=transport, client_options=options)
         listing = getattr(client, method)
         print(transport, method, list(listing(parent=PARENT)))
-        refused(partial(listing, parent="projects/UP/locations/x"), exceptions.BadRequest)
+        refused(partial(listing, parent="projects/UP/locations/us-central1"), exceptions.Forbidden)
 
     models = library.ModelServiceClient(transport=transport, client_options=options)
     upload = models.upload_model(parent=PARENT, model={"display_name": transport, "artifact_uri": "gs://b/m"})
