@@ -133,5 +133,5 @@ def upload(manifest: Manifest, target: Target) -> None:
 
 
 def recording(exchanged: Iterable[Mapping[str, Any]]) -> str:
-    """Exchanges as JSON Lines."""
-    return "".join(json.dumps(one, ensure_ascii=False) + "\n" for one in exchanged)
+    """Exchanges as JSON Lines; bytes as Python writes them."""
+    return "".join(json.dumps(one, ensure_ascii=False, default=repr) + "\n" for one in exchanged)
