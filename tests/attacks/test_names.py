@@ -83,7 +83,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 TREE = sorted(verbs(cli.vertexrig))
 # what would go on: these serve, or run a command that prints for itself
-ENDLESS = {("local", "up"), ("local", "run"), ("function", "serve"), ("local", "down")}
+ENDLESS = {("console",), ("local", "up"), ("local", "run"), ("function", "serve"), ("local", "down")}
 CUSTOM, STUDY = JOB, JOB.replace("customJobs", "hyperparameterTuningJobs")
 
 
