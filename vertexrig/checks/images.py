@@ -216,9 +216,9 @@ def image_availability(document: Document, context: Context) -> Iterator[Problem
             newer = _newer(image, context)
             build = "write image: build in the project file, and run `vertexrig image NAME --push`"
             edits = write(newer.uri(pool.image.partition("/")[0]) if newer else None)
-            # No newer image is left to take, and no refused job is on public record.
-            newest = image == context.catalog.newest_image(image.framework, _needs(pool, context.catalog))
-            fix, severity = "" if edits else build, Severity.INFO if newest else None
+            # info: no newer image is left to take, and no refused job is on public record
+            is_newest = image == context.catalog.newest_image(image.framework, _needs(pool, context.catalog))
+            fix, severity = "" if edits else build, Severity.INFO if is_newest else None
             yield Problem(_path(pool), text, fix, severity, edits=edits)
 
 

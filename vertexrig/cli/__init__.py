@@ -145,7 +145,9 @@ def vertexrig() -> None:
 
 
 def run(args: Sequence[str] | None = None, *, command: click.Command | None = None, name: str = "vertexrig") -> int:
-    """Run a command line, show the values of environment variables by name, and return the exit code. Messages for a person go to stderr.
+    """Run a command line with `${NAME}` shown in place of an environment variable's value, and return the exit code.
+
+    Messages for a person go to stderr.
 
     Args:
         args: Its words, by default those of this process.
@@ -154,9 +156,8 @@ def run(args: Sequence[str] | None = None, *, command: click.Command | None = No
     """
     words = list(sys.argv[1:] if args is None else args)
     verb = next((word for word in words if not word.startswith("-")), "")
-    with variables.recording(
-        results=verb in output.SHOWING
-    ):  # of these verbs the result, too, and not the messages alone
+    # these verbs show names in their result, too, not only in messages
+    with variables.recording(results=verb in output.SHOWING):
         return _run(words, command or vertexrig, name)
 
 

@@ -22,7 +22,8 @@ def commands(prepared: Sequence[tuple[Prepared, Path]]) -> list[str]:
     uploaded: set[str] = set()
     for one, path in prepared:
         name, workspace = one.view.name, one.workspace
-        if not refused_by_gcloud(one.document):  # `submit` uploads the package and image itself
+        # a job that gcloud refuses goes through `submit`, which uploads package and image itself
+        if not refused_by_gcloud(one.document):
             # Packages that the user names by URI are there already: only those made here are uploaded.
             packages = {uri for pool in one.document.pools for uri in pool.package_uris} & {*one.view.packages.values()}
             images = {pool.image for pool in one.document.pools} & {*one.view.images.values()}

@@ -129,7 +129,7 @@ def _row(one: Prepared, path: Path | None) -> dict[str, Any]:
 def _note_availability(workspace: Workspace, prepared: Sequence[Prepared], names: Sequence[str]) -> None:
     """Print which prebuilt images have passed their end-of-availability date, and how to build an image instead.
 
-    The finding about the newest image has severity info, which is shown with --info only.
+    Where no newer image is left, the finding has severity info and is shown with --info only; so it is said here.
     """
     today = date.today().isoformat()
     past: dict[str, str] = {}  # by the image's name: an image has a row for each part of the world

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import sys
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
@@ -66,14 +67,14 @@ def read_cached(folder: Path, module: str, store: Path) -> TrainerSource:
 
 @cache
 def _tool() -> str:
-    """Return a text that changes whenever the code that reads does: the tool's version, and the size and time of the reader's files."""
+    """Return a text that changes whenever what reads does: the tool's version, Python's, and the size and time of the reader's files."""
     here = Path(trainer_model.__file__).parent
     marks = [
         f"{entry.name} {(stat := entry.stat()).st_size} {stat.st_mtime_ns}"
         for entry in os.scandir(here)
         if entry.name.endswith(".py")
     ]
-    return "\n".join([__version__, *sorted(marks)])
+    return "\n".join([__version__, sys.version, *sorted(marks)])
 
 
 def _key(folder: Path, module: str) -> str:

@@ -42,7 +42,7 @@ class Layout:
     Args:
         generated: Files that staging adds or replaces, by their path; the requirements in `dependencies` are not in them.
         dependencies: Requirements that go into the generated setup.cfg; None: nobody described them.
-        alone: These are all there are: a requirements.txt beside them is not installed.
+        alone: Whether `dependencies` are all of them: a requirements.txt beside them is data, and is not installed.
         requires_python: Versions of Python it runs on.
         warnings: What cannot be carried over.
         backend: What is known of a project that only its build backend can describe; then `generated` is empty.

@@ -69,7 +69,7 @@ def image_minor(tf_version: str | None) -> tuple[int, int] | None:
 
 
 def rewrite(relative: str, data: bytes, minor: tuple[int, int] | None, notes: Notes) -> bytes:
-    """Return a setup.py, setup.cfg or requirements file with its tf-keras requirement held to the image's TensorFlow."""
+    """Note the requirements of a setup.py, setup.cfg or requirements file; return it with tf-keras held to the image's TensorFlow."""
     if relative == "setup.py":
         return _rewrite_setup(data, minor, notes)
     # surrogateescape and keepends: bytes that are not UTF-8, and line ends, come out as they went in
@@ -117,7 +117,7 @@ def _rewrite_setup(data: bytes, minor: tuple[int, int] | None, notes: Notes) -> 
 
 
 def hold(text: str, file: str, line: int, minor: tuple[int, int] | None, notes: Notes) -> str:
-    """Note one requirement, and returns it with tf-keras held to the image's TensorFlow."""
+    """Note one requirement; return it with tf-keras held to the image's TensorFlow."""
     match = _REQUIREMENT.fullmatch(text)
     if match is None:
         return _from_url(text, file, line, minor, notes)

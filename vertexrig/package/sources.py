@@ -186,7 +186,8 @@ LAYOUTS: tuple[tuple[str, Contents, Callable[[Path, Mapping[str, Path]], Layout 
 
 def _laid_out(path: Path) -> tuple[dict[str, Path], Layout, list[str]]:
     """Return a trainer's files, what describes them, and the links that are left out because they lead elsewhere."""
-    top, outside = path if path.is_dir() else module_root(path), []
+    top = path if path.is_dir() else module_root(path)
+    outside: list[str] = []
     # three rows share files_of: a folder is walked once
     seen: dict[Contents, dict[str, Path] | None] = {}
     for _, contents, describe in LAYOUTS:
@@ -223,7 +224,7 @@ def gather(folder: Path, tf_version: str | None) -> Sources:
     _note_indexes((folder, root), notes)
     declared: Iterable[Declared] | None = laid_out.dependencies
     if declared is None:
-        declared = _undescribed(folder, root, by_path, tf_version, notes)
+        declared = _required(folder, root, by_path, tf_version, notes)
     rewritten = generated(laid_out, declared, minor, notes)
     if laid_out.backend:
         by_path["pyproject.toml"] = folder / "pyproject.toml"
@@ -242,16 +243,25 @@ def gather(folder: Path, tf_version: str | None) -> Sources:
         changed = rewrite(relative, data, minor, notes)
         if changed != data:
             rewritten[relative] = changed
-    name, version, runs = _described(dict(files), rewritten)
+    name, version, runs = _name_version_code(dict(files), rewritten)
     if laid_out.backend:
         name, version, runs = laid_out.backend.name, laid_out.backend.version, laid_out.backend.backend
-    noted = tuple(notes.requirements), tuple(notes.refusals), tuple(notes.warnings)
     return Sources(
-        root, files, rewritten, name or "trainer", version or "0", *noted, runs, bool(laid_out.backend), minor
+        root,
+        files,
+        rewritten,
+        name or "trainer",
+        version or "0",
+        requirements=tuple(notes.requirements),
+        refusals=tuple(notes.refusals),
+        warnings=tuple(notes.warnings),
+        runs=runs,
+        by_backend=bool(laid_out.backend),
+        minor=minor,
     )
 
 
-def _described(files: Mapping[str, Path], rewritten: Mapping[str, bytes]) -> tuple[str | None, str | None, str]:
+def _name_version_code(files: Mapping[str, Path], rewritten: Mapping[str, bytes]) -> tuple[str | None, str | None, str]:
     """Return name and version as setup.py or setup.cfg write them out, and the code of the trainer that setuptools would run."""
     texts = {
         name: rewritten[name] if name in rewritten else read_bytes(files[name], name)
@@ -331,7 +341,7 @@ def _is_own(file: Path) -> bool:
     return file.is_file() and is_inside(file, file.parent)
 
 
-def _undescribed(
+def _required(
     path: Path, root: Path, files: Mapping[str, Path], tf_version: str | None, notes: Notes
 ) -> Iterable[Declared]:
     """Return a requirements.txt without what the image brings; where there is none, what is imported and the image lacks."""

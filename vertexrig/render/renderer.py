@@ -247,7 +247,7 @@ def _without_nulls(lines: Sequence[str]) -> list[str]:
         if not content.strip():
             continue
         if content.startswith("#"):
-            # a comment is kept if the line below it is
+            # held back, so that a dash that moves down meets a value; every comment is kept
             comments.append(line)
             continue
         indent = len(line) - len(content)

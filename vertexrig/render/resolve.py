@@ -25,9 +25,10 @@ ROLES = ("chief", "worker", "ps", "reduction_server", "evaluator")
 _MACHINE_COMPANIONS = tuple(
     "accelerator_type accelerator_count gpu_partition_size tpu_topology reservation_affinity".split()
 )
-_PREBUILT = ("/vertex-ai/training/", "/cloud-aiplatform/training/")
+_PREBUILT_PATHS = ("/vertex-ai/training/", "/cloud-aiplatform/training/")
 """Paths of Google's images that take a Python package; the second is their former place, in gcr.io."""
-_OWN = ("machine_type", *_MACHINE_COMPANIONS, "replica_count", "boot_disk_type", "boot_disk_size_gb")
+_POOL_KEYS = ("machine_type", *_MACHINE_COMPANIONS, "replica_count", "boot_disk_type", "boot_disk_size_gb")
+"""Keys of a job or role that are values of its pool."""
 _INHERITED = ("boot_disk_type", "boot_disk_size_gb", "image", "container")
 
 
@@ -81,7 +82,8 @@ class View:
         template: The template of this resource; for a sweep, the one of the trial's job is `job.topology`.
         job: The job of the project file with the sweep's `args` over its own, and with the project's output folder and service account.
             Its labels, display name and KMS key are those of this view, its machines and images those of `pools`.
-        pools: Pools by role; a role the project file does not name is None, and so is a value that a template fills in (`cloud-tpu`).
+        pools: Pools by role; None for a role the project file does not name. In a pool, a value that is left to the template is None
+            (machine type `cloud-tpu`).
         keys: The key of the project file that gives a value beside the pools, by the value's path in the job:
             `("base_output_directory",)`, `("labels", NAME)`. Where the file gives no value, there is no key.
         sweep: The sweep, None for a job.
@@ -172,7 +174,7 @@ def resolve(loaded: Loaded, name: str, catalog: Catalog, artifacts: Artifacts) -
     if sweep is not None:
         with errors:
             args, arg_keys = _sweep_args(loaded, name, sweep, job)
-    errors.end()  # before the pools: they ask for the trainer's package, and may look for it in the bucket
+    errors.end()  # before the pools: they ask for the trainer's package, which the trigger looks for in the bucket
     output = (sweep.base_output_directory if sweep else None) or job.base_output_directory
     # A folder that the project file names is the one of every run: nothing is added to it.
     takes_run_id = output is None and bool(project.bucket)
@@ -374,7 +376,7 @@ class _Resolver:
             known = self.catalog.image(name)
             version = known.version if known is not None and known.framework == "tf" else None
             # An image of Google's that is newer than the catalog takes a package, too.
-            return _PoolImage(name, known is not None or any(part in name for part in _PREBUILT), version)
+            return _PoolImage(name, known is not None or any(part in name for part in _PREBUILT_PATHS), version)
         return self.short_image(role, filled, name)
 
     def short_image(self, role: str, filled: model.Job | model.Role, name: str) -> _PoolImage:
@@ -431,7 +433,7 @@ class _Resolver:
         if len(owners) > 1 or written is self.job:
             keys["image_uri",] = ("trainer", "custom_image" if trainer.image == "custom" else "image")
         for path, owner in owners:
-            keys |= {(name,): (*path, name) for name in _OWN if getattr(owner, name) is not None}
+            keys |= {(name,): (*path, name) for name in _POOL_KEYS if getattr(owner, name) is not None}
             keys |= {("env", name): (*path, "env", name) for name in owner.env}
             if owner.container:
                 keys["image_uri",] = (*path, "container", "image_uri")

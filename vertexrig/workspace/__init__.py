@@ -172,10 +172,10 @@ class Workspace:
         """
         own = self if changed is None else self.overridden(changed(self.loaded))
         first = own.prepare(name, check=check)
-        target = self.loaded.runnable(name)
-        if not target.candidates:
+        entry = self.loaded.runnable(name)
+        if not entry.candidates:
             for key in ("wait", "retry_for"):
-                if getattr(target, key) is not None:
+                if getattr(entry, key) is not None:
                     group = "sweeps" if name in self.loaded.project.sweeps else "jobs"
                     raise self.loaded.error(f"{key} is about candidates: list some, or remove it", group, name, key)
             return [first]
@@ -220,7 +220,9 @@ class Workspace:
         return [replace(one, file=str(self.loaded.file)) for one in found]
 
     def _requirements(self, view: View, document: spec.Document) -> list[Finding]:
-        """Return what building the project's package for a job or sweep would refuse or leave out."""
+        """Return what building the project's package for a job or sweep would refuse or leave out: the rule `requirements`, which the
+        document alone does not tell, so that `check` finds nothing for it.
+        """
         pool = next((pool for pool in document.pools if pool.python_package is not None), None)
         trainer = None
         if pool is not None and view.packages and self._uploaded is None:
@@ -287,7 +289,7 @@ class Workspace:
             return None, "no pool has a pythonModule or an image" if named else "", True
         if pool.image in built:
             return self.trainer(_module_of(pool) or project.trainer.module), "", True
-        found = self.container(pool)
+        found = self.program_of(pool)
         if named:
             if found is None:
                 return None, "no pool has a pythonModule or an image", True
@@ -296,7 +298,7 @@ class Workspace:
             return found.source, "", True
         return self.trainer(project.trainer.module) if pool.image == project.trainer.custom_image else None, "", True
 
-    def container(self, pool: spec.Pool) -> ImageProgram | None:
+    def program_of(self, pool: spec.Pool) -> ImageProgram | None:
         """Return the program that a pool's image runs: from the named trainer, `local.images`, or the project's own image."""
         project, spec_ = self.loaded.project, pool.container or {}
         command, args = list(spec_.get("command", ())), list(spec_.get("args", ()))
@@ -323,7 +325,7 @@ class Workspace:
         mapped = self.loaded.project.local.images
         if pool is None or any(fnmatchcase(pool.image, pattern) for pattern in mapped):
             return ""
-        found = self.container(pool)
+        found = self.program_of(pool)
         if found is None or found.source is None or found.source.problems or found.folder is None or not found.command:
             return ""
         # without a project file the lines are for one that will be made in this folder

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -38,6 +39,20 @@ def test_a_change_of_the_sources_is_seen(tmp_path: Path) -> None:
     (folder / "trainer" / "task.py").open("a").write("\n# changed\n")
     assert read_cached(folder, "trainer.task", store) == read(folder, "trainer.task")
     assert read_cached(folder, "trainer.config", store).module == "trainer.config"
+
+
+def test_another_python_reads_anew(tmp_path: Path) -> None:
+    """What one version of Python has read is not taken by another, which knows other syntax and other modules."""
+    program = (
+        "import sys; sys.version = sys.argv[2] or sys.version; from pathlib import Path; from vertexrig.package.cache import read_cached; "
+        "read_cached(Path('.'), 'train', Path(sys.argv[1]))"
+    )
+    (tmp_path / "train.py").write_text("import tomllib\n")
+    store = tmp_path / ".cache"
+    for version, count in (("", 1), ("", 1), ("3.14.0 (main)", 2)):
+        words = [sys.executable, "-c", program, str(store), version]
+        subprocess.run(words, cwd=tmp_path, timeout=60, check=True, env={**os.environ, "PYTHONPATH": str(REPOSITORY)})
+        assert len(list(store.iterdir())) == count
 
 
 @pytest.fixture(scope="module")
