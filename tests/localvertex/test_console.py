@@ -368,7 +368,7 @@ def decided(here: server.RunningServer) -> None:
     storage.write(refused.path.replace(".json", "0.json"), b"", metadata={"row": "no JSON"})
     claim = f"{'0' * 32}-{'1' * 12}"
     RunStore(storage).add(Run(claim, Key("request", "1"), {"run": "sweep", "then": ""}, schedule="nightly", phase="step",
-                              time="2026-11-26T03:00:00Z", steps=("promote", "register"), step=1, reason="unavailable", text="503"))  # fmt: skip
+                              time="2026-11-26T03:00:00Z", steps=("promote", "register"), step=1, reason="unavailable", text="503"), lambda: None)  # fmt: skip
     day = times.rfc3339(times.now())[:10]
     storage.write(f"days/{day}/{claim}.1250.40", b"granted")
     storage.write(f"days/{day}/{claim[:-1]}2.99.1", b"")  # asks still

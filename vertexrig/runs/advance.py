@@ -18,6 +18,8 @@ NEXT_MAY_FOLLOW = (WAITED, OVER_BUDGET, Scarcity.QUOTA.value, Scarcity.STOCKOUT.
 """Reasons why an attempt is over and the next one may follow."""
 ROUND_S = 600.0
 """Seconds between the last candidate's end and the next attempt at the first one."""
+CALLED_OFF_S = 600.0
+"""Seconds within which a job that was given up ends if it got its machines just before the cancel."""
 
 
 @dataclass(frozen=True)
@@ -137,7 +139,12 @@ def _of_attempt(run: Run, seen: Seen) -> Action:
     if job.state == FAILED:
         return Action("end", short(FAILED), first_line(job.cause))
     if job.ended:
-        return Action("end", short(CANCELLED), "its job was cancelled")
+        cause = (
+            "its job was cancelled"
+            if job.state == CANCELLED
+            else first_line(job.cause) or f"its job ended {short(job.state)}"
+        )
+        return Action("end", short(job.state), cause)
     if has_run(job.data) or job.state == CANCELLING:
         return Action("wait")
     if attempt.reason:
@@ -157,8 +164,16 @@ def over_for(attempt: Attempt, job: RemoteJob) -> str:
         return "" if found is Scarcity.OTHER else found.value
     if not job.ended or job.state in (SUCCEEDED, PARTIALLY_SUCCEEDED):
         return ""
+    if _ran_s(job) > CALLED_OFF_S:
+        return ""  # given up, but not cancelled by that: it got its machines, and somebody else ended it later
     # a job that expires before it begins has waited as long as the service lets it
     return attempt.reason or (WAITED if job.state == EXPIRED and not has_run(job.data) else "")
+
+
+def _ran_s(job: RemoteJob) -> float:
+    """Return how long a job that has ended ran, in seconds; 0 if it did not begin, or if that is not known."""
+    begin, end = (times.nanoseconds(str(job.data.get(key, ""))) for key in ("startTime", "endTime"))
+    return (end - begin) / 1e9 if has_run(job.data) and begin and end else 0.0
 
 
 def _of_stopped(run: Run, seen: Seen, action: Action) -> Action:

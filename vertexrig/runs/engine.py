@@ -33,7 +33,7 @@ from vertexrig.runs.policy import PATIENCE_S, WAITS, Due
 from vertexrig.runs.run import BACKFILL, FAILING, Attempt, Run, attempts_of
 from vertexrig.runs.store import RunStore
 from vertexrig.spec.labels import CANDIDATE_LABEL, FIRST_LABEL
-from vertexrig.spec.states import CANCELLING, SUCCEEDED, has_run, short
+from vertexrig.spec.states import CANCELLING, LIVE, SUCCEEDED, has_run, short
 from vertexrig.submit.budget import PER_RUN, OverBudgetError, Share, Terms
 from vertexrig.submit.claims import LABEL, Claim, EndedError, InProgressError, Key, Recorded, digest
 from vertexrig.submit.reconcile import call_off
@@ -212,7 +212,9 @@ class Engine:
         found = self.runs.read(run.id)
         if found is not None and len(found.attempts) > len(run.attempts):
             return self._continued(found, candidates)
-        if found is not None or (made is not None and len(candidates) == 1):
+        # of a job that ended badly a later attempt may have succeeded, also where the project file names no candidates any more
+        alone = made is not None and len(candidates) == 1 and made.state in (*LIVE, SUCCEEDED)
+        if found is not None or alone:
             return None
         claim = self.submitter.claims.by_key(run.key)
         row = self.runs.history_row(replace(run, run_id=claim.run_id)) if claim is not None else None
@@ -321,7 +323,8 @@ class Engine:
         claim_id = "" if later else making.run.id
         asked_digest = self._digest_of(making.run)
         if later or candidate.number != 1:
-            # so that no process looks for its job where another project file has it; of a first attempt it is still the same request
+            # `Claims.take` compares it: a job is looked for only under the same candidate. Before the point stands the request, so that
+            # a first attempt stays the same request.
             of_candidate = digest(
                 {"body": asked_digest, "candidate": list(candidate.prepared.workspace.loaded.overrides)}
             )

@@ -52,14 +52,14 @@ class Steps:
         return self.engine.submitter.workspace.loaded
 
     def take(self, run: Run, job: RemoteJob | None) -> Moved | Run:
-        """Take the step that a run is at, as far as it goes now; see `_take`."""
+        """Take the next step of a run (`_next_index`), as far as it goes now; see `_take`."""
         moved = self._take(run, job)
         if run.reason == FAILING and isinstance(moved, Moved) and moved.state == "waiting" and not moved.problem:
             self.engine.runs.save(replace(run, reason=""))  # its patience counts anew from the next failure
         return moved
 
     def _take(self, run: Run, job: RemoteJob | None) -> Moved | Run:
-        """Take the step that a run is at, if the job before it has succeeded; `job` is that job where it was listed just now."""
+        """Take the next step of a run, if the job before it has succeeded; `job` is that job where it was listed just now."""
         at, engine = self.engine.now(), self.engine
         reported = run  # at the step whose error is told: the next one, while its job was not made
         try:

@@ -1,4 +1,4 @@
-"""From a request to exactly one job: render, check, budget, claim, create, record. Shared by the CLI and the trigger.
+"""From a request to exactly one job: render, check, claim, budget, create, record. Shared by the CLI and the trigger.
 
 A `run` is the name of a job or sweep of the project file; a `run_id`, such as 20261121-171500-ab12, names one run of it, whose output
 folder `Prepared.in_run` gives to what was rendered.
@@ -251,16 +251,18 @@ class Submitter:
     def end(self, key: Key, asked_digest: str, run: str, ended: Mapping[str, str], claim_id: str = "") -> Claim:
         """End a request that has no job, so that none is made; return its claim, which may have ended for another reason, or have its job.
 
+        Its job is looked for among sweeps and jobs: a step of a sweep's run may be either, and `run` may have left the project file.
+
         Args:
             claim_id: See `Claims.take`.
 
         Raises:
             InProgressError: A delivery is at work.
         """
-        collection = self.collection_of(run)
 
         def find(claim_id: str) -> RemoteJob | None:
-            return self.reconciler.find(claim_id, collection)
+            # sweeps first: the jobs of their trials have the same label
+            return self.reconciler.find(claim_id, TUNING) or self.reconciler.find(claim_id, CUSTOM)
 
         try:
             outcome = self.claims.take(key, asked_digest, run, find, _recorded_by_label, claim_id=claim_id)

@@ -118,7 +118,7 @@ class Trigger:
         storage = storage or Storage(project.bucket, location=project.region)
         workspace = Workspace(loaded, uploaded=UploadedArtifacts(loaded, storage))
         self.submitter = Submitter(workspace, vertex, storage, claims=claims, revision=revision, fence=True)
-        self.store = self.submitter.claims.storage
+        self.storage = self.submitter.claims.storage  # the trigger's folder of the bucket
         self.engine = self._engine(self.submitter)
 
     def warm_up(self) -> None:
@@ -229,7 +229,7 @@ class Trigger:
             # `created` and `deferred` have a stored `Run`, whose row is written when it ends (`Ticker.finish`)
             if delivery.decision not in ("created", "deferred"):
                 # a service that cannot be reached may be this one: once is enough then
-                delivery.write(self.store, repeat=reply.status != 503)
+                delivery.write(self.storage, repeat=reply.status != 503)
         except VertexrigError as error:
             self._unwritten.append(delivery)
             return {"history": f"not written: {error}"[:300]}
@@ -237,7 +237,7 @@ class Trigger:
             from vertexrig.trigger import notify
 
             try:
-                notify.Notices(self.store, self.loaded.project.trigger.notify).keep(notify.notice_of(delivery.data))
+                notify.Notices(self.storage, self.loaded.project.trigger.notify).keep(notify.notice_of(delivery.data))
             except VertexrigError as error:
                 return {"notice": f"not written: {error}"[:300]}
         return {}
@@ -248,7 +248,7 @@ class Trigger:
             with suppress(IndexError):  # another thread may be at it
                 delivery = self._unwritten.popleft()
                 try:
-                    delivery.write(self.store, repeat=False)
+                    delivery.write(self.storage, repeat=False)
                 except VertexrigError:
                     self._unwritten.append(delivery)
                     return
@@ -567,7 +567,7 @@ class Trigger:
     def deliveries(self) -> Deliveries:
         from vertexrig.trigger.history import Deliveries
 
-        return Deliveries(self.store)
+        return Deliveries(self.storage)
 
     @cached_property
     def ticker(self) -> Ticker:
@@ -575,7 +575,7 @@ class Trigger:
 
         own, url = self.submitter, self.submitter.storage.rest.url
         claims = Claims(
-            self.store, lease_s=own.claims.lease_s, wait_s=0, clock=own.claims.clock, sleep=own.claims.sleep
+            self.storage, lease_s=own.claims.lease_s, wait_s=0, clock=own.claims.clock, sleep=own.claims.sleep
         )
         submitter = Submitter(own.workspace, own.vertex, own.storage, claims=claims, limits=own.limits, fence=True)
         submitter.lineage = own.lineage

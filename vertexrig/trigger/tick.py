@@ -1,6 +1,7 @@
 """One tick: moves the open runs of a trigger within half of the function's timeout, and sends notices.
 
-The runs are in the order of their ages; a tick begins after the one that the tick before it ended with.
+The runs are in the order of their ages. A tick begins after the last run of the tick before it, if that ran out of time, otherwise with
+the oldest.
 """
 
 from __future__ import annotations
@@ -121,14 +122,14 @@ class Ticker:
     def _runs(self, found: list[Run], lease: store.Lease, late: Callable[[], bool]) -> tuple[list[Moved], int, str]:
         if not found:
             return [], 0, ""
-        # the tick before this one ended after this run
+        # lease.after: the last run that the tick before this one took, "" unless it ran out of time
         begin = next((index for index, run in enumerate(found) if run.order > lease.after), 0) if lease.after else 0
         found = found[begin:] + found[:begin]
         holds = Holds(self.storage).current() if any(run.of_schedule for run in found) else {}
         live = None if all(run.phase == "waiting" for run in found) else self._live()
         self.engine.new_tick(None if live is None else live.values())
         newest = self._newest(found)
-        moved, last = list[Moved](), ""
+        moved, last = list[Moved](), lease.after
         for number, run in enumerate(found):
             if late():
                 return moved, len(found) - number, last
@@ -148,8 +149,15 @@ class Ticker:
         waiting = {run.schedule for run in own if run.phase == "waiting" and not run.had_job}
         newest = dict[str, str]()
         for run in sorted(own, key=lambda run: times.nanoseconds(run.time) or 0):
-            if run.schedule in waiting and (run.phase == "waiting" or self.engine.has_job(run)):
-                newest[run.schedule] = run.time
+            if run.schedule not in waiting:
+                continue
+            try:
+                if run.phase == "waiting" or self.engine.has_job(run):
+                    newest[run.schedule] = run.time
+            except VertexrigError as error:  # of its claim: the other runs go on
+                self.log(
+                    {"severity": "WARNING", "message": f"whether {run.name} {run.id} has a job is not known: {error}"}
+                )
         return newest
 
     def _live(self) -> dict[str, RemoteJob]:

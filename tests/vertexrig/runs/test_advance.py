@@ -6,6 +6,7 @@ import json
 import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict, replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -48,11 +49,11 @@ BODY = {"run": "cpu", "set": {}, "args": {}, "then": ""}
 KEY = Key("request", "one")
 
 
-def job(state: str, *, began: bool = False, error: str = "") -> RemoteJob:
+def job(state: str, *, began: bool = False, ran_s: float = 0, error: str = "") -> RemoteJob:
     data: dict[str, Any] = {"name": "projects/p/locations/r/customJobs/1", "state": state, "createTime": NOW}
-    return RemoteJob(
-        data | ({"startTime": NOW} if began else {}) | ({"error": {"code": 8, "message": error}} if error else {})
-    )
+    data |= {"startTime": NOW} if began or ran_s else {}
+    data |= {"endTime": times.rfc3339(times.parse(NOW) + timedelta(seconds=ran_s))} if ran_s else {}
+    return RemoteJob(data | ({"error": {"code": 8, "message": error}} if error else {}))
 
 
 def at(*attempts: Attempt, **about: Any) -> Run:
@@ -78,7 +79,7 @@ ONE, GIVEN_UP = Attempt(1, job="j"), Attempt(1, job="j", reason="waited")
     (at(ONE), job(PARTIALLY_SUCCEEDED, began=True), "end", "PARTIALLY_SUCCEEDED"),
     (at(ONE), job(CANCELLED), "end", "CANCELLED"),
     (at(ONE), job(EXPIRED), "attempt-over", "waited"),
-    (at(ONE), job(EXPIRED, began=True), "end", "CANCELLED"),
+    (at(ONE), job(EXPIRED, began=True), "end", "EXPIRED"),
     (at(ONE), job(FAILED, error=STOCKOUT), "attempt-over", "stockout"),
     (at(ONE), job(FAILED, error=QUOTA), "attempt-over", "quota"),
     (at(ONE), job(FAILED, began=True, error=STOCKOUT), "attempt-over", "preempted"),
@@ -108,6 +109,9 @@ def over(*attempts: Attempt) -> Run:
     (at(Attempt(1, job="j"), stopped=NOW), {"job": job(QUEUED)}, Action("cancel")),
     (at(Attempt(1, job="j"), stopped=NOW), {"job": job(SUCCEEDED)}, Action("end", "SUCCEEDED")),
     (at(Attempt(1, job="j")), {"job": job(EXPIRED), "order": (1,)}, Action("end", "EXPIRED", "its job ended EXPIRED")),
+    (at(GIVEN_UP), {"job": job(CANCELLED, ran_s=60)}, Action("attempt-over", "waited", "its job ended CANCELLED")),
+    (at(GIVEN_UP), {"job": job(CANCELLED, ran_s=3600)}, Action("end", "CANCELLED", "its job was cancelled")),
+    (at(GIVEN_UP), {"job": job(EXPIRED, ran_s=3600)}, Action("end", "EXPIRED", "its job ended EXPIRED")),
     (at(Attempt(1)), {"hold": "a freeze"}, Action("find-or-make", "hold", "a freeze", 1)),
     (over(Attempt(1, job="j", reason="stockout", text="none")), {"order": (1,)}, Action("end", "FAILED", "none")),
     (over(Attempt(1, job="j", reason="stockout")), {"order": (1,), "retry_for_s": 9e9}, Action("start", candidate=1)),

@@ -367,6 +367,18 @@ def _second_job(here: clouds.Cloud, first: Submitted) -> str:
     return vertex.create(made.collection, kept).name
 
 
+def test_a_request_is_not_ended_beside_its_sweep(here: clouds.MemoryCloud, make: Make) -> None:
+    """A sweep whose holder died before it was recorded is found where the request ends, also if the project file has the sweep no more."""
+    key, request = request_key("sweep-unrecorded"), Request("sweep")
+    submitter = make()
+    submitter.claims.record = lambda *_: (_ for _ in ()).throw(RestError("killed", status=503))  # type: ignore[method-assign]
+    made = run(submitter, "sweep-unrecorded", request)
+    assert "/hyperparameterTuningJobs/" in made.name
+    here.clock.at += 3600
+    claim = make().end(key, request.digest, "gone", {"reason": "changed", "text": ""})
+    assert claim.state == "created" and claim.job.name == made.name
+
+
 def test_a_further_delivery_cancels_a_second_job(here: clouds.MemoryCloud, make: Make) -> None:
     """A delivery that finds its job recorded cancels every other job with the label, and answers with the recorded one."""
     first = run(make(), "second-by-delivery")

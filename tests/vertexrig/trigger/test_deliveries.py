@@ -52,12 +52,12 @@ def test_one_entry_and_one_object_say_everything(here: clouds.MemoryCloud, tmp_p
     assert made["digest"] == trigger.loaded.digest == trigger.handle(Call("GET", "/")).body["digest"]
     assert made["estimate"]["usd_at_most"] > 0 and made["job"].startswith("projects/") and made["request"]
     assert refused["reason"] == "value" and refused["findings"][0]["path"] == "args.epochs"
-    rows = Deliveries(trigger.store).rows(since())
+    rows = Deliveries(trigger.storage).rows(since())
     assert [row["decision"] for row in rows] == ["refused", "joined", "created"]
     assert {row["id"] for row in rows} == {row["id"] for row in logs[:3]}
     assert rows[0]["detail"]["findings"] == [dict(one) for one in refused["findings"]]
     post(trigger, {"run": "cpu", "dry_run": True})
-    assert len(Deliveries(trigger.store).rows(since())) == 3 and "decision" not in logs[-1]
+    assert len(Deliveries(trigger.storage).rows(since())) == 3 and "decision" not in logs[-1]
 
 
 def test_a_budget_leaves_its_sum(here: clouds.MemoryCloud, tmp_path: Path) -> None:
@@ -66,7 +66,7 @@ def test_a_budget_leaves_its_sum(here: clouds.MemoryCloud, tmp_path: Path) -> No
     data["trigger"]["budget"] = {"usd_per_run": 1.0}
     trigger = make(here, tmp_path, data)
     assert post(trigger, {"run": "sweep"}, **FIRED).status == 422
-    (row,) = Deliveries(trigger.store).rows(since())
+    (row,) = Deliveries(trigger.storage).rows(since())
     assert row["reason"] == "over-budget" and row["detail"]["limit"] == "usd_per_run" and "$2.45" in row["text"]
     assert row["estimate"]["usd_at_most"] == 2.45
 
@@ -81,7 +81,7 @@ def test_a_run_that_is_not_started(here: clouds.MemoryCloud, tmp_path: Path, mon
     monkeypatch.setattr(Submitter, "submit", ends)
     reply = post(trigger, {"run": "cpu"}, **FIRED)
     assert reply.status == 200 and reply.body["decision"] == "skipped" and reply.body["reason"] == "overlap"
-    (row,) = Deliveries(trigger.store).rows(since())
+    (row,) = Deliveries(trigger.storage).rows(since())
     assert row["decision"] == "skipped" and row["detail"] == {"other": "123"}
 
 
@@ -119,9 +119,9 @@ def test_a_history_that_cannot_be_written_changes_no_answer(here: clouds.MemoryC
     reply = post(trigger, {"run": "cpu"}, **FIRED)
     assert reply.status == 503 and logs[-1]["reason"] == "unavailable" and "not written" in logs[-1]["history"]
     trigger.handle(Call("GET", "/"))  # still down
-    trigger.store = clouds.storage(here).below(trigger.loaded.project.trigger.prefix)
+    trigger.storage = clouds.storage(here).below(trigger.loaded.project.trigger.prefix)
     trigger.handle(Call("GET", "/"))
-    (row,) = Deliveries(trigger.store).rows(since())
+    (row,) = Deliveries(trigger.storage).rows(since())
     assert row["id"] == logs[0]["id"] and row["reason"] == "unavailable"
 
 

@@ -133,7 +133,7 @@ def test_only_triggered_jobs_carry_it(here: server.RunningServer, tmp_path: Path
     claim = trigger.submitter.claims.by_id(str(made["claim"]))
     assert job is not None and claim is not None
     assert claim.winners == {claim.id: claim.token} == {claim.id: token_of(job.data, claim.id)}
-    assert trigger.store.uri(claim.path) in str(job.data["trialJobSpec"])
+    assert trigger.storage.uri(claim.path) in str(job.data["trialJobSpec"])
     typed = clouds.submitter(here, tmp_path)
     name = typed.submit(typed.prepare_all(Request("sweep"))[0], request_key("fence-typed"), "x").name
     assert CLAIM_VARIABLE not in str(clouds.vertex(here).get(name))

@@ -31,7 +31,7 @@ def counted(here: Place) -> Counter[str]:
         return effect()
 
     here.storage.gate = here.vertex.gate = gate
-    here.store.gate = here.trigger.store.gate = here.trigger.ticker.storage.gate = gate  # type: ignore[attr-defined]
+    here.store.gate = here.trigger.storage.gate = here.trigger.ticker.storage.gate = gate  # type: ignore[attr-defined]
     return found
 
 
@@ -141,7 +141,7 @@ def test_many_ends_are_reported_within_half_the_timeout(
         return effect()
 
     here.storage.gate = here.vertex.gate = gate
-    here.store.gate = here.trigger.store.gate = here.trigger.ticker.storage.gate = gate  # type: ignore[attr-defined, union-attr]
+    here.store.gate = here.trigger.storage.gate = here.trigger.ticker.storage.gate = gate  # type: ignore[attr-defined, union-attr]
     for _ in range(count):
         if not here.runs and not any("/notices/" in name for name in here.storage.objects):
             break

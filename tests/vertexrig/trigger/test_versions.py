@@ -59,7 +59,7 @@ def test_the_tool_is_rolled_back_with_an_open_run(tmp_path: Path, change: str) -
         place.post({"run": "sweep", "args": {"epochs": 3}, "then": "nightly", "request_id": "one"})
         assert stored(place) == (name, newer, generation) and len(place.vertex.jobs) == 1
     with pytest.raises(RestError, match="is not a run that vertexrig"):
-        RunStore(place.store).add(known)
+        RunStore(place.store).add(known, lambda: None)
     assert stored(place) == (name, newer, generation)
     write(place, name, json.loads(before))  # as the newer version reads it
     promoted = str(place.tick()["job"])
