@@ -562,6 +562,38 @@ def test_a_repeat_is_answered_with_the_job_that_trained(here: Scarce) -> None:
     assert (again.status, again.body["name"]) == (200, here.newest)
 
 
+def test_a_repeat_is_answered_the_same_without_candidates(here: Scarce) -> None:
+    """A deployment that takes the candidates away changes nothing of the answer to a repeat of a run that has ended."""
+    body = {"run": "cpu", "request_id": "once"}
+    here.post(body)
+    here.fails()
+    here.ticked()
+    trained = here.newest
+    here.ends(trained)
+    here.ticked()
+    data = copy.deepcopy(DATA)
+    del data["schedules"]["nightly"]["then"]
+    here.load(data)
+    again = here.post(body)
+    assert (again.status, again.body["name"]) == (200, trained)
+
+
+def test_a_claim_that_cannot_be_read_stops_no_other_run(tmp_path: Path) -> None:
+    """A newer version wrote the claim of a run without a job: the tick names it, and goes on with the other runs of the schedule."""
+    here = Scarce(tmp_path, retry_for="6h")
+    here.refused = {"1", "2", "3"}
+    here.fire("cpu", MON)
+    here.refused, here.failing = set(), {"1": RestError("no answer", status=503, outcome_unknown=True)}
+    before = {item.name for item in here.store.list("claims/")}
+    here.fire("cpu", TUE)
+    (name,) = {item.name for item in here.store.list("claims/")} - before
+    here.store.write(name, json.dumps({**(here.store.read_json(name) or {}), "tenant": "a"}).encode())
+    here.failing = {}
+    states = [state for state, _ in here.ticked()]
+    assert len(states) == 2 and len(here.vertex.jobs) == 1
+    assert any("whether cpu" in str(row.get("message")) for row in here.logs)
+
+
 def test_a_repeat_after_a_refused_first_candidate_is_answered_with_the_job(here: Scarce) -> None:
     """The first candidate was refused and the second one has trained: after the end, too, a repeat names its job."""
     here.refused = {"1"}
