@@ -197,6 +197,34 @@ def command(type_: str, body: dict[str, Any]) -> list[str]:
     return [*words, *(f"--{key.replace('_', '-')}={one}" for key, one in take.items())]
 
 
+PROVIDER = json.loads(Path(__file__).with_name("provider_arguments.json").read_text())["resources"]
+"""Arguments and blocks of each resource type, in which `!` marks what is required. The file says where it comes from."""
+LATER = {"google_service_account": {"deletion_policy"}}
+"""Arguments that the provider has since a later version than the file's; `terraform.PROVIDER` asks for one that has them."""
+
+
+def unknown(body: dict[str, Any], known: dict[str, Any], place: str) -> Iterator[str]:
+    """What is wrong with the arguments of a block."""
+    names = {key.rstrip("!"): inner for key, inner in known.items()}
+    yield from (f"{place}.{key} is no argument" for key in body if key not in {*names, "depends_on", "lifecycle"})
+    yield from (f"{place}.{key[:-1]} is missing" for key in known if key.endswith("!") and key[:-1] not in body)
+    for key, inner in names.items():
+        given = body.get(key, [])
+        for one in (given if isinstance(given, list) else [given]) if inner else []:
+            yield from (
+                unknown(one, inner, f"{place}.{key}") if isinstance(one, dict) else [f"{place}.{key} is no block"]
+            )
+
+
+@PROJECTS
+def test_the_provider_has_every_argument(tmp_path: Path, make: Any) -> None:
+    """Each argument and block is one that the provider's schema has at its place, and none that it requires is missing."""
+    _, texts = exported(make(tmp_path), tmp_path)
+    for type_, name, body in resolved(texts):
+        own = {key: value for key, value in body.items() if key not in LATER.get(type_, ())}
+        assert list(unknown(own, PROVIDER[type_], f"{type_}.{name}")) == []
+
+
 @PROJECTS
 def test_the_files_make_what_the_commands_make(tmp_path: Path, make: Any) -> None:
     """Each service, account, role, binding, repository and function of the commands is a resource with the same fields, and there is no
