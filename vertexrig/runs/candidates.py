@@ -39,12 +39,6 @@ class CandidateRun:
     def collection(self) -> str:
         return COLLECTIONS[self.prepared.document.kind]
 
-    @property
-    def wait_s(self) -> float | None:
-        """Seconds that its job may wait for machines; None for as long as the service lets it."""
-        text = self.prepared.workspace.loaded.runnable(self.prepared.view.name).wait
-        return None if text is None else times.meant_seconds(text)
-
     @cached_property
     def price(self) -> Estimate:
         """What a run of it may cost."""

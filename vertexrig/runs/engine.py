@@ -33,9 +33,18 @@ from vertexrig.runs.policy import PATIENCE_S, WAITS, Due
 from vertexrig.runs.run import BACKFILL, FAILING, Attempt, Run, attempts_of
 from vertexrig.runs.store import RunStore
 from vertexrig.spec.labels import CANDIDATE_LABEL, FIRST_LABEL
-from vertexrig.spec.states import CANCELLING, LIVE, SUCCEEDED, has_run, short
+from vertexrig.spec.states import CANCELLING, LIVE, SUCCEEDED, has_run
 from vertexrig.submit.budget import PER_RUN, OverBudgetError, Share, Terms
-from vertexrig.submit.claims import LABEL, Claim, EndedError, InProgressError, Key, Recorded, digest
+from vertexrig.submit.claims import (
+    LABEL,
+    Claim,
+    EndedError,
+    InProgressError,
+    Key,
+    OtherCandidateError,
+    Recorded,
+    digest,
+)
 from vertexrig.submit.reconcile import call_off
 from vertexrig.submit.scarcity import Scarcity, scarcity_of
 from vertexrig.submit.submission import Request, Submitted, Submitter, UnsureError, dearest, most_trials, price_within
@@ -323,8 +332,8 @@ class Engine:
         claim_id = "" if later else making.run.id
         asked_digest = self._digest_of(making.run)
         if later or candidate.number != 1:
-            # `Claims.take` compares it: a job is looked for only under the same candidate. Before the point stands the request, so that
-            # a first attempt stays the same request.
+            # `Claims.take` compares it: a job is looked for only under the same candidate. Of a first attempt it is REQUEST.CANDIDATE, so
+            # that it stays the same request.
             of_candidate = digest(
                 {"body": asked_digest, "candidate": list(candidate.prepared.workspace.loaded.overrides)}
             )
@@ -527,9 +536,8 @@ class Engine:
         if action.do in ("start", "find-or-make"):
             return self._start_attempt(run, action, at)
         if action.do == "step":
-            if self.step is not None:
-                return self.step(run, job)
-            return self.close(run, short(SUCCEEDED), remote=job)  # what the command line starts has no steps
+            assert self.step is not None  # only runs of the trigger have steps
+            return self.step(run, job)
         return self.close(run, action.why, action.text, remote=job)
 
     def _on_hold(self, run: Run, text: str, at: datetime) -> Run:
@@ -592,6 +600,10 @@ class Engine:
             # an attempt that was refused is one of the run; otherwise the run ends as it is stored
             follows = error.claim.ended.get("reason") in NEXT_MAY_FOLLOW
             return self._follow_ended_claim(making.run if follows else making.stored, error.claim, at)
+        except OtherCandidateError:  # its job, if there is one, is found where the run is closed
+            return self.close(
+                run, "changed", f"candidate {candidate.number} is another one now than when its job was asked for"
+            )
         except InProgressError as error:
             return Moved(run, "waiting", text=str(error))
         except ChangedError as error:

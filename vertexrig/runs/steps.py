@@ -271,7 +271,9 @@ class Steps:
         name, ended = f"{run.name} ({run.steps[index]})", {"reason": "CANCELLED", "text": why}
         claim = self.engine.submitter.end(key, digest({"run": run.id}), run.name, ended)
         if claim.job.name:
-            return self._saved(run, index, name, claim.job.name)
+            # after a measurement the same step follows, in the next round
+            measured = isinstance(self._steps(run)[index], EvaluateStep)
+            return self._saved(run, index, name, claim.job.name, round=run.round + measured)
         raise _RunEndsError("failed", why)
 
     def _waits(self, run: Run, text: str, job: str = "") -> Moved:

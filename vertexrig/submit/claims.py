@@ -6,8 +6,8 @@ first one dies, the next delivery looks for a job with the label; if there is no
 it takes the claim over, again by a write that only one can win. A recorded job is never replaced by another one, so
 any process that finds a second job with the label may cancel it (`vertexrig.submit.reconcile`).
 
-A claim begins as `claimed` and becomes `created` (its job is recorded), `released` (the service refused the job: the next delivery takes it
-over under the same id, with another body too, since no job was made) or `ended` (none is made any more). Once a key's window is over, the
+A claim begins as `claimed` and becomes `created` (its job is recorded), `released` (no job was made: the next delivery takes it over
+under the same id, with another body too) or `ended` (none is made any more). Once a key's window is over, the
 next delivery begins again, under a new id.
 """
 
@@ -124,9 +124,10 @@ class Claim:
         id: Value of the job's label.
         token: Names the delivery that holds it; not the same as `vertexrig.runs.deliveries.Delivery.id`.
         asked: Digest of what is asked for (`Submitter.submit`), and after a point that of a candidate that is not the project file's first.
+            Of a later attempt it is that of its candidate alone.
         run: The job or sweep asked for.
         kind: The key's kind.
-        state: `claimed`; `created` once the job is recorded; `released` if the service refused the job; `ended` if none may be made.
+        state: `claimed`; `created` once the job is recorded; `released` if certainly no job was made; `ended` if none may be made.
         job: What is recorded of its job.
         run_id: The run whose output folder the job gets, such as 20261121-171500-ab12. It stays when another delivery takes the claim over.
         before: Earlier ids of the key, whose windows are over -> the resource name of their job, "" if none is recorded.
@@ -206,6 +207,10 @@ class InProgressError(VertexrigError):
     def __init__(self, retry_after: float) -> None:
         self.retry_after = max(1.0, retry_after)
         super().__init__(f"another delivery of the same request is at work; try again in {self.retry_after:.0f} s")
+
+
+class OtherCandidateError(InProgressError):
+    """The claim was held for a candidate that the project file has otherwise now, and its lease is over: its job may be there."""
 
 
 class Claims:
@@ -314,7 +319,8 @@ class Claims:
         if current.state == "ended":
             raise EndedError(current)
         if current.asked != mine.asked:  # a job of another candidate may be where this project file has none
-            raise InProgressError(self.lease_s - current.age_s)
+            kind = InProgressError if current.age_s <= self.lease_s else OtherCandidateError
+            raise kind(self.lease_s - current.age_s)
         own = current.token == mine.token
         # a young claim's holder is at work: asking Vertex AI each time would cost a list call per turn
         if not own and current.age_s < min(LOOK_AFTER_S, self.lease_s):

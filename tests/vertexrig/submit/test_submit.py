@@ -19,7 +19,7 @@ from vertexrig.cloud.storage import Storage
 from vertexrig.errors import ConfigError, FindingsError, VertexrigError
 from vertexrig.submit import claims
 from vertexrig.submit.budget import OverBudgetError
-from vertexrig.submit.claims import Claims, InProgressError, Key, OtherBodyError, request_key
+from vertexrig.submit.claims import Claims, InProgressError, Key, OtherBodyError, OtherCandidateError, request_key
 from vertexrig.submit.submission import Request, Submitted
 from vertexrig.submit.uploaded import NoPackageError, UploadedArtifacts, pointer
 
@@ -377,6 +377,19 @@ def test_a_request_is_not_ended_beside_its_sweep(here: clouds.MemoryCloud, make:
     here.clock.at += 3600
     claim = make().end(key, request.digest, "gone", {"reason": "changed", "text": ""})
     assert claim.state == "created" and claim.job.name == made.name
+
+
+def test_another_candidate_does_not_wait_for_ever(here: clouds.MemoryCloud) -> None:
+    """A claim that was taken for a candidate which the file has otherwise now is in progress until its lease is over, and then says so."""
+    store = Claims(clouds.storage(here), lease_s=3.0, wait_s=0.2)
+    key = request_key("other-candidate")
+    store.take(key, "body.one", "cpu", lambda _: None, lambda _: {})
+    with pytest.raises(InProgressError) as young:
+        store.take(key, "body.two", "cpu", lambda _: None, lambda _: {})
+    assert not isinstance(young.value, OtherCandidateError)
+    here.clock.at += 4
+    with pytest.raises(OtherCandidateError):
+        store.take(key, "body.two", "cpu", lambda _: None, lambda _: {})
 
 
 def test_a_further_delivery_cancels_a_second_job(here: clouds.MemoryCloud, make: Make) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from vertexrig.errors import ConfigError
 from vertexrig.project import config
 from vertexrig.project.triggered import ORDER, name_of
 from vertexrig.runs import policy, promotion
+from vertexrig.runs.store import RunStore
 from vertexrig.spec.states import FAILED
 from vertexrig.trigger.app import Call
 from vertexrig.workspace import Workspace
@@ -99,6 +101,21 @@ def test_failures_of_one_step_do_not_count_in_the_next_one(tmp_path: Path) -> No
     assert (row["state"], row["step"]) == ("waiting", "register"), row
     place.models.uploading = None
     assert place.tick()["outcome"] == "registered"
+
+
+def test_a_run_that_was_cancelled_beside_its_measurement_ends(tmp_path: Path) -> None:
+    """A caller cancelled the run while a tick made its measurement, so that the run does not name that job: ticks find it, and then end the run."""
+    place = Place(tmp_path, evaluated())
+    place.sweep_ends(place.begin(), 0.5, 0.9)
+    place.trained(place.tick()["job"])
+    (before,) = place.runs
+    measure = str(place.tick()["job"])
+    store = RunStore(place.store)
+    (after,) = place.runs
+    assert store.save(replace(before, generation=after.generation, stopped=before.written))
+    measured(place, measure, challenger={"accuracy": 0.8})
+    rows = [place.tick() for _ in range(2) if place.runs]
+    assert rows[-1]["outcome"] == "failed" and "cancelled" in rows[-1]["text"] and not place.runs, rows
 
 
 def test_a_worse_model_is_not_registered(tmp_path: Path) -> None:
