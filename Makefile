@@ -31,7 +31,7 @@ BASE := $(firstword $(wildcard $(READY)) $(wildcard $(VENV)/.local) $(wildcard $
 TIER_OF_RUN = $(if $(filter local,$(RUN)),$(LOCAL),$(if $(filter cloud,$(RUN)),$(CLOUD),$(BASE)))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-trigger demo-day-two demo-candidates demo-approval function serve-function sweep grid test test-all coverage test-old test-clients test-image attack check lint types bench fidelity reference docs lock wheel release clean FORCE
+.PHONY: help setup demo demo-trigger demo-day-two demo-candidates demo-approval demo-containers function serve-function sweep grid test test-all coverage test-old test-clients test-image attack check lint types bench fidelity reference docs lock wheel release clean FORCE
 
 help: ## Print this list
 	@echo "make VERB   (SET=\"key=value ...\" overrides keys; RUN=local also rehearses, RUN=cloud also submits)"
@@ -82,6 +82,9 @@ demo-candidates: $(LOCAL) ## Run a job with candidates on this machine, where ma
 
 demo-approval: $(LOCAL) ## Show on this machine how a scheduled model waits for approval, is approved over HTTP, and is rolled back
 	@$(VENV)/bin/python bench/demo_approval.py
+
+demo-containers: $(LOCAL) ## Run jobs and a study in containers on this machine, with images of docker, gcloud builds submit and autopackaging. Needs gcloud, and docker, podman or nerdctl; takes 1 minute
+	@$(VENV)/bin/python bench/demo_containers.py
 
 function: $(BASE) ## Stage the Cloud Function into build/function/
 	@$(RIG) function build
