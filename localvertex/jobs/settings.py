@@ -127,6 +127,7 @@ class Settings:
         discrete: How discrete values reach a trainer: `retry`, `decimal` or `whole`; see `StudyRun`.
         allow_hosts: Patterns of hosts that the front passes on, besides package registries.
         public_buckets: Buckets that are read from Google, without credentials.
+        hosts: Host names that the server answers to beside those of loopback.
         queued: Seconds for which what a client made stays QUEUED at least.
     """
 
@@ -140,6 +141,7 @@ class Settings:
     discrete: str = "retry"
     allow_hosts: tuple[str, ...] = ()
     public_buckets: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
     queued: float = 0.0
 
     def fault(self, kind: str, job: Mapping[str, Any], region: str) -> tuple[Fault, tuple[str, ...]] | None:

@@ -83,7 +83,7 @@ from vertexrig.checks import Context, check
 from vertexrig.errors import UsageError
 from vertexrig.files import write_text
 from vertexrig.finding import Finding
-from vertexrig.guard import LoopbackGuard
+from vertexrig.guard import LOOPBACK, LoopbackGuard
 from vertexrig.project.local import LocalImage
 from vertexrig.spec.document import Document
 
@@ -178,7 +178,7 @@ class Local:
         )
         self.calls = Calls(front.journal.note)
         self.apis = self._apis(self._routes(front, about, stop), record)
-        self.app = sandboxed(LoopbackGuard(self.apis))
+        self.app = sandboxed(LoopbackGuard(self.apis, LOOPBACK.union(settings.hosts)))
         self.xml = storage.XmlApi(self.objects)
         self.public = partial(PublicBuckets, names=settings.public_buckets, is_here=self.objects.files.has_bucket)
         self.rpc = rpc_server(self.apis, self.calls, self.logs, front) if grpc else None
@@ -392,7 +392,7 @@ def settings_of(data: Mapping[str, Any]) -> Settings:
     run["pass_env"] = tuple(run["pass_env"])
     faults = [Fault(**{**one, "patterns": tuple(one["patterns"])}) for one in data["faults"]]
     more = {"root": Path(data["root"]), "run": RunOptions(**run), "faults": faults}
-    listed = {name: tuple(data[name]) for name in ("allow_hosts", "public_buckets")}
+    listed = {name: tuple(data[name]) for name in ("allow_hosts", "public_buckets", "hosts")}
     return Settings(**{**data, **more, **listed})
 
 

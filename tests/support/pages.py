@@ -32,7 +32,7 @@ from pathlib import Path
 from tests.support.tools import REPOSITORY
 
 RUN = frozenset({"console", "sh", "bash"})
-SHOWN = frozenset({"yaml", "json", "python", "jinja", "text"})
+SHOWN = frozenset({"yaml", "json", "python", "java", "jinja", "text"})
 FORMS = ("not run", "exits", "file", "picture")
 EMPTY = "<!-- starts in an empty folder -->"
 
