@@ -107,13 +107,16 @@ class _Report:
         self.changed_meanwhile = False
         plain = Report(lambda file, found: "", end="")
         self.report = FILED.get(given.format_) or (sarif(__version__) if given.format_ == "sarif" else plain)
-        self.is_text = given.format_ == "text"
+        self.is_text, self.is_json = given.format_ == "text", given.format_ == "json"
+        self.diffs: list[str] = []
 
     def drawn(self, one: Checked) -> Checked:
         """Return a file with what is printed and counted of it, in place of its findings; a process sends it to another."""
         found = [*one.found, *map(checked.mistake_finding, one.mistakes)]
         counted = one.found if self.is_text else found  # as text, the error at the end names the mistakes
         rows: list[dict[str, object]] = []
+        if self.is_json:
+            rows = reports.rows(found)
         if self.given.diff:
             piece = ""
         elif self.is_text:
@@ -123,7 +126,6 @@ class _Report:
             piece = "\n\n".join(blocks)
         else:
             piece = self.report.piece(one.file, found)
-            rows = reports.rows(found) if self.given.format_ == "json" else []
         return replace(
             one,
             found=(),
@@ -155,7 +157,11 @@ class _Report:
 
         path = Path(one.file)
         if self.given.diff:
-            output.say(masked(edit.difference(before, one.text, one.file)), literal=True)
+            difference = masked(edit.difference(before, one.text, one.file))
+            if self.is_json:
+                self.diffs.append(difference)
+            else:
+                output.say(difference, literal=True)
         else:
             with files.locked(path.resolve().parent):
                 now = edit.read(path)
@@ -175,15 +181,18 @@ class _Report:
         if self.is_text and not self.given.diff and (self.counts or not mistakes):
             total = reports.total(self.counts, info=self.given.info)
             output.say(("\n\n" if self.pieces else "") + total)
-        if self.is_text or self.given.diff:
-            if self.files:
-                done = "would be" if self.given.diff else "are"
-                streams.note(f"{self.fixed} findings {done} fixed in {self.files} file{'s' * (self.files > 1)}")
-            if self.in_baseline:
-                streams.note(f"{self.in_baseline} findings are in {self.baseline} and not shown")
-        elif self.given.format_ == "json":
+        done = "would be" if self.given.diff else "are"
+        fixed = f"{self.fixed} findings {done} fixed in {self.files} file{'s' * (self.files > 1)}"
+        if self.is_json:
             if not output.document().streamed:
                 output.document().data["findings"] = []
+            if self.given.diff:
+                output.document().data["diff"] = "\n".join(self.diffs)
+        elif self.is_text or self.given.diff:
+            if self.files:
+                streams.note(fixed)
+            if self.in_baseline:
+                streams.note(f"{self.in_baseline} findings are in {self.baseline} and not shown")
         else:
             output.say(("" if self.pieces else self.report.start) + self.report.end, nl=False)
         if self.given.write_baseline and self.baseline is not None:
@@ -197,7 +206,7 @@ class _Report:
             raise mistakes[0] if len(mistakes) == 1 else ConfigErrors(mistakes)
         if self.given.diff:
             if self.files:
-                raise FindingsError("")
+                raise FindingsError(fixed if self.is_json else "")
             return
         failed = self.counts[Severity.ERROR] or (self.given.strict and self.counts[Severity.WARNING])
         if failed or self.changed_meanwhile:

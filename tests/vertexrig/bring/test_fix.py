@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -196,6 +197,20 @@ def test_a_project_file_is_mended_by_its_own_keys(tmp_path: Path) -> None:
     assert file.read_text() == wanted
     again = typed("check", "--diff", cwd=tmp_path)
     assert (again.exit_code, again.stdout) == (0, "")
+
+
+def test_a_diff_as_json_is_one_document(tmp_path: Path) -> None:
+    """`check --diff --format json` prints one document with the findings that no fix removes, the diff and why it ends with 1."""
+    file = tmp_path / "vertexrig.yaml"
+    file.write_text(PROJECT)
+    shown = typed("check", "--diff", cwd=tmp_path)
+    done = typed("check", "--diff", "--format", "json", cwd=tmp_path)
+    data = json.loads(done.stdout)
+    assert (done.exit_code, data["diff"]) == (1, shown.stdout.removesuffix("\n"))
+    assert data["error"]["message"] == shown.stderr.strip() and "would be fixed in 1 file" in shown.stderr
+    typed("check", "--fix", cwd=tmp_path)
+    again = json.loads(typed("check", "--diff", "--format", "json", cwd=tmp_path).stdout)
+    assert again == {"findings": data["findings"], "diff": ""}
 
 
 @pytest.mark.parametrize("pair", ["b:  # why\n  2", "b:\n  # why\n  2", "b: |  # why\n  2", "b: # why\n  c: 2"])
