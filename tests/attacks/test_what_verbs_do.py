@@ -85,7 +85,7 @@ def test_a_verb_does_what_the_table_says(verb: str, stage: Stage, tmp_path: Path
     home = stage.folder.parent / "home"
     (home / ".ssh").mkdir(parents=True, exist_ok=True)
     variables = {**os.environ, "AUDIT_LOG": str(tmp_path / "log"), "PYTHONPATH": f"{HOOK}:{REPOSITORY}", "HOME": str(home),
-                 "PYTHONDONTWRITEBYTECODE": "1"}  # fmt: skip
+                 "PYTHONDONTWRITEBYTECODE": "1", "VERTEXRIG_ENGINE": "auto"}  # fmt: skip
     words = [sys.executable, "-m", "vertexrig", *words_of(verb, VERBS[verb].good, stage)]
     done = subprocess.run(words, env=variables, cwd=stage.folder, capture_output=True, text=True, timeout=300)
     assert done.returncode == VERBS[verb].ends, done.stderr
