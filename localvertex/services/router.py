@@ -51,6 +51,7 @@ class Done:
         above: The resource below which the operation is named, "" for the location. GetOperation finds it by either name.
         created: Creation time of the new resource, which is the operation's, too.
         progress: Its first and last progress message.
+        details: Fields of the metadata beside genericMetadata.
     """
 
     parent: str
@@ -60,6 +61,7 @@ class Done:
     above: str = ""
     created: str = ""
     progress: tuple[str, str] | tuple[()] = ()
+    details: Json | None = None
 
     @property
     def begins(self) -> bool:
@@ -322,6 +324,7 @@ def operation(store: ResourceStore, done: Done, version: str) -> Json:
             "@type": prefix + done.metadata,
             "genericMetadata": {"createTime": begun, "updateTime": time},
             **({"progressMessage": message} if message else {}),
+            **(done.details or {}),
         }
         for time, message in zip(
             (begun, resources.now(begun) if done.begins else begun), done.progress or ("", ""), strict=True

@@ -122,7 +122,8 @@ class Vizier:
                 "endTime": resources.now(),
                 "studyState": "INACTIVE" if exhausted and not own else "ACTIVE",
             }
-        return Done(location_of(name), "SuggestTrialsMetadata", "SuggestTrialsResponse", response)
+        details = {"clientId": client} if client else {}
+        return Done(location_of(name), "SuggestTrialsMetadata", "SuggestTrialsResponse", response, details=details)
 
     def _taken(self, stored: StoredResource, records: Sequence[Json], client: str, count: int) -> list[Json]:
         """Return trials that a client requested itself, given to this one."""
@@ -233,7 +234,8 @@ class Vizier:
                 trial.move(TrialState.STOPPING, at=seconds_since_1970(resources.now()))
                 self._save(_study_of(name), {**record, **trial.record()})
         kind = "CheckTrialEarlyStoppingStateMetatdata"  # the API's own spelling
-        return Done(location_of(name), kind, "CheckTrialEarlyStoppingStateResponse", {"shouldStop": stopped})
+        answered, details = {"shouldStop": stopped}, {"study": _study_of(name), "trial": name}
+        return Done(location_of(name), kind, "CheckTrialEarlyStoppingStateResponse", answered, details=details)
 
     def optimal(self, request: Json) -> Json:
         """ListOptimalTrials: those that no other trial dominates."""
