@@ -21,7 +21,6 @@ PAGE_LIMIT = 1000
 WRITE_LIMIT = 1000
 TAIL_S = 0.2
 """Seconds between two queries of a tail."""
-PAYLOADS = ("textPayload", "jsonPayload", "protoPayload")
 MOST_RESOURCES = 100
 _RESOURCE = r"(?:projects|organizations|billingAccounts|folders)/[^/]+"
 _RESOURCE_NAME = re.compile(rf"{_RESOURCE}(?:/locations/[^/]+/buckets/[^/]+/views/[^/]+)?")
@@ -136,8 +135,10 @@ def _entry(entry: Json, request: Json, where: str) -> tuple[Json, int | None]:
     if not _LOG_NAME.fullmatch(full["logName"]):
         raise invalid(f"{where}: log_name must be projects/PROJECT/logs/LOG, not {full['logName'][:80]!r}.")
     full["labels"] = {**request.get("labels", {}), **entry.get("labels", {})}
-    if not any(name in full for name in PAYLOADS):
-        raise invalid(f"{where}: expected one of {', '.join(PAYLOADS)}.")
+    container, name = full["logName"].split("/")[:2]
+    if container == "projects":  # the service adds it where the client left it out
+        resource = full["resource"]
+        full["resource"] = {**resource, "labels": {"project_id": name, **resource.get("labels", {})}}
     # An open enum: numbers that have no name come as they are.
     full["severity"] = entry["severity"] if entry.get("severity") in SEVERITIES else "DEFAULT"
     when = nanoseconds(entry["timestamp"]) if "timestamp" in entry else None
