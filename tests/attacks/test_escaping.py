@@ -215,4 +215,4 @@ def test_a_name_of_the_console_is_text() -> None:
             path.name
         )
         for link in re.findall(r"href: (.{12})", text):
-            assert re.match(r"[\"`][#/]|address\(", link), (path.name, link)
+            assert re.match(r"[\"`]([#/]|https://sto)|address\(", link), (path.name, link)

@@ -36,14 +36,14 @@ def test_a_server_records_what_a_program_asked(tmp_path: Path) -> None:
         parent = f"{here.url}{server.AIPLATFORM}/v1/projects/some-project/locations/us-central1/customJobs"
         http.post(parent, json={"displayName": ""})
         http.get(f"{parent}/1234567890123456789")
-        http.get(f"{parent}/1234567890123456789?x=1")
+        http.get(f"{parent}/1234567890123456789?alt=json")
         http.get(f"{here.url}/storage/v1/b/no-such-bucket")
     lines = [json.loads(line) for line in file.read_text().splitlines()]
     place = "/v1/projects/<project>/locations/us-central1/customJobs"
     assert [line["request"] for line in lines] == [
         {"api": "vertex", "method": "POST", "path": place, "body": {"displayName": ""}},
         {"api": "vertex", "method": "GET", "path": f"{place}/<id 1>"},
-        {"api": "vertex", "method": "GET", "path": f"{place}/<id 1>?x=1"},
+        {"api": "vertex", "method": "GET", "path": f"{place}/<id 1>?alt=json"},
         {"api": "storage", "method": "GET", "path": "/storage/v1/b/<bucket>"},
     ]
     assert [line["answer"]["status"] for line in lines] == [400, 404, 404, 404]

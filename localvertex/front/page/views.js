@@ -30,7 +30,8 @@ export async function buckets(names, about) {
 
 // Saved to a file, not opened: a page in a bucket is not a page of this server.
 const media = (about, bucket, name, shown) =>
-  h("a", { href: about.project ? `https://storage.cloud.google.com/${bucket}/${name.split("/").map(encodeURIComponent).join("/")}` : `/storage/v1/b/${encodeURIComponent(bucket)}/o/${encodeURIComponent(name)}?alt=media`, download: last(name), "data-k": `object ${name}` }, shown);
+  about.project ? h("a", { href: `https://storage.cloud.google.com/${bucket}/${name.split("/").map(encodeURIComponent).join("/")}`, "data-k": `object ${name}` }, shown) :
+  h("a", { href: `/storage/v1/b/${encodeURIComponent(bucket)}/o/${encodeURIComponent(name)}?alt=media`, download: last(name), "data-k": `object ${name}` }, shown);
 
 // Objects below a prefix, all pages, since they are in the order of names: the newest is on the last one.
 async function pages(bucket, prefix) {

@@ -127,7 +127,7 @@ def test_the_function_staged_for_prod_serves_prod(folder: Path, monkeypatch: pyt
     monkeypatch.setenv("PROD_LABEL", "none")
     monkeypatch.setenv("DEV_LABEL", "none")
     done = typed("function", "deploy", "--env", "prod", cwd=folder)
-    assert "functions deploy prod " in done.stdout and "--project=my-project" in done.stdout, done
+    assert "run deploy prod " in done.stdout and "--project=my-project" in done.stdout, done
     assert "PROD_LABEL=none" in done.stdout and "my-dev" not in done.stdout and "DEV_LABEL" not in done.stdout
     with clouds.cloud(folder / "cloud") as here:
         clouds.point_at(here, function="prod")

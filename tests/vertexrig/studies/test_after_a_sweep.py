@@ -93,7 +93,7 @@ class Place:
         """The versions of each model of the registry, the first one first."""
         client = ModelsClient(clouds.vertex(self.here))
         names = [row["name"] for row in client.rest.call("GET", f"/{client.parent}/models").data.get("models", [])]
-        return [client.versions(name)[::-1] for name in names]
+        return [sorted(client.versions(name), key=lambda row: int(row["versionId"])) for name in names]
 
     def forget_models(self) -> None:
         rest = clouds.vertex(self.here).rest
