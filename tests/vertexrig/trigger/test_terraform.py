@@ -203,10 +203,14 @@ LATER = {"google_service_account": {"deletion_policy"}}
 """Arguments that the provider has since a later version than the file's; `terraform.PROVIDER` asks for one that has them."""
 
 
+META = ("count", "depends_on", "for_each", "lifecycle", "provider")
+"""Arguments that every resource has."""
+
+
 def unknown(body: dict[str, Any], known: dict[str, Any], place: str) -> Iterator[str]:
     """What is wrong with the arguments of a block."""
     names = {key.rstrip("!"): inner for key, inner in known.items()}
-    yield from (f"{place}.{key} is no argument" for key in body if key not in {*names, "depends_on", "lifecycle"})
+    yield from (f"{place}.{key} is no argument" for key in body if key not in {*names, *META})
     yield from (f"{place}.{key[:-1]} is missing" for key in known if key.endswith("!") and key[:-1] not in body)
     for key, inner in names.items():
         given = body.get(key, [])
