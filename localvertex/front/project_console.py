@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
-from functools import partial
 from itertools import islice
 from pathlib import Path
 
@@ -21,8 +20,7 @@ from localvertex.front.console import Console, answered, read_endpoint
 from localvertex.http import Endpoint, Json, endpoint, mount, not_found, read_json
 from localvertex.jobs.resources import STUDIES
 from localvertex.jobs.store import StoredResource
-from localvertex.state import AIPLATFORM, LOGGING
-from localvertex.state import SCHEDULER as SCHEDULES
+from localvertex.state import AIPLATFORM, LOGGING, SCHEDULER
 from vertexrig import __version__
 from vertexrig.cloud import scheduler
 from vertexrig.cloud.logs import JobLogs
@@ -45,10 +43,7 @@ class ProjectResources:
     """
 
     def __init__(self, project: str, regions: list[str]) -> None:
-        self._vertex = Vertex(project, regions[0])
-        self._regions = {
-            region: self._vertex if region == regions[0] else self._vertex.in_region(region) for region in regions
-        }
+        self._regions = {region: Vertex(project, region) for region in regions}
         self._trials: dict[str, list[Json]] = {}
 
     @property
@@ -57,8 +52,10 @@ class ProjectResources:
         return [one.parent for one in self._regions.values()]
 
     def rest(self, region: str) -> Rest:
-        """Return the API of a region."""
-        return self._regions.setdefault(region, self._vertex.in_region(region)).rest
+        """Return the API of a region; a 404 for one that the project file does not have."""
+        if region not in self._regions:
+            raise not_found(f"The console shows {', '.join(self._regions)}, not the region {region[:100]!r}.")
+        return self._regions[region].rest
 
     def newest(self, kind: str, most: int) -> tuple[int, list[StoredResource]]:
         """Return how many resources of a kind there are, UNKNOWN for more than `most`, and the newest of them.
@@ -77,7 +74,7 @@ class ProjectResources:
         return (UNKNOWN if len(rows) > most else len(rows)), [self._kept(row) for row in rows[:most]]
 
     def _listed(self, kind: str, most: int) -> Iterator[Json]:
-        for one in list(self._regions.values()):
+        for one in self._regions.values():
             yield from islice(one.rest.pages(f"/{one.parent}/{kind}", kind, {"pageSize": PAGE}), most)
 
     def get(self, name: str) -> StoredResource | None:
@@ -123,7 +120,7 @@ class ProjectConsole(Console):
     def routes(self) -> list[BaseRoute]:
         return [
             mount(AIPLATFORM, [endpoint("GET", "/v1/projects/{project}/locations/{region}/{name*}", self.vertex)]),
-            mount(SCHEDULES, [endpoint("GET", f"/v1/{self.schedules}/jobs", self.jobs)]),
+            mount(SCHEDULER, [endpoint("GET", f"/v1/{self.schedules}/jobs", self.jobs)]),
             mount(LOGGING, [endpoint("POST", "/v2/entries:list", self.entries)]),
             mount(
                 "/storage", [endpoint("GET", "/v1/b", self.buckets), endpoint("GET", "/v1/b/{bucket}/o", self.objects)]
@@ -187,5 +184,4 @@ def _scheduler_url() -> str:
 
 async def _read(rest: Rest, path: str, request: Request) -> Response:
     """Return what a service answers to a GET with the parameters of a request."""
-    call = partial(rest.call, "GET", path, params=dict(request.query_params))
-    return await answered(lambda: call().data)
+    return await answered(lambda: rest.call("GET", path, params=dict(request.query_params)).data)

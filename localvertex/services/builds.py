@@ -49,14 +49,15 @@ _DEFAULT_S = 3600.0
 _AT_ONCE = 2
 """Builds that run at once; others are QUEUED."""
 _FLUSH_S = 0.3
+_STEP = "USER_BUILD_STEP"
 _ENDED = {"SUCCESS", "FAILURE", "INTERNAL_ERROR", "TIMEOUT", "CANCELLED"}
 
 
 class _End(Exception):
-    """The end of a build before its last step: its status, and what is wrong."""
+    """The end of a build before its last step: its status, what is wrong, and the type of a failure (`FailureInfo`)."""
 
-    def __init__(self, status: str, message: str) -> None:
-        self.status = status
+    def __init__(self, status: str, message: str, kind: str = "OTHER") -> None:
+        self.status, self.kind = status, kind
         super().__init__(message)
 
 
@@ -100,7 +101,7 @@ class Builds:
     def recover(self) -> None:
         """End the builds that a server which was killed has left."""
         for one in self.store.unfinished(KIND):
-            self._end(one.name, "INTERNAL_ERROR", "the local Vertex was stopped while the build ran")
+            self._end(one.name, _End("INTERNAL_ERROR", "the local Vertex was stopped while the build ran"))
         shutil.rmtree(self.settings.root / KIND, ignore_errors=True)
 
     def close(self) -> None:
@@ -167,29 +168,29 @@ class Builds:
             earlier += f" {' '.join(map(str, step.get('args') or ()))} {step.get('script', '')}"
 
     def _run(self, build: _Build) -> None:
-        status, why = "SUCCESS", ""
+        end = _End("SUCCESS", "")
         try:
             build.run()
-        except _End as end:
-            status, why = end.status, str(end)
+        except _End as error:
+            end = error
         except Exception as error:
-            status, why = "INTERNAL_ERROR", f"{type(error).__name__}: {error}"
+            end = _End("INTERNAL_ERROR", f"{type(error).__name__}: {error}")
         # Before the status: gcloud reads the log for the last time when the build has ended.
-        build.log.close(f"\nERROR\nERROR: {why}" if why else "\nDONE")
-        self._end(build.body["name"], status, why, build.body)
+        build.log.close(f"\nERROR\nERROR: {end}" if str(end) else "\nDONE")
+        self._end(build.body["name"], end, build.body)
         self._running.pop(build.body["name"], None)
         shutil.rmtree(build.folder, ignore_errors=True)
 
-    def _end(self, name: str, status: str, why: str, more: Mapping[str, Any] | None = None) -> None:
+    def _end(self, name: str, end: _End, more: Mapping[str, Any] | None = None) -> None:
         def edit(body: Json, _: Json) -> bool:
+            why = str(end)
             body.update(more or {})
-            body.update({"status": status, "finishTime": resources.now()})
+            body.update({"status": end.status, "finishTime": resources.now()})
             if why:
-                kind = "USER_BUILD_STEP" if why.startswith("build step ") else "OTHER"
                 body["statusDetail"] = why
-                if status == "FAILURE":
-                    detail = f"Build step failure: {why}" if kind == "USER_BUILD_STEP" else why
-                    body["failureInfo"] = {"type": kind, "detail": detail}
+            if end.status == "FAILURE":
+                detail = f"Build step failure: {why}" if end.kind == _STEP else why
+                body["failureInfo"] = {"type": end.kind, "detail": detail}
             return True
 
         self.store.change(name, edit)
@@ -379,16 +380,15 @@ class _Build:
                 code = self._execute(step, prefix)
             except UsageError as error:
                 step["status"] = "FAILURE"
-                raise _End("FAILURE", f'build step {number} "{step["name"]}" failed: {error}') from None
+                raise _End("FAILURE", f'build step {number} "{step["name"]}" failed: {error}', _STEP) from None
             except _End as end:
                 step["status"] = end.status
                 raise
         allowed = step.get("allowFailure") or code in (step.get("allowExitCodes") or ())
         step["status"] = "FAILURE" if code else "SUCCESS"
         if code and not allowed:
-            raise _End(
-                "FAILURE", f'build step {number} "{step["name"]}" failed: step exited with non-zero status: {code}'
-            )
+            why = f'build step {number} "{step["name"]}" failed: step exited with non-zero status: {code}'
+            raise _End("FAILURE", why, _STEP)
         if several:
             self.log.line(f"Finished {label}")
 

@@ -445,7 +445,7 @@ def test_the_console_of_a_project_only_reads(project: server.RunningServer, stud
     for method, path in (("POST", f"/vertex/v1/{parent}/customJobs"), ("POST", f"/vertex/v1/{name}:cancel"), ("DELETE", f"/vertex/v1/{name}"),
                          ("POST", f"/scheduler/v1/{parent}/jobs/at-three:run"), ("DELETE", "/storage/v1/b/decided/o/a"), ("POST", "/upload/storage/v1/b/decided/o"),
                          ("GET", "/storage/v1/b/packages/o"), ("GET", "/storage/v1/b/decided/o/a?alt=media"), ("POST", "/logging/v2/entries:write"),
-                         ("GET", "/scheduler/v1/projects/other/locations/us-central1/jobs")):  # fmt: skip
+                         ("GET", "/scheduler/v1/projects/other/locations/us-central1/jobs"), ("GET", "/vertex/v1/projects/my-project/locations/evil.example%23/customJobs")):  # fmt: skip
         assert http.request(method, f"{project.url}{path}", json={} if method == "POST" else None).status_code in (
             404,
             405,
