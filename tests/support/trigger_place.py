@@ -5,13 +5,17 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from tests.support import clouds
 from tests.support.clouds_in_memory import Clock, MemoryStorage, MemoryVertex
 from tests.support.memory_models import MemoryFolder, MemoryModels
 from vertexrig import times
+from vertexrig.cloud.models import ModelsClient
+from vertexrig.cloud.vertex import Vertex
 from vertexrig.runs.run import Run
 from vertexrig.runs.store import RunStore
 from vertexrig.spec.states import SUCCEEDED
@@ -73,6 +77,20 @@ class Place:
 
     def post(self, body: Mapping[str, Any], path: str = "/") -> Reply:
         return self.trigger.handle(Call("POST", path, {}, lambda most: json.dumps(body).encode()))
+
+    def uses_registry_of(self, vertex: Vertex) -> set[tuple[str, str]]:
+        """Let the steps use a service's own Model Registry; return method and path of each call to it, as they come."""
+        calls, send = set[tuple[str, str]](), vertex.rest.session.request
+
+        def noted(method: str, url: str, **options: Any) -> Any:
+            path = urlsplit(url).path
+            calls.add((method, path[path.index("/v1/projects/") :]))
+            return send(method, url, **options)
+
+        vertex.rest.session.request = noted  # type: ignore[method-assign,assignment]
+        steps = self.trigger.ticker.engine.step.__self__  # type: ignore[union-attr]
+        steps.registrar = replace(steps.registrar, models=ModelsClient(vertex))
+        return calls
 
     def begin(self, **body: Any) -> str:
         """Start the run of the schedule: its job's resource name."""

@@ -7,10 +7,8 @@ import os
 import re
 import subprocess
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import pytest
 
@@ -189,17 +187,8 @@ def test_ml_metadata(tmp_path: Path, here: server.RunningServer) -> None:
     from google.auth.credentials import AnonymousCredentials
     from google.cloud import aiplatform
 
-    place, vertex, calls = nightly(tmp_path, ml_metadata=True), clouds.vertex(here), set()
-    send = vertex.rest.session.request
-
-    def noted(method: str, url: str, **options: Any) -> Any:
-        path = urlsplit(url).path
-        calls.add((method, path[path.index("/v1/projects/") :]))
-        return send(method, url, **options)
-
-    vertex.rest.session.request = noted  # type: ignore[method-assign,assignment]
-    steps = place.trigger.ticker.engine.step.__self__  # type: ignore[union-attr]
-    steps.registrar = replace(steps.registrar, models=ModelsClient(vertex))
+    place, vertex = nightly(tmp_path, ml_metadata=True), clouds.vertex(here)
+    calls = place.uses_registry_of(vertex)
     _, _, row = a_night(place)
     assert row["outcome"] == "registered" and "ML Metadata" not in row["text"], row
     run = place.ended[0]["claim"]

@@ -5,10 +5,8 @@ from __future__ import annotations
 import copy
 import json
 import re
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import pytest
 
@@ -315,17 +313,7 @@ def test_every_permission_of_the_registry_is_used(place: Place, here: server.Run
     """Two nights on the local Vertex's own registry: each permission that a schedule with `register` needs is proved by a call, each
     call has one, and a second version of the first night, as a frozen tick may add it, is deleted in the next.
     """
-    vertex, calls = clouds.vertex(here), set()
-    send = vertex.rest.session.request
-
-    def noted(method: str, url: str, **options: Any) -> Any:
-        path = urlsplit(url).path
-        calls.add((method, path[path.index("/v1/projects/") :]))
-        return send(method, url, **options)
-
-    vertex.rest.session.request = noted  # type: ignore[method-assign,assignment]
-    steps = place.trigger.ticker.engine.step.__self__  # type: ignore[union-attr]
-    steps.registrar = replace(steps.registrar, models=ModelsClient(vertex))
+    calls = place.uses_registry_of(clouds.vertex(here))
     versions = []
     for night, accuracy in enumerate((0.9, 0.95)):
         place.clock.at += 86_400
