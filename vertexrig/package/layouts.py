@@ -45,7 +45,7 @@ class Layout:
         alone: Whether `dependencies` are all of them: a requirements.txt beside them is data, and is not installed.
         requires_python: Versions of Python it runs on.
         warnings: What cannot be carried over.
-        backend: What is known of a project that only its build backend can describe; then `generated` is empty.
+        by_backend: The name and version of a project that only its build backend can describe; then `generated` is empty.
     """
 
     generated: Mapping[str, str]
@@ -53,7 +53,7 @@ class Layout:
     alone: bool = False
     requires_python: str = ""
     warnings: tuple[str, ...] = ()
-    backend: Metadata | None = None
+    by_backend: Metadata | None = None
 
 
 def whole(path: Path, files: Mapping[str, Path]) -> Layout:
@@ -109,8 +109,8 @@ def described(folder: Path, files: Mapping[str, Path]) -> Layout | None:
     found = pyproject.read(folder)
     if found is None:
         return None
-    if found.backend:
-        return Layout({}, warnings=found.warnings, backend=found)
+    if found.backend_reason:
+        return Layout({}, warnings=found.warnings, by_backend=found)
     # A setup.py beside pyproject.toml stays and goes first: what it gives is not written to setup.cfg once more.
     given = read_setup(read_bytes(files["setup.py"], "setup.py"))[0].keys() if "setup.py" in files else set()
     config = _config(files)

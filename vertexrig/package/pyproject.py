@@ -43,7 +43,7 @@ class Metadata:
         roots: Folders in which to look for packages where it names none.
         scripts: Console scripts, `name = module:function`.
         warnings: What cannot be carried over.
-        backend: Why only the project's build backend knows the requirements; "" if they are all in the file.
+        backend_reason: Why only the project's build backend knows the requirements; "" if they are all in the file.
     """
 
     name: str | None = None
@@ -55,7 +55,7 @@ class Metadata:
     roots: tuple[str, ...] = ()
     scripts: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
-    backend: str = ""
+    backend_reason: str = ""
 
 
 class _File:
@@ -111,7 +111,7 @@ def read(folder: Path) -> Metadata | None:
     for keys, name in ((("tool", "poetry"), "name"), (("tool", "flit", "metadata"), "module")):
         if table := file.table(*keys):
             why = f"[{'.'.join(keys)}] of pyproject.toml is read by its build backend alone"
-            return Metadata(_text(table.get(name)), _text(table.get("version")), backend=why)
+            return Metadata(_text(table.get(name)), _text(table.get("version")), backend_reason=why)
     return None
 
 
@@ -121,18 +121,18 @@ def _project(file: _File) -> Metadata:
     dependencies: tuple[Declared, ...] | None = tuple(
         Declared(text, file.line(text)) for text in _texts(table.get("dependencies"))
     )
-    backend = ""
+    reason = ""
     if "dependencies" in dynamic:
         dependencies = _from_files(file)
         if dependencies is None and not (file.folder / "setup.py").exists():
-            backend = "the dependencies in pyproject.toml are dynamic"
+            reason = "the dependencies in pyproject.toml are dynamic"
     found = Metadata(
         _text(table.get("name")),
         _text(table.get("version")),
         dependencies,
         str(table.get("requires-python") or ""),
         scripts=tuple(f"{key} = {value}" for key, value in file.table("project", "scripts").items()),
-        backend=backend,
+        backend_reason=reason,
     )
     return _layout(found, file)
 

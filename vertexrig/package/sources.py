@@ -226,7 +226,7 @@ def gather(folder: Path, tf_version: str | None) -> Sources:
     if declared is None:
         declared = _required(folder, root, by_path, tf_version, notes)
     rewritten = generated(laid_out, declared, minor, notes)
-    if laid_out.backend:
+    if laid_out.by_backend:
         by_path["pyproject.toml"] = folder / "pyproject.toml"
     files = tuple(sorted({**by_path, **{name: root / name for name in rewritten}}.items()))
     for relative, path in files:
@@ -244,8 +244,8 @@ def gather(folder: Path, tf_version: str | None) -> Sources:
         if changed != data:
             rewritten[relative] = changed
     name, version, runs = _name_version_code(dict(files), rewritten)
-    if laid_out.backend:
-        name, version, runs = laid_out.backend.name, laid_out.backend.version, laid_out.backend.backend
+    if described := laid_out.by_backend:
+        name, version, runs = described.name, described.version, described.backend_reason
     return Sources(
         root,
         files,
@@ -256,7 +256,7 @@ def gather(folder: Path, tf_version: str | None) -> Sources:
         refusals=tuple(notes.refusals),
         warnings=tuple(notes.warnings),
         runs=runs,
-        by_backend=bool(laid_out.backend),
+        by_backend=laid_out.by_backend is not None,
         minor=minor,
     )
 
