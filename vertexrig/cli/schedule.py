@@ -261,13 +261,8 @@ def _status_text(one: ScheduleStatus) -> str:
     show_default=True,
     help="Show at most this many deliveries.",
 )
-@click.option(
-    "--fold",
-    is_flag=True,
-    help="Also join the deliveries of each past month into one object, so that later listings are fast.",
-)
 @options.format_option("text", "json")
-def history(schedule: str | None, file: Path | None, since: str, last: int, fold: bool, format_: str) -> None:
+def history(schedule: str | None, file: Path | None, since: str, last: int, format_: str) -> None:
     """Show the deliveries of the trigger, or of one SCHEDULE, the newest first.
 
     Each row has the time, whether the delivery started a job or why it did not, and the job's outcome, metric, cost and duration.
@@ -276,9 +271,6 @@ def history(schedule: str | None, file: Path | None, since: str, last: int, fold
 
     loaded = remote.load(file)
     kept = Deliveries(remote.own(loaded, "deliveries"))
-    if fold:
-        counts = kept.fold()
-        streams.note(", ".join(f"{month}: {count} folded" for month, count in counts.items()) or "nothing to fold")
     first = _since(since)
     # the end of a job is in the row of the delivery that made it, which may not be shown
     found = kept.rows(first, schedule or "")

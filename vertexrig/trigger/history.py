@@ -1,12 +1,10 @@
 """The history of a trigger: its deliveries, and how its runs ended.
 
-The end of a run is one object, written once. A month that is over can be folded into one object, `history/YYYY-MM.jsonl`; nothing else
-is removed.
+The end of a run is one object, which is written once and never removed.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
@@ -15,7 +13,6 @@ from typing import Any
 
 from vertexrig import times
 from vertexrig.catalog import Catalog
-from vertexrig.cloud.rest import RestError
 from vertexrig.cloud.storage import Item, Storage, as_json
 from vertexrig.cloud.vertex import TUNING, RemoteJob, Vertex
 from vertexrig.errors import VertexrigError
@@ -33,8 +30,6 @@ from vertexrig.spec.states import short
 from vertexrig.studies import trained
 from vertexrig.studies.cost import spent
 from vertexrig.submit.claims import Claims
-
-_FOLDED = ".jsonl"
 
 
 @dataclass(frozen=True)
@@ -90,13 +85,13 @@ class Deliveries:
         return sorted(chosen, key=lambda row: str(row["time"]), reverse=True)
 
     def of_day(self, day: str) -> list[dict[str, Any]]:
-        """Return the rows of deliveries that came on a day, and of runs that began then, such as 2026-11-26; not those that were folded."""
+        """Return the rows of deliveries that came on a day, and of runs that began then, such as 2026-11-26."""
         found = self.storage.list(f"{FOLDER}/{day[:7]}/{day.replace('-', '')}", metadata=True)
         return [row for item in found if (row := self._data(item)) is not None]
 
     def _month(self, month: str) -> dict[str, dict[str, Any]]:
-        """Return a month's rows by their objects' names without ending; objects go before what was folded of them."""
-        rows = self._folded(month)[0]
+        """Return a month's rows by their objects' names without ending."""
+        rows: dict[str, dict[str, Any]] = {}
         for item in self.storage.list(f"{FOLDER}/{month}/", metadata=True):
             data = self._data(item)
             if data is not None and isinstance(data.get("time"), str):
@@ -107,33 +102,6 @@ class Deliveries:
         row = as_json(item.metadata.get(ROW, "").encode())
         # copied by a tool that leaves metadata behind, or too long for it
         return self.storage.read_json(item.name) if row is None or row.get("cut") else row
-
-    def _folded(self, month: str) -> tuple[dict[str, dict[str, Any]], int]:
-        stored = self.storage.read(f"{FOLDER}/{month}{_FOLDED}")
-        lines = stored.data.splitlines() if stored else []
-        rows = [row for line in lines if (row := as_json(line)) is not None and "object" in row]
-        return {str(row["object"]).removesuffix(".json"): row for row in rows}, stored.generation if stored else 0
-
-    def fold(self) -> dict[str, int]:
-        """Put each month that is over into one object, and delete those that it then holds; how many deliveries were folded, by month."""
-        counts: dict[str, int] = {}
-        names: dict[str, list[Item]] = {}
-        for item in self.storage.list(f"{FOLDER}/"):
-            month = item.name.removeprefix(f"{FOLDER}/")[:7]
-            if not item.name.endswith(_FOLDED) and month < times.rfc3339(times.now())[:7]:
-                names.setdefault(month, []).append(item)
-        for month, items in names.items():
-            _, generation = self._folded(month)
-            rows = self._month(month)
-            text = "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for _, row in sorted(rows.items()))
-            if self.storage.write(f"{FOLDER}/{month}{_FOLDED}", text.encode(), generation=generation) is None:
-                raise RestError(f"another process folds {month}; try again", status=503)
-            # listed before the rows were read: objects that came since then stay, and so do objects of other programs
-            done = [item for item in items if item.name.removesuffix(".json") in rows]
-            for item in done:
-                self.storage.delete(item.name, item.generation)
-            counts[month] = len(done)
-        return counts
 
     def settle(
         self, rows: Iterable[dict[str, Any]], loaded: Loaded, vertex: Vertex, catalog: Catalog

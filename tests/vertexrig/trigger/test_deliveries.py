@@ -19,7 +19,7 @@ from vertexrig import times
 from vertexrig.catalog import load
 from vertexrig.cloud.rest import Rest
 from vertexrig.cloud.storage import Storage
-from vertexrig.runs.deliveries import FOLDER, Delivery, NotStartedError
+from vertexrig.runs.deliveries import Delivery, NotStartedError
 from vertexrig.submit.submission import Submitter
 from vertexrig.trigger.app import Call
 from vertexrig.trigger.history import Deliveries
@@ -191,21 +191,3 @@ def test_a_thousand_are_listed_in_no_time(here: clouds.MemoryCloud) -> None:
     rows = Deliveries(storage).rows(since())
     assert time.monotonic() - began < 2 and len(rows) == 1000 and len(Deliveries(storage).rows(since(), "s1")) == 333
     assert any("detail" in row and len(row["detail"]["findings"][0]) == 9000 for row in rows)
-
-
-def test_folding(here: clouds.MemoryCloud) -> None:
-    """Folded months are one object each with the same rows, also when folded again; this month and strangers stay."""
-    storage = clouds.storage(here)
-    kept, old = Deliveries(storage), ["2025-01-05T03:00:00.000Z", "2025-01-06T03:00:00.000Z"]
-    made = [Delivery(time=when, decision="created", run="cpu") for when in [*old, times.rfc3339(times.now(), 3)]]
-    for one in made[1:]:
-        one.write(storage)
-    storage.write(f"{FOLDER}/2025-01/notes.txt", b"mine")
-    before = kept.rows(times.parse("2025-01-01"))
-    assert kept.fold() == {"2025-01": 1} and kept.rows(times.parse("2025-01-01")) == before
-    made[0].write(storage)
-    assert kept.fold() == {"2025-01": 1}
-    rows = kept.rows(times.parse("2025-01-01"))
-    assert [row["id"] for row in rows] == [one.id for one in reversed(made)]
-    names = [item.name for item in storage.list(f"{FOLDER}/")]
-    assert sorted(names) == sorted([f"{FOLDER}/2025-01.jsonl", f"{FOLDER}/2025-01/notes.txt", made[2].path])
