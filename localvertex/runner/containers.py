@@ -309,7 +309,6 @@ def _of_front(container: Container, options: RunOptions, hosts: Sequence[str] = 
     for name in ("NO_PROXY", "no_proxy"):
         if name in found:
             found[name] = ",".join([found[name], *hosts])
-    found |= {name: os.environ[name] for name in options.pass_env if name in os.environ}
     if options.credentials:
         found |= environment.credentials(os.environ)
     if container.packages is not None or not hosts:

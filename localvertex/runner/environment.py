@@ -129,19 +129,15 @@ def absent(texts: Iterable[str], root: Path) -> list[str]:
     return list(found)
 
 
-def machine_environment(
-    user: Mapping[str, str], scratch: Path, *, with_credentials: bool = False, pass_env: Iterable[str] = ()
-) -> dict[str, str]:
+def machine_environment(user: Mapping[str, str], scratch: Path, *, with_credentials: bool = False) -> dict[str, str]:
     """Return the part of the user's environment that replicas, pip and a package's setup.py see.
 
     Args:
         user: The user's environment.
         scratch: An empty folder in place of gcloud's configuration, so that no login is found through HOME.
         with_credentials: Leave the user's Google credentials in.
-        pass_env: Names the user wants passed as well.
     """
-    wanted = _PASSED | set(pass_env)
-    result = {name: value for name, value in user.items() if name in wanted or name.lower() in _PROXIES}
+    result = {name: value for name, value in user.items() if name in _PASSED or name.lower() in _PROXIES}
     if with_credentials:
         result |= credentials(user)
     else:

@@ -55,14 +55,12 @@ class RunOptions:
         pull: `missing` has the engine pull an image that is not here, `never` does not.
         limits: `machine` gives containers the memory and processors of their machine type, `none` all of this machine.
         credentials: Pass the user's cloud credentials to replicas.
-        pass_env: Further variables of the user's environment that replicas see.
         extra_env: Variables set on every replica, such as STORAGE_EMULATOR_HOST.
         grace: Seconds between SIGTERM and SIGKILL.
         slow_start: Seconds each replica takes to become available.
         provision: Seconds it takes to get machines, before the replicas of each attempt start.
         tear_down: Seconds from the end of the last replica to the end of the job.
         memory_limit: Bytes a replica's processes may take together, 0 for no limit.
-        restart_delay: Seconds before a replica or job is started again.
         warm: Let replicas start from a process that has made their imports; see `warm`.
         earlier: `JobResult.counts` of this job from the server that was stopped; the job goes on from them.
         keep_gs: Leave `gs://` paths in variables and arguments as they are; replicas reach them through the front.
@@ -81,14 +79,12 @@ class RunOptions:
     pull: str = "never"
     limits: str = "none"
     credentials: bool = False
-    pass_env: tuple[str, ...] = ()
     extra_env: Mapping[str, str] = field(default_factory=dict)
     grace: float = 10.0
     slow_start: float = 0.0
     provision: float = 0.0
     tear_down: float = 0.0
     memory_limit: int = 0
-    restart_delay: float = 0.0
     warm: bool = True
     keep_gs: bool = False
     strict_gs: bool = False

@@ -26,9 +26,7 @@ _CLUSTER = ("CLUSTER_SPEC", "TF_CONFIG")
 def visible(options: RunOptions, scratch: Path) -> dict[str, str]:
     """Return what replicas and pip see of the user's environment."""
     scratch.mkdir(parents=True, exist_ok=True)
-    found = environment.machine_environment(
-        os.environ, scratch, with_credentials=options.credentials, pass_env=options.pass_env
-    )
+    found = environment.machine_environment(os.environ, scratch, with_credentials=options.credentials)
     return {**found, "PATH": environment.search_path((), os.environ)}
 
 

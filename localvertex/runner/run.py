@@ -147,18 +147,16 @@ class _JobRun:
         try:
             self.state(PENDING)
             self._log_routine(servicelog.BEFORE)
-            delay = 0.0
             while True:
                 try:
                     # Each attempt gets new machines, as on the service; what was installed for the first one stays.
-                    self._wait(delay + self.options.provision)
+                    self._wait(self.options.provision)
                     self._log_routine([servicelog.RUNNING])  # recorded before the packages, while the job is PENDING
                     if not self.members:
                         self._prepare()
                     self._attempt()
                 except _Again:
                     self.state(PENDING)
-                    delay = self.options.restart_delay
         except _Ended as end:
             return self._result(end.state, end.error)
         except VertexrigError as error:
@@ -413,7 +411,6 @@ class _JobRun:
             self.counts.restarts[name] = self.counts.restarts.get(name, 0) + 1
             if action is Action.RESTART_JOB:
                 raise _Again
-            self._wait(self.options.restart_delay)
             self._start(member)
 
     def _stop_all(self, grace: float | None) -> None:

@@ -389,7 +389,6 @@ def settings_of(data: Mapping[str, Any]) -> Settings:
     run = dict(data["run"])
     run["images"] = {key: LocalImage(**{**one, "command": tuple(one["command"])}) for key, one in run["images"].items()}
     run["built"] = {key: TrainerSources(**one) for key, one in run["built"].items()}
-    run["pass_env"] = tuple(run["pass_env"])
     faults = [Fault(**{**one, "patterns": tuple(one["patterns"])}) for one in data["faults"]]
     more = {"root": Path(data["root"]), "run": RunOptions(**run), "faults": faults}
     listed = {name: tuple(data[name]) for name in ("allow_hosts", "public_buckets", "hosts")}

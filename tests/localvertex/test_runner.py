@@ -143,12 +143,12 @@ def test_credentials_stay_outside(root: Path, monkeypatch: pytest.MonkeyPatch) -
         job(pool(ENVIRONMENT)),
         root=root,
         on_line=lines.append,
-        options=RunOptions(credentials=True, pass_env=("MINE",)),
+        options=RunOptions(credentials=True),
     )
     env = environments(lines)["workerpool0-0"]
     assert (
         env["GOOGLE_APPLICATION_CREDENTIALS"] == "/key.json"
-        and env["MINE"] == "yes"
+        and "MINE" not in env
         and "AWS_SECRET_ACCESS_KEY" not in env
     )
 
