@@ -59,6 +59,8 @@ def command(wanted: tuple[str, ...], project: options.ProjectOptions, given: Che
             raise UsageError("--list-rules checks nothing: leave out NAME and FILE, and use --format text or json")
         _list_rules(given.format_)
         return
+    if given.diff and given.format_ not in ("text", "json"):
+        raise UsageError(f"--format {given.format_} cannot hold a diff: use --diff with --format text or json")
     fixes = "unsafe" if given.unsafe_fixes else "safe" if given.fix or given.diff else ""
     if fixes and "-" in wanted:
         raise UsageError("stdin cannot be fixed: name a file")

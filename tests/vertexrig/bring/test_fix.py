@@ -213,6 +213,15 @@ def test_a_diff_as_json_is_one_document(tmp_path: Path) -> None:
     assert again == {"findings": data["findings"], "diff": ""}
 
 
+@pytest.mark.parametrize("form", ["sarif", "github", "gitlab", "junit"])
+def test_a_diff_is_in_no_report_of_other_tools(tmp_path: Path, form: str) -> None:
+    """`check --diff` refuses a format that has no place for a diff, and names those that have one."""
+    (tmp_path / "vertexrig.yaml").write_text(PROJECT)
+    done = typed("check", "--diff", "--format", form, cwd=tmp_path)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert f"--format {form} cannot hold a diff: use --diff with --format text or json" in done.stderr
+
+
 @pytest.mark.parametrize("pair", ["b:  # why\n  2", "b:\n  # why\n  2", "b: |  # why\n  2", "b: # why\n  c: 2"])
 def test_what_has_a_comment_is_not_removed(pair: str) -> None:
     """A comment between key and value would go with it; a "#" in the value is none."""
