@@ -16,7 +16,7 @@ from localvertex.runner.engine import JOB_LABEL, OWNER_LABEL, ROOT_LABEL, Engine
 from localvertex.runner.options import RunOptions
 from vertexrig import guard
 from vertexrig.catalog import load
-from vertexrig.errors import JobFailedError, PackageError
+from vertexrig.errors import JobFailedError, PackageError, UsageError
 from vertexrig.spec.document import Pool
 
 _PACKAGES = "/vertexrig/packages"
@@ -80,11 +80,14 @@ def chosen(
         if wanted in engine.PROGRAMS:
             raise JobFailedError(f"image {image!r} is to be run by {wanted}, which does not answer: {why}")
         return None, f"no container engine answers ({why})" if wanted == "auto" else "engine is none", False
-    here = found.image(image)
-    if here is None and options.pull == "missing":
-        log(f"{found.name} pulls the image {image}, which is not on this machine.")
-        if execute([found.program, "pull", image], os.environ) == 0:
-            here = found.image(image)
+    try:
+        here = found.image(image)
+        if here is None and options.pull == "missing":
+            log(f"{found.name} pulls the image {image}, which is not on this machine.")
+            if execute([found.program, "pull", image], os.environ) == 0:
+                here = found.image(image)
+    except UsageError as error:
+        raise JobFailedError(str(error)) from error
     if here is None:
         line = f"`{found.name} pull {image}`, or write `pull: missing` under local: in the project file"
         if wanted in engine.PROGRAMS:

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from localvertex.state import HOST
+from vertexrig.errors import UsageError
 
 PROGRAMS = ("docker", "podman", "nerdctl")
 CHOICES = ("auto", *PROGRAMS, "none")
@@ -31,6 +32,10 @@ USED = "containers"
 _AGAIN_S = 30.0
 """Seconds after which an engine that did not answer is asked again."""
 _ASK_S = 10.0
+_NAMED_S = 120.0
+"""Seconds that an engine has to answer where it is one of several, and where the user named it: podman is silent while it stores an image."""
+_SILENT = 124
+"""Exit code in place of that of a program that gave no answer in time, as `timeout` has it."""
 # Names that the program of an engine, or the libraries below it, read from their own environment.
 _OF_ENGINE = re.compile(
     r"PATH|HOME|USER|LOGNAME|SHELL|TMPDIR|TZ|LD_.*|XDG_.*|DBUS_.*|SSH_.*|GO[A-Z]+|SSL_CERT_.*|.*_proxy|"
@@ -78,13 +83,19 @@ class Engine:
         try:
             return subprocess.run(argv, capture_output=True, stdin=subprocess.DEVNULL, timeout=timeout, **text)  # type: ignore[call-overload, no-any-return]
         except subprocess.TimeoutExpired:
-            return subprocess.CompletedProcess(argv, 124, "", f"{self.name} gave no answer within {timeout:g} s")
+            return subprocess.CompletedProcess(argv, _SILENT, "", f"{self.name} gave no answer within {timeout:g} s")
         except OSError as error:  # it was removed meanwhile
             return subprocess.CompletedProcess(argv, 127, "", str(error))
 
     def image(self, name: str) -> Image | None:
-        """Return an image of this machine, None if it is not here."""
-        asked = self.call("image", "inspect", name)
+        """Return an image of this machine, None if it is not here.
+
+        Raises:
+            UsageError: The engine does not answer.
+        """
+        asked = self.call("image", "inspect", name, timeout=_NAMED_S)
+        if asked.returncode == _SILENT:
+            raise UsageError(f"whether the image {name} is on this machine is not known: {asked.stderr}")
         with suppress(ValueError, IndexError, KeyError, TypeError, AttributeError):
             found = json.loads(asked.stdout)[0] if asked.returncode == 0 else None
             if found is not None:
@@ -268,7 +279,7 @@ def look(given: str = "auto") -> tuple[Engine | None, str]:
         return None, "engine is none"
     reasons = []
     for name in PROGRAMS if named == "auto" else (named,):
-        engine, why = _asked(name)
+        engine, why = _asked(name, _ASK_S if named == "auto" else _NAMED_S)
         if engine is not None:
             return engine, ""
         reasons.append(f"{name}: {why}")
@@ -289,23 +300,23 @@ def find(given: str = "auto") -> Engine | None:
     return look(given)[0]
 
 
-def _asked(name: str) -> tuple[Engine | None, str]:
+def _asked(name: str, patience_s: float) -> tuple[Engine | None, str]:
     program = shutil.which(name)
     if program is None:
         return None, "not installed"
     known = _known.get(program)
-    if known is not None and time.monotonic() < known[0]:
+    if known is not None and time.monotonic() < known[0] and (known[1] is not None or patience_s <= _ASK_S):
         return known[1:]
-    engine, why = _answer(Engine(name, program, ""))
+    engine, why = _answer(Engine(name, program, ""), patience_s)
     # One that hangs costs ten seconds; one that says at once that it is not there may be started by now.
     waits = 0.0 if engine is None and "no answer" not in why else _AGAIN_S
     _known[program] = (time.monotonic() + waits, engine, why)
     return engine, why
 
 
-def _answer(engine: Engine) -> tuple[Engine | None, str]:
+def _answer(engine: Engine, patience_s: float) -> tuple[Engine | None, str]:
     """Ask an engine for its version; docker's program may be podman's under another name."""
-    asked = engine.call("info", "--format", "{{json .}}", timeout=_ASK_S)
+    asked = engine.call("info", "--format", "{{json .}}", timeout=patience_s)
     said = asked.stderr.strip().splitlines()
     try:
         data = json.loads(asked.stdout)

@@ -156,9 +156,9 @@ class Builds:
             name = str(step["name"])
             try:
                 own = build_config.docker_words(step, build_config.WORKSPACE)
+                absent = own is None and name not in earlier and found.image(name) is None
             except UsageError as error:
                 raise precondition(f"build step {number}: {error}") from None
-            absent = own is None and name not in earlier and found.image(name) is None
             pulled = absent and self.settings.run.pull == "missing" and found.call("pull", name, timeout=None)
             if absent and (not pulled or pulled.returncode):
                 raise precondition(
@@ -477,7 +477,10 @@ class _Build:
 
     def _push(self) -> None:
         images = [str(name) for name in self.body["images"]]
-        found = {name: self.engine.image(name) for name in images}
+        try:
+            found = {name: self.engine.image(name) for name in images}
+        except UsageError as error:
+            raise _End("FAILURE", str(error)) from None
         missing = " ".join(f'"{name}"' for name, one in found.items() if one is None)
         if missing:
             raise _End("FAILURE", f"failed to find one or more images after execution of build steps: [{missing}]")

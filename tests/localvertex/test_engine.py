@@ -15,6 +15,7 @@ from localvertex.runner import engine
 from localvertex.runner.engine import Engine
 from tests.support import engines
 from tests.support.engines import BASE, EXECUTOR, left, podman
+from vertexrig.errors import UsageError
 
 
 @pytest.fixture(params=["podman", "docker"])
@@ -52,6 +53,22 @@ def test_an_engine_is_found_by_asking_it(real: Engine) -> None:
     found = real.image(EXECUTOR)
     assert found is not None and found.id and real.user_id(found) == 0 and "LANG=C.UTF-8" in found.config["Env"]
     assert real.image("localhost/nothing:1") is None
+
+
+def test_an_engine_that_is_busy_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A named engine has longer to answer than one of several, and an image is never taken for absent because of its silence."""
+    busy = tmp_path / "podman"
+    busy.write_text('#!/bin/sh\ncase $1 in image) sleep 60;; esac\nsleep 0.5\necho \'{"version": {"Version": "1"}}\'\n')
+    busy.chmod(0o700)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.delenv(engine.VARIABLE, raising=False)
+    monkeypatch.setattr(engine, "_ASK_S", 0.1)
+    monkeypatch.setattr(engine, "PROGRAMS", ("podman",))
+    assert engine.look("auto") == (None, "podman: podman gave no answer within 0.1 s")
+    found = _found("podman")
+    monkeypatch.setattr(engine, "_NAMED_S", 0.1)
+    with pytest.raises(UsageError, match="is not known: podman gave no answer within 0.1 s"):
+        found.image("localhost/something:1")
 
 
 def test_a_container_runs_to_its_end(real: Engine, tmp_path: Path) -> None:
