@@ -211,6 +211,16 @@ def locked(folder: Path) -> Iterator[None]:
         os.close(handle)
 
 
+def is_held(lock: Path) -> bool:
+    """Whether a process holds the lock of a file; False if there is no such file."""
+    with suppress(OSError), lock.open("r+") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return True
+    return False
+
+
 def _is_device(path: Path) -> bool:
     """Whether a path is a device or a pipe, which must not be replaced by a file: root could do that."""
     return _is_system(path) or (path.exists() and not path.is_file() and not path.is_dir())

@@ -18,7 +18,7 @@ from vertexrig.cli.arguments import NameArgument
 from vertexrig.cli.output import result
 from vertexrig.cli.tables import table
 from vertexrig.errors import JobFailedError, VertexrigError
-from vertexrig.files import typed, write_text
+from vertexrig.files import output, typed, write_text
 from vertexrig.project.config import STATE_FOLDER
 from vertexrig.project.model import Sweep
 from vertexrig.results import attempts
@@ -101,6 +101,7 @@ def command(
     else:
         with _interrupts() as interrupted:
             prepared = prepare(workspace, name)
+            output(workspace.loaded.folder, prepared.file)  # may be written: `_next_steps` does so after the run
             done = rehearse(
                 prepared,
                 watcher=watcher,
@@ -195,14 +196,16 @@ def _register(prepared: Prepared, done: Rehearsal) -> list[str]:
 
 @contextmanager
 def _interrupts() -> Iterator[list[int]]:
-    """Provide the list of the SIGINT and SIGTERM that come while the block lasts, which do not end it.
+    """Collect SIGINT, SIGTERM and SIGHUP instead of ending the process; yield the list of signals received so far.
 
     Raises:
-        KeyboardInterrupt: Something failed after a signal: a terminal's Ctrl-C also reaches pip and other programs that build a package.
+        KeyboardInterrupt: A VertexrigError came after a signal: a terminal's Ctrl-C also reaches pip and other programs that build a package.
     """
+    ending = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     came: list[int] = []
     # A handler, not KeyboardInterrupt: replicas run in other sessions, and would go on after this process.
-    caught = (signal.SIGINT, signal.SIGTERM)
+    # An ignored signal stays ignored, as in a shell's background job.
+    caught = [number for number in ending if signal.getsignal(number) is not signal.SIG_IGN]
     before = {number: signal.signal(number, lambda number, _: came.append(number)) for number in caught}
     try:
         yield came

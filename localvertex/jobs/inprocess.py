@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import shutil
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import IO, Any
 
 from localvertex.http import Json
 from localvertex.jobs import resources
@@ -17,8 +19,11 @@ from localvertex.jobs.settings import Settings
 from localvertex.jobs.store import ResourceStore
 from localvertex.jobs.studies import Studies
 from localvertex.runner.result import new_job_id
+from vertexrig.files import is_held, locked
 
 _LOOK_EVERY_S = 0.1
+_LOCK = "lock"
+"""File in the folder of a rehearsal, whose lock its process holds."""
 
 
 class LocalJobs:
@@ -32,7 +37,8 @@ class LocalJobs:
     def __init__(self, settings: Settings, watcher: Watcher) -> None:
         self._changed, self._raised = threading.Event(), list[Exception]()
         root = settings.root.absolute()
-        self._folder = root / "rehearsals" / new_job_id()  # apart from a server's store, which would take these jobs up
+        # apart from a server's store, which would take these jobs up
+        self._folder, self._lock = _new_folder(root / "rehearsals")
         self._store = ResourceStore(self._folder)
         self._parent = resources.parent_name(settings.run.project, settings.run.region)
         self._jobs = Jobs(
@@ -59,9 +65,12 @@ class LocalJobs:
         self._jobs.close()
         self._store.close()
         shutil.rmtree(self._folder, ignore_errors=True)
+        self._lock.close()
 
     def _guarded(self, call: Callable[..., None], *, is_change: bool = False) -> Callable[..., None]:
-        """Return a call whose exception `follow` raises: in the thread of a job it would fail the job. `follow` hears of a change."""
+        """Wrap a watcher function: its exception is kept for `follow` to raise, because in the job's thread it would fail the job.
+        With `is_change`, also wake `follow`.
+        """
 
         def guarded(*what: Any) -> None:
             try:
@@ -118,3 +127,16 @@ class LocalJobs:
                 return self.get(name)
             if has_changed:
                 changed(self.get(name))
+
+
+def _new_folder(folder: Path) -> tuple[Path, IO[str]]:
+    """Make a folder below `folder`, hold its lock, and remove the folders of processes that were killed."""
+    with locked(folder):  # otherwise another process could remove the new folder before its lock is held
+        for one in folder.iterdir():
+            if not is_held(one / _LOCK):
+                shutil.rmtree(one, ignore_errors=True)
+        made = folder / new_job_id()
+        made.mkdir()
+        lock = (made / _LOCK).open("w")
+        fcntl.flock(lock, fcntl.LOCK_EX)
+    return made, lock

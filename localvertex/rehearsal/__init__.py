@@ -28,7 +28,7 @@ from vertexrig.project.config import PACKAGES_FOLDER, STATE_FOLDER
 from vertexrig.results.history import History, Record
 from vertexrig.results.rehearsal import Rehearsal
 from vertexrig.results.trials import table
-from vertexrig.spec.labels import RUN_LABEL
+from vertexrig.spec.labels import ENTRY_LABEL
 from vertexrig.spec.states import ENDED, FAILED
 from vertexrig.workspace import Prepared, Workspace
 
@@ -67,7 +67,7 @@ def rehearse(
         trials: For a sweep: this many trials instead of maxTrialCount.
         seed: For a sweep: what its search starts from.
         resume: An earlier run whose output folder is used; a new one by default.
-        pace: What it waits for (`localvertex.jobs.project_settings.paced`).
+        pace: `none`, or `recorded` for the times of recorded jobs (`localvertex.jobs.project_settings.paced`).
         speed: Divides these times.
         engine: What runs images (`RunOptions`).
 
@@ -82,18 +82,20 @@ def rehearse(
         _must_be_there(prepared, root, resume)
     prepared = prepared.in_run(resume or runs.new_run_id())
     document, view = prepared.document, prepared.view
-    place_packages(prepared, root)
-    watcher = watcher or Watcher()
-    if document.study is not None:
-        watcher = replace(watcher, state=lambda name, state: None)  # those of its trials' jobs
-    recorder = Recorder(name, root, watcher)
-    # A single job starts cold: only a second replica is forked from the process that made the imports.
+    # A job that is not a sweep starts cold: a forker pays off only when replicas of the same environment follow. A rehearsal
+    # has no server behind gs://, so paths are always mapped to folders.
     settings = settings_of_project(
         loaded, root, cold=document.study is None, engine=engine, gs_paths="mapped", seed=seed, pace=pace, speed=speed
     )
+    place_packages(prepared, root)
+    watcher = watcher or Watcher()
+    if document.study is not None:
+        # A sweep's watcher would get the states of its trials' jobs: hide them.
+        watcher = replace(watcher, state=lambda name, state: None)
+    recorder = Recorder(name, root, watcher)
     with LocalJobs(settings, recorder.watcher) as here:
-        outer = {"displayName": view.display_name, "labels": {**view.labels, RUN_LABEL: name}}
-        job = here.add(outer, document.job if document.study is None else _limited(document.data, trials))
+        fields = {"displayName": view.display_name, "labels": {**view.labels, ENTRY_LABEL: name}}
+        job = here.add(fields, document.job if document.study is None else _limited(document.data, trials))
 
         def save(body: Mapping[str, Any]) -> None:
             recorder.history.save(recorder.record(body, view.run_id))
@@ -140,21 +142,22 @@ class Recorder:
     def __init__(self, name: str, root: Path, watcher: Watcher) -> None:
         self.name, self.root, self.history = name, root, History(root)
         self.watcher = Watcher(line=self._line, state=self._state, trial=watcher.trial, result=self._result)
-        self._outer, self._begun, self._shown = watcher, time.monotonic(), ""
+        self._passed_to, self._begun, self._shown = watcher, time.monotonic(), ""
         self._results: dict[str, JobResult] = {}
         self._notes: list[str] = []
 
     def _line(self, job: str, line: Line) -> None:
         if f"/{TUNING_JOBS}/" in job:
+            # A study's own log lines report what differs from the service; the summary lists them under stand-in.
             self._notes.append(line.text)
-        # The service writes the routine lines of every job, so they tell nothing new.
+        # The service writes the routine lines for every job.
         elif not line.routine:
-            self._outer.line(job, line)
+            self._passed_to.line(job, line)
 
     def _state(self, job: str, state: str) -> None:
         if state not in ENDED and state != self._shown:
             self._shown = state
-            self._outer.state(job, state)
+            self._passed_to.state(job, state)
 
     def _result(self, job: str, result: JobResult) -> None:
         self._results[job] = result
@@ -175,7 +178,7 @@ class Recorder:
             attempts: As `vertexrig.results.attempts` has them.
         """
         job, tuning = RemoteJob(body), RemoteJob(body).collection == TUNING
-        # of a tuning job those of its trials' jobs
+        # For a sweep: the results of all its trials' jobs.
         results = [one for name, one in list(self._results.items()) if tuning or name == job.name]
         notes = ["the local study engine for Vertex AI's search: its trials have other values"] if tuning else []
         notes += [*(one for result in results for one in result.stand_ins), *self._notes]
@@ -185,7 +188,7 @@ class Recorder:
             more = {"metrics": metrics, "stand_ins": stand_ins, "attempts": attempts}
             self.history.save(self.record(body, run, **more))
         # The last to fail: its end is the one that a study ended with.
-        failed = [one for one in results if one.state == job.state == FAILED][-1:]
+        failed = next((one for one in reversed(results) if one.state == job.state == FAILED), None)
         done = Rehearsal(
             self.name,
             job.state,
@@ -198,17 +201,22 @@ class Recorder:
             warnings=tuple(dict.fromkeys(one for result in results for one in result.warnings)),
             trials=tuple(table(body)) if tuning else (),
             attempts=attempts,
-            **{key: getattr(one, key) for one in failed for key in ("failed_replica", "traceback", "hint")},
         )
-        if tuning:  # the first trial that left no model
-            jobs = {str(one["id"]): one.get("customJob", "") for one in body.get("trials", ())}
-            without_model = [jobs[one.parent.name] for one in done.models_empty]
-            results = [self._results[one] for one in without_model if one in self._results]
-        return replace(done, astray=_left_in(results[0].folder)) if results else done
+        if failed is not None:
+            replica, hint = failed.failed_replica, failed.hint
+            done = replace(done, failed_replica=replica, traceback=failed.traceback, hint=hint)
+        ran = next(iter(self._without_model(done, body) if tuning else results), None)
+        return replace(done, astray=_left_in(ran.folder)) if ran is not None else done
+
+    def _without_model(self, done: Rehearsal, body: Mapping[str, Any]) -> list[JobResult]:
+        """Return the results of a sweep's trials that succeeded without a model."""
+        jobs = {str(one["id"]): one.get("customJob", "") for one in body.get("trials", ())}
+        names = [jobs[folder.parent.name] for folder in done.models_empty]
+        return [self._results[name] for name in names if name in self._results]
 
 
 def place_packages(prepared: Prepared, root: Path) -> None:
-    """Build the packages that the job names and we make, and put them where their gs:// URIs point on this machine."""
+    """Build the trainer's packages that the job installs, and copy each to the local path of its gs:// URI."""
     workspace = prepared.workspace
     trainer = workspace.loaded.project.trainer
     folder, out = workspace.loaded.path(trainer.path, "trainer", "path"), workspace.loaded.output(PACKAGES_FOLDER)
@@ -217,9 +225,10 @@ def place_packages(prepared: Prepared, root: Path) -> None:
         target = local_path(uri, root)
         if not pools:
             continue
-        for module in sorted({pool.module or trainer.module for pool in pools}):  # each of them has to be in it
+        # `build` fails if the package lacks a module that a pool runs.
+        for module in sorted({pool.module or trainer.module for pool in pools}):
             built = builder.build(folder, out, tf_version=tf_version, module=module, most_mib=trainer.package_mib)
-        # Its name holds a hash of its sources; but what has that name here may have come with the folder.
+        # The name holds a hash of the sources, but compare the bytes: the file may have been copied here with the project.
         if target.is_file() and filecmp.cmp(built.path, target, shallow=False):
             continue
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -23,6 +23,8 @@ from localvertex.runner.lines import OF_PACKAGE, Line, Splitter
 from vertexrig.errors import JobFailedError
 
 _SUPERVISOR = Path(__file__).with_name("supervisor.py")
+_HELD_S = 2.0
+"""Seconds for which the output of a program that has ended is still read while another process holds its pipes."""
 _CHUNK = 256 * 1024  # more than a pipe of Linux holds (64 KiB by default, pipe(7)), so that one read empties it
 
 Fork = Callable[[Mapping[str, Any], Sequence[int]], bool]
@@ -41,7 +43,7 @@ class Command:
         memory: Bytes all its processes may take together, 0 for no limit.
         cleanup: A command run after its end.
         state: A command that says how the container ended that `argv` ran; empty for a program of this machine.
-        mark: Beginning of the variable of `env` by which `sweep` finds the processes of this program, "" if there is none.
+        mark: Beginning of the variable of `env` by which `kill_marked` finds the processes of this program, "" if there is none.
         severities: Of its lines, by stream.
         fork: Starts it warm, None to start it cold.
         gcs: The folder that it sees as /gcs, "" for none.
@@ -71,13 +73,11 @@ class Exit:
         code: Exit code; 128 + N when signal N killed it, 128 when it could not be started.
         signal: The signal that killed it, None if it exited by itself.
         out_of_memory: It was killed for its memory: by the limit or by the kernel.
-        asked: The runner had asked it to end.
     """
 
     code: int
     signal: int | None = None
     out_of_memory: bool = False
-    asked: bool = False
 
 
 @dataclass
@@ -94,19 +94,18 @@ class Child:
     streams: dict[IO[bytes], Splitter]
     pid: int = 0
     exit: Exit | None = None
-    asked: bool = False
     refused: str = ""
     _buffer: bytes = b""
     _reported: Exit | None = None
+    _reported_at: float = 0.0
     open: set[object] = field(default_factory=set)
 
-    def send(self, number: int, *, asked: bool = True) -> None:
-        """Signal its process group; `asked` says that the runner wants it to end."""
-        self.asked = self.asked or asked
+    def send(self, number: int) -> None:
+        """Signal its process group."""
         if self.waiting:
             # There is no process to signal yet. The forker sees the closed socket when it comes to this request, and
             # drops it.
-            self._reported = Exit(128 + number, signal.Signals(number), False, self.asked)
+            self._reported = Exit(128 + number, signal.Signals(number))
             with contextlib.suppress(OSError):
                 self.control.shutdown(socket.SHUT_RDWR)
             return
@@ -120,8 +119,17 @@ class Child:
 
     @property
     def over(self) -> bool:
-        """Whether nothing more can come of it. A supervisor that ends without a report was killed: what it started may hold the pipes for ever."""
-        return self.control not in self.open and (not self.open or self._reported is None or self.waiting)
+        """Whether nothing more can come of it."""
+        if self.control in self.open:
+            return False
+        # Without a report the supervisor was killed: what it started may hold the pipes for ever.
+        return not self.open or self._reported is None or self.waiting
+
+    @property
+    def held_until(self) -> float:
+        """When to close the pipes that a process which it left behind still holds; infinity until it has ended."""
+        ended = self._reported is not None and self.control not in self.open
+        return self._reported_at + _HELD_S if ended else float("inf")
 
     def read(self, data: bytes) -> None:
         """Take what the supervisor reports."""
@@ -138,7 +146,7 @@ class Child:
                 number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
                 # As a shell reports it.
                 code = 128 + number if number else os.WEXITSTATUS(status)
-                self._reported = Exit(code, number, oom, self.asked)
+                self._reported, self._reported_at = Exit(code, number, oom), time.monotonic()
 
     def finish(self) -> None:
         """Settle how it ended, once nothing more can come."""
@@ -146,8 +154,8 @@ class Child:
             self.process.wait()
         if self._reported is None:
             # A supervisor that ends properly has killed everything and reported; this one was killed itself.
-            sweep(self.command.mark, self.command.cleanup)
-        self.exit = self._reported or Exit(128 + signal.SIGKILL, signal.SIGKILL, False, self.asked)
+            kill_marked(self.command.mark, self.command.cleanup)
+        self.exit = self._reported or Exit(128 + signal.SIGKILL, signal.SIGKILL)
 
 
 @lru_cache(maxsize=1)
@@ -160,10 +168,10 @@ def shows_buckets() -> bool:
         return subprocess.run(argv, capture_output=True, cwd="/", check=False).returncode == 0
 
 
-def sweep(mark: str, cleanup: Sequence[str] = ()) -> None:
-    """Kill what a program left behind whose supervisor was killed: every process with its mark, and its container.
+def kill_marked(mark: str, cleanup: Sequence[str] = ()) -> None:
+    """Kill every process with this mark, and run `cleanup`, which removes a container. For programs whose supervisor was killed.
 
-    Only on Linux, where the system shows the environment that a process was started with.
+    Processes are found on Linux only, where the system shows the environment that a process was started with.
     """
     for _ in range(200 if mark else 0):  # a process may fork while it is being killed
         left = [pid for pid in _pids() if any(one.startswith(mark.encode()) for one in _environment(pid))]
@@ -270,8 +278,11 @@ class Children:
         self.running[child.name] = child
 
     def poll(self, timeout: float | None) -> list[Child]:
-        """Read what is there, waiting at most `timeout` seconds for it; the programs that ended meanwhile."""
+        """Read output for at most `timeout` seconds, and return the programs that ended."""
         ended = []
+        held = min((child.held_until for child in self.running.values()), default=float("inf")) - time.monotonic()
+        if held < (float("inf") if timeout is None else timeout):
+            timeout = max(held, 0.0)
         for key, _ in self._selector.select(timeout):
             if key.data is None:
                 with contextlib.suppress(BlockingIOError):
@@ -291,12 +302,19 @@ class Children:
                 self._start_cold(child)
                 continue
             if child.over:
-                for source in list(child.open):
-                    self._close(child, source)
-                child.finish()
-                self.running.pop(child.name, None)
-                ended.append(child)
-        return ended
+                ended.append(self._end(child))
+        # After the loop, which has read what the pipes hold.
+        now = time.monotonic()
+        return ended + [self._end(child) for child in list(self.running.values()) if child.held_until <= now]
+
+    def _end(self, child: Child) -> Child:
+        for source in list(child.open):
+            if source in child.streams:
+                self._emit(child, source, b"", final=True)
+            self._close(child, source)
+        child.finish()
+        self.running.pop(child.name, None)
+        return child
 
     def _read(self, child: Child, source: object) -> None:
         try:
@@ -345,11 +363,9 @@ class Children:
     def close(self) -> None:
         """Kill what still runs and free everything."""
         for child in list(self.running.values()):
-            # All are asked before the first is waited for, so that they end side by side.
-            child.asked = True
-            self._selector.unregister(child.control)
-            child.control.close()  # which the supervisor takes as the end of this process
-            child.open.discard(child.control)
+            # All before the first is waited for, so that they end side by side: a supervisor takes the closed socket as the
+            # end of this process.
+            self._close(child, child.control)
         for child in list(self.running.values()):
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._wait(child, 10)

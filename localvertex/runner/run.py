@@ -15,7 +15,7 @@ from typing import Any
 
 from localvertex.hints import hint
 from localvertex.runner import containers, environment, job_files, policy, pool_programs, ports, replica, servicelog
-from localvertex.runner.children import Child, Children, Command, Exit, sweep
+from localvertex.runner.children import Child, Children, Command, Exit, kill_marked
 from localvertex.runner.command_line import ReplicaProgram
 from localvertex.runner.forker import MARK
 from localvertex.runner.lines import SERVICE, Line, LogFiles, OnLine
@@ -180,7 +180,7 @@ class _JobRun:
             raise JobFailedError("workerPoolSpecs[0] is missing or has no replicas: a job needs its primary pool")
         environment.refuse_upward(*job_files.texts(self.job))  # before packages are installed
         if self.resumed:  # the server may have been killed, and its supervisors, too
-            sweep(f"{MARK}={self.options.job_id}/")
+            kill_marked(f"{MARK}={self.options.job_id}/")
         self.folder.mkdir(parents=True, exist_ok=True)
         self.ports = ports.take(sum(pool.replica_count for pool in self.pools))
         replicas = self._replicas(lambda pool, index: "127.0.0.1")
@@ -274,6 +274,7 @@ class _JobRun:
             child = children.start(name, Command(argv, env, self.folder))
             while child.exit is None:
                 children.poll(None)
+                self._flush()
                 # `children.close` below kills pip and what it has started.
                 if self.control.ends:
                     raise JobFailedError("cancelled while packages were being installed")
@@ -360,7 +361,7 @@ class _JobRun:
             child = self.children.running.get(name)
             if child is not None:
                 self.note(f"Fault on demand: {name} is killed.", "WARNING")
-                child.send(signal.SIGKILL, asked=False)
+                child.send(signal.SIGKILL)
         if preempted is not None:
             window = f", SIGKILL follows in {preempted:g} s" if preempted else ""
             self.note(f"Fault on demand: the machines are preempted{window}.", "WARNING")

@@ -369,7 +369,8 @@ def serve(
     """
     # not an Event: a handler that sets one waits for ever where it interrupts the wait for it
     ends: SimpleQueue[int] = SimpleQueue()
-    for number in (signal.SIGTERM, signal.SIGINT):
+    # An ignored signal stays ignored, as in a shell's background job.
+    for number in (one for one in (signal.SIGTERM, signal.SIGINT) if signal.getsignal(one) is not signal.SIG_IGN):
         signal.signal(number, lambda number, _: ends.put(number))
     with (
         running(settings, port, grpc=True, on_stop=lambda: ends.put(0), record=record) as here,

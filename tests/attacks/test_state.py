@@ -22,6 +22,7 @@ import pytest
 from localvertex import server, state
 from localvertex.front import control
 from localvertex.jobs.settings import Settings
+from localvertex.sqlite import Database
 from tests.attacks.wire import on_linux
 from tests.support.tools import REPOSITORY
 from vertexrig.errors import ServiceError, UsageError
@@ -32,6 +33,14 @@ SOON_S = 20.0
 
 def databases(root: Path) -> list[Path]:
     return sorted(root.rglob("*.sqlite3"))
+
+
+def test_a_database_that_cannot_be_opened_is_not_called_damaged(tmp_path: Path) -> None:
+    """A folder that cannot be created is the reason given; the user is not told to move the database away."""
+    (tmp_path / "file").touch()
+    with pytest.raises(UsageError, match=r"state\.sqlite3 cannot be opened: .*(exists|directory)") as refused:
+        Database(tmp_path / "file/state.sqlite3", "")
+    assert "mv " not in str(refused.value)
 
 
 @pytest.mark.parametrize("damage", ["garbage", "folder", "newer"])

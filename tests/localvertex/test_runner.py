@@ -18,6 +18,7 @@ import psutil
 import pytest
 
 from localvertex.runner import Control, JobResult, Line, RunOptions, run, run_job
+from localvertex.runner.children import Children, Command, Exit
 from tests.support.jobkit import job, output, pool, sdist
 from vertexrig.project.local import LocalImage
 
@@ -286,6 +287,50 @@ def test_a_daemon_left_behind_ends_with_its_replica(root: Path) -> None:
     assert result.succeeded and not psutil.pid_exists(int(output(lines)[-1]))
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="opens the pipe of another process below /proc")
+@pytest.mark.parametrize("end", ["poll", "stop", "close"])
+def test_output_that_another_process_holds(tmp_path: Path, end: str) -> None:
+    """A program that has ended is over within seconds, with all its lines, though a process that nobody can end holds its output."""
+    lines: list[Line] = []
+    children = Children(lines.append)
+    os.mkfifo(tmp_path / "wait")
+    argv = ["sh", "-c", "echo begun; read line < wait; printf last"]
+    child = children.start("one", Command(argv, dict(os.environ), tmp_path))
+    while not (lines and child.pid):
+        children.poll(None)
+    with open(f"/proc/{child.pid}/fd/1", "wb"):
+        (tmp_path / "wait").write_text("go on\n")
+        while child.control in child.open:
+            children.poll(None)
+        if end == "poll":
+            while child.exit is None:
+                children.poll(None)
+        elif end == "stop":
+            children.stop([child], 0.1)
+        children.close()
+    if end != "close":
+        assert child.exit == Exit(0) and [line.text for line in lines] == ["begun", "last"]
+
+
+def test_the_output_of_an_installation_is_shown_as_it_comes(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What pip prints is handed on before it ends: the package's setup.py goes on once its line was seen."""
+    seen, settings, lines = root / "seen", root / "pip.conf", list[Line]()
+    settings.write_text("[global]\nverbose = 3\n")
+    monkeypatch.setenv("PIP_CONFIG_FILE", str(settings))
+    setup = f"import os, time\nprint('begun', flush=True)\nuntil = time.time() + 60\nwhile not os.path.exists({str(seen)!r}):\n"
+    setup += "    assert time.time() < until\n    time.sleep(0.05)\n"
+    setup += "from setuptools import setup\nsetup(name='slow', version='1.0', packages=['slow'])\n"
+    sdist(root / "gs/packages/slow.tar.gz", name="slow", setup=setup)
+
+    def pause() -> None:
+        if any(line.text.strip() == "begun" for line in lines):
+            seen.touch()
+
+    spec = job(pool("pass", package="gs://packages/slow.tar.gz"))
+    spec["workerPoolSpecs"][0]["pythonPackageSpec"]["pythonModule"] = "slow.task"
+    assert run_job(spec, root=root, on_line=lines.append, on_pause=pause, options=FAST).succeeded, lines
+
+
 def test_nothing_outlives_a_runner_killed_with_9(root: Path) -> None:
     """Kill -9 of the process that runs a job ends its replicas, ignoring SIGTERM and all."""
     code = (
@@ -315,7 +360,7 @@ def test_nothing_outlives_a_runner_killed_with_9(root: Path) -> None:
 def test_only_a_resumed_job_looks_for_processes_left_behind(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first run of a job reads no other process's environment; a run of the same job again kills what the first left."""
     swept: list[str] = []
-    monkeypatch.setattr(run, "sweep", swept.append)
+    monkeypatch.setattr(run, "kill_marked", swept.append)
     for expected in ([], ["VERTEXRIG_REPLICA=77/"]):
         assert run_job(job(pool("pass")), root=root, options=replace(FAST, job_id="77")).state == "JOB_STATE_SUCCEEDED"
         assert swept == expected

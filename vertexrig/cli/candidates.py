@@ -22,7 +22,7 @@ from vertexrig.runs.candidates import CandidateRun, candidates_of
 from vertexrig.runs.deliveries import FOLDER
 from vertexrig.runs.store import RunStore
 from vertexrig.runs.submitted import RunState, SubmittedRun
-from vertexrig.spec.labels import RUN_LABEL, first_of
+from vertexrig.spec.labels import ENTRY_LABEL, first_of
 from vertexrig.studies import report
 from vertexrig.submit import publish
 from vertexrig.submit.claims import Claim, InProgressError, Key, digest
@@ -59,7 +59,7 @@ def _request(prepared: Sequence[Prepared], submitter: Submitter, asked_digest: s
 
 def of_job(workspace: Workspace, job: RemoteJob) -> SubmittedRun | None:
     """Return the request that a job belongs to. If this project cannot continue it, stderr says why, and None is returned."""
-    name = job.labels.get(RUN_LABEL, "")
+    name = job.labels.get(ENTRY_LABEL, "")
     known = _known(workspace, job)
     if known is None:
         return None
@@ -94,7 +94,7 @@ def _known(
     workspace: Workspace, job: RemoteJob, *, check: bool = True
 ) -> tuple[list[Prepared], Submitter, Claim] | None:
     """Return the candidates of a job, what submits them, and the claim of the request; None for a job without candidates."""
-    first, name = first_of(job.labels), job.labels.get(RUN_LABEL, "")
+    first, name = first_of(job.labels), job.labels.get(ENTRY_LABEL, "")
     project = workspace.loaded.project
     if not first or name not in {*project.entries}:
         return None
@@ -208,7 +208,7 @@ def resumable(vertex: Vertex, storage: Storage, prepared: Prepared, run_id: str)
     name = prepared.view.name
     uri = runs.folder(storage.uri(""), name, run_id)
     collection = COLLECTIONS[prepared.document.kind]
-    known = [job for job in vertex.list(collection, filter=f"labels.{RUN_LABEL}={name}", limit=50) if job.output]
+    known = [job for job in vertex.list(collection, filter=f"labels.{ENTRY_LABEL}={name}", limit=50) if job.output]
     live = next((job for job in known if job.output == uri and not job.ended), None)
     if live is not None:
         raise UsageError(f"job {live.id} still writes into {uri}; wait for its end, or `vertexrig cancel {live.id}`")

@@ -20,7 +20,7 @@ from vertexrig.errors import UsageError
 from vertexrig.files import write_text
 from vertexrig.project.config import Loaded
 from vertexrig.results import trials
-from vertexrig.spec.labels import RUN_LABEL
+from vertexrig.spec.labels import ENTRY_LABEL
 from vertexrig.studies import lineage as way
 from vertexrig.studies import report
 from vertexrig.studies.cost import spent
@@ -103,7 +103,7 @@ def _html(
     workspace: Workspace,
     attempts: list[dict[str, Any]],
 ) -> str:
-    own = found.record.name if found.record else found.job.labels.get(RUN_LABEL) or found.job.display_name
+    own = found.record.name if found.record else found.job.labels.get(ENTRY_LABEL) or found.job.display_name
     verb, project = "rehearse" if found.record else "submit", workspace.loaded.project
     text = page(
         found.job,

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from vertexrig.cloud.vertex import RemoteJob
-from vertexrig.files import write_text
+from vertexrig.files import is_held, write_text
 from vertexrig.spec.states import FAILED
 
 FOLDER = "history"
@@ -70,7 +70,7 @@ class History:
 
     @contextmanager
     def running(self, record: Record) -> Iterator[None]:
-        """Keep a record of a rehearsal that runs while the block lasts."""
+        """Keep a record of a rehearsal, and hold its lock while the block lasts."""
         path = self._path(record).with_suffix(".lock")
         self.folder.mkdir(parents=True, exist_ok=True)
         with path.open("w") as lock:
@@ -96,26 +96,21 @@ class History:
     def _read(self, path: Path) -> Record | None:
         # a record that is damaged, or of another version of this program, is left out of the list
         with suppress(OSError, ValueError, TypeError, KeyError):
-            data = json.loads(path.read_text(encoding="utf-8"))
-            record = Record(
-                **{**data, "stand_ins": tuple(data["stand_ins"]), "attempts": tuple(data.get("attempts", ()))}
-            )
-            if record.job.ended or _held(path.with_suffix(".lock")):
-                return record
-            return replace(record, resource={**record.resource, "state": FAILED, "error": _BROKEN})
+            record = _parsed(path)
+            if not record.job.ended and not is_held(path.with_suffix(".lock")):
+                # The rehearsal may have saved its end, and released its lock, since the record was read.
+                record = _parsed(path)
+                if not record.job.ended:
+                    return replace(record, resource={**record.resource, "state": FAILED, "error": _BROKEN})
+            return record
         return None
+
+
+def _parsed(path: Path) -> Record:
+    data = json.loads(path.read_text(encoding="utf-8"))
+    return Record(**{**data, "stand_ins": tuple(data["stand_ins"]), "attempts": tuple(data.get("attempts", ()))})
 
 
 def _names(record: Record) -> tuple[str, ...]:
     job = record.job
     return tuple(name for name in (job.name, job.id, record.run, record.name, job.display_name) if name)
-
-
-def _held(lock: Path) -> bool:
-    """Whether a process holds a lock file."""
-    with suppress(OSError), lock.open("r+") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            return True
-    return False

@@ -10,7 +10,7 @@ from vertexrig.catalog.rows import Limits
 from vertexrig.text import quoted
 
 _PATTERN_OF = {"key": "labels.key_pattern", "value": "labels.value_pattern"}
-RUN_LABEL = "vertexrig_run"
+ENTRY_LABEL = "vertexrig_run"
 """Has the name of the job or sweep of the project file."""
 CALLER_LABEL = "vertexrig_caller"
 """Has the e-mail of the caller of the trigger, as `label_value` writes it."""

@@ -16,7 +16,7 @@ from vertexrig.cloud.vertex import CUSTOM, RESOURCES, TUNING, RemoteJob, Vertex,
 from vertexrig.errors import UsageError
 from vertexrig.project.triggered import STEP_LABEL
 from vertexrig.spec import labels
-from vertexrig.spec.labels import CALLER_LABEL, CLAIM_LABEL, FIRST_LABEL, RUN_LABEL
+from vertexrig.spec.labels import CALLER_LABEL, CLAIM_LABEL, ENTRY_LABEL, FIRST_LABEL
 from vertexrig.spec.states import short
 from vertexrig.studies import register
 from vertexrig.studies.outcome import PROMOTED_FROM, TRIAL
@@ -122,7 +122,7 @@ def _job(job: RemoteJob, trained: RemoteJob | None, run: str) -> dict[str, Any]:
         "name": job.name,
         "state": short(job.state),
         "created": job.created,
-        "run_of": job.labels.get(RUN_LABEL, ""),
+        "run_of": job.labels.get(ENTRY_LABEL, ""),
         **{name: job.labels.get(label, "") for name, label in _LABELS.items()},
         "packages": list(dict.fromkeys(uri for pool in document.pools for uri in pool.package_uris)),
         "image": document.pools[0].image if document.pools else "",
@@ -152,5 +152,5 @@ def _by_number(number: str, vertices: Sequence[Vertex]) -> RemoteJob | None:
 
 def _sweep_before(name: str, job: RemoteJob, vertices: Sequence[Vertex]) -> list[RemoteJob]:
     """Return the newest sweep of a name that was there before a job that was promoted by hand; none if it is gone."""
-    found = [one for vertex in vertices for one in vertex.list(TUNING, filter=_has(RUN_LABEL, name), limit=100)]
+    found = [one for vertex in vertices for one in vertex.list(TUNING, filter=_has(ENTRY_LABEL, name), limit=100)]
     return sorted((one for one in found if one.created < job.created), key=lambda one: one.created)[-1:]

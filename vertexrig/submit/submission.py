@@ -20,7 +20,7 @@ from vertexrig.project.config import Loaded
 from vertexrig.project.triggered import Budget
 from vertexrig.schema.typed import Scalar
 from vertexrig.spec.estimate import Estimate, elsewhere, estimate
-from vertexrig.spec.labels import DIGEST_LABEL, REVISION_LABEL, RUN_LABEL, lineage
+from vertexrig.spec.labels import DIGEST_LABEL, ENTRY_LABEL, REVISION_LABEL, lineage
 from vertexrig.submit import budget
 from vertexrig.submit.budget import OverBudgetError, Terms
 from vertexrig.submit.claims import (
@@ -195,7 +195,7 @@ class Submitter:
         _must_be_ok(prepared)
         view, document = prepared.view, prepared.document
         would = Recorded(
-            output=document.output, labels={**view.labels, **self.lineage, **terms.own_labels, RUN_LABEL: view.name}
+            output=document.output, labels={**view.labels, **self.lineage, **terms.own_labels, ENTRY_LABEL: view.name}
         )
         would = _with_price(would, prepared, price_within(prepared, self.limits, terms))
         return self._submitted(view.name, COLLECTIONS[document.kind], would, "")
@@ -288,7 +288,7 @@ class Submitter:
             self._release(taken, terms, error)
             raise
         view = prepared.view
-        labels = {**view.labels, **self.lineage, **terms.own_labels, LABEL: claim.id, RUN_LABEL: view.name}
+        labels = {**view.labels, **self.lineage, **terms.own_labels, LABEL: claim.id, ENTRY_LABEL: view.name}
         data = prepared.document.data
         if self.fence:
             data = fenced(data, self.claims.storage.uri(claim.path), claim.id, claim.token)

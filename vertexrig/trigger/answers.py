@@ -22,7 +22,7 @@ from vertexrig.cloud.rest import RestError
 from vertexrig.cloud.vertex import RESOURCES, RemoteJob
 from vertexrig.errors import TemplateError, VertexrigError
 from vertexrig.finding import Severity
-from vertexrig.spec.labels import RUN_LABEL, first_of
+from vertexrig.spec.labels import ENTRY_LABEL, first_of
 from vertexrig.submit.budget import OverBudgetError, estimate_data
 from vertexrig.submit.claims import InProgressError, OtherBodyError
 from vertexrig.trigger.request import RequestProblem
@@ -246,7 +246,7 @@ SUBMITTED = (
 JOB = (
     AnswerField("name", TEXT),
     AnswerField("kind", TEXT),
-    AnswerField("run", TEXT, lambda job: job.labels.get(RUN_LABEL, "")),
+    AnswerField("run", TEXT, lambda job: job.labels.get(ENTRY_LABEL, "")),
     AnswerField("state", TEXT),
     AnswerField("ended", TRUTH),
     AnswerField("display_name", TEXT),

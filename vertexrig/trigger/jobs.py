@@ -17,7 +17,7 @@ from vertexrig.cloud.vertex import CUSTOM, RESOURCES, TUNING, RemoteJob, in_filt
 from vertexrig.errors import VertexrigError, did_you_mean
 from vertexrig.results import trials
 from vertexrig.spec import states
-from vertexrig.spec.labels import FIRST_LABEL, RUN_LABEL
+from vertexrig.spec.labels import ENTRY_LABEL, FIRST_LABEL
 from vertexrig.submit.claims import LABEL
 from vertexrig.submit.reconcile import call_off
 from vertexrig.submit.submission import Submitter
@@ -54,7 +54,7 @@ class JobPages:
         """Return a page of jobs, the newest first; RequestProblem 400 with all that is wrong with the query."""
         asked = _read(query)
         limit, (before, shown) = int(asked.get("limit", "20")), _page(asked.get("page", ""))
-        terms = [f"labels.{LABEL}:*", f"labels.{RUN_LABEL}={in_filter(asked['run'])}" if "run" in asked else ""]
+        terms = [f"labels.{LABEL}:*", f"labels.{ENTRY_LABEL}={in_filter(asked['run'])}" if "run" in asked else ""]
         terms += [f"state={in_filter(asked['state'])}" if "state" in asked else ""]
         terms += [f"create_time>={in_filter(asked['since'])}" if "since" in asked else ""]
         terms += [f"create_time<={in_filter(before)}" if before else ""]
@@ -112,7 +112,7 @@ class JobPages:
 
     def _is_open(self, job: RemoteJob) -> bool:
         # the trials of a sweep are custom jobs with its labels, and no jobs of ours
-        run, sweeps = job.labels.get(RUN_LABEL, ""), self.submitter.workspace.loaded.project.sweeps
+        run, sweeps = job.labels.get(ENTRY_LABEL, ""), self.submitter.workspace.loaded.project.sweeps
         return LABEL in job.labels and self.may(run) and not (job.collection == CUSTOM and run in sweeps)
 
     def _row(self, job: RemoteJob, *, detail: bool = False) -> dict[str, Any]:

@@ -51,6 +51,19 @@ def started(here):
 
 server.serve(Settings(Path(sys.argv[1])), 0, started)
 """
+IGNORED = """
+import os, signal, sys
+from pathlib import Path
+from localvertex import server
+from localvertex.jobs.settings import Settings
+
+def started(here):
+    os.kill(os.getpid(), signal.SIGINT)
+    os.kill(os.getpid(), signal.SIGTERM)
+
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+server.serve(Settings(Path(sys.argv[1])), 0, started)
+"""
 
 
 def started(*argv: str, cwd: Path, path: str = "") -> subprocess.Popen[str]:
@@ -82,6 +95,13 @@ def test_while_a_rehearsal_builds_its_package(tmp_path: Path, monkeypatch: pytes
     said = process.communicate(timeout=60)[1]
     assert process.returncode == 130 and "Traceback" not in said and said.splitlines()[-1] == "interrupted", said
     assert typed("jobs", "--local", cwd=tmp_path).exit_code == 0
+
+
+def test_a_server_in_a_shells_background(tmp_path: Path) -> None:
+    """A server that was started with SIGINT ignored serves on when it comes, and ends by SIGTERM."""
+    process = started("-c", IGNORED, str(tmp_path / "state"), cwd=tmp_path)
+    said = process.communicate(timeout=60)[1]
+    assert process.returncode == 0, said
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["SIGINT", "SIGTERM"])

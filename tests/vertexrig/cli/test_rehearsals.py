@@ -17,6 +17,10 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
+from localvertex.cli.rehearse import _interrupts
+from localvertex.jobs.inprocess import LocalJobs
+from localvertex.jobs.manager import Watcher
+from localvertex.jobs.settings import Settings
 from tests.support import tools
 from tests.support.jobkit import sdist
 from vertexrig import cli
@@ -273,6 +277,62 @@ def test_a_rehearsal_that_was_killed(tmp_path: Path) -> None:
         assert history.all()[0].job.state == "JOB_STATE_RUNNING"
     found = history.find("cpu")
     assert found is not None and found.job.state == "JOB_STATE_FAILED" and "process ended" in found.job.error
+
+
+def test_a_rehearsal_that_ends_while_its_record_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A record read just before its rehearsal saved its end and released the lock is shown as it ended."""
+    history = History(tmp_path)
+    running = {"name": "projects/1/locations/us-central1/customJobs/5", "state": "JOB_STATE_RUNNING"}
+    history.save(Record("cpu", running))
+
+    def ended(lock: Path) -> bool:
+        history.save(Record("cpu", {**running, "state": "JOB_STATE_SUCCEEDED"}))
+        return False
+
+    monkeypatch.setattr("vertexrig.results.history.is_held", ended)
+    assert [one.job.state for one in history.all()] == ["JOB_STATE_SUCCEEDED"]
+
+
+def test_what_a_killed_rehearsal_left_is_removed(tmp_path: Path) -> None:
+    """The next rehearsal removes the folder of one whose process was killed, and not of one that runs."""
+    code = "import os, sys; from pathlib import Path; from tests.support.jobkit import *; LocalJobs(Settings(Path(sys.argv[1])), Watcher()); os._exit(9)"
+    killed = subprocess.run([sys.executable, "-c", code, tmp_path], cwd=tools.REPOSITORY, check=False)
+    left = {*(tmp_path / "rehearsals").iterdir()}
+    assert killed.returncode == 9 and len(left) == 1
+    with LocalJobs(Settings(tmp_path), Watcher()):
+        (first,) = {*(tmp_path / "rehearsals").iterdir()} - left
+        with LocalJobs(Settings(tmp_path), Watcher()):
+            found = {*(tmp_path / "rehearsals").iterdir()}
+    assert first in found and len(found) == 2 and not left & found
+
+
+@pytest.mark.parametrize("words", [("--speed=10",), ("--resume=20200101-000000-0000",), ()])
+def test_what_is_refused_is_refused_before_the_package_is_built(
+    here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    """Wrong options, and a link in place of the folder of the YAML, are errors before anything is built or run."""
+    monkeypatch.setattr("localvertex.rehearsal.place_packages", lambda *_: pytest.fail("the package is built"))
+    if not words:
+        (here / "elsewhere.yaml").write_text(yaml.safe_dump({**PROJECT, "environments": {"other": {}}}))
+        (here / "build/jobs").mkdir(parents=True, exist_ok=True)
+        (here / "build/jobs/other").symlink_to(tmp_path)
+        words = ("--file=elsewhere.yaml", "--env=other")
+    run("rehearse", "cpu", *words, fails=UsageError)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_signals_are_collected_unless_they_are_ignored(number: signal.Signals) -> None:
+    """A signal that ends other programs cancels the rehearsal; one that this process was started to ignore changes nothing."""
+    before = signal.signal(number, signal.SIG_IGN)
+    try:
+        with _interrupts() as ignored:
+            os.kill(os.getpid(), number)
+        signal.signal(number, signal.SIG_DFL)
+        with _interrupts() as came:
+            os.kill(os.getpid(), number)
+    finally:
+        signal.signal(number, before)
+    assert (ignored, came) == ([], [number])
 
 
 def test_an_interrupted_sweep(project: Path) -> None:
