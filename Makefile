@@ -68,7 +68,7 @@ sweep grid: $(TIER_OF_RUN) ## Render and check the sweep of that name
 	@$(if $(filter local,$(RUN)),$(RIG) rehearse $@ $(SETS))
 	@$(if $(filter cloud,$(RUN)),$(RIG) submit $@ $(SETS))
 
-demo: $(LOCAL) ## Render, check and explain the jobs, then train on this machine. Needs 2 cores and 4 GB of memory, no cloud account and no GPU; takes 1 minute, and 2 more the first time, to install TensorFlow
+demo: $(LOCAL) ## Render, check and explain the jobs, then train on this machine. Needs 2 cores and 4 GB of memory, no cloud account and no GPU; takes 1 minute and 20 seconds the first time, installation included
 	@bash tools/demo.sh
 
 demo-trigger: $(LOCAL) ## Run a scheduled sweep on this machine; its best trial is promoted, evaluated and registered
@@ -77,7 +77,7 @@ demo-trigger: $(LOCAL) ## Run a scheduled sweep on this machine; its best trial 
 demo-day-two: $(LOCAL) ## Show on this machine why a scheduled run failed, in seven cases, and what `schedule status` says of each
 	@$(VENV)/bin/python bench/demo_day_two.py
 
-demo-candidates: $(LOCAL) ## Run a job with candidates on this machine, where machines are scarce
+demo-candidates: $(LOCAL) ## Run a job with candidates on a local Vertex that lacks machines
 	@$(VENV)/bin/python bench/demo_candidates.py
 
 demo-approval: $(LOCAL) ## Show on this machine how a scheduled model waits for approval, is approved over HTTP, and is rolled back
@@ -86,10 +86,10 @@ demo-approval: $(LOCAL) ## Show on this machine how a scheduled model waits for 
 demo-containers: $(LOCAL) ## Run jobs and a study in containers on this machine, with images of docker, gcloud builds submit and autopackaging. Needs gcloud, and docker, podman or nerdctl; takes 1 minute
 	@$(VENV)/bin/python bench/demo_containers.py
 
-function: $(BASE) ## Stage the Cloud Function into build/function/
+function: $(BASE) ## Build the Cloud Function into build/function/
 	@$(RIG) function build
 
-serve-function: $(LOCAL) ## Serve the staged function on this machine, with the local Vertex; PORT=8080 by default
+serve-function: $(LOCAL) ## Serve the built function on this machine, with the local Vertex; PORT=8080 by default
 	@$(RIG) local up --detach
 	@eval "$$($(RIG) local env)" && $(RIG) function package
 	@$(RIG) function serve --port $(PORT)
@@ -99,15 +99,15 @@ serve-function: $(LOCAL) ## Serve the staged function on this machine, with the 
 PYTEST = $(VENV)/bin/python -m pytest -n $(WORKERS) --dist worksteal $(RERUN)
 # With AGAIN=1, tests that failed (exit code 1 of pytest) run once more after all others have ended.
 QUIET = $(if $(AGAIN),|| { [ $$? -eq 1 ] && echo "running the failed tests once more:" && $(VENV)/bin/python -m pytest --last-failed --last-failed-no-failures none; })
-test: $(READY) ## Run the quick tests. Needs no cloud account; takes 6 minutes on 2 idle cores, and 4 more the first time, to install everything. TESTS="tests/vertexrig/render -k tpu" runs exactly those, SINCE=main leaves out those of localvertex if no change since main affects it
-	@$(if $(TESTS),,echo "make test needs no cloud account and no GPU. It takes about 6 minutes on 2 idle cores.")
+test: $(READY) ## Run the tests, without the end-to-end ones. Needs no cloud account; takes 7 minutes on 2 idle cores the first time, installation included. TESTS="tests/vertexrig/render -k tpu" runs exactly those, SINCE=main leaves out those of localvertex if no change since main affects it
+	@$(if $(TESTS),,echo "make test needs no cloud account and no GPU. It takes about 7 minutes on 2 idle cores.")
 	@$(PYTEST) $(or $(TESTS),-m "not whole" $(if $(SINCE),$(shell $(VENV)/bin/python tools/affected.py $(SINCE))))
 
 test-all: $(READY) ## Run every test, also of whole clusters, sweeps, pages and set-ups
 	@$(PYTEST) $(TESTS) $(QUIET)
 
 # The least percentage is `fail_under` in pyproject.toml; a part of the tests (TESTS) covers a part, which is only printed.
-coverage: $(READY) ## Run the quick tests, and print the coverage of both packages; it fails if the coverage has fallen
+coverage: $(READY) ## Run the tests of `make test`, and print the coverage of both packages; it fails if the coverage has fallen
 	@$(PYTEST) $(or $(TESTS),-m "not whole") --cov=vertexrig --cov=localvertex --cov-report=term:skip-covered $(if $(TESTS),--cov-fail-under=0)
 
 test-old: $(READY) ## Run the trainer's tests on Python 3.10 with TensorFlow 2.17, as in the newest prebuilt container

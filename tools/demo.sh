@@ -13,7 +13,7 @@ typed() { # show a command as one would type it, then run it
     vertexrig "$@"
 }
 
-echo "make demo needs no cloud account and no GPU. It takes about 1 minute on 2 cores with 4 GB of memory."
+echo "make demo needs no cloud account and no GPU. It takes about 1 minute on 2 idle cores with 4 GB of memory."
 
 step "render: the YAML for gcloud of every job and sweep of vertexrig.yaml"
 echo "\$ vertexrig render $JOBS sweep grid"

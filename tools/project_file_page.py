@@ -118,7 +118,7 @@ $ vertexrig check --file team.yaml     # every environment
   environments until you choose one. Verbs for this machine, such as `render`, `explain` and `rehearse`, then use the file without its
   environments, if it has a `project`. Leave `project` out of it to make every verb ask.
 - `check` without `--env` tests the file, if it has a `project`, and each environment. A finding that the file does not have names its environments.
-- `function build`, `function serve` and `function deploy` stage the function with the name of the environment, which the function then serves: no
+- `function build`, `function serve` and `function deploy` build the function with the name of the environment, which the function then serves: no
   variable of the function changes that. The digest of a deployed function covers only its own environment.
 - `diff --env prod` compares that environment with what it was. `function deploy --run --env prod` writes `environments.prod.trigger.uri`.
 

@@ -61,9 +61,13 @@ class UpOptions:
     pace: servers.PaceOptions = options.shared(servers.pace_options)
     faults: servers.FaultOptions = options.shared(servers.fault_options)
     at_least_twice: bool = option(
-        "--at-least-twice", is_flag=True, help="Deliver each call of a schedule twice, as Cloud Scheduler may."
+        "--at-least-twice",
+        is_flag=True,
+        help="Deliver each successful call of a schedule a second time, as Cloud Scheduler may.",
     )
-    no_checks: bool = option("--no-checks", is_flag=True, help="Accept jobs that Vertex AI would refuse.")
+    no_checks: bool = option(
+        "--no-checks", is_flag=True, help="Accept jobs with findings of severity error or an unknown machine type."
+    )
     pass_credentials: bool = option("--pass-credentials", is_flag=True, help="Let trainers see your cloud credentials.")
     seed: int = option("--seed", type=int, default=0, show_default=True, help="Seed of the search of studies.")
     gs_paths: str | None = option(
@@ -129,7 +133,7 @@ def up(where: ServerOptions, asked: UpOptions, format_: str) -> None:
             use.keep(here.pid)
         servers.make_bucket(here, loaded)
         result(format_, _where(here), "")
-        streams.note(f"the local Vertex answers at {here.url}; its console: {here.url}/")
+        streams.note(f"the local Vertex answers at {here.url}; console: {here.url}/")
         _show_next(loaded, steps.named(where.file), ["--root", where.root] if where.root is not None else [])
         return
     from localvertex import server  # 230 ms
@@ -152,10 +156,12 @@ def _where(here: RunningServer) -> dict[str, Any]:
 
 def _show_next(loaded: Loaded | None, named: list[object], rooted: list[object]) -> None:
     """Say how to use the server: in this shell, and with the project's first job."""
-    streams.note(f"""point gcloud and the SDK at it:\neval "$({steps.line("local", "env", *named, *rooted)})\"""")
+    streams.note(
+        f"""to point gcloud, storage clients and vertexrig at it (for the SDK: vertexrig local run -- COMMAND):\neval "$({steps.line("local", "env", *named, *rooted)})\""""
+    )
     job = next(iter(loaded.project.jobs), None) if loaded else None
     if job is not None:
-        streams.note(f"then submit to it as to Vertex AI:\n{steps.line('submit', job, *named)}")
+        streams.note(f"to submit a job to it:\n{steps.line('submit', job, *named)}")
 
 
 def _started(format_: str, loaded: Loaded | None) -> Callable[[RunningServer], None]:
@@ -166,7 +172,7 @@ def _started(format_: str, loaded: Loaded | None) -> Callable[[RunningServer], N
         if format_ == "json":
             document.data.update(_where(here))
             document.send()
-        streams.note(f"the local Vertex answers at {here.url}; its state is in {here.root}; its console: {here.url}/")
+        streams.note(f"the local Vertex answers at {here.url}; its state is in {here.root}; console: {here.url}/")
 
     return report
 
@@ -208,7 +214,7 @@ def status(where: ServerOptions, format_: str) -> None:
         f"{found['url']}{grpc}  process {found['pid']}  state in {found['root']}",
         f"{queue['running']} jobs running, {queue['waiting']} waiting, {queue['used']} of {queue['slots']} slots",
         runs,
-        f"its console: {found['url']}/",
+        f"console: {found['url']}/",
     ]
     result(format_, found, "\n".join(lines))
 

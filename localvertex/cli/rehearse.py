@@ -251,7 +251,7 @@ def _text(done: Rehearsal) -> str:
         rows.append(("model", typed(done.model)))
     elif done.output:
         rows.append(("output", typed(done.output)))
-    rows += [("stand-in", sentence) for sentence in done.stand_ins]
+    rows += [("difference", sentence) for sentence in done.stand_ins]
     rows += [("warning", sentence) for sentence in done.warnings]
     width = max(len(name) for name, _ in rows)
     text = "\n".join(f"{name.ljust(width)}  {value}" for name, value in rows)

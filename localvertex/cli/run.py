@@ -70,8 +70,8 @@ def command(
     If no server is running, this verb starts one and stops it at the end. COMMAND gets environment variables that redirect
     its requests to this machine and hide your credentials.
 
-    When COMMAND has ended, the verb waits for the jobs that COMMAND created. Ctrl-C ends the waiting; the jobs keep running.
-    At the end it lists these jobs on stderr. The exit code is that of COMMAND.
+    When COMMAND has ended, the verb waits for the jobs that COMMAND created. Ctrl-C ends the waiting. If no other command keeps
+    the server running, the server then stops, and the next `vertexrig local up` starts the jobs again. At the end it lists these jobs on stderr. The exit code is that of COMMAND.
     """
     program = shutil.which(words[0])
     if program is None:
@@ -206,7 +206,7 @@ def _wait(here: RunningServer, made: str, resume: str) -> None:
     while waiting := [one for one in control.call(here, "GET", made)["made"] if not one["ended"]]:
         if not shown:
             streams.note(
-                f"waiting for the jobs that the command created. Ctrl-C ends the waiting; to follow them later: {resume}"
+                f"waiting for the jobs that the command created. Ctrl-C ends the waiting; to continue them later: {resume}"
             )
         for one in waiting:
             trials = one["trials"]
@@ -289,7 +289,7 @@ def _report(after: Mapping[str, Any], before: Mapping[str, Any], root: Path, res
         if one.get("output"):
             streams.note(f"  output folder: {one['output']}")
     if any(not one["ended"] for one in after["made"]):
-        streams.note(f"these jobs have not ended. To follow them:\n{resume}")
+        streams.note(f"these jobs have not ended. To start the server again and continue them:\n{resume}")
     for what, times in after["noted"].items():
         more = times - before["noted"].get(what, 0)
         if more > 0:

@@ -180,7 +180,11 @@ class Recorder:
         job, tuning = RemoteJob(body), RemoteJob(body).collection == TUNING
         # For a sweep: the results of all its trials' jobs.
         results = [one for name, one in list(self._results.items()) if tuning or name == job.name]
-        notes = ["the local study engine for Vertex AI's search: its trials have other values"] if tuning else []
+        notes = (
+            ["the local study engine replaces Vertex AI's search; on Vertex AI, the trials get other values"]
+            if tuning
+            else []
+        )
         notes += [*(one for result in results for one in result.stand_ins), *self._notes]
         stand_ins = tuple(dict.fromkeys(notes))
         metrics = last_values(metric_file(self.root, job.id)) if job.name and not tuning else {}

@@ -14,7 +14,7 @@ from vertexrig.spec.cluster import expand
 Variables = Mapping[str, str]
 
 _UNSEEN = (
-    "a folder for /gcs in arguments and variables only: this system has no mount namespaces for programs, so what the "
+    "/gcs is a folder in arguments and variables only: this system has no mount namespaces for programs, so what the "
     "trainer's own code writes below /gcs is in no bucket; read the AIP_ variables there, or allow user namespaces (of a "
     "container: --security-opt seccomp=unconfined)"
 )

@@ -192,4 +192,4 @@ def stand_in(pool: Pool) -> str:
         else f"{max(pool.accelerator_count, 1)} x {name}"
     )
     devices = "device" if count == 1 else "devices"
-    return f"{count} virtual CPU {devices} (TRAINER_VIRTUAL_DEVICES) for {what} per replica of workerpool{pool.index}"
+    return f"{count} virtual CPU {devices} (TRAINER_VIRTUAL_DEVICES) instead of {what} per replica of workerpool{pool.index}"

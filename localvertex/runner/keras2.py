@@ -56,7 +56,7 @@ def of_folder(base: Interpreter, image: str, folder: Path) -> Settled:
         here = base.installed.get("tensorflow", "")
         if not sentence and _minor(here) == _minor(version):
             return settings, ""
-        ran = f"tensorflow {here or 'of no version'} for the {version} of {name.rpartition('/')[2]}"
+        ran = f"tensorflow {here or 'of no version'} instead of the {version} of {name.rpartition('/')[2]}"
         return settings, f"{ran}; {sentence}" if sentence else ran
     return {}, ""
 
@@ -68,10 +68,10 @@ def of_version(base: Interpreter, version: str) -> Settled:
     if not wanted or not here or wanted >= _KERAS_3 or _minor(here) < _KERAS_3:
         return {}, ""
     if _minor(keras) == _minor(here):
-        sentence = f"tf-keras {keras} (TF_USE_LEGACY_KERAS=1) for the Keras 2 of TensorFlow {version}"
+        sentence = f"tf-keras {keras} (TF_USE_LEGACY_KERAS=1) instead of the Keras 2 of TensorFlow {version}"
         return {"TF_USE_LEGACY_KERAS": "1"}, sentence
     why = f"tf-keras {keras} is of another TensorFlow" if keras else "tf-keras is not installed here"
-    return {}, f"Keras 3 for the Keras 2 of TensorFlow {version}, because {why}"
+    return {}, f"Keras 3 instead of the Keras 2 of TensorFlow {version}, because {why}"
 
 
 def _bases(folder: Path) -> Iterator[str]:

@@ -360,7 +360,7 @@ def _without_other_keras(required: list[str], here: Mapping[str, str]) -> tuple[
     pinned = next(line for line in required if line not in kept)
     if not re.search(r"[<>=~!@]", pinned):
         return kept, ""  # any will do
-    return kept, f"tf-keras {here['tf_keras']} of this machine for {pinned}, which the package brings on Vertex AI"
+    return kept, f"tf-keras {here['tf_keras']} of this machine replaces {pinned}, which pip installs on Vertex AI"
 
 
 def _isolation(base: Interpreter, package: Path) -> list[str]:

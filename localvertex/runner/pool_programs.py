@@ -27,24 +27,24 @@ _REDUCTION = Path(__file__).with_name("reduction_stand_in.py")
 
 
 def _stand_in(base: packages.Interpreter, image: str, built: TrainerSources | None = None) -> str:
-    """Return one sentence on what an interpreter has in place of an image, "" if the image has the same versions."""
+    """Return how the stand-in of an image differs from the image, "" if both have the same versions."""
     prebuilt = load().image(image)
     if built is not None:
         name, framework, version, python = image.rpartition("/")[2], built.framework, built.version, built.python
     elif prebuilt is not None:
         name, framework, version, python = prebuilt.name, prebuilt.framework, prebuilt.version, prebuilt.python
     else:
-        return f"Python {base.version} of this machine for the image {image}"
+        return f"the stand-in for image {image} is Python {base.version} of this machine"
     parts = []
     if python and base.version.split(".")[:2] != python.split(".")[:2]:
-        parts.append(f"Python {base.version} for {python}")
+        parts.append(f"Python {base.version} instead of {python}")
     distribution = DISTRIBUTIONS.get(framework, framework)
     here = base.installed.get(distribution)
     if here is None and framework:
-        parts.append(f"no {distribution} for {version}" if version else f"no {distribution}")
+        parts.append(f"no {distribution}")
     elif here is not None and version and here.split(".")[:2] != version.split(".")[:2]:
-        parts.append(f"{distribution} {here} for {version}")
-    return f"{' and '.join(parts)} of the image {name}" if parts else ""
+        parts.append(f"{distribution} {here} instead of {version}")
+    return f"the stand-in for image {name} has {' and '.join(parts)}" if parts else ""
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class Preparation:
         options, image = self.options, self.pool.image
         # An entry of the image map counts before: the user has named a folder for it.
         if load().is_reduction_server(image) and first_match(options.images, image) is None:
-            note = "a program that does nothing for the Reduction Server, whose servers only make all-reduce between GPUs faster"
+            note = "a program that does nothing replaces the Reduction Server, which only makes all-reduce between GPUs faster"
             return ReplicaProgram((sys.executable, "-I", "-S", str(_REDUCTION)), (), stand_ins=(note,))
         container, why, answers = None, "", False
         # What the user has named for this image comes first, and then the image itself.
@@ -273,7 +273,7 @@ def _mapped(
         raise JobFailedError(
             f"image {image!r} is mapped to {folder} without an entry point, and the spec has no command"
         )
-    note = f"folder {folder.name} and Python {base.version} of this machine for the image {image}"
+    note = f"folder {folder.name} and Python {base.version} of this machine replace image {image}"
     settings, keras = keras2.of_folder(base, image, folder)
     path = (Path(base.python).parent,)
     framework = local.framework or keras2.framework(image, folder)

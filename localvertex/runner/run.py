@@ -256,7 +256,7 @@ class _JobRun:
         for sentence in (environment.stand_in(pool), *program.notes):
             if sentence and sentence not in self.stand_ins:
                 self.stand_ins.append(sentence)
-                self.note(f"Stand-in: {sentence}.")
+                self.note(f"Difference: {sentence}.")
         for uri in environment.absent(pool.args, self.root):
             where = environment.local_path(uri, self.root)
             self.note(f"{uri} is looked for at {where}: there is no such bucket here yet.")

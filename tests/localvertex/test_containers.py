@@ -309,7 +309,7 @@ def test_an_image_that_is_not_here(tmp_path: Path) -> None:
     pool = spec("echo", "from the stand-in", image="us-docker.pkg.dev/vertex-ai/training/sklearn-cpu.1-6:latest")
     auto = ran(tmp_path, pool, options={"engine": "auto"})
     assert auto.said() == ["from the stand-in"]
-    stand_ins = [one.text for one in auto.lines if one.text.startswith("Stand-in: the image")]
+    stand_ins = [one.text for one in auto.lines if one.text.startswith("Difference: the image")]
     assert len(stand_ins) == 1 and "`podman pull us-docker.pkg.dev/" in stand_ins[0] and "pull: missing" in stand_ins[0]
     named = ran(tmp_path, pool)
     assert "is not on this machine. To get it: `podman pull" in named.error

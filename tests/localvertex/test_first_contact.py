@@ -64,7 +64,7 @@ def test_hints_in_the_servers_log(up: server.RunningServer, root: Path, code: st
         one["textPayload"] for one in said.json()["entries"] if one["resource"]["labels"]["task_name"] == "service"
     ]
     assert service[-1] == "Job failed." and not [
-        text for text in service if text.startswith(("Hint: ", "The logs are", "Stand-in: "))
+        text for text in service if text.startswith(("Hint: ", "The logs are", "Difference: "))
     ]
 
 

@@ -185,7 +185,7 @@ def test_stream_logs(ai: Gcloud, here: server.RunningServer) -> None:
     for text in ("first from workerpool0", "structured", "ZeroDivisionError", "workerpool1-0", "Job failed"):
         assert text in said, said
     rows = [line.split("\t") for line in streamed.stdout.splitlines()]
-    ours = ("Stand-in: ", "Hint: ")
+    ours = ("Difference: ", "Hint: ")
     service = [(severity, text) for severity, _, task, text in rows if task == "service" and not text.startswith(ours)]
     assert service[:6] == [("INFO", text) for text in (*servicelog.BEFORE, servicelog.RUNNING)]
     assert service[-1] == ("INFO", servicelog.FAILED)

@@ -423,7 +423,7 @@ def test_accelerators_are_stood_in_for(root: Path) -> None:
     assert result.succeeded and output(lines)[-1] == "4"
     assert "4 x NVIDIA_H100_80GB" in result.stand_ins[0]
     service = [line.text for line in lines if (line.task, line.severity) == ("service", "INFO")]
-    assert all(f"Stand-in: {said}." in service for said in result.stand_ins)
+    assert all(f"Difference: {said}." in service for said in result.stand_ins)
     tpu = pool("print(os.environ['TRAINER_VIRTUAL_DEVICES'])", machineType="ct5lp-hightpu-4t", tpuTopology="4x4")
     lines.clear()
     assert run_job(job(tpu), root=root, on_line=lines.append, options=FAST).succeeded and output(lines)[-1] == "4"
@@ -447,7 +447,7 @@ def test_image_map(root: Path, tmp_path: Path) -> None:
         }
         done = run_job(job(one), root=root, on_line=lines.append, options=options)
         assert done.succeeded and done.stand_ins[0].startswith(f"folder {tmp_path.name} and Python ")
-        assert done.stand_ins[0].endswith(f" of this machine for the image {image}")
+        assert done.stand_ins[0].endswith(f" of this machine replace image {image}")
         texts.append(output(lines)[-1])
     assert texts == ["main ['a', 'b']", "other []"]
     result = run_job(job(one), root=root, options=RunOptions(engine="none"))

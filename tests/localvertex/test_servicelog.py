@@ -29,7 +29,7 @@ EXECUTOR = [
 
 def texts(lines: list[Line], task: str) -> list[str]:
     """A task's lines, with what differs from run to run left out, and without our own."""
-    ours = [line for line in lines if line.severity == "WARNING" or line.text.startswith("Stand-in: ")]
+    ours = [line for line in lines if line.severity == "WARNING" or line.text.startswith("Difference: ")]
     said = [line.text for line in lines if line.task == task and line not in ours]
     return [re.sub(r"(?<=arguments: ).*", "…", text) for text in said]
 

@@ -242,7 +242,8 @@ VARYING: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         # the claim that a job of the trigger carries
         (r"\b[0-9a-f]{32}-[0-9a-f]{12}\b", "<claim>"),
         # what stands in for an image: this machine's Python, and TensorFlow with or without GPU code
-        (r"\bPython 3\.\d+\.\d+ for\b", "Python <version> for"),
+        (r"\bPython 3\.\d+\.\d+ (?=instead of\b)", "Python <version> "),
+        (r"\bPython 3\.\d+\.\d+ of\b", "Python <version> of"),
         (r"\b(tensorflow|tf-keras) \d+\.\d+\.\d+(?:\+cpu)?", r"\1 <version>"),
         # a file or folder under the system's folder for temporary files
         (r"/tmp/[\w.-]+", "/tmp/<name>"),

@@ -65,7 +65,9 @@ def convert(text: str, file: str) -> Wanted:
     job["workerPoolSpecs"] = pools
     notes = [*texts, *counts, *refused(document)]
     if without:
-        notes.append("the file names no program: the project's trainer is used")
+        notes.append(
+            f"{Path(file).name} has no containerSpec or pythonPackageSpec, so the job runs the project's trainer"
+        )
     return Wanted(
         replace(document, data=body, findings=()),
         str(beside.get("displayName", "")),

@@ -234,12 +234,13 @@ def accelerator_count(document: Document, context: Context) -> Iterator[Problem]
 
 
 def _nearest(counts: Iterable[int], count: int) -> str:
-    """Return the next smaller and the next larger of the allowed counts: `2 or 4`."""
+    """Return the next smaller and the next larger of the allowed counts: `2 or 4 (the nearest allowed counts)`."""
     ends = [
         max((one for one in counts if one < count), default=0),
         min((one for one in counts if one > count), default=0),
     ]
-    return " or ".join(str(one) for one in ends if one)
+    nearest = [str(one) for one in ends if one]
+    return f"{' or '.join(nearest)} (the nearest allowed count{'s' if len(nearest) > 1 else ''})"
 
 
 def accelerator_retired(document: Document, context: Context) -> Iterator[Problem]:

@@ -284,7 +284,7 @@ def image_tpu_generation(document: Document, context: Context) -> Iterator[Probl
             text = f"TensorFlow is documented as not supported on {name}; JAX and PyTorch are"
         else:
             text = f"prebuilt TPU images are documented for {' and '.join(covered)}, not for {name}"
-        yield Problem(_path(pool), text, "use an image of your own under containerSpec")
+        yield Problem(_path(pool), text, "use a custom image under containerSpec")
 
 
 def image_hypertune(document: Document, context: Context) -> Iterator[Problem]:
@@ -296,7 +296,7 @@ def image_hypertune(document: Document, context: Context) -> Iterator[Problem]:
             text = f"cloudml-hypertune is not on the list of packages of {image.name}, and trials report with it"
             yield Problem(_path(pool), text, "add cloudml-hypertune to the trainer's requirements")
         elif image is None and pool.container is not None and pool.image and pool.image not in context.built:
-            text = "trials report with cloudml-hypertune, which an image of your own must install"
+            text = "trials report with cloudml-hypertune, which a custom image must install"
             yield Problem(_path(pool), text, "", Severity.INFO)
 
 

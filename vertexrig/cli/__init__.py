@@ -36,7 +36,7 @@ VERBS = {
     "quota": ("quota", "Show each quota's limit and use, and whether a job fits."),
     "catalog": ("catalog", "Print machines, accelerators, regions, images, prices or quotas."),
     "package": ("package", "Build the trainer's source package."),
-    "image": ("image", "Write, build and push the trainer's own image."),
+    "image": ("image", "Write, build and push a custom image of the trainer."),
     "rehearse": (OF_EMULATOR, "Run a job or sweep on this machine, from its YAML."),
     "local": (OF_EMULATOR, "Start and stop the local Vertex: the APIs of Vertex AI on this machine."),
     "submit": ("submit", "Create a job or sweep on Vertex AI, exactly once."),
@@ -54,7 +54,7 @@ VERBS = {
     "convert": ("convert", "Turn a YAML file for gcloud into entries of a project file."),
     "console": (OF_EMULATOR, "Show schedules, runs, jobs and models in a browser."),
     "schedule": ("schedule", "Manage the schedules of the project file in Cloud Scheduler."),
-    "function": ("function", "Stage, serve and deploy the trigger, a Cloud Function that starts jobs."),
+    "function": ("function", "Build, serve and deploy the trigger, a Cloud Function that starts jobs."),
     "completion": ("completion", "Print the shell completion script."),
     "doctor": ("doctor", "Check that everything a submitted job needs exists."),
 }

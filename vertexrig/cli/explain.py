@@ -103,9 +103,9 @@ class _Candidate:
     def cells(self) -> tuple[str, ...]:
         """Return the row of the table; a price that is a lower bound, or of another region, is marked."""
         least = "" if self.complete else "at least "
-        of = f" in {self.prices_of}" if self.prices_of != self.region else ""
+        of = f" ({self.prices_of} price)" if self.prices_of != self.region else ""
         prices = [
-            "no sourced price" if usd is None else f"{least}{usd:,.{digits}f}{of}"
+            "price unknown" if usd is None else f"{least}{usd:,.{digits}f}{of}"
             for usd, digits in ((self.usd_per_hour, 4), (self.usd_at_most, 2))
         ]
         return (str(self.candidate), self.changes or "unchanged", self.region, *prices, self.quota or "none")

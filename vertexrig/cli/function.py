@@ -1,4 +1,4 @@
-"""`vertexrig function`: stage, serve and deploy the trigger."""
+"""`vertexrig function`: build, serve and deploy the trigger."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _channel_option = click.option(
 
 @click.group("function", cls=Group)
 def command() -> None:
-    """Stage, serve and deploy the trigger, a Cloud Function that starts jobs."""
+    """Build, serve and deploy the trigger, a Cloud Function that starts jobs."""
 
 
 @command.command("build")
@@ -54,7 +54,7 @@ def build(file: Path | None, output: Path | None, format_: str) -> None:
 
 
 def _staged(loaded: config.Loaded, output: Path | None = None) -> stage.Staged:
-    """Return the staged folder of a project whose schedules can run."""
+    """Return the built function of a project whose schedules can run."""
     if loaded.project.schedules:
         from vertexrig.trigger import schedules  # 60 ms
 
@@ -62,7 +62,7 @@ def _staged(loaded: config.Loaded, output: Path | None = None) -> stage.Staged:
     return stage.stage(loaded, output or loaded.output(stage.FOLDER))
 
 
-@command.command("serve", short_help="Stage the function and serve it on this machine.")
+@command.command("serve", short_help="Build the function and serve it on this machine.")
 @options.file_option
 @click.option(
     "--port", type=options.Integer(1, 65535), default=stage.PORT, show_default=True, help="Port on 127.0.0.1."
@@ -75,7 +75,7 @@ def _staged(loaded: config.Loaded, output: Path | None = None) -> stage.Staged:
     help="Function to serve: trigger answers HTTP requests, on_event takes events.",
 )
 def serve(file: Path | None, port: int, target: str) -> None:
-    """Stage the function and serve it on this machine with functions-framework, until interrupted.
+    """Build the function and serve it on this machine with functions-framework, until interrupted.
 
     It answers only programs of this user that send JSON, and no web pages of other origins. Jobs go to the server that
     VERTEXRIG_AIPLATFORM names or, if it is not set, to the local Vertex of this project; never to Google Cloud by default.
@@ -132,7 +132,7 @@ def package(names: tuple[str, ...], file: Path | None, format_: str) -> None:
 )
 @options.format_option("text", "json")
 def deploy(file: Path | None, run: bool, plan: bool, only: str | None, format_: str) -> None:
-    """Stage the function, and print, or with --run run, the gcloud commands that deploy it and grant it its roles.
+    """Build the function, and print, or with --run run, the gcloud commands that deploy it and grant it its roles.
 
     `--only code` is for a pipeline whose account must not change IAM policies. Deploy once without it before.
     """
@@ -223,7 +223,7 @@ def _keep_uri(loaded: config.Loaded, uri: str) -> bool:
 def export(form: str, folder: Path | None, file: Path | None, channels: tuple[str, ...], format_: str) -> None:
     """Write Terraform files for everything that `deploy`, `schedule apply` and `alerts` create, and for the bucket.
 
-    DIR is build/terraform by default. It gets main.tf, iam.tf, schedules.tf, alerts.tf and the staged function as an archive whose name
+    DIR is build/terraform by default. It gets main.tf, iam.tf, schedules.tf, alerts.tf and the built function as an archive whose name
     has its hash. No command is run.
     """
     from vertexrig.trigger import deploy, terraform

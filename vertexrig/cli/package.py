@@ -32,7 +32,7 @@ from vertexrig.workspace import Workspace
     "--verify/--no-verify",
     default=True,
     show_default=True,
-    help="Install the package into a clean environment and import it.",
+    help="Build a wheel of the package and check its imports, without running it.",
 )
 @click.option(
     "--trust", is_flag=True, help="Let the build run the trainer's setup.py or build backend, until it changes."

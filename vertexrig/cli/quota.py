@@ -105,7 +105,7 @@ def _text(candidates: list[_NeededQuotas]) -> str:
                 if rows
                 else candidate.prepared.title
             )
-        heading = ("fits", f"quota in {candidate.region}", "unit", "sum", "needed by")
+        heading = ("fits", f"quota in {candidate.region}", "unit", "need and limit", "needed by")
         shown += [table(heading, rows) if rows else f"{candidate.prepared.view.name} needs no quota", ""]
     more = list(dict.fromkeys(line for candidate in candidates for line in candidate.request))
     for candidate in candidates:

@@ -95,7 +95,9 @@ def command(
     for one, path in written:
         if one.candidate > 1:
             own = "\n".join(creation.commands([(one, path)]))
-            streams.note(f"if {one.view.name} got no machines, run {one.title} instead:\n{own}")
+            streams.note(
+                f"{one.view.name}: if candidate {one.candidate - 1} gets no machines, run candidate {one.candidate}:\n{own}"
+            )
     data = {"jobs": rows, "commands": lines, "checked": check, "findings": show.rows(found)}
     result(format_, data, "\n".join(lines))
     failed = [one.title for one in prepared if not one.ok]

@@ -45,7 +45,8 @@ _TEXT = ("", ".md", ".markdown", ".txt")
 @click.option(
     "--lineage",
     is_flag=True,
-    help="Take JOB for a version of a model, MODEL@VERSION or MODEL@ALIAS, and show the way from data to it.",
+    help="Show how a version of a model, MODEL@VERSION or MODEL@ALIAS, was made: the data, and each job with its package, image, "
+    "project file and git revision.",
 )
 @options.format_option("markdown", "json", "html")
 def command(job: str, where: options.WhereOptions, output: Path | None, lineage: bool, format_: str) -> None:
@@ -63,7 +64,7 @@ def command(job: str, where: options.WhereOptions, output: Path | None, lineage:
     if lineage:
         if output is not None or where.local or format_ == "html":
             raise UsageError(
-                "--lineage prints the way to a version in the Model Registry, as text or with --format json"
+                "--lineage shows how a version in the Model Registry was made, as text or with --format json"
             )
         rows = _way(options.workspace_of(where.file).loaded, job)
         result(format_, {"lineage": rows}, way.text(rows))

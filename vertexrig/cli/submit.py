@@ -37,7 +37,9 @@ if TYPE_CHECKING:
 )
 @options.resume_option
 @click.option(
-    "--watch", is_flag=True, help="Follow the job until it has ended. If machines are scarce, start the next candidate."
+    "--watch",
+    is_flag=True,
+    help="Follow the job until it has ended. If it ends for lack of machines, start the next candidate.",
 )
 @options.poll_option
 @click.option("--dry-run", is_flag=True, help="Print the request that would be sent, and send nothing.")
@@ -61,7 +63,7 @@ def command(
     BUCKET/runs/NAME/RUN_ID.
 
     If the job has candidates, the first one that Vertex AI accepts is created. `--watch`, or `vertexrig watch` later, starts the
-    next one when machines are scarce.
+    next one when a job ends for lack of machines.
 
     To submit to the local Vertex instead, set the variables that `vertexrig local env` prints.
     """
@@ -132,4 +134,6 @@ def _notes(name: str, made: Submitted, handle: str, file: Path | None) -> None:
     if made.duplicate:
         streams.note(f"{name} was submitted before with this request id; this is the first job")
     streams.note(f"to follow it until it has ended:\n{steps.line('watch', handle, *steps.named(file))}")
-    streams.note(f"to start it over HTTP or by schedule:\n{steps.line('function', 'build', *steps.named(file))}")
+    streams.note(
+        f"to start {name} over HTTP or by schedule, first build the Cloud Function:\n{steps.line('function', 'build', *steps.named(file))}"
+    )

@@ -55,7 +55,7 @@ def command(job: str, file: Path | None, poll: float, log_lines: int, plain: boo
     time and money used so far and expected at the end (an estimate), and the last log lines of each replica. Elsewhere, a line is
     printed for each change.
 
-    If the job has candidates and machines are scarce, the next candidate is started. Ctrl-C ends `watch`, and the job continues;
+    If the job has candidates and ends for lack of machines, the next candidate is started. Ctrl-C ends `watch`, and the job continues;
     `vertexrig cancel` stops the job.
     """
     workspace = options.workspace_of(file)

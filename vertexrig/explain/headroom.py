@@ -46,9 +46,9 @@ class QuotaRoom:
     def sum(self) -> str:
         """The reason for `fits` in words: `1 in use + 4 needed of 8`."""
         limit = "no limit" if self.limit is None else f"{self.limit:,}"
-        of = {"project": limit, "default": f"{limit} by default", "": "a limit that is not known"}[self.known]
+        of = {"project": limit, "default": f"{limit} by default", "": ""}[self.known]
         in_use = {"project": "? in use + " if self.used is None else f"{self.used:,} in use + "}.get(self.known, "")
-        return f"{in_use}{self.need.amount:,} needed of {of}"
+        return f"{in_use}{self.need.amount:,} needed{f' of {of}' if of else ', limit unknown'}"
 
 
 def rooms(

@@ -340,7 +340,7 @@ def _price(price: Estimate, width: int) -> list[str]:
         notes.append("no timeout is written: that is the service's default")
     if price.unpriced:
         names = dict.fromkeys(_clean(name) for name in price.unpriced)
-        notes.append(f"not in the sums, no sourced price: {', '.join(names)}")
+        notes.append(f"price unknown, so not in the sums: {', '.join(names)}")
     if any(line.basis == "derived" for line in price.lines):
         notes.append("derived: the Compute Engine price with the ratio seen where both are known")
     notes += [f"{line.item}: {line.note}" for line in price.lines if line.note and line.usd_per_hour is not None]
@@ -353,7 +353,7 @@ def _line(line: LineItem) -> tuple[str, str, str]:
     quantity = f"{line.quantity:,g}"
     what = f"{quantity} GB {line.item}" if line.kind == "disk_gb" else f"{quantity} × {line.item}"
     if line.usd_per_hour is None:
-        return _clean(what), "?", "no sourced price"
+        return _clean(what), "?", "price unknown"
     dated = f"{line.basis}, {line.date}"
     return _clean(what), f"{line.usd_per_hour:,.4f}", dated
 

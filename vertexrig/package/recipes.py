@@ -134,7 +134,7 @@ def recipe(framework: str, kind: str) -> Recipe:
     if found is None:
         able = sorted(name for name, one in RECIPES if one == kind and name)
         named = f"framework {framework}" if framework else "an image without a framework"
-        fix = f"write one under trainer: build: {{framework: {able[0]}}}" if able else "use an image of your own"
+        fix = f"write one under trainer: build: {{framework: {able[0]}}}" if able else "use a custom image"
         raise PackageError(f"{named} has no {kind.upper()} image. These have one: {', '.join(able)}; {fix}")
     return found
 

@@ -89,7 +89,7 @@ class Trainer:
         "tf-2.17",
     )
     build: ImageBuild = option("How to build the image for `image: build`.", factory=ImageBuild)
-    custom_image: str = option("URI of your own image, for `image: custom`.", "")
+    custom_image: str = option("URI of the custom image, for `image: custom`.", "")
     command: tuple[str, ...] = option("Entry point in a custom image; by default the image's own ENTRYPOINT.", ())
     package_mib: int = option(
         "Largest package: the sum of its files in MiB. A larger folder is refused, because it usually contains data.",
@@ -200,8 +200,8 @@ class Job(MachineSettings):
     psc_interface_config: PscInterfaceConfig | None = option("Private Service Connect interface.", None)
     service_account: str | None = option("Service account of the replicas; by default the project's.", None)
     base_output_directory: str | None = option(
-        "Output folder of every run, to which AIP_MODEL_DIR and similar variables point. By default each run has its own: "
-        "BUCKET/runs/NAME/RUN.",
+        "Output folder of every run; AIP_MODEL_DIR and similar variables name folders below it. By default, each run has an output "
+        "folder of its own, BUCKET/runs/NAME/RUN.",
         None,
     )
     tensorboard: str | None = option("TensorBoard to upload to: projects/P/locations/R/tensorboards/ID.", None)
@@ -253,7 +253,8 @@ class Sweep:
     labels: Mapping[str, str] = option("Labels of this sweep, added to the project's and the job's.", factory=dict)
     kms_key_name: str | None = option("Cloud KMS key; by default the job's.", None)
     base_output_directory: str | None = option(
-        "Output folder of every run. By default each run has its own: BUCKET/runs/NAME/RUN. Each trial gets a folder below it.",
+        "Output folder of every run; each trial has a folder below it. By default, each run has an output folder of its own, "
+        "BUCKET/runs/NAME/RUN.",
         None,
     )
     candidates: tuple[Mapping[str, Any], ...] = option(

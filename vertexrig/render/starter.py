@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from importlib import metadata, resources
 
-from vertexrig import __version__
 from vertexrig.catalog import Catalog
 from vertexrig.package.discover import FoundTrainer
 from vertexrig.package.recipes import DISTRIBUTIONS
@@ -51,11 +50,11 @@ _RATE = re.compile(r"eta|learning[-_]?rate", re.IGNORECASE)
 # feature_fraction (0, 1]. R/autoxgbparset.R of ja-thomas/autoxgboost searches both kinds of share over [0.5, 1]. Keras 3 takes
 # momentum and the rate of Dropout from 0 to 1. All read 2026-11-22.
 _REASONS = {
-    "log": "# a tenth to ten times the default {}, by factors",
-    "capped": "# a tenth to ten times the default {}, by factors, and at most 1, as XGBoost takes it",
+    "log": "# from 0.1 times to 10 times the default {}, on a log scale",
+    "capped": "# from 0.1 times to 10 times the default {}, on a log scale, and at most 1, the limit of XGBoost",
     "share": "# a share of rows or columns: above 0 and at most 1; below 0.5 is rarely good",
     "fraction": "# a fraction below 1",
-    "around": "# half to twice the default {}",
+    "around": "# from 0.5 times to 2 times the default {}",
 }
 """The comment above a parameter: why it has its range."""
 
@@ -88,7 +87,7 @@ class _Args:
     left: list[str] = field(default_factory=list)
 
 
-MODELINE = f"# yaml-language-server: $schema=https://raw.githubusercontent.com/vertexrig/vertexrig/v{__version__}/docs/schema/project.json"
+MODELINE = "# yaml-language-server: $schema=https://raw.githubusercontent.com/vertexrig/vertexrig/main/docs/schema/project.json"
 """With it an editor completes the keys of a project file and underlines what is wrong."""
 
 
@@ -274,7 +273,7 @@ def _image(framework: str | None, catalog: Catalog, python: str = "") -> list[st
         why = f"the trainer needs Python {python}, and the newest prebuilt image has 3.{IMAGE_PYTHON}"
         return [f"  image: build # {why}", f'  build: {{{named}python: "{python}"}}']
     return [
-        f"  image: ${{IMAGE:-{image}}} # Google's newest; IMAGE=build runs one that `vertexrig image NAME` makes",
+        f"  image: ${{IMAGE:-{image}}} # the newest prebuilt image; with IMAGE=build, the image that `vertexrig image NAME` builds",
         f'  build: {{{named}python: "{sys.version_info.major}.{sys.version_info.minor}"}}',
     ]
 

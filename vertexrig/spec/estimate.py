@@ -14,7 +14,7 @@ from vertexrig.catalog import Catalog, LineItem, Machine, Price
 from vertexrig.spec.document import Document, Pool, job_part, most_trials, parallel_trials, scheduling_strategy
 from vertexrig.times import duration_seconds
 
-NO_PRICE = "no sourced price"
+NO_PRICE = "price unknown"
 _RESERVED = ("ANY_RESERVATION", "SPECIFIC_RESERVATION")
 
 

@@ -21,6 +21,7 @@ class Certainty:
 
     Args:
         metric: The goal.
+        best: The best trial.
         next_trial: The best trial with other parameters, "" if there is none.
         lead: How much better the best is than that one, in the metric's unit.
         noise: Standard deviation among trials with equal parameters; None if no two trials have the same parameters.
@@ -30,6 +31,7 @@ class Certainty:
     """
 
     metric: str
+    best: str
     next_trial: str
     lead: float | None
     noise: float | None
@@ -49,13 +51,13 @@ class Certainty:
         """In one or two sentences."""
         if self.lead is None:
             return "No other combination of parameters has a result to compare it with."
-        ahead = f"It leads the next best, trial {self.next_trial}, by {shown(self.lead, 3)} in {self.metric}."
+        ahead = f"Trial {self.best} is {shown(self.lead, 3)} better in {self.metric} than the next best, trial {self.next_trial}."
         if self.noise is None:
-            return f"{ahead} No two trials have the same parameters, so the noise is not known."
+            return f"{ahead} No parameters were tried twice, so the variation between equal trials is unknown."
         times = "1 repeat" if self.repeats == 1 else f"{self.repeats} repeats"
-        differ = f"Trials with equal parameters differ by a standard deviation of {shown(self.noise, 3)} ({times})"
-        verdict = "within the noise" if self.within_noise else "larger than the noise"
-        return f"{ahead} {differ}: the lead is {verdict}."
+        vary = f"Trials with equal parameters vary by a standard deviation of {shown(self.noise, 3)} ({times})"
+        verdict = "chance alone could explain" if self.within_noise else "chance alone does not explain"
+        return f"{ahead} {vary}: {verdict} a difference of {shown(self.lead, 3)}."
 
 
 def certainty(study: StudyRecord) -> Certainty | None:
@@ -73,6 +75,7 @@ def certainty(study: StudyRecord) -> Certainty | None:
     squares = sum((value - fmean(values)) ** 2 for values in groups.values() for value in values)
     return Certainty(
         metric=study.goals[0].id,
+        best=best.id,
         next_trial=other.id if other is not None else "",
         lead=abs(study.value(best) - study.value(other)) if other is not None else None,
         noise=math.sqrt(squares / freedom) if freedom else None,

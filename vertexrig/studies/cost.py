@@ -71,7 +71,7 @@ class Spent:
 def money(usd: float | None, *, complete: bool) -> str:
     """US dollars as text: `at least` where something has no price."""
     if usd is None:
-        return "no sourced price"
+        return "price unknown"
     least = "" if complete else "at least "
     return f"{least}${usd:,.2f}" if usd >= 0.005 or usd == 0 else f"{least}less than $0.01"
 

@@ -1,4 +1,4 @@
-"""The decision on each parameter of a finished study: freeze it, narrow it, widen it, or keep it, with the reason.
+"""The decision on each parameter of a finished study: fix it, narrow it, widen it, or keep it, with the reason.
 
 The best fifth of the trials (at least three) is compared with the rest. Nothing is fitted: a reason names values of trials.
 """
@@ -14,7 +14,7 @@ from typing import Any, Literal
 from vertexrig.spec.parameters import LOG, Value
 from vertexrig.spec.space import Dimension
 
-Action = Literal["freeze", "narrow", "widen", "keep"]
+Action = Literal["fix", "narrow", "widen", "keep"]
 
 EDGE = 0.05
 """Part of a range next to a bound that counts as being on the bound."""
@@ -39,7 +39,7 @@ class Decision:
         dimension: The parameter as the study had it.
         action: What is done with it.
         reason: Why, in one line.
-        value: What it is frozen at, or its value in the best trial.
+        value: What it is fixed at, or its value in the best trial.
         low: Least value from now on, of a DOUBLE or INTEGER.
         high: Greatest value from now on.
         values: The values from now on: of a parameter with listed values, or in a grid.
@@ -72,7 +72,7 @@ class Decision:
     def row(self) -> dict[str, Any]:
         """For a JSON document."""
         found: dict[str, Any] = {"parameter": self.name, "action": self.action, "reason": self.reason}
-        if self.action == "freeze":
+        if self.action == "fix":
             return {**found, "value": tidy(self.value)}
         if self.values:
             return {**found, "values": [tidy(value) for value in self.values]}
@@ -104,20 +104,20 @@ def decision_on(dimension: Dimension, best: Value, top: Sequence[Value]) -> Deci
     if dimension.kind == "DISCRETE":
         return _discrete(dimension, best, top)
     if dimension.low == dimension.high:
-        return Decision(dimension, "freeze", "the study had one value only", best)
+        return Decision(dimension, "fix", "the study had one value only", best)
     return _range(dimension, float(best), [float(value) for value in top])
 
 
-def frozen(decision: Decision, reason: str) -> Decision:
-    """Return the same parameter, frozen at its value in the best trial."""
-    return Decision(decision.dimension, "freeze", reason, decision.value)
+def fixed_at_best(decision: Decision, reason: str) -> Decision:
+    """Return the same parameter, fixed at its value in the best trial."""
+    return Decision(decision.dimension, "fix", reason, decision.value)
 
 
 def gridded(decisions: Sequence[Decision], combinations: int, importance: dict[str, float]) -> list[Decision]:
     """Return the decisions for a grid of at most this many combinations.
 
     Listed values count as they are; the continuous parameters share the rest as evenly as they can. While even three values each
-    are too many, the parameter that mattered least is frozen.
+    are too many, the parameter that mattered least is fixed.
 
     Args:
         decisions: One per parameter.
@@ -127,16 +127,16 @@ def gridded(decisions: Sequence[Decision], combinations: int, importance: dict[s
     found = {one.name: _listed(one) for one in decisions}
 
     def least() -> int:
-        return math.prod(len(one.values) or LEAST for one in found.values() if one.action != "freeze")
+        return math.prod(len(one.values) or LEAST for one in found.values() if one.action != "fix")
 
     # even three values of each may be too many: then a parameter goes, and not the resolution of all
     while least() > combinations:
-        open_ = [one for one in found.values() if one.action != "freeze"]
+        open_ = [one for one in found.values() if one.action != "fix"]
         loser = min(open_, key=lambda one: (importance.get(one.name, 0.0), one.name))
         reason = f"it mattered least, and a grid of {combinations} combinations has no room for it"
-        found[loser.name] = frozen(loser, reason)
-    continuous = [one for one in found.values() if one.action != "freeze" and not one.values]
-    fixed = math.prod(len(one.values) for one in found.values() if one.values and one.action != "freeze")
+        found[loser.name] = fixed_at_best(loser, reason)
+    continuous = [one for one in found.values() if one.action != "fix" and not one.values]
+    fixed = math.prod(len(one.values) for one in found.values() if one.values and one.action != "fix")
     for one, count in zip(continuous, _counts(len(continuous), combinations // fixed), strict=True):
         found[one.name] = replace(one, values=_spread(one, count))
     return list(found.values())
@@ -155,7 +155,7 @@ def _counts(parameters: int, room: int) -> tuple[int, ...]:
 def _listed(decision: Decision) -> Decision:
     """Return a listed number as a grid tries it: the best with one value on each side, not much further away than half of it."""
     dimension = decision.dimension
-    if decision.action == "freeze" or dimension.kind != "DISCRETE":
+    if decision.action == "fix" or dimension.kind != "DISCRETE":
         return decision
     best = float(decision.value)
     before, after = _neighbour(dimension, best, -1), _neighbour(dimension, best, +1)
@@ -184,11 +184,13 @@ def _categorical(dimension: Dimension, best: Value, top: Sequence[Value]) -> Dec
     others = [str(value) for value in dimension.values if value not in top]
     if len(kept) == 1:
         reason = f"all of the {len(top)} best trials have it" + (f", none has {_either(others)}" if others else "")
-        return Decision(dimension, "freeze", reason, best)
+        return Decision(dimension, "fix", reason, best)
     if others:
         reason = f"none of the {len(top)} best trials has {_either(others)}"
         return Decision(dimension, "narrow", reason, best, values=kept)
-    return Decision(dimension, "keep", f"the {len(top)} best trials have all of them", best, values=dimension.values)
+    return Decision(
+        dimension, "keep", f"each value is in one of the {len(top)} best trials", best, values=dimension.values
+    )
 
 
 def _discrete(dimension: Dimension, best: Value, top: Sequence[Value]) -> Decision:
@@ -207,12 +209,14 @@ def _discrete(dimension: Dimension, best: Value, top: Sequence[Value]) -> Decisi
         reason = f"all of the {len(top)} best trials have it, and other trials have smaller and larger values"
         if len(numbers) == 1 or last in (0, len(numbers) - 1):
             reason = f"all of the {len(top)} best trials have it"
-        return Decision(dimension, "freeze", reason, number)
+        return Decision(dimension, "fix", reason, number)
     left_out = [shown(value) for value in numbers if value not in chosen]
     if left_out:
         reason = f"none of the {len(top)} best trials has {_either(left_out)}"
         return Decision(dimension, "narrow", reason, number, values=tuple(chosen))
-    return Decision(dimension, "keep", f"the {len(top)} best trials have all of them", number, values=tuple(numbers))
+    return Decision(
+        dimension, "keep", f"each value is in one of the {len(top)} best trials", number, values=tuple(numbers)
+    )
 
 
 def _neighbour(dimension: Dimension, value: float, side: int) -> float | None:
@@ -248,7 +252,7 @@ def _range(dimension: Dimension, best: float, top: Sequence[float]) -> Decision:
             else (dimension.high, "at least", min(top))
         )
         reason = f"the {len(top)} best trials have {word} {shown(other)}, next to the bound, and nothing lies beyond it"
-        return Decision(dimension, "freeze", reason, tidy(bound))
+        return Decision(dimension, "fix", reason, tidy(bound))
     up = not last and (at >= 1 - EDGE or (at >= NEAR and high >= 1 - EDGE))
     down = not first and (at <= EDGE or (at <= 1 - NEAR and low <= EDGE))
     room = max(EDGE, MARGIN * (high - low))

@@ -14,7 +14,7 @@ from vertexrig.project.config import Loaded
 from vertexrig.spec.api_names import camel, snake_keys
 from vertexrig.spec.estimate import Estimate
 from vertexrig.spec.space import Dimension
-from vertexrig.studies.decisions import Decision, decision_on, frozen, gridded, shown, tidy
+from vertexrig.studies.decisions import Decision, decision_on, fixed_at_best, gridded, shown, tidy
 from vertexrig.studies.outcome import FOLLOWS, Outcome, roles_with_args
 
 _SETTINGS = (
@@ -86,11 +86,12 @@ def follow_up(
     decisions, kept = _decisions(outcome, grid is not None)
     if grid is not None:
         decisions = gridded(decisions, grid, outcome.importance())
-    open_ = [one for one in decisions if one.action != "freeze"]
+    open_ = [one for one in decisions if one.action != "fix"]
     if not open_ and not kept:
         values = ", ".join(f"{one.name} {shown(one.value)}" for one in decisions)
         raise UsageError(
-            f"{after} is settled: nothing is left to search ({values}); train it with: vertexrig promote {after}"
+            f"the next sweep of {after} has nothing to search, because every parameter is fixed: {values}. To add a job with these values: "
+            f"vertexrig promote {after}"
         )
     combinations = math.prod(len(one.values) for one in open_)
     most = combinations if grid is not None else trials or int(outcome.job.get("maxTrialCount") or outcome.total)
@@ -98,10 +99,10 @@ def follow_up(
     job: Mapping[str, Any] = written["jobs"][former["job"]] or {}
     data: dict[str, Any] = {"job": former["job"]}
     comments: dict[Path_, list[str]] = {(): [_about(outcome, after)]}
-    settled = [one for one in decisions if one.action == "freeze"]
+    fixed = [one for one in decisions if one.action == "fix"]
     # arguments of the sweep do not reach a pool that has its own; the study's parameters do, so there each keeps one value
-    single = [_single(one) for one in settled] if roles_with_args(job) else []
-    _freeze(data, comments, job, former, [] if single else settled)
+    single = [_single(one) for one in fixed] if roles_with_args(job) else []
+    _fix(data, comments, job, former, [] if single else fixed)
     data["max_trial_count"] = most
     data |= {
         key: former[key] for key in ("parallel_trial_count", "max_failed_trial_count") if former.get(key) is not None
@@ -118,7 +119,7 @@ def follow_up(
     if former.get("topology") not in (None, "grid") and grid is None:
         data["topology"] = former["topology"]
     if single and grid is None:
-        reason = "what follow-up froze: args of the sweep would not reach pools with args of their own"
+        reason = "fixed by follow-up: args of the sweep would not reach pools with args of their own"
         data["silence"] = {**(data.get("silence") or {}), "parameter-one-value": reason}
     return FollowUp(name, after, tuple(decisions), kept, most, grid is not None, Entry("sweeps", name, data, comments))
 
@@ -143,11 +144,12 @@ def _inherited(former: Mapping[str, Any], job: Mapping[str, Any], after: str, na
 def cost(price: Estimate | None, seconds: float | None) -> str:
     """Return the estimated cost of a sweep in one line."""
     if price is None or not price.lines:
-        return "cost: not known, since the sweep cannot be rendered yet"
+        return "estimate: unknown, because the sweep cannot be rendered yet"
     least = "" if price.complete else "at least "
-    hour = f"{least}${price.usd_per_hour:.2f} an hour, list price of {price.region}"
+    total = f"${price.usd_at_most:.2f}"
+    at_most = f"{total} at most" if price.complete else f"at least {total}"
     hours = price.timeout_s / 3600
-    text = f"cost (estimate): at most {price.trials} trials x {hours:g} h x {hour} = {least}${price.usd_at_most:.2f}"
+    text = f"estimate: {at_most} = {price.trials} trials x {hours:g} h x {least}${price.usd_per_hour:.4f}/h, prices of {price.region}"
     if seconds:
         mean = price.usd_per_hour * seconds / 3600 * (price.trials or 1)
         text += f"; about ${mean:.2f} if each takes the {seconds:.0f} s of the former trials"
@@ -172,13 +174,13 @@ def _decisions(outcome: Outcome, grid: bool) -> tuple[list[Decision], dict[str, 
     written = {str(one.get("parameterId")): one for one in outcome.spec["parameters"]}
     decisions: list[Decision] = []
     kept: dict[str, Mapping[str, Any]] = {}
-    pending = list(outcome.dimensions)  # children join once their parent is frozen at a value that has them
+    pending = list(outcome.dimensions)  # children join once their parent is fixed at a value that has them
     while pending:
         dimension = pending.pop(0)
         found = _decision(outcome, dimension)
-        if dimension.children and found.action != "freeze" and grid:
-            found = frozen(found, "a grid takes no conditional parameters, so it stays as in the best trial")
-        if dimension.children and found.action != "freeze":
+        if dimension.children and found.action != "fix" and grid:
+            found = fixed_at_best(found, "a grid takes no conditional parameters, so it stays as in the best trial")
+        if dimension.children and found.action != "fix":
             settings = snake_keys(written[dimension.id])
             kept[dimension.id] = {key: value for key, value in settings.items() if key != "parameter_id"}
             continue
@@ -200,37 +202,40 @@ def _decision(outcome: Outcome, dimension: Dimension) -> Decision:
 
 
 def _about(outcome: Outcome, after: str) -> str:
-    count = "all" if len(outcome.counted) == outcome.total else str(len(outcome.counted))
-    return f"follows {after}: {count} of its {outcome.total} trials count, the best is {outcome.best.id} with {outcome.reached(outcome.best)}"
+    have = "has" if len(outcome.counted) == 1 else "have"
+    return (
+        f"follows {after}: {len(outcome.counted)} of {outcome.total} trials {have} a result; the best is trial {outcome.best.id}, "
+        f"with {outcome.reached(outcome.best)}"
+    )
 
 
-def _freeze(
+def _fix(
     data: dict[str, Any],
     comments: dict[Path_, list[str]],
     job: Mapping[str, Any],
     former: Mapping[str, Any],
-    settled: list[Decision],
+    fixed: list[Decision],
 ) -> None:
-    """Add the new sweep's arguments and the reasons for what is frozen: above each key of a mapping, or above the entry for a list."""
-    args = _args(job, former, settled)
+    """Add the new sweep's arguments and the reasons for what is fixed: above each key of a mapping, or above the entry for a list."""
+    args = _args(job, former, fixed)
     if args is not None:
         data["args"] = args
-    for one in settled:
+    for one in fixed:
         if isinstance(args, Mapping):
-            comments[("args", one.name)] = [f"frozen: {one.reason}"]
+            comments[("args", one.name)] = [f"fixed: {one.reason}"]
         else:
-            comments[()].append(f"{one.name} frozen at {shown(one.value)}: {one.reason}")
+            comments[()].append(f"{one.name} fixed at {shown(one.value)}: {one.reason}")
 
 
 def _single(one: Decision) -> Decision:
-    """Return a frozen parameter as one with a single value."""
+    """Return a fixed parameter as one with a single value."""
     number = 0.0 if isinstance(one.value, str) else float(one.value)
     return replace(one, low=number, high=number, values=(one.value,))
 
 
-def _args(job: Mapping[str, Any], former: Mapping[str, Any], settled: list[Decision]) -> Any:
-    """Return the new sweep's arguments: the former's, and what is frozen; None if it needs none."""
-    values = {one.name: literal(tidy(one.value)) for one in settled}
+def _args(job: Mapping[str, Any], former: Mapping[str, Any], fixed: list[Decision]) -> Any:
+    """Return the new sweep's arguments: the former's, and what is fixed; None if it needs none."""
+    values = {one.name: literal(tidy(one.value)) for one in fixed}
     own, inherited = former.get("args") or {}, job.get("args") or {}
     if isinstance(former.get("args"), list):
         own = former["args"]
@@ -280,7 +285,7 @@ def _study(
 
 def _what(one: Decision) -> str:
     """Return a decision and its reason, as the comment above the parameter."""
-    words = {"narrow": "narrowed", "widen": "widened", "keep": "kept", "freeze": "frozen"}[one.action]
+    words = {"narrow": "narrowed", "widen": "widened", "keep": "kept", "fix": "fixed"}[one.action]
     return f"{words}: {one.reason}"
 
 

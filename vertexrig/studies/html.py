@@ -300,7 +300,7 @@ def _candidates(attempted: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _price_row(line: Any) -> list[str]:
-    usd = "no sourced price" if line.usd_per_hour is None else f"{line.usd_per_hour:.4f}"
+    usd = "price unknown" if line.usd_per_hour is None else f"{line.usd_per_hour:.4f}"
     return [clean(line.item), f"{line.quantity:,g}", usd, line.basis, line.date]
 
 

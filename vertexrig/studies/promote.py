@@ -78,7 +78,9 @@ def promoted(
     labels = {key: value for key, value in (sweep.get("labels") or {}).items() if key != FOLLOWS}
     data["labels"] = {**(data.get("labels") or {}), **labels, PROMOTED_FROM: after, TRIAL: _label(trial.id)}
     rank = "the best" if trial.id == outcome.best.id else "one"
-    about = f"trial {trial.id} of {after}, {rank} of {len(outcome.counted)} that count: {outcome.reached(trial)}"
+    about = (
+        f"trial {trial.id} of {after}, {rank} of {len(outcome.counted)} trials with a result: {outcome.reached(trial)}"
+    )
     return Entry("jobs", name, data, {(): [about]})
 
 

@@ -196,7 +196,7 @@ def must_be_there(folder: Storage, made: tuple[str, str], given: str | None) -> 
             f"no {wanted} is in {folder.uri('')}, which has {', '.join(there[:3])}. Google's serving images for "
             f"{NAMES.get(framework, 'these frameworks')} load nothing else. Save {wanted}"
         )
-    raise LackingError(f"{wrong}, or name an image of your own that serves the files, with --serving-image")
+    raise LackingError(f"{wrong}, or name a custom image that serves the files, with --serving-image")
 
 
 def summary_value(summary: Mapping[str, Any], metric: str) -> float | None:

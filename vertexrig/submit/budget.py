@@ -17,6 +17,7 @@ from itertools import product
 from typing import Any
 
 from vertexrig import times
+from vertexrig.catalog import LineItem
 from vertexrig.cloud.rest import RestError
 from vertexrig.cloud.storage import Item, Storage
 from vertexrig.cloud.vertex import LIVE_FILTER, RESOURCES, Vertex
@@ -159,17 +160,23 @@ def trials_of(estimate: Estimate) -> int:
 
 
 def arithmetic(estimate: Estimate) -> str:
-    """Return the arithmetic of a run's price in one line."""
+    """Return a run's price and its arithmetic in one line."""
     trials = "" if estimate.trials is None else f"{estimate.trials} trials × "
     hours = f"{estimate.timeout_s / 3600:g} h" + (
         "" if estimate.timeout_written else " (the service's default timeout)"
     )
-    items = " + ".join(
-        f"{line.quantity:g} × {line.item}" + (f" ${line.usd_per_hour:.4g}/h" if line.usd_per_hour is not None else "")
-        for line in estimate.lines
-    )
-    least = "" if estimate.complete else "at least "
-    return f"{least}{trials}{hours} × ${estimate.usd_per_hour:.4g}/h [{items}] = ${estimate.usd_at_most:.2f}"
+    items = " + ".join(map(_item, estimate.lines))
+    price = f"${estimate.usd_at_most:.2f}"
+    total = f"{price} at most" if estimate.complete else f"at least {price}"
+    return f"{total} = {trials}{hours} × ${estimate.usd_per_hour:,.4f}/h ({items})"
+
+
+def _item(line: LineItem) -> str:
+    if line.kind == "disk_gb":
+        what = f"{line.quantity:,g} GB {line.item}"
+    else:
+        what = line.item if line.quantity == 1 else f"{line.quantity:g} × {line.item}"
+    return f"{what} price unknown" if line.usd_per_hour is None else f"{what} ${line.usd_per_hour:,.4f}/h"
 
 
 def estimate_data(price: Estimate) -> dict[str, Any]:
@@ -196,8 +203,8 @@ def check_run(limits: RunLimits, estimate: Estimate, path: str = "trigger.budget
         missing, fix = ", ".join(estimate.unpriced), "add one to the catalog"
         if not missing:
             missing = f"this region (the catalog's prices are for {estimate.region})"
-            fix = "give trigger.budget.price_factor, what prices are there against the catalog's"
-        message = f"{missing} has no sourced price, so the run cannot be compared with a budget in dollars: {fix}"
+            fix = "set trigger.budget.price_factor to the prices there as a multiple of the catalog's"
+        message = f"the price of {missing} is unknown, so the run cannot be compared with a budget in dollars: {fix}"
         raise OverBudgetError(in_dollars[0], message, estimate, path)
     if limits.usd_per_run is not None and estimate.usd_at_most > limits.usd_per_run:
         limit = f"more than ${limits.usd_per_run:.2f} per run"
@@ -385,14 +392,15 @@ class Ledger:
             limits, own = share.limits, [row for row in rows if not share.kind or share.tag in row.shares]
             others = [row for row in own if row.day == day]
             spent, tried = sum(entry.usd for entry in others), sum(entry.trials for entry in others)
-            about = f"of {len(others)} run{'' if len(others) == 1 else 's'} on {day} (UTC)"
+            about = f"for {len(others)} run{'' if len(others) == 1 else 's'} on {day} (UTC)"
             if limits.usd_per_day is not None and spent + usd > limits.usd_per_day:
-                message = f"${spent:.2f} {about} + {arithmetic(estimate)} = ${spent + usd:.2f}: more than ${limits.usd_per_day:.2f} per day"
+                message = (
+                    f"${spent:.2f} {about} + ${usd:.2f} for this run = ${spent + usd:.2f}: more than ${limits.usd_per_day:.2f} per day. "
+                    f"This run: {arithmetic(estimate)}"
+                )
                 raise OverBudgetError("usd_per_day", message, estimate, share.path)
             if limits.trials_per_day is not None and tried + trials > limits.trials_per_day:
-                message = (
-                    f"{tried} trials {about} + {trials} = {tried + trials}: more than {limits.trials_per_day} per day"
-                )
+                message = f"{tried} trials {about} + {trials} for this run = {tried + trials}: more than {limits.trials_per_day} per day"
                 raise OverBudgetError("trials_per_day", message, estimate, share.path)
             days = ((spent + usd, limits.usd_per_day), (tried + trials, limits.trials_per_day))
             parts += [used / most for used, most in days if most]

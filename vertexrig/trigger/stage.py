@@ -117,7 +117,7 @@ def _empty(folder: Path, loaded: Loaded) -> None:
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"{folder} is a file: choose another folder")
     if folder.exists() and any(folder.iterdir()) and not (folder / _MARK).is_file():
-        raise UsageError(f"{folder} holds something that is not a staged function: choose another folder, or empty it")
+        raise UsageError(f"{folder} holds something that is not a built function: choose another folder, or empty it")
     if folder.resolve() in loaded.file.resolve().parents:
         raise UsageError(f"{folder} holds the project file: choose another folder")
     shutil.rmtree(folder, ignore_errors=True)

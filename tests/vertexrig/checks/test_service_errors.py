@@ -94,7 +94,7 @@ def test_the_count_message_names_the_allowed_counts() -> None:
     """The finding on a count names the machine, the accelerator and what it takes."""
     (found,) = [f for f in _check(edited("gpu", {f"{_M0}.acceleratorCount": 3})) if f.id == "accelerator-count"]
     assert "NVIDIA_TESLA_T4" in found.message and "1, 2, 4" in found.message and found.path.endswith("acceleratorCount")
-    assert found.fix == "write 2 or 4"
+    assert found.fix == "write 2 or 4 (the nearest allowed counts)"
 
 
 FLOWERS = """

@@ -292,9 +292,10 @@ def test_each_range_has_its_reason_and_what_is_left_out_is_said(tmp_path: Path) 
     (tmp_path / "train.py").write_text(SCRIPT.replace('"--epochs"', more, 1))
     made = starter.starter(trainer(tmp_path, tmp_path / "train.py"), load())
     assert (
-        "      parameters:\n        lr:\n          # a tenth to ten times the default 1e-05, by factors\n" in made.text
+        "      parameters:\n        lr:\n          # from 0.1 times to 10 times the default 1e-05, on a log scale\n"
+        in made.text
     )
-    assert "# half to twice the default 64\n" in made.text and "# a fraction below 1\n" in made.text
+    assert "# from 0.5 times to 2 times the default 64\n" in made.text and "# a fraction below 1\n" in made.text
     said = "\n".join(made.notes)
     assert "searches by val_loss; the trainer also reports loss" in said
     assert "not in the sweep, though it could search over them: optimizer" in said

@@ -210,9 +210,11 @@ def test_the_interpreter_is_a_stand_in(here: Path) -> None:
         done = run("rehearse", "cpu", "--format=json")
         said = json.loads(done.stdout)["stand_ins"]
         mine = ".".join(map(str, sys.version_info[:3]))
-        wanted = f"Python {mine} for 3.10" if sys.version_info[:2] != (3, 10) else "scikit-learn"
-        assert len(said) == 1 and wanted in said[0] and said[0].endswith("of the image sklearn-cpu.1-6")
-        assert "scikit-learn" in said[0] and f"Stand-in: {said[0]}." in done.stderr
+        wanted = f"Python {mine} instead of 3.10" if sys.version_info[:2] != (3, 10) else "scikit-learn"
+        assert (
+            len(said) == 1 and wanted in said[0] and said[0].startswith("the stand-in for image sklearn-cpu.1-6 has ")
+        )
+        assert "scikit-learn" in said[0] and f"Difference: {said[0]}." in done.stderr
     sweep = rehearsed("sweep", "--trials=1")["stand_ins"]
     assert any("study engine" in one for one in sweep) and any("scikit-learn" in one for one in sweep)
 

@@ -175,7 +175,7 @@ def test_lines_of_equal_items_are_one() -> None:
 def test_no_price_is_said() -> None:
     """Without a sourced price the line says so and the sums are lower bounds; with none at all they are unknown."""
     tpu = explain_text.text(explained("tpu"))
-    assert "1 × cloud-tpu" in tpu and "no sourced price" in tpu and "at least 0.0268" in tpu
+    assert "1 × cloud-tpu" in tpu and "price unknown" in tpu and "at least 0.0268" in tpu
     spot = explained("spot")
     assert not spot.price.complete and spot.price.usd_per_hour == 0
     assert [line.split()[-1] for line in explain_text.text(spot).splitlines() if "per hour" in line] == ["?"]

@@ -204,7 +204,9 @@ def test_a_rehearsal_runs_the_trainer_as_before(tmp_path: Path, name: str, said:
     assert said in lines
     here = f"{PYTHON}.{sys.version_info[2]}"
     tag = image.identify_image(loaded, "cpu").name
-    assert done.stand_ins == ((f"Python {here} for 3.9 of the image {tag}",) if name == "cpu" else ())
+    assert done.stand_ins == (
+        (f"the stand-in for image {tag} has Python {here} instead of 3.9",) if name == "cpu" else ()
+    )
 
 
 def test_the_local_vertex_runs_it_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

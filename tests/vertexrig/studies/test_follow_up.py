@@ -62,7 +62,7 @@ TEXT = dimension(categoricalValueSpec={"values": ["adam", "sgd", "rmsprop"]})
 @pytest.mark.parametrize(
     ("dimension", "top", "action", "expected"),
     [
-        (DOUBLE, [0.0, 0.01, 0.002], "freeze", {"value": 0}),  # nothing lies below 0
+        (DOUBLE, [0.0, 0.01, 0.002], "fix", {"value": 0}),  # nothing lies below 0
         (DOUBLE, [0.1, 0.09, 0.12], "narrow", {"min_value": 0.08, "max_value": 0.13}),
         (DOUBLE, [0.2, 0.19, 0.15], "widen", {"min_value": 0.13, "max_value": 0.3}),
         (DOUBLE, [0.1, 0.01, 0.19], "keep", {"min_value": 0, "max_value": 0.2}),
@@ -72,11 +72,11 @@ TEXT = dimension(categoricalValueSpec={"values": ["adam", "sgd", "rmsprop"]})
         (INTEGER, [40, 50, 60], "narrow", {"min_value": 35, "max_value": 65}),
         (LISTED, [64, 64, 64], "widen", {"values": [32, 64, 128]}),
         (LISTED, [16, 32, 16], "widen", {"values": [8, 16, 32]}),
-        (LISTED, [32, 32, 32], "freeze", {"value": 32}),
+        (LISTED, [32, 32, 32], "fix", {"value": 32}),
         (LISTED, [32, 64, 32], "narrow", {"values": [32, 64]}),
         (EVEN, [24, 24, 16], "widen", {"values": [16, 24, 32]}),
-        (EVEN, [8, 8, 8], "freeze", {"value": 8}),  # 0 would be the next
-        (TEXT, ["sgd", "sgd", "sgd"], "freeze", {"value": "sgd"}),
+        (EVEN, [8, 8, 8], "fix", {"value": 8}),  # 0 would be the next
+        (TEXT, ["sgd", "sgd", "sgd"], "fix", {"value": "sgd"}),
         (TEXT, ["sgd", "adam", "sgd"], "narrow", {"values": ["adam", "sgd"]}),
         (TEXT, ["sgd", "adam", "rmsprop"], "keep", {"values": ["adam", "sgd", "rmsprop"]}),
     ],
@@ -84,7 +84,7 @@ TEXT = dimension(categoricalValueSpec={"values": ["adam", "sgd", "rmsprop"]})
 def test_what_the_best_trials_say_decides(
     dimension: Any, top: list[Any], action: str, expected: dict[str, Any]
 ) -> None:
-    """Settled values are frozen, ranges follow the best trials, and a best value on a bound widens its range."""
+    """A value that the best trials share is fixed, ranges follow the best trials, and a best value on a bound widens its range."""
     row = decision_on(dimension, top[0], top).row()
     assert row.pop("parameter") == "p" and row.pop("reason")
     assert row == {"action": action, **expected}
@@ -104,7 +104,7 @@ def test_the_best_value_is_always_inside_the_new_range(low: float, width: float,
     found = dimension(doubleValueSpec={"minValue": low, "maxValue": low + width}, **scale)
     values = [found.from_unit(unit) for unit in units]
     decision = decision_on(found, values[0], values)
-    if decision.action != "freeze":
+    if decision.action != "fix":
         assert decision.low <= values[0] <= decision.high
         Space([{"parameterId": "p", "doubleValueSpec": {"minValue": decision.low, "maxValue": decision.high}, **scale}])
 
@@ -228,13 +228,13 @@ def rows(*values: float | None, **fixed: Any) -> list[dict[str, Any]]:
 
 
 def test_conditional_parameters_go_with_their_parent(project: Path) -> None:
-    """A settled parent is frozen and its child decided like any other; one that is not settled stays whole; a grid freezes it."""
+    """A fixed parent has its child decided like any other; one that is not fixed stays whole; a grid fixes it."""
     sgd = [trial(n, 0.9 - 0.01 * n, lr=0.01 + n / 1000, optimizer="sgd", momentum=0.5 + n / 100) for n in range(1, 5)]
     adam = [trial(n, 0.1, lr=0.5, optimizer="adam") for n in range(5, 9)]
     text, found = follow(study([LR, OPTIMIZER], sgd + adam), project, "tune")
     assert {one.name: one.action for one in found.decisions} == {
         "lr": "narrow",
-        "optimizer": "freeze",
+        "optimizer": "fix",
         "momentum": "narrow",
     }
     mixed = [*sgd[:1], trial(2, 0.885, lr=0.01, optimizer="adam"), *sgd[2:], *adam]
@@ -246,9 +246,9 @@ def test_conditional_parameters_go_with_their_parent(project: Path) -> None:
     )
     assert config.loads(text, file=project).project.sweeps["tune-2"]
     text, found = follow(study([LR, OPTIMIZER], mixed), project, "tune", grid=9)
-    frozen = {one.name: one.value for one in found.decisions if one.action == "freeze"}
+    fixed = {one.name: one.value for one in found.decisions if one.action == "fix"}
     assert (
-        frozen["optimizer"] == "sgd"
+        fixed["optimizer"] == "sgd"
         and math.prod(map(len, yamltext.read(text).data["sweeps"]["tune-2"]["over"].values())) <= 9
     )
 
@@ -293,11 +293,13 @@ def test_what_cannot_be_followed_is_one_sentence(job: dict[str, Any], message: s
     assert "\n" not in str(caught.value)
 
 
-def test_a_settled_study_is_promoted_rather_than_followed(project: Path) -> None:
-    """Where every parameter is frozen there is nothing to search."""
+def test_a_study_whose_parameters_are_all_fixed_is_promoted(project: Path) -> None:
+    """Where every parameter is fixed there is nothing to search."""
     cat = {"parameterId": "mode", "categoricalValueSpec": {"values": ["fast", "slow"]}}
     job = study([cat], [trial(n, 0.9 - n / 100, mode="slow") for n in range(1, 5)])
-    with pytest.raises(UsageError, match="tune is settled: nothing is left to search"):
+    with pytest.raises(
+        UsageError, match="the next sweep of tune has nothing to search, because every parameter is fixed"
+    ):
         follow(job, project, "tune")
 
 
@@ -327,7 +329,7 @@ def test_the_best_trial_becomes_a_job(project: Path) -> None:
     assert job.args == ("--mode=fast", "--verbose", "--lr=0.02", "--epochs=30", "--seed=7")
     assert (job.topology, job.machine_type, job.accelerator_count) == ("gpu", "n1-standard-8", 1)
     assert job.labels == {"promoted_from": "tune", "trial": "2"}
-    assert "# trial 2 of tune, the best of 2 that count: accuracy 0.9" in edit.added(text, entry, "f")
+    assert "# trial 2 of tune, the best of 2 trials with a result: accuracy 0.9" in edit.added(text, entry, "f")
     with pytest.raises(UsageError, match="tune has no trial '3' that counts"):
         chosen(ended, "3")
     for change, message in {
@@ -422,14 +424,14 @@ def test_a_parameter_that_was_not_active_stays_away(pools: Path) -> None:
 
 
 @pytest.mark.parametrize("grid", [None, 3])
-def test_what_is_frozen_reaches_every_pool(pools: Path, grid: int | None) -> None:
-    """Where a pool has arguments of its own, a frozen parameter stays in the study with one value, and no rule complains."""
+def test_what_is_fixed_reaches_every_pool(pools: Path, grid: int | None) -> None:
+    """Where a pool has arguments of its own, a fixed parameter stays in the study with one value, and no rule complains."""
     listed = [trial(n, 0.9 - n / 100, lr=0.01 * n, mode="slow") for n in range(1, 9)]
     text, found = follow(study([LR, MODE], listed), pools, "tune", grid=grid)
-    assert [one.action for one in found.decisions if one.name == "mode"] == ["freeze"]
+    assert [one.action for one in found.decisions if one.name == "mode"] == ["fix"]
     prepared = Workspace(config.loads(text, file=pools)).prepare("tune-2")
     parameters = {one.id: one.values for one in top((prepared.document.study or {})["parameters"])}
-    assert parameters["mode"] == ("slow",) and "frozen: all of the 3 best trials" in text
+    assert parameters["mode"] == ("slow",) and "fixed: all of the 3 best trials" in text
     assert "parameter-one-value" not in {one.id for one in prepared.findings if one.severity.value != "info"}
     assert grid is None or prepared.document.data["maxTrialCount"] == 3
 

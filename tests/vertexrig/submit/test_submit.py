@@ -179,7 +179,7 @@ def test_a_job_that_would_fail_is_not_claimed(here: clouds.MemoryCloud, tmp_path
 # --- budgets ---
 
 OVER = [
-    ({"usd_per_run": 2.0}, "sweep", r"10 trials × 1 h × \$0.2453/h .* = \$2.45: more than \$2.00 per run"),
+    ({"usd_per_run": 2.0}, "sweep", r"\$2.45 at most = 10 trials × 1 h × \$0.2453/h \(.*\): more than \$2.00 per run"),
     ({"trials_per_run": 9}, "sweep", r"10 trials, and 9 are allowed per run \(trigger.budget.trials_per_run\)"),
     ({"usd_per_run": 30.0}, "forever", r"168 h \(the service's default timeout\) × \$0.2453/h .* = \$41.21: more than \$30.00"),
 ]  # fmt: skip
@@ -210,7 +210,9 @@ def test_a_day_s_budget_holds_under_concurrency(here: clouds.MemoryCloud, make: 
         through = sum(pool.map(one, range(12)))
     assert 1 <= through <= 5 and len(clouds.jobs(here)) == through
     assert sum(one(number) for number in range(20, 26)) == 5 - through
-    with pytest.raises(OverBudgetError, match=r"5 trials of 5 runs on .* \(UTC\) \+ 1 = 6: more than 5 per day"):
+    with pytest.raises(
+        OverBudgetError, match=r"5 trials for 5 runs on .* \(UTC\) \+ 1 for this run = 6: more than 5 per day"
+    ):
         run(submitter, "one-more")
 
 

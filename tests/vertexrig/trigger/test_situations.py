@@ -91,7 +91,7 @@ def test_a_function_that_is_stopped(rig: Rig) -> None:
     (stopped,) = [one for one in wrong(rig) if "cannot be reached" in one["message"]]
     assert "http://127.0.0.1:9" in stopped["message"] and stopped["fix"].startswith("vertexrig function serve, then ")
     rig(stopped["fix"].rpartition(", then ")[2])
-    assert "Stage the function and serve it" in rig("vertexrig function serve --help")
+    assert "Build the function and serve it" in rig("vertexrig function serve --help")
 
 
 def test_two_triggers_on_one_bucket(here: RunningServer, tmp_path: Path, rig: Rig) -> None:
