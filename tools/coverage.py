@@ -63,7 +63,7 @@ LOGGING: tuple[Coverage, ...] = (
 SCHEDULER: tuple[Coverage, ...] = (
     Coverage("projects.locations.list", "served", "The regions of the catalog; also of Vertex AI."),
     Coverage("projects.locations.get", "served", "Also of Vertex AI."),
-    Coverage("OIDC and OAuth tokens", "approximated", "An unsigned stand-in that says so."),
+    Coverage("OIDC and OAuth tokens", "approximated", "An unsigned token that says so."),
     Coverage("targets", "approximated", "This machine only."),
     Coverage("delivery to Pub/Sub and App Engine", "not served"),
     Coverage("cmekConfig", "not served"),
@@ -87,9 +87,7 @@ IDENTITY: tuple[Coverage, ...] = (
         "Of the images on this machine; an image's id is its digest. Their repositories are there without a create.",
     ),
     *(
-        Coverage(
-            name, "approximated", "A stand-in: a plausible answer, kept while the server runs, and nothing is done."
-        )
+        Coverage(name, "approximated", "A plausible answer, kept while the server runs; nothing is done.")
         for name in (
             "serviceusage.services",
             "artifactregistry.repositories",

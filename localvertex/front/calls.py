@@ -37,7 +37,7 @@ class ClientCall:
         client: Name of the calling program.
         status: HTTP status.
         ms: Milliseconds until the answer was complete; 0 of one that streams.
-        transport: `REST` or `gRPC`, then `, proxy` for one through the front, and `, stand-in` where a stand-in answered.
+        transport: `REST` or `gRPC`, then `, proxy` for one through the front, and `, without effect` where the answer is only plausible.
     """
 
     seq: int
@@ -99,7 +99,7 @@ class Calls:
                     status=status[0] or 499,
                     ms=round(1000 * (time.monotonic() - begun), 1),
                     transport=_through(transport, proxy=bool(host) or (scope.get("client") or ("", 0))[1] in piped)
-                    + (", stand-in" if (scope.get("state") or {}).get(STAND_IN) else ""),
+                    + (", without effect" if (scope.get("state") or {}).get(STAND_IN) else ""),
                     time=times.rfc3339(at),
                 )
 

@@ -57,7 +57,7 @@ class FrontApp:
             if match is not None and re.match(row.path, scope["path"]):
                 if row.stand_in:
                     scope["state"][STAND_IN] = True
-                    self._note(scope, "a stand-in answered, nothing was done")
+                    self._note(scope, "answered without effect")
                 return await row.app(_below(match.expand(row.prefix), scope), receive, self._noting(scope, send))
         self._note(scope, "not served")
         refused = unserved(f"{host}: {scope['method']} {scope['path'][:200]}")

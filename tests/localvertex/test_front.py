@@ -83,7 +83,7 @@ def test_the_console_marks_what_a_stand_in_answered(front_client: requests.Sessi
     front_client.get("https://storage.googleapis.com/storage/v1/b")
     assert listed.status_code == 200
     calls = requests.get(f"{here.url}/console/v1/calls", timeout=30).json()["calls"][-2:]
-    assert [one["transport"] for one in calls] == ["REST, proxy, stand-in", "REST, proxy"]
+    assert [one["transport"] for one in calls] == ["REST, proxy, without effect", "REST, proxy"]
 
 
 def test_an_account_is_found_in_whatever_project(front_client: requests.Session) -> None:
@@ -136,7 +136,7 @@ HOUSEKEEPING = (
 @pytest.mark.whole
 @pytest.mark.skipif(shutil.which("gcloud") is None, reason="gcloud is not installed")
 def test_housekeeping_of_gcloud_is_stood_in_for(here: RunningServer, front_variables: dict[str, str]) -> None:
-    """What notebooks do to a project before they train is answered, and kept, and named as a stand-in; what is not served is refused at once."""
+    """What notebooks do to a project before they train is answered, and kept, and named as without effect; what is not served is refused at once."""
     for words, said in HOUSEKEEPING:
         done = subprocess.run(
             ["gcloud", *words.split()], env=front_variables, capture_output=True, text=True, timeout=60
@@ -149,7 +149,7 @@ def test_housekeeping_of_gcloud_is_stood_in_for(here: RunningServer, front_varia
     assert done.returncode == 1 and "does not serve GET /v1/projects/" in done.stderr and time.monotonic() - begun < 15
     noted = server.call(here, "GET", "/v1/made")["noted"]
     for method in ("GET", "POST"):  # what reads is answered as plausibly as what makes
-        said = f"a stand-in answered, nothing was done: iam.googleapis.com {method}"
+        said = f"answered without effect: iam.googleapis.com {method}"
         assert any(line.startswith(said) for line in noted)
 
 

@@ -34,8 +34,8 @@ class LocalImage:
 class LocalSettings:
     """How rehearsals run on this machine."""
 
-    slots: int | None = option("Replicas that may run at one time; a guess from the processors if not given.", None)
-    images: Mapping[str, LocalImage] = option("Stand-ins by image pattern (* matches anything).", factory=dict)
+    slots: int | None = option("Replicas that may run at one time; by default one per core, and at least 4.", None)
+    images: Mapping[str, LocalImage] = option("The stand-in for each image pattern (* matches anything).", factory=dict)
     engine: Literal["auto", "docker", "podman", "nerdctl", "none"] = option(
         "Container engine that runs images. With `auto` the first that answers runs an image that it has, and a stand-in runs "
         "in place of any other image; a named engine runs every image, or the job fails; `none` uses stand-ins alone.",

@@ -162,9 +162,7 @@ def trials_of(estimate: Estimate) -> int:
 def arithmetic(estimate: Estimate) -> str:
     """Return a run's price and its arithmetic in one line."""
     trials = "" if estimate.trials is None else f"{estimate.trials} trials × "
-    hours = f"{estimate.timeout_s / 3600:g} h" + (
-        "" if estimate.timeout_written else " (the service's default timeout)"
-    )
+    hours = f"{estimate.timeout_s / 3600:g} h" + ("" if estimate.timeout_written else " (default timeout)")
     items = " + ".join(map(_item, estimate.lines))
     price = f"${estimate.usd_at_most:.2f}"
     total = f"{price} at most" if estimate.complete else f"at least {price}"
