@@ -148,7 +148,7 @@ class Recorder:
 
     def _line(self, job: str, line: Line) -> None:
         if f"/{TUNING_JOBS}/" in job:
-            # A study's own log lines report what differs from the service; the summary lists them under stand-in.
+            # A study's own log lines report what differs from Vertex AI; the summary lists them as differences.
             self._notes.append(line.text)
         # The service writes the routine lines for every job.
         elif not line.routine:

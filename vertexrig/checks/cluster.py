@@ -73,7 +73,7 @@ def pool_empty_gcloud(document: Document, context: Context) -> Iterator[Problem]
 def pool_placeholder(document: Document, context: Context) -> Iterator[Problem]:
     for pool in document.pools:
         if pool.program and not pool.makes_machines and not document.reported(f"{pool.path}.machineSpec"):
-            text = f"pool {pool.index} has a program but no machines: gcloud accepts that, the service may not"
+            text = f"pool {pool.index} has a program but no machines: gcloud accepts that, Vertex AI may not"
             yield Problem(pool.path, text, "write machineSpec and replicaCount, or {} for a pool left out")
 
 

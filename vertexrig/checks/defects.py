@@ -101,7 +101,7 @@ def variable_set(document: Document, context: Context) -> Iterator[Problem]:
         if name in given or name in _SET or name in _OUTPUTS or name in _DATASETS:
             continue
         message = (
-            f'{location.file}:{location.line} needs os.environ["{name}"], which neither the service nor the job sets'
+            f'{location.file}:{location.line} needs os.environ["{name}"], which neither Vertex AI nor the job sets'
         )
         best = nearest(name, _OUTPUTS) if name.startswith("AIP_") else None
         hint, fix = (f". Did you mean {best!r}?", f"write {best}") if best else (": it has to be in the image", "")

@@ -343,7 +343,7 @@ def small_memory(document: Document, context: Context) -> Iterator[Problem]:
     smallest = context.catalog.machines.get("n1-standard-4")
     for pool, row in _machines(document, context):
         if smallest and row.memory_gb and smallest.memory_gb and row.memory_gb <= smallest.memory_gb:
-            text = f"of the {row.memory_gb:g} GB of {row.name}, the service's own agents may take up to {share:.0%}"
+            text = f"of the {row.memory_gb:g} GB of {row.name}, the agents of Vertex AI may take up to {share:.0%}"
             yield Problem(machine_path(pool, "machineType"), text)
 
 
@@ -382,6 +382,6 @@ RULES = (
          "Zenn article 13115385303 of 2025-08; GreggHelt2/structure-prompt-adapter, submit_msa_job.sh (read 2026-11-26)", not_on_demand),
     Rule("scarce-capacity", Severity.INFO, "Scarce accelerators come from a reservation or Spot VMs.",
          TRAIN_COMPUTE, scarce_capacity),
-    Rule("small-memory", Severity.INFO, "The machine has memory to spare for the service's own agents.",
+    Rule("small-memory", Severity.INFO, "The machine has memory to spare for the agents of Vertex AI.",
          SERVICE_DOC, small_memory),
 )  # fmt: skip

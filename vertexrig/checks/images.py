@@ -211,7 +211,7 @@ def image_availability(document: Document, context: Context) -> Iterator[Problem
         if days >= 0:
             text = (
                 f"{image.name} passed its end of availability on {image.end_of_availability}, {days} days ago: "
-                "the service may refuse it, and it may no longer be there to download"
+                "Vertex AI may refuse it, and it may no longer be there to download"
             )
             newer = _newer(image, context)
             build = "write image: build in the project file, and run `vertexrig image NAME --push`"

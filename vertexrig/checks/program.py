@@ -205,7 +205,7 @@ def env_value(document: Document, context: Context) -> Iterator[Problem]:
         for number, variable in enumerate(pool.env):
             path = f"{pool.program_path}.env[{number}].value"
             if not variable.get("value") and not document.reported(path):
-                text = f"{variable.get('name') or 'a variable'} has no value, and the service requires one"
+                text = f"{variable.get('name') or 'a variable'} has no value, and Vertex AI requires one"
                 yield Problem(path, text, "write a value that is not empty, or remove the variable")
 
 
@@ -215,7 +215,7 @@ def env_apostrophe(document: Document, context: Context) -> Iterator[Problem]:
             if re.search(r"(?<!\\)'", str(variable.get("value", ""))):
                 text = (
                     f"the value of {variable.get('name') or 'a variable'} has an apostrophe; "
-                    "the service refused that in 2022, unless a backslash is before it"
+                    "Vertex AI refused that in 2022, unless a backslash is before it"
                 )
                 fix = "pass the value without apostrophes: JSON with double quotes, or base64"
                 yield Problem(f"{pool.program_path}.env[{number}].value", text, fix, sure=True)
@@ -228,7 +228,7 @@ _SERVICE_PREFIXES = ("AIP_", "CLOUD_ML_", "CMLE_TRAINING_")
 def env_service_name(document: Document, context: Context) -> Iterator[Problem]:
     for _, path, name in _variables(document):
         if name in _SERVICE_NAMES or name.startswith(_SERVICE_PREFIXES):
-            text = f"{name} is set by the service; which of the two values wins is not documented"
+            text = f"{name} is set by Vertex AI; which of the two values wins is not documented"
             yield Problem(path, text, "use another name")
 
 
@@ -260,7 +260,7 @@ RULES = (
     Rule("env-twice", Severity.ERROR, "Variables have different names.", join(SERVER, REST), env_twice),
     Rule("env-value", Severity.ERROR, "Variables have values.", join(ENV_REQUIRED, REST), env_value),
     Rule("env-apostrophe", Severity.WARNING, "No variable's value has an apostrophe.", ENV_APOSTROPHE, env_apostrophe),
-    Rule("env-service-name", Severity.WARNING, "No variable has a name the service uses.",
+    Rule("env-service-name", Severity.WARNING, "No variable has a name that Vertex AI uses.",
          join(DISTRIBUTED, SDK), env_service_name),
     Rule("env-reference", Severity.WARNING, "$(NAME) refers to a variable above.", REST, env_reference),
 )  # fmt: skip

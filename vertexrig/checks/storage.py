@@ -83,7 +83,7 @@ def output_unset(document: Document, context: Context) -> Iterator[Problem]:
         return
     if context.trainer is not None and "AIP_MODEL_DIR" in context.trainer.environment:
         return  # model-dir-unset reports it
-    text = f"without a baseOutputDirectory the service sets none of {', '.join(_OUTPUTS)}"
+    text = f"without a baseOutputDirectory Vertex AI sets none of {', '.join(_OUTPUTS)}"
     yield Problem(path, text, f"write {OUTPUT}", key_fix=f"write {OUTPUT_KEYS}")
 
 
@@ -168,7 +168,7 @@ def mounts_again(document: Document, context: Context) -> Iterator[Problem]:
         for key in ("command", "args"):
             for number, word in enumerate(pool.program.get(key, ())):
                 if _GCSFUSE.search(str(word)):
-                    text = "gcsfuse mounts a bucket; the service already mounts each bucket at /gcs/BUCKET"
+                    text = "gcsfuse mounts a bucket; Vertex AI already mounts each bucket at /gcs/BUCKET"
                     yield Problem(f"{pool.program_path}.{key}[{number}]", text, fix, sure=True)
     if context.trainer is None or not context.trainer.mounts:
         return
@@ -177,7 +177,7 @@ def mounts_again(document: Document, context: Context) -> Iterator[Problem]:
     place, pools = context.trainer.mounts[0], trainer_pools(document, context.trainer)
     if pools:
         text = (
-            f"{place.file}:{place.line}: gcsfuse mounts a bucket; the service already mounts each bucket at /gcs/BUCKET"
+            f"{place.file}:{place.line}: gcsfuse mounts a bucket; Vertex AI already mounts each bucket at /gcs/BUCKET"
         )
         yield Problem(pools[0].program_path, text, fix)
 
@@ -191,7 +191,7 @@ def gcs_image(document: Document, context: Context) -> Iterator[Problem]:
 
 RULES = (
     Rule("gcs-regions", Severity.INFO, "The buckets used below /gcs/ are in one region.", PRACTICE, gcs_regions),
-    Rule("gcsfuse", Severity.WARNING, "A job leaves mounting of buckets to the service.", CODE_DOC, mounts_again),
+    Rule("gcsfuse", Severity.WARNING, "A job leaves mounting of buckets to Vertex AI.", CODE_DOC, mounts_again),
     Rule("gcs-image", Severity.WARNING, "/gcs/ is not used on machines whose image cannot mount it.", GCSFUSE, gcs_image),
     Rule("output-uri", Severity.ERROR, "outputUriPrefix is a gs:// URI.", join(REST, _BUCKET_RULES), output_uri, "safe"),
     Rule("output-unset", Severity.INFO, "A job has an output folder.", REST, output_unset),

@@ -170,9 +170,7 @@ def _negative(data: Mapping[str, Any], path: str, *names: str) -> Iterator[Probl
 def first_failure(document: Document, context: Context) -> Iterator[Problem]:
     unset = document.data.get("maxFailedTrialCount", 0) == 0 and not document.refused("maxFailedTrialCount")
     if document.study is not None and unset and document.data.get("maxTrialCount", 0) > 1:
-        message = (
-            "maxFailedTrialCount is not set: if the first trial fails the whole study ends, later the service decides"
-        )
+        message = "maxFailedTrialCount is not set: if the first trial fails, the whole study ends; for a later failure, Vertex AI decides"
         yield Problem("maxFailedTrialCount", message, "write how many failed trials end the study")
 
 

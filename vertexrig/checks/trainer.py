@@ -391,7 +391,7 @@ def passed_twice(document: Document, context: Context) -> Iterator[Problem]:
                 seen.add(both)
                 message, severity = f"{item.name} is in args and is tuned as {ids[both].path}", None
                 if _TRIAL_VALUE.search(item.value or ""):
-                    message += f": the service replaces nothing in {item.value!r}, and passes --{both}=VALUE to each trial itself"
+                    message += f": Vertex AI replaces nothing in {item.value!r}, and passes --{both}=VALUE to each trial itself"
                     severity = Severity.ERROR
                 else:
                     message += "; which one wins is not documented"
@@ -479,7 +479,7 @@ def tf_config_needed(document: Document, trainer: TrainerSource, pools: list[Poo
     if any(item.get("name") == "TF_CONFIG" for item in pools[0].env):
         return
     message = (
-        f'{location.file}:{location.line} needs os.environ["TF_CONFIG"], which the service does not set for one replica'
+        f'{location.file}:{location.line} needs os.environ["TF_CONFIG"], which Vertex AI does not set for one replica'
     )
     yield Problem(pools[0].program_path, message, 'use os.environ.get("TF_CONFIG")')
 

@@ -41,8 +41,8 @@ def command(
 ) -> None:
     """Add a sweep that follows the finished study of SWEEP to the project file.
 
-    SWEEP is a sweep's name, number, display name, or a file from `gcloud ai hp-tuning-jobs describe`. In the new sweep, settled
-    parameters are fixed, and ranges are narrowed around the best trials, or widened if the best trial is at a bound. A comment gives
+    SWEEP is a sweep's name, number, display name, or a file from `gcloud ai hp-tuning-jobs describe`. In the new sweep, some
+    parameters get a fixed value, and ranges are narrowed around the best trials, or widened if the best trial is at a bound. A comment gives
     the reason for each change. The rest of the file stays unchanged.
     """
     if grid is not None and trials is not None:

@@ -51,7 +51,7 @@ def command(
     upload: bool,
     format_: str,
 ) -> None:
-    """Build the trainer's source package for the image of job NAME (or for trainer.image), and print the package's path.
+    """Build the trainer package for the image of job NAME (or for trainer.image), and print its path.
 
     The package's name has a hash of the sources, so a second build of the same sources does nothing. With --upload its
     gs:// URI is printed, too. To upload to another server than Cloud Storage, set STORAGE_EMULATOR_HOST.

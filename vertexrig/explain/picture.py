@@ -147,7 +147,7 @@ def _title(explanation: Explanation, width: int) -> list[str]:
     lines = _wrapped(f"{_clean(explanation.name)}: {', '.join(words)}", width)
     pools, replicas, price = len(explanation.pools), len(explanation.replicas), explanation.price
     shape = f"{_many(replicas, 'replica')} in {_many(pools, 'worker pool')}"
-    written = "" if price.timeout_written else ", the service's default"
+    written = "" if price.timeout_written else ", the default"
     limit = f"timeout {length(price.timeout_s)}{written}"
     if explanation.study is None:
         return [*lines, *_wrapped(f"{shape}; {explanation.strategy}; {limit}", width)]
@@ -244,7 +244,7 @@ def _environment(explanation: Explanation, width: int) -> list[str]:
         lines += _wrapped(f"CLUSTER_SPEC has the same under the names of the pools{more}", width, "  ")
         lines += ["  For PyTorch's env://", *_pairs(_ranks(explanation), width, "    ")]
     name = explanation.replicas[-1].name
-    return [*lines, *_wrapped(f"In full: --replica {name}. The service fills in values in <>.", width, "  ")]
+    return [*lines, *_wrapped(f"In full: --replica {name}. Vertex AI fills in values in <>.", width, "  ")]
 
 
 def _hosts(cluster: dict[str, list[str]]) -> Iterator[tuple[str, str]]:
@@ -337,7 +337,7 @@ def _price(price: Estimate, width: int) -> list[str]:
     if study:
         notes.append(f"every trial until its timeout, {price.parallel} at a time")
     elif not price.timeout_written:
-        notes.append("no timeout is written: that is the service's default")
+        notes.append("no timeout is set, so the default applies")
     if price.unpriced:
         names = dict.fromkeys(_clean(name) for name in price.unpriced)
         notes.append(f"price unknown, so not in the sums: {', '.join(names)}")

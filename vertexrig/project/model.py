@@ -189,7 +189,7 @@ class Job(MachineSettings):
     reduction_server: Role | None = option("Pool 2: Reduction Server, for all-reduce over many GPU workers.", None)
     evaluator: Role | None = option("Pool 3: evaluator.", None)
     timeout: str | None = option(
-        "Longest running time, such as 3600s; per trial in a sweep. The service's default is 7 days.", None, unit="s"
+        "Longest running time, such as 3600s; per trial in a sweep. The default is 7 days.", None, unit="s"
     )
     strategy: Literal["STANDARD", "SPOT", "FLEX_START"] | None = option("Scheduling strategy.", None)
     max_wait_duration: str | None = option("Longest wait for capacity with FLEX_START, such as 7200s.", None, unit="s")
@@ -209,7 +209,7 @@ class Job(MachineSettings):
     enable_dashboard_access: bool | None = option("Allow access to dashboards of the replicas.", None)
     persistent_resource_id: str | None = option("Persistent resource to run on.", None)
     nfs_mounts: tuple[NfsMount, ...] = option("NFS shares mounted in every replica.", ())
-    display_name: str | None = option("Name shown in the console; by default the job's name.", None)
+    display_name: str | None = option("Name shown in the Google Cloud console; by default the job's name.", None)
     labels: Mapping[str, str] = option("Labels of this job, added to the project's.", factory=dict)
     kms_key_name: str | None = option("Cloud KMS key: projects/P/locations/R/keyRings/RING/cryptoKeys/KEY.", None)
     candidates: tuple[Mapping[str, Any], ...] = option(
@@ -249,7 +249,7 @@ class Sweep:
         "Arguments that replace the job's arguments of the same name. A list, even an empty one, replaces all of them.",
         factory=dict,
     )
-    display_name: str | None = option("Name shown in the console; by default the sweep's name.", None)
+    display_name: str | None = option("Name shown in the Google Cloud console; by default the sweep's name.", None)
     labels: Mapping[str, str] = option("Labels of this sweep, added to the project's and the job's.", factory=dict)
     kms_key_name: str | None = option("Cloud KMS key; by default the job's.", None)
     base_output_directory: str | None = option(

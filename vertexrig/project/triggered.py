@@ -215,7 +215,7 @@ class Schedule:
     run: str = option("The job or sweep.")
     cron: str = option("unix-cron line of five fields.")
     time_zone: str = option("Name of the time zone database, such as Europe/Berlin.", "Etc/UTC")
-    description: str = option("Shown in the console.", "")
+    description: str = option("Shown in the Google Cloud console.", "")
     set: Mapping[str, Scalar] = option("Overrides sent with the request; the trigger must allow them.", factory=dict)
     args: Mapping[str, Scalar] = option(
         "Trainer arguments sent with the request; the trigger must allow them.", factory=dict

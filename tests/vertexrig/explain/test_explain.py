@@ -185,7 +185,7 @@ def test_no_timeout_is_the_default() -> None:
     """A job without a timeout is counted with the service's default of seven days, and told so."""
     found = from_pools(pool())
     assert found.price.timeout_s == 7 * 86400 and not found.price.timeout_written
-    assert "timeout 7 days, the service's default" in explain_text.text(found)
+    assert "timeout 7 days, the default" in explain_text.text(found)
 
 
 def test_slices_of_several_hosts() -> None:
