@@ -14,7 +14,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import strategies as st
 
 from tests.support import pages
 from tests.support.page_runs import Ran, run
@@ -152,20 +151,6 @@ def test_a_page_that_cannot_be_read_is_refused(text: str, why: str) -> None:
     assert why in str(caught.value)
 
 
-SAME = [
-    ("wrote build/jobs/cpu.yaml", "wrote build/jobs/cpu.yaml"),
-    ("built\n...\nend", "built\na\nb\nend"),
-    ("…\nend", "end"),
-    ("epoch 1/1: step 44, loss 1.8, …", "epoch 1/1: step 44, loss 2.25, accuracy 0.38"),
-    ("trainer-0.1.0+195abcda3e20.tar.gz", "trainer-0.1.0+000bcdda3e20.tar.gz"),
-    ("3179294386125220461\tJOB_STATE_SUCCEEDED", "317929438612522046\tJOB_STATE_SUCCEEDED"),
-    ("    1  SUCCEEDED        0.04777        512  12.66  best", "    1  SUCCEEDED    0.1    64    7"),
-    ("    2  0.699164      0.0108375  0.318007        512", "    1    0.7  0.001  0.2  128"),
-    ("run       20261121-174401-cb46", "run       20261122-000000-0000"),
-    ("lines                  35,736", "lines                  9,999"),
-    ("  cli                   2,617", "  cli                     931"),
-    ("http://127.0.0.1:8642  process 21927", "http://127.0.0.1:40001  process 3"),
-]
 DIFFERENT = [
     ("import depth           10", "import depth           11"),
     ("wrote build/jobs/cpu.yaml", "wrote build/jobs/gpu.yaml"),
@@ -185,14 +170,6 @@ def test_what_a_page_says_wrong_is_different(shown: str, real: str) -> None:
     assert not pages.same(shown.split("\n"), real.split("\n"))
     now = pages.updated(shown.split("\n"), real.split("\n"))
     assert pages.same(now, real.split("\n"))
-
-
-LINES = st.lists(
-    st.sampled_from(
-        ["a", "b 1", "b 2", "c … d", "c x d", "...", "…", "", "$ e", "```", "accuracy 0.5", "accuracy 0.7"]
-    ),
-    max_size=8,
-)
 
 
 def test_accept_keeps_ellipses_and_what_still_holds() -> None:

@@ -10,9 +10,3 @@ def test_a_render_is_one_pass() -> None:
     found = passes.of_render()
     assert (found.resolves, found.renders, found.reads, found.files) == (1, 1, 2, 1)
     assert found.modules <= 95
-
-
-def test_a_post_resolves_once() -> None:
-    """A `POST /` that creates a job resolves once, and renders and reads twice: to check it, and with the folder of its run."""
-    found = passes.of_post()
-    assert (found.resolves, found.renders, found.reads, found.files) == (1, 2, 2, 0)

@@ -170,15 +170,6 @@ def test_one_unreadable_file_is_bad_usage(file: str, folder: Path, capsys: pytes
     assert file in capsys.readouterr().err
 
 
-def test_findings_are_counted_once(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """As text the result ends with the count and nothing repeats it; beside JSON it is the message on stderr."""
-    assert run(["check", "bad.yaml", "other.yaml"]) == 1
-    out, err = capsys.readouterr()
-    assert (out + err).count("2 errors") == 1 and "error: " not in err
-    assert run(["check", "bad.yaml", "other.yaml", "--format", "json"]) == 1
-    assert capsys.readouterr().err.count("2 errors") == 1
-
-
 def test_a_project_file_is_checked_as_one(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """`check vertexrig.yaml` says what it is, and checks its jobs at their lines."""
     assert run(["check", "vertexrig.yaml", "good.yaml"]) == 0
@@ -188,15 +179,3 @@ def test_a_project_file_is_checked_as_one(folder: Path, capsys: pytest.CaptureFi
     (folder / "mine.yml").write_text(PROJECT.replace("n1-unknown-3", "n1-standard-1"))
     assert run(["check", "mine.yml"]) == 1
     assert "mine.yml:7: error[machine-not-for-training]" in capsys.readouterr().out
-
-
-def test_a_value_of_set_is_shown_in_place_of_the_file(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A finding on an overridden value shows the override, not the line that is no longer in force."""
-    assert run(["check", "one", "--set", "machine_type=n1-standard-1"]) == 1
-    out, _ = capsys.readouterr()
-    assert "error[machine-not-for-training]" in out and "| --set machine_type=n1-standard-1\n" in out
-    assert "machine_type: n1-standard-4" not in out.partition("\n\n")[0]
-    extra = ["topology=gpu", "accelerator_type=NVIDIA_TESLA_T4", "accelerator_count=3"]
-    assert run(["check", "one", *(word for value in extra for word in ("--set", value))]) == 1
-    out, _ = capsys.readouterr()
-    assert "error[accelerator-count]" in out and "| --set accelerator_count=3\n" in out

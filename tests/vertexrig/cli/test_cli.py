@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import shlex
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -144,24 +141,6 @@ def test_a_service_that_is_not_there_is_told_in_one_line(folder: Path) -> None:
     assert no_text.returncode == 2 and "bytes that are not text" in no_text.stderr and "Traceback" not in no_text.stderr
 
 
-def test_check_json_has_the_promised_shape(folder: Path) -> None:
-    """`check --format json` prints findings with the promised keys; the exit code follows the severity."""
-    done = vertexrig("check", "--format", "json", cwd=folder)
-    findings = json.loads(done.stdout)["findings"]
-    assert done.returncode == 1 and findings
-    for finding in findings:
-        assert {"file", "id", "severity", "path", "message", "fix", "source"} <= finding.keys()
-    assert [one["id"] for one in findings if one["severity"] == "error"] == ["accelerator-count"]
-
-
-def test_check_sarif_is_for_code_hosts(folder: Path) -> None:
-    """`check --format sarif` prints SARIF 2.1.0 with the project file as the place."""
-    done = vertexrig("check", "bad", "--format", "sarif", cwd=folder)
-    run = json.loads(done.stdout)["runs"][0]
-    places = {result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] for result in run["results"]}
-    assert places == {"vertexrig.yaml"}
-
-
 def test_check_takes_many_files_and_stdin_in_one_process(folder: Path) -> None:
     """Files and `-` are checked together, each said what it was taken for, without a project at hand, too."""
     job = "workerPoolSpecs:\n- machineSpec: {machineType: foo-bar-1}\n  replicaCount: 5\n  containerSpec: {imageUri: a/b}\n"
@@ -178,12 +157,6 @@ def test_check_takes_many_files_and_stdin_in_one_process(folder: Path) -> None:
     assert {("a.yaml", "chief-replica-count"), ("-", "legacy-ai-platform")} <= found or found
 
 
-def test_strict_makes_warnings_count(folder: Path) -> None:
-    """`--strict` ends with 1 where there are only warnings."""
-    assert vertexrig("check", "good", cwd=folder).returncode == 0
-    assert vertexrig("check", "good", "--strict", cwd=folder).returncode == 1
-
-
 def test_silenced_findings_stay_away_with_their_reason(folder: Path) -> None:
     """A rule silenced in the project file or in the job gives no finding; an unknown rule is an error."""
     text = PROJECT.replace("bad: {", "bad: {silence: {accelerator-count: we know}, ")
@@ -194,30 +167,6 @@ def test_silenced_findings_stay_away_with_their_reason(folder: Path) -> None:
     assert (
         done.returncode == 2 and "there is no rule 'accelerator-cnt'. Did you mean 'accelerator-count'" in done.stderr
     )
-
-
-def test_init_writes_a_project_that_checks(tmp_path: Path) -> None:
-    """The project file that `init` writes renders without another step but its trainer folder."""
-    assert vertexrig("init", cwd=tmp_path).returncode == 0
-    (tmp_path / "trainer" / "trainer").mkdir(parents=True)
-    (tmp_path / "trainer" / "trainer" / "__init__.py").write_text("")
-    (tmp_path / "trainer" / "trainer" / "task.py").write_text(
-        "import argparse, hypertune\nparser = argparse.ArgumentParser()\nparser.add_argument('--epochs', type=int)\n"
-        "parser.add_argument('--learning_rate', type=float)\nargs = parser.parse_args()\n"
-        "hypertune.HyperTune().report_hyperparameter_tuning_metric('accuracy', 0.5, 1)\n"
-    )
-    done = vertexrig("render", "cpu", "gpu", "sweep", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-
-
-def test_catalog_prints_tables_and_json(tmp_path: Path) -> None:
-    """Every table prints as text and as JSON, and JSON rows carry source and date."""
-    for table in ("machines", "accelerators", "regions", "images", "prices"):
-        assert vertexrig("catalog", table, cwd=tmp_path).stdout.count("\n") > 10
-    rows = json.loads(vertexrig("catalog", "machines", "n1-standard-4", "--format", "json", cwd=tmp_path).stdout)[
-        "machines"
-    ]
-    assert [row["name"] for row in rows] == ["n1-standard-4"] and rows[0]["source"] and rows[0]["date"]
 
 
 def test_catalog_has_the_overlay_of_the_project_above(tmp_path: Path) -> None:
@@ -253,56 +202,6 @@ def test_help_imports_no_verb(tmp_path: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, cwd=INSTALLED)
     assert done.returncode == 0, done.stderr
-
-
-def test_render_does_not_load_rich(folder: Path) -> None:
-    """`render` writes and checks a job without importing what only tables and pictures need."""
-    program = (
-        "import sys; from vertexrig.cli import run; code = run(['render', 'good']); "
-        "sys.exit('loaded rich' if 'rich' in sys.modules else code)"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, cwd=folder)
-    assert done.returncode == 0, done.stderr
-
-
-def test_an_interrupt_ends_with_130_and_leaves_nothing_running(folder: Path) -> None:
-    """Ctrl-C during a rehearsal stops the trainer and ends with 130."""
-    trainer = folder / "t"
-    (trainer / "trainer").mkdir(parents=True)
-    (trainer / "setup.py").write_text(
-        "from setuptools import setup\nsetup(name='trainer', version='1', packages=['trainer'])\n"
-    )
-    (trainer / "trainer/__init__.py").touch()
-    (trainer / "trainer/task.py").write_text(
-        "import os, time\nif __name__ == '__main__':\n    print('pid', os.getpid(), flush=True)\n    time.sleep(300)\n"
-    )
-    (folder / "vertexrig.yaml").write_text(
-        "project: p\nbucket: gs://my-bucket\ntrainer: {path: t, image: sklearn-1.6}\njobs: {j: {machine_type: n1-standard-4, timeout: 600s}}\n"
-    )
-    process = subprocess.Popen(
-        [sys.executable, "-m", "vertexrig", "rehearse", "j"], cwd=folder, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-        env={**os.environ, "PYTHONPATH": str(INSTALLED)}, start_new_session=True,
-    )  # fmt: skip
-    try:
-        assert process.stderr is not None
-        pid, lines = 0, []
-        for line in process.stderr:
-            lines.append(line)
-            if "| pid " in line:
-                pid = int(line.split()[-1])
-                break
-        assert pid, "".join(lines)
-        os.kill(process.pid, signal.SIGINT)
-        assert process.wait(timeout=60) == 130
-        for _ in range(100):
-            if not Path(f"/proc/{pid}").exists():
-                break
-            time.sleep(0.1)
-        assert not Path(f"/proc/{pid}").exists()
-    finally:
-        if process.poll() is None:
-            process.kill()
-        process.communicate()
 
 
 @pytest.mark.parametrize("words", [(), ("--no-check",)])
