@@ -140,6 +140,8 @@ def test_concurrent_duplicates_of_many_requests(here: server.RunningServer, stag
             201,
         }
         assert sum(answer.status_code == 201 for answer in own) == 1
+        claims = [job.labels["vertexrig_claim"] for job in clouds.jobs(here)]
+        assert claims.count(own[0].json()["claim"]) == 1
 
 
 @pytest.mark.parametrize("number", range(30 if LONG else 2))

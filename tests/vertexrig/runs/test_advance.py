@@ -309,18 +309,6 @@ def test_the_cheapest_is_attempted_first() -> None:
     assert seen == [3, 1, 2]
 
 
-def test_the_dearest_counts_until_there_is_a_job() -> None:
-    """A day with room for the cheap candidate only refuses the request; with room for the dearest, the day counts what was started."""
-    dear = {"candidates": [{"machine_type": "n1-standard-32"}]}
-    with pytest.raises(OverBudgetError, match="usd_per_day"):
-        Submission(limits=Budget(usd_per_day=0.5), **dear)()
-    submission = Submission(limits=Budget(usd_per_day=20), **dear)
-    state = submission()
-    assert state.made is not None
-    (row,) = submission.run.engine.submitter.ledger.entries(submission.clock.now().date().isoformat())
-    assert row.granted and row.usd == state.made.estimate["usd_at_most"]
-
-
 def test_the_most_trials_of_a_candidate_count_until_there_is_a_job() -> None:
     """A dear candidate with fewer trials does not hide those of the first one: a day has room for them, or the request is refused."""
     few = {"max_trial_count": 2, "parallel_trial_count": 1, "machine_type": "n1-standard-64"}

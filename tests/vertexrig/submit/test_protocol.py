@@ -12,14 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, settings
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
 from localvertex import server
 from tests.support import clouds
 from tests.support.clouds_in_memory import Clock, MemoryStorage, MemoryVertex
-from tests.support.protocol import BODY, LAGS, LIVING, REQUEST, TICKS, VERDICTS, Broken, World, explore, fence
+from tests.support.protocol import BODY, REQUEST, TICKS, Broken, World, explore, fence
 from tests.support.tools import brief
 from vertexrig.cloud.storage import Storage
 from vertexrig.spec.states import LIVE
@@ -42,60 +39,6 @@ def test_one_job_survives_every_schedule(part: int) -> None:
             explore(seed)
         except Broken as broken:
             raise AssertionError(f"schedule {seed}: {broken}") from broken
-
-
-class Deliveries(RuleBasedStateMachine):
-    """The same moves chosen by hypothesis, which makes what it finds short."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.world = World()
-
-    @precondition(lambda self: len(self.world.deliveries) < LIVING)
-    @rule(key=st.sampled_from([REQUEST, BODY]))
-    def deliver(self, key: Key) -> None:
-        self.world.deliver(key)
-
-    @precondition(lambda self: len(self.world.deliveries) < LIVING)
-    @rule()
-    def look(self) -> None:
-        self.world.look()
-
-    @precondition(lambda self: self.world.deliveries)
-    @rule(number=st.integers(0, LIVING - 1), verdicts=st.lists(st.sampled_from(VERDICTS), min_size=1, max_size=12))
-    def wake_and_freeze(self, number: int, verdicts: list[str]) -> None:
-        self.world.step(number, *verdicts)
-
-    @precondition(lambda self: self.world.deliveries)
-    @rule(number=st.integers(0, LIVING - 1))
-    def kill(self, number: int) -> None:
-        self.world.kill(number)
-
-    @precondition(lambda self: self.world.vertex.jobs)
-    @rule(number=st.integers(0, LIVING - 1))
-    def a_job_starts(self, number: int) -> None:
-        self.world.start(number)
-
-    @rule(seconds=st.sampled_from(TICKS))
-    def time_passes(self, seconds: float) -> None:
-        self.world.clock.at += seconds
-
-    @rule(seconds=st.sampled_from(LAGS))
-    def lists_lag(self, seconds: float) -> None:
-        self.world.vertex.lag = seconds
-
-    def teardown(self) -> None:
-        try:
-            self.world.finish(wake=True)
-        finally:
-            self.world.close()
-
-
-TestDeliveries = Deliveries.TestCase
-TestDeliveries.settings = settings(
-    max_examples=2000 if LONG else 70, stateful_step_count=30, deadline=None,
-    suppress_health_check=list(HealthCheck), database=None,
-)  # fmt: skip
 
 
 # --- each step is needed ---

@@ -250,6 +250,8 @@ def test_the_history_has_the_steps_of_a_run_that_a_tick_started(tmp_path: Path) 
     assert here.fire().status == 202
     here.refused = {"1"}
     here.ticked(601)
+    (made,) = (row for row in here.logs if row.get("decision") == "created")
+    assert (made["claim"], made["then"]) == (here.runs[0].id, ["promote"])
     here.ticked(60)
     here.sweep_ends(here.newest, 0.5, 0.7)
     here.ticked()
@@ -316,14 +318,6 @@ UNSURE = RestError("the service is unavailable", status=503, outcome_unknown=Tru
 TUE = "2026-11-17T03:00:00Z"
 
 
-def test_the_same_body_is_a_new_request_after_its_window(here: Scarce) -> None:
-    """Without an id the same body later gets a job of its own, and a tick goes on with both."""
-    first = here.post({"run": "cpu"})
-    here.clock.at += 400
-    second = here.post({"run": "cpu"})
-    assert (first.status, second.status) == (201, 201) and len(here.vertex.jobs) == 2 and here.open_ones == 2
-
-
 def test_a_first_try_that_may_have_failed_is_made_once(here: Scarce) -> None:
     """Whether a create took effect is not known: ticks make the job under the same claim, and one only."""
     here.failing = {"1": UNSURE}
@@ -345,27 +339,19 @@ def test_a_body_posted_again_and_again_has_one_job_each(here: Scarce) -> None:
     assert len(here.vertex.jobs) == 11
 
 
-def test_a_run_whose_claim_is_a_later_requests_ends(here: Scarce) -> None:
-    """No job was made of it, and the same body came again: a tick closes it, and the later request keeps its job."""
-    here.failing = {"1": UNSURE}
-    here.post({"run": "cpu"})
-    here.failing = {}
-    here.clock.at += 400
-    assert here.post({"run": "cpu"}).status == 201
-    assert sorted(here.ticked()) == [("failed", "candidate 1 of 3"), ("waiting", "candidate 1 of 3")]
-    here.ticked()
-    assert len(here.vertex.jobs) == 1 and here.open_ones == 1
-    (row,) = here.ended
-    assert "its claim is gone or a later request's" in row["end"]["reason"]
-
-
-def test_the_next_candidate_keeps_the_folder_when_the_claim_is_anothers(here: Scarce) -> None:
-    """The claim of the first try tells nothing any more, and the next candidate goes on in the folder of that try."""
+def test_a_later_request_of_the_same_body_keeps_its_job(here: Scarce) -> None:
+    """Without an id the same body after the window is a request of its own: ticks of the first one's second attempt cancel nothing of it,
+    and that attempt goes on in the folder of the first, whose claim is the later request's.
+    """
     name = here.post({"run": "cpu"}).body["name"]
     here.clock.at += 400
-    here.post({"run": "cpu"})
+    later = here.post({"run": "cpu"}).body["name"]
+    assert later != name and here.open_ones == 2
     here.ends(name, FAILED, error={"code": 8, "message": STOCKOUT})
-    here.ticked()
+    for _ in range(3):
+        here.ticked(60)
+    assert len(here.vertex.jobs) == 3
+    assert here.vertex.jobs[later].data["state"] not in (CANCELLED, "JOB_STATE_CANCELLING")
     jobs = [here.vertex.jobs[one].data for one in (name, here.newest)]
     assert len({job["jobSpec"]["baseOutputDirectory"]["outputUriPrefix"] for job in jobs}) == 1
     assert jobs[1]["labels"]["vertexrig_candidate"] == "2"
@@ -460,14 +446,6 @@ def test_a_hold_makes_the_next_candidate_wait(tmp_path: Path, catch_up: bool) ->
     assert here.ticked() == [("waiting", "candidate 2 of 3")] and len(here.vertex.jobs) == 2
 
 
-def test_a_night_that_is_left_out_leaves_nothing(tmp_path: Path) -> None:
-    """A run that the schedule's policy leaves out is no run with candidates that ticks go on with, and no error."""
-    here = Scarce(tmp_path)
-    Holds(here.store).put("daily", Hold("2099-01-01T00:00:00Z", "freeze"))
-    assert here.fire("cpu").body["decision"] == "skipped" and here.open_ones == 0
-    assert here.ticked() == [] and not [row for row in here.logs if row.get("severity") == "ERROR"]
-
-
 def test_a_night_without_machines_is_kept_once_and_gives_way(tmp_path: Path) -> None:
     """What waits for machines is not deferred as well; the next night takes its place, and is refused when its time is over."""
     here = Scarce(tmp_path, retry_for="6h", schedule={"retry_for": "1h"})
@@ -491,33 +469,6 @@ def test_a_callers_limit_passes_over_a_candidate(tmp_path: Path) -> None:
     would = here.post({"run": "cpu", "dry_run": True})
     assert (would.status, would.body["candidate"]) == (200, "candidate 2 of 2") and "n1-standard-4" in str(would.body)
     assert here.post({"run": "cpu"}).body["candidate"] == "candidate 2 of 2" and here.open_ones == 1
-
-
-def test_a_tick_that_makes_the_first_job_names_the_steps(tmp_path: Path) -> None:
-    """Where a tick got the machines, the history has the steps and the claim of the run, as where the delivery did."""
-    here = Scarce(tmp_path, then=[{"promote": {"epochs": 30}}], retry_for="6h")
-    here.refused = {"1", "2"}
-    assert here.fire().status == 202
-    here.refused = {"1"}
-    here.ticked()
-    (row,) = (row for row in here.logs if row.get("decision") == "created")
-    (run,) = here.runs
-    assert (row["claim"], row["then"]) == (run.id, ["promote"])
-
-
-def test_a_later_request_of_the_same_body_keeps_its_job(here: Scarce) -> None:
-    """Ticks of a run at its second attempt cancel nothing of a request that came with the same body after the window."""
-    here.post({"run": "cpu"})
-    here.clock.at += 400
-    later = here.post({"run": "cpu"}).body["name"]
-    first = next(name for name in here.vertex.jobs if name != later)
-    here.ends(first, FAILED, error={"code": 8, "message": STOCKOUT})
-    for _ in range(3):
-        here.ticked(60)
-    assert len(here.vertex.jobs) == 3 and here.vertex.jobs[later].data["state"] not in (
-        CANCELLED,
-        "JOB_STATE_CANCELLING",
-    )
 
 
 def test_an_answer_that_was_lost_is_no_refusal(here: Scarce) -> None:
@@ -549,21 +500,8 @@ def test_a_run_that_ends_leaves_no_job_of_its_next_attempt(here: Scarce) -> None
     assert [one.candidate for one in here.runs[0].attempts] == [1, 2]
 
 
-def test_a_repeat_is_answered_with_the_job_that_trained(here: Scarce) -> None:
-    """After a run has ended with its second candidate, a repeat of its request names that candidate's job."""
-    body = {"run": "cpu", "request_id": "once"}
-    here.post(body)
-    here.fails()
-    here.ticked()
-    here.ends(here.newest)
-    here.ticked()
-    assert not here.open_ones
-    again = here.post(body)
-    assert (again.status, again.body["name"]) == (200, here.newest)
-
-
 def test_a_repeat_is_answered_the_same_without_candidates(here: Scarce) -> None:
-    """A deployment that takes the candidates away changes nothing of the answer to a repeat of a run that has ended."""
+    """After a run has ended with its second candidate a repeat names that candidate's job, also once the candidates are taken away."""
     body = {"run": "cpu", "request_id": "once"}
     here.post(body)
     here.fails()
@@ -571,6 +509,7 @@ def test_a_repeat_is_answered_the_same_without_candidates(here: Scarce) -> None:
     trained = here.newest
     here.ends(trained)
     here.ticked()
+    assert not here.open_ones and here.post(body).body["name"] == trained
     data = copy.deepcopy(DATA)
     del data["schedules"]["nightly"]["then"]
     here.load(data)
@@ -617,6 +556,7 @@ def test_a_run_whose_claim_is_a_later_request_s_ends(here: Scarce) -> None:
     later = here.post({"run": "cpu"}).body["name"]
     assert here.open_ones == 2
     assert sorted(state for state, _ in here.ticked()) == ["failed", "waiting"] and list(here.vertex.jobs) == [later]
+    assert "its claim is gone or a later request's" in here.ended[0]["end"]["reason"]
 
 
 def test_a_service_that_fails_in_a_tick_is_logged(here: Scarce, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -460,12 +460,3 @@ def test_gcloud_takes_every_command(tmp_path: Path, gcloud: str, keys: dict[str,
     with ThreadPoolExecutor(8) as pool:
         said = list(pool.map(run, [line.split(" || ")[-1] for line in lines]))
     assert not any(said), said
-
-
-def test_the_command(tmp_path: Path) -> None:
-    """`vertexrig function build` stages the folder and says what is in it."""
-    clouds.loaded(tmp_path)
-    done = tools.vertexrig("function", "build", "--format=json", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    said = json.loads(done.stdout)
-    assert Path(tmp_path, said["folder"]).name == "function" and said["files"] > 20

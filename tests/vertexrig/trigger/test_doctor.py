@@ -259,48 +259,6 @@ def test_no_trigger_and_no_credentials(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 @pytest.mark.whole
-def test_the_verbs(here: server.RunningServer, tmp_path: Path) -> None:
-    """jobs, watch, trials, best, report, logs and cancel do what they say on a sweep and a job that really run."""
-    data = {**clouds.PROJECT, "sweeps": {"sweep": {**clouds.PROJECT["sweeps"]["sweep"], "max_trial_count": 3}}}
-    submitter = clouds.submitter(here, tmp_path, data)
-
-    def run(*words: str, code: int = 0) -> str:
-        done = tools.vertexrig(*words, cwd=tmp_path, env=clouds.variables(here))
-        assert done.returncode == code, (words, done.stdout, done.stderr)
-        return done.stdout
-
-    sweep = submitter.submit(submitter.prepare_all(submit.Request("sweep"))[0], request_key("verbs"), "x")
-    watched = run("watch", "sweep", "--poll=0.1")
-    assert "SUCCEEDED  (3 succeeded of 3)" in watched.splitlines()[-1]
-    rows = json.loads(run("trials", sweep.name, "--format=json"))["trials"]
-    assert (
-        len(rows) == 3
-        and rows[0]["note"] == "best"
-        and rows[0]["metrics"]["accuracy"] == max(row["metrics"]["accuracy"] for row in rows)
-    )
-    (best,) = json.loads(run("best", "sweep", "--format=json"))["best"]
-    assert best["id"] == rows[0]["trial"]
-    assert f"{best['metrics']['accuracy']:.6g}" in run("best", "sweep").splitlines()[-1].split()
-    assert run("best", "sweep", "--format=args").startswith("--learning_rate=")
-    page = run("report", "sweep")
-    assert page.startswith("# sweep\n") and "| trial | state |" in page and "| best |" in page
-    printed = run("logs", "sweep", "--trial=1", "--print-command")
-    assert "custom-jobs stream-logs" in printed and "--polling-interval=5" in printed
-    run("logs", "sweep", "--print-command", code=2)
-    listed = json.loads(run("jobs", "--own", "--format=json"))["jobs"]
-    assert [job["name"] for job in listed] == [sweep.name]
-    every = json.loads(run("jobs", "--format=json"))["jobs"]
-    assert [job["name"] for job in every if job.get("labels", {}).get("vertexrig_claim") == sweep.claim] == [sweep.name]
-
-    bad = submit.Request("cpu", {}, {"note": "x"})
-    failing = submitter.submit(submitter.prepare_all(bad)[0], request_key("fails"), "x")
-    run("watch", failing.name.rsplit("/", 1)[-1], "--poll=0.1")
-    run("cancel", "nothing-of-the-kind", code=2)
-    run("trials", "cpu", code=2)
-    run("cancel", failing.name, code=2)
-
-
-@pytest.mark.whole
 def test_logs_of_a_trial(here: server.RunningServer, tmp_path: Path, gcloud: str) -> None:
     """Logs shows, through the real gcloud, what a trial's trainer printed, and ends with the job."""
     submitter = clouds.submitter(here, tmp_path)

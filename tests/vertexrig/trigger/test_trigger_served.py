@@ -19,12 +19,6 @@ from tests.support import clouds, functions
 from tests.support.tools import LONG, brief
 from vertexrig.trigger import stage
 
-SCHEDULED = {
-    "X-CloudScheduler": "true",
-    "X-CloudScheduler-JobName": "weekly",
-    "X-CloudScheduler-ScheduleTime": "2026-11-01T03:00:00Z",
-}
-
 
 @pytest.fixture(scope="module")
 def staged(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -63,19 +57,6 @@ def test_killed_anywhere_and_delivered_again(here: server.RunningServer, staged:
 
 
 @pytest.mark.whole
-def test_two_hundred_deliveries_to_two_processes(here: server.RunningServer, staged: Path) -> None:
-    """Two hundred concurrent deliveries of one scheduled request to two functions: one job, and all are told of it."""
-    body = {"run": "cpu", "args": {"note": "two hundred"}}
-    env = clouds.variables(here)
-    with functions.serving(staged, env) as one, functions.serving(staged, env) as two, ThreadPoolExecutor(50) as pool:
-        answers = list(pool.map(lambda n: functions.deliver((one, two)[n % 2], body, SCHEDULED), range(200)))
-    assert with_note(here, "two hundred") == 1
-    assert sorted({answer.status_code if answer is not None else 0 for answer in answers}) == [200, 201]
-    assert len({answer.json()["name"] for answer in answers if answer is not None}) == 1
-    assert sum(answer.status_code == 201 for answer in answers if answer is not None) == 1
-
-
-@pytest.mark.whole
 def test_a_deploy_loses_no_request(here: server.RunningServer, staged: Path, other: str, tmp_path: Path) -> None:
     """The function is replaced by one with another project file while forty requests are at work: what the old one did not answer is
     delivered again to the new one, and each has exactly one job.
@@ -96,16 +77,6 @@ def test_a_deploy_loses_no_request(here: server.RunningServer, staged: Path, oth
         with functions.serving(newer, variables, wrapped=True) as new:
             list(pool.map(lambda body: functions.until_done(new, body), lost))
     assert [with_note(here, f'deploy{n}"') for n in range(40)] == [1] * 40
-
-
-@pytest.mark.whole
-def test_a_hundred_different_requests(here: server.RunningServer, staged: Path) -> None:
-    """A hundred concurrent different requests: each starts a job of its own, none fails."""
-    with functions.serving(staged, clouds.variables(here)) as url, ThreadPoolExecutor(50) as pool:
-        bodies = [{"run": "cpu", "request_id": f"different-{n}"} for n in range(100)]
-        answers = list(pool.map(lambda body: functions.deliver(url, body), bodies))
-    assert {answer.status_code if answer is not None else 0 for answer in answers} == {201}
-    assert len({answer.json()["name"] for answer in answers if answer is not None}) == 100
 
 
 def test_events_over_http(here: server.RunningServer, staged: Path) -> None:
