@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -18,7 +17,7 @@ from localvertex.jobs.settings import Settings
 from localvertex.runner import RunOptions
 from tests.support import clouds
 from tests.support.refusals import Way, way
-from tests.support.tools import REPOSITORY, typed
+from tests.support.tools import typed
 from vertexrig.cloud import models
 from vertexrig.cloud.models import ModelsClient
 from vertexrig.project.local import LocalImage
@@ -54,16 +53,11 @@ labels: {{team: vision}}
 trainer: {{path: image/main.py, module: main, image: sklearn-1.6}}
 
 jobs:
-  quick: &quick # the small one
+  quick: # the small one
     machine_type: n1-standard-4
     timeout: 600s
     container: {{image_uri: "{IMAGE.format("quick")}"}}
     args: {{data: digits}}
-
-  digits: # our trainer, with TensorFlow
-    <<: *quick
-    container: {{image_uri: "{IMAGE.format("digits")}"}}
-    args: {{epochs: 1}}
 
 sweeps:
   tune:
@@ -121,10 +115,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     (folder / "vertexrig.yaml").write_text(PROJECT)
     (folder / "image").mkdir()
     (folder / "image/main.py").write_text(PROGRAM)
-    images = {
-        "*quick*": LocalImage(folder / "image", (sys.executable, "main.py")),
-        "*digits*": LocalImage(REPOSITORY / "trainer_pkg", (sys.executable, "-m", "trainer.task")),
-    }
+    images = {"*quick*": LocalImage(folder / "image", (sys.executable, "main.py"))}
     settings = Settings(folder / "vertex", slots=3, run=RunOptions(grace=0.5, images=images))
     with server.running(settings) as here, pytest.MonkeyPatch.context() as patch:
         with way(f"{here.url}{server.AIPLATFORM}") as (url, passed):
@@ -328,38 +319,3 @@ def test_pull_gives_the_job_that_ran(fresh: Place) -> None:
     (fresh.folder / "tune.json").write_text(json.dumps(job))
     code, by_file, said = fresh.run("pull", "tune.json")
     assert code == 0 and yaml.safe_load(by_file["text"])["jobs"] == yaml.safe_load(document["text"])["jobs"]
-
-
-FRESH = """
-import json, sys
-import numpy as np, tensorflow as tf
-sys.path.insert(0, {package!r})
-from trainer import sources
-from trainer.config import Config
-source = sources.load(Config()).validation
-images, labels = zip(*source.elements(sources.Shard()).as_numpy_iterator())
-model = tf.saved_model.load({model!r})
-files = tf.constant([tf.io.encode_png(image).numpy() for image in images])
-answers = model.signatures["serving_default"](image_bytes=files)
-print(json.dumps(float((answers["label"].numpy() == np.array(labels)).mean())))
-"""
-
-
-@pytest.mark.whole
-def test_the_registered_model_serves_the_accuracy_that_was_reported(fresh: Place) -> None:
-    """The trainer's own SavedModel, registered, answers in a process of its own with the accuracy in its labels."""
-    code, sent, said = fresh.run("submit", "digits", "--no-budget")
-    assert code == 0, said
-    fresh.ended(sent["name"], within=400)
-    code, document, said = fresh.run("register", "digits")
-    assert code == 0 and document["registered"], said
-    (versions,) = fresh.models()
-    folder = fresh.folder / "vertex/gs" / versions[0]["artifactUri"].removeprefix("gs://")
-    program = FRESH.format(package=str(REPOSITORY / "trainer_pkg"), model=str(folder))
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=300, cwd=fresh.folder
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    served = json.loads(done.stdout.splitlines()[-1])
-    assert served == pytest.approx(document["value"], abs=1e-6)
-    assert versions[0]["labels"]["metric_value"] == json.dumps(document["value"]).replace(".", "_")
