@@ -26,7 +26,7 @@ class Coverage:
 
 NOTES: dict[str, str] = {
     "SuggestTrials": "By the same engine as tuning jobs; the operation is done at once.",
-    "CheckTrialEarlyStoppingState": "The documented rules; the service's formulas are not public.",
+    "CheckTrialEarlyStoppingState": "The documented rules; Google's formulas are not public.",
     "ListOptimalTrials": "Safety metrics count as in tuning jobs.",
     "CreateDataset": "A resource; pipelines read tabular datasets whose source is in Cloud Storage.",
     "UploadModel": "A resource; nothing is deployed or served.",
@@ -224,7 +224,7 @@ FIELDS: tuple[Coverage, ...] = (
     Coverage(
         "StudySpec.metrics",
         "approximated",
-        "Several goals and safety thresholds; the service's weights are not public.",
+        "Several goals and safety thresholds; Google's weights are not public.",
     ),
     Coverage(
         "StudySpec.algorithm",

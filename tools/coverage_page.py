@@ -76,7 +76,7 @@ folder that each job wrote.
 
 The tables use these words:
 
-- **served**: works as on the service, as far as clients can tell.
+- **served**: works as on Vertex AI, as far as clients can tell.
 - **approximated**: answers; the note says what differs.
 - **not served**: a method of Vertex AI answers 405 with its name (over gRPC UNIMPLEMENTED). A method of another API answers 404, or 405
   if the program called Google's own host name ([local run](local.md)). A field has no effect or is refused.
@@ -84,7 +84,7 @@ The tables use these words:
 A method that is not listed is not served. The local Vertex has no users, no IAM and no quotas, except for the quotas that you set with `--fault`.
 
 Methods of Vertex AI, Cloud Scheduler, Cloud Logging and Resource Manager that are served or approximated also answer over gRPC: unary
-calls, with the service names of v1 and v1beta1 and the service's error details. Fields that exist only in v1beta1 are ignored.
+calls, with the service names of v1 and v1beta1 and Google's error details. Fields that exist only in v1beta1 are ignored.
 """
 
 
