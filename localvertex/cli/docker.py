@@ -12,7 +12,7 @@ import re
 import sys
 from pathlib import Path
 
-from localvertex.runner import engine, image_stand_ins
+from localvertex.runner import engine, image_stand_ins, step_arguments
 from vertexrig.errors import UsageError
 
 _GOOGLE = re.compile(r"([a-z0-9-]+-docker\.pkg\.dev|([a-z]+\.)?gcr\.io)/")
@@ -28,13 +28,15 @@ def main() -> int:
     os.environ["PATH"] = os.pathsep.join(one for one in path if os.path.abspath(one) != own)
     found = engine.find()
     try:
-        return _run(Path(root), words, found)
+        return _run(Path(root), step_arguments.confined(words), found)
     except UsageError as error:
         sys.stderr.write(f"{error}\n")
         return 1
 
 
 def _run(root: Path, words: list[str], found: engine.Engine | None) -> int:
+    if words[:1] == ["image"] and words[1:2] in (["push"], ["pull"], ["build"], ["tag"]):
+        words = words[1:]
     verb, names = (words[0] if words else ""), [word for word in words[1:] if not word.startswith("-")]
     google = [name for name in names if _GOOGLE.match(name)]
     if verb in ("push", "pull") and google:

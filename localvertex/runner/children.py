@@ -174,7 +174,7 @@ def kill_marked(mark: str, cleanup: Sequence[str] = ()) -> None:
     Processes are found on Linux only, where the system shows the environment that a process was started with.
     """
     for _ in range(200 if mark else 0):  # a process may fork while it is being killed
-        left = [pid for pid in _pids() if any(one.startswith(mark.encode()) for one in _environment(pid))]
+        left = marked(mark)
         if not left:
             break
         for pid in left:
@@ -185,11 +185,27 @@ def kill_marked(mark: str, cleanup: Sequence[str] = ()) -> None:
         subprocess.run(cleanup, capture_output=True, check=False)
 
 
+def marked(mark: str) -> list[int]:
+    """Return the processes that were started with a variable that begins with a mark."""
+    return [pid for pid in _pids() if any(one.startswith(mark.encode()) for one in _environment(pid))]
+
+
 def _pids() -> list[int]:
     try:
         return [int(name) for name in os.listdir("/proc") if name.isdecimal()]
     except OSError:
         return []
+
+
+def processes() -> dict[int, tuple[int, int, str]]:
+    """Return the parent, the session and the program of each process; empty on another system than Linux."""
+    found = {}
+    for pid in _pids():
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            head, _, tail = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")
+            row = tail.split()
+            found[pid] = (int(row[1]), int(row[3]), head.partition("(")[2])
+    return found
 
 
 def _environment(pid: int) -> list[bytes]:

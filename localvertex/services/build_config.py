@@ -6,6 +6,7 @@ kubernetes-sigs/windows-gmsa#64, GoogleCloudPlatform/cortex-data-foundation#21, 
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -133,45 +134,41 @@ def plain(image: str) -> str:
     return f"{head}/{last.partition(':')[0]}".lstrip("/")
 
 
-def docker_words(step: Mapping[str, Any], workspace: str) -> list[str] | None:
+def docker_words(step: Mapping[str, Any], folders: Mapping[str, str]) -> list[str] | None:
     """Return the words of the command that does a docker or kaniko step here, None for a step of another image.
 
     Args:
         step: Of the build, after substitutions.
-        workspace: The folder of this machine that is the build's `/workspace`.
+        folders: The folders of this machine by their place in the build: `/workspace`, and volumes.
 
     Raises:
         UsageError: The step has an entrypoint that is no shell.
     """
     name, args, entry = plain(str(step["name"])), [str(one) for one in step.get("args") or ()], step.get("entrypoint")
     if name == KANIKO:
-        return ["docker", *_of_kaniko(args, workspace)]
+        return ["docker", *_of_kaniko(args)]
     if name not in DOCKER:
         return None
     if step.get("script"):
-        return ["sh", "-c", _here(str(step["script"]), workspace)]
+        return ["sh", "-c", _here(str(step["script"]), folders)]
     if entry in _SHELLS:
-        return [str(entry), *(_here(one, workspace) for one in args)]
+        return [str(entry), *(_here(one, folders) for one in args)]
     if entry and entry not in ("docker", "/usr/bin/docker"):
         raise UsageError(f"the entrypoint {entry!r} of {step['name']} is not run here: only docker, bash and sh are")
-    return ["docker", *_own_network([_here(one, workspace) for one in args])]
+    return ["docker", *args]
 
 
-def _here(text: str, workspace: str) -> str:
-    """Return an argument with `/workspace` as a folder of this machine."""
-    return re.sub(rf"(?<![\w./:-]){WORKSPACE}(?=[/:\s\"']|$)", lambda _: workspace, text)
-
-
-def _own_network(args: Sequence[str]) -> list[str]:
-    """Return arguments of docker with the machine's network in place of Cloud Build's."""
+def _here(text: str, folders: Mapping[str, str]) -> str:
+    """Return the text of a shell with folders of this machine in place of those of a build."""
+    places = "|".join(map(re.escape, folders))
     return (
-        re.sub(r"(--net(?:work)?)([=\0])cloudbuild(?=\0|$)", r"\1\2host", "\0".join(args)).split("\0") if args else []
+        re.sub(rf"(?<![\w./:-])({places})(?=[/:\s\"']|$)", lambda match: folders[match[1]], text) if folders else text
     )
 
 
-def _of_kaniko(args: Sequence[str], workspace: str) -> Iterator[str]:
+def _of_kaniko(args: Sequence[str]) -> Iterator[str]:
     yield from ("build", "--network", "host")
-    folder, file = workspace, "Dockerfile"
+    folder, file = WORKSPACE, "Dockerfile"
     rest = iter(args)
     for word in rest:
         option, equals, value = word.partition("=")
@@ -179,11 +176,9 @@ def _of_kaniko(args: Sequence[str], workspace: str) -> Iterator[str]:
             continue
         value = value if equals else next(rest, "")
         if option in ("--context", "-c"):
-            path = value.removeprefix("dir://")
-            folder = _here(path, workspace) if path.startswith("/") else f"{workspace}/{path}"
+            folder = os.path.join(WORKSPACE, value.removeprefix("dir://"))
         elif option in ("--dockerfile", "-f"):
             file = value
         elif option in _KANIKO:
             yield from (_KANIKO[option], value)
-    path = _here(file, workspace)
-    yield from ("--file", path if path.startswith("/") else f"{folder.rstrip('/')}/{path}", folder)
+    yield from ("--file", os.path.join(folder, file), folder)

@@ -7,6 +7,7 @@ https://docs.cloud.google.com/build/docs/api/reference/rest/v1/projects.builds (
 from __future__ import annotations
 
 import base64
+import json
 import os
 import re
 import shutil
@@ -32,7 +33,8 @@ from localvertex.jobs import resources
 from localvertex.jobs.listing import answer, page, page_size
 from localvertex.jobs.settings import Settings
 from localvertex.jobs.store import ResourceStore
-from localvertex.runner import containers, engine
+from localvertex.runner import containers, engine, step_arguments
+from localvertex.runner.children import marked, processes
 from localvertex.runner.engine import Engine
 from localvertex.services import build_config
 from localvertex.services.collection import predicate
@@ -49,6 +51,10 @@ _DEFAULT_S = 3600.0
 _AT_ONCE = 2
 """Builds that run at once; others are QUEUED."""
 _FLUSH_S = 0.3
+_MARK = "VERTEXRIG_STEP_OF"
+"""Variable of a docker step's programs, with the folder of the build."""
+_CLEANUP_S = 5.0
+"""Seconds in which podman ends after a RUN process of its was killed."""
 _STEP = "USER_BUILD_STEP"
 _ENDED = {"SUCCESS", "FAILURE", "INTERNAL_ERROR", "TIMEOUT", "CANCELLED"}
 
@@ -102,6 +108,9 @@ class Builds:
         """End the builds that a server which was killed has left."""
         for one in self.store.unfinished(KIND):
             self._end(one.name, _End("INTERNAL_ERROR", "the local Vertex was stopped while the build ran"))
+        table = processes()
+        for session in {table[pid][1] for pid in marked(f"{_MARK}={self.settings.root.absolute()}/") if pid in table}:
+            _end_session(session)
         shutil.rmtree(self.settings.root / KIND, ignore_errors=True)
 
     def close(self) -> None:
@@ -155,7 +164,7 @@ class Builds:
         for number, step in enumerate(steps):
             name = str(step["name"])
             try:
-                own = build_config.docker_words(step, build_config.WORKSPACE)
+                own = build_config.docker_words(step, {})
                 absent = own is None and name not in earlier and found.image(name) is None
             except UsageError as error:
                 raise precondition(f"build step {number}: {error}") from None
@@ -300,20 +309,21 @@ class _Build:
         self.builds, self.body, self.engine, self.log = builds, body, found, _Log(builds, body)
         self.folder = builds.settings.root.absolute() / KIND / body["id"]
         self.workspace = self.folder / "workspace"
+        self._job = f"build-{body['id']}"
+        labels = {engine.ROOT_LABEL: builds.settings.root, engine.OWNER_LABEL: os.getpid(), engine.JOB_LABEL: self._job}
+        self._labels = [f"{name}={value}" for name, value in labels.items()]
         self._lock = threading.Lock()
         self._process: subprocess.Popen[str] | None = None
         self._stopped: _End | None = None
-        self._remove: Callable[[], object] = lambda: None
 
     def stop(self, status: str, why: str) -> None:
-        """End the build, and the program that runs for it."""
+        """End the build, and what runs for it."""
         with self._lock:
             self._stopped = self._stopped or _End(status, why)
             process = self._process
         if process is not None:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            self._remove()
+            _end_session(process.pid)
+            self._remove_containers()
 
     def run(self) -> None:
         """Run it to its end.
@@ -339,6 +349,7 @@ class _Build:
                     self._push()
         finally:
             timer.cancel()
+            self._remove_containers()
 
     def _timed(self, phase: str) -> _Timing:
         self.log.line(phase)
@@ -402,19 +413,30 @@ class _Build:
             raise UsageError(f"its dir {step['dir']!r} is not a folder of the source")
         pairs = [*((self.body.get("options") or {}).get("env") or ()), *(step.get("env") or ())]
         env = dict(str(pair).split("=", 1) for pair in pairs if "=" in str(pair))
-        words = build_config.docker_words(step, str(workspace))
+        volumes = {}
+        for volume in (*(step.get("volumes") or ()), *((self.body.get("options") or {}).get("volumes") or ())):
+            kept = self.folder / "volumes" / re.sub(r"\W", "-", str(volume["name"]))
+            kept.mkdir(parents=True, exist_ok=True)
+            volumes[str(volume["path"]).rstrip("/")] = str(kept.resolve())
+        # A volume may be below another one's place.
+        folders = dict(sorted({**volumes, build_config.WORKSPACE: str(workspace)}.items(), reverse=True))
+        words = build_config.docker_words(step, folders)
         seconds = duration_seconds(str(step.get("timeout") or "0s")) or 0.0
         if words is not None:
             programs = self.builds.programs()
             own = {
                 "PATH": f"{programs}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
                 engine.VARIABLE: Path(self.engine.program).name,
+                _MARK: f"{self.folder}/",
+                step_arguments.VARIABLE: json.dumps({"folders": folders, "labels": self._labels}),
             }
             return self._program(words, {**os.environ, **env, **own}, folder, prefix, seconds)
-        return self._in_image(step, env, folder, prefix, seconds)
+        return self._in_image(step, env, folder, folders, prefix, seconds)
 
-    def _in_image(self, step: Json, env: dict[str, str], folder: Path, prefix: str, seconds: float) -> int:
-        """Run a step of an image of this machine, which has the source as `/workspace`."""
+    def _in_image(
+        self, step: Json, env: dict[str, str], folder: Path, folders: Mapping[str, str], prefix: str, seconds: float
+    ) -> int:
+        """Run a step of an image of this machine, which has the folders of the build at their places."""
         image = self.engine.image(str(step["name"]))
         if image is None:
             raise UsageError(f"the image is not on this machine: `{self.engine.name} pull {step['name']}`")
@@ -426,24 +448,18 @@ class _Build:
             script.chmod(0o755)
             entry, words = f"{build_config.WORKSPACE}/{script.name}", []
         settings = self.builds.settings
-        options = replace(settings.run, job_id=f"build-{self.body['id']}")
+        options = replace(settings.run, job_id=self._job)
         container = containers.Container(self.engine, image, self.engine.user_id(image))
         place = f"{build_config.WORKSPACE}/{folder.relative_to(self.workspace.resolve())}".removesuffix("/.")
-        mounts = {self.workspace: build_config.WORKSPACE}
-        for volume in (*(step.get("volumes") or ()), *((self.body.get("options") or {}).get("volumes") or ())):
-            kept = self.folder / "volumes" / re.sub(r"\W", "-", str(volume["name"]))
-            kept.mkdir(parents=True, exist_ok=True)
-            mounts[kept] = str(volume["path"])
+        mounts = {Path(here): place for place, here in folders.items()}
         argv, own, removal = containers.tool(
             container, entry, words, env, place, mounts, options, settings.root, self.folder
         )
-        self._remove = lambda: self.engine.call(*removal[1:])
         with containers.answered(container):
             try:
                 return self._program(argv, own, folder, prefix, seconds)
             finally:
-                self._remove()
-                self._remove = lambda: None
+                self.engine.call(*removal[1:])
                 self.engine.reclaim(image, list(mounts), {})
 
     def _program(self, words: list[str], env: Mapping[str, str], folder: Path, prefix: str, seconds: float) -> int:
@@ -475,6 +491,12 @@ class _Build:
                 raise self._stopped
         return process.returncode
 
+    def _remove_containers(self) -> None:
+        """Remove the containers that steps have started."""
+        found = self.engine.call("ps", "--all", "--quiet", "--filter", f"label={engine.JOB_LABEL}={self._job}").stdout
+        if found.strip():
+            self.engine.call(*self.engine.removal(*found.split())[1:])
+
     def _push(self) -> None:
         images = [str(name) for name in self.body["images"]]
         try:
@@ -491,6 +513,29 @@ class _Build:
             self.log.line(f"{name}: the image stays on this machine, digest: {digest}")
             rows.append({"name": name, "digest": digest})
         self.body["results"] = {"images": rows, "buildStepImages": [""] * len(self.body["steps"])}
+
+
+def _end_session(session: int) -> None:
+    """Kill the programs of a step. podman gets the time to remove what it has made for a RUN, whose process is killed first.
+
+    That process has a session of its own, and outlives a podman that is killed. docker's are its daemon's, which ends them.
+    """
+    until = time.monotonic() + _CLEANUP_S
+    while time.monotonic() < until:
+        table = processes()
+        own = {pid for pid, row in table.items() if row[1] == session}
+        engines = {pid for pid in own if table[pid][2] == "podman"}
+        if not engines:
+            break
+        below, found = own, set[int]()
+        while below := {pid for pid, row in table.items() if row[0] in below} - found:
+            found |= below
+        for pid in (own | found) - engines:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.05)
+    with suppress(ProcessLookupError):
+        os.killpg(session, signal.SIGKILL)
 
 
 class _Timing:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import shutil
 import sys
+import tarfile
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +20,13 @@ import pytest
 from localvertex import server
 from localvertex.http import ApiError
 from localvertex.jobs.settings import Settings
-from localvertex.runner import RunOptions, engine
+from localvertex.runner import RunOptions, engine, step_arguments
 from localvertex.services import build_config
 from tests.localvertex.test_docker_program import run
 from tests.support import engines
 from tests.support.engines import BASE, left, podman
 from tests.support.tools import module
+from vertexrig.errors import UsageError
 
 IMAGE = "us-docker.pkg.dev/my-project/images/built"
 DOCKER = "gcr.io/cloud-builders/docker"
@@ -251,6 +256,148 @@ def test_a_build_is_cancelled(here: server.RunningServer) -> None:
     assert again.status_code == 400 and "its status is CANCELLED" in again.text
 
 
+def log(here: server.RunningServer, build: dict[str, Any]) -> str:
+    (path,) = here.root.glob(f"gs/*/log-{build['id']}.txt")
+    return path.read_text()
+
+
+# podman's socket goes on with a RUN whose client has gone, so docker's build is not among them: its own daemon ends one
+@pytest.mark.parametrize(("program", "kind"), [
+    ("podman", "build"), ("podman", "run"), ("podman", "shell"), ("docker", "run"), ("docker", "shell"),
+])  # fmt: skip
+def test_nothing_of_a_cancelled_docker_step_runs_on(tmp_path: Path, containers: Path, program: str, kind: str) -> None:
+    """After the cancellation of a build, neither the RUN of a `docker build` nor a container of a `docker run` runs, and podman keeps none of either."""
+    name, seconds = f"cancelled-{program}-{kind}", f"{os.getpid()}{len(kind)}.{len(program)}"
+    podman("tag", BASE, f"localhost/{name}:1")
+    (tmp_path / "Dockerfile").write_text(f"FROM localhost/{name}:1\nRUN sleep {seconds}\n")
+    shell = f"docker build --network host -t {IMAGE}:never . ; docker run {BASE} sleep {seconds}; sleep {seconds}"
+    run_args = ["run", BASE, "sleep", seconds]
+    steps = {
+        "build": {"args": ["build", "--network", "host", "-t", f"{IMAGE}:never", "."]},
+        "run": {"args": run_args},
+        "shell": {
+            "entrypoint": "bash",
+            "args": ["-c", shell if program == "podman" else " ".join(["docker", *run_args])],
+        },
+    }
+    with ExitStack() as stack:
+        if program == "docker":
+            stack.enter_context(engines.docker_over_podman())
+        options = RunOptions(engine=program, project="my-project")
+        here = stack.enter_context(server.running(Settings(tmp_path / "state", run=options, checks=False)))
+        with tarfile.open(tmp_path / "source.tgz", "w:gz") as archive:
+            archive.add(tmp_path / "Dockerfile", "Dockerfile")
+        (here.root / "gs/sources").mkdir(parents=True)
+        (tmp_path / "source.tgz").rename(here.root / "gs/sources/source.tgz")
+        source = {"storageSource": {"bucket": "sources", "object": "source.tgz"}}
+        build = create(here, steps=[{"name": DOCKER, **steps[kind]}], source=source).json()["metadata"]["build"]
+        for _ in range(600):
+            if sleeping(seconds):
+                break
+            time.sleep(0.1)
+        else:
+            pytest.fail(log(here, build))
+        httpx.post(f"{here.url}/cloudbuild/v1/{build['name']}:cancel", json={}, timeout=60)
+        assert waited(here, build, "CANCELLED")
+        assert not sleeping(seconds)
+        assert not left(here.root)
+        assert name not in podman("ps", "--all", "--external", "--format", "{{.Names}}").stdout
+
+
+def sleeping(seconds: str) -> list[str]:
+    """The processes of this machine, also in containers, that sleep so long."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            words = path.read_bytes().split(b"\0")
+            found += [path.parent.name] if words[:2] == [b"sleep", seconds.encode()] else []
+    return found
+
+
+VOLUME = {"volumes": [{"name": "kept", "path": "/kept"}]}
+
+
+def test_a_docker_step_has_the_folders_of_the_build(here: server.RunningServer) -> None:
+    """`/workspace` and volumes are those of the build in options of docker and in shells, and themselves in a container; a container of
+    one step serves the next ones, and ends with the build.
+    """
+    shell = {"name": DOCKER, "entrypoint": "bash", **VOLUME}
+    mounts = ["--volume=/workspace:/workspace", "-v", "/kept:/seen", "-w", "/workspace"]
+    steps = [
+        {**shell, "args": ["-c", "echo from-source > /workspace/source; echo from-volume > /kept/file"]},
+        {"name": DOCKER, **VOLUME, "args": ["run", "--rm", *mounts, BASE, "sh", "-c", "pwd; cat /seen/file source; echo made > /workspace/made"]},
+        {**shell, "args": ["-c", f"docker run --rm -v $$PWD:/here {BASE} cat /here/made"]},
+        {"name": DOCKER, "args": ["run", "-d", "--name", f"service-{os.getpid()}", "--network=cloudbuild", BASE, "sleep", "300"]},
+        {"name": DOCKER, "args": ["exec", f"service-{os.getpid()}", "echo", "serves"]},
+        {"name": BASE, **VOLUME, "entrypoint": "cat", "args": ["/kept/file"]},
+    ]  # fmt: skip
+    build = create(here, steps=steps).json()["metadata"]["build"]
+    found = waited(here, build, "SUCCESS", "FAILURE")
+    said = log(here, build)
+    assert found["status"] == "SUCCESS", said
+    for line in ("#1: /workspace", "#1: from-volume", "#1: from-source", "#2: made", "#4: serves", "#5: from-volume"):
+        assert f"Step {line}\n" in said, said
+    assert f"service-{os.getpid()}" not in podman("ps", "--all", "--format", "{{.Names}}").stdout.split()
+
+
+@pytest.mark.parametrize("step", [
+    {"args": ["run", "--rm", "-v", "/etc:/host", BASE, "true"]},
+    {"entrypoint": "bash", "args": ["-c", f"docker run --rm -v /etc:/host {BASE} true"]},
+    {"args": ["build", "-t", f"{IMAGE}:never", "/etc"]},
+    {"name": "gcr.io/kaniko-project/executor", "args": ["--context=dir:///etc", f"--destination={IMAGE}:never"]},
+])  # fmt: skip
+def test_a_docker_step_reaches_no_other_folder(here: server.RunningServer, step: dict[str, Any]) -> None:
+    """A mount or a context outside of the build's folders fails the step with the rule, from a shell, too."""
+    build = create(here, steps=[{"name": DOCKER, **step}]).json()["metadata"]["build"]
+    assert waited(here, build, "SUCCESS", "FAILURE")["status"] == "FAILURE"
+    assert re.search("/etc.* is not in /workspace. A step of Cloud Build has these folders alone", log(here, build))
+
+
+@pytest.mark.parametrize(("line", "seen"), [
+    ("run -itv /workspace/a:/workspace --mount type=bind,source=/workspace,target=/m -e A=/etc IMG cp -v /etc /workspace",
+     "run --label L -it -v W/a:/workspace --mount type=bind,source=W,target=/m -e A=/etc IMG cp -v /etc /workspace"),
+    ("run --pull never -v named:/x -v /anonymous --rm IMG", "run --label L --pull never -v named:/x -v /anonymous --rm IMG"),
+    ("build -t us-docker.pkg.dev/p/r/i:1 --build-arg P=/etc --progress plain -f- --network cloudbuild .",
+     "build -t us-docker.pkg.dev/p/r/i:1 --build-arg P=/etc --progress plain -f - --network host ."),
+    ("build -fW/Dockerfile https://example.com/x.git", "build -f W/Dockerfile https://example.com/x.git"),
+    ("image build --file=/workspace/Dockerfile W", "image build --file=W/Dockerfile W"),
+    ("cp one:/etc/x /workspace/x", "cp one:/etc/x W/x"), ("save -o /kept/i.tar IMG", "save -o V/i.tar IMG"),
+    ("load -i /workspace/i.tar", "load -i W/i.tar"), ("push IMG", "push IMG"), ("volume create mine", "volume create mine"),
+])  # fmt: skip
+def test_arguments_of_docker_in_a_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, seen: str) -> None:
+    """Options that name folders of this machine get those of the build; images, a program's arguments and container paths stay."""
+    assert " ".join(confined(tmp_path, monkeypatch, line)) == seen
+
+
+@pytest.mark.parametrize("line", [
+    "run -v /:/host IMG", "run -dv/:/host IMG", "run --name x --volume=../..:/host IMG", "run --mount type=bind,src=/,dst=/host IMG",
+    'run --mount type=volume,volume-opt=type=none,"volume-opt=device=/",dst=/x IMG', "run -v /workspace/../../..:/x IMG",
+    "run -v /workspace/link:/x IMG", "run --unknown -v /:/host IMG", "run --unknown IMG -v /:/host IMG", "run --env-file=/etc/passwd IMG",
+    "run --privileged IMG", "run --pid host IMG", "create --device=/dev/sda IMG", "exec --env-file /etc/passwd one env",
+    "build /etc", "build ..", "build --unknown /etc", "build -f ../../Dockerfile .", "build --file /etc/passwd .", "build --secret id=a,src=/etc/shadow .",
+    "build -o type=local,dest=/etc .", "build --output /etc .", "build --build-context a=/etc .", "build -v /:/host .", "buildx build /etc",
+    "container run -v /:/host IMG", "cp one:/x /etc", "cp /etc one:/x", "save --output=/etc/x IMG", "load -i /etc/x", "import /etc/x.tar",
+    "compose up", "--config /etc build .", "volume create -o device=/ x", "buildx bake",
+])  # fmt: skip
+def test_arguments_that_leave_the_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str) -> None:
+    """Whatever way an argument of a step names another folder of this machine, or more than that, it is refused."""
+    with pytest.raises(UsageError, match=r"is not in /workspace or /kept|is not done in a build"):
+        confined(tmp_path, monkeypatch, line)
+
+
+def confined(folder: Path, patch: pytest.MonkeyPatch, line: str) -> list[str]:
+    """Docker's arguments in a build whose workspace is W and whose volume is V."""
+    build = folder / "build"
+    (build / "W").mkdir(parents=True)
+    (build / "V").mkdir()
+    (build / "W/link").symlink_to("/etc")
+    patch.chdir(build / "W")
+    folders = {"/workspace": f"{build}/W", "/kept": f"{build}/V"}
+    variables = {step_arguments.VARIABLE: json.dumps({"folders": folders, "labels": ["L"]})}
+    given = [re.sub(r"(^|=|-f)([WV])(?=/|$)", rf"\1{build}/\2", word) for word in line.split()]
+    return [word.replace(f"{build}/", "") for word in step_arguments.confined(given, variables)]
+
+
 def test_a_build_times_out(here: server.RunningServer) -> None:
     """A build that takes longer than its timeout, or than that of a step, ends as TIMEOUT."""
     builds = [create(here, steps=[SLEEPS], timeout="1s"), create(here, steps=[{**SLEEPS, "timeout": "1s"}])]
@@ -342,7 +489,7 @@ def test_kaniko_becomes_a_docker_build() -> None:
         "--build-arg",
         "A=1",
     ]
-    words = build_config.docker_words({"name": "gcr.io/kaniko-project/executor:v1.9.0", "args": args}, "/tmp/w")
+    words = build_config.docker_words({"name": "gcr.io/kaniko-project/executor:v1.9.0", "args": args}, {})
     assert words == [
         "docker",
         "build",
@@ -353,6 +500,6 @@ def test_kaniko_becomes_a_docker_build() -> None:
         "--build-arg",
         "A=1",
         "--file",
-        "/tmp/w/here/sub/Dockerfile",
-        "/tmp/w/here",
+        "/workspace/here/sub/Dockerfile",
+        "/workspace/here",
     ]
