@@ -117,7 +117,8 @@ def make_private(root: Path) -> Path:
         # The folder holds keys and tokens, and may have been made by hand.
         if found.st_mode & 0o077:
             root.chmod(0o700)
-        # A server on a full disk could not even say so in its log. Buffered: a write of the system's may be a part.
+        # On a full disk a server cannot even log the reason, so test it first. Buffered, because one os.write may write only a
+        # part.
         with tempfile.TemporaryFile(dir=root) as probe:
             probe.write(bytes(_ROOM))
     except OSError as error:
@@ -131,7 +132,7 @@ class ForeignStateError(UsageError):
     """The state was made in another folder, on another machine, or by another user; its queued jobs must not run."""
 
 
-def claimed(root: Path, *, adopt: bool = False) -> Path:
+def claim(root: Path, *, adopt: bool = False) -> Path:
     """Return the state folder, private, and bound to its path, machine and user; `adopt` accepts state made elsewhere.
 
     Raises:

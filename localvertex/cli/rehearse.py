@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from vertexrig.results.rehearsal import Rehearsal
     from vertexrig.workspace import Prepared
 
-MOST_ASTRAY = 3  # files that are named
+MOST_ASTRAY = 3  # files that the message names
 DIGITS = 4  # of a parameter or metric
 
 
@@ -71,7 +71,7 @@ def command(
     With `--fault`, the job runs on a local Vertex with that fault, and vertexrig starts the job's candidates as `submit --watch`
     does. Waiting times and the length of a fault are divided by 300, or with `--pace recorded` by `--speed`.
     """
-    extras.need("optuna", "requests")
+    extras.need("optuna", "requests")  # of the extra `local`; only a sweep imports optuna
     from localvertex.rehearsal import no_trials, prepare, rehearse  # 140 ms, and an extra
 
     workspace = project.workspace(name)
@@ -79,11 +79,11 @@ def command(
         sweep = workspace.loaded.runnable(name)
         if not isinstance(sweep, Sweep):
             raise no_trials(name)
-        # As overrides, because each candidate is rendered anew. Of the trials at a time there are not more, as the checks advise.
+        # Passed as overrides, because each candidate is rendered anew. parallel_trial_count must not exceed max_trial_count.
         limits = (f"max_trial_count={trials}", f"parallel_trial_count={min(trials, sweep.parallel_trial_count)}")
         workspace = replace(project, overrides=(*project.overrides, *limits)).workspace(name)
     servers.bind(workspace.loaded.output(STATE_FOLDER))
-    watcher, given = _watcher(name, quiet), steps.named(project.file)
+    watcher, options_given = _watcher(name, quiet), steps.named(project.file)
     interrupted: list[int] = []
     if faults.texts:  # its server handles signals, and it prepares every candidate
         from localvertex.cli import faults as with_faults
@@ -96,12 +96,12 @@ def command(
             seed=seed,
             resume=resume,
             engine=engine,
-            watcher=replace(watcher, state=lambda *_: None),
+            watcher=replace(watcher, state=lambda *_: None),  # `candidates.follow` shows the states
         )
     else:
         with _interrupts() as interrupted:
             prepared = prepare(workspace, name)
-            output(workspace.loaded.folder, prepared.file)  # may be written: `_next_steps` does so after the run
+            output(workspace.loaded.folder, prepared.file)  # refused now rather than by `_next_steps`, after the run
             done = rehearse(
                 prepared,
                 watcher=watcher,
@@ -114,7 +114,7 @@ def command(
             )
     result(format_, _plain(done), lambda: _text(done))
     if done.trials:
-        streams.note(f"to show these trials again:\n{steps.line('trials', name, '--local', *given)}")
+        streams.note(f"to show these trials again:\n{steps.line('trials', name, '--local', *options_given)}")
     # A signal that came when the job had succeeded changes nothing any more.
     if interrupted and not done.succeeded:
         raise KeyboardInterrupt
@@ -125,9 +125,11 @@ def command(
             streams.note(f"hint: {done.hint}")
         raise JobFailedError(f"{name} failed: {_first_line(done.error) or done.state}")
     if faults.texts:
-        streams.note(f"to run it on Vertex AI, with its candidates:\n{steps.line('submit', name, '--watch', *given)}")
+        streams.note(
+            f"to run it on Vertex AI, with its candidates:\n{steps.line('submit', name, '--watch', *options_given)}"
+        )
     else:
-        _on_vertex(prepared, given, project.file, done)
+        _next_steps(prepared, options_given, project.file, done)
 
 
 def _watcher(name: str, quiet: bool) -> Watcher:
@@ -151,21 +153,23 @@ def _watcher(name: str, quiet: bool) -> Watcher:
     return Watcher(line=(lambda job, one: None) if quiet else line, state=state, trial=trial)
 
 
-def _on_vertex(prepared: Prepared, given: list[object], file: Path | None, done: Rehearsal) -> None:
-    """Write the YAML that ran, and show what runs the same on Vertex AI, and what can be done with the result."""
+def _next_steps(prepared: Prepared, options_given: list[object], file: Path | None, done: Rehearsal) -> None:
+    """Write the job's YAML, without this run's output folder, and print the commands to type next."""
     name, path = prepared.view.name, prepared.file
     write_text(path, prepared.rendered.text, below=prepared.workspace.loaded.folder)
     if prepared.document.study is not None:
-        streams.note(f"to show its best trial:\n{steps.line('best', name, '--local', *given)}")
+        streams.note(f"to show its best trial:\n{steps.line('best', name, '--local', *options_given)}")
         streams.note(
-            f"to add a job with the best trial's parameters:\n{steps.line('promote', name, '--local', *given)}"
+            f"to add a job with the best trial's parameters:\n{steps.line('promote', name, '--local', *options_given)}"
         )
     register = _register(prepared, done)
     if register:
         lines = steps.on_local_vertex(file, *register)
         streams.note(f"to add its model to the Model Registry of the local Vertex:\n{lines}")
     else:
-        streams.note(f"to use gcloud or the SDK on this machine:\n{steps.line('local', 'up', '--detach', *given)}")
+        streams.note(
+            f"to use gcloud or the SDK on this machine:\n{steps.line('local', 'up', '--detach', *options_given)}"
+        )
     streams.note(f"wrote {path}; to run it on Vertex AI:")
     for line in creation.commands([(prepared, path)]):
         streams.note(line)
@@ -173,7 +177,7 @@ def _on_vertex(prepared: Prepared, given: list[object], file: Path | None, done:
 
 def _register(prepared: Prepared, done: Rehearsal) -> list[str]:
     """Return the words of the command that registers the model; none if the model, or a metric to compare it by, is missing."""
-    from vertexrig import catalog  # these are loaded already, but not for every verb
+    from vertexrig import catalog  # not at the top, because `rehearse --help` loads this module
     from vertexrig.studies import register, trained
 
     loaded, name = prepared.workspace.loaded, prepared.view.name
@@ -183,15 +187,15 @@ def _register(prepared: Prepared, done: Rehearsal) -> list[str]:
     files = [path.relative_to(done.model).as_posix() for path in done.model.rglob("*") if path.is_file()]
     if register.servable(files, made) is None:
         return []
-    options = dict[str, str]()
+    given = dict[str, str]()
     try:
         metric, _ = trained.compared_by(loaded, prepared.view.labels, name, known=lambda: done.metrics)
     except register.LackingError as lacking:
-        options = dict(lacking.options)
-        metric = options.get("metric", "")
+        given = dict(lacking.options)
+        metric = given.get("metric", "")
     if metric not in done.metrics:
         return []
-    return ["register", name, *(f"--{key}={value}" for key, value in options.items())]
+    return ["register", name, *(f"--{key}={value}" for key, value in given.items())]
 
 
 @contextmanager
@@ -275,10 +279,10 @@ def _astray(done: Rehearsal) -> str:
 
 def _trial(record: Mapping[str, Any]) -> str:
     values = ", ".join(
-        f"{own['parameterId']}={shown(own.get('value'), DIGITS)}" for own in record.get("parameters", ())
+        f"{one['parameterId']}={shown(one.get('value'), DIGITS)}" for one in record.get("parameters", ())
     )
     metrics = (record.get("finalMeasurement") or {}).get("metrics", ())
-    result = ", ".join(f"{own['metricId']} {shown(own.get('value'), DIGITS)}" for own in metrics)
+    result = ", ".join(f"{one['metricId']} {shown(one.get('value'), DIGITS)}" for one in metrics)
     return f"trial {record.get('id')} {record.get('state')}: {result or _first_line(str(record.get('infeasibleReason', '')))} ({values})"
 
 

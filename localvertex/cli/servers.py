@@ -105,7 +105,7 @@ class PaceOptions:
 
 @dataclass(frozen=True)
 class FaultOptions:
-    """What goes wrong on a server, on request."""
+    """The faults that a local Vertex has on request."""
 
     texts: tuple[str, ...] = options.option(
         "--fault",
@@ -124,13 +124,13 @@ class FaultOptions:
 
 
 def bind(folder: Path, *, adopt: bool = False) -> None:
-    """Bind the folder of the state to this machine. Where `state.claimed` would refuse one that was made elsewhere, the user is asked."""
+    """Bind the state folder to this machine. If the state was made elsewhere and `adopt` does not accept it, ask the user."""
     try:
-        state.claimed(folder, adopt=adopt)
+        state.claim(folder, adopt=adopt)
     except state.ForeignStateError as error:
         if not (sys.stdin.isatty() and click.confirm(f"{error}\nUse it?", err=True)):
             raise
-        state.claimed(folder, adopt=True)
+        state.claim(folder, adopt=True)
 
 
 pace_options = options.group("pace", PaceOptions)

@@ -20,7 +20,7 @@ from vertexrig.spec.states import CANCELLED, CANCELLING, ENDED, FAILED, PENDING,
 CREATED = PENDING
 """The state that `create` answers."""
 
-_CANCELLING = (CANCELLING, of_pipeline(CANCELLING))
+_BEING_CANCELLED = (CANCELLING, of_pipeline(CANCELLING))
 
 NEXT: Mapping[str, frozenset[str]] = {
     PENDING: frozenset({QUEUED, RUNNING, CANCELLING, FAILED}),
@@ -64,17 +64,16 @@ def advance(
     name: str,
     state: str,
     error: Mapping[str, Any] | None = None,
-    allowed: Callable[[str, str], None] = lambda before, after: None,
+    check: Callable[[str, str], None] = lambda before, after: None,
 ) -> str:
-    """Set a resource's state. One that has ended stays as it is, and one that is being cancelled can only end: a thread that
-    reports how far its work is does not know of the cancellation yet.
+    """Set a resource's state. Ignored if the resource has ended, or if it is being cancelled and the new state is not a last one.
 
     Args:
         store: Where the resource is.
         name: Its name.
         state: The new state.
         error: google.rpc.Status of a job that did not succeed.
-        allowed: Raises for a change from one state to another that must not be.
+        check: Raises for a change from one state to another that is not allowed.
 
     Returns:
         The state that it now has, "" if there is no such resource.
@@ -83,11 +82,11 @@ def advance(
     def edit(body: Json, _: Json) -> bool:
         before = body["state"]
         if resources.has_ended(body):
-            return True
-        # Not refused but left out: a report of progress is not wrong.
-        if before in _CANCELLING and not resources.has_ended({"state": state}):
+            return True  # it has ended (`ResourceStore.change`)
+        # Ignored, not refused: the thread that reports progress cannot know of the cancellation.
+        if before in _BEING_CANCELLED and not resources.has_ended({"state": state}):
             return False
-        allowed(before, state)
+        check(before, state)
         return resources.move(body, state, error)
 
     body = store.change(name, edit)

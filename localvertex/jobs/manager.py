@@ -33,7 +33,7 @@ from vertexrig.spec.quota import QuotaNeed, quota_needs
 from vertexrig.spec.states import CANCELLED, CANCELLING, ENDED, FAILED, PENDING, QUEUED, RUNNING
 
 Keep = Callable[[str, Sequence[Line]], None]
-"""Takes lines of the job of a resource name; they are kept when it returns."""
+"""Store log lines of the job with this resource name; they are stored when it returns."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ class Jobs:
     def refuse_denied(self, parent: str, collection: str, job: Mapping[str, Any]) -> None:
         """Raise the service's 403 if a fault on demand denies the creation of what runs a job (t5x-on-vertex-ai issue 5)."""
         _, project, _, region = parent.split("/")
-        if self.settings.fault("denied", job, region):
+        if self.settings.fault_for("denied", job, region):
             permission = f"aiplatform.{collection}.create"
             place = f"projects/{resources.project_id(project)}/locations/{region}"
             message = f"Permission '{permission}' denied on resource '//aiplatform.googleapis.com/{place}' (or it may not exist)."
@@ -133,7 +133,7 @@ class Jobs:
 
     def missing_quota(self, job: Mapping[str, Any], region: str) -> str:
         """Return the service's message if a fault on demand leaves no quota for a job, else ""."""
-        found = self.settings.fault("quota", job, region)
+        found = self.settings.fault_for("quota", job, region)
         if found is None:
             return ""
         fits = found[1]
@@ -161,7 +161,8 @@ class Jobs:
             parent: Where it belongs.
             outer: displayName, labels and the like.
             job: Its canonical spec.
-            hidden: `trial` of a study's job, `pipeline` of a pipeline's, `quota` with the message of what it lacks.
+            hidden: What clients do not see: `trial` of a study's job, `pipeline` of a pipeline's, `quota` with the message of what it
+                lacks. The job's spec is added here, and later how far it is (`counts`) and what its result says.
             study: The tuning job whose trial it runs.
         """
         hidden = dict(hidden or {})
@@ -201,7 +202,7 @@ class Jobs:
         # Outputs stay: they are in buckets, as on the service.
         shutil.rmtree(job_folder(self.settings.root, resources.last_part(name)), ignore_errors=True)
 
-    def fault(self, name: str, *, kill: str = "", preempt: float | None = None) -> None:
+    def inject_fault(self, name: str, *, kill: str = "", preempt: float | None = None) -> None:
         """Kill a replica of a running job, or take its machines away with a window of `preempt` seconds."""
         stored = self._stored(name)
         control, state = self._controls.get(name), stored.body["state"]
@@ -271,13 +272,15 @@ class Jobs:
         with self._lock:
             if self._closing:
                 return
-            # Before the state is read, so that a cancellation finds either the control or its state read.
+            # Registered before `_run_with` reads the state: a cancellation either finds this control, or has already written
+            # CANCELLING, which `_run_with` reads.
             self._controls[name] = control
         try:
             self._run_with(name, control)
         except Exception as error:  # a defect here must not leave a job running
             message = f"Internal error occurred for the current attempt: {error}"
             self._fail_when_possible(name, JobError(rules.INTERNAL, message))
+            # Another error is a defect of this program: its traceback belongs into the server's log.
             if not isinstance(error, (VertexrigError, OSError, sqlite3.Error)):
                 raise
         finally:
@@ -341,7 +344,7 @@ class Jobs:
 
     def _gets_machines(self, name: str, job: Mapping[str, Any], region: str, control: Control) -> bool:
         """Whether a job gets machines, after the time in which a stock-out on demand lets it wait."""
-        found = self.settings.fault("stockout", job, region)
+        found = self.settings.fault_for("stockout", job, region)
         if found is None or not found[0].waits:
             return found is None
         logged_at = 0.0
@@ -360,7 +363,7 @@ class Jobs:
         self._change(name, state)
         if earlier := self._preemptions.pop(name, None):
             earlier.cancel()
-        found = self.settings.fault("preempt", job, region) if state == RUNNING else None
+        found = self.settings.fault_for("preempt", job, region) if state == RUNNING else None
         if found is not None:
             timer = self._preemptions[name] = threading.Timer(found[0].after, control.preempt)
             timer.daemon = True
@@ -395,7 +398,7 @@ class Jobs:
 
 
 class _Batch:
-    """Hands lines on in portions: before each wait for more, and whenever many have gathered."""
+    """Collect lines, and write them when `flush` is called or 1,000 have gathered."""
 
     # Lines per transaction: enough that the disk's pace does not matter, few enough that readers see output at once.
     _MOST = 1000

@@ -185,7 +185,7 @@ class MetricFile:
 
 
 def last_values(path: Path) -> dict[str, float]:
-    """Return the last finite value under each tag of a metric file, by tag; empty if there is no such file."""
+    """Return the last finite value under each of the first 20 tags of a metric file, by tag; empty if there is no such file."""
     try:
         with path.open("rb") as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - TAIL_BYTES))

@@ -7,7 +7,7 @@ from pathlib import Path
 from statistics import median
 
 from localvertex.jobs.settings import Settings
-from localvertex.runner.children import shows_buckets
+from localvertex.runner.children import can_show_buckets
 from localvertex.runner.options import RunOptions, TrainerSources
 from localvertex.runner.pythons import interpreters
 from vertexrig.catalog import load
@@ -45,8 +45,8 @@ def settings_of_project(
         discrete: How discrete values reach a trainer.
         strict_gs: A trainer that writes files to a local folder named `gs:` fails.
         engine: What runs images; see `RunOptions`.
-        gs_paths: `mapped` or `kept`. Without it in either: `kept`, unless trainers see the user's credentials, or this system
-            cannot show them /gcs, which many put in place of `gs://`.
+        gs_paths: `mapped` or `kept`. If neither the caller nor the project file gives it: `mapped` if trainers see the user's
+            credentials, or if this system cannot show /gcs and the run is not `transparent`; otherwise `kept`.
         slots: Replicas at one time.
         credentials: Trainers see the user's credentials.
         transparent: For an unchanged program, which may also name buckets by `gs://` in the code of its trainers.
@@ -55,7 +55,7 @@ def settings_of_project(
         speed: See `paced`.
 
     Raises:
-        UsageError: `kept` and the user's credentials: trainers that have them go to Google. Or as `paced`.
+        UsageError: `kept` together with `credentials`, or `speed` without a pace.
     """
     local, project = (loaded.project.local, loaded.project) if loaded else (LocalSettings(), None)
     run = run_options(loaded) if loaded else RunOptions()
@@ -63,7 +63,7 @@ def settings_of_project(
     if wanted == "kept" and credentials:
         raise UsageError("--pass-credentials is for trainers that go to Google; with gs_paths: kept they never do")
     # An unchanged program may write gs:// into the code of its trainers, where no argument can be mapped.
-    keep = wanted == "kept" or (wanted is None and not credentials and (transparent or shows_buckets()))
+    keep = wanted == "kept" or (wanted is None and not credentials and (transparent or can_show_buckets()))
     run = replace(paced(run, pace, speed), warm=run.warm and not cold, keep_gs=keep, credentials=credentials)
     run = replace(run, strict_gs=strict_gs)
     run = replace(run, project=project.project, region=project.region) if project else run

@@ -7,7 +7,8 @@ from collections import deque
 from collections.abc import Callable
 
 _PATIENCE_S = 30.0
-"""How long `close` waits for a job: three times the default grace between SIGTERM and SIGKILL. Its threads are daemons."""
+"""How long `close` waits for a job: three times the default grace between SIGTERM and SIGKILL. The queue's threads are
+daemons: a job that takes longer does not keep the process."""
 
 
 class Queue:

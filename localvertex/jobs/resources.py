@@ -130,8 +130,10 @@ def has_ended(body: Mapping[str, Any]) -> bool:
 def move(body: Json, state: str, error: Mapping[str, Any] | None = None) -> bool:
     """Set a resource's state with its times; returns whether it has ended, for `ResourceStore.change`.
 
-    Times have the form of public recordings: microseconds for creation and update; of what has run whole seconds for start and end
-    (2021, 2022), of what waits, or was cancelled while it did, microseconds for these, too (2026).
+    Times have the form of public recordings:
+
+    - createTime, updateTime: microseconds.
+    - startTime, endTime: whole seconds if the job has run (recordings of 2021, 2022), microseconds if it only waited (2026).
     """
     moment, ended, ran = times.now(), state in _ENDED, has_run(body)
     body["state"], body["updateTime"] = state, times.rfc3339(moment)
@@ -143,10 +145,10 @@ def move(body: Json, state: str, error: Mapping[str, Any] | None = None) -> bool
     if ended and not ran:
         body["endTime"] = body["updateTime"]
         if state == FAILED:
-            body.pop("startTime", None)  # as one was seen that failed without machines
+            body.pop("startTime", None)  # recorded: a job that failed without machines has no startTime
     elif ended:
         body["endTime"] = times.whole_second(moment, str(body.get("startTime", body["createTime"])))
-        # of a job shorter than a second
+        # The end of a job shorter than a second is rounded up.
         body["updateTime"] = max(body["updateTime"], times.rfc3339(times.parse(body["endTime"])))
     if error:
         body["error"] = dict(error)

@@ -144,7 +144,7 @@ class Settings:
     hosts: tuple[str, ...] = ()
     queued: float = 0.0
 
-    def fault(self, kind: str, job: Mapping[str, Any], region: str) -> tuple[Fault, tuple[str, ...]] | None:
+    def fault_for(self, kind: str, job: Mapping[str, Any], region: str) -> tuple[Fault, tuple[str, ...]] | None:
         """Return a fault of a kind that a job has now, and what of the job it fits; None if there is none."""
         found = ((fault, fault.applies_to(job, region)) for fault in self.faults if fault.kind == kind)
         return next(((fault, fits) for fault, fits in found if fits), None)

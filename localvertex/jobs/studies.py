@@ -274,7 +274,7 @@ class Studies:
             return  # the server closes
         if run.note:
             self.jobs.log(name, run.note, "WARNING")
-        code = {FAILED: rules.INTERNAL, CANCELLED: rules.CANCELLED}.get(result.state)
+        code = {FAILED: rules.INTERNAL, CANCELLED: rules.CANCELLED_CODE}.get(result.state)
         # The service's own word, of a job and of a study.
         message = "CANCELED" if result.state == CANCELLED else result.message
         lifecycle.advance(self.store, name, result.state, {"code": code, "message": message} if code else None)

@@ -19,7 +19,7 @@ from localvertex.runner.environment import local_path
 from localvertex.runner.job_files import metric_file
 from localvertex.runner.lines import Line
 from localvertex.runner.result import JobResult
-from localvertex.state import claimed
+from localvertex.state import claim
 from vertexrig.cloud.vertex import TUNING, RemoteJob
 from vertexrig.errors import FindingsError, UsageError
 from vertexrig.package import builder
@@ -77,7 +77,7 @@ def rehearse(
     name, loaded = prepared.view.name, prepared.workspace.loaded
     if trials is not None and prepared.document.study is None:
         raise no_trials(name)
-    root = claimed(loaded.output(STATE_FOLDER))
+    root = claim(loaded.output(STATE_FOLDER))
     if resume:
         _must_be_there(prepared, root, resume)
     prepared = prepared.in_run(resume or runs.new_run_id())
@@ -213,7 +213,7 @@ class Recorder:
         return replace(done, astray=_left_in(ran.folder)) if ran is not None else done
 
     def _without_model(self, done: Rehearsal, body: Mapping[str, Any]) -> list[JobResult]:
-        """Return the results of a sweep's trials that succeeded without a model."""
+        """Return the results of a sweep's trials that succeeded and left no model."""
         jobs = {str(one["id"]): one.get("customJob", "") for one in body.get("trials", ())}
         names = [jobs[folder.parent.name] for folder in done.models_empty]
         return [self._results[name] for name in names if name in self._results]

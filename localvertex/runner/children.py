@@ -44,11 +44,11 @@ class Command:
         cleanup: A command run after its end.
         state: A command that says how the container ended that `argv` ran; empty for a program of this machine.
         mark: Beginning of the variable of `env` by which `kill_marked` finds the processes of this program, "" if there is none.
-        severities: Of its lines, by stream.
+        severities: The severity of its lines, by stream.
         fork: Starts it warm, None to start it cold.
         gcs: The folder that it sees as /gcs, "" for none.
-        framework: Of its image, "" if that is not known.
-        sources: The packages that hold it; none where it is in `cwd`.
+        framework: The framework of its image, "" if that is not known.
+        sources: The packages that hold the program; none if the program is in `cwd`.
     """
 
     argv: Sequence[str]
@@ -84,7 +84,7 @@ class Exit:
 class Child:
     """A running program. Made by `Children.start`.
 
-    `process` is its supervisor; None where a forker has forked that, or will once its imports are made.
+    `process` is the supervisor's process; None if a forker starts the supervisor.
     """
 
     name: str
@@ -159,7 +159,7 @@ class Child:
 
 
 @lru_cache(maxsize=1)
-def shows_buckets() -> bool:
+def can_show_buckets() -> bool:
     """Whether this system lets a program see a folder as /gcs: Linux that lets it make namespaces."""
     with tempfile.TemporaryDirectory(prefix="vertexrig-gcs-") as folder:
         Path(folder, "gs").mkdir()
@@ -222,7 +222,7 @@ class Children:
     Args:
         on_line: Called with every line of output.
         wake: A file descriptor that interrupts `poll` when it can be read.
-        on_start: Called with each program that was to start warm, once it has started or has to be started cold.
+        on_start: Called with each program that should start warm, when it has started, or just before it is started cold.
     """
 
     def __init__(

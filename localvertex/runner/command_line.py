@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from localvertex.runner.children import shows_buckets
+from localvertex.runner.children import can_show_buckets
 from localvertex.runner.containers import Container
 from localvertex.runner.environment import bucket_folder, map_paths
 from vertexrig.spec.cluster import expand
@@ -14,9 +14,9 @@ from vertexrig.spec.cluster import expand
 Variables = Mapping[str, str]
 
 _UNSEEN = (
-    "/gcs is a folder in arguments and variables only: this system has no mount namespaces for programs, so what the "
-    "trainer's own code writes below /gcs is in no bucket; read the AIP_ variables there, or allow user namespaces (of a "
-    "container: --security-opt seccomp=unconfined)"
+    "/gcs exists only in arguments and variables: this system does not allow mount namespaces. Files that the trainer's code "
+    "writes below /gcs reach no bucket. Read the AIP_ variables, or allow user namespaces (in a container: --security-opt "
+    "seccomp=unconfined)"
 )
 
 
@@ -30,10 +30,10 @@ class ReplicaProgram:
         folders: Put in front of PATH.
         cwd: Working directory; None for a replica's own scratch folder.
         container: What runs the image as itself, None where a program of this machine stands in for it.
-        settings: Variables that replace what the image has in another way.
+        settings: Variables that imitate a property of the image, such as TF_USE_LEGACY_KERAS.
         stand_ins: A sentence for each thing that replaces the image or what it would install; empty ones do not count.
-        framework: Of the image, "" if that is not known.
-        sources: The packages that hold the program; none where it is in `cwd`.
+        framework: The image's framework, "" if that is not known.
+        sources: The packages that hold the program; none if the program is in `cwd`.
         installs: It may run pip, whose packages are then the replica's own.
         broken: What its packages did to the framework of this machine, "" if nothing.
     """
@@ -56,9 +56,9 @@ class ReplicaProgram:
 
     def gcs(self, root: Path) -> str:
         """Return the folder to show the replicas as /gcs, "" where that cannot be; an engine does it for an image."""
-        return "" if self.container or not shows_buckets() else str(bucket_folder(root))
+        return "" if self.container or not can_show_buckets() else str(bucket_folder(root))
 
     @property
     def notes(self) -> tuple[str, ...]:
         """A sentence for each thing that is different here; empty ones do not count."""
-        return self.stand_ins if self.container or shows_buckets() else (*self.stand_ins, _UNSEEN)
+        return self.stand_ins if self.container or can_show_buckets() else (*self.stand_ins, _UNSEEN)

@@ -63,13 +63,16 @@ class Container:
 def chosen(
     image: str, options: RunOptions, execute: packages.Execute, log: Callable[[str], None]
 ) -> tuple[Container | None, str, bool]:
-    """Return what an image runs in as itself, or None and why it does not, with what to do; and whether an engine answers.
+    """Return the container of an image, if it can run here.
 
     Args:
         image: As the job names it.
         options: The job's.
         execute: Runs what pulls the image, its output in the job's log.
         log: Called before that.
+
+    Returns:
+        The container, None if the image cannot run here; the reason, with what to do; whether an engine answers.
 
     Raises:
         JobFailedError: The user has named an engine, and it does not answer or does not have the image.
@@ -189,7 +192,7 @@ def command(
         _readable(root / "front")
     front = _of_front(container, options, hosts)
     image = container.variables()
-    if environment.reaches_names({**front, **variables}):
+    if environment.needs_startup_hook({**front, **variables}):
         front["PYTHONPATH"] = str(environment.STARTUP)
     inside = {"PYTHONUNBUFFERED": "1", **front, **variables}
     inside |= {name: f"{image[name]}{os.pathsep if name == 'PYTHONPATH' else ' '}{front[name]}"

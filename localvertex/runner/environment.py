@@ -1,4 +1,4 @@
-"""What a replica finds in its environment on this machine, and where the paths of the cloud lie on it."""
+"""The environment of a replica on this machine, and the local paths of gs:// and /gcs."""
 
 from __future__ import annotations
 
@@ -151,8 +151,8 @@ def credentials(user: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in user.items() if name in _CREDENTIALS or name.startswith("CLOUDSDK_")}
 
 
-def reaches_names(env: Mapping[str, str]) -> bool:
-    """Whether a replica gets several devices of the CPU, or reaches Google's names here: Python then loads what is in `STARTUP`."""
+def needs_startup_hook(env: Mapping[str, str]) -> bool:
+    """Whether Python has to load `STARTUP` in this replica: it has virtual devices, or reaches Google's host names here."""
     return bool({"TRAINER_VIRTUAL_DEVICES", NAMES} & env.keys())
 
 

@@ -191,7 +191,7 @@ def _supervise(request: dict[str, Any], descriptors: list[int], place: tuple[int
                 break
             printed += os.write(standard, data)
         os.close(said[standard - 1])
-    supervisor.go_below(control, request)  # before the mark is shown, by which the runner kills
+    supervisor.fork_below_guard(control, request)  # before the mark is shown, by which the runner kills
     _adopt(request["env"], place)
     parent = os.getpid()
 

@@ -21,7 +21,7 @@ _NAMED = re.compile(r"(?:/tf2?-(?:cpu|gpu|tpu)\.|/tensorflow:)([0-9]+)[.-]([0-9]
 _FRAMEWORK = re.compile(r"/(tf|pytorch|sklearn|xgboost)2?-(?:cpu|gpu|tpu|xla)\.|/(tensorflow|pytorch|jax):")
 _FROM = re.compile(r"^\s*FROM\s+(?:--\S+\s+)*(\S+)", re.IGNORECASE | re.MULTILINE)
 
-Settled = tuple[dict[str, str], str]
+KerasChoice = tuple[dict[str, str], str]
 """Variables of the replica, and a sentence on the TensorFlow and the Keras that it has, "" if they are the image's."""
 
 
@@ -36,8 +36,8 @@ def framework(image: str, folder: Path | None = None) -> str:
     return ""
 
 
-def of_image(base: Interpreter, image: str) -> Settled:
-    """For an image whose name has its TensorFlow."""
+def of_image(base: Interpreter, image: str) -> KerasChoice:
+    """Return the `KerasChoice` for an image whose name has its TensorFlow."""
     prebuilt = load().image(image)
     if prebuilt is not None:
         return of_version(base, prebuilt.version if prebuilt.framework == "tf" else "")
@@ -45,8 +45,8 @@ def of_image(base: Interpreter, image: str) -> Settled:
     return of_version(base, f"{named[1]}.{named[2]}" if named else "")
 
 
-def of_folder(base: Interpreter, image: str, folder: Path) -> Settled:
-    """For a custom image: by its name, or by what the Dockerfile in its folder is built from."""
+def of_folder(base: Interpreter, image: str, folder: Path) -> KerasChoice:
+    """Return the `KerasChoice` for a custom image: by its name, or by what the Dockerfile in its folder is built from."""
     for name in (image, *_bases(folder)):
         named = _NAMED.search(name)
         if named is None:
@@ -61,8 +61,8 @@ def of_folder(base: Interpreter, image: str, folder: Path) -> Settled:
     return {}, ""
 
 
-def of_version(base: Interpreter, version: str) -> Settled:
-    """For an image with this TensorFlow, "" if it has none or it is not known."""
+def of_version(base: Interpreter, version: str) -> KerasChoice:
+    """Return the `KerasChoice` for an image with this TensorFlow; `version` is "" if it has none or it is not known."""
     here, keras = base.installed.get("tensorflow", ""), base.installed.get("tf_keras", "")
     wanted = _minor(version)
     if not wanted or not here or wanted >= _KERAS_3 or _minor(here) < _KERAS_3:

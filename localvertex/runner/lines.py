@@ -35,13 +35,14 @@ class Line:
     """One log entry of a job.
 
     Args:
-        time: Seconds since 1970, when the runner read it; strictly rising within one task.
+        time: Seconds since 1970, when the runner read it; strictly rising within one stream of one replica.
         task: `workerpool0-0`, or `service` for what the service says.
         severity: A Cloud Logging severity: that of its stream (`OF_PACKAGE`, `OF_CONTAINER`), or what a JSON line names.
         text: The line without its end.
         payload: The line as data, when it is a JSON object (Cloud Logging's jsonPayload).
-        routine: The service writes it of every job (`servicelog`); a summary of this one leaves it out.
-        stderr: It came from there.
+        routine: A rehearsal does not print it: the service writes this line for every job (`servicelog`), or it says how a
+            replica starts.
+        stderr: The replica wrote it to stderr.
         ours: The local Vertex says it, and the service would not: it is in the log files, and not in Cloud Logging.
     """
 
@@ -78,7 +79,9 @@ class Splitter:
         *parts, self._rest = text.split("\n")
         # A program that never ends its line must not fill the memory.
         if final or len(self._rest) > LONGEST:
-            parts, self._rest = [*parts, self._rest] if self._rest else parts, ""
+            if self._rest:
+                parts.append(self._rest)
+            self._rest = ""
         # Times are shown in microseconds; each line has its own, by which logs are sorted.
         now = max(time.time(), self._last + 1e-6)
         lines = []
@@ -116,7 +119,7 @@ class LogFiles:
     """One text file per task: `workerpool0-0.log`, each line with its time and severity.
 
     Args:
-        folder: Made when the first line comes, below the root: not after `rm -rf` of that.
+        folder: Created with the first line.
         root: The local Vertex's folder.
 
     Attributes:
@@ -125,7 +128,7 @@ class LogFiles:
 
     def __init__(self, folder: Path, root: Path) -> None:
         self.folder, self.root = folder, root
-        root.mkdir(parents=True, exist_ok=True)  # now or not at all
+        root.mkdir(parents=True, exist_ok=True)
         self.trouble: OSError | None = None
         self._files: dict[str, TextIO] = {}
 
@@ -136,6 +139,7 @@ class LogFiles:
         try:
             file = self._files.get(line.task)
             if file is None:
+                # If the root was removed meanwhile, it is not created again: the write fails.
                 self.folder.mkdir(parents=self.root.exists(), exist_ok=True)
                 path = self.folder / f"{line.task}.log"
                 file = self._files[line.task] = path.open("a", encoding="utf-8", errors="replace")

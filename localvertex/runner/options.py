@@ -1,4 +1,4 @@
-"""What a run needs besides the job: where, with which interpreters and images, and which faults to rehearse."""
+"""How a job runs on this machine (`RunOptions`), and what other threads ask of a running job (`Control`)."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class RunOptions:
         warm: Let replicas start from a process that has made their imports; see `warm`.
         earlier: `JobResult.counts` of this job from the server that was stopped; the job goes on from them.
         keep_gs: Leave `gs://` paths in variables and arguments as they are; replicas reach them through the front.
-        strict_gs: A replica that writes files to a local folder named `gs:` fails its job, which else gets a warning.
+        strict_gs: A replica that writes files to a local folder named `gs:` fails its job, which otherwise gets a warning.
     """
 
     job_id: str = ""
@@ -151,11 +151,11 @@ class Control:
         return preempted, killed
 
     def fileno(self) -> int:
-        """Can be read when something was asked."""
+        """Descriptor that becomes readable when something was asked."""
         return self._read
 
     def wait(self, seconds: float) -> None:
-        """Wait, until something is asked at the latest."""
+        """Wait for `seconds`, or less if another thread asks for something."""
         select.select([self], [], [], seconds)
 
     def _ring(self) -> None:

@@ -252,7 +252,7 @@ def once(folder: Path, give_up: Callable[[], bool], build: Callable[[], Mapping[
     if (folder / _READY).is_file():
         return python
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with locked(folder.with_suffix(".lock"), give_up):
+    with waited_lock(folder.with_suffix(".lock"), give_up):
         # Another process may have made it while this one waited.
         if not (folder / _READY).is_file():
             shutil.rmtree(folder, ignore_errors=True)
@@ -260,7 +260,7 @@ def once(folder: Path, give_up: Callable[[], bool], build: Callable[[], Mapping[
     return python
 
 
-def kept(python: Path, what: str) -> str:
+def layer_note(python: Path, what: str) -> str:
     """Return a sentence on an environment made by `layer`, "" if there is none.
 
     Args:
@@ -377,7 +377,7 @@ def _isolation(base: Interpreter, package: Path) -> list[str]:
 
 
 @contextmanager
-def locked(path: Path, give_up: Callable[[], bool]) -> Iterator[None]:
+def waited_lock(path: Path, give_up: Callable[[], bool]) -> Iterator[None]:
     """Hold a lock that the system frees when this process dies.
 
     Raises:

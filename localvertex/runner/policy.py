@@ -35,8 +35,8 @@ LOST_SIGNALS = frozenset({1, 2, 9, 15})
 """Signals a program does not send itself: its machine went, or somebody else ended it."""
 
 # google.rpc.Code
-CANCELLED, INVALID_ARGUMENT, DEADLINE_EXCEEDED, NOT_FOUND, RESOURCE_EXHAUSTED, INTERNAL = 1, 3, 4, 5, 8, 13
-ON_CANCEL = JobError(CANCELLED, "CANCELED")
+CANCELLED_CODE, INVALID_ARGUMENT, DEADLINE_EXCEEDED, NOT_FOUND, RESOURCE_EXHAUSTED, INTERNAL = 1, 3, 4, 5, 8, 13
+ON_CANCEL = JobError(CANCELLED_CODE, "CANCELED")
 """The error of a job that was cancelled."""
 
 
@@ -93,7 +93,7 @@ def decide(exit_: Exit, replica: str, scheduling: Scheduling, counts: Counts) ->
 def exit_message(replica: str, exit_: Exit, stderr: str, project: str, job_id: str, *, package: bool) -> str:
     """Return the error of a job whose replica failed, in the service's words (public logs of 2025-11 to 2026-05).
 
-    Its address is of a page of the console, where the job is not: programs read the job's number from it.
+    The URL in it leads to the real console, which does not have the job; it stays because programs read the job's number from it.
 
     Args:
         replica: Its name.
@@ -136,9 +136,9 @@ _MOST_WORDS = 4000
 
 
 def last_words(stderr: list[str], exit_: Exit, *, package: bool) -> str:
-    """Return what of a replica's stderr belongs into the error: its last traceback, cut as the service cuts a long one.
+    """Return the part of stderr that the job's error quotes: the last traceback, shortened as the service does.
 
-    Without a traceback it is the reason for which nothing started, else the last ten lines of a package, and nothing of a container
+    Without one: the reason why a replica could not start, the last ten lines of a Python package, or "" for a container
     (tensorflow/models issue 10735).
     """
     if exit_.code == _UNSTARTED:

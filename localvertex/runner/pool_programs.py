@@ -79,18 +79,18 @@ class Preparation:
             JobFailedError: Nothing on this machine can run the image.
         """
         options, image = self.options, self.pool.image
-        # An entry of the image map counts before: the user has named a folder for it.
+        # `local.images` wins: the user named a folder for this image.
         if load().is_reduction_server(image) and first_match(options.images, image) is None:
             note = "a program that does nothing replaces the Reduction Server, which only makes all-reduce between GPUs faster"
             return ReplicaProgram((sys.executable, "-I", "-S", str(_REDUCTION)), (), stand_ins=(note,))
         container, why, answers = None, "", False
-        # What the user has named for this image comes first, and then the image itself.
+        # `local.images` and `local.interpreters` win over the image itself.
         if first_match(options.images, image) is None and first_match(options.interpreters, image) is None:
             container, why, answers = containers.chosen(image, options, self.execute, self.log)
         if container is not None:
             return self._of_container(container)
         program = self._in_place_of_the_image(why)
-        # Where an engine answers, its user expects the image.
+        # Say why the image does not run: a user with an engine expects it to.
         return replace(program, stand_ins=(why, *program.stand_ins)) if answers else program
 
     def _of_container(self, container: containers.Container) -> ReplicaProgram:
@@ -170,7 +170,7 @@ def _of_package(pool: Pool, base: packages.Interpreter, root: Path, layer: Calla
         tuple(pool.args),
         (python.parent,),
         settings=settings,
-        stand_ins=(_stand_in(base, pool.image), packages.kept(python, "replaced"), keras),
+        stand_ins=(_stand_in(base, pool.image), packages.layer_note(python, "replaced"), keras),
         framework=keras2.framework(pool.image),
         sources=tuple(files),
         broken=_broken(python, pool.image),
@@ -179,7 +179,7 @@ def _of_package(pool: Pool, base: packages.Interpreter, root: Path, layer: Calla
 
 def _broken(python: Path, image: str) -> str:
     """Return what the packages did to the framework of this machine, and what to do about it, "" if nothing."""
-    broken, prebuilt = packages.kept(python, "broken"), load().image(image)
+    broken, prebuilt = packages.layer_note(python, "broken"), load().image(image)
     if not broken or prebuilt is None:
         return ""
     name = pythons.name_for(prebuilt, load())
@@ -205,7 +205,7 @@ def _of_built_image(
         # torchrun and its like are beside the interpreter that has their package
         (python.parent, Path(base.python).parent),
         settings=settings,
-        stand_ins=(_stand_in(base, pool.image, built), packages.kept(python, "replaced"), keras),
+        stand_ins=(_stand_in(base, pool.image, built), packages.layer_note(python, "replaced"), keras),
         framework=built.framework,
         sources=(file,),
     )
@@ -214,10 +214,10 @@ def _of_built_image(
 def interpreter(
     image: str, options: RunOptions, log: Callable[[str], None], give_up: Callable[[], bool]
 ) -> packages.Interpreter:
-    """Return the Python in place of an image: the one that is named, else this one.
+    """Return the Python that stands in for an image: the one that the project file names, otherwise this one.
 
-    If this one lacks the image's TensorFlow, or with `interpreters: auto`, an environment of the image is made: with TensorFlow put beside
-    this Python's packages, one of these (JAX, whose ml_dtypes is newer) may end every job.
+    If this one lacks TensorFlow, or with `interpreters: auto`, make an environment with the image's versions. TensorFlow is not
+    installed beside this Python's packages, because one of them may break it (JAX needs a newer ml_dtypes).
     """
     named, prebuilt = first_match(options.interpreters, image), load().image(image)
     auto = named == AUTO and prebuilt is not None

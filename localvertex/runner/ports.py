@@ -8,10 +8,8 @@ import threading
 
 from vertexrig.errors import JobFailedError
 
-_LOW, _HIGH = (
-    20000,
-    32000,
-)  # Linux gives 32768 to 60999 to outgoing connections (ip_local_port_range, kernel's ip-sysctl)
+# Linux gives 32768 to 60999 to outgoing connections (ip_local_port_range, kernel's ip-sysctl).
+_LOW, _HIGH = 20000, 32000
 _lock = threading.Lock()
 _taken: set[int] = set()
 

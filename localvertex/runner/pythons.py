@@ -43,7 +43,7 @@ class WantedPython:
         image: The image's name in the project file: `tf-2.17`, or `build`.
         python: Its Python, `3.10`.
         requirements: What must be there.
-        listed: what the image lists besides that; left out where no registry has it.
+        listed: What the image lists besides that; left out where no registry has it.
         lock: The lock file of an image of one's own, which then is all there is.
     """
 
@@ -153,7 +153,7 @@ def make_python(
     folder = what.folder
     folder.parent.mkdir(parents=True, exist_ok=True)
     # Two commands may want the same environment; the second waits and finds it made. The name has dots of its own: tf-2.17-…
-    with packages.locked(folder.with_name(f"{folder.name}.lock"), give_up):
+    with packages.waited_lock(folder.with_name(f"{folder.name}.lock"), give_up):
         fresh = not (folder / _READY).is_file()
         if fresh:
             missing = _build(what, folder, log, give_up)
@@ -262,7 +262,7 @@ def _differences(what: WantedPython) -> list[str]:
 
 
 def interpreters(loaded: Loaded, catalog: Callable[[], Catalog]) -> dict[str, str]:
-    """Return `local.interpreters`, for RunOptions, with the names of images in it as the interpreters of their environments, and paths made absolute.
+    """Return `local.interpreters` for RunOptions. An image's name becomes the Python of its environment; paths become absolute.
 
     Raises:
         ConfigError: The environment of an image was not made yet.

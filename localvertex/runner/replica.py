@@ -56,9 +56,8 @@ def command(
     service = _service(one, pool, replicas, job, options)
     metrics = job_files.metric_file(root, options.job_id, one.name)
     service["CLOUD_ML_HP_METRIC_FILE"] = str(metrics)
-    service |= cluster.own_environment(
-        pool.env, service
-    )  # after the service's, to which the user's `$(NAME)` may refer
+    # After the service's, to which the user's `$(NAME)` may refer.
+    service |= cluster.own_environment(pool.env, service)
     buckets: Path | str = "/gcs" if program.container else environment.bucket_folder(root)
     contract = {
         name: value if name in _CLUSTER else environment.map_paths(value, buckets, keep_gs=options.keep_gs)
@@ -85,11 +84,12 @@ def command(
         **program.settings,
         **options.extra_env,
     }
+    # The job names a key file that does not exist on this machine: keep the emulator's own key file.
     if _KEY in machine and not Path(contract.get(_KEY, "")).is_file():
-        contract.pop(_KEY, None)  # a key file that is in the image, or nowhere: the made-up account's is there
+        contract.pop(_KEY, None)
     # The job's own variables win over this machine's, and nothing wins over the mark.
     env = {**machine, **contract, MARK: mark_value}
-    env |= hook(env)
+    env |= startup_path(env)
     return Command(
         program.argv(service, buckets, keep_gs=options.keep_gs),
         env,
@@ -103,9 +103,9 @@ def command(
     )
 
 
-def hook(env: Mapping[str, str]) -> dict[str, str]:
+def startup_path(env: Mapping[str, str]) -> dict[str, str]:
     """PYTHONPATH with our sitecustomize, for a replica that needs it."""
-    if not environment.reaches_names(env):
+    if not environment.needs_startup_hook(env):
         return {}
     return {"PYTHONPATH": os.pathsep.join(filter(None, [str(environment.STARTUP), env.get("PYTHONPATH", "")]))}
 

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from vertexrig.spec.states import SUCCEEDED
+
 
 def new_job_id() -> str:
     """Return a numeric id as the service's: 19 digits, within a signed 64-bit integer."""
@@ -35,13 +37,13 @@ class JobResult:
         error: The service's error, None on success.
         exit_codes: Last exit code of each replica that ended.
         failed_replica: The replica that failed the job, "" if none did.
-        traceback: The last traceback (or last lines) of its stderr.
-        hint: What the failure usually means and what to do, "" if it is not a known one; it is in the job's log, too.
+        traceback: The last traceback (or last lines) of that replica's stderr.
+        hint: What the failure usually means and what to do, "" if the failure is not a known one; the job's log has it, too.
         stand_ins: A sentence for each thing that stands in for a part of the cloud.
-        warnings: A sentence for each thing that went wrong and did not fail the job, as it would not on the service.
         job_id: The job's id.
         folder: The job's own folder: logs, scratch and metric files.
-        counts: What a run that goes on with it has to know (`policy.Counts`).
+        counts: What the next server needs to continue the job (`policy.Counts`).
+        warnings: A sentence for each thing that went wrong and did not fail the job, as it would not on the service.
     """
 
     state: str
@@ -58,4 +60,4 @@ class JobResult:
 
     @property
     def succeeded(self) -> bool:
-        return self.state == "JOB_STATE_SUCCEEDED"
+        return self.state == SUCCEEDED

@@ -67,14 +67,14 @@ def run_job(
     options = options or RunOptions()
     # Folders, marks and container names are made of the id, so it is fixed before anything starts.
     options = replace(options, job_id=options.job_id or new_job_id())
-    own = control or Control()
-    run = _JobRun(job, Path(root).absolute(), on_line, on_state, on_pause, own, options, warmth)
+    asks = control or Control()
+    run = _JobRun(job, Path(root).absolute(), on_line, on_state, on_pause, asks, options, warmth)
     try:
         return run.go()
     finally:
         run.close()
         if control is None:
-            own.close()
+            asks.close()
 
 
 class _Ended(Exception):
@@ -105,6 +105,8 @@ class _Member:
 
 
 class _JobRun:
+    """A job that runs. For the arguments see `run_job`; `close` frees what `go` has taken."""
+
     def __init__(
         self,
         job: Mapping[str, Any],
@@ -119,9 +121,8 @@ class _JobRun:
         self.job, self.root, self.options, self.control = dict(job), root, options, control
         self.pools = [pool for pool in spec.Document("CustomJobSpec", self.job).running if pool.replica_count > 0]
         self.folder = job_files.job_folder(root, options.job_id)
-        self.resumed = (
-            self.folder.exists()
-        )  # a server that was stopped ran this job; asked before the first line makes the folder
+        # An earlier server ran this job. Asked now, because the first log line makes the folder.
+        self.restarted = self.folder.exists()
         self.files = LogFiles(self.folder / "logs", root)
         self.children, self.warmth = Children(self._line, control.fileno(), self._started), warmth
         self.scheduling = policy.scheduling_of(self.job)
@@ -134,7 +135,7 @@ class _JobRun:
         self.warnings: list[str] = []
         self.broken: dict[int, str] = {}
         self.containers: dict[int, containers.Container] = {}
-        self.answered = ExitStack()
+        self.guest_users = ExitStack()
         self.failed_replica, self.last_words, self.preparing_replica = "", "", "workerpool0-0"
         # Set once all replicas have started: time in the queue and for packages does not count against the timeout.
         self.deadline = float("inf")
@@ -146,12 +147,12 @@ class _JobRun:
     def go(self) -> JobResult:
         try:
             self.state(PENDING)
-            self._log_routine(servicelog.BEFORE)
+            self._service_lines(servicelog.BEFORE)
             while True:
                 try:
                     # Each attempt gets new machines, as on the service; what was installed for the first one stays.
                     self._wait(self.options.provision)
-                    self._log_routine([servicelog.RUNNING])  # recorded before the packages, while the job is PENDING
+                    self._service_lines([servicelog.RUNNING])  # recorded before the packages, while the job is PENDING
                     if not self.members:
                         self._prepare()
                     self._attempt()
@@ -160,13 +161,13 @@ class _JobRun:
         except _Ended as end:
             return self._result(end.state, end.error)
         except VertexrigError as error:
-            # Preparation ends with a JobFailedError for both, so the control is asked what the user wanted.
+            # A preparation that is suspended or cancelled raises JobFailedError, so ask the control which it was.
             if self.control.suspended:
                 return self._result(SUSPENDED, None)
             if self.control.cancelled:
                 return self._result(CANCELLED, policy.ON_CANCEL)
             if isinstance(error, PackageError):  # the job's error only begins with another sentence
-                self.log(str(error), "ERROR")
+                self._service_line(str(error), "ERROR")
             return self._result(FAILED, self._error_of(error))
         except BrokenPipeError:  # the reader of the lines has gone
             raise
@@ -179,7 +180,7 @@ class _JobRun:
         if not any(pool.index == 0 for pool in self.pools):
             raise JobFailedError("workerPoolSpecs[0] is missing or has no replicas: a job needs its primary pool")
         environment.refuse_upward(*job_files.texts(self.job))  # before packages are installed
-        if self.resumed:  # the server may have been killed, and its supervisors, too
+        if self.restarted:  # the earlier server may have been killed, and its supervisors, too
             kill_marked(f"{MARK}={self.options.job_id}/")
         self.folder.mkdir(parents=True, exist_ok=True)
         self.ports = ports.take(sum(pool.replica_count for pool in self.pools))
@@ -198,8 +199,8 @@ class _JobRun:
                 [pool.image, pool.package_uris, pool.module, pool.args, (pool.container or {}).get("command")]
             )
             if key not in made:
-                # Its log has the lines of the installation; the other replicas of the pool get the same lines when
-                # they start.
+                # The first replica's log gets the installation's lines; the other replicas of the pool get the same lines
+                # when they start.
                 first = next(one for one in replicas if one.pool == pool.index)
                 made[key] = self._install(pool, first, replicas)
                 log_begun.add(first.name)
@@ -207,8 +208,9 @@ class _JobRun:
             self.broken[pool.index] = made[key].broken
             programs[pool.index] = made[key]
         self.containers = {index: one.container for index, one in programs.items() if one.container is not None}
-        self.answered.enter_context(containers.answered(*self.containers.values()))
-        if len(self.containers) == len(programs):  # only in containers the names of the service lead here
+        self.guest_users.enter_context(containers.answered(*self.containers.values()))
+        # The service's host names resolve only if every pool runs in a container.
+        if len(self.containers) == len(programs):
             address = cluster.cloud_address(self.options.job_id)
             replicas = self._replicas(lambda pool, index: address(pool, index).rpartition(":")[0])
         for one in replicas:
@@ -226,14 +228,14 @@ class _JobRun:
         """Make ready what a pool runs; what the service says of it goes to the log of its first replica."""
         self.preparing_replica, installed = one.name, False
         uris = {uri.rpartition("/")[2]: uri for uri in pool.package_uris}
-        self._log_routine(servicelog.fetching(pool, one, replicas), one.name)
+        self._service_lines(servicelog.fetching(pool, one, replicas), one.name)
 
         def step(package: Path, requirements: bool) -> None:
             nonlocal installed
             installed = True
             if uri := uris.get(package.name):  # the service knows nothing of the package of a built image
                 texts = servicelog.requirements(uri) if requirements else servicelog.installing(uri)
-                self._log_routine(texts, one.name, routine=False)  # it may take a while
+                self._service_lines(texts, one.name, shown=True)  # it may take a while
 
         env = replica.visible(self.options, self.folder / "config")
         program = pool_programs.Preparation(
@@ -244,11 +246,11 @@ class _JobRun:
             execute=self._run_installer,
             step=step,
             give_up=lambda: self.control.ends,
-            log=self._log_at_once,
+            log=self._own_line_now,
         ).program()
         # An environment from the cache needs no installation; the lines appear all the same, because the service installs
         # each time.
-        self._log_routine([*([] if installed else servicelog.installed(pool)), *servicelog.starting(pool)], one.name)
+        self._service_lines([*([] if installed else servicelog.installed(pool)), *servicelog.starting(pool)], one.name)
         return program
 
     def _log_differences(self, pool: spec.Pool, program: ReplicaProgram) -> None:
@@ -256,10 +258,10 @@ class _JobRun:
         for sentence in (environment.stand_in(pool), *program.notes):
             if sentence and sentence not in self.stand_ins:
                 self.stand_ins.append(sentence)
-                self.note(f"Difference: {sentence}.")
+                self._own_line(f"Difference: {sentence}.")
         for uri in environment.absent(pool.args, self.root):
             where = environment.local_path(uri, self.root)
-            self.note(f"{uri} is looked for at {where}: there is no such bucket here yet.")
+            self._own_line(f"{uri} is looked for at {where}: there is no such bucket here yet.")
 
     def _run_installer(self, argv: Sequence[str], env: Mapping[str, str]) -> int:
         """Run a program of the preparation, its output in the log of the primary replica."""
@@ -308,23 +310,23 @@ class _JobRun:
         one = member.replica
         if not member.log_begun:
             everyone = [other.replica for other in self.members.values()]
-            self._log_routine(servicelog.whole(self._pool(one), one, everyone), one.name)
+            self._service_lines(servicelog.whole(self._pool(one), one, everyone), one.name)
         member.log_begun = False  # a replica that starts again goes through all of it again
         member.stderr.clear()
         command = member.command
         if self.warmth is not None:
             command, cold = self.warmth.of(command, len(self.members))
             if cold:
-                self.note(servicelog.cold(one.name, cold), routine=True)
+                self._own_line(servicelog.cold(one.name, cold), shown=False)
         member.child = self.children.start(one.name, command)
 
     def _started(self, child: Child) -> None:
-        """Log how a replica has started that was to start warm."""
+        """Log whether a replica that should start warm did."""
         if child.waiting:
             text = servicelog.cold(child.name, child.refused or "the process that made its imports has gone")
         else:
             text = servicelog.warm(child.name, MODULES[child.command.framework])
-        self.note(text, routine=True)
+        self._own_line(text, shown=False)
 
     def _pool(self, replica: cluster.Replica) -> spec.Pool:
         return next(pool for pool in self.pools if pool.index == replica.pool)
@@ -360,11 +362,11 @@ class _JobRun:
         for name in killed:
             child = self.children.running.get(name)
             if child is not None:
-                self.note(f"Fault on demand: {name} is killed.", "WARNING")
+                self._own_line(f"Fault on demand: {name} is killed.", "WARNING")
                 child.send(signal.SIGKILL)
         if preempted is not None:
             window = f", SIGKILL follows in {preempted:g} s" if preempted else ""
-            self.note(f"Fault on demand: the machines are preempted{window}.", "WARNING")
+            self._own_line(f"Fault on demand: the machines are preempted{window}.", "WARNING")
             # Counted apart from retries: Compute Engine tries Spot machines again by another limit.
             self.counts.preemptions += 1
             if self.counts.preemptions > policy.SPOT_RESTARTS or self.scheduling.disable_retries:
@@ -378,9 +380,9 @@ class _JobRun:
         self.exit_codes[name] = exit_.code
         action = policy.decide(exit_, name, self.scheduling, self.counts)
         if exit_.code == 0:
-            self._log_routine(servicelog.ended(self._pool(member.replica)), name)
+            self._service_lines(servicelog.ended(self._pool(member.replica)), name)
         elif action is not Action.FAIL:
-            self.note(f"Task {name} ended with exit code {exit_.code}: {action.value}.", "ERROR")
+            self._own_line(f"Task {name} ended with exit code {exit_.code}: {action.value}.", "ERROR")
         began = time.time() - (time.monotonic() - self.begun)  # files have the clock's time, which may have been set
         # One that failed has its own error; one that succeeded would lose its output on the service silently.
         if exit_.code == 0 and (lost := environment.written_to_gs_folder(member.command.cwd, began)):
@@ -389,7 +391,7 @@ class _JobRun:
                 self.failed_replica = name
                 raise _Ended(FAILED, JobError(policy.INVALID_ARGUMENT, text))
             self.warnings.append(text)
-            self.note(text, "WARNING")
+            self._own_line(text, "WARNING")
         if action is Action.SUCCEED:
             raise _Ended(SUCCEEDED)
         if action is Action.FAIL:
@@ -398,7 +400,7 @@ class _JobRun:
             self.failed_replica, self.last_words = name, policy.last_words(list(member.stderr), exit_, package=package)
             everyone, again = [other.replica for other in self.members.values()], not self.scheduling.disable_retries
             for severity, text in servicelog.failed(pool, one, everyone, exit_, again=again):
-                self._log_routine([text], name, severity=severity)
+                self._service_lines([text], name, severity=severity)
             error = self._exit_error(exit_)
             if broken := self.broken.get(one.pool):
                 error = replace(error, message=f"{error.message}\n{broken}")
@@ -443,16 +445,16 @@ class _JobRun:
         if self.containers:
             trouble = containers.reclaim(list(self.containers.values()), self.root, self.folder, self.options)
             if trouble:
-                self.note(trouble, "WARNING")
-        meant = ""
+                self._own_line(trouble, "WARNING")
+        found_hint = ""
         if state == FAILED and error is not None:
-            meant = self._hint(error)
+            found_hint = self._hint(error)
             first, *rest = error.message.split("\n")
-            self.log(first, "ERROR")
-            self._log_routine(rest, severity="ERROR")  # the traceback, which the replica's log has already
-            self.note(f"The logs are in {self.folder / 'logs'}.", "WARNING")
-            if meant:
-                self.note(f"Hint: {meant}", "WARNING")
+            self._service_line(first, "ERROR")
+            self._service_lines(rest, severity="ERROR")  # the traceback, which the replica's log has already
+            self._own_line(f"The logs are in {self.folder / 'logs'}.", "WARNING")
+            if found_hint:
+                self._own_line(f"Hint: {found_hint}", "WARNING")
         if state != SUSPENDED:
             self._tear_down(state)
         self.files.flush()
@@ -464,7 +466,7 @@ class _JobRun:
             exit_codes=dict(self.exit_codes),
             failed_replica=self.failed_replica,
             traceback=self.last_words,
-            hint=meant,
+            hint=found_hint,
             stand_ins=tuple(self.stand_ins),
             warnings=tuple(self.warnings),
             job_id=self.options.job_id,
@@ -474,15 +476,15 @@ class _JobRun:
 
     def _tear_down(self, state: str) -> None:
         if state == SUCCEEDED:
-            self._log_routine([servicelog.TEARING_DOWN])
+            self._service_lines([servicelog.TEARING_DOWN])
         self._flush()
         until = time.monotonic() + self.options.tear_down
         # poll() in place of sleep(), because the control interrupts it when the server closes.
         while not self.control.suspended and (left := until - time.monotonic()) > 0:
             self.children.poll(left)
-        self._log_routine([servicelog.TORN_DOWN])
+        self._service_lines([servicelog.TORN_DOWN])
         last = {SUCCEEDED: servicelog.SUCCEEDED, FAILED: servicelog.FAILED, CANCELLED: servicelog.CANCELLED}
-        self.log(last[state])
+        self._service_line(last[state])
 
     def _hint(self, error: JobError) -> str:
         member = self.members.get(self.failed_replica)
@@ -497,7 +499,7 @@ class _JobRun:
             shutil.rmtree(self.folder / name / replica.INSTALLED, ignore_errors=True)
         self.files.close()
         ports.give_back(self.ports)
-        self.answered.close()
+        self.guest_users.close()
 
     # its output
 
@@ -508,24 +510,25 @@ class _JobRun:
         self.files.write(line)
         self._on_line(line)
 
-    def log(self, text: str, severity: str = "INFO") -> None:
+    def _service_line(self, text: str, severity: str = "INFO") -> None:
+        """Write a line of the service, which a rehearsal prints."""
         self._line(Line(time.time(), SERVICE, severity, text))
 
-    def note(self, text: str, severity: str = "INFO", *, routine: bool = False) -> None:
-        """Write a line that the service would not."""
-        self._line(Line(time.time(), SERVICE, severity, text, routine=routine, ours=True))
+    def _own_line(self, text: str, severity: str = "INFO", *, shown: bool = True) -> None:
+        """Write a line that the service would not. A rehearsal prints it only if `shown`."""
+        self._line(Line(time.time(), SERVICE, severity, text, routine=not shown, ours=True))
 
-    def _log_at_once(self, text: str) -> None:
-        """Log what takes a while before it begins."""
-        self.note(text)
+    def _own_line_now(self, text: str) -> None:
+        """Write the line before the work that it announces, which takes a while."""
+        self._own_line(text)
         self._flush()
 
-    def _log_routine(
-        self, texts: Iterable[str], task: str = SERVICE, *, routine: bool = True, severity: str = "INFO"
+    def _service_lines(
+        self, texts: Iterable[str], task: str = SERVICE, *, shown: bool = False, severity: str = "INFO"
     ) -> None:
-        """Write lines that the service writes of every job."""
+        """Write lines of the service. A rehearsal prints them only if `shown`."""
         for text in texts:
-            self._line(Line(time.time(), task, severity, text, routine=routine))
+            self._line(Line(time.time(), task, severity, text, routine=not shown))
 
     def _flush(self) -> None:
         """Hand on the lines so far."""

@@ -53,35 +53,35 @@ def fetching(pool: Pool, one: Replica, everyone: Iterable[Replica]) -> list[str]
 
 
 def installing(uri: str) -> list[str]:
-    """Return what it says before a package is installed."""
+    """Return what the executor says before a package is installed."""
     command = f"pip3 install --user --upgrade --force-reinstall --no-deps {_name(uri)}"
     return [f"Installing the package: {uri}", f"Running command: {command}"]
 
 
 def requirements(uri: str) -> list[str]:
-    """Return what it says before the requirements of a package are installed."""
+    """Return what the executor says before the requirements of a package are installed."""
     return [f"Running command: pip3 install --user {_name(uri)}"]
 
 
 def installed(pool: Pool) -> list[str]:
-    """Return what it says of packages that need no work here, because another replica or job has installed them."""
+    """Return what the executor says of packages that another replica or job has installed here."""
     return [line for uri in pool.package_uris for line in (*installing(uri), *requirements(uri))]
 
 
 def starting(pool: Pool) -> list[str]:
-    """Return what it says before the trainer starts."""
+    """Return what the executor says before the trainer starts."""
     if pool.python_package is None:
         return []
     return [f"Running command: python3 -m {' '.join([pool.module, *pool.args])}"]
 
 
 def ended(pool: Pool) -> list[str]:
-    """Return what it says once the trainer has ended with 0."""
+    """Return what the executor says once the trainer has ended with 0."""
     return [] if pool.python_package is None else [TASK_COMPLETED]
 
 
 def failed(pool: Pool, one: Replica, everyone: Iterable[Replica], exit_: Exit, *, again: bool) -> list[tuple[str, str]]:
-    """Return what it says, with severities, once the trainer has ended with an error.
+    """Return what the executor says, with severities, once the trainer has ended with an error.
 
     The recorded job's executor begins again before the service ends the job. Nothing is run a second time here.
     """
@@ -99,12 +99,12 @@ def whole(pool: Pool, one: Replica, everyone: Iterable[Replica]) -> list[str]:
 
 
 def cold(name: str, reason: str) -> str:
-    """Return the line about a replica that makes its imports itself. The service has no such line, and none as the next one."""
+    """Return the line about a replica that imports its framework itself. The service writes no such line."""
     return f"{name} starts cold: {reason}."
 
 
 def warm(name: str, module: str) -> str:
-    """Return the line about a replica that was forked from a process that had imported its framework."""
+    """Return the line about a replica that was forked from a process with its imports. The service writes no such line."""
     return f"{name} starts warm, from a process that has imported {module}."
 
 

@@ -101,10 +101,11 @@ def _clean_up(options: dict[str, Any]) -> None:
         subprocess.call(options["cleanup"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
-def go_below(control: socket.socket, options: dict[str, Any]) -> None:
-    """Go on in a new process, below one that ends what this leaves if it is killed, also together with the runner.
+def fork_below_guard(control: socket.socket, options: dict[str, Any]) -> None:
+    """Fork, and continue in the child. The parent stays as a guard: if the child is killed, even together with the runner, the
+    guard kills every process that the child left.
 
-    On Linux only. What loses its parent comes to that process, whatever its session and its variables are.
+    On Linux only, where orphans are reparented to the guard, whatever their session and their variables are.
     """
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # meant for the runner, which passes on what counts
         signal.signal(number, signal.SIG_IGN)
@@ -116,7 +117,7 @@ def go_below(control: socket.socket, options: dict[str, Any]) -> None:
     if not pid:
         os.setsid()
         return
-    # Else the runner would wait for what this process holds.
+    # Otherwise the guard would hold the runner's pipes open.
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 1)
     os.dup2(null, 2)
@@ -226,8 +227,8 @@ def _enter_copy(root: str, folder: str, mount: Callable[[str, str, str, int], No
     os.chdir("/")
 
 
-def bear(parent: int, gcs: str) -> None:
-    """Make the process just forked the head of its own process group, with default signals, that dies with its supervisor.
+def set_up_child(parent: int, gcs: str) -> None:
+    """Set up the process just forked: its own session, default signals, killed when its supervisor dies.
 
     Raises:
         OSError: It cannot be shown the folder `gcs`.
@@ -275,7 +276,7 @@ def main() -> None:
     control = socket.socket(fileno=int(sys.argv[1]))
     control.set_inheritable(False)
     options, argv = json.loads(sys.argv[2]), sys.argv[4:]
-    go_below(control, options)
+    fork_below_guard(control, options)
     supervise(control, options, argv[0], lambda write_end: _execute(argv, options["cwd"], write_end))
 
 
@@ -296,14 +297,15 @@ def supervise(control: socket.socket, options: dict[str, Any], name: str, begin:
     # The wakeup descriptor is written for signals with a handler in Python only.
     signal.signal(signal.SIGCHLD, lambda *_: None)
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
-    # The count is of the whole control group; a rise while the program ran, and its SIGKILL, make it this program's.
+    # The counters belong to the whole control group. A kill counts as this program's if the counter rose while it ran and it
+    # died by SIGKILL.
     before = (_oom_kills(), _machine_oom_kills())
     read_end, write_end = os.pipe()
     own = os.getpid()
     child = os.fork()
     if not child:
         try:
-            bear(own, options.get("gcs", ""))
+            set_up_child(own, options.get("gcs", ""))
         except OSError as error:
             os.write(write_end, str(error).encode())
             os._exit(127)

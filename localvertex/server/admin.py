@@ -182,7 +182,9 @@ class Admin:
     async def kill(self, request: Request, path: Mapping[str, str]) -> Response:
         """POST /v1/jobs/ID:kill with `{"replica": "workerpool1-0"}`."""
         replica = str((await http.read_json(request)).get("replica", ""))
-        await in_thread(self.jobs.fault, await in_thread(self._find, path["id"]), kill=replica or "workerpool0-0")
+        await in_thread(
+            self.jobs.inject_fault, await in_thread(self._find, path["id"]), kill=replica or "workerpool0-0"
+        )
         return JSONResponse({})
 
     async def preempt(self, request: Request, path: Mapping[str, str]) -> Response:
@@ -191,7 +193,7 @@ class Admin:
         # In Python a bool is an int, and `true` is not a length of time.
         if isinstance(grace, bool) or not isinstance(grace, (int, float)) or not 0 <= grace <= MOST_GRACE:
             raise invalid(f"Invalid grace: {str(grace)[:80]!r}. It is a number of seconds from 0 to {MOST_GRACE}.")
-        await in_thread(self.jobs.fault, await in_thread(self._find, path["id"]), preempt=float(grace))
+        await in_thread(self.jobs.inject_fault, await in_thread(self._find, path["id"]), preempt=float(grace))
         return JSONResponse({})
 
     def _find(self, job: str) -> str:

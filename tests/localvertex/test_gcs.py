@@ -38,7 +38,7 @@ os.makedirs(os.environ["HOME"], exist_ok=True)
 """
 
 
-@pytest.mark.skipif(not children.shows_buckets(), reason="this system has no mount namespaces for programs")
+@pytest.mark.skipif(not children.can_show_buckets(), reason="this system has no mount namespaces for programs")
 def test_a_folder_below_gcs_is_in_its_bucket(root: Path) -> None:
     """A trainer that puts /gcs in place of gs:// leaves its model in the bucket, and nothing on the machine."""
     there = Path("/gcs").exists()
@@ -48,7 +48,7 @@ def test_a_folder_below_gcs_is_in_its_bucket(root: Path) -> None:
     assert Path("/gcs").exists() is there
 
 
-@pytest.mark.skipif(not children.shows_buckets(), reason="this system has no mount namespaces for programs")
+@pytest.mark.skipif(not children.can_show_buckets(), reason="this system has no mount namespaces for programs")
 def test_a_job_runs_before_there_is_a_bucket(tmp_path: Path) -> None:
     """A job that reads and writes no bucket sees an empty /gcs."""
     code = "import os; assert os.listdir('/gcs') == [], os.listdir('/gcs')"
@@ -65,10 +65,10 @@ def test_a_job_runs_before_there_is_a_bucket(tmp_path: Path) -> None:
 
 def test_a_system_without_namespaces_says_so(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where /gcs cannot be shown the job runs, and a line says what that means."""
-    monkeypatch.setattr("localvertex.runner.command_line.shows_buckets", lambda: False)
+    monkeypatch.setattr("localvertex.runner.command_line.can_show_buckets", lambda: False)
     done = run_job(job("print('ran')"), root=root, options=RunOptions(grace=0.5))
     assert done.state == "JOB_STATE_SUCCEEDED"
-    assert any("what the trainer's own code writes below /gcs is in no bucket" in one for one in done.stand_ins)
+    assert any("Files that the trainer's code writes below /gcs reach no bucket" in one for one in done.stand_ins)
 
 
 @pytest.mark.skipif(sys.platform != "linux" or os.getuid() != 0, reason="takes root's rights away from a program")

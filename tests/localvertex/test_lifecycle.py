@@ -144,7 +144,7 @@ class Lifecycle(RuleBasedStateMachine):
     def disturb(self, name: str | None, what: dict[str, Any]) -> None:
         if name in self.seen:
             try:
-                self.jobs.fault(name, **what)
+                self.jobs.inject_fault(name, **what)
             except ApiError as error:
                 assert error.code == 400
 
@@ -310,7 +310,7 @@ def test_a_job_taken_up_by_another_server_has_the_rest_of_its_timeout(tmp_path: 
     first.listen(lambda _, state: seen.append(state))
     name = first.create("projects/1/locations/us-central1", {"displayName": "long", "jobSpec": spec})["name"]
     reached(states.RUNNING)
-    first.fault(name, preempt=0.0)
+    first.inject_fault(name, preempt=0.0)
     reached(states.RUNNING, 2)
     first.close()
     stored = store.get(name)

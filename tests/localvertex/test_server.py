@@ -375,7 +375,7 @@ def test_port_and_folder_are_taken(tmp_path: Path) -> None:
 
 def test_a_server_that_cannot_start_gives_the_reason(tmp_path: Path) -> None:
     """What stops a server in the background reaches the one who started it."""
-    state.claimed(tmp_path)
+    state.claim(tmp_path)
     (tmp_path / "vertex.sqlite3").write_text("garbage " * 1000)
     with pytest.raises(ServiceError, match="error: .*vertex.sqlite3 is not a database"):
         server.up(Settings(tmp_path), 0)

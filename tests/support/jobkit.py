@@ -15,7 +15,7 @@ from localvertex.jobs.inprocess import LocalJobs
 from localvertex.jobs.manager import Watcher
 from localvertex.jobs.settings import Settings
 from localvertex.runner import Line
-from localvertex.state import claimed
+from localvertex.state import claim
 from tests.support.tools import environments
 
 TASK = """
@@ -56,7 +56,7 @@ def with_trainer(root: Path) -> Path:
     sdist(root / "gs/packages/trainer.tar.gz")
     shared = environments()
     if shared is not None and not (root / "envs").exists():
-        claimed(root)
+        claim(root)
         (root / "envs").symlink_to(shared)
     return root
 

@@ -33,7 +33,7 @@ def line(*words: object) -> str:
 
 
 def on_local_vertex(file: Path | None, *words: object) -> str:
-    """Return the lines that run a command in the local Vertex: with those that start it, unless this shell uses it already."""
+    """Return the lines that run a command against the local Vertex, preceded by those that start it if this shell does not use it yet."""
     from vertexrig.cloud.vertex import is_local  # 60 ms
 
     lines = [line(*words, *named(file))]

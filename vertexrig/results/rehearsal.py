@@ -19,16 +19,17 @@ class Rehearsal:
         name: The job or sweep.
         state: The state it ended in, such as `JOB_STATE_SUCCEEDED`.
         error: Why it failed, "" if it did not.
-        seconds: Wall time.
+        seconds: Wall time of the job, without checks and packaging.
         output: Folder on this machine of the output URI, None without one.
         run: The run whose output folder that is, "" if all runs of the job share one.
         metrics: The last value under each tag that a job's primary replica reported with cloudml-hypertune.
         failed_replica: The replica that failed the job, "" if none did.
-        traceback: The end of its output.
-        hint: What that usually means.
+        traceback: The end of the failed replica's output.
+        hint: What the failure usually means.
         stand_ins: A sentence for each thing that stands in for a part of the cloud.
         warnings: A sentence for each thing that went wrong and did not fail the job, as it would not on Vertex AI.
-        astray: Files that a job, or the first trial without a model, left in its working directories, which are lost on Vertex AI, the largest first.
+        astray: Files left in the working directories, the largest first; Vertex AI does not keep them. For a sweep: of the first
+            trial without a model.
         trials: A sweep's trials as rows, the best first (`vertexrig.results.trials.table`).
         attempts: What became of each attempt, if it was rehearsed with faults (`vertexrig.results.attempts`).
     """
@@ -78,5 +79,5 @@ class Rehearsal:
 
     @property
     def model_empty(self) -> bool:
-        """Whether there are such folders."""
+        """Whether `models_empty` has a folder."""
         return bool(self.models_empty)

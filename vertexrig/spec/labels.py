@@ -11,7 +11,7 @@ from vertexrig.text import quoted
 
 _PATTERN_OF = {"key": "labels.key_pattern", "value": "labels.value_pattern"}
 ENTRY_LABEL = "vertexrig_run"
-"""Has the name of the job or sweep of the project file."""
+"""Name of the job or sweep in the project file."""
 CALLER_LABEL = "vertexrig_caller"
 """Has the e-mail of the caller of the trigger, as `label_value` writes it."""
 CLAIM_LABEL = "vertexrig_claim"
