@@ -10,6 +10,7 @@ import html
 import io
 import re
 import shlex
+from collections.abc import Mapping
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
@@ -112,9 +113,10 @@ def draw(renderable: RenderableType, *, width: int, color: bool = False) -> str:
     return "\n".join(line.rstrip() for line in captured.get().splitlines())
 
 
-def command_line(*words: object, program: str = "vertexrig") -> str:
-    """Return a command of this program, typed as `program`, as a line for a POSIX shell."""
-    return f"{program} {shlex.join(str(word) for word in words)}"
+def command_line(*words: object, program: str = "vertexrig", environment: Mapping[str, str] | None = None) -> str:
+    """Return a command of this program, typed as `program`, as a line for a POSIX shell; it sets the variables of `environment`."""
+    sets = "".join(f"{name}={shlex.quote(value)} " for name, value in (environment or {}).items())
+    return f"{sets}{program} {shlex.join(str(word) for word in words)}"
 
 
 def is_flag(word: str) -> bool:

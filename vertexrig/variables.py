@@ -1,7 +1,7 @@
 """Values of environment variables that a project file uses, shown by the variable's name instead of the value.
 
-The command line records each value that `${NAME}` becomes; what a verb shows is then searched for it. Text of defaults is the file's
-own, and is not recorded. `--variables` lists the variables that a project file may use.
+The command line records each value that `${NAME}` becomes; what a verb shows is then searched for it. The default in `${NAME:-default}`
+is text of the project file, so it is not recorded. `--variables` lists the variables that a project file may use.
 """
 
 from __future__ import annotations
@@ -13,36 +13,53 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import lru_cache
-from itertools import takewhile
-from typing import Any
+from typing import Any, NamedTuple
 
 SHORTEST = 8
 """Characters of a value that is replaced wherever it is in a text. A shorter one, such as `build`, occurs by chance: it is replaced only where
 it is the whole value, in JSON and in a message that quotes it."""
 CUT = 40
-"""Characters of a value's beginning that are replaced, too, with what follows of the value: messages cut long values, none to fewer."""
+"""A message may cut a long value, but never to fewer than this many characters. Such a beginning, and whatever follows of the value, is
+replaced, too."""
 allowed: ContextVar[frozenset[str] | None] = ContextVar("allowed", default=None)
 """Names of the environment variables that a project file may use; None for all."""
 _recorded: dict[str, str] | None = None
+_assigned: dict[str, str] = {}
 _results = False
 
 
 @contextmanager
 def recording(*, results: bool) -> Iterator[None]:
-    """Record the values that are used meanwhile; `results` tells whether results have the names, too, as messages do."""
-    global _recorded, _results
-    before = _recorded, _results
-    _recorded, _results = {}, results
+    """Record the values that are used inside the block. With `results`, `result()` also replaces values by names; messages always do."""
+    global _recorded, _assigned, _results
+    before = _recorded, _assigned, _results
+    _recorded, _assigned, _results = {}, {}, results
     try:
         yield
     finally:
-        _recorded, _results = before
+        _recorded, _assigned, _results = before
 
 
 def record(name: str, value: str) -> None:
     """Note that the project file uses a variable's value."""
     if _recorded is not None and value:
         _recorded.setdefault(value, name)
+
+
+def assign(name: str, value: str) -> None:
+    """Note that a variable's value replaces another default of the project file, so that a printed command has to set the variable."""
+    if _recorded is not None:
+        _assigned[name] = value
+
+
+def assigned(*, literal: bool = False) -> dict[str, str]:
+    """Return the variables that a printed command of this program sets, so that it does the same in a shell without them.
+
+    Args:
+        literal: All of them. Without it the command is part of a message, which would show `${NAME}` for a long value: that one is
+            left out.
+    """
+    return {name: value for name, value in _assigned.items() if literal or len(value) < SHORTEST}
 
 
 def shown(text: str) -> str:
@@ -54,22 +71,37 @@ def shown(text: str) -> str:
     forms = _forms(tuple(_recorded.items()))
     if forms is None:
         return text
-    pattern, whole, cut = forms
     parts, end = list[str](), 0
-    for match in pattern.finditer(text):
+    for match in forms.pattern.finditer(text):
         start = match.start()
         if start < end:
             continue
-        name = whole.get(re.sub(r"\s+", " ", match[0]), "")
+        found = _single_blanks(match[0])
+        name = forms.name_by_form.get(found, "")
         parts.append(text[end:start])
         end = match.end()
         if not name:
-            form, name = cut[match[0]]
-            end = start + len(
-                list(takewhile(lambda two: two[0] == two[1], zip(form, text[start : start + len(form)], strict=False)))
-            )
+            form, name = forms.form_by_prefix[found]
+            end = max(end, _common_prefix(form, text, start))
         parts.append(f"${{{name}}}")
     return "".join([*parts, text[end:]])
+
+
+def _common_prefix(form: str, text: str, start: int) -> int:
+    """Return where the characters of a text from `start` on end to be those of a form, whose blanks may be any white space there."""
+    here = end = start
+    for char in form:
+        if char == " " and text[here : here + 1].isspace():
+            here += len(text[here:]) - len(text[here:].lstrip())
+        elif text.startswith(char, here):
+            here = end = here + 1
+        else:
+            break
+    return end
+
+
+def _single_blanks(text: str) -> str:
+    return re.sub(r"\s+", " ", text)
 
 
 def result(data: Any) -> Any:
@@ -86,16 +118,26 @@ def shown_data(data: Any) -> Any:
     return [shown_data(item) for item in data] if isinstance(data, (list, tuple)) else data
 
 
-@lru_cache(4)
-def _forms(
-    recorded: tuple[tuple[str, str], ...],
-) -> tuple[re.Pattern[str], dict[str, str], dict[str, tuple[str, str]]] | None:
-    """Return a pattern of all values as the output formats write them, the variable's name by each form with single blanks, and form and
-    name by the beginning of a long form.
+class _Forms(NamedTuple):
+    """The values as the output formats write them.
+
+    Args:
+        pattern: It matches every form, and the first CUT characters of a long one; a blank of it matches any white space.
+        name_by_form: The variable by the form, with single blanks.
+        form_by_prefix: A long form and its variable, by the form's first CUT characters.
     """
-    whole: dict[str, str] = {}
+
+    pattern: re.Pattern[str]
+    name_by_form: dict[str, str]
+    form_by_prefix: dict[str, tuple[str, str]]
+
+
+@lru_cache(4)
+def _forms(recorded: tuple[tuple[str, str], ...]) -> _Forms | None:
+    """Return the forms of recorded values; None if all values are too short."""
+    name_by_form: dict[str, str] = {}
     for value, name in recorded:
-        # a message is one line, so that the lines of a value are apart or joined by blanks
+        # a message is one line, so its values may appear line by line or joined by blanks
         for part in (value, value.strip(), re.sub(r"\s", " ", value), *value.splitlines()):
             for form in (
                 part,
@@ -109,8 +151,9 @@ def _forms(
                 part.replace("%", "%25"),  # as GitHub's commands have it
             ):
                 if len(form) >= SHORTEST:
-                    whole.setdefault(re.sub(r"\s+", " ", form), name)
-    cut = {form[:CUT]: (form, name) for form, name in whole.items() if len(form) > CUT}
+                    name_by_form.setdefault(_single_blanks(form), name)
+    form_by_prefix = {form[:CUT]: (form, name) for form, name in name_by_form.items() if len(form) > CUT}
     # the longest first: one that is part of another would leave the rest of it in the text; blanks may be where a line was wrapped
-    parts = [r"\s+".join(map(re.escape, form.split(" "))) for form in sorted({*whole, *cut}, key=len, reverse=True)]
-    return (re.compile("|".join(parts)), whole, cut) if parts else None
+    longest_first = sorted({*name_by_form, *form_by_prefix}, key=len, reverse=True)
+    parts = [r"\s+".join(map(re.escape, form.split(" "))) for form in longest_first]
+    return _Forms(re.compile("|".join(parts)), name_by_form, form_by_prefix) if parts else None

@@ -172,7 +172,7 @@ def _next_steps(prepared: Prepared, options_given: list[object], file: Path | No
         )
     streams.note(f"wrote {path}; to run it on Vertex AI:")
     for line in creation.commands([(prepared, path)]):
-        streams.note(line)
+        streams.note(line, literal=True)
 
 
 def _register(prepared: Prepared, done: Rehearsal) -> list[str]:

@@ -175,3 +175,13 @@ def test_a_short_value_is_replaced_as_a_whole_only() -> None:
             "x": ["${A}", "abc", "${ENV}", "product", "in prod.", "x${KEY}x"]
         }
     assert variables.result("prod") == variables.shown("prod") == "prod"
+
+
+@pytest.mark.parametrize("blanks", ["\n", "\n    ", "  "], ids=repr)
+def test_a_value_that_is_cut_and_wrapped_has_the_name(blanks: str) -> None:
+    """The beginning of a long value is shown by its name where lines are wrapped in it, and so is what follows of the value."""
+    value = "Zebra in the first words, Zebra in the middle, Zebra at the end"
+    with variables.recording(results=True):
+        variables.record("DB", value)
+        assert variables.shown(f"x {value[:50].replace(' ', blanks)}… y") == "x ${DB}… y"
+        assert variables.shown(f"x {value.replace(' ', blanks)} y") == "x ${DB} y"

@@ -486,3 +486,28 @@ def test_a_fresh_copy_sets_itself_up(tmp_path: Path, installer: str) -> None:
     (copy / ".venv/.base").unlink()
     again = make(copy, f"tpu-job PYTHON={python}", env)
     assert again.returncode == 0 and "setting up" in again.stdout and (site / "tzdata").exists(), again.stdout
+
+
+@pytest.mark.parametrize(
+    "words", ["tpu-job", "tpu-job SET=\"args.epochs=2 args.name='a'\" RUN=local", 'sweep SET="max_trial_count=3"']
+)
+def test_a_message_can_propose_what_was_typed(words: str) -> None:
+    """Make tells the program the whole command, with SET and RUN, whatever quotes are in it."""
+    done = subprocess.run(
+        f"make -n {words}",
+        shell=True,
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        check=True,
+        env=environment(REPOSITORY),
+    )
+    line = next(line for line in done.stdout.splitlines() if line.startswith("VERTEXRIG_TYPED="))
+    told = subprocess.run(
+        line.replace(".venv/bin/vertexrig", "printenv VERTEXRIG_TYPED #"),
+        shell=True,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert told.stdout == f"make {words}\n"

@@ -56,9 +56,12 @@ class NameArgument(click.Argument):
 
     def process_value(self, ctx: click.Context, value: Any) -> Any:
         try:
-            return super().process_value(ctx, value)
+            names = super().process_value(ctx, value)
         except click.MissingParameter as error:
             raise click.UsageError(f"{error.format_message()} {_choices(ctx, self.among)}".rstrip(), ctx) from None
+        return (
+            tuple(dict.fromkeys(names)) if isinstance(names, tuple) else names
+        )  # a name that is given twice counts once
 
 
 def _choices(ctx: click.Context, among: tuple[str, ...]) -> str:

@@ -84,7 +84,7 @@ def command(wanted: tuple[str, ...], project: options.ProjectOptions, given: Che
     checker = Checker(workspace, project, given, chosen, fixes)
     known = checked.all_names(workspace)
     paths = [target for target in wanted if target not in named or (target not in known and Path(target).is_dir())]
-    names = [target for target in named if target not in paths]
+    names = list(dict.fromkeys(target for target in named if target not in paths))
     if not wanted and not known and not mistakes:
         streams.note(f"{workspace.loaded.file} has no jobs and no sweeps: nothing is checked")
     run = _Report(given, checker, baseline)

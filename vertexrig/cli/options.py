@@ -81,12 +81,22 @@ def _choose(context: click.Context, _: click.Parameter, name: str | None) -> Non
     context.call_on_close(lambda: environments.env_option.reset(token))
 
 
+def _not_stdin(context: click.Context, _: click.Parameter, file: Path | None) -> Path | None:
+    if str(file) == "-":
+        raise click.UsageError(
+            "--file - is not possible, because printed commands name the project file: write it to a file, and name that",
+            context,
+        )
+    return file
+
+
 def file_option(command: F) -> F:
     """Add `--file` and `--env` to a verb."""
     named = click.option(
         "--file",
         "file",
         type=click.Path(path_type=Path),
+        callback=_not_stdin,
         help="Project file; by default vertexrig.yaml in this folder or above.",
     )
     env = click.option(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+import re
+import shlex
+from collections.abc import Iterator, Sequence
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -63,6 +65,7 @@ def command(
     `--run new` before each job, or use `vertexrig submit`.
 
     If the job has candidates, their YAML is written to NAME.2.yaml, NAME.3.yaml and so on, and their commands go to stderr.
+    With --output only the job itself is written.
     """
     if output is not None and len(names) > 1:
         raise UsageError(f"--output takes one job; {len(names)} were named")
@@ -94,10 +97,9 @@ def command(
     lines = creation.commands([pair for pair in written if pair[0].candidate == 1])
     for one, path in written:
         if one.candidate > 1:
-            own = "\n".join(creation.commands([(one, path)]))
-            streams.note(
-                f"{one.view.name}: if candidate {one.candidate - 1} gets no machines, run candidate {one.candidate}:\n{own}"
-            )
+            commands = "\n".join(creation.commands([(one, path)]))
+            before = f"{one.view.name}: if candidate {one.candidate - 1} gets no machines, run candidate {one.candidate}"
+            streams.note(f"{before}:\n{commands}", literal=True)
     data = {"jobs": rows, "commands": lines, "checked": check, "findings": show.rows(found)}
     result(format_, data, "\n".join(lines))
     failed = [one.title for one in prepared if not one.ok]
@@ -131,31 +133,48 @@ def _row(one: Prepared, path: Path | None) -> dict[str, Any]:
 def _note_availability(workspace: Workspace, prepared: Sequence[Prepared], names: Sequence[str]) -> None:
     """Print which prebuilt images have passed their end-of-availability date, and how to build an image instead.
 
-    Where no newer image is left, the finding has severity info and is shown with --info only; so it is said here.
+    If there is no newer image, the finding has severity info and is shown only with --info, so this line is printed as well.
     """
     today = date.today().isoformat()
     past: dict[str, str] = {}  # by the image's name: an image has a row for each part of the world
     keys: dict[RawPath, None] = {}
     for one in prepared:
-        silenced = AVAILABILITY in workspace.silenced(one.view.name)
-        for pool in () if silenced else filter(None, one.view.pools.values()):
+        if AVAILABILITY in workspace.silenced(one.view.name):
+            continue
+        for pool in filter(None, one.view.pools.values()):
             row = workspace.catalog.image(pool.image_uri)
             if row is not None and row.end_of_availability <= today:
                 past[row.name] = row.end_of_availability
                 keys[pool.keys.get(("image_uri",), ("trainer", "image"))] = None
     if not past:
         return
-    loaded = workspace.loaded
-    # a Makefile that calls this program sets the variable to the command that was typed
-    typed = os.environ.get("VERTEXRIG_TYPED") or workspace.verb("render", *names)
-    if list(keys) != [("trainer", "image")]:  # the variable changes no image that a job names itself
-        own = ", ".join(".".join(map(str, key[:-1] if key[-1] == "image_uri" else key)) for key in keys)
-        switch = f"write `image: build` in place of {own} in {loaded.file}"
-    else:
-        switch = f"`IMAGE=build {typed}`" if "${IMAGE:-" in loaded.text else f"write `image: build` in {loaded.file}"
+    switch = " and ".join(_switches(workspace, names, list(keys)))
     what, whose, them = ("image", "its", "it") if len(past) == 1 else ("images", "their", "them")
     dates = f"end-of-availability date ({', '.join(dict.fromkeys(past.values()))})"
     streams.note(
         f"{what} {', '.join(past)} passed {whose} {dates}; Vertex AI may refuse {them}. "
         f"To build your own image instead: {switch}"
     )
+
+
+def _switches(workspace: Workspace, names: Sequence[str], keys: list[RawPath]) -> Iterator[str]:
+    """Yield what to do so that vertexrig builds the images that the keys of the project file give."""
+    loaded = workspace.loaded
+    in_file = []
+    for key in keys:
+        given = loaded.source(key)
+        if isinstance(given, str):
+            changed = re.sub(r"(container\.)?image_uri$", "image", given.partition("=")[0])
+            yield f"replace `--set {shlex.quote(given)}` by `--set {changed}=build`"
+        else:
+            in_file.append(key)
+    if in_file == [("trainer", "image")] and "${IMAGE:-" in loaded.text:
+        # VERTEXRIG_TYPED: the command that a Makefile was called with
+        typed = os.environ.get("VERTEXRIG_TYPED")
+        again = f"IMAGE=build {typed}" if typed else workspace.verb("render", *names, environment={"IMAGE": "build"})
+        yield f"`{again}`"
+    elif in_file == [("trainer", "image")]:
+        yield f"write `image: build` in {loaded.file}"
+    elif in_file:  # IMAGE sets trainer.image only; an image that a job names must be changed in the file
+        own = ", ".join(".".join(map(str, key[:-1] if key[-1] == "image_uri" else key)) for key in in_file)
+        yield f"write `image: build` in place of {own} in {loaded.file}"

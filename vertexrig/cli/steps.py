@@ -8,6 +8,7 @@ import shutil
 import sys
 from pathlib import Path
 
+from vertexrig import variables
 from vertexrig.project import environments
 from vertexrig.text import command_line
 
@@ -29,7 +30,7 @@ def program() -> str:
 
 def line(*words: object) -> str:
     """Return a command line of this program; `Workspace.verb` also adds the options of a loaded project."""
-    return command_line(*words, program=program())
+    return command_line(*words, program=program(), environment=variables.assigned())
 
 
 def on_local_vertex(file: Path | None, *words: object) -> str:

@@ -43,19 +43,24 @@ def prepare() -> None:
             stream.reconfigure(encoding=encoding or stream.encoding, errors=_REPLACER)
 
 
-def note(*words: object) -> None:
-    """Write a message for a person to stderr."""
-    tell(" ".join(map(str, words)))
+def note(*words: object, literal: bool = False) -> None:
+    """Write a message for a person to stderr: the words, with blanks between them. `literal` as for `tell`."""
+    tell(" ".join(map(str, words)), literal=literal)
 
 
-def tell(text: str, *, nl: bool = True) -> None:
+def tell(text: str, *, nl: bool = True, literal: bool = False) -> None:
     """Write text to stderr, with its colours if they are wanted, and without any other control codes.
+
+    Args:
+        text: Lines; they may have colours.
+        nl: End it with a line break.
+        literal: The text is commands to paste: no value in it is shown by its variable's name.
 
     Raises:
         BrokenPipeError: The reader has closed the pipe.
     """
     print(
-        safe(variables.shown(text), painted=wants_color(sys.stderr, os.environ)),
+        safe(text if literal else variables.shown(text), painted=wants_color(sys.stderr, os.environ)),
         end="\n" if nl else "",
         file=sys.stderr,
     )
@@ -65,8 +70,10 @@ def _occupy(number: int) -> None:
     # open() takes the lowest free number, which is the closed stream's only if those below it are open.
     opened = os.open(os.devnull, os.O_RDWR)
     if opened != number:
-        os.dup2(opened, number)
+        os.dup2(opened, number)  # inheritable
         os.close(opened)
+    else:
+        os.set_inheritable(number, True)  # programs that this one starts have the stream, too
 
 
 def _wants_ascii(environment: Mapping[str, str]) -> bool:

@@ -1,4 +1,4 @@
-"""Sources already read, kept as JSON by a hash of their bytes: a second look at an unchanged trainer costs a few ms."""
+"""What was read of a trainer, cached as JSON by a hash of its sources: a second look at an unchanged trainer costs a few ms."""
 
 from __future__ import annotations
 
@@ -29,28 +29,27 @@ def read_trainer(place: Path, module: str, store: Path) -> TrainerSource | None:
         return read_cached(place, module, store)
     if not place.exists():
         return None
-    from vertexrig.trainer_source.reader import read  # 60 ms that a kept trainer does without
+    from vertexrig.trainer_source.reader import read  # 60 ms that a cached trainer does without
 
-    # a script's neighbours are not all its own, so there is no folder to keep it by; an archive is read as it is
+    # not cached: a script's folder also holds unrelated files, and reading an archive is cheap
     return read(folders.module_root(place) if folders.is_bare(place) else place, module)
 
 
 def read_cached(folder: Path, module: str, store: Path) -> TrainerSource:
-    """Return what `vertexrig.trainer_source.read` says of a folder, from `store` if the sources are the same as then.
+    """Return what `vertexrig.trainer_source.reader.read` returns for a folder, from `store` if the sources have not changed since.
 
     Args:
         folder: The trainer's folder.
         module: The entry module.
-        store: Folder for what was read; a missing, broken or unwritable one only costs the reading.
+        store: Folder of the cache. If it is missing, damaged or cannot be written, the sources are read again.
     """
-    # "" leaves the cache out altogether
-    key = _key(folder, module)
+    key = _key(folder, module)  # "": the cache is not used
     file = store / f"trainer-{key}.json"
     if key:
         try:
-            kept: TrainerSource = decode(TrainerSource, json.loads(file.read_text(encoding="utf-8")))
-            return kept
-        # no such file, or damaged in whatever way: the sources decide
+            cached: TrainerSource = decode(TrainerSource, json.loads(file.read_text(encoding="utf-8")))
+            return cached
+        # no such file, or a damaged one
         except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
             pass
     # only now: with the cache warm the modules that parse are never loaded, which is most of the time saved
@@ -61,13 +60,13 @@ def read_cached(folder: Path, module: str, store: Path) -> TrainerSource:
         try:
             write_text(file, json.dumps(encode(found)), below=store)
         except VertexrigError:
-            pass  # nothing is lost: it is read again the next time
+            pass  # the sources are read again the next time
     return found
 
 
 @cache
 def _tool() -> str:
-    """Return a text that changes whenever what reads does: the tool's version, Python's, and the size and time of the reader's files."""
+    """Return a text that changes with the tool's version, Python, or a file of the reader."""
     here = Path(trainer_model.__file__).parent
     marks = [
         f"{entry.name} {(stat := entry.stat()).st_size} {stat.st_mtime_ns}"
@@ -78,12 +77,25 @@ def _tool() -> str:
 
 
 def _key(folder: Path, module: str) -> str:
-    """Return a hash over everything the reading depends on; "" if the folder cannot be taken in."""
+    """Return a hash over everything the reading depends on; "" if the folder is too large or cannot be read."""
     digest = hashlib.sha256(f"{_tool()}\n{module}\n".encode())
-    size = 0
+    size = count = 0
+    top = os.path.realpath(folder)
+    entered = {top}
     try:
-        for base, folders, names in os.walk(folder):
-            folders[:] = sorted(name for name in folders if not name.startswith(".") and name != "__pycache__")
+        for base, subfolders, names in os.walk(folder, followlinks=True):
+            subfolders[:] = sorted(name for name in subfolders if not name.startswith(".") and name != "__pycache__")
+            for name in [name for name in subfolders if os.path.islink(os.path.join(base, name))]:
+                target = os.path.realpath(os.path.join(base, name))
+                if Path(target) in Path(top).parents:
+                    return ""  # it holds the trainer, and maybe the cache itself
+                inside = is_inside(target, folder)
+                if inside:
+                    link = os.path.relpath(os.path.join(base, name), folder)
+                    digest.update(f"{link}\0{target}\0".encode("utf-8", "surrogateescape"))
+                if not inside or target in entered:
+                    subfolders.remove(name)
+                entered.add(target)
             for name in sorted(names):
                 if name.startswith(".") or name.endswith(".pyc"):
                     continue
@@ -91,12 +103,11 @@ def _key(folder: Path, module: str) -> str:
                 if not os.path.isfile(path) or (os.path.islink(path) and not is_inside(path, folder)):
                     continue
                 with open(path, "rb") as stream:
-                    # Of other files the reading looks at names alone, so their content does not count in the key: data may
-                    # be large.
-                    read = name.endswith((".py", ".txt", ".cfg", ".toml", ".in"))
-                    content = stream.read(_MOST_BYTES + 1) if read else b""
-                size += len(content)
-                if size > _MOST_BYTES:
+                    # only the names of other files are read, so their content does not count in the key: data may be large
+                    is_source = name.endswith((".py", ".txt", ".cfg", ".toml", ".in"))
+                    content = stream.read(_MOST_BYTES + 1) if is_source else b""
+                size, count = size + len(content), count + 1
+                if size > _MOST_BYTES or count > folders.MOST_FILES:
                     return ""
                 # with the length, so that bytes cannot move from one file to the next unseen
                 digest.update(f"{os.path.relpath(path, folder)}\0{len(content)}\0".encode("utf-8", "surrogateescape"))
@@ -140,8 +151,9 @@ def _decoder(hint: Any) -> Callable[[Any], Any]:
     if origin is dict:
         part = _decoder(inner[1])
         return lambda data: {key: part(one) for key, one in data.items()}
-    if any(typing.get_origin(part) is tuple for part in inner):  # tuple[str, ...] | None
-        return lambda data: data if data is None else tuple(data)
+    if type(None) in inner and len(inner) == 2:  # such as tuple[str, ...] | None
+        given = _decoder(next(part for part in inner if part is not type(None)))
+        return given if given is _same else lambda data: None if data is None else given(data)
     return _same
 
 

@@ -12,15 +12,17 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from vertexrig import files, variables, yamltext
 from vertexrig.errors import ConfigError, Errors, UsageError, did_you_mean
 from vertexrig.project import environments, triggered
 from vertexrig.project.model import NAME, Job, Project, Sweep
 from vertexrig.schema import typed
+from vertexrig.spec.masking import secret_in
 from vertexrig.text import kind_of, quoted
 
+T = TypeVar("T")
 DEFAULT_NAME = "vertexrig.yaml"
 TICK = "tick"
 """Name of the schedule that the tool adds if a schedule of the file has `then`."""
@@ -57,7 +59,7 @@ class Loaded:
         named: True if the user named the file, False if it was searched for.
         text: What the file says.
         without: Entries that were left out, by the paths of their keys.
-        decided: Paths of values that a candidate gives: what a caller of the trigger sets leaves them alone.
+        decided: Paths of values that a candidate sets; a caller's overrides do not change them.
         chosen: The environment that was chosen, and the names of all.
     """
 
@@ -85,7 +87,7 @@ class Loaded:
         """Return a path that the project file gives at `key`, resolved from the folder of that file.
 
         Raises:
-            ConfigError: It is outside of the folder's checkout, or a pipe, and only the file says so.
+            ConfigError: The path leaves the checkout or is a pipe, and it comes from the file, not from --set.
         """
         path = self.folder / name
         if not files.is_inside(path, self.folder) and not _is_overridden(key, self.given):
@@ -258,62 +260,67 @@ def loads(
 ) -> Loaded:
     """Like `load`, for the text of a project file; without `env` it is the file without an environment."""
     reading = typed.read(text, str(file))
-    root = typed.Place((), lambda path: _locate(path, str(file), reading.lines, {}), typed.letters(reading))
+    file_place = typed.Place((), lambda path: _locate(path, str(file), reading.lines, {}), typed.bare_yn(reading))
     if not isinstance(reading.data, (dict, type(None))):
-        raise root.error(f"the project file is {kind_of(reading.data)}; it must be a mapping")
+        raise file_place.error(f"the project file is {kind_of(reading.data)}; it must be a mapping")
     if not reading.data:
-        raise root.error("the project file is empty: `vertexrig init --force` writes one to begin with")
+        raise file_place.error("the project file is empty: `vertexrig init --force` writes one to begin with")
     if _SPEC & reading.data.keys():
-        raise root.error(
+        raise file_place.error(
             "this is a job for gcloud, not a project file: `vertexrig check FILE` checks it, `vertexrig convert FILE` turns it into "
             "entries of a project file"
         )
     variables_ = os.environ if environment is None else environment
 
-    def filled(
-        text: str,
-    ) -> str:  # only to compare the environments' buckets and functions: what is loaded is expanded below
-        value = _expand(text, root, variables_, Errors())
+    def expanded(text: str) -> str:
+        """Return a text with its variables filled in, to compare buckets and functions of environments; as it is if one is missing."""
+        value = _expand(text, file_place, variables_, Errors())
         return text if value is typed.WRONG else str(value)
 
-    every = environments.split(reading.data, root)
-    data, lines, chosen = environments.choose(reading.data, every, env, reading.lines, root, filled)
+    every = environments.split(reading.data, file_place)
+    data, lines, chosen = environments.choose(reading.data, every, env, reading.lines, file_place, expanded)
     if every and not env and typed.lacking(Project, data):
         missing = ", ".join(typed.lacking(Project, data))
         raise environments.NoEnvironmentError(f"{file} gives {missing} only in its environments", chosen.names)
-    # from here on the paths are those of the merged values
-    root = replace(
-        root,
-        locate=lambda path: _locate(path, str(file), lines, {}),
-        letters=(root.letters - chosen.own)
-        | {path[2:] for path in root.letters if path[:2] == (environments.KEY, env)},
-        in_file=lambda path: chosen.in_file(path, lines),
-    )
     for path in without:
         here: Any = data
         for key in path[:-1]:
             here = here.get(key) or {}
         here.pop(path[-1], None)
+    # From here, the paths are those of the merged values.
+    bare_yn = (file_place.bare_yn - chosen.own) | {
+        path[2:] for path in file_place.bare_yn if path[:2] == (environments.KEY, env)
+    }
+    merged_place = replace(
+        file_place,
+        locate=lambda path: _locate(path, str(file), lines, {}),
+        in_file=lambda path: chosen.in_file(path, lines),
+    )
     errors = Errors()
-    # before the overrides, whose own `${…}` is meant as it is written
-    data = _expand(data, root, variables_, errors)
+    # The file's variables are filled in before the overrides, in which `${…}` is text.
+    data = _expand(data, merged_place, variables_, errors)
+    # From here, a value may come from an override.
     given: dict[yamltext.RawPath, str] = {}
     for override in overrides:
-        given |= _override(data, override, target)
+        of_this, removed = _override(data, override, target)
+        if removed:
+            lines, given = _renumbered(lines, removed), _renumbered(given, removed)
+            bare_yn = frozenset(_renumbered(dict.fromkeys(bare_yn), removed))
+        given |= of_this
     if environments.KEY in data:
         raise UsageError(
             f"--set cannot change {environments.KEY}: choose one with --env, and set its keys without a prefix"
         )
-    # and a value may come from an override
-    root = replace(
-        root,
+    final_place = replace(
+        merged_place,
         locate=lambda path: _locate(path, str(file), lines, given),
+        bare_yn=bare_yn,
         in_file=lambda path: path if _is_overridden(path, given) else chosen.in_file(path, lines),
     )
     with errors:
-        project = typed.build(Project, data, root)
+        project = typed.build(Project, data, final_place)
     errors.end()
-    # a line of a value that an override has replaced would lead a reader to the wrong place
+    # The line of a value that an override has replaced would mislead.
     kept = {path: line for path, line in lines.items() if not _is_overridden(path, given)}
     loaded = Loaded(project, file, kept, given, tuple(overrides), text=text, without=tuple(without), chosen=chosen)
     for error in _inconsistencies(loaded):
@@ -356,12 +363,13 @@ def _expand(value: Any, place: typed.Place, environment: Mapping[str, str], erro
             raise place.error(
                 f"{quoted(match[0])} is not ${{NAME}} or ${{NAME:-default}}; write $${{ for a literal ${{"
             )
-        # an empty variable counts as unset, as `:-` does in a shell
         allowed = variables.allowed.get()
         hidden = allowed is not None and body["name"] not in allowed
         given = None if hidden else environment.get(body["name"])
-        if given:
+        if given:  # an empty variable counts as unset, as `:-` does in a shell
             variables.record(body["name"], given)
+            if body["default"] not in (None, given) and not secret_in(given, body["name"]):
+                variables.assign(body["name"], given)
         found = given or body["default"]
         if found is None and hidden:
             raise place.error(
@@ -374,16 +382,19 @@ def _expand(value: Any, place: typed.Place, environment: Mapping[str, str], erro
             )
         return found
 
-    # a variable is text: what it becomes is decided by the type of the field, as for --set
+    # Untyped: a variable is text, and the type of its field decides what it becomes, as for --set
     with errors:
         return typed.Untyped(_VARIABLE.sub(fill, value))
     return typed.WRONG
 
 
-def _override(data: dict[str, Any], text: str, target: str | None) -> dict[yamltext.RawPath, str]:
-    """Change the project's data by one override, and return the override's text by the path of each value that it gives.
+def _override(
+    data: dict[str, Any], text: str, target: str | None
+) -> tuple[dict[yamltext.RawPath, str], yamltext.RawPath]:
+    """Change the project's data by one override: KEY=VALUE sets a value, KEY- removes one, and KEY alone below `args` is a bare flag.
 
-    KEY=VALUE sets a value, KEY- removes one, and KEY alone below `args` is a bare flag.
+    Returns:
+        The override's text by the path of each value that it gives, and the path of the item that it removed from a list, else ().
     """
     key, equals, value = text.partition("=")
     removing = not equals and key.endswith("-")
@@ -395,18 +406,18 @@ def _override(data: dict[str, Any], text: str, target: str | None) -> dict[yamlt
         )
     path = _full_path(data, parts, target)
     if removing:
-        _remove(data, path, text)
-        return {_with_indexes(path): text}
+        from_list = _remove(data, path, text)
+        return ({}, _with_indexes(path)) if from_list else ({_with_indexes(path): text}, ())
     given: dict[yamltext.RawPath, str] = {}
     here: Any = data
     for index, part in enumerate(path[:-1]):
         name: Any = _index(here, part, text)
         if isinstance(here, dict) and part not in here:
-            # A mapping that only the override made: an error about it points at the override.
+            # the override makes this mapping, so an error about it points at the override
             given[tuple(path[: index + 1])] = text
         following = here[name] if isinstance(here, list) else here.setdefault(name, {})
         if following is None:
-            # `env:` with nothing behind it in the file: an override below it makes the mapping.
+            # the file has the key without a value, such as `env:`; an override below it makes the mapping
             following = here[name] = {}
         if not isinstance(following, (dict, list)):
             spot = ".".join(path[: index + 1])
@@ -414,18 +425,30 @@ def _override(data: dict[str, Any], text: str, target: str | None) -> dict[yamlt
         here = following
     if isinstance(here, list) and path[-1] == str(len(here)):
         here.append(None)
-    # Untyped: what the text becomes is decided by the type of its field.
+    # Untyped: the type of its field decides what the text becomes
     here[_index(here, path[-1], text)] = typed.Untyped(value) if equals else None
-    # under both spellings: a number in a path is an index in a list, and text in a mapping
-    return given | {_with_indexes(path): text, tuple(path): text}
+    # with both spellings of the path, since a number in it is an index of a list or a key of a mapping
+    return given | {_with_indexes(path): text, tuple(path): text}, ()
 
 
 def _with_indexes(path: Sequence[str]) -> yamltext.RawPath:
     return tuple(int(part) if part.isdecimal() else part for part in path)
 
 
-def _remove(data: dict[str, Any], path: list[str], text: str) -> None:
-    """Remove the key at `path`; UsageError with similar keys if it does not exist."""
+def _renumbered(values: Mapping[yamltext.RawPath, T], removed: yamltext.RawPath) -> dict[yamltext.RawPath, T]:
+    """Return values by their paths after an item was removed from a list: later items have lower indexes."""
+    *above, index = removed
+    n = len(above)
+
+    def now(path: yamltext.RawPath) -> yamltext.RawPath:
+        at = path[n] if path[:n] == tuple(above) and len(path) > n else None
+        return (*path[:n], at - 1, *path[n + 1 :]) if isinstance(at, int) and at > int(index) else path
+
+    return {now(path): value for path, value in values.items() if path[: n + 1] != removed}
+
+
+def _remove(data: dict[str, Any], path: list[str], text: str) -> bool:
+    """Remove the key at `path`, and return whether it is an item of a list; UsageError with similar keys if it does not exist."""
     here: Any = data
     for part in path[:-1]:
         here = here[_index(here, part, text)] if isinstance(here, list) else _child(here, part)
@@ -437,6 +460,7 @@ def _remove(data: dict[str, Any], path: list[str], text: str) -> None:
         names = _ending_with(data, path)
         choices = did_you_mean(".".join(path), names) if names else ""
         raise UsageError(f"--set {text}: there is no {'.'.join(path)} to remove. {choices}".rstrip())
+    return isinstance(here, list)
 
 
 def _child(here: Any, part: str) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
+from pathlib import Path
 from typing import Protocol
 
 from vertexrig.project.config import Loaded
@@ -47,17 +48,22 @@ class Artifacts:
 
     def _package_at_hand(self, tf_version: str | None) -> str:
         # the trigger, whose packages are uploaded, does without these modules, which take 20 to 35 ms
-        from vertexrig.package import folders
         from vertexrig.package.sources import identify
 
         project = self.loaded.project
         if not project.bucket:
             raise self.loaded.error("bucket is needed: the trainer's package is uploaded there")
-        folder = self.loaded.path(project.trainer.path, "trainer", "path")
+        identity = identify(self.trainer_folder(), tf_version=tf_version, most_mib=project.trainer.package_mib)
+        return f"{project.bucket.rstrip('/')}/packages/{identity.file_name}"
+
+    def trainer_folder(self) -> Path:
+        """Return the trainer's folder or script; ConfigError if there is none."""
+        from vertexrig.package import folders
+
+        folder = self.loaded.path(self.loaded.project.trainer.path, "trainer", "path")
         if not folder.is_dir() and not folders.is_bare(folder):
             raise self.loaded.error(f"there is no folder or script {folder}", "trainer", "path")
-        identity = identify(folder, tf_version=tf_version, most_mib=project.trainer.package_mib)
-        return f"{project.bucket.rstrip('/')}/packages/{identity.file_name}"
+        return folder
 
     def image(self, kind: str) -> str:
         """Return the URI of the trainer's own image for cpu, gpu or tpu."""
@@ -72,8 +78,8 @@ class Artifacts:
 
     @cached_property
     def framework(self) -> str:
-        """The framework of the newest prebuilt image: as the project file names it, without a version; else by what the trainer
-        imports; "" if neither tells.
+        """The framework, such as `tf`, of the prebuilt image that runs the trainer: that of `trainer.build` in the project file, or else
+        the one that the trainer imports; "" if there is none.
         """
         trainer = self.loaded.project.trainer
         if trainer.build.framework:

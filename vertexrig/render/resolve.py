@@ -390,6 +390,7 @@ class _Resolver:
             what = f"of framework {framework}" if framework else repr(name)
             problem = f"there is no prebuilt {kind} image {what}"
             if newest and not framework:
+                self.artifacts.trainer_folder()  # a missing folder is the reason
                 problem = "image is `prebuilt`, and the trainer imports no framework that has prebuilt images"
                 choices = "Write one that its packages can be installed on, such as tf-2.17, which has most."
             path: tuple[str, ...] = ("jobs", self.name, "image") if self.job.image else ("trainer", "image")
@@ -477,7 +478,7 @@ class _Resolver:
 
 
 def _listed(names: list[str]) -> str:
-    return f"There is: {', '.join(names)}." if names else "There is none of that kind."
+    return f"Available: {', '.join(names)}." if names else "There is none of that kind."
 
 
 def grid_study(sweep: model.Sweep) -> tuple[Study, int]:

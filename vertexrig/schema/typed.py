@@ -49,7 +49,7 @@ class Untyped(str):
 
 
 WRONG: Any = object()
-"""In place of a value that an error was kept for: no other is made for it."""
+"""Placeholder for a value whose error is already collected; later steps skip it."""
 
 
 def read(text: str, file: str) -> yamltext.Reading:
@@ -58,7 +58,7 @@ def read(text: str, file: str) -> yamltext.Reading:
         reading = yamltext.read(text)
     except yamltext.YamlError as error:
         raise ConfigError(str(error), file=file, line=error.line) from None
-    # YAML parsers keep the last of two equal keys without a word, and the first would be lost.
+    # YAML parsers keep the last of two equal keys, and the first would be lost without a message.
     errors = Errors()
     for note in reading.notes:
         if note.kind == "duplicate-key" or note.fix:
@@ -68,8 +68,8 @@ def read(text: str, file: str) -> yamltext.Reading:
     return reading
 
 
-def letters(reading: yamltext.Reading) -> frozenset[yamltext.RawPath]:
-    """Return where a text has a bare `y` or `n`, which is read as a boolean."""
+def bare_yn(reading: yamltext.Reading) -> frozenset[yamltext.RawPath]:
+    """Return the paths of a bare `y` or `n`, which YAML reads as a boolean."""
     return frozenset(note.path for note in reading.notes if isinstance(note.value, bool))
 
 
@@ -80,17 +80,22 @@ def line_of(path: yamltext.RawPath, lines: Mapping[yamltext.RawPath, int]) -> in
 
 @dataclass(frozen=True)
 class Place:
-    """Where a value is: its path of keys, how to find the file and line of a path, where a boolean may be meant as text, and the
-    path in the file, if it differs.
+    """Where a value is.
+
+    Args:
+        path: Its path of keys.
+        locate: Returns the file and line of a path.
+        bare_yn: Paths of a bare `y` or `n`, which YAML reads as a boolean.
+        in_file: Returns where the file has the value at a path; the same path by default.
     """
 
     path: yamltext.RawPath
     locate: Callable[[yamltext.RawPath], tuple[str | None, int | None]]
-    letters: frozenset[yamltext.RawPath] = frozenset()
+    bare_yn: frozenset[yamltext.RawPath] = frozenset()
     in_file: Callable[[yamltext.RawPath], yamltext.RawPath] = tuple
 
     def at(self, key: str | int) -> Place:
-        return Place((*self.path, key), self.locate, self.letters, self.in_file)
+        return Place((*self.path, key), self.locate, self.bare_yn, self.in_file)
 
     def error(self, message: str, *edits: Edit) -> ConfigError:
         """Return a ConfigError that begins with the path of the value; the edits that mend it are made there."""
@@ -115,12 +120,13 @@ hints: Callable[[Any], dict[str, Any]] = cache(typing.get_type_hints)
 def build(cls: type[T], value: Any, place: Place) -> T:
     """Return the dataclass `cls` from a mapping; ConfigError with all that does not fit."""
     value = _mapping_here(value, place)
-    # `key:` with nothing behind it is a key that is not given; a key that is not known is reported all the same
+    # `key:` without a value counts as a key that is not given, but an unknown key is reported in any case
     given = {key: item for key, item in value.items() if item is not None or key not in hints(cls)}
     errors = Errors()
     with errors:
         found = fields(cls, given, place)
-    if given.keys() <= hints(cls).keys():  # else the one that is not known may be meant for the one that is missing
+    # with an unknown key present, the missing key may just be misspelt: report only the unknown one
+    if given.keys() <= hints(cls).keys():
         docs = {field.name: field.metadata.get("doc", "") for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
         for name in lacking(cls, given):
             with errors:
@@ -238,7 +244,7 @@ def _union(hint: Any, value: Any, place: Place) -> Any:
     if set(options) == set(typing.get_args(Scalar)):
         # text from outside stays text where text is allowed: `--set args.tag=007` is not 7
         value = _text(value) if isinstance(value, Untyped) else value
-        if isinstance(value, bool) and place.path in place.letters:
+        if isinstance(value, bool) and place.path in place.bare_yn:
             letter, word = ("y", "true") if value else ("n", "false")
             text = f"{letter} is read as {word} where it has no quotes: put it in quotes, or write {word}"
             raise place.error(text, Edit(Act.QUOTE))

@@ -15,10 +15,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vertexrig import checks, spec
+from vertexrig import checks, spec, variables
 from vertexrig.catalog import Catalog, Image, load
 from vertexrig.checks import naming
-from vertexrig.checks.model import MARK, BuiltImage
+from vertexrig.checks.model import MARK, BuiltImage, Problem
 from vertexrig.errors import did_you_mean
 from vertexrig.finding import Finding, Severity
 from vertexrig.project.config import Loaded
@@ -220,21 +220,26 @@ class Workspace:
         return [replace(one, file=str(self.loaded.file)) for one in found]
 
     def _requirements(self, view: View, document: spec.Document) -> list[Finding]:
-        """Return what building the project's package for a job or sweep would refuse or leave out: the rule `requirements`, which the
-        document alone does not tell, so that `check` finds nothing for it.
-        """
-        pool = next((pool for pool in document.pools if pool.python_package is not None), None)
-        trainer = None
-        if pool is not None and view.packages and self._uploaded is None:
-            trainer = self.trainer(pool.module)
-        if pool is None or trainer is None:
-            return []
-        from vertexrig.checks import trainer_files
-        from vertexrig.package.imports import fit  # where the trigger runs no trainer is there
+        """Return the findings of rule `requirements`: what `vertexrig package` would refuse or leave out.
 
-        folder = self.loaded.path(self.loaded.project.trainer.path, "trainer", "path")
-        fits = fit(folder, trainer, next(iter(view.packages)))
-        return checks.findings("requirements", trainer_files.check_requirements(fits, pool.program_path), document)
+        The rule needs the trainer's folder, so `checks.check` cannot run it.
+        """
+        if self._uploaded is not None:
+            return []
+        problems: dict[str, Problem] = {}
+        for tf_version, uri in view.packages.items():
+            pool = next((pool for pool in document.pools if uri in pool.package_uris), None)
+            trainer = self.trainer(pool.module) if pool is not None else None
+            if pool is None or trainer is None:
+                continue
+            # imported here: the trigger has no trainer folder and does not load these modules
+            from vertexrig.checks import trainer_files
+            from vertexrig.package.imports import fit
+
+            folder = self.loaded.path(self.loaded.project.trainer.path, "trainer", "path")
+            for problem in trainer_files.check_requirements(fit(folder, trainer, tf_version), pool.program_path):
+                problems.setdefault(problem.message, problem)  # the same for two versions is said once
+        return checks.findings("requirements", problems.values(), document)
 
     def read(self, rendered: Rendered) -> spec.Document:
         """Return rendered YAML, read strictly. Findings name the project file with lines of the YAML, until `in_project_file`."""
@@ -334,14 +339,17 @@ class Workspace:
         name, command = scalar(pool.image), scalar(found.command)
         return f"local:\n  images:\n    {name}:\n      path: {scalar(path)}\n      command: {command}\n"
 
-    def verb(self, *words: object) -> str:
-        """Return a command line for this project, with the options that select it: `--file`, `--set`, `--templates`.
+    def verb(self, *words: object, literal: bool = False, environment: Mapping[str, str] | None = None) -> str:
+        """Return a command line for this project, with the variables and options that select it: `--file`, `--set`, `--templates`.
 
         Args:
             words: The verb, its arguments, and further options.
+            literal: The line is printed with the values of variables, not as part of a message (`variables.assigned`).
+            environment: Variables to set, in place of the values that this command had.
         """
         templates = ("--templates", self._templates) if self._templates is not None else ()
-        return command_line(*words, *self.loaded.words, *templates, program=self._program)
+        sets = {**variables.assigned(literal=literal), **(environment or {})}
+        return command_line(*words, *self.loaded.words, *templates, program=self._program, environment=sets)
 
     def in_project_file(self, found: list[Finding], rendered: Rendered, document: spec.Document) -> list[Finding]:
         """Return findings with the line of the project file, or the override, that their values come from, and its keys in fixes."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import subprocess
 import sys
@@ -215,3 +216,104 @@ def test_a_file_that_gcloud_refuses_is_submitted(tmp_path: Path, words: tuple[st
     (tmp_path / "vertexrig.yaml").write_text(text)
     rows = typed("render", "good", "--format", "json", *words, cwd=tmp_path).document["jobs"]
     assert [(" submit good" in row["command"], "gcloud" in row["command"]) for row in rows] == [(True, False)] * 2
+
+
+OWN = """
+project: ${PROJECT:-my-project}
+region: us-central1
+bucket: ${BUCKET:-gs://my-bucket}
+trainer: {path: train.py, module: train, image: "${IMAGE:-tf-2.17}"}
+jobs:
+  b:
+    machine_type: n1-standard-4
+    timeout: 600s
+    env: {API_TOKEN: "${API_TOKEN:-none}"}
+    candidates: [{machine_type: n1-standard-8}]
+  c: {machine_type: n1-standard-4, timeout: 600s, image: "${IMAGE_C:-tf-2.17}"}
+"""
+
+
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project with a script of its own, and defaults for variables that are not set."""
+    for name in ("PROJECT", "BUCKET", "IMAGE", "IMAGE_C", "API_TOKEN", "VERTEXRIG_TYPED"):
+        monkeypatch.delenv(name, raising=False)
+    (tmp_path / "train.py").write_text("import argparse, tensorflow\nargparse.ArgumentParser().parse_args()\n")
+    (tmp_path / "vertexrig.yaml").write_text(OWN)
+    return tmp_path
+
+
+def test_printed_commands_set_the_variables_of_the_call(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command that render prints sets the variables that replaced defaults, but no secret; pasted into a shell without them,
+    it means the same image. A message sets only those that it would show.
+    """
+    assert "=" not in typed("render", "c", cwd=own).stdout.split("vertexrig package")[0]
+    monkeypatch.setenv("API_TOKEN", "a-long-token-value")
+    monkeypatch.setenv("BUCKET", "gs://another-bucket")
+    (line, *_) = typed("render", "b", cwd=own).stdout.splitlines()
+    assert line.startswith("BUCKET=gs://another-bucket ") and line.endswith(" package b --upload")
+    monkeypatch.setenv("IMAGE", "build")
+    done = typed("render", "b", cwd=own)
+    line = done.stdout.splitlines()[0]
+    assert line.startswith("BUCKET=gs://another-bucket IMAGE=build ") and line.endswith(" image b --push")
+    assert "a-long-token-value" not in done.stdout
+    words = shlex.split(line)
+    variables = dict(word.split("=", 1) for word in words if "=" in word)
+    assert variables == {"BUCKET": "gs://another-bucket", "IMAGE": "build"}
+    for name in ("BUCKET", "IMAGE", "API_TOKEN"):
+        monkeypatch.delenv(name)
+    view = vertexrig("render", "b", "-o", "-", "--no-check", cwd=own, env={**os.environ, **variables})
+    assert "gs://another-bucket/runs/b" in view.stdout and "us-central1-docker.pkg.dev" in view.stdout
+    monkeypatch.setenv("IMAGE", "build")
+    monkeypatch.setenv("BUCKET", "gs://another-bucket")
+    said = typed("explain", "b", "--set", "spec.nope=1", cwd=own).stderr  # a message that proposes `check`
+    assert "`IMAGE=build " in said and "BUCKET=" not in said
+
+
+def test_a_candidate_s_commands_have_the_values(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The commands of a candidate can be pasted: they have a variable's value, as those of the job have on stdout."""
+    monkeypatch.setenv("PROJECT", "other-project-77")
+    done = typed("render", "b", cwd=own)
+    assert "--project=other-project-77" in done.stdout
+    assert "--project=other-project-77" in done.stderr and "${PROJECT}" not in done.stderr
+
+
+def test_the_way_to_an_image_of_ones_own_names_what_gave_the_old_one(
+    own: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An image that --set gives is changed by another --set, an image of IMAGE by another IMAGE, and a Makefile's command is whole."""
+
+    def way(*words: str) -> str:
+        return typed("render", *words, cwd=own).stderr.partition("your own image instead: ")[2].splitlines()[0]
+
+    assert way("b", "--set", "image=tf-2.17") == "replace `--set image=tf-2.17` by `--set image=build`"
+    long = "jobs.b.container.image_uri=us-docker.pkg.dev/vertex-ai/training/tf-cpu.2-17.py310:latest"
+    assert way("b", "--set", long) == f"replace `--set {long}` by `--set jobs.b.image=build`"
+    assert way("b", "c", "--set", "jobs.b.image=tf-2.17") == (
+        "replace `--set jobs.b.image=tf-2.17` by `--set jobs.b.image=build` and write `image: build` in place of jobs.c.image in "
+        "vertexrig.yaml"
+    )
+    monkeypatch.setenv("IMAGE", "tf-2.17")
+    assert way("b").startswith("`IMAGE=build ") and way("b").count("IMAGE=") == 1
+    monkeypatch.setenv("VERTEXRIG_TYPED", 'make b-job SET="args.x=1"')
+    assert way("b") == '`IMAGE=build make b-job SET="args.x=1"`'
+
+
+def test_a_name_twice_counts_once(folder: Path) -> None:
+    """Render and check of a job that is named twice print what they print for the job."""
+    assert typed("render", "good", "good", cwd=folder) == typed("render", "good", cwd=folder)
+    assert typed("check", "bad", "bad", cwd=folder).stdout == typed("check", "bad", cwd=folder).stdout
+
+
+def test_a_project_file_from_stdin_is_refused(folder: Path) -> None:
+    """The commands that a verb prints name the project file, which stdin cannot be."""
+    done = vertexrig("render", "good", "--file", "-", cwd=folder, stdin=PROJECT)
+    assert done.returncode == 2 and "--file - is not possible" in done.stderr and done.stdout == ""
+
+
+@pytest.mark.parametrize("words", [("b",), ("b", "--set", "trainer.image=tf-2.17")], ids=str)
+def test_a_trainer_that_is_not_there_is_said(own: Path, words: tuple[str, ...]) -> None:
+    """Whichever way the image is chosen, a wrong trainer.path is the error."""
+    (own / "vertexrig.yaml").write_text(OWN.replace("IMAGE:-tf-2.17", "IMAGE:-prebuilt"))
+    done = typed("render", *words, "--set", "trainer.path=nope", cwd=own)
+    assert done.exit_code == 2 and "trainer.path: there is no folder or script nope" in done.stderr

@@ -300,3 +300,15 @@ def test_wants_json() -> None:
     assert output.wants_json(["jobs", "--format", "json"]) and output.wants_json(["--format=json", "x"])
     assert not output.wants_json(["jobs", "--format", "text", "json"])
     assert not output.wants_json(["local", "run", "--", "gcloud", "--format=json"])
+
+
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_a_program_that_is_started_has_all_three_streams(folder: Path, number: int) -> None:
+    """Where a shell has closed a stream, the programs that a verb starts have it, too: on the null device."""
+    code = (
+        "import os, subprocess, sys; from vertexrig.cli import streams; streams.prepare(); "
+        f"sys.exit(subprocess.run([sys.executable, '-c', 'import os; os.fstat({number})'], "
+        "close_fds=True, stderr=None).returncode)"
+    )
+    done = subprocess.run(["bash", "-c", f'"$0" -c "$1" {number}>&-', sys.executable, code], cwd=folder, timeout=60)
+    assert done.returncode == 0

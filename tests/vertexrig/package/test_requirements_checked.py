@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -133,3 +134,27 @@ def test_init_writes_an_image_with_the_python_that_the_trainer_needs(
     assert typed("init").exit_code == 0
     text = (tmp_path / "vertexrig.yaml").read_text()
     assert "image: build" in text and 'python: "3.12"' in text
+
+
+def test_requirements_are_checked_for_each_tensorflow_of_a_job(tmp_path: Path) -> None:
+    """A requirement that only the package for the evaluator's TensorFlow leaves out is found, at the evaluator's pool."""
+    (tmp_path / "t.py").write_text("import tensorflow\n")
+    (tmp_path / "requirements.txt").write_text("tensorflow==2.16\n")
+    job = "\n".join(
+        (
+            "  cpu:",
+            "    topology: parameter-server",
+            "    machine_type: n1-standard-4",
+            "    timeout: 60s",
+            "    worker: {replica_count: 1}",
+            "    ps: {replica_count: 1}",
+            "    image: pytorch-2.4",
+                "    evaluator: {image: tf-2.17}",
+            "",
+        )
+    )
+    project = PROJECT.replace("PATH", "t.py").replace("MODULE", "t").partition("  cpu:")[0] + job
+    (tmp_path / "vertexrig.yaml").write_text(project)
+    rows = json.loads(typed("check", "cpu", "--format", "json", cwd=tmp_path).stdout)["findings"]
+    found = [one["path"] for one in rows if one["id"] == "requirements"]
+    assert len(found) == 1 and found[0].startswith("workerPoolSpecs[3]"), rows

@@ -302,3 +302,16 @@ def test_a_project_file_cannot_choose_the_host(line: str) -> None:
     text = line if line.startswith("project") else f"project: x\n{line}"
     with pytest.raises(ConfigError, match="such as"):
         load(text)
+
+
+def test_lines_follow_the_items_of_a_list() -> None:
+    """After an item of a list is removed, the later items, and overrides of them, keep their lines and their words."""
+    text = "project: p\njobs:\n  listed:\n    machine_type: n1-standard-4\n    args:\n    - --one\n    - --two\n    - --three\n"
+    loaded = load(text, "args.2=--last", "args.0-", target="listed")
+    assert loaded.project.jobs["listed"].args == ("--two", "--last")
+    line = next(number for number, row in enumerate(text.splitlines(), 1) if "--two" in row)
+    assert loaded.source(("jobs", "listed", "args", 0)) == line
+    assert loaded.source(("jobs", "listed", "args", 1)) == "args.2=--last"
+    wrong = text.replace("--two", "[--two]")
+    with pytest.raises(ConfigError, match=rf":{line}: jobs.listed.args\[0\]"):
+        load(wrong, "args.0-", target="listed")

@@ -97,7 +97,7 @@ def test_prebuilt_follows_the_trainer_and_the_machines(tmp_path: Path, source: s
     (tmp_path / "train.py").write_text("import polars\n")
     with pytest.raises(ConfigError, match=r"trainer.image: .*imports no framework .*such as tf-2.17, which has most"):
         rendered()
-    with pytest.raises(ConfigError, match=r"there is no prebuilt .* image of framework jax\. There is: tf-2"):
+    with pytest.raises(ConfigError, match=r"there is no prebuilt .* image of framework jax\. Available: tf-2"):
         rendered(", build: {framework: jax}")
 
 

@@ -14,7 +14,7 @@ import pytest
 from tests.support.tools import INSTALLED, REPOSITORY
 from vertexrig.package.cache import decode, encode, read_cached
 from vertexrig.trainer_source.reader import read
-from vertexrig.trainer_source.trainer_model import TrainerSource
+from vertexrig.trainer_source.trainer_model import SourcePlace, TrainerSource
 
 TRAINERS = [folder for folder in sorted((REPOSITORY / "tests/trainers").iterdir()) if folder.is_dir()]
 
@@ -87,3 +87,35 @@ def test_a_kept_source_needs_no_parser(kept: tuple[Path, TrainerSource]) -> None
     )
     words = [sys.executable, "-c", program, str(REPOSITORY / "trainer_pkg"), str(kept[0])]
     assert subprocess.run(words, cwd=INSTALLED, timeout=60).returncode == 0
+
+
+def test_a_change_behind_a_link_is_seen(tmp_path: Path) -> None:
+    """A linked folder inside the checkout is part of the trainer: its change is seen. A link out of the checkout does no harm, and with
+    a link to a folder around the trainer nothing is kept.
+    """
+    (tmp_path / ".git").mkdir()
+    folder, common, store = tmp_path / "t", tmp_path / "common", tmp_path / "cache"
+    folder.mkdir()
+    common.mkdir()
+    (folder / "train.py").write_text(
+        "import argparse\nfrom common.flags import add\np = argparse.ArgumentParser()\nadd(p)\np.parse_args()\n"
+    )
+    (common / "__init__.py").write_text("")
+    (common / "flags.py").write_text("def add(p):\n    p.add_argument('--first')\n")
+    for name, target in {"common": "../common", "again": "../common", "self": ".", "out": "/usr"}.items():
+        (folder / name).symlink_to(target)
+    assert read_cached(folder, "train", store).flag("first") is not None
+    before = len(list(store.iterdir()))
+    assert read_cached(folder, "train", store).flag("first") is not None and len(list(store.iterdir())) == before == 1
+    (common / "flags.py").write_text("def add(p):\n    p.add_argument('--second')\n")
+    assert read_cached(folder, "train", store) == read(folder, "train")
+    assert read_cached(folder, "train", store).flag("second") is not None
+    (folder / "up").symlink_to("..")
+    before = len(list(store.iterdir()))
+    assert read_cached(folder, "train", store).flag("second") is not None and len(list(store.iterdir())) == before
+
+
+def test_a_place_comes_back_as_a_place() -> None:
+    """A dataclass in a field that may be None is decoded as that class."""
+    found = TrainerSource(module="t", drops_args=SourcePlace("t.py", 3))
+    assert decode(TrainerSource, json.loads(json.dumps(encode(found)))) == found
