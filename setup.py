@@ -28,7 +28,7 @@ LOCAL = [  # includes SUBMIT: its verbs also list rehearsals and submit to the l
     "optuna>=4.0",
     "google-crc32c>=1.5",
     "cryptography>=42",  # the front's certificates
-    "certifi",  # which it joins with what programs trust anyway
+    "certifi",  # the authorities that programs trust, to which the front adds its own
     "vl-convert-python>=1.9",  # the charts of the console
     "grpcio>=1.62",  # comes with google-cloud-scheduler too; without it the local Vertex answers REST alone
     *SUBMIT,
@@ -148,7 +148,7 @@ setup(
     },
     entry_points={
         "console_scripts": ["vertexrig = vertexrig.__main__:main"],
-        # how the local Vertex joins the tool, which imports nothing of it: vertexrig/workspace/emulator.py
+        # vertexrig imports nothing of localvertex: vertexrig/workspace/emulator.py loads its verbs by these entry points
         "vertexrig.verbs": [
             "console = localvertex.cli.console:command",
             "local = localvertex.cli.local:command",

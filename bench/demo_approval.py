@@ -22,7 +22,7 @@ from demo_trigger import REPOSITORY, function, vertexrig, watched
 
 from localvertex import server
 from localvertex.jobs.settings import Settings
-from vertexrig.waiting import tell_by, waiting
+from vertexrig.waiting import set_wait_printer, waiting
 
 PORT = 8646
 PROJECT = f"""\
@@ -59,7 +59,7 @@ trigger:
 
 def main() -> None:
     """Run the demo."""
-    tell_by(lambda line: print(line, file=sys.stderr, flush=True))
+    set_wait_printer(lambda line: print(line, file=sys.stderr, flush=True))
     with tempfile.TemporaryDirectory(prefix="vertexrig-demo-") as name:
         folder = Path(name)
         (folder / "vertexrig.yaml").write_text(PROJECT)

@@ -26,7 +26,7 @@ sys.path.insert(0, str(REPOSITORY))
 
 from localvertex import server  # noqa: E402
 from localvertex.jobs.settings import Settings  # noqa: E402
-from vertexrig.waiting import tell_by, waiting  # noqa: E402
+from vertexrig.waiting import set_wait_printer, waiting  # noqa: E402
 
 PORT = 8644
 PROJECT = f"""\
@@ -63,7 +63,7 @@ trigger:
 
 def main() -> None:
     """Run the demo."""
-    tell_by(lambda line: print(line, file=sys.stderr, flush=True))
+    set_wait_printer(lambda line: print(line, file=sys.stderr, flush=True))
     with tempfile.TemporaryDirectory(prefix="vertexrig-demo-") as name:
         folder = Path(name)
         (folder / "vertexrig.yaml").write_text(PROJECT)

@@ -70,7 +70,7 @@ def write_bytes(path: Path, data: bytes, mode: int = 0o644, *, below: Path | Non
     is written to as it is.
 
     Args:
-        below: The folder that a path which nobody typed must not leave, see `output`.
+        below: For a path that the user did not type: the folder that it must stay in (see `output`).
     """
     try:
         if below is None and _is_device(path):
@@ -146,8 +146,7 @@ _COMMIT = re.compile(r"[0-9a-f]{40}")
 def checkout(folder: str) -> str:
     """Return the checkout of a folder: the nearest git work tree around it, or else the folder of the nearest project file.
 
-    Both must have the folder's owner, and the user's home and what is above it are none: a folder that was unpacked there is
-    on its own.
+    Both must belong to the folder's owner. The home folder and the folders above it never count as a checkout.
 
     Args:
         folder: A real path.

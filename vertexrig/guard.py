@@ -121,7 +121,7 @@ def user_refusal(client: Address, server: Address) -> str | None:
 
 
 ANSWERED: list[int] = []
-"""Users who are answered beside this one and root: those of containers that run for this process."""
+"""Users who are answered in addition to this one and root: those of containers that run for this process."""
 
 
 def refusal_of(user: int | None) -> str | None:

@@ -142,13 +142,11 @@ def kind_of(value: Any) -> str:
 
 def quoted(value: Any) -> str:
     """Return a value as an error message shows it, cut to a line."""
-    text = (
-        "null"
-        if value is None
-        else str(value).lower()
-        if isinstance(value, bool)
-        else str(value)
-        if isinstance(value, date)  # as YAML has it, not as Python does
-        else repr(variables.shown(str(value)) if isinstance(value, str) else variables.shown_data(value))
-    )
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, date):
+        return str(value)  # as YAML has it, not as Python does
+    text = repr(variables.shown(str(value)) if isinstance(value, str) else variables.shown_data(value))
     return text if len(text) <= 80 else text[:77] + "…"

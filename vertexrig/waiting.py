@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 FIRST_S, AGAIN_S, MOST_S = 2.0, 15.0, 600.0
-"""Seconds after which the first line comes, and after that the second one; each further one takes twice as long, up to MOST_S."""
-_teller: Callable[[str], None] | None = None
+"""Seconds before the first line, and from the first line to the second. Each further pause is twice as long, but at most MOST_S."""
+_printer: Callable[[str], None] | None = None
 
 
 class _Waits(threading.local):
@@ -22,16 +22,16 @@ class _Waits(threading.local):
 _waits = _Waits()
 
 
-def tell_by(teller: Callable[[str], None] | None) -> None:
-    """Set what prints the lines. Without it, as in the function and in a library, nothing is printed."""
-    global _teller
-    _teller = teller
+def set_wait_printer(printer: Callable[[str], None] | None) -> None:
+    """Set the function that prints `waiting for …` lines; None, the default, prints nothing."""
+    global _printer
+    _printer = printer
 
 
 @contextmanager
 def waiting(what: str) -> Iterator[None]:
     """Print "waiting for WHAT" if the block lasts for two seconds, and again later; of nested blocks, the innermost is named."""
-    stack, tell = _waits.stack, _teller
+    stack, tell = _waits.stack, _printer
     if tell is None:
         yield
         return

@@ -32,6 +32,7 @@ _MERGE = "tag:yaml.org,2002:merge"
 
 _BOOLS = {"y": True, "Y": True, "n": False, "N": False}
 _FLOAT = re.compile(r"[-+]?(?:[0-9][0-9_]*)(?:\.[0-9_]*)?[eE][-+]?[0-9]+")
+_OCTAL = re.compile(r"[-+]?0[0-7]+")
 _STRING_TAG = "tag:yaml.org,2002:str"
 
 try:
@@ -58,7 +59,7 @@ class YamlError(Exception):
 class Note:
     """A value that two readers of YAML understand differently: `kind` is `duplicate-key` or `two-readings`.
 
-    `fix` is what to write, where hardly anybody means what is read; `value` is what gcloud reads, None for a key.
+    `fix` is what to write if the author surely meant something else; `value` is what gcloud reads (None for a key).
     """
 
     kind: str
@@ -76,7 +77,7 @@ class Reading:
     Args:
         data: Plain values: dict, list, str, int, float, bool, None, date, datetime, bytes.
         lines: Line of each value, counted from 1, by its path of keys and indexes.
-        notes: Places other readers of YAML understand differently.
+        notes: Values that other YAML readers understand differently.
     """
 
     data: Any = None
@@ -346,7 +347,6 @@ def dump(data: Any) -> str:
 
 # YAML refuses these, or reads them as a line break, where JSON accepts them (YAML 1.1, section 5.1 and 5.4).
 _UNPRINTABLE = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
-_OCTAL = re.compile(r"[-+]?0[0-7]+")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 

@@ -18,9 +18,9 @@ def lines(monkeypatch: pytest.MonkeyPatch) -> Iterator[queue.Queue[str]]:
     monkeypatch.setattr(waiting, "FIRST_S", 0.01)
     monkeypatch.setattr(waiting, "AGAIN_S", 0.02)
     told: queue.Queue[str] = queue.Queue()
-    waiting.tell_by(told.put)
+    waiting.set_wait_printer(told.put)
     yield told
-    waiting.tell_by(None)
+    waiting.set_wait_printer(None)
 
 
 def test_a_wait_says_what_is_awaited_and_for_how_long(lines: queue.Queue[str]) -> None:
@@ -36,10 +36,10 @@ def test_a_wait_says_what_is_awaited_and_for_how_long(lines: queue.Queue[str]) -
 def test_a_short_wait_and_a_library_say_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """A block that ends before two seconds says nothing, and nothing is said where no command line runs."""
     told: list[str] = []
-    waiting.tell_by(told.append)
+    waiting.set_wait_printer(told.append)
     with waiting.waiting("a short one"):
         pass
-    waiting.tell_by(None)
+    waiting.set_wait_printer(None)
     monkeypatch.setattr(waiting, "FIRST_S", 0.0)
     with waiting.waiting("the function"):
         pass

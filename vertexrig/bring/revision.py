@@ -24,7 +24,7 @@ MOST_IN_ALL = 512 * 2**20
 """Bytes of the files of a revision together."""
 _MOST_PATH = 4_096  # bytes, as Linux has it
 _GIT_MEMORY, _GIT_SECONDS = 1 * 2**30, 120
-"""What one process of git may take of memory beside the files that it maps, and how many seconds it may run."""
+"""What one process of git may take of memory in addition to the files that it maps, and how many seconds it may run."""
 _FILE = b"100"  # as the mode of a plain file begins; not a link, nor a repository inside
 
 
@@ -121,7 +121,7 @@ def reading(
         folder: Where it runs.
         words: Its command.
         given: Its standard input.
-        environment: Its variables, beside those of this process.
+        environment: Its variables, in addition to those of this process.
         settings: Values of its configuration, in place of those in the repository.
         seconds: How long it may take.
 

@@ -56,7 +56,7 @@ class Row(_Shown):
 
     source: str = option("Keys and titles of the documents it comes from.", "", **_TEXT)
     date: str = option("When its source said so, or when the source was read if it has no date.", "", **_DATE)
-    note: str = option("A reservation worth knowing; empty if there is none.", "")
+    note: str = option("A caveat; empty if there is none.", "")
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -129,7 +129,9 @@ class Image(Row):
     end_of_support: str = option("No new versions are published after this day.", **_DATE)
     end_of_availability: str = option("The service may refuse it after this day.", **_DATE)
     hypertune: bool = option("cloudml-hypertune is in it.")
-    packages: tuple[str, ...] = option("What its page lists beside the framework, as requirements.", (), **_TEXT)
+    packages: tuple[str, ...] = option(
+        "What its page lists in addition to the framework, as requirements.", (), **_TEXT
+    )
 
     def uri(self, host: str = "us-docker.pkg.dev") -> str:
         """Return the full URI on one of the three hosts."""

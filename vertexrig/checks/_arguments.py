@@ -116,7 +116,7 @@ def _valid(flag: Flag, path: str) -> bool:
 
 
 def _path(source: TrainerSource, words: list[str]) -> tuple[str, str]:
-    """Return the sub-command that the words choose, and the first word that should name a sub-command and does not, "" without one."""
+    """Return (the chosen sub-command, the first word that names no sub-command or "")."""
     path, index = "", 0
     while index < len(words):
         word = words[index]

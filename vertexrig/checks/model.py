@@ -77,7 +77,7 @@ class BuiltImage:
 
 @dataclass(frozen=True)
 class Context:
-    """What a check may know beside the document.
+    """What a check may know in addition to the document.
 
     Args:
         catalog: Machines, accelerators, regions, images, prices and limits.
@@ -102,11 +102,16 @@ class Context:
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing a check found: the path in API camelCase, the message, and what to write instead.
+    """One thing a check found.
 
-    `severity` is the rule's own unless given here. `key_fix` is what to write instead where the project file gives the value
-    by a key of its own, if that differs by more than the spelling of fields. `edits` are the changes that do it; without a `fix`
-    they are its text, too. `sure`: it holds whatever replaces a placeholder of the value.
+    Args:
+        path: Where, in API camelCase.
+        message: What is wrong.
+        fix: What to write instead.
+        severity: The rule's own unless given here.
+        key_fix: The fix in project-file terms; "" if replacing API names by file keys in `fix` is enough.
+        edits: The changes that do it; without a `fix` they are its text, too.
+        sure: Whether it is true for every value that may replace a placeholder.
     """
 
     path: str

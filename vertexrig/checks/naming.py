@@ -1,4 +1,4 @@
-"""Display names and labels: inside a tuning job's file, and as flags beside any file."""
+"""Display names and labels: inside a tuning job's file, and as flags of gcloud."""
 
 from __future__ import annotations
 

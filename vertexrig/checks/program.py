@@ -37,7 +37,7 @@ _SHELLS = {"sh", "bash", "dash", "zsh"}
 
 
 def _args(document: Document, *, of_shells: bool = True) -> Iterator[tuple[Pool, str, str]]:
-    """Yield each argument of each pool, with its path; those that are words for a shell, which has its own rules, if asked for."""
+    """Yield (pool, path, argument). With of_shells=False, skip pools whose args are words for a shell."""
     for pool in document.pools:
         if of_shells or not _in_shell(pool):
             yield from ((pool, f"{pool.program_path}.args[{number}]", arg) for number, arg in enumerate(pool.args))
@@ -124,7 +124,7 @@ def arg_glued(document: Document, context: Context) -> Iterator[Problem]:
                 text = (
                     f"{quoted(arg)} is one argument: the value of {value_of[:80]}, or a flag with a space in its name"
                 )
-            # a container's program need not be Python, and may want such an argument; a flag before it may, too
+            # only a warning if the program may not be Python, or if the text may be the value of the flag before it
             sure = pool.python_package is not None and not value_of
             severity = None if sure else Severity.WARNING
             yield Problem(path, text, fix, severity, edits=write(f"{found[1]}={found[2]}", safe=sure))

@@ -56,7 +56,7 @@ def _where(locations: Sequence[SourcePlace]) -> str:
 
 
 def _training(pools: Sequence[Pool]) -> list[Pool]:
-    # without pools 2 and 3: a reduction server trains nothing, and an evaluator on purpose by itself
+    # pools 2 and 3 do not train: Reduction Server and evaluator
     return [pool for pool in pools if pool.index in (0, 1)]
 
 

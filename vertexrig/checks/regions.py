@@ -28,8 +28,8 @@ def region_unknown(document: Document, context: Context) -> Iterator[Problem]:
 
 
 def _elsewhere(document: Document, context: Context) -> Iterator[tuple[str, bool, str, str]]:
-    """Accelerators that the region does not train on: the name that regions list them under, whether the region has them
-    all the same, the path that chose them, and the regions that train on them.
+    """Yield (regional name, whether the region has it for other uses, path, regions that train on it) for each accelerator that the region
+    does not offer.
     """
     row = context.catalog.regions.get(context.region)
     for pool in document.running if row is not None else ():

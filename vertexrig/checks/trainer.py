@@ -141,7 +141,7 @@ def argument_known(document: Document, trainer: TrainerSource, pools: list[Pool]
     for item in _all_passed(trainer, pools):
         plain = item.name.lstrip("-")
         if (item.name in _HELP and trainer.parsers) or plain in excused or plain.removeprefix("no") in excused:
-            continue  # every parser has the first, and absl leaves the others out
+            continue  # every parser has --help; `--undefok` makes absl ignore the rest
         if item.name and item.flag is None:
             unknown = _unknown(trainer, item.path, item.name, "the argument", f"={item.value}" if item.joined else "")
             # the name is written out: a placeholder in the value changes nothing

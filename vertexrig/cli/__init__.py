@@ -21,10 +21,10 @@ from vertexrig.cli import output, streams
 from vertexrig.cli.groups import Group
 from vertexrig.cli.problems import Failure, problem
 from vertexrig.errors import UsageError
-from vertexrig.waiting import tell_by
+from vertexrig.waiting import set_wait_printer
 
 OF_EMULATOR = ""
-"""In place of a module: the package of the local Vertex has the verb."""
+"""Marks a verb that `localvertex` provides; `vertexrig.workspace.emulator` loads it."""
 # verb -> (module of vertexrig.cli, one line of help); the module is imported when the verb is used
 VERBS = {
     "init": ("init", "Write a first project file."),
@@ -145,9 +145,10 @@ def vertexrig() -> None:
 
 
 def run(args: Sequence[str] | None = None, *, command: click.Command | None = None, name: str = "vertexrig") -> int:
-    """Run a command line with `${NAME}` shown in place of an environment variable's value, and return the exit code.
+    """Run a command line and return its exit code.
 
-    Messages for a person go to stderr.
+    Messages, which go to stderr, show `${NAME}` instead of the variable's value; the results of the verbs in
+    `output.MASKED_VERBS` do too.
 
     Args:
         args: Its words, by default those of this process.
@@ -156,16 +157,14 @@ def run(args: Sequence[str] | None = None, *, command: click.Command | None = No
     """
     words = list(sys.argv[1:] if args is None else args)
     verb = next((word for word in words if not word.startswith("-")), "")
-    # these verbs show names in their result, too, not only in messages
-    with variables.recording(results=verb in output.SHOWING):
+    with variables.recording(results=verb in output.MASKED_VERBS):
         return _run(words, command or vertexrig, name)
 
 
 def _run(words: list[str], command: click.Command, name: str) -> int:
     streams.prepare()
-    tell_by(streams.note)
-    # google-auth looks for a metadata server three times, 11 s in all, where there is none; on a machine of Google's it
-    # also reads the name of the machine
+    set_wait_printer(streams.note)
+    # where there is no metadata server, google-auth looks for one three times, which takes 11 s in all
     os.environ.setdefault("GCE_METADATA_DETECT_RETRIES", "1")
     document = output.CommandOutput(wanted=output.wants_json(words))
     found: Failure | None = None
@@ -189,7 +188,7 @@ def _run(words: list[str], command: click.Command, name: str) -> int:
         if found is None:
             raise
     finally:
-        tell_by(None)
+        set_wait_printer(None)
     if document.wanted:
         try:
             document.send(found)

@@ -27,7 +27,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 def option(*flags: str, **settings: Any) -> Any:
     """Return the field of a group that an option fills; flags and settings are those of `click.option`.
 
-    `group` calls the decorator that is kept here with the field's name, which becomes the name of click's parameter.
+    `group` passes the field's name to the stored decorator; click uses it as the parameter's name.
     """
     return field(metadata={"option": partial(click.option, *flags, **settings)})
 
@@ -77,8 +77,8 @@ class Seconds(click.FloatRange):
 
 def _choose(context: click.Context, _: click.Parameter, name: str | None) -> None:
     """Choose the environment of every project file that the command loads."""
-    token = environments.env_option.set(name or "")
-    context.call_on_close(lambda: environments.env_option.reset(token))
+    token = environments.chosen_env.set(name or "")
+    context.call_on_close(lambda: environments.chosen_env.reset(token))
 
 
 def _not_stdin(context: click.Context, _: click.Parameter, file: Path | None) -> Path | None:

@@ -57,9 +57,9 @@ class CommandOutput:
         say(text)
 
 
-SHOWING = frozenset({"check", "diff", "doctor", "explain", "report"})
-"""Verbs whose result is for people, comments and logs: it has the names of environment variables. Other results are what is rendered or
-submitted, or a service's names of things, which the next command takes, and have the values."""
+MASKED_VERBS = frozenset({"check", "diff", "doctor", "explain", "report"})
+"""Verbs whose results people read, so they show variable names. The results of other verbs are input for the next command and keep the
+values."""
 
 
 def wants_json(words: Sequence[str]) -> bool:

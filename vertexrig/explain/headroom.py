@@ -37,7 +37,7 @@ class QuotaRoom:
 
     @property
     def fits(self) -> bool | None:
-        """Whether the job fits beside the current use; None if the use is not known."""
+        """Whether the job fits in addition to the current use; None if the use is not known."""
         if not self.known:
             return None
         return self.limit is None or (self.used or 0) + self.need.amount <= self.limit

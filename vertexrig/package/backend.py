@@ -144,6 +144,6 @@ def from_wheel(sources: Sources, staged: Path, work: Path) -> Sources:
         requirements=tuple(notes.requirements),
         refusals=tuple(notes.refusals),
         warnings=tuple(notes.warnings),
-        runs="",
+        unsafe="",
         by_backend=False,
     )

@@ -86,7 +86,7 @@ def build(
     Args:
         folder: The trainer's folder, in any layout. It is copied first and never written to.
         out_dir: Where the file goes; made if needed.
-        tf_version: TensorFlow of the image: the tf-keras requirement is held to its minor version. None: left as it is.
+        tf_version: TensorFlow of the image: the tf-keras requirement is pinned to its minor version. None: it is not changed.
         module: What the job runs (`python -m MODULE`); it must be in the package.
         verify: Build a wheel of the sdist as pip does, and follow the imports of `module` in it, without running any.
         wheel: Build a wheel too: pip 26 builds every sdist in isolation, so in a container without egress only a wheel installs.
@@ -109,10 +109,10 @@ def build(
     known = _known(out_dir, identity)
     if known is not None and (module in known.verified or not verify) and (known.wheel is not None or not wheel):
         return known
-    if sources.runs and not is_trusted(sources.folder):
+    if sources.unsafe and not is_trusted(sources.folder):
         if not trusted:
             raise SetupRunsError(
-                f"building the package runs code of {str(sources.folder)!r} on this machine, with your rights ({sources.runs}). "
+                f"building the package runs code of {str(sources.folder)!r} on this machine, with your rights ({sources.unsafe}). "
                 "A setup.py that only gives values to setup() is built without asking. If you trust this one, type: "
                 "vertexrig package --trust. It holds until setup.py, setup.cfg or pyproject.toml changes"
             )
@@ -159,7 +159,7 @@ def _make(
         sources = backend.from_wheel(sources, work / "project", work)
         _must_fit(sources)
     _stage(sources, identity, staged)
-    trusted = bool(sources.runs)
+    trusted = bool(sources.unsafe)
     raw = backend.setuptools(staged, "sdist", work / "sdist", trusted=trusted)
     archive = work / identity.file_name
     names = _repack(raw, archive)
@@ -215,7 +215,7 @@ def _stage(sources: Sources, identity: PackageId, staged: Path) -> None:
     tag = config.get("egg_info", "tag_build", fallback="")
     for section in config.sections():
         # Settings of commands and tools: they may name code to run, and places outside, and no package needs them.
-        if not sources.runs and section != "metadata" and not section.startswith("options"):
+        if not sources.unsafe and section != "metadata" and not section.startswith("options"):
             config.remove_section(section)
     if not config.has_section("egg_info"):
         config.add_section("egg_info")

@@ -129,7 +129,7 @@ def _locked_version(lock: bytes, framework: str) -> str:
 
 
 def system_packages(image: ImageId, there: Iterable[str]) -> list[str]:
-    """Return a sentence for each distribution of the lock file that needs a Debian package beside those that are `there`."""
+    """Return a sentence for each distribution of the lock file that needs a Debian package in addition to those that are `there`."""
     names = re.findall(r"(?m)^([a-z0-9.-]+)(?:\[[^\]]*\])?==", image.lock.read_text(encoding="utf-8"))
     return [
         f"{name} needs {needed.package}, which {image.base} lacks: build: {{apt: [{needed.package}]}} ({needed.source})"

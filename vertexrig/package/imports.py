@@ -55,7 +55,7 @@ def fit(folder: Path, trainer: TrainerSource, tf_version: str | None) -> Fit:
     sources = gather(folder, tf_version)
     refusals = list(sources.refusals)
     # requirements that a setup.py computes are not known before the build
-    if not refusals and not trainer.problems and not sources.runs:
+    if not refusals and not trainer.problems and not sources.unsafe:
         imports = [item for item in trainer.imports if item.kind != "missing"]
         try:
             third_party(imports, sources.folder, sources.requirements, tf_version)

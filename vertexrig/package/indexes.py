@@ -1,4 +1,4 @@
-"""Package indexes that requirements name beside PyPI."""
+"""Package indexes that requirements name in addition to PyPI."""
 
 from __future__ import annotations
 

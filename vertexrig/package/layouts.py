@@ -26,7 +26,7 @@ SETUP_PY = "from setuptools import setup\n\nsetup()\n"
 """The setup.py of a project that has none: setup.cfg says the rest."""
 _ROOTS = ("", "src", "lib", "python")
 _SETTINGS = frozenset({"setup", "conftest", "noxfile", "tasks", "fabfile"})
-# Folders beside the code that are packages in many repositories, and no part of what is installed (setuptools' own list).
+# Folders that are packages in many repositories, but are not installed (setuptools' own list).
 _NOT_SHIPPED = frozenset(
     """
     benchmark benchmarks bin build changelog ci deploy dist doc docs documentation example examples htmlcov man news
@@ -57,7 +57,7 @@ class Layout:
 
 
 def whole(path: Path, files: Mapping[str, Path]) -> Layout:
-    """Return a script or the folder of a package: every file belongs to it, and a folder of modules becomes a package."""
+    """Return the Layout of a script or of a package's folder: every file belongs to it, and a folder of modules becomes a package."""
     packages, modules = _all(files)
     missing = {f"{place}/__init__.py": "" for place in packages.values() if f"{place}/__init__.py" not in files}
     name = path.stem if path.is_file() else path.resolve().name
@@ -67,7 +67,7 @@ def whole(path: Path, files: Mapping[str, Path]) -> Layout:
 def unpacked(
     metadata: Mapping[str, str], requires_python: str, scripts: Collection[str], files: Mapping[str, Path]
 ) -> Layout:
-    """Return the content of a wheel, with the metadata it came with."""
+    """Return the Layout of a wheel's content, with the metadata of the wheel."""
     config = read_config("")
     _fill(config, "metadata", metadata)
     _fill(config, "options", {"python_requires": requires_python})
@@ -84,7 +84,7 @@ def _all(files: Mapping[str, Path]) -> tuple[dict[str, str], dict[str, str]]:
 
 
 def modules(path: Path, files: Mapping[str, Path]) -> Layout | None:
-    """Return a folder of packages and modules that nothing describes."""
+    """Return the Layout of a folder of packages and modules that no file describes; None if it has none."""
     packages, singles = _chosen(Metadata(), files)
     if not packages and not singles:
         return None
@@ -105,7 +105,7 @@ def _undescribed(
 
 
 def described(folder: Path, files: Mapping[str, Path]) -> Layout | None:
-    """Return a pyproject.toml with the metadata of a project, with or without a setup.py."""
+    """Return the Layout of a folder whose pyproject.toml has a project's metadata, with or without a setup.py; None for another folder."""
     found = pyproject.read(folder)
     if found is None:
         return None
@@ -135,7 +135,7 @@ def described(folder: Path, files: Mapping[str, Path]) -> Layout | None:
 
 
 def scripted(folder: Path, files: Mapping[str, Path]) -> Layout | None:
-    """Return a setup.py, or a setup.cfg that says all a setup.py would."""
+    """Return the Layout of a folder with a setup.py, or with a setup.cfg that replaces one; None for another folder."""
     if "setup.py" in files:
         return Layout({})
     config = _config(files)
@@ -168,7 +168,7 @@ def _chosen(found: Metadata, files: Mapping[str, Path]) -> tuple[dict[str, str],
         base = f"{root.strip('./')}/" if root.strip("./") else ""
         tops = dict.fromkeys(path[len(base) :].split("/")[0] for path in files if path.startswith(base))
         for top in tops:
-            # src/, lib/ and python/ at the top hold packages and are none; inside of them a package may have any name
+            # src/, lib/ and python/ at the top contain packages but are not packages themselves
             if top.isidentifier() and not (not base and top in {*_NOT_SHIPPED, *_ROOTS}):
                 packages |= _below(f"{base}{top}", top, files, named=False)
         modules |= {

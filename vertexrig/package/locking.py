@@ -1,6 +1,6 @@
 """The lock file of the trainer's own image: every distribution in it, with version and hashes, as uv resolves them.
 
-What goes in: the framework, what the trainer's package requires, and what its code imports beside that and a prebuilt
+What goes in: the framework, what the trainer's package requires, and what its code imports in addition to that and a prebuilt
 image would bring.
 """
 

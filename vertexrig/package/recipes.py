@@ -1,4 +1,4 @@
-"""How a framework comes into an image of our own, for each kind of machine: requirements, Python, and what TPUs need beside.
+"""How a framework comes into an image of our own, for each kind of machine: requirements, Python, and what else TPUs need.
 
 Sources: the TPU rows are from "Train with TPU VMs" (Vertex AI documentation, mirror of 2026-08-22); the extras `and-cuda`,
 `cuda12` and `tpu` are in the metadata of tensorflow, jax and torch_xla on PyPI (2026-11-21). PyPI's torch brings CUDA.
@@ -107,15 +107,18 @@ FRAMEWORKS: Mapping[str, str] = {
     **dict.fromkeys(("torch", "pytorch_lightning", "lightning", "transformers"), "pytorch"),
     "xgboost": "xgboost",
     **dict.fromkeys(("jax", "flax", "optax"), "jax"),
-    # the last two have no image of their own; pip puts them into scikit-learn's, which has what they need beside
+    # the last two have no image of their own; pip puts them into scikit-learn's, which has what else they need
     **dict.fromkeys(("sklearn", "lightgbm", "catboost"), "sklearn"),
 }
-"""Modules that say which framework a trainer needs in its image; the first that is imported decides."""
+"""Module -> framework.
+
+An import at start-up counts more than one inside a function, then an unguarded one more than one in try/except; ties go to table order.
+"""
 
 
 def framework_of(source: TrainerSource) -> str | None:
     """Return `tf`, `pytorch`, `xgboost`, `jax` or `sklearn`, by what a trainer imports; None if it imports none of them."""
-    # what is imported at the start goes before what some function imports, and that cannot fail before what may be missing
+    # False sorts first: imported at start-up, and not guarded
     ranks: dict[str, tuple[bool, bool]] = {}
     for item in source.imports:
         module = item.module.split(".")[0]

@@ -1,4 +1,4 @@
-"""Requirements of a trainer: read from its files, and held to what the image brings."""
+"""Requirements of a trainer: read from its files, and adjusted to what the image brings."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _OTHER_SETUP_LISTS = frozenset(
 )
 # A pin of these can make pip replace what the image's framework was built with.
 _BROUGHT = r"tensorflow(-cpu|-gpu|-intel|-macos)?|tf-nightly|protobuf"
-# Of these the image has its own; a list of requirements that nobody wrote for a package often names them.
+# The image has its own copy of these. A requirements.txt that was not written for packaging often names them.
 _LEFT_OUT = _BROUGHT + "|keras"
 _LEFT_OUT_ELSEWHERE = r"torch|torchvision|torchaudio|xgboost|jax|jaxlib|numpy"
 FIRST_TF_KERAS = (2, 14)
@@ -69,7 +69,7 @@ def image_minor(tf_version: str | None) -> tuple[int, int] | None:
 
 
 def rewrite(relative: str, data: bytes, minor: tuple[int, int] | None, notes: Notes) -> bytes:
-    """Note the requirements of a setup.py, setup.cfg or requirements file; return it with tf-keras held to the image's TensorFlow."""
+    """Note the requirements of a setup.py, setup.cfg or requirements file; return it with tf-keras pinned to the image's TensorFlow."""
     if relative == "setup.py":
         return _rewrite_setup(data, minor, notes)
     # surrogateescape and keepends: bytes that are not UTF-8, and line ends, come out as they went in
@@ -82,7 +82,7 @@ def rewrite(relative: str, data: bytes, minor: tuple[int, int] | None, notes: No
             continue
         # options of pip are left as they are, but for -e, which names a requirement
         if inside and not re.match(r"\s*(#|-(?!e\s|-editable))", body):
-            lines[index] = hold(body, relative, index + 1, minor, notes) + line[len(body) :]
+            lines[index] = adjusted(body, relative, index + 1, minor, notes) + line[len(body) :]
     return "".join(lines).encode("utf-8", "surrogateescape")
 
 
@@ -109,15 +109,15 @@ def _rewrite_setup(data: bytes, minor: tuple[int, int] | None, notes: Notes) -> 
     # From the end backwards, so that columns before a change stay right. Columns count UTF-8 bytes.
     for item in sorted(found, key=lambda item: (item.lineno, item.col_offset), reverse=True):
         text = str(item.value)
-        new = hold(text, "setup.py", item.lineno, minor, notes)
+        new = adjusted(text, "setup.py", item.lineno, minor, notes)
         if new != text and item.end_lineno == item.lineno and item.end_col_offset is not None:
             line = lines[item.lineno - 1]
             lines[item.lineno - 1] = line[: item.col_offset] + repr(new).encode() + line[item.end_col_offset :]
     return b"".join(lines)
 
 
-def hold(text: str, file: str, line: int, minor: tuple[int, int] | None, notes: Notes) -> str:
-    """Note one requirement; return it with tf-keras held to the image's TensorFlow."""
+def adjusted(text: str, file: str, line: int, minor: tuple[int, int] | None, notes: Notes) -> str:
+    """Note one requirement; return it with tf-keras pinned to the image's TensorFlow."""
     match = _REQUIREMENT.fullmatch(text)
     if match is None:
         return _from_url(text, file, line, minor, notes)
@@ -135,7 +135,7 @@ def hold(text: str, file: str, line: int, minor: tuple[int, int] | None, notes: 
         )
         return text
     release = f"{minor[0]}.{minor[1]}"
-    # already held to this minor version, maybe to one patch of it
+    # already pinned to this minor version, maybe to one patch of it
     if re.fullmatch(rf"(==|~=)\s*{re.escape(release)}\.\d+(\.\*)?|==\s*{re.escape(release)}\.\*", pin):
         return text
     if pin.startswith("=="):
@@ -197,7 +197,7 @@ def lines_of(text: str) -> Iterator[tuple[int, str]]:
     """Yield the requirements of a requirements file with their line numbers; pip's options, which a package cannot have, are left out."""
     for number, line in enumerate(text.splitlines(), 1):
         plain = re.sub(r"(^|\s)#.*", "", line).strip()
-        # of `tqdm==4.67 --hash=sha256:… \` a package takes the requirement; setuptools would join the `\` with what follows
+        # keep only the requirement of `tqdm==4.67 --hash=… \`: setuptools would join the `\` with the next line
         plain = re.sub(r"(\s+--\S+)*\s*\\?$", "", plain)
         if plain and not re.match(r"-(?!e\s|-editable)", plain):
             yield number, plain

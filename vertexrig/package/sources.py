@@ -26,7 +26,7 @@ from vertexrig.package.requirements import (
     REQUIREMENTS,
     Notes,
     Requirement,
-    hold,
+    adjusted,
     image_minor,
     left_out,
     lines_of,
@@ -59,7 +59,7 @@ class Sources:
         requirements: What it declares, after rewriting.
         refusals: Why the package must not be built.
         warnings: What is worth saying.
-        runs: The code of the trainer that building the package runs; "" if there is none.
+        unsafe: Why building would run code of the trainer, for a message; "" if it would not.
         by_backend: Whether the build backend of pyproject.toml builds it: `files` are then what it builds from.
         minor: Major and minor version of the image's TensorFlow; None if it is not known.
     """
@@ -72,7 +72,7 @@ class Sources:
     requirements: tuple[Requirement, ...]
     refusals: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
-    runs: str = ""
+    unsafe: str = ""
     by_backend: bool = False
     minor: tuple[int, int] | None = None
 
@@ -87,7 +87,7 @@ class Sources:
         """
         self._must_be_small(most_mib)
         total = hashlib.sha256(_FORMAT)
-        if self.by_backend:  # its requirements are held to the image after the build
+        if self.by_backend:  # its requirements are adjusted to the image after the build
             total.update(repr(self.minor).encode())
         for relative, path in self.files:
             name = relative.encode("utf-8", "surrogateescape")
@@ -194,7 +194,9 @@ def _laid_out(path: Path) -> tuple[dict[str, Path], Layout, list[str]]:
         if contents not in seen:
             found = contents(path)
             outside = sorted(name for name, file in (found or {}).items() if not is_inside(file, top))
-            seen[contents] = found and {name: file for name, file in found.items() if name not in outside}
+            seen[contents] = (
+                None if found is None else {name: file for name, file in found.items() if name not in outside}
+            )
         files = seen[contents]
         layout = describe(path, files) if files is not None else None
         if files is not None and layout is not None:
@@ -231,8 +233,8 @@ def gather(folder: Path, tf_version: str | None) -> Sources:
     files = tuple(sorted({**by_path, **{name: root / name for name in rewritten}}.items()))
     for relative, path in files:
         is_list = REQUIREMENT_FILE.fullmatch(relative) is not None
-        # setup.py, setup.cfg and requirements files are the only ones that may be rewritten. With `alone` a
-        # requirements.txt is data.
+        # Only setup.py, setup.cfg and requirements files may be rewritten; if the metadata is complete (`Layout.alone`), a
+        # requirements.txt is only data.
         if (
             relative in rewritten
             or (laid_out.alone and is_list)
@@ -243,9 +245,9 @@ def gather(folder: Path, tf_version: str | None) -> Sources:
         changed = rewrite(relative, data, minor, notes)
         if changed != data:
             rewritten[relative] = changed
-    name, version, runs = _name_version_code(dict(files), rewritten)
+    name, version, unsafe = _name_version_unsafe(dict(files), rewritten)
     if described := laid_out.by_backend:
-        name, version, runs = described.name, described.version, described.backend_reason
+        name, version, unsafe = described.name, described.version, described.backend_reason
     return Sources(
         root,
         files,
@@ -255,14 +257,16 @@ def gather(folder: Path, tf_version: str | None) -> Sources:
         requirements=tuple(notes.requirements),
         refusals=tuple(notes.refusals),
         warnings=tuple(notes.warnings),
-        runs=runs,
+        unsafe=unsafe,
         by_backend=laid_out.by_backend is not None,
         minor=minor,
     )
 
 
-def _name_version_code(files: Mapping[str, Path], rewritten: Mapping[str, bytes]) -> tuple[str | None, str | None, str]:
-    """Return name and version as setup.py or setup.cfg write them out, and the code of the trainer that setuptools would run."""
+def _name_version_unsafe(
+    files: Mapping[str, Path], rewritten: Mapping[str, bytes]
+) -> tuple[str | None, str | None, str]:
+    """Return name and version as setup.py or setup.cfg write them out, and why building would run code of the trainer, else ""."""
     texts = {
         name: rewritten[name] if name in rewritten else read_bytes(files[name], name)
         for name in ("setup.py", "setup.cfg")
@@ -271,7 +275,7 @@ def _name_version_code(files: Mapping[str, Path], rewritten: Mapping[str, bytes]
     # most trainers have no setup.cfg
     config = layouts.read_config(texts["setup.cfg"].decode("utf-8", "replace")) if "setup.cfg" in texts else None
     given, more = read_setup(texts["setup.py"]) if "setup.py" in texts else ({}, "")
-    runs = (unsafe_setting(config) if config else "") or (more and f"setup.py: {more}")
+    unsafe = (unsafe_setting(config) if config else "") or (more and f"setup.py: {more}")
 
     def value(key: str) -> str | None:
         if isinstance(given.get(key), str) and given[key]:
@@ -279,7 +283,7 @@ def _name_version_code(files: Mapping[str, Path], rewritten: Mapping[str, bytes]
         text = config.get("metadata", key, fallback="") if config else ""
         return text if text and not text.startswith(("attr:", "file:")) else None  # those are left to the build
 
-    return value("name"), value("version"), runs
+    return value("name"), value("version"), unsafe
 
 
 def requires_python(folder: Path) -> str:
@@ -318,11 +322,11 @@ def _note_indexes(places: Iterable[Path], notes: Notes) -> None:
 def generated(
     laid_out: Layout, declared: Iterable[Declared], minor: tuple[int, int] | None, notes: Notes
 ) -> dict[str, bytes]:
-    """Return the files that staging adds for a layout without a setup.py, its requirements held to the image."""
+    """Return the files that staging adds for a layout without a setup.py, its requirements adjusted to the image."""
     texts = dict(laid_out.generated)
-    held = [hold(one.text, one.file, one.line, minor, notes) for one in declared]
-    if held:
-        texts["setup.cfg"] = layouts.with_requirements(texts["setup.cfg"], held)
+    lines = [adjusted(one.text, one.file, one.line, minor, notes) for one in declared]
+    if lines:
+        texts["setup.cfg"] = layouts.with_requirements(texts["setup.cfg"], lines)
     return {name: text.encode("utf-8", "surrogateescape") for name, text in texts.items()}
 
 

@@ -360,7 +360,7 @@ def _put_args(project: Any, group: str, run: str, args: Mapping[str, Scalar]) ->
         merged: Any = {**target.args, **args}
     else:
         own = base if isinstance(target.args, Mapping) else target.args
-        # The caller's flag in place of the project's, not beside it: a trainer that collects a flag would get both.
+        # The caller's flag in place of the project's, not in addition to it: a trainer that collects a flag would get both.
         merged = tuple(with_flags(own, args))
     rows[run] = replace(target, args=merged)
     return replace(project, **{group: rows})

@@ -1,4 +1,4 @@
-"""The `environments:` of a project file: each gives keys that are merged over the file, at their own lines."""
+"""The `environments:` of a project file: the keys of the chosen one are merged over those of the file."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ VARIABLE = "VERTEXRIG_ENV"
 """Environment variable with the environment of commands without `--env`."""
 STAGED = "environment.txt"
 """File of the deployed function's folder with the name of its environment."""
-env_option: ContextVar[str] = ContextVar("env", default="")
+chosen_env: ContextVar[str] = ContextVar("env", default="")
 """The value of `--env`, set by `vertexrig.cli.options`."""
 
 
@@ -46,7 +46,7 @@ class Chosen:
         name: Its name; "" for the file without an environment.
         names: All environments of the file.
         merged: The file's values with those of the environment, `${…}` as it is written; empty without an environment.
-        own: The paths that the environment gives, as they are in the merged values; () is the environment itself.
+        own: Paths of the merged values that this environment gives; `()` is always among them.
     """
 
     name: str = ""
@@ -62,7 +62,7 @@ class Chosen:
 
 def selected() -> str:
     """Return the environment that `--env` or the variable names; "" for none."""
-    return env_option.get() or os.environ.get(VARIABLE, "")
+    return chosen_env.get() or os.environ.get(VARIABLE, "")
 
 
 def split(data: dict[str, Any], root: typed.Place) -> dict[str, Mapping[str, Any]]:

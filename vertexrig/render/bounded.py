@@ -25,7 +25,7 @@ from vertexrig.render.sandbox import RefusedByTemplateError, Templates
 SECONDS = 2.0
 """Processor time of one rendering. Our own templates take 0.02 s (2026-11-25, 2 cores)."""
 MIB = 200
-"""Memory that the process may take beside what it has when it starts."""
+"""Memory that the process may take in addition to what it has when it starts."""
 CHARACTERS = 8_000_000
 """Characters of one rendering's text: this process has to hold them too."""
 

@@ -253,7 +253,7 @@ def _without_nulls(lines: Sequence[str]) -> list[str]:
         indent = len(line) - len(content)
         item = content.startswith("- ")
         inner = indent + 2 if item else indent
-        # a heading holds what is moved in further, or a list at its own indentation
+        # a heading has content if the next kept line is indented deeper, or is a list item at the same indentation
         empty = below < inner or (below == inner and not below_is_item)
         if content.endswith(": null") or (content.endswith(":") and empty):
             if item and below == inner and not below_is_item:
@@ -266,7 +266,7 @@ def _without_nulls(lines: Sequence[str]) -> list[str]:
     return [*kept, *comments][::-1]
 
 
-def laid_over(view: resolve.View) -> list[tuple[Mapping[str, Any], yamltext.RawPath, yamltext.RawPath]]:
+def spec_overlays(view: resolve.View) -> list[tuple[Mapping[str, Any], yamltext.RawPath, yamltext.RawPath]]:
     """Return the `spec:` mappings of the project file, with their places in the rendered job and in the project file."""
     if view.sweep is None:
         return [(view.job.spec, (), ("jobs", view.name, "spec"))]
@@ -277,7 +277,7 @@ def laid_over(view: resolve.View) -> list[tuple[Mapping[str, Any], yamltext.RawP
 def _merged(text: str, view: resolve.View) -> str:
     """Return the YAML with the `spec:` mappings of the project file merged in, in the same form."""
     data = yamltext.read(text).data
-    for spec_, path, _ in laid_over(view):
+    for spec_, path, _ in spec_overlays(view):
         data = merge(data, {path[0]: spec_} if path else spec_)
     # the first line is a comment, which reading the YAML loses
     heading, _, _ = text.partition("\n")

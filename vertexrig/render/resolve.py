@@ -81,10 +81,10 @@ class View:
         name: The job's or sweep's name.
         template: The template of this resource; for a sweep, the one of the trial's job is `job.topology`.
         job: The job of the project file with the sweep's `args` over its own, and with the project's output folder and service account.
-            Its labels, display name and KMS key are those of this view, its machines and images those of `pools`.
+            For labels, display name and KMS key use the fields of this view; for machines and images use `pools`.
         pools: Pools by role; None for a role the project file does not name. In a pool, a value that is left to the template is None
             (machine type `cloud-tpu`).
-        keys: The key of the project file that gives a value beside the pools, by the value's path in the job:
+        keys: The key of the project file that gives a value outside the pools, by the value's path in the job:
             `("base_output_directory",)`, `("labels", NAME)`. Where the file gives no value, there is no key.
         sweep: The sweep, None for a job.
         study: The sweep's study, None for a job and for a sweep whose template makes it.
@@ -191,7 +191,7 @@ def resolve(loaded: Loaded, name: str, catalog: Catalog, artifacts: Artifacts) -
         # The nearest wins: the sweep's over the job's, the job's over the project's.
         labels={**project.labels, **job.labels, **(sweep.labels if sweep else {})},
         kms_key_name=(sweep.kms_key_name if sweep else None) or job.kms_key_name,
-        keys=_keys_beside_pools(project, job_name, name),
+        keys=_keys_outside_pools(project, job_name, name),
         sweep=sweep,
         study=_study(sweep.study) if sweep and sweep.study else None,
         takes_run_id=takes_run_id,
@@ -228,8 +228,8 @@ def _keys_of(args: model.Args, path: RawPath) -> tuple[RawPath, ...]:
     return tuple((*path, key) for key in (args if isinstance(args, Mapping) else range(len(args))))
 
 
-def _keys_beside_pools(project: model.Project, job: str, name: str) -> dict[RawPath, RawPath]:
-    """Return the keys of the values that a job has beside its pools, each from the nearest of project, job and sweep that has it."""
+def _keys_outside_pools(project: model.Project, job: str, name: str) -> dict[RawPath, RawPath]:
+    """Return the keys of the values that a job has outside its pools, each from the nearest of project, job and sweep that has it."""
     keys: dict[RawPath, RawPath] = {("base_output_directory",): ("bucket",)} if project.bucket else {}
     owners: list[tuple[RawPath, Any]] = [((), project), (("jobs", job), project.jobs[job])]
     owners += [(("sweeps", name), project.sweeps[name])] if name in project.sweeps else []
@@ -416,7 +416,7 @@ class _Resolver:
         return "cpu"
 
     def owners(self, role: str, written: model.Job | model.Role) -> list[tuple[RawPath, model.Job | model.Role]]:
-        """Return what gives a value of a role's pool, the nearest last, each with its key."""
+        """Return the job and role that may give a value of the pool, each with its key; a later one overrides an earlier one."""
         of_job: RawPath = ("jobs", self.name)
         if written is self.job:
             return [(of_job, self.job)]

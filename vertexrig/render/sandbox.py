@@ -94,7 +94,7 @@ class _TemplateLoader(jinja2.FileSystemLoader):
     """Reads templates; a symbolic link that points outside the checkout is refused."""
 
     def get_source(self, environment: jinja2.Environment, template: str) -> Any:
-        # the project's own folder comes first; of ours an installer may have made links
+        # Only the project's own folder is checked: an installer may have linked the built-in templates.
         path = Path(self.searchpath[0], template)
         if len(self.searchpath) > 1 and path.exists() and not files.is_inside(path, self.searchpath[0]):
             raise TemplateError(f"{path} is a link that leads out of the project's folder: it is not read")
@@ -103,13 +103,16 @@ class _TemplateLoader(jinja2.FileSystemLoader):
 
 @functools.cache
 def _own_fields(cls: Hashable) -> frozenset[str]:
-    """Return the fields of our own dataclasses, which hold plain values: Jinja's search for unsafe ones takes longer than the rest."""
+    """Return the field names of one of our dataclasses, else an empty set.
+
+    Their values are plain, so Jinja's slower safety check is skipped.
+    """
     own = isinstance(cls, type) and dataclasses.is_dataclass(cls) and cls.__module__.startswith("vertexrig.")
     return frozenset(field.name for field in dataclasses.fields(cls)) if own else frozenset()  # type: ignore[arg-type]
 
 
 class _Finalized(CodeGenerator):
-    """Writes no call of `escape` around what `finalize` returns: Markup already, of which it would make another."""
+    """Leaves out Jinja's call of `escape`: `finalize` already returns Markup."""
 
     def _output_child_pre(self, node: nodes.Expr, frame: Frame, finalize: Any) -> None:
         if finalize.src is None or frame.eval_ctx.volatile or not frame.eval_ctx.autoescape:
@@ -133,7 +136,8 @@ class Sandbox(ImmutableSandboxedEnvironment):
             lstrip_blocks=True,
             # templates do not change while a command runs; else each use would ask for the file's time
             auto_reload=False,
-            optimized=False,  # a command renders once: folding constants costs more than they do
+            # a template is rendered once, so folding its constants costs more time than it saves
+            optimized=False,
         )
         for name in ("safe", "escape", "e", "forceescape", "striptags", "xmlattr", "urlize", "pprint"):
             del self.filters[name]  # ways around the JSON, or meant for HTML or debugging

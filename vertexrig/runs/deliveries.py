@@ -127,7 +127,7 @@ class Delivery:
 
     @property
     def entry(self) -> dict[str, Any]:
-        """As its log entry has it, with the detail beside the rest."""
+        """As its log entry has it, with the detail."""
         row = {name: value for name, value in self.data.items() if name not in ("detail", "trace")}
         return {"severity": self.severity, "message": self.message, **row, **self.detail}
 

@@ -179,20 +179,20 @@ def fields(cls: Any, value: Mapping[str, Any], place: Place) -> dict[str, Any]:
                 edits = write(None if seconds is None else f"{seconds}s")
                 raise place.at(key).error(f"{quoted(item)} is not a duration: {fix}", *edits)
             if known[key].metadata.keys() & {"pattern", "least", "items"}:
-                _narrowed(known[key].metadata, found[key], place.at(key))
+                _check_rules(known[key].metadata, found[key], place.at(key))
     errors.end()
     return found
 
 
-def _narrowed(rules: Mapping[str, Any], value: Any, place: Place) -> None:
-    """Hold every text and number in a value against what the field's metadata allows."""
+def _check_rules(rules: Mapping[str, Any], value: Any, place: Place) -> None:
+    """Check every text and number in a value against what the field's metadata allows."""
     if isinstance(value, (tuple, Mapping)):
         if isinstance(value, tuple) and len(value) != rules.get("items", len(value)):
             raise place.error(f"the list has {len(value)} items; {rules['items']} belong here")
         _each(
             value.items() if isinstance(value, Mapping) else enumerate(value),
             place,
-            partial(_narrowed, rules),
+            partial(_check_rules, rules),
         )
     elif isinstance(value, str) and "pattern" in rules and not re.fullmatch(rules["pattern"][0], value):
         raise place.error(f"{quoted(value)} is not {rules['pattern'][1]}")

@@ -57,7 +57,7 @@ class Replica:
 
 @dataclass(frozen=True)
 class Identity:
-    """What the service knows of a job beside its spec.
+    """What the service knows of a job in addition to its spec.
 
     Args:
         job_id: Numeric id.

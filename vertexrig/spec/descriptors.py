@@ -20,7 +20,7 @@ __all__ = ["FILE", "PACKAGE", "Enum", "Field", "Message", "enum", "full_name", "
 
 FILE = Path(__file__).with_name("aiplatform_v1.binpb")
 OTHERS = Path(__file__).with_name("services.binpb")
-"""Cloud Scheduler, Cloud Logging, Resource Manager and the details of errors: what the local Vertex needs beside Vertex AI;
+"""Cloud Scheduler, Cloud Logging, Resource Manager and the details of errors: what the local Vertex needs in addition to Vertex AI;
 `message` and `enum` do not find what is in it."""
 PACKAGE = "google.cloud.aiplatform.v1"
 

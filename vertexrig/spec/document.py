@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from vertexrig.catalog import Catalog
 from vertexrig.errors import meant
@@ -119,6 +119,22 @@ class Pool:
         return not self.empty and bool(self.index == 0 or self.data.get("machineSpec") or self.data.get("replicaCount"))
 
 
+class _Refused(NamedTuple):
+    """What the strict reading refused.
+
+    Args:
+        whole_file_refused: Whether there is an error about the file as a whole.
+        paths: The path of each error.
+        unknown_keys: Unknown keys, wherever they are.
+        unknown_below: The unknown keys below each path.
+    """
+
+    whole_file_refused: bool
+    paths: set[str]
+    unknown_keys: set[str]
+    unknown_below: dict[str, tuple[str, ...]]
+
+
 @dataclass(frozen=True)
 class Document:
     """A job spec as read.
@@ -145,7 +161,7 @@ class Document:
     def locations(self) -> dict[str, RawPath]:
         """Keys in the file of each value by its canonical path."""
         found = {path: location for location, path in self.paths.items()}
-        # of a value where a list belongs, only its item is known, whose location is the list's
+        # for a single value in place of a list, only item [0] has a location; it is also the list's
         return {path.removesuffix("[0]"): keys for path, keys in found.items() if not isinstance(keys[-1], int)} | found
 
     @property
@@ -193,32 +209,30 @@ class Document:
         around = [path]
         while "." in around[-1]:
             around.append(around[-1].rpartition(".")[0])
-        errors, unknown = self._errors
-        # "" is a finding on the file as a whole, "*" has what may belong at its top
-        if not errors.isdisjoint((*around, "", f"*{path}")):
+        errors = self._errors
+        # an unknown key may belong at the top of the file
+        if errors.whole_file_refused or path in errors.unknown_keys or not errors.paths.isdisjoint(around):
             return True
         return any(  # misspelt, or at a level too high
-            _is_among(one.rpartition(".")[2], unknown[parent])
+            _is_among(one.rpartition(".")[2], errors.unknown_below[parent])
             for parent in ("", *around[1:])
-            if parent in unknown
+            if parent in errors.unknown_below
             for one in around
             if not parent or one.startswith(f"{parent}.")
         )
 
     @cached_property
-    def _errors(self) -> tuple[set[str], dict[str, tuple[str, ...]]]:
-        """The paths of what the strict reading refused, each unknown key also as `*KEY`, and the unknown keys below each path."""
-        errors: set[str] = set()
+    def _errors(self) -> _Refused:
+        paths: set[str] = set()
         unknown: dict[str, tuple[str, ...]] = {}
         for finding in self.findings:
             if finding.severity is not Severity.ERROR:
                 continue
-            errors.add(finding.path)
+            paths.add(finding.path)
             if finding.id == "unknown-field":
                 parent, _, key = finding.path.rpartition(".")
                 unknown[parent] = (*unknown.get(parent, ()), key)
-                errors.add(f"*{key}")
-        return errors, unknown
+        return _Refused("" in paths, paths, {key for keys in unknown.values() for key in keys}, unknown)
 
     def refused(self, path: str) -> bool:
         """Whether the strict reading refused `path`, what is around it, or something in it: no rule reports it again then."""

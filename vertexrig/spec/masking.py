@@ -74,9 +74,7 @@ def secret_in(value: str, name: str = "") -> str:
 
 
 def hint(secret: str) -> str:
-    """As much of a secret as may be shown: the name of the environment variable that it is, otherwise four characters at most, and never more
-    than a third of it.
-    """
+    """Return what may be shown of a secret: its variable's name, else its first third, at most four characters."""
     named = variables.shown(secret)
     if named != secret:
         return named if re.fullmatch(r"\$\{\w+\}", named) else "…"
@@ -102,7 +100,8 @@ def masked(text: str, secrets: frozenset[str] = frozenset()) -> str:
 
 
 def _may_hold_one(text: str) -> bool:
-    """Whether a pattern of this module could match; the same letters are alike here and with `(?i:…)`."""
+    """Whether a pattern of this module could match."""
+    # casefold matches what `(?i:…)` matches
     folded = text.casefold()
     return any(hint in folded for hint in _HINTS)
 

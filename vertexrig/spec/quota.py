@@ -25,7 +25,7 @@ class QuotaNeed:
         default: What a new project has in the region; None if that is not documented.
         sum: How the amount comes about: `2 replicas × 4 × 2 parallel trials`.
         path: The path in the spec that first needs it.
-        preemptible: Whether it is the quota of SPOT and FLEX_START, whose defaults are not documented; of vCPUs one is known.
+        preemptible: Whether it is the quota of SPOT and FLEX_START. Only the default for vCPUs is documented.
     """
 
     item: str

@@ -57,7 +57,7 @@ def parse(text: str, *, file: str = "", kind: Kind | None = None, template: bool
 
 
 def unreadable(file: str, reason: str) -> Finding:
-    """Return the finding on a file that cannot be read, beside others that can."""
+    """Return the finding on a file that cannot be read, in addition to those of files that can."""
     return strict.finding("file-unreadable", "", reason, "name a file of YAML or JSON text", file=file)
 
 

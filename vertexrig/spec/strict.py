@@ -1,4 +1,4 @@
-"""The strict reading: plain data beside the descriptors of Google's messages, one pass, nothing unknown let through.
+"""The strict reading: plain data is compared with the descriptors of Google's messages in one pass, and unknown keys are refused.
 
 `Reader.message` returns canonical data and collects what it refuses or warns about; `vertexrig.spec.reading` calls it.
 """
@@ -200,7 +200,7 @@ def _listed(names: list[str]) -> str:
 
 
 class Reader:
-    """One pass over data beside its message descriptor: canonical values, findings, lines.
+    """One pass over data and its message descriptor: canonical values, findings, lines.
 
     In every method `raw` is the location of a value by its keys in the file, `path` the same in the API's names.
     """
@@ -225,7 +225,7 @@ class Reader:
         self.add(finding(rule, path, message, fix, file=self.file, line=self.reading.lines.get(raw), **more))
 
     def full(self, rule: str) -> bool:
-        """Whether another error of a rule is only counted, so that nothing else of it needs to be known."""
+        """Whether further errors of this rule are only counted, so that the caller can skip building the message."""
         rest = self.rest.get(rule)
         return rest is not None and rest.severity is Severity.ERROR
 
@@ -258,7 +258,7 @@ class Reader:
                 if note.kind == "duplicate-key"
                 else 'quote it if it is text, or write it as "1.0e-4", true or false'
             )
-            # what gcloud reads is what the file says now; that is hardly meant for 012, and never where text belongs
+            # write what gcloud reads: safe, except for numbers such as 012 (surely a mistake), and not where text belongs
             edits = () if note.path in self.mistyped else write(note.value, safe=not note.fix)
             noted = finding(f"yaml-{note.kind}", path, note.message, fix, file=self.file, line=note.line, edits=edits)
             self.add(noted)

@@ -22,7 +22,7 @@ def read(found: Collector) -> None:
         name = last_name(call.node.func)
         # DEFINE_config_file and its like are in `left`: their flags are made while running, and are noted as unread
         # already.
-        if name.startswith("DEFINE_") and id(call) not in found.left:
+        if name.startswith("DEFINE_") and id(call) not in found.handled_calls:
             _define(found, call, name.removeprefix("DEFINE_"))
         elif name in {"mark_flag_as_required", "mark_flags_as_required"}:
             required |= _required(found, call)

@@ -67,7 +67,7 @@ class Parsers:
         return False
 
     def _extra(self) -> dict[int, set[str] | None]:
-        """Of a parser that is a parent of others, theirs."""
+        """Return, for each parent parser, the commands of the parsers made from it."""
         if self._parents is None:
             self._parents = {}
             # parents=[common]: a flag of `common` belongs to every command whose parser was made of it

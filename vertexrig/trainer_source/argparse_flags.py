@@ -32,7 +32,7 @@ def read(found: Collector) -> None:
     for call in found.code.calls:
         name = last_name(call.node.func)
         # the parser of a library that is only named (`_UNREAD` of reader): noted as unread already
-        if id(call) in found.left:
+        if id(call) in found.handled_calls:
             continue
         if name in _READERS:
             _READERS[name](found, call)
@@ -83,7 +83,7 @@ def _argparse_flag(
 ) -> Flag:
     positional = not names[0].startswith("-")
     # argparse names the attribute after the first long option, else after the first short one.
-    longest = next((name for name in names if name.startswith("--")), names[0])
+    first_long = next((name for name in names if name.startswith("--")), names[0])
     dest = constant(found, keywords.get("dest"), call)
     kind, float_text = _type_of(found, keywords.get("type"), call)
     nargs = keywords.get("nargs")
@@ -102,7 +102,7 @@ def _argparse_flag(
         names += tuple(f"--no-{name[2:]}" for name in names if name.startswith("--"))
     return Flag(
         names=names,
-        dest=dest if isinstance(dest, str) else names[0] if positional else longest.lstrip("-").replace("-", "_"),
+        dest=dest if isinstance(dest, str) else names[0] if positional else first_long.lstrip("-").replace("-", "_"),
         type=kind,
         # A flag of an unknown command may never be asked for: calling it missing would be a guess.
         required=required and commands is not None,
@@ -223,7 +223,7 @@ def _parse(found: Collector, call: SourceCall) -> None:
         return
     found.parsers.add("argparse")
     maker = bound(call.node.func.value, call.scope)
-    if isinstance(maker, ast.Call) and not (makes_parser(maker) or last_name(maker.func) in found.own):
+    if isinstance(maker, ast.Call) and not (makes_parser(maker) or last_name(maker.func) in found.definitions):
         found.skip(call, f"the parser comes from {dotted(maker.func)}, whose flags are not written here")
 
 
@@ -236,7 +236,7 @@ def _parser(found: Collector, call: SourceCall) -> None:
     parents = keywords.get("parents")
     for parent in parents.elts if isinstance(parents, (ast.List, ast.Tuple)) else []:
         made = bound(parent, call.scope)
-        if not (isinstance(made, ast.Call) and (makes_parser(made) or last_name(made.func) in found.own)):
+        if not (isinstance(made, ast.Call) and (makes_parser(made) or last_name(made.func) in found.definitions)):
             found.skip(call, "a parent parser is not written here")
 
 
@@ -257,7 +257,7 @@ def _is_own(found: Collector, call: SourceCall) -> bool:
     if head in call.module.aliases:
         top = call.module.aliases[head].partition(".")[0]
         return any(module.name.partition(".")[0] == top for module in found.code.modules)
-    return last_name(call.node.func) in found.own
+    return last_name(call.node.func) in found.definitions
 
 
 def _subparsers(found: Collector, call: SourceCall) -> None:

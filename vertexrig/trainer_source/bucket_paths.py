@@ -40,7 +40,7 @@ _MAX_DEPTH = 8
 
 
 def local_writes(code: Code) -> Iterator[SourcePlace]:
-    """Yield calls of such functions with the value of an `AIP_…` variable, which is a gs:// path."""
+    """Yield calls of the functions in `_LOCAL` with the value of an `AIP_…` variable, which is a gs:// path."""
     for call in code.calls:
         name = full_name(call.node.func, call.module)
         if name in _LOCAL and not _shadowed(call) and not _for_local_paths(call):
@@ -55,7 +55,8 @@ def _for_local_paths(call: SourceCall) -> bool:
     while (parent := parents.get(id(here))) is not None:
         if isinstance(parent, (ast.If, ast.IfExp)) and here is not parent.test:
             body = parent.body if isinstance(parent.body, list) else [parent.body]
-            if (bucket := _tests_bucket(parent.test)) is not None and (here in body) is not bucket:
+            bucket, in_body = _tests_bucket(parent.test), here in body
+            if bucket is not None and in_body != bucket:
                 return True
         block = next((one for _, one in ast.iter_fields(parent) if isinstance(one, list) and here in one), [])
         for before in block[: block.index(here)] if here in block else ():
@@ -126,7 +127,7 @@ def variable(node: ast.expr) -> str:
 
 
 def reads(code: Code, flags: Iterable[Flag]) -> Iterator[PathRead]:
-    """Yield calls of such functions with a path that is plainly in a bucket, or that a flag of the trainer gives."""
+    """Yield calls of the functions in `_LOCAL_READERS` or `_PANDAS` with a path that is plainly in a bucket, or that a flag gives."""
     # A trainer that names gs:// may map such a path before it opens it: then only plain texts are certain.
     names = set() if _looks_at_schemes(code) else {flag.dest for flag in flags}
     for call in code.calls:

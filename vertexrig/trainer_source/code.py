@@ -33,7 +33,7 @@ _MAX_STEPS = 4_000
 
 
 def _unused(modules: list[Module]) -> set[int]:
-    """Functions at the top of imported modules that nothing names: they ran behind a main guard, which is left out."""
+    """Return the ids of top-level functions of imported modules that nothing names: only the module's own main guard called them."""
     named = {name for module in modules for name, _ in module.names}
     named |= {item.name for module in modules for item in module.imports}
     return {

@@ -67,7 +67,7 @@ def notebook_lines(tree: ast.Module) -> list[ast.stmt]:
 
 
 def _left_out(code: Code) -> Iterator[Defect]:
-    """Yield the folder of Hydra's configuration beside a module of no package, with which modules alone are packed."""
+    """Yield Hydra config folders next to a module outside any package: only the module would be packaged."""
     for call in code.calls:
         given, module = call.keywords.get("config_path"), call.module
         if full_name(call.node.func, module) != "hydra.main" or "." in module.name or module.is_package:
@@ -88,7 +88,7 @@ def _attributes(code: Code, runs: Runs, flags: Collector) -> Iterator[Defect]:
     if _changes_namespaces(code):
         return
     known = _destinations(code, {flag.dest for flag in flags.flags})
-    spaces = _Namespaces(code, flags.own)
+    spaces = _Namespaces(code, flags.definitions)
     asked = set(known)
     for module in code.modules:
         for node, scope in module.each(ast.Attribute):

@@ -16,17 +16,29 @@ _SUFFIXES = ("-command", "-cmd", "-group", "-grp")  # click leaves these off a f
 
 
 class Collector:
-    """What the readers of one trainer's calls have found so far."""
+    """What the readers of one trainer's calls have found so far.
+
+    Args:
+        flags: Flags that could be read.
+        parsers: Names of the libraries that declare them.
+        unread: Declarations that cannot be read.
+        handled_calls: Ids of the calls that one reader has taken, so that others skip them.
+        tolerates_unknown: Whether the program ignores unknown flags.
+        abbreviations: Whether a flag may be shortened.
+        definitions: Names of the trainer's own functions and classes.
+        commands: Paths of the sub-commands, in order.
+        command_required: Whether the program needs a sub-command.
+    """
 
     def __init__(self, code: Code) -> None:
         self.code = code
         self.flags: list[Flag] = []
         self.parsers: set[str] = set()
         self.unread: list[SourceProblem] = []
-        self.left: set[int] = set()
+        self.handled_calls: set[int] = set()
         self.tolerates_unknown = False
         self.abbreviations = True
-        self.own = {name for module in code.modules for name in module.definitions}
+        self.definitions = {name for module in code.modules for name in module.definitions}
         self.commands: dict[str, None] = {}
         self.command_required = False
 

@@ -28,8 +28,8 @@ def metrics(code: Code, runs: Runs) -> list[ReportedMetric]:
             tag = DEFAULT_METRIC if text == "" else text
             place = call.module.file, call.node.lineno
             found.append(ReportedMetric(tag, *place, runs.repeats(call), unused.get(id(call.node), "")))
-    # Without a call, a trainer that hands the method on or writes the metric file itself may report anything. Beside calls
-    # the file's name only prepares its folder.
+    # Without a call, a trainer that hands the method on or writes the metric file itself may report anything. If there are
+    # calls, naming the metric file only prepares its folder, so it is ignored.
     reported = bool(found)
     for node, _, module in code.each(ast.Attribute):
         if node.attr == "report_hyperparameter_tuning_metric" and id(node) not in functions:

@@ -16,7 +16,7 @@ _MAX_DEPTH = 50
 
 
 class Runs:
-    """Answers for one trainer; each function is looked at once, and nothing before it is asked for."""
+    """Answers for one trainer. Each function is analysed once, when first asked for."""
 
     def __init__(self, code: Code) -> None:
         self._code = code

@@ -67,7 +67,7 @@ _UNREAD = {
     }.items()
     for name in names.split()
 }
-"""Of libraries whose flags are not read: the full name of a call or of a class's base, and the library it belongs to."""
+"""Full name of a call or base class -> its library, for libraries whose flags are not read."""
 
 
 def read(source: Path | str, module: str | None = None) -> TrainerSource:
@@ -142,7 +142,7 @@ def _collect(code: Code) -> Collector:
         # is not
         if library is not None:
             found.parsers.add(library)
-            found.left.add(id(call))
+            found.handled_calls.add(id(call))
             found.skip(call, f"flags made by {library} are not read")
             # lightning 2.6: a LightningCLI that runs wants one of these first
             if (

@@ -26,8 +26,8 @@ class Tree:
     """Python files by their path relative to the trainer's folder, with `/` between the parts.
 
     Args:
-        folder: Read files from here when they are asked for, or
-        files: have them all already.
+        folder: Read files from this folder on demand.
+        files: Use these contents instead of a folder.
         roots: Folders (with a closing `/`, or empty) that hold top-level packages.
     """
 
@@ -55,13 +55,13 @@ class Tree:
             return stream.read(MAX_FILE_BYTES + 1)
 
     def exists(self, path: str) -> bool:
-        """Whether `path` is a file, and none that a link brings in from outside."""
+        """Whether `path` is a file inside the checkout."""
         if self._folder is None:
             return path in self._files
         return (self._folder / path).is_file() and is_inside(self._folder / path, self._folder)
 
     def places(self, module: str, *endings: str) -> Iterator[str]:
-        """Yield where a module may be; nothing for what is no dotted name. `python -m` finds `my-job.py`, too."""
+        """Yield the possible files of a module; nothing if the name is not a dotted name. `python -m` finds `my-job.py`, too."""
         parts = module.split(".")
         if all(part.replace("-", "_").isidentifier() for part in parts):
             yield from (f"{root}{'/'.join(parts)}{ending}" for root in self._roots for ending in endings)

@@ -34,7 +34,7 @@ _SEVERAL = frozenset(
     device_count
     """.split()
 )
-"""What only a program names that uses several GPUs by itself, or may."""
+"""Names that suggest that the program itself uses several GPUs."""
 
 
 def torch_use(code: Code, flags: Iterable[Flag] = ()) -> TorchUse:
@@ -43,7 +43,7 @@ def torch_use(code: Code, flags: Iterable[Flag] = ()) -> TorchUse:
     names = {flag.dest: flag.names[0] for flag in flags}
     for call in code.calls:
         name, place = last_name(call.node.func), SourcePlace(call.module.file, call.node.lineno)
-        # beside the branches below: the same DataLoader may lack a sampler as well
+        # before the branches below: the same DataLoader may also lack a sampler
         if name == "DataLoader" and (number := _workers(call, code, names)):
             workers.append(SourcePlace(place.file, place.line, number))
         full = full_name(call.node.func, call.module)
@@ -76,8 +76,9 @@ def torch_use(code: Code, flags: Iterable[Flag] = ()) -> TorchUse:
 
 
 def _joins_always(code: Code, *, by_variables: bool = False) -> bool:
-    """Whether `init_process_group` is called under no condition, nor is the function that calls it; `by_variables`: and
-    takes what it needs from variables alone.
+    """Whether `init_process_group` is called unconditionally, from a function that is also called unconditionally.
+
+    With `by_variables`: and it is configured by environment variables only.
     """
     sure = [
         (name, function, node)
@@ -101,7 +102,7 @@ def _joins_always(code: Code, *, by_variables: bool = False) -> bool:
 
 
 def _unconditional(tree: ast.AST, function: str) -> Iterator[tuple[str, ast.Call]]:
-    """Yield each call that no condition is around, but for that of the main program, with the function that it is in."""
+    """Yield each unconditional call with its function; a main guard does not count as a condition."""
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, (ast.IfExp, ast.BoolOp, ast.Try)) or (isinstance(node, ast.If) and not _is_main(node)):
             continue
@@ -132,7 +133,7 @@ def _uses_rank(tree: ast.Module) -> bool:
 
 
 def _names_rank(node: ast.Assign) -> bool:
-    """Whether an assignment only gives a rank its name: `rank = dist.get_rank()`, also with others beside it."""
+    """Whether an assignment only gives a rank its name: `rank = dist.get_rank()`, also together with others."""
     targets = [part for target in node.targets for part in getattr(target, "elts", [target])]
     decides = (ast.Compare, ast.Not, ast.IfExp, ast.BoolOp)
     return any(last_name(target) in _RANKS for target in targets) and not any(
@@ -182,7 +183,7 @@ def watches_memory(code: Code) -> bool:
 
 
 def _on_cuda(node: ast.Call, name: str) -> bool:
-    """Return `x.cuda()`, `x.to("cuda:0")`, `torch.device("cuda")`, `torch.cuda.set_device(0)`."""
+    """Whether a call uses CUDA: `x.cuda()`, `x.to("cuda:0")`, `torch.device("cuda")`, `torch.cuda.set_device(0)`."""
     if isinstance(node.func, ast.Attribute) and name == "cuda":
         return True
     if name in {"to", "device"} and node.args:

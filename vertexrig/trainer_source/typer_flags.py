@@ -113,7 +113,7 @@ def _marker(annotation: ast.expr | None, default: ast.expr | None) -> tuple[ast.
 
 
 def _app_commands(module: Module) -> dict[str, tuple[str, ...] | None]:
-    """For each function that is a command of several: its paths; empty for one that is the whole program, or a callback."""
+    """Return the command paths of each function: () for the whole program or a callback, None if a name is not plain."""
     made: dict[str, list[tuple[str, ast.expr, str]]] = {}
     for name, node in module.definitions.items():
         for decorator in getattr(node, "decorator_list", ()):

@@ -92,7 +92,7 @@ KEY_AGENTS = {
     "serverless-robot-prod": "Cloud Run",
     "gcp-sa-eventarc": "Eventarc",
 }
-"""The service agents, beside Cloud Storage's own, that use the key of a function: "Protect your data with CMEK",
+"""The service agents, in addition to Cloud Storage's own, that use the key of a function: "Protect your data with CMEK",
 cloud.google.com/functions/docs/securing/cmek (2025-09-03). A build has a key of its own, and jobs of Cloud Scheduler have the key of
 their region (`gcloud scheduler cmek-config`), so neither needs a role on this one."""
 _RUN = {

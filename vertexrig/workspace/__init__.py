@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from vertexrig import checks, spec, variables
 from vertexrig.catalog import Catalog, Image, load
@@ -28,14 +28,14 @@ from vertexrig.render.renderer import Rendered, Renderer
 from vertexrig.render.resolve import View
 from vertexrig.spec.masking import masked
 from vertexrig.text import command_line
-from vertexrig.yamltext import scalar
+from vertexrig.yamltext import RawPath, scalar
 
 if TYPE_CHECKING:
     from vertexrig.package.containers import ImageProgram
     from vertexrig.trainer_source.trainer_model import TrainerSource
 
 _PROJECT_KEYS = {"region-unknown": ("region",)}
-"""Keys of the project file that a finding is about, where the spec has no value."""
+"""Project-file key of a finding whose value is not in the spec, by rule."""
 GCLOUD_REFUSES = "pool-empty-gcloud"
 """The rule on what the API takes and gcloud does not."""
 
@@ -76,7 +76,7 @@ class Prepared:
         known = {(one.id, one.path, one.message) for one in self.first.yaml_findings}
         own = [one for one in self.yaml_findings if (one.id, one.path, one.message) not in known]
         found = self.workspace.in_project_file(own, self.rendered, self.document)
-        # an edit would change the job itself, which may be right
+        # no edits: they would change the job itself, which may be correct
         return [replace(one, message=f"candidate {self.candidate}: {one.message}", edits=()) for one in found]
 
     @property
@@ -106,6 +106,20 @@ class Prepared:
             return self
         rendered = self.workspace.renderer.in_run(self.view, run_id)
         return replace(self, rendered=rendered, document=self.workspace.read(rendered))
+
+
+class _TrainerOf(NamedTuple):
+    """The trainer that a document runs.
+
+    Args:
+        trainer: The trainer, None if it is not available.
+        unused: Why the trainer of `--trainer` is not used; "" if it is, or if none was named.
+        recognised: Whether the started program is recognised.
+    """
+
+    trainer: TrainerSource | None
+    unused: str = ""
+    recognised: bool = True
 
 
 class Workspace:
@@ -193,7 +207,7 @@ class Workspace:
             return Prepared(rendered, document, [], self)
         silenced = self.silenced(name)
         found = checks.check(document, self.context(document), silenced)
-        found += [one for one in self._beside_the_spec(rendered.view) if one.id not in silenced]
+        found += [one for one in self._outside_the_spec(rendered.view) if one.id not in silenced]
         if "requirements" not in silenced:
             found += self._requirements(rendered.view, document)
         submit = self.verb("submit", name)
@@ -206,8 +220,8 @@ class Workspace:
             found = [one for one, as_shown in zip(found, shown, strict=True) if as_shown not in by_comment]
         return Prepared(rendered, document, found, self)
 
-    def _beside_the_spec(self, view: View) -> list[Finding]:
-        """Return findings on what the API takes beside the spec, so that the document does not have it."""
+    def _outside_the_spec(self, view: View) -> list[Finding]:
+        """Return findings on values that are not part of the spec: display name, labels and KMS key."""
         outside = {
             "display-name": naming.check_display_name(view.display_name, self.catalog),
             "labels": naming.check_labels(view.labels, self.catalog),
@@ -242,7 +256,10 @@ class Workspace:
         return checks.findings("requirements", problems.values(), document)
 
     def read(self, rendered: Rendered) -> spec.Document:
-        """Return rendered YAML, read strictly. Findings name the project file with lines of the YAML, until `in_project_file`."""
+        """Return the rendered YAML, read strictly.
+
+        Its findings name the project file but have line numbers of the YAML; `in_project_file` corrects them.
+        """
         # template=False: what was rendered has no placeholders, so `${X}` in it is meant
         return spec.parse(rendered.text, file=str(self.loaded.file), kind=rendered.kind, template=False)
 
@@ -252,30 +269,28 @@ class Workspace:
             folder = self._trainer or self.loaded.path(self.loaded.project.trainer.path, "trainer", "path")
             self._trainers[module] = None
             if folder.exists():
-                # where the trigger runs no trainer is there, nor is what reads one needed
+                # imported here: the trigger has no trainer folder and does not load this module
                 from vertexrig.package.cache import read_trainer
 
                 self._trainers[module] = read_trainer(folder, module, self.loaded.output("build/cache"))
         return self._trainers[module]
 
     def context(self, document: spec.Document) -> checks.Context:
-        """Return the facts that the checks use beside the document."""
+        """Return the facts that the checks use in addition to the document."""
         built = _built_images(self.loaded, document)
-        trainer, unused, recognised = self._trainer_of(document, built)
+        found = self._trainer_of(document, built)
         return checks.Context(
             self.catalog,
             region=self._region or self.loaded.project.region,
-            trainer=trainer,
-            trainer_unused=unused,
-            trainer_recognised=recognised,
+            trainer=found.trainer,
+            trainer_unused=found.unused,
+            trainer_recognised=found.recognised,
             built=built,
             advice=self._uploaded is None,
         )
 
-    def _trainer_of(
-        self, document: spec.Document, built: Mapping[str, BuiltImage]
-    ) -> tuple[TrainerSource | None, str, bool]:
-        """Return the trainer that a document runs, None if it is not at hand; why a named one is unused; if what starts is recognised.
+    def _trainer_of(self, document: spec.Document, built: Mapping[str, BuiltImage]) -> _TrainerOf:
+        """Return the trainer that a document runs.
 
         A trainer that was named (`--trainer`) is used for every document. The project's own trainer is used only for a document
         that runs it: by a module, an image that the project builds, an image whose Dockerfile is here (`container`), or
@@ -285,23 +300,23 @@ class Workspace:
         modules = {pool.module for pool in document.pools if pool.module}
         if modules:
             if named and len(modules) > 1:
-                return None, f"its pools run several modules: {', '.join(sorted(modules))}", True
+                return _TrainerOf(None, f"its pools run several modules: {', '.join(sorted(modules))}")
             ours = {project.trainer.module, *(job.module for job in project.jobs.values() if job.module)}
             runs_it = named or (len(modules) == 1 and modules <= ours)
-            return self.trainer(modules.pop()) if runs_it else None, "", True
+            return _TrainerOf(self.trainer(modules.pop()) if runs_it else None)
         pool = _container_pool(document)
         if pool is None:
-            return None, "no pool has a pythonModule or an image" if named else "", True
+            return _TrainerOf(None, "no pool has a pythonModule or an image" if named else "")
         if pool.image in built:
-            return self.trainer(_module_of(pool) or project.trainer.module), "", True
+            return _TrainerOf(self.trainer(_module_of(pool) or project.trainer.module))
         found = self.program_of(pool)
         if named:
             if found is None:
-                return None, "no pool has a pythonModule or an image", True
-            return found.source, found.reason, found.recognised
+                return _TrainerOf(None, "no pool has a pythonModule or an image")
+            return _TrainerOf(found.source, found.reason, found.recognised)
         if found is not None and found.source is not None:
-            return found.source, "", True
-        return self.trainer(project.trainer.module) if pool.image == project.trainer.custom_image else None, "", True
+            return _TrainerOf(found.source)
+        return _TrainerOf(self.trainer(project.trainer.module) if pool.image == project.trainer.custom_image else None)
 
     def program_of(self, pool: spec.Pool) -> ImageProgram | None:
         """Return the program that a pool's image runs: from the named trainer, `local.images`, or the project's own image."""
@@ -317,7 +332,7 @@ class Workspace:
                 command = command or list(project.trainer.command)
         if folder is None or not folder.exists():
             return None
-        # in the Cloud Function no trainer is there, nor what reads one
+        # imported here: the trigger has no trainer folder and does not load this module
         from vertexrig.package.containers import read_container
 
         return read_container(folder, command, args, self._programs)
@@ -352,8 +367,8 @@ class Workspace:
         return command_line(*words, *self.loaded.words, *templates, program=self._program, environment=sets)
 
     def in_project_file(self, found: list[Finding], rendered: Rendered, document: spec.Document) -> list[Finding]:
-        """Return findings with the line of the project file, or the override, that their values come from, and its keys in fixes."""
-        # a request that starts a job shows no line
+        """Return findings that point at the project file: its line or the override, and fixes written with its keys."""
+        # imported here: the trigger shows no lines
         from vertexrig.workspace.source_keys import SourceKeys, in_keys
 
         view = rendered.view
@@ -364,9 +379,7 @@ class Workspace:
             key = _PROJECT_KEYS.get(finding.id) or keys.find(finding.path)
             source = self.loaded.source(key) or self.loaded.source(view.key)
             line, given = (None, masked(source)) if isinstance(source, str) else (source, "")
-            in_list = finding.path.rpartition(".")[2].startswith("args") and not (
-                args_have_keys and key and isinstance(key[-1], str)
-            )
+            in_list = _is_list_argument(finding, key, args_have_keys)
             fix = ("" if in_list else finding.key_fix) or in_keys(finding.fix)
             edits = tuple(map(keys.edit, finding.edits))
             if finding.id in _PROJECT_KEYS and edits:
@@ -410,7 +423,7 @@ def _built_images(loaded: Loaded, document: spec.Document) -> Mapping[str, Built
     trainer = loaded.project.trainer
     if BUILD not in loaded.project.images:
         return {}
-    # imported here: a project with prebuilt images only does without
+    # imported here: a project that has only prebuilt images does not load these modules
     from vertexrig.package.image import describe_image, patterns
     from vertexrig.package.sources import requires_python
 
@@ -420,10 +433,8 @@ def _built_images(loaded: Loaded, document: spec.Document) -> Mapping[str, Built
             if not fnmatchcase(pool.image, pattern) or pool.image in found:
                 continue
             image = describe_image(loaded, kind)
-            fields: dict[str, Any] = {
-                "framework": image.framework,
-                "kind": kind,
-            }  # of other frameworks than Google's, too
+            # framework may be one that the prebuilt images do not have
+            fields: dict[str, Any] = {"framework": image.framework, "kind": kind}
             row = Image(
                 name=image.name.partition(":")[0],
                 version=image.version,
@@ -438,6 +449,12 @@ def _built_images(loaded: Loaded, document: spec.Document) -> Mapping[str, Built
             here = folder.exists()  # the trigger has neither the trainer nor the lock file
             found[pool.image] = BuiltImage(row, lock, image.locked or not here, requires_python(folder) if here else "")
     return found
+
+
+def _is_list_argument(finding: Finding, key: RawPath, args_have_keys: bool) -> bool:
+    """Whether a finding is about an argument that the project file has as a word of a list, not under a key of its own."""
+    is_argument = finding.path.rpartition(".")[2].startswith("args")
+    return is_argument and not (args_have_keys and key and isinstance(key[-1], str))
 
 
 def _container_pool(document: spec.Document) -> spec.Pool | None:

@@ -15,7 +15,7 @@ from typing import Any
 from vertexrig.finding import Edit
 from vertexrig.project.config import Loaded
 from vertexrig.project.keys import places
-from vertexrig.render.renderer import laid_over
+from vertexrig.render.renderer import spec_overlays
 from vertexrig.render.resolve import ROLES, View
 from vertexrig.schema import typed
 from vertexrig.spec.api_names import camel, camel_keys, snake
@@ -57,11 +57,11 @@ class SourceKeys:
         in_pool = "workerPoolSpecs" in wanted[: end - 1]
         of_entries = [key for key in keys if key[0] in ("jobs", "sweeps")]
         if in_pool and missing and not of_entries:
-            return ()  # a value that is missing beside some of the trainer's: it is missing in the job
+            return ()  # only trainer keys around: the missing value belongs to the job
         of_role = [key for key in of_entries if in_pool and len(key) > 3 and key[0] == "jobs" and key[2] in ROLES]
         nearest = of_role or of_entries or keys
         found = _common(nearest) or _common([key for key in nearest if key[0] == "jobs"] or keys)
-        # what is missing belongs beside a neighbour, and so one key further out than that
+        # drop the neighbour's own last key: the missing key is its sibling
         return found[:-1] if missing and found in keys else found
 
     def edit(self, edit: Edit) -> Edit:
@@ -103,17 +103,17 @@ class SourceKeys:
             key = self._key(path)
             if key and _value(self.loaded.project, key) is not None:
                 found[path] = key
-        for laid, above, source in laid_over(self.view):
+        for laid, above, source in spec_overlays(self.view):
             for path, key in zip(_leaves(camel_keys(laid)), _leaves(laid), strict=True):
                 place = (*above, *path)
                 found[place] = (*source, *key)
-        # the API has these beside the spec, so that the document does not have them
-        beside: dict[RawPath, RawPath] = {
+        # in the API these are not part of the spec, so the document does not have them
+        outside: dict[RawPath, RawPath] = {
             ("displayName",): ("display_name",),
             ("encryptionSpec", "kmsKeyName"): ("kms_key_name",),
         }
-        beside |= {("labels", name): ("labels", name) for name in self.view.labels}
-        return found | {path: self.view.keys[key] for path, key in beside.items() if key in self.view.keys}
+        outside |= {("labels", name): ("labels", name) for name in self.view.labels}
+        return found | {path: self.view.keys[key] for path, key in outside.items() if key in self.view.keys}
 
     def _key(self, path: RawPath) -> RawPath:
         view = self.view

@@ -149,7 +149,7 @@ def test_requirements_are_checked_for_each_tensorflow_of_a_job(tmp_path: Path) -
             "    worker: {replica_count: 1}",
             "    ps: {replica_count: 1}",
             "    image: pytorch-2.4",
-                "    evaluator: {image: tf-2.17}",
+            "    evaluator: {image: tf-2.17}",
             "",
         )
     )

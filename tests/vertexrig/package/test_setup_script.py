@@ -73,7 +73,7 @@ def test_anything_else_needs_permission(script: str, tmp_path: Path, monkeypatch
 def test_a_setup_cfg_that_runs_code_or_leads_out_is_asked_about(tmp_path: Path, config: str) -> None:
     """A setup.cfg can name code and places outside as a script can, and is held to the same."""
     folder = small(tmp_path / "f", "computed = str(1)\n", files={"setup.cfg": config})
-    assert "setup.cfg" in gather(folder, None).runs
+    assert "setup.cfg" in gather(folder, None).unsafe
 
 
 def test_a_script_runs_only_once_the_user_has_said_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
