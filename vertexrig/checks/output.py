@@ -110,7 +110,7 @@ def _columns(text: str) -> int:
     """Return how many terminal columns a text takes."""
     if text.isascii():
         return len(text)
-    # a wide character takes two columns and a combining one none, or the marks would be beside the value
+    # a wide character takes two columns and a combining one none, or the marks would not be below the value
     wide = sum(unicodedata.east_asian_width(char) in "WF" for char in text)
     return len(text) + wide - sum(unicodedata.combining(char) > 0 for char in text)
 
@@ -240,7 +240,7 @@ def rows(findings: Iterable[Finding]) -> list[dict[str, Any]]:
 def sarif(findings: Iterable[Finding], rules: Iterable[Rule | ReadingRule], *, version: str) -> str:
     """Return findings as one SARIF 2.1.0 run, with every rule in its table.
 
-    Each rule carries its text, source and date besides the address of its heading: a report may be read offline.
+    Each rule carries its text, source and date in addition to the address of its heading: a report may be read offline.
 
     Args:
         findings: What was found.

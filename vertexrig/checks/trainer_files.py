@@ -125,7 +125,7 @@ def check_requirements(fit: Fit, path: str) -> list[Problem]:
 
 
 def requirements_fit(document: Document, context: Context) -> Iterator[Problem]:
-    """Yield nothing: the requirements are not part of the spec, and `check_requirements` finds what is wrong with them."""
+    """Yield nothing: the rule needs the trainer's folder, so `Workspace` adds its findings (`check_requirements`)."""
     return iter(())
 
 

@@ -142,7 +142,7 @@ def _is_run_output(folder: Path, name: str) -> bool:
     manifest = folder / "MANIFEST.in"
     if manifest.is_file() and re.search(rb"\b%b\b" % name.encode(), read_bytes(manifest, "MANIFEST.in")):
         return False
-    return not any(file.endswith(".py") for _, _, files in os.walk(folder / name) for file in files)
+    return not any(file.endswith(".py") for _, _, names in os.walk(folder / name) for file in names)
 
 
 def _skipped(name: str, *, at_top: bool, is_folder: bool) -> bool:

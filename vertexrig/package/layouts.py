@@ -42,7 +42,7 @@ class Layout:
     Args:
         generated: Files that staging adds or replaces, by their path; the requirements in `dependencies` are not in them.
         dependencies: Requirements that go into the generated setup.cfg; None: nobody described them.
-        alone: Whether `dependencies` are all of them: a requirements.txt beside them is data, and is not installed.
+        alone: Whether `dependencies` are all of them: a requirements.txt is then only data, and is not installed.
         requires_python: Versions of Python it runs on.
         warnings: What cannot be carried over.
         by_backend: The name and version of a project that only its build backend can describe; then `generated` is empty.
@@ -111,7 +111,7 @@ def described(folder: Path, files: Mapping[str, Path]) -> Layout | None:
         return None
     if found.backend_reason:
         return Layout({}, warnings=found.warnings, by_backend=found)
-    # A setup.py beside pyproject.toml stays and goes first: what it gives is not written to setup.cfg once more.
+    # A setup.py stays and takes precedence: what it gives is not written to setup.cfg as well.
     given = read_setup(read_bytes(files["setup.py"], "setup.py"))[0].keys() if "setup.py" in files else set()
     config = _config(files)
     _fill(config, "metadata", {"name": found.name or "", "version": found.version or ""})

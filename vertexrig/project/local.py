@@ -70,7 +70,7 @@ class LocalSettings:
         "retry",
     )
     allow_hosts: tuple[str, ...] = option(
-        "Hosts that `local run` passes on beside package registries, such as huggingface.co or *.example.com; never one "
+        "Hosts that `local run` passes on in addition to package registries, such as huggingface.co or *.example.com; never one "
         "of Google's APIs.",
         (),
         pattern=ALLOWED_HOST,

@@ -59,7 +59,7 @@ class RegisterStep:
     """Register the trained model as a version in the Model Registry if it is better, as `vertexrig register` does."""
 
     display_name: str | None = option("The model's display name; by default the sweep's, or the job's.", None)
-    alias: str = option("Alias of the best version, beside `default`.", "champion", pattern=ALIAS)
+    alias: str = option("Alias of the best version, in addition to `default`.", "champion", pattern=ALIAS)
     min_gain: float = option("Smallest gain over the registered version.", 0.0, least=0)
     metric: str | None = option("Metric to compare by; by default the sweep's first one.", None)
     goal: Goal | None = option("Whether larger or smaller values are better; needed if no sweep gives the goal.", None)
