@@ -74,13 +74,14 @@ def rehearse(
             vertex, storage = remote.service(loaded), remote.bucket(loaded, "claims and packages")
             if resume:
                 candidates.resumable(vertex, storage, every[0], resume)
-            # the budget is for what is paid
+            # without the project's budget, because a rehearsal costs nothing
             submitter = submission.Submitter(workspace, vertex, storage, limits=Budget())
             request = candidates.new_request(every, submitter, fresh_key(), resume)
             request.engine.speed = speed
-            # until a package is installed a job is PENDING, too: that takes seconds here whatever the speed is
+            # Only the wait for machines counts: a job is PENDING also while its package is installed, in seconds at any speed.
             request.engine.waits = lambda job: job.name in call(here, "GET", "/v1/status")["held"]
-            request.engine.publish(request.candidates[0])  # which takes its time at any speed, and a fault's begins now
+            # Before the faults are added, because their time runs from then on.
+            request.engine.publish(request.candidates[0])
             for text in faults.texts:
                 add_fault(here, text, speed)
             try:
@@ -96,7 +97,7 @@ def rehearse(
 
 
 def _cancel(request: SubmittedRun) -> None:
-    """Cancel the job that a rehearsal is at, which the next server would go on with."""
+    """Cancel the job that runs; otherwise the next server would continue it."""
     made = [one["job"] for one in request.attempts() if one["job"] and not one["reason"]]
     for name in made[-1:]:
         report.cancel(request.engine.submitter.vertex, name, poll_s=_LOOK_EVERY_S)

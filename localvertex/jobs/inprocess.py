@@ -37,7 +37,7 @@ class LocalJobs:
     def __init__(self, settings: Settings, watcher: Watcher) -> None:
         self._changed, self._raised = threading.Event(), list[Exception]()
         root = settings.root.absolute()
-        # apart from a server's store, which would take these jobs up
+        # Apart from the store of a server, which would continue these jobs.
         self._folder, self._lock = _new_folder(root / "rehearsals")
         self._store = ResourceStore(self._folder)
         self._parent = resources.parent_name(settings.run.project, settings.run.region)
@@ -86,7 +86,7 @@ class LocalJobs:
         """Start a job or a study, and return its resource name.
 
         Args:
-            outer: displayName and labels.
+            outer: Its fields beside `data`: displayName and labels.
             data: The canonical CustomJobSpec or HyperparameterTuningJob.
 
         Raises:

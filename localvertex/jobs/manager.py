@@ -59,14 +59,14 @@ class Jobs:
     Args:
         settings: See `Settings`.
         store: Where jobs are kept.
-        keep: Takes their output.
+        keep: Stores their log lines.
         check: The checks that a new job has to pass; None leaves them out.
-        admit: Raises `ApiError` for a job that names, under a parent, what does not exist there.
+        admit: Raises `ApiError` for a job that names something that does not exist under its parent.
         begin_run: Makes a run of an experiment and returns its name, "" where there is no such experiment.
         watcher: Called as they run.
 
     Attributes:
-        held: Names of jobs that a stock-out on demand lets wait.
+        held: Names of jobs that wait because of a stockout fault.
     """
 
     def __init__(
@@ -155,11 +155,11 @@ class Jobs:
         hidden: Mapping[str, Any] | None = None,
         study: str = "",
     ) -> Json:
-        """Keep a job and line it up.
+        """Store a job and queue it.
 
         Args:
-            parent: Where it belongs.
-            outer: displayName, labels and the like.
+            parent: Its project and location.
+            outer: Its fields beside the spec: displayName, labels and the like.
             job: Its canonical spec.
             hidden: What clients do not see: `trial` of a study's job, `pipeline` of a pipeline's, `quota` with the message of what it
                 lacks. The job's spec is added here, and later how far it is (`counts`) and what its result says.
@@ -219,7 +219,7 @@ class Jobs:
     # life of the server
 
     def recover(self) -> None:
-        """Take up what a server that was killed left behind: jobs start again as after the loss of a worker."""
+        """Continue the jobs of a server that was stopped or killed: they start again as after the loss of a worker."""
         for stored in self.store.unfinished(CUSTOM_JOBS):
             state, job = stored.body["state"], stored.hidden["spec"]
             if state == CANCELLING:
@@ -343,7 +343,7 @@ class Jobs:
             self._change(name, result.state, result.error)
 
     def _gets_machines(self, name: str, job: Mapping[str, Any], region: str, control: Control) -> bool:
-        """Whether a job gets machines, after the time in which a stock-out on demand lets it wait."""
+        """Whether a job gets machines. Waits while a stockout fault with `wait` lasts."""
         found = self.settings.fault_for("stockout", job, region)
         if found is None or not found[0].waits:
             return found is None

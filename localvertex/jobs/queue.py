@@ -27,13 +27,13 @@ class Queue:
         self._closed = False
 
     def submit(self, name: str, replicas: int) -> None:
-        """Line up a job; all its replicas start or none, and one with more replicas than there are slots runs alone."""
+        """Queue a job. All its replicas start or none; a job with more replicas than there are slots runs alone."""
         with self._lock:
             self._waiting.append((name, min(max(replicas, 1), self.slots)))
             self._pump()
 
     def withdraw(self, name: str) -> bool:
-        """Take a job out of the line; False if it is not in it."""
+        """Remove a job from the queue; False if it is not in it."""
         with self._lock:
             found = next((entry for entry in self._waiting if entry[0] == name), None)
             if found is not None:

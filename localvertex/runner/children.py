@@ -258,7 +258,7 @@ class Children:
             child.open.add(source)
 
     def _forked(self, name: str, command: Command) -> Child | None:
-        """Return the program as a forker will start it, None if there is none."""
+        """Ask a forker to start the program, and return it; None without a forker."""
         if command.fork is None:
             return None
         ours, theirs = socket.socketpair()
@@ -271,7 +271,7 @@ class Children:
             "gcs": command.gcs,
         }
         asked = command.fork(request, [theirs.fileno(), *(write for _, write in ends.values())])
-        theirs.close()  # or the end of the forker would not show on `ours`
+        theirs.close()  # otherwise `ours` would not see the end of the forker
         for _, write in ends.values():
             os.close(write)
         pipes: dict[str, IO[bytes]] = {stream: os.fdopen(read, "rb", 0) for stream, (read, _) in ends.items()}
@@ -398,7 +398,7 @@ class Children:
         if child.process is not None or child.waiting:
             return
         # it is not a child of this process; it and what it started hold the other ends of the pipes
-        deadline = time.monotonic() + timeout
+        deadline = min(time.monotonic() + timeout, child.held_until)
         poll = select.poll()
         pipes = {source.fileno() for source in child.streams if source in child.open}
         for pipe in pipes:

@@ -127,7 +127,7 @@ class Control:
         self._ring()
 
     def suspend(self) -> None:
-        """End the processes without an end of the job: the server shuts down and will go on with it."""
+        """End the processes but not the job: the server shuts down, and the next one continues the job."""
         self.suspended = True
         self._ring()
 
@@ -164,7 +164,7 @@ class Control:
             os.write(self._write, b"!")
 
     def close(self) -> None:
-        """Free the pipe; what is asked after that is left out."""
+        """Free the pipe; what is asked after that is ignored."""
         with self._lock:
             for end in (self._read, self._write):
                 with suppress(OSError):

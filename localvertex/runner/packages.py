@@ -277,7 +277,7 @@ def layer_note(python: Path, what: str) -> str:
 def _build(
     base: Interpreter, folder: Path, packages: Sequence[Path], env: Mapping[str, str], execute: Execute, step: Step
 ) -> Mapping[str, str]:
-    # These lines would be in the log of a user's job, who can do nothing about them.
+    # Otherwise pip writes lines into the job's log about which its user can do nothing.
     env = {**env, **QUIET_PIP}
     # ensurepip takes 3 s, which a Python without pip, such as uv's, has to spend where ours has none either
     has_pip = base.pip or find_spec("pip") is not None

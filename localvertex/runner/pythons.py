@@ -164,7 +164,7 @@ def make_python(
 
 
 def _build(what: WantedPython, folder: Path, log: Callable[[str], None], give_up: Callable[[], bool]) -> list[str]:
-    """Make the environment; what of the listed packages it goes without."""
+    """Make the environment, and return the listed packages that it lacks."""
     tool = _Uv(uv(), give_up)
     shutil.rmtree(folder, ignore_errors=True)
     log(f"making Python {what.python} in {folder}")
@@ -190,7 +190,7 @@ def _build(what: WantedPython, folder: Path, log: Callable[[str], None], give_up
 
 
 def find_python(version: str) -> str:
-    """Return a Python of a version that pyenv has here, where uv does not look; the version itself if there is none, for uv to find."""
+    """Return pyenv's Python of a version, which uv does not look for; the version itself if pyenv has none, for uv to find."""
     root = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
     for program in sorted(root.glob(f"versions/{version}.*/bin/python"), key=_patch, reverse=True):
         if subprocess.run([program, "-I", "-c", "import venv"], capture_output=True, check=False).returncode == 0:
@@ -212,13 +212,13 @@ class _Uv:
     give_up: Callable[[], bool]
 
     def must(self, words: Sequence[str], why: str, log: Callable[[str], None] | None = None) -> None:
-        """Run it; PackageError with `why` and what it said if it fails."""
+        """Run uv; raise PackageError with `why` and uv's output if it fails."""
         code, said = self.run(words, log)
         if code != 0:
             raise PackageError(f"{why}: {said}")
 
     def run(self, words: Sequence[str], log: Callable[[str], None] | None = None) -> tuple[int, str]:
-        """Return its exit code and what it said; with `log`, that is also handed on line by line."""
+        """Run uv, and return its exit code and output. Each line of the output is also passed to `log`."""
         said: list[str] = []
 
         def keep(line: Line) -> None:
@@ -235,7 +235,7 @@ class _Uv:
         try:
             try:
                 child = children.start("uv", Command([*self.tool, *words], env, Path.cwd()))
-            except JobFailedError as error:  # no job is run by it
+            except JobFailedError as error:  # uv is no job
                 raise PackageError(str(error)) from error
             while child.exit is None:
                 children.poll(0.1)

@@ -225,7 +225,7 @@ class _JobRun:
         return cluster.replicas(self.pools, lambda pool, index: f"{host(pool, index)}:{next(free)}")
 
     def _install(self, pool: spec.Pool, one: cluster.Replica, replicas: Sequence[cluster.Replica]) -> ReplicaProgram:
-        """Make ready what a pool runs; what the service says of it goes to the log of its first replica."""
+        """Install what a pool runs. The executor's lines about it go to the log of `one`, the pool's first replica."""
         self.preparing_replica, installed = one.name, False
         uris = {uri.rpartition("/")[2]: uri for uri in pool.package_uris}
         self._service_lines(servicelog.fetching(pool, one, replicas), one.name)
@@ -235,7 +235,7 @@ class _JobRun:
             installed = True
             if uri := uris.get(package.name):  # the service knows nothing of the package of a built image
                 texts = servicelog.requirements(uri) if requirements else servicelog.installing(uri)
-                self._service_lines(texts, one.name, shown=True)  # it may take a while
+                self._service_lines(texts, one.name, shown=True)  # because it may take a while
 
         env = replica.visible(self.options, self.folder / "config")
         program = pool_programs.Preparation(
@@ -299,7 +299,7 @@ class _JobRun:
                 self._poll(None)
         except _Ended as end:
             if end.state == SUCCEEDED:
-                self.state(RUNNING)  # also where the primary replica was done before the last one was there
+                self.state(RUNNING)  # the primary replica may end before the last one has started
             self._stop_all(end.grace)
             raise
         except _Again as again:
@@ -332,7 +332,7 @@ class _JobRun:
         return next(pool for pool in self.pools if pool.index == replica.pool)
 
     def _wait(self, seconds: float) -> None:
-        """Let time pass while faults, cancellation and ends are still seen."""
+        """Wait for `seconds`, and meanwhile handle faults, a cancellation and replicas that end."""
         until = time.monotonic() + seconds
         while time.monotonic() < until:
             self._poll(until)
@@ -352,7 +352,7 @@ class _JobRun:
             raise _Ended(FAILED, JobError(policy.DEADLINE_EXCEEDED, text))
 
     def _obey_control(self) -> None:
-        """Do what the control wants."""
+        """Do what another thread has asked of the control."""
         if self.control.suspended:
             raise _Ended(SUSPENDED)
         if self.control.cancelled:
@@ -417,7 +417,7 @@ class _JobRun:
             self._start(member)
 
     def _stop_all(self, grace: float | None) -> None:
-        """SIGTERM, then SIGKILL; how a replica ends after that does not count for the job."""
+        """Send SIGTERM, then SIGKILL. How a replica ends after that does not count for the job."""
         seconds = self.options.grace if grace is None else grace
         self.children.stop(list(self.children.running.values()), seconds)
         self.files.flush()

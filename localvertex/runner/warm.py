@@ -95,7 +95,7 @@ class Warmth:
 
         Args:
             command: How it is started cold.
-            replicas: Of its job.
+            replicas: How many its job has.
         """
         program = _program(command)
         preload = self._read(program, command) if program is not None else None
