@@ -98,7 +98,9 @@ def command(
     for one, path in written:
         if one.candidate > 1:
             commands = "\n".join(creation.commands([(one, path)]))
-            before = f"{one.view.name}: if candidate {one.candidate - 1} gets no machines, run candidate {one.candidate}"
+            before = (
+                f"{one.view.name}: if candidate {one.candidate - 1} gets no machines, run candidate {one.candidate}"
+            )
             streams.note(f"{before}:\n{commands}", literal=True)
     data = {"jobs": rows, "commands": lines, "checked": check, "findings": show.rows(found)}
     result(format_, data, "\n".join(lines))

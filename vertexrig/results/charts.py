@@ -259,7 +259,7 @@ def _curves(study: StudyRecord, thinned: int) -> Chart:
     stepped = any(one.step for own in study.courses.values() for one in own.curve)
     many = len(study.trials) > CROWD
     x: Spec = {"field": "x", "type": "quantitative", "title": "step" if stepped else "seconds since the trial's start"}
-    # beside a count that is an expression, Vega ignores tickMinStep
+    # Vega ignores tickMinStep if the count is an expression
     room = {"expr": f"min({_ROOM['expr']}, span(domain('x')))"} if stepped else _ROOM
     x |= {"axis": {"grid": False, "tickCount": room}, "scale": {"nice": False, "zero": False}}
     y = {**_value(study, 0), "field": "y"}

@@ -154,7 +154,7 @@ class Steps:
     def _evaluate(
         self, run: Run, index: int, step: EvaluateStep, job: RemoteJob, following: Sequence[NextStep], at: datetime
     ) -> Moved | Run:
-        """Measure the model beside the version that is registered now, again if that has changed since.
+        """Measure the model and the version that is registered now; again if that version has changed since.
 
         Args:
             job: The trained job; once a measurement was started, the job that measures.
@@ -169,7 +169,7 @@ class Steps:
         try:
             champion, challenger = self.registrar.rivals(run, register, trained)
         except UsageError:
-            # beside a model of this name that somebody else made: what an earlier attempt uploaded is registered all the same
+            # somebody else made a model of this name: what an earlier attempt uploaded is registered all the same
             settled = settled or (bool(following) and self.registrar.has_uploaded(run, register, trained))
             if not settled:
                 raise

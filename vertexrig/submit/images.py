@@ -34,7 +34,7 @@ def is_ours(loaded: Loaded, kind: str, uri: str) -> bool:
 
 def is_local() -> bool:
     """Whether jobs go to the local Vertex, which runs the trainer's sources and pulls no image."""
-    # with a registry of its own named beside it, the local Vertex does look at images
+    # the local Vertex looks at images if the variable names a registry
     return ENDPOINT_VARIABLE not in os.environ and vertex.is_local()
 
 

@@ -16,7 +16,7 @@ _TYPES = {
 
 
 def read(found: Collector) -> None:
-    """`DEFINE_integer` and its like, and the flags that are marked as required afterwards."""
+    """Collect the flags of `DEFINE_integer` and similar calls, and which are marked as required afterwards."""
     required: set[str] = set()
     for call in found.code.calls:
         name = last_name(call.node.func)

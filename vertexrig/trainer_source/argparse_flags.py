@@ -1,4 +1,4 @@
-"""Flags declared with argparse, and what hands its parsers on."""
+"""Flags declared with argparse, and calls that pass its parsers to other code."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _TAKE_PARSERS = frozenset({"add_parser", "print", "help", "append", "autocomplet
 
 
 def read(found: Collector) -> None:
-    """Every call that makes a parser, adds to one, or hands one on."""
+    """Collect from each call that makes a parser, adds to one, or passes one to other code."""
     parsers = Parsers(found.code)
     for call in found.code.calls:
         name = last_name(call.node.func)
@@ -218,7 +218,7 @@ def _ends(node: ast.AST) -> bool:
 
 
 def _parse(found: Collector, call: SourceCall) -> None:
-    """`parse_args` of a parser that some other package made: its flags are not written here."""
+    """Note `parse_args` of a parser that another package made: its flags are not in this source."""
     if not isinstance(call.node.func, ast.Attribute):
         return
     found.parsers.add("argparse")
@@ -228,7 +228,7 @@ def _parse(found: Collector, call: SourceCall) -> None:
 
 
 def _parser(found: Collector, call: SourceCall) -> None:
-    """`ArgumentParser(...)` itself."""
+    """Collect the settings of `ArgumentParser(...)`."""
     found.parsers.add("argparse")
     keywords = call.keywords
     if constant(found, keywords.get("allow_abbrev"), call) is False:
@@ -261,13 +261,13 @@ def _is_own(found: Collector, call: SourceCall) -> bool:
 
 
 def _subparsers(found: Collector, call: SourceCall) -> None:
-    """`add_subparsers(...)`: argparse asks for a command only with required=True."""
+    """Collect from `add_subparsers(...)` whether a command is required: only with required=True."""
     found.parsers.add("argparse")
     found.command_required |= truth(found, call.keywords.get("required"), call)
 
 
 def _add_parser(found: Collector, call: SourceCall, parsers: Parsers) -> None:
-    """One sub-command of argparse."""
+    """Collect the sub-command of an `add_parser` call."""
     paths = parsers.paths(call) if parsers.used else None
     if paths is None:
         found.skip(call, "the name of this sub-command is not a plain text")

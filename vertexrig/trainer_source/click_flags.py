@@ -29,7 +29,7 @@ _CLICK_TYPES = {
 
 
 def _option(found: Collector, call: SourceCall) -> None:
-    """`@click.option` / `@option`, when click is what it comes from."""
+    """Collect the flag of `@click.option`, or of `@option` if it is imported from click."""
     full = full_name(call.node.func, call.module)
     if not full.startswith((*_CLICK, _GROUPED)):
         imported = dotted(call.node.func).partition(".")[0] in call.module.aliases and "." in full
@@ -95,7 +95,7 @@ def _foreign(found: Collector, call: SourceCall, full: str) -> None:
 
 
 def read(found: Collector) -> None:
-    """Every option and argument, and the commands of click's groups."""
+    """Collect every option and argument, and the commands of click's groups."""
     for call in found.code.calls:
         if last_name(call.node.func) in {"option", "argument"}:
             _option(found, call)
@@ -126,7 +126,7 @@ _Function = ast.FunctionDef | ast.AsyncFunctionDef
 _MAX_DEPTH = 8
 _CLICK = ("click.", "rich_click.", "asyncclick.")
 _GROUPED = "click_option_group."
-"""Its `optgroup.option` is click's option under a heading, its `optgroup.group` the heading."""
+"""Library whose `optgroup.option` is an option of click under a heading; `optgroup.group` is the heading."""
 
 
 def _click_owners(found: Collector, call: SourceCall) -> Owners:
@@ -157,7 +157,7 @@ def _required_group(code: Code) -> bool:
 
 
 def _groups(code: Code) -> list[tuple[_Function, Module, ast.expr]]:
-    """Functions that are groups of click, with the decorator that says so."""
+    """Return the functions that are groups of click, each with its decorator."""
     found = []
     for module in code.modules:
         for node in module.definitions.values():

@@ -81,7 +81,7 @@ def _left_out(code: Code) -> Iterator[Defect]:
 
 
 def _attributes(code: Code, runs: Runs, flags: Collector) -> Iterator[Defect]:
-    """Attributes read from what argparse returns that no flag of the trainer makes."""
+    """Yield attributes that are read from the result of argparse and that no flag of the trainer sets."""
     # an action of the trainer's own, or a second library, may set attributes that no flag declares
     if flags.parsers != {"argparse"} or flags.unread or any(flag.action == DYNAMIC for flag in flags.flags):
         return

@@ -58,7 +58,7 @@ class Runs:
 
     @cached_property
     def _handed_on(self) -> set[str]:
-        """Names that are used other than by calling them."""
+        """The names that are used other than by calling them."""
         called = {id(call.node.func) for call in self._code.calls}
         return {name for name, node in self._code.names if id(node) not in called}
 

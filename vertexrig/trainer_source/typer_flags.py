@@ -24,7 +24,7 @@ def read(found: Collector) -> None:
 
 
 def _module(found: Collector, module: Module) -> None:
-    """Functions handed to `typer.run` or decorated as a command of a `typer.Typer`: each parameter is a flag."""
+    """Collect the parameters of functions that `typer.run` gets or that are commands of a `typer.Typer`: each is a flag."""
     for settings, _ in module.each(ast.Dict):
         _click_settings(found, zip(map(plain_text, settings.keys), settings.values, strict=True))
     for call in module.calls:
