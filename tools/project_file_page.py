@@ -58,7 +58,8 @@ Relative paths start from the folder of the project file. A key without a value 
 - `$${` is a literal `${`. Keys are never replaced.
 - Messages, and the results of `check`, `diff`, `explain`, `doctor` and `report`, show `${NAME}` for the value. The rendered
   YAML has the value. A value of fewer than 8 characters is replaced only where it is the whole text.
-- The commands of `render` and `rehearse` have the values, and set the variables that replaced a default: `IMAGE=build vertexrig image cpu --push`.
+- The commands that `render`, `rehearse` and `image` print have the values. Commands of vertexrig set the variables that replaced a default:
+  `IMAGE=build vertexrig image cpu --push`.
   Variables with a secret's name are left out.
 
 The result has the type of its key: `max_trial_count: ${TRIALS:-20}` is a whole number. For a key that takes text, `20` stays text.

@@ -77,6 +77,19 @@ def test_what_is_called(tmp_path: Path, mode: str, there: tuple[str, ...], expec
     )
 
 
+def test_the_plan_has_the_values_of_variables(tmp_path: Path) -> None:
+    """The commands of the plan can be pasted: they have a variable's value, not its name."""
+    lock_nothing(project(tmp_path), "cpu")
+    file = tmp_path / "vertexrig.yaml"
+    file.write_text(file.read_text().replace("my-project", "${PROJECT:-my-project}"))
+    done = vertexrig("image", "cpu", cwd=tmp_path, env={"PROJECT": "other-project-77"})
+    assert done.returncode == 0, done.stderr
+    assert (
+        "--project=other-project-77" in done.stderr
+        and "${PROJECT}" not in done.stderr.partition("once for the project")[2]
+    )
+
+
 @pytest.mark.parametrize(("mode", "there"), [("--push", ("gcloud", "docker")), ("--build", ("gcloud",))])
 def test_nothing_is_called_for_the_local_vertex(tmp_path: Path, mode: str, there: tuple[str, ...]) -> None:
     """In a shell of the local Vertex nothing goes to a registry or to Cloud Build, also where only gcloud could build, and
