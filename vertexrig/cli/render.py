@@ -95,6 +95,8 @@ def command(
         streams.note("not checked")
     _note_availability(workspace, prepared, names)
     lines = creation.commands([pair for pair in written if pair[0].candidate == 1])
+    data = {"jobs": rows, "commands": lines, "checked": check, "findings": show.rows(found)}
+    result(format_, data, "\n".join(lines))
     for one, path in written:
         if one.candidate > 1:
             commands = "\n".join(creation.commands([(one, path)]))
@@ -102,8 +104,6 @@ def command(
                 f"{one.view.name}: if candidate {one.candidate - 1} gets no machines, run candidate {one.candidate}"
             )
             streams.note(f"{before}:\n{commands}", literal=True)
-    data = {"jobs": rows, "commands": lines, "checked": check, "findings": show.rows(found)}
-    result(format_, data, "\n".join(lines))
     failed = [one.title for one in prepared if not one.ok]
     if failed:
         raise FindingsError(f"{', '.join(failed)} would fail: see above")
