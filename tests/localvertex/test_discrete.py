@@ -195,4 +195,4 @@ def test_the_tensorflow_of_a_dockerfile(tmp_path: Path) -> None:
     base = Interpreter("python", (), True, True, installed={"tensorflow": "2.21.0", "tf_keras": "2.21.0"})
     found, sentence = keras2.of_folder(base, "gcr.io/my-project/mine:1", tmp_path)
     assert found == {"TF_USE_LEGACY_KERAS": "1"}
-    assert sentence.startswith("tensorflow 2.21.0 for the 2.5 of tf2-gpu.2-5; tf-keras 2.21.0")
+    assert sentence.startswith("tensorflow 2.21.0 instead of the 2.5 of tf2-gpu.2-5; tf-keras 2.21.0")
