@@ -267,8 +267,7 @@ def log(here: server.RunningServer, build: dict[str, Any]) -> str:
 ])  # fmt: skip
 def test_nothing_of_a_cancelled_docker_step_runs_on(tmp_path: Path, containers: Path, program: str, kind: str) -> None:
     """After the cancellation of a build, neither the RUN of a `docker build` nor a container of a `docker run` runs, and podman keeps none of either."""
-    name, seconds = f"cancelled-{program}-{kind}", f"{os.getpid()}{len(kind)}.{len(program)}"
-    podman("tag", BASE, f"localhost/{name}:1")
+    name, seconds = f"cancelled-{kind}-{os.getpid()}-{program}", f"{os.getpid()}{len(kind)}.{len(program)}"
     (tmp_path / "Dockerfile").write_text(f"FROM localhost/{name}:1\nRUN sleep {seconds}\n")
     shell = f"docker build --network host -t {IMAGE}:never . ; docker run {BASE} sleep {seconds}; sleep {seconds}"
     run_args = ["run", BASE, "sleep", seconds]
@@ -281,6 +280,8 @@ def test_nothing_of_a_cancelled_docker_step_runs_on(tmp_path: Path, containers: 
         },
     }
     with ExitStack() as stack:
+        podman("tag", BASE, f"localhost/{name}:1")
+        stack.callback(podman, "untag", BASE, f"localhost/{name}:1")
         if program == "docker":
             stack.enter_context(engines.docker_over_podman())
         options = RunOptions(engine=program, project="my-project")
