@@ -5,6 +5,7 @@ The causes are those that users of Vertex AI report most.
 
 from __future__ import annotations
 
+import os
 import re
 
 from vertexrig.catalog import load
@@ -103,15 +104,28 @@ _MODULES = {
 _HERE = "install it here, or name a Python that has it under `local: interpreters:` in the project file"
 
 
-def hint(text: str, image: str = "", *, container: bool = False) -> str:
+def hint(text: str, image: str = "", *, container: bool = False, machine: str = "") -> str:
     """Return the most likely cause of a failed replica's last output, "" if the cause is not a well-known one.
 
-    `container` says that the replica ran in its image; otherwise a Python of this machine ran it.
+    `container` says that the replica ran in its image; otherwise a Python of this machine ran it. `machine` is its machine type.
     """
-    known = next((words for pattern, words in HINTS if re.search(pattern, text)), "")
+    known = _memory(machine) if "Replicas low on memory" in text else ""
+    known = known or next((words for pattern, words in HINTS if re.search(pattern, text)), "")
     module = _MODULE.search(text)
     # A known cause first: its words say more than that a module is missing.
     return known or (_missing(module["module"], image, container) if module else "")
+
+
+def _memory(machine: str) -> str:
+    """Return what to do about a replica that took too much memory, "" if that of its machine type is not known."""
+    found = load().machines.get(machine)
+    if found is None or not found.memory_gb:
+        return ""
+    here = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    has = f"{machine} has {found.memory_gb:g} GB of memory"
+    if here < found.memory_gb:
+        return f"{has}, and this machine has {here:.0f} GB: the program may fit on Vertex AI; here, use a smaller batch"
+    return f"{has}: use a machine type with more memory, or a smaller batch"
 
 
 def _missing(module: str, image: str, container: bool) -> str:

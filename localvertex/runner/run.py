@@ -34,6 +34,8 @@ _STDERR_KEPT = 200
 _ORDINARY = ("DEFAULT", "INFO")
 # pip names the cause near its end; what it did before is in the log.
 _PIP_LINES_SHOWN = 40
+_WORDS_OF_HINT = 10
+"""Last lines of stderr in which the cause of a failure is looked for."""
 
 OnState = Callable[[str], None]
 
@@ -489,8 +491,11 @@ class _JobRun:
     def _hint(self, error: JobError) -> str:
         member = self.members.get(self.failed_replica)
         wanted = member.replica.pool if member is not None else self.pools[0].index if self.pools else 0
-        image = next((pool.image for pool in self.pools if pool.index == wanted), "")
-        return hint(f"{self.last_words}\n{error.message}", image, container=wanted in self.containers)
+        pool = next((one for one in self.pools if one.index == wanted), None)
+        # A container's error has a traceback alone; a shell or another language names the cause without one.
+        said = [*list(member.stderr if member is not None else ())[-_WORDS_OF_HINT:], self.last_words, error.message]
+        of_pool = (pool.image, pool.machine_type) if pool is not None else ("", "")
+        return hint("\n".join(said), of_pool[0], container=wanted in self.containers, machine=of_pool[1])
 
     def close(self) -> None:
         # In this order: replicas may write and listen until they have ended.

@@ -271,7 +271,7 @@ def test_nothing_of_a_cancelled_docker_step_runs_on(tmp_path: Path, containers: 
     (tmp_path / "Dockerfile").write_text(f"FROM localhost/{name}:1\nRUN sleep {seconds}\n")
     shell = f"docker build --network host -t {IMAGE}:never . ; docker run {BASE} sleep {seconds}; sleep {seconds}"
     run_args = ["run", BASE, "sleep", seconds]
-    steps = {
+    steps: dict[str, dict[str, Any]] = {
         "build": {"args": ["build", "--network", "host", "-t", f"{IMAGE}:never", "."]},
         "run": {"args": run_args},
         "shell": {

@@ -139,10 +139,19 @@ def test_timeout(tmp_path: Path) -> None:
 
 
 def test_out_of_memory(tmp_path: Path) -> None:
-    """A container that takes more than its machine's memory fails the job by the service's words."""
+    """A container that takes more than its machine's memory fails the job by the service's words, and the hint names the machine
+    type's memory, with this machine's where that is less.
+    """
     code = "x = [bytearray(10**6) for _ in range(400)]"
     done = ran(tmp_path, python(code), options={"memory_limit": 80 * 2**20})
-    assert done.error.startswith("Replicas low on memory: workerpool0")
+    assert done.error == "Replicas low on memory: workerpool0. Specify a machine with larger memory and try again."
+    assert not done.result.counts["restarts"] and not done.result.counts["retries"]
+    larger = python(code)
+    larger["machineSpec"]["machineType"] = "n1-highmem-96"
+    less = ran(tmp_path, larger, options={"memory_limit": 80 * 2**20})
+    here = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    assert done.result.hint.startswith("n1-standard-4 has 15 GB of memory") and here < 624
+    assert less.result.hint.startswith(f"n1-highmem-96 has 624 GB of memory, and this machine has {here:.0f} GB")
 
 
 def test_limits_of_the_machine(tmp_path: Path) -> None:
@@ -154,9 +163,12 @@ def test_limits_of_the_machine(tmp_path: Path) -> None:
     assert done.said()[0] == str(15 * 2**30)
 
 
-def test_disk_full(tmp_path: Path) -> None:
-    """A full disk is named with what to do about it."""
-    done = ran(tmp_path, python("raise OSError(28, 'No space left on device')"))
+@pytest.mark.parametrize("pool", [
+    python("file = open('/dev/full', 'w'); file.write('x'); file.flush()"), spec("sh", "-c", "echo x | dd of=/dev/full"),
+])  # fmt: skip
+def test_disk_full(tmp_path: Path, pool: dict[str, Any]) -> None:
+    """A full disk is named with what to do about it, by a program of any language."""
+    done = ran(tmp_path, pool)
     assert done.result.hint.startswith("a disk is full")
 
 
@@ -181,23 +193,46 @@ def test_cancel(tmp_path: Path) -> None:
     assert done.result.state == "JOB_STATE_CANCELLED" and (tmp_path / "gs/b/saved").exists()
 
 
-def test_restart(tmp_path: Path) -> None:
-    """A worker whose machine is lost starts again under its name, while the chief goes on."""
+@pytest.mark.parametrize(("whole_job", "chief_starts"), [(False, 1), (True, 2)])
+def test_restart(tmp_path: Path, whole_job: bool, chief_starts: int) -> None:
+    """A worker whose container is ended from outside starts again under its name; the chief goes on, and starts again, too, with
+    `restartJobOnWorkerRestart`.
+    """
     code = (
-        "import os, time, pathlib\n"
+        "import os, signal, time, pathlib\n"
+        "signal.signal(signal.SIGTERM, lambda *_: os._exit(143))\n"
         "if pathlib.Path('/gcs/b/again').exists(): pathlib.Path('/gcs/b/end').touch(); raise SystemExit(0)\n"
         "pathlib.Path('/gcs/b/again').touch(); print('first', flush=True); time.sleep(60)"
     )
-    chief = "import pathlib, time\nwhile not pathlib.Path('/gcs/b/end').exists(): time.sleep(0.1)"
+    chief = (
+        "import pathlib, time\n"
+        "open('/gcs/b/chief', 'a').write('x')\n"
+        "while not pathlib.Path('/gcs/b/end').exists(): time.sleep(0.1)"
+    )
     (tmp_path / "gs/b").mkdir(parents=True)
 
     def line(one: Ran, said: Line) -> None:
         if said.text == "first":
-            one.control.kill("workerpool1-0")
+            # not SIGKILL: with that, an OOM kill elsewhere on the machine would count as this container's
+            podman("kill", "--signal", "TERM", *(name for name in left(one.root) if "-workerpool1-0-" in name))
 
-    done = Ran(tmp_path, python(chief), python(code)).go(line)
+    done = Ran(tmp_path, python(chief), python(code), scheduling={"restartJobOnWorkerRestart": whole_job}).go(line)
     assert done.result.succeeded, done.error
     assert done.result.counts["restarts"] == {"workerpool1-0": 1}
+    assert (tmp_path / "gs/b/chief").read_text() == "x" * chief_starts
+
+
+def test_a_segmentation_fault_is_tried_again(tmp_path: Path) -> None:
+    """A job whose program ends by SIGSEGV runs again, in a new container."""
+    (tmp_path / "gs/b").mkdir(parents=True)
+    code = (
+        "import ctypes, pathlib\n"
+        "if not pathlib.Path('/gcs/b/again').exists():\n"
+        "    pathlib.Path('/gcs/b/again').touch(); pathlib.Path('/home/own').touch(); ctypes.string_at(0)\n"
+        "print(pathlib.Path('/home/own').exists())"
+    )
+    done = ran(tmp_path, python(code))
+    assert done.result.succeeded and done.result.counts["retries"] == 1 and done.said() == ["False"], done.error
 
 
 def test_a_cluster_meets_by_its_names(tmp_path: Path) -> None:
