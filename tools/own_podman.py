@@ -51,11 +51,11 @@ def variables(folder: Path) -> dict[str, str]:
     return {name: str(folder / file) for name, file in names.items()}
 
 
-def storage() -> Path:
+def storage(folder: Path | None = None) -> Path:
     """Return a folder for all that podman keeps, with the images above; it stays for later runs, so they are made once."""
     recipe = f"{sys.version} {other_python()} {Path(__file__).read_text()}"
     name = f"vertexrig-podman-{os.getuid()}-{hashlib.sha256(recipe.encode()).hexdigest()[:12]}"
-    folder = Path(tempfile.gettempdir(), name)
+    folder = folder or Path(tempfile.gettempdir(), name)
     folder.mkdir(mode=0o700, exist_ok=True)
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

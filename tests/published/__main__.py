@@ -1,7 +1,7 @@
 """Runs the published code of the walk-throughs S1 to S5 through `vertexrig local run`, and prints a table.
 
     python -m tests.published CHECKOUTS [--only S2] [--all-trials] [--work FOLDER]
-    python -m tests.published SNAPSHOTS --all [--only NAME] [--accept] [--work FOLDER]
+    python -m tests.published SNAPSHOTS --all [--engine docker] [--only NAME] [--accept] [--work FOLDER]
 
 CHECKOUTS is a folder with checkouts of GoogleCloudPlatform/practical-ml-vision-book, ageron/handson-ml3,
 GoogleCloudPlatform/training-data-analyst, GoogleCloudPlatform/vertex-ai-samples and magn3141/adv-mlops under the names of
@@ -12,7 +12,8 @@ hardware past its support, and those under `fewer` unless --all-trials is given.
 lines of notebooks (`docker build`, `pip install`) are left out; images are the folders that they would be built from.
 
 With --all, the programs of programs.yaml run instead, whole, from SNAPSHOTS: git directories `owner+name/repo`. One that is
-not there is skipped with the line that brings it. --accept keeps what came of them, and writes docs/published.md.
+not there is skipped with the line that brings it. With --engine docker, those that have a Dockerfile build their own images, with
+the docker command line over a podman that this script starts. --accept keeps what came of them, and writes docs/published.md.
 """
 
 from __future__ import annotations
@@ -187,11 +188,14 @@ def main() -> None:
     parser.add_argument("--only", action="append", default=[], metavar="ROW", help="rows whose name begins so")
     parser.add_argument("--all", action="store_true", help="the programs of programs.yaml, from snapshots")
     parser.add_argument("--accept", action="store_true", help="with --all: keep what came of them, write the page")
+    parser.add_argument("--engine", choices=("none", "docker"), default="none", help="with --all: what runs images")
     parser.add_argument("--all-trials", action="store_true", help="as many trials as published")
     parser.add_argument("--work", type=Path, default=Path("build/published"), help="folder of what is written")
     given = parser.parse_args()
     if given.all:
-        sys.exit(programs.run_all(given.checkouts.absolute(), given.work.absolute(), tuple(given.only), given.accept))
+        way = programs.STAND_IN if given.engine == "none" else programs.CONTAINER
+        only = tuple(given.only)
+        sys.exit(programs.run_all(given.checkouts.absolute(), given.work.absolute(), only, given.accept, way))
     bench = Bench(given.work.absolute(), given.checkouts.absolute(), given.all_trials)
     outcomes = []
     for row in ROWS:

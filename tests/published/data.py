@@ -103,7 +103,7 @@ def mnist(buckets: Path) -> None:
 
 
 def pictures(
-    buckets: Path, name: str, version: str, splits: dict[str, int], size: int, labels: list[str], *, named: bool = False
+    buckets: Path, name: str, version: str, splits: dict[str, int], size: int, labels: list[str], *, named: str = ""
 ) -> None:
     """A tfds data set of images, as `tfds.load` finds it with `TFDS_DATA_DIR=gs://tfds-data/datasets`."""
     folder = buckets / "tfds-data/datasets"
@@ -121,11 +121,11 @@ def pictures(
         ].astype(np.uint8)
         columns = {"image": image, "label": label}
         if named:
-            columns["image/filename"] = np.array([f"{number}.jpg" for number in range(count)])
+            columns[named] = np.array([f"{number}.jpg" for number in range(count)])
         return tf.data.Dataset.from_tensor_slices(columns)
 
     kinds = {"image": tfds.features.Image(shape=(None, None, 3)), "label": tfds.features.ClassLabel(names=labels)}
-    features = tfds.features.FeaturesDict({**kinds, **({"image/filename": tfds.features.Text()} if named else {})})
+    features = tfds.features.FeaturesDict({**kinds, **({named: tfds.features.Text()} if named else {})})
     tfds.dataset_builders.store_as_tfds_dataset(
         name=name, version=version, data_dir=str(folder), features=features,
         split_datasets={split: rows(count) for split, count in splits.items()},
@@ -143,7 +143,7 @@ def horses(buckets: Path) -> None:
 def cassava(buckets: Path) -> None:
     """cassava, 8 pictures, and the weights that ResNet50 begins from."""
     labels = ["cbb", "cbsd", "cgm", "cmd", "healthy"]
-    pictures(buckets, "cassava", "0.1.0", {"train": 8, "test": 4, "validation": 4}, 320, labels, named=True)
+    pictures(buckets, "cassava", "0.1.0", {"train": 8, "test": 4, "validation": 4}, 320, labels, named="image/filename")
     import tf_keras
 
     folder = buckets / "tensorflow/keras-applications/resnet"
@@ -189,7 +189,20 @@ def _flower(image: np.ndarray, name: str, label: int) -> bytes:
     return bytes(train.Example(features=train.Features(feature=features)).SerializeToString())
 
 
-MAKERS = {"mnist": mnist, "horses": horses, "cassava": cassava}
+def cifar10(buckets: Path) -> None:
+    """cifar10: 512 pictures to train with, 128 to test with."""
+    labels = "airplane automobile bird cat deer dog frog horse ship truck".split()
+    pictures(buckets, "cifar10", "3.0.2", {"train": 512, "test": 128}, 32, labels, named="id")
+
+
+def tf_flowers(buckets: Path) -> None:
+    """tf_flowers: 64 pictures."""
+    pictures(
+        buckets, "tf_flowers", "3.0.1", {"train": 64}, 128, ["dandelion", "daisy", "tulips", "sunflowers", "roses"]
+    )
+
+
+MAKERS = {"mnist": mnist, "horses": horses, "cassava": cassava, "cifar10": cifar10, "tf_flowers": tf_flowers}
 
 
 def make(name: str, buckets: Path, hub: Path) -> None:

@@ -1,4 +1,8 @@
-"""Published programs of programs.yaml, each run whole through `vertexrig local run`, from snapshots of their repositories."""
+"""Published programs of programs.yaml, each run whole through `vertexrig local run`, from snapshots of their repositories.
+
+A program runs in one of two ways: an interpreter stands in for every image, or a container engine builds the program's own
+Dockerfiles on the base images of bases.py and runs each job in the image that it names.
+"""
 
 from __future__ import annotations
 
@@ -11,15 +15,21 @@ import sys
 import sysconfig
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from tests.published import bases, data
+from vertexrig.package.uv import uv
+
 HERE = Path(__file__).parent
 TABLE, OUTCOMES = HERE / "programs.yaml", HERE / "outcomes.yaml"
 PAGE = HERE.parents[1] / "docs/published.md"
+STAND_IN, CONTAINER = "stand-in", "container"
+"""The two ways."""
 WHOLE, TRAINED, FAILS, MISSING = "whole", "trained", "fails", "no snapshot"
 """What a program ends with: whole; trained, and what follows is refused; neither; nothing of it is at hand."""
 TIMEOUT_S = 1800
@@ -31,6 +41,23 @@ made = {}
 sys.stdout.buffer.write(made if isinstance(made, bytes) else made.encode())"""
 _RAISED = re.compile(r"^(?:[\w.]+(?:Error|Exception)|[A-Z]\w+): .*$", re.MULTILINE)
 _REFUSED = re.compile(r"The local Vertex does not serve (?:[\w.]+\.)?(\w+/\w+|\S+)")
+
+
+@dataclass(frozen=True)
+class Container:
+    """How a program runs with a container engine.
+
+    Args:
+        bases: The base images of its Dockerfiles, as their FROM lines name them.
+        command: What `local run --` runs, where that differs from the stand-in way: it also builds the image.
+        changes: Further texts and what takes their place.
+        why: Why they are changed, or what is given besides.
+    """
+
+    bases: tuple[str, ...]
+    command: str = ""
+    changes: dict[str, str] = field(default_factory=dict)
+    why: str = ""
 
 
 @dataclass(frozen=True)
@@ -52,6 +79,9 @@ class Program:
         buckets: Buckets that its user has.
         images: Container images: pattern -> folder and command that stand in.
         packages: What its image installs beside what every one has.
+        sets: Data sets of data.py.
+        container: How it runs with a container engine, if it builds its own image.
+        ways: The ways in which it runs.
     """
 
     name: str
@@ -68,6 +98,16 @@ class Program:
     buckets: tuple[str, ...] = ()
     images: dict[str, dict[str, Any]] = field(default_factory=dict)
     packages: tuple[str, ...] = ()
+    sets: tuple[str, ...] = ()
+    container: Container | None = None
+    ways: tuple[str, ...] = (STAND_IN,)
+
+    def by(self, way: str) -> Program:
+        """Return the program as it runs in one of the ways."""
+        if way == STAND_IN or self.container is None:
+            return self
+        own = self.container
+        return replace(self, command=own.command or self.command, changes={**self.changes, **own.changes}, images={})
 
 
 @dataclass(frozen=True)
@@ -81,7 +121,12 @@ class Ended:
 
 def table() -> list[Program]:
     """Return the programs of programs.yaml."""
-    return [Program(**row) for row in yaml.safe_load(TABLE.read_text(encoding="utf-8"))]
+    found = []
+    for row in yaml.safe_load(TABLE.read_text(encoding="utf-8")):
+        own = row.pop(CONTAINER, None)
+        ways = (*((STAND_IN,) if row.pop(STAND_IN, True) else ()), *((CONTAINER,) if own else ()))
+        found.append(Program(**row, container=Container(**own) if own else None, ways=ways))
+    return found
 
 
 def fetched_by(program: Program, snapshots: Path) -> str:
@@ -129,7 +174,8 @@ def _snapshot(program: Program, snapshots: Path) -> Path:
 
 
 def _texts(folder: Path) -> Iterator[Path]:
-    return (path for path in folder.rglob("*") if path.suffix in (".ipynb", ".py", ".sh", ".yaml") and path.is_file())
+    kinds = (".ipynb", ".py", ".sh", ".yaml", ".txt", "Dockerfile")
+    return (path for path in folder.rglob("*") if (path.suffix or path.name) in kinds and path.is_file())
 
 
 def _replaced(path: Path, old: str, new: str) -> bool:
@@ -144,7 +190,7 @@ def _replaced(path: Path, old: str, new: str) -> bool:
 def user(folder: Path, *below: Path) -> Path:
     """Return the Python of a program's user, or of its images: an environment that it may change, over others."""
     python = folder / "bin/python"
-    subprocess.run([sys.executable, "-m", "venv", "--clear", folder], check=True)
+    subprocess.run([*uv(), "venv", "--quiet", "--clear", "--seed", "--python", sys.executable, folder], check=True)
     site = next(folder.glob("lib/python*/site-packages"))
     lines = [f"import site; site.addsitedir({str(path)!r})" for path in (*below, sysconfig.get_path("purelib"))]
     (site / "base.pth").write_text("\n".join(lines))
@@ -159,23 +205,28 @@ def users(folder: Path) -> Path:
     return folder
 
 
-def run(program: Program, snapshots: Path, work: Path) -> Ended:
+def run(program: Program, snapshots: Path, work: Path, way: str = STAND_IN) -> Ended:
     """Run a program to its end.
 
     Args:
         program: The program.
         snapshots: Folder of the snapshots, each a git directory `owner+name/repo`.
         work: Folder of what is written; of the program, in a folder of its name.
+        way: STAND_IN or CONTAINER.
 
     Returns:
         What came of it; its output is in output.txt of that folder.
     """
-    folder = work / program.name
+    folder, program = work / program.name, program.by(way)
     if not take(program, snapshots, folder):
         return Ended(MISSING, words=fetched_by(program, snapshots))
-    python, image = (user(folder / name, users(work / "packages")) for name in ("user", "image"))
-    if program.packages:
-        subprocess.run([image, "-m", "pip", "install", "--quiet", *program.packages], check=True)
+    python = user(folder / "user", users(work / "packages"))
+    local: dict[str, Any] = {"engine": "docker"}
+    if way == STAND_IN:
+        image = user(folder / "image", users(work / "packages"))
+        local = {"engine": "none", "images": program.images, "interpreters": {"*": str(image)}}
+        if program.packages:
+            subprocess.run([image, "-m", "pip", "install", "--quiet", *program.packages], check=True)
     here = folder / "program"
     for name, text in program.data.items():
         path = folder / ".vertexrig/gs" / name
@@ -184,7 +235,10 @@ def run(program: Program, snapshots: Path, work: Path) -> Ended:
         path.write_bytes(subprocess.run(made, stdout=subprocess.PIPE, check=True).stdout)
     for name in program.buckets:
         (folder / ".vertexrig/gs" / name).mkdir(parents=True, exist_ok=True)
-    local = {"images": program.images, "interpreters": {"*": str(image)}}
+    for name in program.sets:
+        data.make(name, work / "sets/gs", work / "hub")
+    if program.sets:
+        shutil.copytree(work / "sets/gs", folder / ".vertexrig/gs", dirs_exist_ok=True)
     project = {"project": "my-project", "region": "us-central1", "bucket": "gs://my-project-published", "local": local}
     (folder / "vertexrig.yaml").write_text(yaml.safe_dump(project), encoding="utf-8")
     env = {
@@ -222,39 +276,60 @@ def judged(code: int, output: str, seconds: int) -> Ended:
     return Ended(FAILS, seconds, f"exit code {code}, jobs {', '.join(states) or 'none'}: {raised[-1].strip()}")
 
 
-def run_all(snapshots: Path, work: Path, only: tuple[str, ...] = (), accept: bool = False) -> int:
+def run_all(snapshots: Path, work: Path, only: tuple[str, ...] = (), accept: bool = False, way: str = STAND_IN) -> int:
     """Run the programs whose names begin so, or all, with their progress; return 1 if one fails, else 0."""
     every = table()
-    chosen = [one for one in every if one.name.startswith(only or "")]
-    outcomes = {}
-    for number, one in enumerate(chosen, 1):
-        print(f"{number} of {len(chosen)}: {one.name} …", end=" ", flush=True)
-        ended = outcomes[one.name] = run(one, snapshots, work)
-        print(f"{ended.came} ({ended.seconds} s) {ended.words}".strip(), flush=True)
+    chosen = [one for one in every if one.name.startswith(only or "") and way in one.ways]
+    failed = 0
+    images = {name: None for one in chosen if one.container for name in one.container.bases}
+    with bases.engine(work, tuple(images)) if way == CONTAINER else nullcontext({}) as variables:
+        os.environ.update(variables)
+        for number, one in enumerate(chosen, 1):
+            print(f"{number} of {len(chosen)}: {one.name} …", end=" ", flush=True)
+            ended = run(one, snapshots, work, way)
+            print(f"{ended.came} ({ended.seconds} s) {ended.words}".strip(), flush=True)
+            failed += ended.came == FAILS
+            if accept and ended.came != MISSING:
+                kept = yaml.safe_load(OUTCOMES.read_text(encoding="utf-8"))
+                kept.setdefault(one.name, {})[way] = asdict(ended)
+                OUTCOMES.write_text(yaml.safe_dump(kept, width=200, allow_unicode=True), encoding="utf-8")
     if accept:
-        kept = yaml.safe_load(OUTCOMES.read_text(encoding="utf-8"))
-        kept |= {name: asdict(ended) for name, ended in outcomes.items() if ended.came != MISSING}
-        OUTCOMES.write_text(yaml.safe_dump(kept, width=200, allow_unicode=True), encoding="utf-8")
-        PAGE.write_text(page(every, kept), encoding="utf-8")
-    return int(any(ended.came == FAILS for ended in outcomes.values()))
+        PAGE.write_text(page(every, yaml.safe_load(OUTCOMES.read_text(encoding="utf-8"))), encoding="utf-8")
+    return int(failed > 0)
 
 
 def page(programs: list[Program], outcomes: dict[str, Any]) -> str:
-    """Return docs/published.md: each program and what it ended with."""
+    """Return docs/published.md: each program and what it ended with, in both ways."""
     rows = []
     for one in programs:
-        ended = outcomes.get(one.name, {"came": "not run", "seconds": 0})
         place = f"{one.commit}/{one.source.replace(' ', '%20')}".removesuffix("/.")
         link = f"[{one.repository}](https://github.com/{one.repository}/tree/{place})"
-        came = ended["came"] + (f": {ended['words']}" if ended.get("words") else "")
-        rows.append(
-            f"| {one.name} | {link} | {one.framework} | {one.submits} | {one.why or 'nothing'} | {came} | {ended['seconds']} s |"
-        )
-    ends = [outcomes.get(one.name, {}).get("came") for one in programs]
-    text = (HERE / "page.md").read_text(encoding="utf-8")
+        cells = [one.name, link, one.framework, one.submits, one.why or "nothing", *_ended(one, STAND_IN, outcomes)]
+        if one.container is None:
+            rows.append([*cells, "", "not run", ""])
+            continue
+        base = ", ".join(f"`{name}`" for name in one.container.bases)
+        given = f"{base}; {one.container.why}" if one.container.why else base
+        rows.append([*cells, given, *_ended(one, CONTAINER, outcomes)])
+    made = "\n".join(
+        f"| {', '.join(f'`{name}`' for name in base.names)} | {base.python} | {', '.join(base.packages) or 'none'} |"
+        for base in bases.table()
+    )
     counts = {
-        "programs": len(programs), "repositories": len({one.repository for one in programs}),
-        "whole": ends.count(WHOLE), "trained": ends.count(TRAINED),
-        "others": len(ends) - ends.count(WHOLE) - ends.count(TRAINED),
+        f"{came}_{way[:5]}": sum(outcomes.get(one.name, {}).get(way, {}).get("came") == came for one in programs)
+        for came in (WHOLE, TRAINED, FAILS) for way in (STAND_IN, CONTAINER)
     }  # fmt: skip
-    return text.format(**counts, rows="\n".join(rows))
+    text = (HERE / "page.md").read_text(encoding="utf-8")
+    return text.format(
+        programs=len(programs), repositories=len({one.repository for one in programs}), bases=made, **counts,
+        stand=sum(STAND_IN in one.ways for one in programs), contained=sum(CONTAINER in one.ways for one in programs),
+        rows="\n".join(f"| {' | '.join(row)} |" for row in rows),
+    )  # fmt: skip
+
+
+def _ended(program: Program, way: str, outcomes: dict[str, Any]) -> list[str]:
+    """Return the two cells of a way: what the program ended with, and how long it took."""
+    if way not in program.ways:
+        return ["not run", ""]
+    ended = outcomes.get(program.name, {}).get(way, asdict(Ended("not run")))
+    return [ended["came"] + (f": {ended['words']}" if ended["words"] else ""), f"{ended['seconds']} s"]

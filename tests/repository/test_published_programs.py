@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import yaml
 
-from tests.published import programs
-from tests.published.programs import FAILS, TRAINED, WHOLE, Program
+from tests.published import bases, programs
+from tests.published.programs import CONTAINER, FAILS, STAND_IN, TRAINED, WHOLE, Container, Program
 
 NOTEBOOK = {"cells": [{"cell_type": "code", "source": ['PROJECT = "[your-project]"\n', "!echo $PROJECT"]}]}
 MADE = "\ncreated: custom job 1  iris  {}\n"
@@ -64,9 +65,40 @@ def test_what_came_of_a_program(code: int, output: str, came: str) -> None:
     assert programs.judged(code, output, 3).came == came
 
 
+def test_a_program_with_a_container_maps_nothing(program: Program) -> None:
+    """With an engine, its own command and changes count, and no image has a folder in place of it."""
+    mapped = replace(
+        program, images={"gcr.io/*": {"path": "."}}, container=Container(("python:3.10",), "sh go.sh", {"a": "b"})
+    )
+    assert mapped.by(STAND_IN) is mapped
+    own = mapped.by(CONTAINER)
+    assert (own.command, own.images, own.changes) == ("sh go.sh", {}, {**program.changes, "a": "b"})
+
+
+@pytest.mark.parametrize(
+    ("name", "full"),
+    [
+        ("python:3.12-slim", "docker.io/library/python:3.12-slim"),
+        ("pytorch/pytorch", "docker.io/pytorch/pytorch:latest"),
+        ("gcr.io/a/tf2-cpu.2-9", "gcr.io/a/tf2-cpu.2-9:latest"),
+        ("localhost:5000/one", "localhost:5000/one:latest"),
+    ],
+)
+def test_base_images_have_the_names_that_docker_completes(name: str, full: str) -> None:
+    """A FROM line finds an image of its short name."""
+    assert bases.full(name) == full
+
+
+def test_every_base_image_can_be_made() -> None:
+    """What the programs' Dockerfiles begin with is in bases.yaml, each name once."""
+    names = [name for base in bases.table() for name in base.names]
+    asked = {name for one in programs.table() if one.container for name in one.container.bases}
+    assert len(names) == len(set(names)) and asked == set(names)
+
+
 def test_the_page_shows_the_table_and_its_outcomes() -> None:
-    """docs/published.md is what --accept writes, and every program has an outcome."""
+    """docs/published.md is what --accept writes, and every program has an outcome of each of its ways."""
     outcomes = yaml.safe_load(programs.OUTCOMES.read_text(encoding="utf-8"))
     every = programs.table()
     assert programs.PAGE.read_text(encoding="utf-8") == programs.page(every, outcomes)
-    assert {one.name for one in every} == set(outcomes)
+    assert {one.name: set(one.ways) for one in every} == {name: set(ways) for name, ways in outcomes.items()}
