@@ -108,7 +108,7 @@ def test_explain_names_what_the_budget_leaves_out(project: Path) -> None:
     done = vertexrig("explain", "train", cwd=project)
     left = [line for line in done.stdout.splitlines() if "gets no job" in line]
     assert len(left) == 1 and left[0].startswith(
-        "candidate 3 gets no job: this region (the catalog's prices are for us-"
+        "candidate 3 gets no job: the price of this region (the catalog's prices are for us-"
     )
     file.write_text(f"{PROJECT}trigger: {{budget: {{usd_per_run: 100, price_factor: 1.2}}}}\n")
     assert "gets no job" not in vertexrig("explain", "train", cwd=project).stdout
