@@ -166,7 +166,7 @@ def _root(root: Path, prefix: str) -> None:
     for name, program in programs.items():
         shutil.copy(program, root / "usr/bin" / name)
     modules = [path for path in lib.glob("lib-dynload/*.so") if "tkinter" not in path.name]
-    for library in _libraries([python, *(Path(program).resolve() for program in programs.values()), *modules]):
+    for library in libraries([python, *(Path(program).resolve() for program in programs.values()), *modules]):
         target = root / str(library).lstrip("/")
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(library, target)
@@ -176,7 +176,7 @@ def _root(root: Path, prefix: str) -> None:
         shutil.copy(certificates, root / "etc/ssl/certs/ca-certificates.crt")
 
 
-def _libraries(programs: Sequence[Path]) -> set[Path]:
+def libraries(programs: Sequence[Path]) -> set[Path]:
     """The shared libraries of programs by ldd, where the loader looks for them, and those that are loaded later."""
     text = subprocess.run(["ldd", *map(str, programs)], capture_output=True, text=True).stdout
     found = {Path(path) for path in re.findall(r"(?:=> |^\s+)(/\S+) \(0x", text, re.MULTILINE)}

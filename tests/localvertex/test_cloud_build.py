@@ -210,6 +210,28 @@ def test_docker_py(containers: Path, tmp_path: Path) -> None:
     assert done.stdout.splitlines()[-2:] == ["True", "not found"]
 
 
+COMPOSE = f"""
+version: "3"
+services:
+  trainer:
+    build: {{context: ., network: host}}
+    image: {IMAGE}:compose
+    network_mode: host
+"""
+
+
+@pytest.mark.skipif(shutil.which("docker-compose") is None, reason="docker-compose is not installed")
+def test_docker_compose(containers: Path, tmp_path: Path) -> None:
+    """docker-compose of Python builds an image under `local run`, its push and pull of Google's registries stay on this machine, and it runs the image."""
+    dockerfile(tmp_path, "print('by compose')\n")
+    (tmp_path / "docker-compose.yml").write_text(COMPOSE)
+    lines = "docker-compose build && docker-compose push && docker-compose pull && docker-compose run --rm trainer"
+    with engines.docker_over_podman():
+        done = run(tmp_path, "sh", "-c", lines, **{engine.VARIABLE: "docker", "DOCKER_BUILDKIT": "0"}, **own())
+    assert done.returncode == 0, done.stderr
+    assert f"{IMAGE}:compose: the image stays on this machine" in done.stdout and "by compose" in done.stdout
+
+
 @pytest.fixture
 def here(tmp_path: Path, containers: Path) -> Iterator[server.RunningServer]:
     """A server that runs images by podman."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.metadata
 import itertools
 import json
@@ -24,10 +25,12 @@ from localvertex.runner import RunOptions, engine
 from tests.localvertex.test_containers import python, spec
 from tests.support.engines import BASE, left, podman
 from tests.support.jobkit import Api, job
-from tests.support.tools import vertexrig
+from tests.support.tools import need, vertexrig
+from tools import own_podman
 
 pytestmark = pytest.mark.usefixtures("containers")
 SITE = "/gcs/site"
+FETCH = Path(__file__).parents[1] / "clients/programs/Fetch.java"
 
 
 def packages(target: Path, *names: str) -> None:
@@ -114,6 +117,52 @@ def test_curl_inside(here: server.RunningServer) -> None:
     line = "curl -sSf https://storage.googleapis.com/bucket/object; echo; curl -sS https://example.com || echo refused"
     _made, said = ended(here, spec("sh", "-c", line))
     assert "by curl" in said and "refused" in said, said
+
+
+@pytest.fixture
+def of_language(tmp_path: Path, containers: Path) -> Callable[[str], tuple[str, list[str]]]:
+    """Makes an image with this machine's Java or Node on the base image, and the words that print what a URL answers."""
+
+    def made(language: str) -> tuple[str, list[str]]:
+        folder = tmp_path / language
+        (folder / "root/opt").mkdir(parents=True)
+        if language == "java":
+            run = functools.partial(subprocess.run, check=True, capture_output=True)
+            run(
+                [
+                    need("jlink"),
+                    "--add-modules=java.net.http,jdk.crypto.ec",
+                    "--strip-debug",
+                    f"--output={folder}/root/opt/jre",
+                ]
+            )
+            run([need("javac"), "-d", f"{folder}/root/opt", str(FETCH)])
+            binaries = [folder / "root/opt/jre/bin/java", *folder.glob("root/opt/jre/lib/**/*.so")]
+            words = ["/opt/jre/bin/java", "-cp", "/opt", "Fetch"]
+        else:
+            binaries = [Path(shutil.copy(need("node"), folder / "root/opt/node"))]
+            words = ["/opt/node", "-e", "fetch(process.argv[1]).then((r) => r.text()).then(console.log)"]
+        for library in own_podman.libraries(binaries):
+            target = folder / "root" / str(library).lstrip("/")
+            if folder not in library.parents and not target.exists():
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(library, target)
+        (folder / "Dockerfile").write_text(f"FROM {BASE}\nCOPY root /\n")
+        podman("build", "--tag", f"localhost/{language}:1", str(folder))
+        return f"localhost/{language}:1", words
+
+    return made
+
+
+@pytest.mark.parametrize("language", ["java", "node"])
+def test_other_languages_inside(
+    here: server.RunningServer, of_language: Callable[[str], tuple[str, list[str]]], language: str
+) -> None:
+    """Java's and Node's own clients reach Google's hosts by their names and trust the local certificates."""
+    image, words = of_language(language)
+    (here.root / "gs/bucket/object").write_text(f"by {language}")
+    made, said = ended(here, spec(*words, "https://storage.googleapis.com/bucket/object", image=image))
+    assert made["state"] == "JOB_STATE_SUCCEEDED" and f"by {language}" in said, said
 
 
 def test_a_study_runs_its_trials_in_containers(here: server.RunningServer) -> None:
