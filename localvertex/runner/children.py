@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -47,6 +47,7 @@ class Command:
         severities: The severity of its lines, by stream.
         fork: Starts it warm, None to start it cold.
         gcs: The folder that it sees as /gcs, "" for none.
+        hosts: With `gcs`: the file that it sees as /etc/hosts, "" for the machine's own.
         framework: The framework of its image, "" if that is not known.
         sources: The packages that hold the program; none if the program is in `cwd`.
     """
@@ -61,6 +62,7 @@ class Command:
     severities: Mapping[str, str] = field(default_factory=lambda: OF_PACKAGE)
     fork: Fork | None = None
     gcs: str = ""
+    hosts: str = ""
     framework: str = ""
     sources: tuple[Path, ...] = ()
 
@@ -161,10 +163,30 @@ class Child:
 @lru_cache(maxsize=1)
 def can_show_buckets() -> bool:
     """Whether this system lets a program see a folder as /gcs: Linux that lets it make namespaces."""
+    return _shows()
+
+
+@lru_cache(maxsize=1)
+def can_show_names() -> bool:
+    """Whether a program can be given names of hosts of its own: it sees another /etc/hosts, and this system asks that file."""
+    name = "vertexrig-name"
+    return can_show_buckets() and _shows(hosts_with([name]), name)
+
+
+def hosts_with(names: Iterable[str]) -> str:
+    """Return the machine's /etc/hosts with further names of the loopback address."""
+    own = Path("/etc/hosts")
+    text = own.read_text(encoding="utf-8", errors="replace") if own.is_file() else ""
+    return "".join([text.rstrip("\n"), "\n", *(f"127.0.0.1 {name}\n" for name in names)])
+
+
+def _shows(hosts: str = "", name: str = "") -> bool:
     with tempfile.TemporaryDirectory(prefix="vertexrig-gcs-") as folder:
         Path(folder, "gs").mkdir()
+        Path(folder, "hosts").write_text(hosts, encoding="utf-8")
         # In another process: namespaces, once entered, cannot be left.
         argv = [sys.executable, "-I", "-S", str(_SUPERVISOR), "try", f"{folder}/gs"]
+        argv += [f"{folder}/hosts", name] if name else []
         return subprocess.run(argv, capture_output=True, cwd="/", check=False).returncode == 0
 
 
@@ -269,6 +291,7 @@ class Children:
             "cwd": str(command.cwd),
             "memory": command.memory,
             "gcs": command.gcs,
+            "hosts": command.hosts,
         }
         asked = command.fork(request, [theirs.fileno(), *(write for _, write in ends.values())])
         theirs.close()  # otherwise `ours` would not see the end of the forker
@@ -430,6 +453,7 @@ def _supervised(
         "cleanup": list(command.cleanup),
         "state": list(command.state),
         "gcs": command.gcs,
+        "hosts": command.hosts,
     }
     descriptor = theirs.fileno()
     # isolated and without site: the variables in `env` and the packages installed here are the program's affair

@@ -9,6 +9,7 @@ from pathlib import Path
 from localvertex.runner.children import can_show_buckets
 from localvertex.runner.containers import Container
 from localvertex.runner.environment import bucket_folder, map_paths
+from localvertex.runner.packages import Steps
 from vertexrig.spec.cluster import expand
 
 Variables = Mapping[str, str]
@@ -36,6 +37,7 @@ class ReplicaProgram:
         sources: The packages that hold the program; none if the program is in `cwd`.
         installs: It may run pip, whose packages are then the replica's own.
         broken: What its packages did to the framework of this machine, "" if nothing.
+        steps: What pip said when they were installed.
     """
 
     head: tuple[str, ...]
@@ -49,6 +51,7 @@ class ReplicaProgram:
     sources: tuple[Path, ...] = ()
     installs: bool = False
     broken: str = ""
+    steps: Steps = field(default_factory=list)
 
     def argv(self, variables: Variables, buckets: Path | str, *, keep_gs: bool = False) -> list[str]:
         """Return the command line of a replica that has these variables."""

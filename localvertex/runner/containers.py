@@ -125,7 +125,7 @@ def with_packages(
         variables = {**settings, **_OWN_PIP, **_of_front(container, options)}
         given, own = engine.environment(variables, folder.with_suffix(".env"))
         argv = container.engine.run(
-            container.image.name, ["-m", "pip", "install", "--quiet", "--user", *words], entrypoint="python3", name=name,
+            container.image.name, ["-m", "pip", "install", "--user", *words], entrypoint="python3", name=name,
             labels=_labels(root, options), mounts=mounts, read_only=_read_only(root, options), options=[*_user(container), *given],
         )  # fmt: skip
         try:
@@ -133,25 +133,26 @@ def with_packages(
         finally:
             container.engine.call(*container.engine.removal(name)[1:])
 
-    def build() -> Mapping[str, str]:
+    def build() -> Mapping[str, packages.Steps]:
         folder.mkdir()
+        steps: packages.Steps = []
         if container.is_another_user:
             engine.open_to_all([folder])
         inside = [f"/vertexrig/{file.name}" for file in files]
         try:
             for file, place in zip(files, inside, strict=True):
-                step(file, False)
+                steps.append((file.name, False, step(file, False)))
                 if pip("--upgrade", "--force-reinstall", "--no-deps", place) != 0:
                     raise PackageError(
                         f"package {file.name} cannot be installed in {container.image.name}; pip's output says why"
                     )
             for file, place in zip(files, inside, strict=True):
-                step(file, True)
+                steps.append((file.name, True, step(file, True)))
                 if pip(place) != 0:
                     raise PackageError(f"the requirements of {file.name} cannot be installed in {container.image.name}")
         finally:
             container.engine.reclaim(container.image, [folder], _labels(root, options))
-        return {}
+        return {"steps": steps}
 
     begun(root)
     with answered(container):
@@ -200,6 +201,8 @@ def command(
     if "PYTHONPATH" in front and "PYTHONPATH" in variables:
         inside["PYTHONPATH"] = f"{variables['PYTHONPATH']}{os.pathsep}{front['PYTHONPATH']}"
     given, passed = engine.environment(inside, folder / "environment")
+    # Recorded of packages: the executor runs in the root folder, as root.
+    place = ["--workdir", "/"] if pool.python_package is not None and container.user == 0 else []
     name = _name(options.job_id, replica)
     mounts = {environment.bucket_folder(root): "/gcs", folder: str(folder)}
     mounts |= {container.packages: _PACKAGES} if container.packages else {}
@@ -209,7 +212,7 @@ def command(
         name=name,
         labels={**_labels(root, options), JOB_LABEL: f"{options.job_id}/{replica}"},
         entrypoint=entry[0] if entry else "",
-        options=[*given, *_user(container), *_limits(pool, options), *(own.gpus() if _has_gpus(pool) else [])],
+        options=[*given, *place, *_user(container), *_limits(pool, options), *(own.gpus() if _has_gpus(pool) else [])],
         mounts=mounts,
         read_only=_read_only(root, options),
         hosts=hosts,

@@ -24,6 +24,7 @@ from functools import lru_cache
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
@@ -35,8 +36,12 @@ from vertexrig.waiting import waiting
 Execute = Callable[[Sequence[str], Mapping[str, str]], int]
 """Runs a command with an environment and returns its exit code; its output goes to the job's log."""
 
-Step = Callable[[Path, bool], None]
-"""Called before a package is installed (False), and before its requirements are (True)."""
+Said = list[tuple[str, str]]
+"""Lines of pip, each with its severity."""
+Steps = list[tuple[str, bool, Said]]
+"""The steps of an installation: the package, whether its requirements are installed, and what pip said."""
+Step = Callable[[Path, bool], Said]
+"""Called before a package is installed (False), and before its requirements are (True); returns the list that gets pip's lines."""
 
 _READY = "ready.json"
 # Nothing newer than Python 3.7: it runs in the interpreters of old images, too.
@@ -157,7 +162,7 @@ def layer(
     cache: Path,
     env: Mapping[str, str],
     execute: Execute,
-    step: Step = lambda package, requirements: None,
+    step: Step = lambda package, requirements: [],
     give_up: Callable[[], bool] = lambda: False,
 ) -> Path:
     """Return the interpreter of the environment for these packages; made when it is not in the cache.
@@ -245,7 +250,7 @@ def _pip(base: Interpreter, python: Path, *, has_pip: bool) -> list[str]:
     return [sys.executable, "-m", "pip", "--python", str(python)]
 
 
-def once(folder: Path, give_up: Callable[[], bool], build: Callable[[], Mapping[str, str]]) -> Path:
+def once(folder: Path, give_up: Callable[[], bool], build: Callable[[], Mapping[str, Any]]) -> Path:
     """Return the interpreter of an environment, built if it is not there; what `build` returns is stored with it."""
     python = folder / "bin" / "python"
     # Written last, so an environment whose making was killed is not used.
@@ -267,16 +272,25 @@ def layer_note(python: Path, what: str) -> str:
         python: Its interpreter.
         what: `replaced` for the requirements that packages of this machine replace, or `broken`; see `_broken`.
     """
+    return str(_kept(python.parent.parent).get(what) or "")
+
+
+def steps_of(folder: Path | None) -> Steps:
+    """Return what pip said when the environment in a folder was made; nothing of one that is not known."""
+    return _kept(folder).get("steps") or [] if folder else []
+
+
+def _kept(folder: Path) -> dict[str, Any]:
     try:
-        data = json.loads((python.parent.parent / _READY).read_text(encoding="utf-8"))
+        data: dict[str, Any] = json.loads((folder / _READY).read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        return ""
-    return str(data.get(what) or "")
+        return {}
+    return data
 
 
 def _build(
     base: Interpreter, folder: Path, packages: Sequence[Path], env: Mapping[str, str], execute: Execute, step: Step
-) -> Mapping[str, str]:
+) -> Mapping[str, Any]:
     # Otherwise pip writes lines into the job's log about which its user can do nothing.
     env = {**env, **QUIET_PIP}
     # ensurepip takes 3 s, which a Python without pip, such as uv's, has to spend where ours has none either
@@ -284,9 +298,10 @@ def _build(
     python = _venv(base, folder, "", env, execute, has_pip=has_pip)
     site = next(folder.glob("lib/python*/site-packages"))
     pip = _pip(base, python, has_pip=has_pip)
+    steps: Steps = []
     for package in packages:
-        step(package, False)
-        options = ["--quiet", "--upgrade", "--force-reinstall", "--no-deps", *_isolation(base, package)]
+        steps.append((package.name, False, step(package, False)))
+        options = ["--upgrade", "--force-reinstall", "--no-deps", *_isolation(base, package)]
         argv = [*pip, "install", *options, str(package)]
         with waiting(f"pip, which installs {package.name}"):
             code = execute(argv, env)
@@ -294,15 +309,14 @@ def _build(
             raise PackageError(f"package {package.name} cannot be installed; pip's output says why")
     required = [line for one in metadata.distributions(path=[str(site)]) for line in one.requires or ()]
     required, replaced = _without_other_keras(required, _installed([str(site), *base.site]))
-    for package in packages:
-        step(package, True)
+    steps += [(package.name, True, step(package, True)) for package in packages]
     # No warnings of conflicts: they are between packages of this machine, which the job does not use.
     with waiting(f"pip, which installs what the package requires: {', '.join(required)}"):
-        code = execute([*pip, "install", "--quiet", "--no-warn-conflicts", *required], env) if required else 0
+        code = execute([*pip, "install", "--no-warn-conflicts", *required], env) if required else 0
     if code != 0:
         names = ", ".join(package.name for package in packages)
         raise PackageError(f"the requirements of {names} cannot be installed: {', '.join(required)}")
-    return {"replaced": replaced, "broken": _broken(site, base.site)}
+    return {"replaced": replaced, "broken": _broken(site, base.site), "steps": steps}
 
 
 def _broken(site: Path, below: Sequence[str]) -> str:

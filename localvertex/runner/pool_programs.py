@@ -103,7 +103,8 @@ class Preparation:
         container = containers.with_packages(
             container, files, self.options, root, self.execute, self.step, self.give_up
         )
-        return ReplicaProgram(("python3", "-m", pool.module), tuple(pool.args), container=container)
+        steps = packages.steps_of(container.packages)
+        return ReplicaProgram(("python3", "-m", pool.module), tuple(pool.args), container=container, steps=steps)
 
     def _in_place_of_the_image(self, why: str) -> ReplicaProgram:
         """Return the program of a pool whose image does not run here, for the reason `why`."""
@@ -174,6 +175,7 @@ def _of_package(pool: Pool, base: packages.Interpreter, root: Path, layer: Calla
         framework=keras2.framework(pool.image),
         sources=tuple(files),
         broken=_broken(python, pool.image),
+        steps=packages.steps_of(python.parent.parent),
     )
 
 

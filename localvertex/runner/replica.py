@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from localvertex.runner import containers, environment, job_files
-from localvertex.runner.children import Command
+from localvertex.runner.children import Command, hosts_with
 from localvertex.runner.command_line import ReplicaProgram
 from localvertex.runner.forker import MARK
 from localvertex.runner.lines import OF_CONTAINER, OF_PACKAGE
@@ -50,7 +50,8 @@ def command(
         options: The job's.
         root: The local Vertex's folder.
     """
-    folder = job_files.job_folder(root, options.job_id) / one.name
+    job_folder = job_files.job_folder(root, options.job_id)
+    folder = job_folder / one.name
     work = folder / "work"
     work.mkdir(parents=True, exist_ok=True)
     service = _service(one, pool, replicas, job, options)
@@ -66,12 +67,12 @@ def command(
     severities = OF_PACKAGE if pool.container is None else OF_CONTAINER
     mark_value = f"{options.job_id}/{one.name}/"
     mark = f"{MARK}={mark_value}"
+    names = [other.address.rpartition(":")[0] for other in replicas]
     if program.container is not None:
         words = program.argv(service, buckets, keep_gs=options.keep_gs)
         entry, args = words[: len(program.head)], words[len(program.head) :]
-        hosts = [other.address.rpartition(":")[0] for other in replicas]
         argv, env, cleanup, state = containers.command(
-            program.container, pool, entry, args, contract, one.name, hosts, options, root, folder
+            program.container, pool, entry, args, contract, one.name, names, options, root, folder
         )
         env |= {MARK: mark_value}
         return Command(argv, env, work, cleanup=cleanup, state=state, mark=mark, severities=severities)
@@ -87,6 +88,11 @@ def command(
     # The job names a key file that does not exist on this machine: keep the emulator's own key file.
     if _KEY in machine and not Path(contract.get(_KEY, "")).is_file():
         contract.pop(_KEY, None)
+    own_names = program.gcs(root) and names[0] != "127.0.0.1"
+    hosts = job_folder / "hosts" if own_names else None
+    if hosts is not None:
+        hosts.write_text(hosts_with(names), encoding="utf-8")
+        machine |= {name: ",".join([machine[name], *names]) for name in ("NO_PROXY", "no_proxy") if name in machine}
     # The job's own variables win over this machine's, and nothing wins over the mark.
     env = {**machine, **contract, MARK: mark_value}
     env |= startup_path(env)
@@ -98,6 +104,7 @@ def command(
         mark=mark,
         severities=severities,
         gcs=program.gcs(root),
+        hosts=str(hosts or ""),
         framework=program.framework,
         sources=program.sources,
     )

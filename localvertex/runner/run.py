@@ -14,8 +14,18 @@ from pathlib import Path
 from typing import Any
 
 from localvertex.hints import hint
-from localvertex.runner import containers, environment, job_files, policy, pool_programs, ports, replica, servicelog
-from localvertex.runner.children import Child, Children, Command, Exit, kill_marked
+from localvertex.runner import (
+    containers,
+    environment,
+    job_files,
+    packages,
+    policy,
+    pool_programs,
+    ports,
+    replica,
+    servicelog,
+)
+from localvertex.runner.children import Child, Children, Command, Exit, can_show_names, kill_marked
 from localvertex.runner.command_line import ReplicaProgram
 from localvertex.runner.forker import MARK
 from localvertex.runner.lines import SERVICE, Line, LogFiles, OnLine
@@ -79,6 +89,10 @@ def run_job(
             asks.close()
 
 
+def _loopback(pool: int, index: int) -> str:
+    return "127.0.0.1:0"
+
+
 class _Ended(Exception):
     """Ends the run with a state; replicas have `grace` seconds for it."""
 
@@ -131,6 +145,8 @@ class _JobRun:
         self.counts = policy.Counts(**options.earlier)
         self.members: dict[str, _Member] = {}  # by name; empty until everything is installed
         self.installing: deque[str] = deque(maxlen=_STDERR_KEPT)
+        self.said: packages.Said = []  # by pip, in the present step of an installation
+        self.steps: dict[int, packages.Steps] = {}
         self.exit_codes: dict[str, int] = {}
         self.ports: list[int] = []
         self.stand_ins: list[str] = []
@@ -186,7 +202,8 @@ class _JobRun:
             kill_marked(f"{MARK}={self.options.job_id}/")
         self.folder.mkdir(parents=True, exist_ok=True)
         self.ports = ports.take(sum(pool.replica_count for pool in self.pools))
-        replicas = self._replicas(lambda pool, index: "127.0.0.1")
+        named, names = can_show_names(), cluster.cloud_address(self.options.job_id)
+        replicas = self._replicas(names if named else _loopback)
         environment.bucket_folder(self.root).mkdir(exist_ok=True)  # /gcs is there before there is a bucket
         directories = cluster.output_directories(self.job, self.options.trial)
         for uri in directories.values():
@@ -207,24 +224,25 @@ class _JobRun:
                 made[key] = self._install(pool, first, replicas)
                 log_begun.add(first.name)
             self._log_differences(pool, made[key])
-            self.broken[pool.index] = made[key].broken
+            self.broken[pool.index], self.steps[pool.index] = made[key].broken, made[key].steps
             programs[pool.index] = made[key]
         self.containers = {index: one.container for index, one in programs.items() if one.container is not None}
         self.guest_users.enter_context(containers.answered(*self.containers.values()))
-        # The service's host names resolve only if every pool runs in a container.
-        if len(self.containers) == len(programs):
-            address = cluster.cloud_address(self.options.job_id)
-            replicas = self._replicas(lambda pool, index: address(pool, index).rpartition(":")[0])
+        # A job that runs in containers alone, or in none, has the names of the service; where both are, no name leads to all.
+        named = len(self.containers) == len(programs) or (named and not self.containers)
+        replicas = self._replicas(names if named else _loopback)
         for one in replicas:
             pool = self._pool(one)
             command = replica.command(one, pool, replicas, programs[pool.index], self.job, self.options, self.root)
             members[one.name] = _Member(one, command, log_begun=one.name in log_begun)
         self.members = members
 
-    def _replicas(self, host: Callable[[int, int], str]) -> tuple[cluster.Replica, ...]:
-        """Return the job's replicas, each with its own port on the host of its pool and index."""
+    def _replicas(self, address: cluster.Address) -> tuple[cluster.Replica, ...]:
+        """Return the job's replicas, each with its own port on the host of an address."""
         free = iter(self.ports)
-        return cluster.replicas(self.pools, lambda pool, index: f"{host(pool, index)}:{next(free)}")
+        return cluster.replicas(
+            self.pools, lambda pool, index: f"{address(pool, index).rpartition(':')[0]}:{next(free)}"
+        )
 
     def _install(self, pool: spec.Pool, one: cluster.Replica, replicas: Sequence[cluster.Replica]) -> ReplicaProgram:
         """Install what a pool runs. The executor's lines about it go to the log of `one`, the pool's first replica."""
@@ -232,12 +250,13 @@ class _JobRun:
         uris = {uri.rpartition("/")[2]: uri for uri in pool.package_uris}
         self._service_lines(servicelog.fetching(pool, one, replicas), one.name)
 
-        def step(package: Path, requirements: bool) -> None:
+        def step(package: Path, requirements: bool) -> packages.Said:
             nonlocal installed
-            installed = True
+            installed, self.said = True, []
             if uri := uris.get(package.name):  # the service knows nothing of the package of a built image
                 texts = servicelog.requirements(uri) if requirements else servicelog.installing(uri)
                 self._service_lines(texts, one.name, shown=True)  # because it may take a while
+            return self.said
 
         env = replica.visible(self.options, self.folder / "config")
         program = pool_programs.Preparation(
@@ -252,7 +271,9 @@ class _JobRun:
         ).program()
         # An environment from the cache needs no installation; the lines appear all the same, because the service installs
         # each time.
-        self._service_lines([*([] if installed else servicelog.installed(pool)), *servicelog.starting(pool)], one.name)
+        if not installed:
+            self._replayed(servicelog.installed(pool, program.steps), one.name)
+        self._service_lines(servicelog.starting(pool), one.name)
         return program
 
     def _log_differences(self, pool: spec.Pool, program: ReplicaProgram) -> None:
@@ -270,8 +291,10 @@ class _JobRun:
         name = self.preparing_replica
 
         def keep(line: Line) -> None:
-            self.installing.append(line.text)
-            self._line(line)
+            if line.stderr:  # where pip names a cause
+                self.installing.append(line.text)
+            self.said.append((line.severity, line.text))
+            self._line(replace(line, routine=not line.stderr))
 
         children = Children(keep, self.control.fileno())
         try:
@@ -312,7 +335,7 @@ class _JobRun:
         one = member.replica
         if not member.log_begun:
             everyone = [other.replica for other in self.members.values()]
-            self._service_lines(servicelog.whole(self._pool(one), one, everyone), one.name)
+            self._replayed(servicelog.whole(self._pool(one), one, everyone, self.steps[one.pool]), one.name)
         member.log_begun = False  # a replica that starts again goes through all of it again
         member.stderr.clear()
         command = member.command
@@ -401,8 +424,7 @@ class _JobRun:
             package = "pythonPackageSpec" in pool.data
             self.failed_replica, self.last_words = name, policy.last_words(list(member.stderr), exit_, package=package)
             everyone, again = [other.replica for other in self.members.values()], not self.scheduling.disable_retries
-            for severity, text in servicelog.failed(pool, one, everyone, exit_, again=again):
-                self._service_lines([text], name, severity=severity)
+            self._replayed(servicelog.failed(pool, one, everyone, exit_, self.steps[one.pool], again=again), name)
             error = self._exit_error(exit_)
             if broken := self.broken.get(one.pool):
                 error = replace(error, message=f"{error.message}\n{broken}")
@@ -534,6 +556,11 @@ class _JobRun:
         """Write lines of the service. A rehearsal prints them only if `shown`."""
         for text in texts:
             self._line(Line(time.time(), task, severity, text, routine=not shown))
+
+    def _replayed(self, lines: Iterable[tuple[str, str]], task: str) -> None:
+        """Write lines of the service and of pip, each with its severity."""
+        for severity, text in lines:
+            self._service_lines([text], task, severity=severity)
 
     def _flush(self) -> None:
         """Hand on the lines so far."""

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from subprocess import CalledProcessError
 
 from localvertex.runner.children import Exit
+from localvertex.runner.packages import Steps
 from vertexrig.spec.cluster import Replica, executor_job
 from vertexrig.spec.document import Pool
 
@@ -63,9 +64,20 @@ def requirements(uri: str) -> list[str]:
     return [f"Running command: pip3 install --user {_name(uri)}"]
 
 
-def installed(pool: Pool) -> list[str]:
-    """Return what the executor says of packages that another replica or job has installed here."""
-    return [line for uri in pool.package_uris for line in (*installing(uri), *requirements(uri))]
+def installed(pool: Pool, steps: Steps) -> list[tuple[str, str]]:
+    """Return what the executor and pip say, with severities, of packages that another replica or job has installed here.
+
+    Args:
+        pool: The pool.
+        steps: What pip said then.
+    """
+    said = {(name, of_requirements): lines for name, of_requirements, lines in steps}
+    found: list[tuple[str, str]] = []
+    for uri in pool.package_uris:
+        for of_requirements, texts in ((False, installing(uri)), (True, requirements(uri))):
+            found += [("INFO", text) for text in texts]
+            found += [(severity, text) for severity, text in said.get((_name(uri), of_requirements), ())]
+    return found
 
 
 def starting(pool: Pool) -> list[str]:
@@ -80,7 +92,9 @@ def ended(pool: Pool) -> list[str]:
     return [] if pool.python_package is None else [TASK_COMPLETED]
 
 
-def failed(pool: Pool, one: Replica, everyone: Iterable[Replica], exit_: Exit, *, again: bool) -> list[tuple[str, str]]:
+def failed(
+    pool: Pool, one: Replica, everyone: Iterable[Replica], exit_: Exit, steps: Steps, *, again: bool
+) -> list[tuple[str, str]]:
     """Return what the executor says, with severities, once the trainer has ended with an error.
 
     The recorded job's executor begins again before the service ends the job. Nothing is run a second time here.
@@ -88,14 +102,15 @@ def failed(pool: Pool, one: Replica, everyone: Iterable[Replica], exit_: Exit, *
     if pool.python_package is None or exit_.signal is not None:
         return []
     ended = CalledProcessError(exit_.code, ["python3", "-m", pool.module, *pool.args])
-    lines = [*fetching(pool, one, everyone), *installed(pool)] if again else []
     completed = f"Task completed. Exit code ({exit_.code}). Exit reason (SUBPROCESS_EXCEPTION)"
-    return [("ERROR", str(ended)), *(("INFO", line) for line in [completed, *lines])]
+    first = [completed, *(fetching(pool, one, everyone) if again else [])]
+    return [("ERROR", str(ended)), *(("INFO", line) for line in first), *(installed(pool, steps) if again else [])]
 
 
-def whole(pool: Pool, one: Replica, everyone: Iterable[Replica]) -> list[str]:
-    """Return all that the executor says of a replica before its trainer starts, where nothing is left to install."""
-    return [*fetching(pool, one, everyone), *installed(pool), *starting(pool)]
+def whole(pool: Pool, one: Replica, everyone: Iterable[Replica], steps: Steps) -> list[tuple[str, str]]:
+    """Return all that the executor says of a replica, with severities, before its trainer starts, where nothing is left to install."""
+    before, after = fetching(pool, one, everyone), starting(pool)
+    return [*(("INFO", text) for text in before), *installed(pool, steps), *(("INFO", text) for text in after)]
 
 
 def cold(name: str, reason: str) -> str:

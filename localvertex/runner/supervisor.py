@@ -8,7 +8,8 @@ it would with its container. A second process above it does the same where this 
 A forker (`forker.py`) forks this process, too, in place of starting it, and then the program below it (`supervise`).
 
 Called as `python supervisor.py FD OPTIONS -- PROGRAM ARGS...`; OPTIONS is JSON: `memory` (bytes, 0 for no limit), `cwd`,
-`cleanup` (a command run at the end), `state` (a command that prints how the container ended that PROGRAM ran), `gcs` (the folder that the program sees as /gcs, "" for none). On the socket it reads
+`cleanup` (a command run at the end), `state` (a command that prints how the container ended that PROGRAM ran), `gcs` (the folder that the program sees as /gcs, "" for none),
+`hosts` (the file that it then sees as /etc/hosts, "" for the machine's own). On the socket it reads
 lines `signal NUMBER` and writes `start PID`, `exit STATUS OOM`.
 """
 
@@ -37,7 +38,7 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 _LINUX = sys.platform == "linux"
 _NEW_MOUNTS, _NEW_USER = 0x20000, 0x10000000
 _BIND, _RECURSIVE, _PRIVATE = 0x1000, 0x4000, 0x40000
-GCS = "/gcs"
+GCS, HOSTS = "/gcs", "/etc/hosts"
 _OOM_SCORE = 500
 
 
@@ -167,14 +168,15 @@ def _machine_oom_kills() -> int:
         return -1
 
 
-def show_buckets(folder: str) -> None:
-    """Show this process, and what it starts, a folder as /gcs, as Vertex AI shows every bucket there.
+def show_buckets(folder: str, hosts: str = "") -> None:
+    """Show this process, and what it starts, a folder as /gcs, as Vertex AI shows every bucket there, and a file as /etc/hosts.
 
     Nothing changes for other processes: this one gets its own mount namespace (a user namespace, too, unless it is
     root), in which all that is at the root of the file system is bound next to /gcs.
 
     Args:
         folder: The folder of the buckets; an empty folder `root` next to it is the new root's place.
+        hosts: The file, "" for the machine's own.
 
     Raises:
         OSError: The system has no such namespaces, or does not allow them.
@@ -200,6 +202,8 @@ def show_buckets(folder: str) -> None:
                 file.write(text)
         _prctl(_PR_SET_DUMPABLE, 1)  # which the new rights have cleared
     mount("", "/", "", _RECURSIVE | _PRIVATE)  # or what is mounted below would show in the machine's own namespace
+    if hosts:
+        mount(hosts, HOSTS, "", _BIND)
     if os.path.isdir(GCS):
         return mount(folder, GCS, "", _BIND)
     _enter_copy(os.path.join(os.path.dirname(folder), "root"), folder, mount)
@@ -227,15 +231,15 @@ def _enter_copy(root: str, folder: str, mount: Callable[[str, str, str, int], No
     os.chdir("/")
 
 
-def set_up_child(parent: int, gcs: str) -> None:
+def set_up_child(parent: int, gcs: str, hosts: str = "") -> None:
     """Set up the process just forked: its own session, default signals, killed when its supervisor dies.
 
     Raises:
-        OSError: It cannot be shown the folder `gcs`.
+        OSError: It cannot be shown the folder `gcs` or the file `hosts`.
     """
     os.setsid()
     if gcs:
-        show_buckets(gcs)
+        show_buckets(gcs, hosts)
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # after that: a new user namespace clears it
     if os.getppid() != parent:  # the supervisor died before the line above
         os._exit(127)
@@ -271,8 +275,13 @@ def _execute(argv: list[str], cwd: str, write_end: int) -> None:
 
 def main() -> None:
     """Run as a program; see the top of this file for its arguments."""
-    if sys.argv[1] == "try":  # whether this system can show buckets: `python supervisor.py try FOLDER`
-        return show_buckets(sys.argv[2])
+    if (
+        sys.argv[1] == "try"
+    ):  # whether this system can show buckets, and names: `python supervisor.py try FOLDER [HOSTS NAME]`
+        show_buckets(sys.argv[2], *sys.argv[3:4])
+        for name in sys.argv[4:]:
+            socket.getaddrinfo(name, None)
+        return
     control = socket.socket(fileno=int(sys.argv[1]))
     control.set_inheritable(False)
     options, argv = json.loads(sys.argv[2]), sys.argv[4:]
@@ -305,7 +314,7 @@ def supervise(control: socket.socket, options: dict[str, Any], name: str, begin:
     child = os.fork()
     if not child:
         try:
-            set_up_child(own, options.get("gcs", ""))
+            set_up_child(own, options.get("gcs", ""), options.get("hosts", ""))
         except OSError as error:
             os.write(write_end, str(error).encode())
             os._exit(127)

@@ -15,7 +15,7 @@ from tests.support.jobkit import job, pool
 WAIT = "import time; time.sleep(600)"
 PACKAGE = "gs://packages/trainer.tar.gz"
 EXECUTOR = [
-    "Updating master address to local address 127.0.0.1",
+    "Updating master address to local address HOST",
     "Running run_module.py",
     "Running task with arguments: …",
     "Running module trainer.task.",
@@ -27,10 +27,14 @@ EXECUTOR = [
 ]
 
 
+PIP = re.compile(r"(?!Installing the )(  [A-Z][a-z]+ \w|Looking in |Processing |(Success|Build|Install)\w+ )")
+
+
 def texts(lines: list[Line], task: str) -> list[str]:
-    """A task's lines, with what differs from run to run left out, and without our own."""
+    """A task's lines, with what differs from run to run left out, and without our own and pip's."""
     ours = [line for line in lines if line.severity == "WARNING" or line.text.startswith("Difference: ")]
-    said = [line.text for line in lines if line.task == task and line not in ours]
+    said = [line.text for line in lines if line.task == task and line not in ours and not PIP.match(line.text)]
+    said = [re.sub(r"(?<=local address )\S+", "HOST", text) for text in said]
     return [re.sub(r"(?<=arguments: ).*", "…", text) for text in said]
 
 
@@ -55,6 +59,22 @@ def test_a_job_that_succeeds(root: Path) -> None:
     cluster, task, own = re.fullmatch(r".*? --cluster=(.*) --task=(.*) --job=(.*)", begun, re.DOTALL).groups()  # type: ignore[union-attr]
     assert set(json.loads(cluster)) == {"chief", "worker"} and json.loads(task) == {"type": "chief", "index": 0}
     assert set(json.loads(own)) == {"python_module", "package_uris", "job_args"} and "=" not in own
+
+
+def test_what_pip_says(root: Path) -> None:
+    """The lines of pip follow its command at INFO, also where another replica or job has installed the package."""
+    lines: list[Line] = []
+    spec = job(pool("pass"))
+    for _ in range(2):
+        assert run_job(spec, root=root, on_line=lines.append, options=RunOptions(grace=0.2)).succeeded
+    said = [line for line in lines if line.task == "workerpool0-0"]
+    for number, one in enumerate(said):
+        if one.text.startswith("Running command: pip3 install --user --upgrade"):
+            after = said[number + 1 :]
+            until = next(i for i, line in enumerate(after) if line.text.startswith("Running command: "))
+            assert {line.severity for line in after[:until]} == {"INFO"} and all(line.routine for line in after[:until])
+            assert after[until - 1].text.startswith("Successfully installed trainer-")
+    assert sum(line.text.startswith("Installing collected packages: trainer") for line in said) == 2
 
 
 def test_a_job_that_fails(root: Path) -> None:
