@@ -70,6 +70,9 @@ class Pipelines:
             raise invalid(
                 "Invalid value at 'training_pipeline': labels, model_to_upload and input_data_config are messages."
             )
+        parts = (("training_pipeline", fields), ("training_pipeline.model_to_upload", model or {}))
+        if problems := [one for path, part in parts for one in validation.label_problems(part, f"{path}.labels")]:
+            raise validation.found_errors(problems)
         fields.update(self._target(parent, fields))
         region = parent.rpartition("/")[2]
         job = validation.training_inputs(fields.get("trainingTaskInputs"), region, self.jobs.check)
@@ -111,10 +114,12 @@ class Pipelines:
         return lifecycle.stored(self.store, name, PIPELINES).body
 
     def cancel(self, name: str) -> None:
-        """Begin to cancel a pipeline's job, whose end is the pipeline's."""
+        """Begin to cancel a pipeline's job, whose end is the pipeline's; 400 for one that has ended (java-docs-samples issue 9281)."""
         stored = lifecycle.stored(self.store, name, PIPELINES)
-        if not resources.has_ended(stored.body):
-            self.jobs.cancel(stored.hidden["job"])
+        if resources.has_ended(stored.body):
+            text = f'The TrainingPipeline "{stored.name}" is in state {stored.body["state"]} and cannot be canceled.'
+            raise ApiError(400, text, status="FAILED_PRECONDITION")
+        self.jobs.cancel(stored.hidden["job"])
 
     def delete(self, name: str) -> None:
         """Forget a pipeline that has ended; 400 for one that has not."""

@@ -56,6 +56,7 @@ _REFUSED = {"machine-unknown"}
 _POOLS = "worker_pool_specs"
 # Anything may be before it: `trialJobSpec.` in a tuning job.
 _POOL_PATH = re.compile(r"(?:.*\.)?workerPoolSpecs\[(?P<pool>\d+)\]")
+_SYSTEM = "aiplatform.googleapis.com/"
 _LABELS = (
     "There can be no more than 64 labels attached to a single resource. Label keys and values can only contain "
     "lowercase letters, numbers, dashes and underscores. Label keys must start with a letter or number, must be less "
@@ -219,8 +220,12 @@ def _outer_problems(outer: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
 
 
 def label_problems(outer: Mapping[str, Any], path: str = "labels") -> Iterable[tuple[str, str]]:
-    """Return what is wrong with a resource's labels, in the service's words."""
-    if any(labels.problems(outer.get("labels") or {}, load().limits)):
+    """Return what is wrong with a resource's labels, in the service's words; those that the service adds are its own."""
+    given = outer.get("labels")
+    given = (
+        {key: one for key, one in given.items() if not str(key).startswith(_SYSTEM)} if isinstance(given, dict) else {}
+    )
+    if any(labels.problems(given, load().limits)):
         yield path, _LABELS
 
 

@@ -14,7 +14,7 @@ from localvertex.http import Json, invalid, not_found
 from localvertex.jobs import resources
 from localvertex.jobs.listing import LANGUAGE, answer, page, page_size
 from localvertex.jobs.store import ResourceStore, StoredResource
-from localvertex.jobs.validation import found_errors
+from localvertex.jobs.validation import found_errors, label_problems
 from localvertex.services.router import Done, Method, exists, location_of
 from vertexrig.spec import messages
 from vertexrig.spec.api_names import camel, snake
@@ -119,7 +119,12 @@ class Collection:
         lacking += [f"{snake(kind.field)}_id"] if kind.needs_id and not id_ else []
         if lacking:
             raise invalid(f"A {kind.message} needs {' and '.join(lacking)}.")
+        self._check_labels(fields)
         return self.add(parent, self.fill(request, fields), id_)
+
+    def _check_labels(self, fields: Mapping[str, Any]) -> None:
+        if problems := [*label_problems(fields, f"{snake(self.kind.field)}.labels")]:
+            raise found_errors(problems)
 
     def add(
         self, parent: str, fields: Mapping[str, Any], id_: str = "", hidden: Mapping[str, Any] | None = None
@@ -160,7 +165,9 @@ class Collection:
     def update(self, request: Json) -> Json | Done:
         """Set the fields of a mask (all that are given, without one); 400 for a field that cannot be set."""
         kind = self.kind
-        fields = self.fill(request, request.get(kind.field) or {})
+        given = request.get(kind.field) or {}
+        self._check_labels(given)
+        fields = self.fill(request, given)
         name = self.stored(str(fields.get("name", ""))).name
 
         def edit(body: Json, _: Json) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import json
 import re
 from collections.abc import AsyncIterator
 
@@ -39,16 +41,22 @@ def _read(method: str, request: Json) -> Json:
     return read
 
 
-def _position(token: str) -> Position | None:
-    """Return the position at which the previous page ended."""
+def _query(asked: Json) -> str:
+    """Return a digest of what all pages of a list have in common."""
+    query = [asked.get("filter", ""), asked.get("orderBy", ""), sorted(asked.get("resourceNames", ()))]
+    return hashlib.sha256(json.dumps(query).encode()).hexdigest()[:16]
+
+
+def _position(token: str, query: str) -> Position | None:
+    """Return the position at which the previous page of a query ended; 400 for a token of another one (java-logging issue 1852)."""
     if not token:
         return None
     try:
-        when, number, insert_id = position_of_token(token).split(":", 2)
-        if max(abs(int(when)), abs(int(number))) >= 2**63:
-            raise ValueError("SQLite holds 64 bits")
+        of, when, number, insert_id = position_of_token(token).split(":", 3)
+        if of != query or max(abs(int(when)), abs(int(number))) >= 2**63:
+            raise ValueError("of another query, or more than the 64 bits of SQLite")
     except ValueError:
-        raise invalid(f"page_token doesn't match arguments from the request: {token[:80]!r}.") from None
+        raise invalid("page_token doesn't match arguments from the request") from None
     return int(when), insert_id, int(number)
 
 
@@ -94,14 +102,17 @@ class LoggingApi:
             raise invalid(f"Invalid order_by: {order[:80]!r}. Expected 'timestamp asc' or 'timestamp desc'.")
         if not 0 <= size <= PAGE_LIMIT:
             raise invalid(f"page_size must be between 0 and {PAGE_LIMIT}, not {size}.")
+        query = _query(asked)
         found, position = self.store.query(
             parse(asked.get("filter", "")),
             descending=order == "timestamp desc",
-            after=_position(asked.get("pageToken", "")),
+            after=_position(asked.get("pageToken", ""), query),
             limit=size or 50,
         )
         # The insertId last: a client's own may hold a colon.
-        return answer("entries", found, token_of(f"{position[0]}:{position[2]}:{position[1]}") if position else "")
+        return answer(
+            "entries", found, token_of(f"{query}:{position[0]}:{position[2]}:{position[1]}") if position else ""
+        )
 
     def write_entries(self, request: Json) -> Json:
         """WriteLogEntries."""

@@ -65,8 +65,7 @@ class Models:
         parent, model = request["parent"], request.get("model") or {}
         if not model.get("displayName"):
             raise invalid("Model display_name is required.")
-        if problems := [*validation.label_problems(model, "model.labels")]:
-            raise validation.found_errors(problems)
+        _check_labels(model)
         made = self.add(parent, model, parent_model=request.get("parentModel", ""), id_=request.get("modelId", ""))
         response = {"model": made["name"], "modelVersionId": made["versionId"]}
         time = made["versionCreateTime"]
@@ -144,6 +143,7 @@ class Models:
 
         def edit(own: Json, versions: dict[str, Json]) -> None:
             apply_mask(own, given, str(request.get("updateMask", "")), _UPDATED)
+            _check_labels(own)
             if not own.get("displayName"):
                 raise invalid("Model display_name is required.")
             own.update(etag=resources.etag(), updateTime=(time := resources.now()), versionUpdateTime=time)
@@ -205,6 +205,11 @@ class Models:
 
     def _stored(self, name: str) -> StoredResource:
         return self.collection.stored(name.partition("@")[0])
+
+
+def _check_labels(model: Mapping[str, Any]) -> None:
+    if problems := [*validation.label_problems(model, "model.labels")]:
+        raise validation.found_errors(problems)
 
 
 def _version_times(version: Json) -> Json:

@@ -63,7 +63,7 @@ class SchedulerApi:
         made = {**complete({**job, "name": name}), "state": "ENABLED", "userUpdateTime": self._now()}
         with self.store.database.transaction():
             if self.store.get(name) is not None:
-                raise ApiError(409, f"Job [{name}] already exists.")
+                raise ApiError(409, f"Job {name} already exists.")
             self.store.add(SCHEDULES, parent, name, made)
         return self.engine.plan(made)
 

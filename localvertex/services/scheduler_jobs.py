@@ -16,6 +16,7 @@ from localvertex.services.collection import masked, replaced
 from localvertex.services.router import canonical
 from vertexrig.cloud.cron import ScheduleError, parse
 from vertexrig.spec import messages
+from vertexrig.spec.api_names import snake
 from vertexrig.times import duration_seconds
 
 MESSAGE = "google.cloud.scheduler.v1.Job"
@@ -159,6 +160,9 @@ def _retry(given: Json) -> Json:
         raise invalid(f"RetryConfig.retryCount must be between 0 and 5, not {retry['retryCount']}.")
     if not 0 <= retry["maxDoublings"] <= 100:
         raise invalid(f"RetryConfig.maxDoublings must be between 0 and 100, not {retry['maxDoublings']}.")
+    for key, value in retry.items():
+        if key.endswith("Duration") and "." in str(value):
+            raise invalid(f"retryConfig.{snake(key)}.nanos cannot be set: invalid argument")
     negative = next((key for key, value in retry.items() if str(value).startswith("-")), None)
     if negative:
         raise invalid(f"RetryConfig.{negative} must not be negative, not {retry[negative]}.")

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from localvertex.http import Json, invalid, not_found, token_of
+from localvertex.http import ApiError, Json, invalid, not_found, token_of
 from localvertex.jobs import resources
 from localvertex.jobs.listing import answer, offset_of, page_size
 from localvertex.jobs.resources import STUDIES
@@ -82,10 +82,10 @@ class Vizier:
         return {}
 
     def lookup(self, request: Json) -> Json:
-        """LookupStudy: by display name."""
+        """LookupStudy: by display name; without such a study 500, as the service answers (alchemy, tests of 2026)."""
         found = self._named(request["parent"], str(request.get("displayName", "")))
         if found is None:
-            raise not_found("The Study does not exist.")
+            raise ApiError(500, "There was an issue when sending 'LookupStudyRequest'.")
         return found
 
     def _named(self, parent: str, name: str) -> Json | None:

@@ -14,6 +14,7 @@ from localvertex.http import (
     endpoint,
     in_thread,
     invalid,
+    not_found,
     position_of_token,
     query_bool,
     query_int,
@@ -30,6 +31,7 @@ from localvertex.storage.resources import (
     PROJECT_PRIVATE,
     Rules,
     acl,
+    acl_rule,
     bucket_resource,
     check_policy,
     is_uniform,
@@ -164,6 +166,38 @@ class StorageApi:
         items = acl(meta, field, {} if field == "defaultObjectAcl" else where)
         return JSONResponse(
             {"kind": f"{items[0]['kind'] if items else 'storage#objectAccessControl'}s", "items": items}
+        )
+
+    async def acl_entry(self, request: Request, values: Values) -> Response:
+        """Get, insert, replace or delete an entry of an access control list."""
+        bucket = await in_thread(self.store.bucket, values["bucket"])
+        if is_uniform(bucket.meta):
+            raise no_acl(
+                "get" if request.method == "GET" else "update", "an object" if "object" in values else "a bucket"
+            )
+        sent = await read_json(request) if request.method in ("POST", "PUT", "PATCH") else {}
+        field, entity = values.get("list", "acl"), values.get("entity") or sent.get("entity")
+        writable({"acl": [{"role": "", **sent, "entity": entity}]}, OBJECT_FIELDS)  # checked
+        where: Json = {} if field == "defaultObjectAcl" else {"bucket": bucket.name}
+        found = await in_thread(self.store.get, *object_of(values)) if "object" in values else None
+        own, where = (bucket.meta, where) if found is None else (found.meta, _place(found))
+        present = next((one for one in own.get(field, PROJECT_PRIVATE) if one["entity"] == entity), None)
+        if request.method in ("GET", "DELETE", "PATCH") and present is None:
+            raise not_found("The specified ACL entry does not exist.")
+        made = present if request.method == "GET" else acl_rule(str(entity), str(sent.get("role", "")))
+
+        def change(meta: Json) -> Json:
+            kept = [one for one in meta.get(field, PROJECT_PRIVATE) if one["entity"] != entity]
+            return {**meta, field: kept if request.method == "DELETE" else [*kept, made]}
+
+        if request.method != "GET" and found is not None:
+            await in_thread(self.store.change, found.bucket, found.name, change, conditions(request))
+        elif request.method != "GET":
+            await in_thread(self.store.change_bucket, bucket.name, change, conditions(request))
+        return (
+            Response(status_code=204)
+            if request.method == "DELETE"
+            else JSONResponse(acl({field: [made]}, field, where)[0])
         )
 
     async def get_layout(self, request: Request, values: Values) -> Response:
@@ -339,6 +373,11 @@ class StorageApi:
             endpoint("GET", empty, self.empty_list),
             endpoint("GET", bucket + "/(?P<list>acl|defaultObjectAcl)", self.list_acl),
             endpoint("GET", item + "/acl", self.list_acl),
+            *(
+                endpoint(method, f"{place}{'' if method == 'POST' else '/{entity}'}", self.acl_entry)
+                for method in ("GET", "POST", "PUT", "PATCH", "DELETE")
+                for place in (bucket + "/(?P<list>acl|defaultObjectAcl)", item + "/acl")
+            ),
             endpoint("POST", bucket + "/lockRetentionPolicy", self.lock_retention),
             endpoint("GET", bucket + "/storageLayout", self.get_layout),
             endpoint("GET", bucket + "/iam/testPermissions", self.test_permissions),

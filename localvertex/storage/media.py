@@ -244,9 +244,11 @@ async def simple(store: ObjectStore, request: Request, values: Mapping[str, str]
     """objects.insert with uploadType=media: the body is the object."""
     await check_target(store, values["bucket"], request)
     name, required = object_name(request, {}), conditions(request)
-    sent = {"contentType": request.headers.get("content-type") or "application/octet-stream"}
-    if request.query_params.get("contentEncoding"):
-        sent["contentEncoding"] = request.query_params["contentEncoding"]
+    found = {
+        "contentType": request.headers.get("content-type"),
+        "contentEncoding": request.query_params.get("contentEncoding"),
+    }
+    sent = {key: value for key, value in found.items() if value}
     meta = whole(writable(sent, OBJECT_FIELDS))
     path = store.files.temp()
     try:
@@ -268,7 +270,7 @@ async def multipart(store: ObjectStore, request: Request, values: Mapping[str, s
             await receive(request, out)
         body, content_type = await in_thread(split_multipart, raw, boundary, path)
         name = object_name(request, body)
-        meta = whole(writable({"contentType": content_type, **body}, OBJECT_FIELDS))
+        meta = whole(writable({**({"contentType": content_type} if content_type else {}), **body}, OBJECT_FIELDS))
         made = await in_thread(store.put, values["bucket"], name, path, meta, required, expect=expected(request, body))
     finally:
         raw.unlink(missing_ok=True)
@@ -284,7 +286,7 @@ def _boundary(content_type: str) -> bytes:
 
 
 def split_multipart(raw: Path, boundary: bytes, target: Path) -> tuple[Json, str]:
-    """Return the JSON part of a multipart/related body and the content type of its media, which is written to `target`.
+    """Return the JSON part of a multipart/related body and the content type of its media ("" for none), which is written to `target`.
 
     The media may be larger than memory, which rules out Python's email package: its head and its end are searched for the
     boundary, and what is between them is copied.
@@ -310,7 +312,7 @@ def split_multipart(raw: Path, boundary: bytes, target: Path) -> tuple[Json, str
         if end is None:
             raise invalid("The multipart upload does not end with its boundary.")
         _copy(source, start, tail_start + end.start(), target)
-    return body, headers.get("content-type", "application/octet-stream")
+    return body, headers.get("content-type", "")
 
 
 def _part(head: bytes, start: int) -> tuple[dict[str, str], int]:

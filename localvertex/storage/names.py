@@ -34,8 +34,11 @@ def check_bucket(name: str) -> None:
 def check_object(name: str) -> None:
     """Raise a 400 unless `name` may name an object."""
     size = len(name.encode("utf-8", errors="surrogatepass"))
-    if not 1 <= size <= NAME_LIMIT:
-        raise invalid(f"Invalid object name: it has {size} bytes, and 1 to {NAME_LIMIT} are allowed.")
+    if size > NAME_LIMIT:
+        limit = f"The maximum object length is {NAME_LIMIT} characters"
+        raise invalid(f"{limit}, but got a name with {size} characters: '{name[:128]}...")
+    if not name:
+        raise invalid("Invalid object name: it is empty.")
     # These names are the service's own exceptions (naming requirements).
     if "\r" in name or "\n" in name or name in (".", "..") or name.startswith(".well-known/acme-challenge/"):
         raise invalid(f"Invalid object name: '{name[:300]}'")

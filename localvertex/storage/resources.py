@@ -175,6 +175,13 @@ def acl(meta: Json, field: str, where: Json) -> list[Json]:
     return [{"kind": kind, **where, **one, "etag": "CAE="} for one in meta.get(field, PROJECT_PRIVATE)]
 
 
+def acl_rule(entity: str, role: str) -> Json:
+    """Return an entry of an access control list, with what its entity names."""
+    kind, _, named = entity.partition("-")
+    shown = {"user": "email", "group": "email", "domain": "domain"}.get(kind)
+    return {"entity": entity, "role": role, **({shown: named} if shown and named else {})}
+
+
 DUAL_REGIONS = ("ASIA1", "EUR4", "EUR5", "EUR7", "EUR8", "NAM4")
 SOFT_DELETE = {"retentionDurationSeconds": str(7 * 86400)}
 

@@ -408,6 +408,8 @@ _OWN = ("temporaryHold", "eventBasedHold", "retentionExpirationTime", "acl")
 def _inherited(bucket: Json, now: int) -> Json:
     """Return the fields that a new object gets from its bucket."""
     found: Json = {"eventBasedHold": True} if bucket.get("defaultEventBasedHold") else {}
+    if "defaultObjectAcl" in bucket:
+        found["acl"] = bucket["defaultObjectAcl"]
     if period := bucket.get("retentionPolicy", {}).get("retentionPeriod"):
         found["retentionExpirationTime"] = resources.time_text(now + int(period) * 1_000_000)
     return found

@@ -132,16 +132,16 @@ class Uploads:
         name = object_name(request, body)
         asked = dict(request.query_params)
         Conditions.of(asked)  # refused now rather than after the bytes
-        sent_type = request.headers.get("x-upload-content-type", "application/octet-stream")
-        meta = whole(writable({"contentType": sent_type, **body}, OBJECT_FIELDS))
+        sent_type = request.headers.get("x-upload-content-type")
+        meta = whole(writable({**({"contentType": sent_type} if sent_type else {}), **body}, OBJECT_FIELDS))
         # Digests may come with the first request, and the bytes much later.
         meta |= {"_expect": expected(request, body)}
         # Preconditions are sent once and hold when the upload is finished.
         kept = {key: value for key, value in asked.items() if key.startswith("if")}
         upload = await in_thread(self.start, values["bucket"], name, meta, kept)
         link = f"{base(request)}{request.scope.get('root_path', '')}/v1/b/{quote(upload.bucket)}/o"
-        location = f"{link}?uploadType=resumable&name={quote(name, safe='')}&upload_id={upload.id}"
-        return capitalised(200, {"Location": location, "X-GUploader-UploadID": upload.id})
+        headers = {"Location": f"{link}?{request.url.query}&upload_id={upload.id}", "X-GUploader-UploadID": upload.id}
+        return capitalised(200, {**headers, "Content-Type": "text/plain; charset=utf-8"})
 
     def start(self, bucket: str, name: str, meta: Json, conditions: Json) -> Upload:
         """Return a new upload, whose bytes come later."""

@@ -242,6 +242,7 @@ def starting() -> Iterator[Target]:
     from localvertex.jobs.project_settings import QUEUED_S
     from localvertex.jobs.settings import Settings
     from localvertex.runner import RunOptions
+    from localvertex.runner.children import can_show_buckets
     from tools.fidelity import target
     from vertexrig.project.local import LocalImage
 
@@ -249,7 +250,10 @@ def starting() -> Iterator[Target]:
         image = Path(folder) / "image"
         image.mkdir()
         run = RunOptions(
-            grace=0.5, images={"*/vertex-ai/training/tf-*": LocalImage(str(image), ())}, memory_limit=_MEMORY
+            grace=0.5,
+            images={"*/vertex-ai/training/tf-*": LocalImage(str(image), ())},
+            memory_limit=_MEMORY,
+            keep_gs=can_show_buckets(),  # as `local up` has it
         )
         # Longer than `local up` has it: what looks at a job that is QUEUED shares the machine with the jobs of other rows.
         with server.running(Settings(Path(folder) / "state", slots=8, run=run, queued=4 * QUEUED_S)) as started:

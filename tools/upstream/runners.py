@@ -226,10 +226,36 @@ def _read_groups(rows: Sequence[Row], ran: Ran) -> list[Result]:
                 skipped.add(name)
         ran_tests = {(one.get("classname"), one.get("name")) for one in own} - skipped
         passed = len(ran_tests - bad)
-        counts = f"{passed} of {len(ran_tests)} passed" + (f", {len(skipped)} skipped" if skipped else "")
+        counts = _counts(passed, len(ran_tests), len(skipped))
         result = PASSED if own and passed >= row.least else FAILED
         results.append(Result(row, result, counts if own else _last(ran), ran.seconds))
     return results
+
+
+def _counts(passed: int, ran: int, skipped: int) -> str:
+    return f"{passed} of {ran} passed" + (f", {skipped} skipped" if skipped else "")
+
+
+# Go
+
+
+def _go(place: Place, rows: Sequence[Row]) -> Command:
+    """Run the tests of a package in a GOPATH, whose key file is that of the made-up account."""
+    path = place.checkout.parent.parent.parent  # GOPATH/src/cloud.google.com/go
+    env = {"GO111MODULE": "off", "GOPATH": str(path)}
+    run = 'GCLOUD_TESTS_GOLANG_KEY=$GOOGLE_APPLICATION_CREDENTIALS exec "$0" test -v -timeout 20m -run "$1"'
+    return Command(["sh", "-c", run, place.program, rows[0].test], place.stage.work / "reports/go", env)
+
+
+def _no_go(place: Place, folder: Path, row: Row) -> str:
+    return _no_file(place, folder, row) if shutil.which(place.program) else f"there is no {place.program}"
+
+
+def read_go(rows: Sequence[Row], ran: Ran) -> list[Result]:
+    found = re.findall(r"^--- (PASS|FAIL|SKIP): ", ran.output, re.MULTILINE)
+    passed, failed, skipped = (found.count(one) for one in ("PASS", "FAIL", "SKIP"))
+    reason = _counts(passed, passed + failed, skipped) if found else _last(ran)
+    return [Result(row, PASSED if found and passed >= row.least else FAILED, reason, ran.seconds) for row in rows]
 
 
 # mocha
@@ -316,9 +342,10 @@ RUNNERS: Mapping[str, Runner] = {
     "retry": (_retry, _read_groups, _no_file),
     "signatures": (_signatures, _read_groups, _no_file),
     "airflow": (_airflow, _read_pytest, _no_file),
+    "go": (_go, read_go, _no_go),
     "mocha": (_mocha, read_mocha, _no_mocha),
     "junit": (_junit, read_junit, _no_classes),
 }
 """By name: the command for a file, the reader of its report, and why it cannot be run ("" if it can)."""
-PROGRAMS: Mapping[str, str] = {"mocha": "node", "junit": "java"}
+PROGRAMS: Mapping[str, str] = {"go": "go", "mocha": "node", "junit": "java"}
 """What runs a suite's tests unless the user names another; Python suites need one that has what they import."""
