@@ -120,16 +120,6 @@ def test_two_models_are_measured_on_the_same_data(
     assert "champion" not in summary(tmp_path / "alone") and not (tmp_path / "both/model/saved_model.pb").exists()
 
 
-@pytest.mark.whole
-def test_same_seed_same_weights(launch: Callable[..., Launched], tmp_path: Path) -> None:
-    """Two runs of one seed have equal histories; another seed's differs."""
-    flags = (*QUICK, "--examples_per_epoch=320", "--with_color_distort=true", "--crop_ratio=0.9", "--flip=true")
-    runs = [launch(*flags, f"--seed={seed}", folder=tmp_path / str(place)) for place, seed in enumerate((5, 5, 6))]
-    assert [run.wait().code for run in runs] == [0, 0, 0]
-    first, second, third = (summary(tmp_path / str(place))["history"] for place in range(3))
-    assert first == second != third
-
-
 def test_a_lost_loss_stops_the_run_with_the_steps(launch: Callable[..., Launched], tmp_path: Path) -> None:
     """A loss that is not finite ends the run within the checked steps; nothing is reported or exported."""
     ended = launch(*QUICK, "--model=dense", "--optimizer=sgd", "--learning_rate=1e30", "--momentum=1").wait()

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.packages import lay_out
-from tests.support.tools import module, vertexrig
+from tests.support.tools import vertexrig
 from vertexrig.catalog import load
 from vertexrig.checks.images import AVAILABILITY
 from vertexrig.finding import Severity
@@ -353,17 +353,6 @@ def test_a_job_of_several_workers_gets_the_choice_that_joins_them(tmp_path: Path
     (tmp_path / "vertexrig.yaml").write_text(text.replace('"multi"', '"none"'))
     again = Workspace(config.load(tmp_path / "vertexrig.yaml")).prepare("multi-worker")
     assert "strategy-argument" in {one.id for one in again.findings}
-
-
-@pytest.mark.whole
-def test_torchrun_starts_the_image_that_is_built(tmp_path: Path) -> None:
-    """The job that init writes for a DDP trainer, rehearsed: two processes, which sum over each other."""
-    torch = module("torch")
-    lay_out(tmp_path, {"train.py": DDP})
-    assert vertexrig("init", cwd=tmp_path).returncode == 0
-    done = vertexrig("rehearse", "gpu", "--quiet", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert torch.load(next((tmp_path / ".vertexrig/gs").rglob("gpu/*/model/total.pt"))).item() == 2
 
 
 @pytest.mark.parametrize(

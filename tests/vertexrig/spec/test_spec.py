@@ -52,12 +52,6 @@ def test_unknown_key_names_path_nearest_and_line() -> None:
     assert "'machineType'" in finding.message and finding.fix == "write machineType"
 
 
-def test_unknown_enum_value_names_the_accelerator_meant() -> None:
-    """NVIDIA_T4 is refused and NVIDIA_TESLA_T4 is proposed."""
-    finding = only(JOB.replace("n1-standard-4", "n1-standard-4, acceleratorType: NVIDIA_T4"))
-    assert (finding.id, finding.fix) == ("unknown-enum-value", "write NVIDIA_TESLA_T4")
-
-
 @pytest.mark.parametrize(
     ("change", "path"),
     [

@@ -103,19 +103,6 @@ def test_what_the_program_refuses_is_found(name: str, args: str, words: str) -> 
     assert len(found) == 1 and next(iter(found)).startswith(words), found
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "jsonargparse_parser", "jsonargparse_function", "tap_fields", "tyro_fields", "fire_function",
-        "simple_parsing_fields", "pydantic_fields",
-    ],
-)  # fmt: skip
-def test_what_cannot_be_read_is_said_once_and_held_against_nothing(name: str) -> None:
-    """Flags of a library that is not read: one line of severity info, and no finding on any argument."""
-    found = said(name, "--anything=1 --amp=false")
-    assert list(found.values()) == [Severity.INFO] and next(iter(found)).startswith("flags-unread: ")
-
-
 @pytest.mark.parametrize("file", sorted(FLAGS.glob("*.py")), ids=lambda file: file.stem)
 def test_what_was_read_is_kept_whole(file: Path) -> None:
     """The cache gives back what the reader found, sub-commands included."""

@@ -217,18 +217,6 @@ def test_click_options_keep_their_dashes(tmp_path: Path) -> None:
     assert found.flag("learning_rate") is None
 
 
-def test_typer_parameters_become_flags(tmp_path: Path) -> None:
-    """A function handed to typer.run gives one flag per parameter with a default."""
-    found = trainer_of(
-        tmp_path,
-        "import typer\ndef main(data: str, units: int = 64, fast: bool = False, rate: float = typer.Option(..., '--lr')):\n"
-        "  pass\ntyper.run(main)\n",
-    )
-    assert [flag.names[0] for flag in found.flags] == ["data", "--units", "--fast", "--lr"]
-    assert [flag.required for flag in found.flags] == [True, False, False, True]
-    assert found.flags[0].positional and found.flags[1].takes_float_text is False
-
-
 @pytest.mark.parametrize(
     ("code", "name"),
     [
