@@ -114,17 +114,6 @@ def test_a_study_whose_trials_fail(tmp_path: Path) -> None:
         run_study(tuning("pass", trials=0, parallel=1), settings)
 
 
-def test_cancel_a_study_in_this_process(tmp_path: Path) -> None:
-    """A cancellation ends the study and its running trials."""
-    with_trainer(tmp_path)
-    lines: list[str] = []
-    settings = Settings(tmp_path, slots=2, run=RunOptions(grace=0.5))
-    body = tuning("print('up', flush=True)\nimport time; time.sleep(600)", trials=5, parallel=2)
-    watcher = Watcher(line=lambda _, line: lines.append(line.text))
-    done = run_study(body, settings, watcher, cancelled=lambda: "up" in lines)
-    assert done["state"] == "JOB_STATE_CANCELLED" and {trial["state"] for trial in done["trials"]} == {"INFEASIBLE"}
-
-
 def test_what_a_watcher_raises_ends_the_rehearsal(tmp_path: Path) -> None:
     """It comes out where the study is followed, and the trials that run are stopped."""
     with_trainer(tmp_path)

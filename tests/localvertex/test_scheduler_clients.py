@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import socket
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -198,60 +192,3 @@ def test_nonsense_is_never_a_500(
     assert answer.status_code < 500, answer.text
     if answer.status_code >= 400:
         assert answer.json()["error"].keys() >= {"code", "message", "status"}
-
-
-SERVER = """
-import sys, uvicorn
-from contextlib import asynccontextmanager
-from pathlib import Path
-from starlette.applications import Starlette
-from localvertex.http import mount
-from localvertex.services.scheduler_api import SchedulerApi
-from localvertex.services.scheduler_engine import SchedulerEngine
-from localvertex.jobs.store import ResourceStore
-engine = SchedulerEngine(ResourceStore(Path(sys.argv[1])))
-@asynccontextmanager
-async def lifespan(app):
-    async with engine.running():
-        yield
-app = Starlette(routes=[mount("/scheduler", SchedulerApi(engine).table())], lifespan=lifespan)
-uvicorn.run(app, host="127.0.0.1", port=int(sys.argv[2]), log_level="error")
-"""
-
-
-def test_jobs_survive_kill_9(tmp_path: Path) -> None:
-    """A job that was acknowledged, and its pause, are there after kill -9."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    base = f"http://127.0.0.1:{port}/scheduler/v1/projects/p/locations/us-central1/jobs"
-
-    def start() -> subprocess.Popen[bytes]:
-        process = subprocess.Popen([sys.executable, "-c", SERVER, str(tmp_path), str(port)], env=os.environ)
-        for _ in range(600):
-            try:
-                http.get(base, timeout=5)
-                return process
-            except httpx.TransportError:
-                assert process.poll() is None
-                time.sleep(0.05)
-        raise AssertionError("the server did not start")
-
-    server = start()
-    try:
-        job = {
-            "name": "projects/p/locations/us-central1/jobs/a",
-            "schedule": "0 0 1 1 *",
-            "httpTarget": {"uri": "http://127.0.0.1:1/"},
-        }
-        assert http.post(base, json=job).status_code == 200
-        paused = http.post(base + "/a:pause", json={}).json()
-        server.send_signal(signal.SIGKILL)
-        server.wait(timeout=20)
-        server = start()
-        assert http.get(base + "/a").json() == paused and paused["state"] == "PAUSED"
-        server.terminate()
-        assert server.wait(timeout=20) in (0, -signal.SIGTERM)
-    finally:
-        server.kill()
-        server.wait(timeout=20)

@@ -20,12 +20,11 @@ import httpx
 import psutil
 import pytest
 
-from localvertex import server, state
+from localvertex import server
 from localvertex.jobs.settings import Settings
 from localvertex.runner import RunOptions
 from localvertex.runner.lines import Line, LogFiles
-from tests.support.jobkit import PARENT, Api, job, pool, with_trainer
-from tests.support.web import http
+from tests.support.jobkit import Api, job, pool, with_trainer
 from vertexrig.errors import ServiceError, UsageError
 from vertexrig.project.local import LocalImage
 
@@ -100,17 +99,6 @@ def test_enums_as_numbers_and_beta_alias(api: Api) -> None:
     assert made["jobSpec"]["workerPoolSpecs"][0]["machineSpec"]["acceleratorType"] == "NVIDIA_TESLA_T4"
     assert api.call("GET", f"/vertex/v1beta1/{made['name']}").json()["name"] == made["name"]
     api.wait(made["name"])
-
-
-def test_failure_has_the_service_words(api: Api) -> None:
-    """A failed job carries code 3, the replica's name and its traceback."""
-    done = api.wait(api.create(job(pool("1 / 0")))["name"])
-    assert done["state"] == "JOB_STATE_FAILED" and done["error"]["code"] == 3
-    assert (
-        "The replica workerpool0-0 exited with a non-zero status of 1. Termination reason: Error."
-        in done["error"]["message"]
-    )
-    assert "ZeroDivisionError" in done["error"]["message"]
 
 
 def test_cancel_and_delete(api: Api) -> None:
@@ -192,14 +180,6 @@ def test_concurrent_creates_are_all_kept(api: Api) -> None:
     assert {api.wait(name)["state"] for name in made} == {"JOB_STATE_SUCCEEDED"}
 
 
-def test_other_hosts_and_pages_are_refused(here: server.RunningServer) -> None:
-    """A foreign Host header (DNS rebinding) and a cross-site Origin get 403, before anything is looked at."""
-    for headers in ({"Host": "evil.example"}, {"Origin": "https://evil.example"}):
-        answer = http.get(f"{here.url}{PARENT}/customJobs", headers=headers)
-        assert answer.status_code == 403
-    assert psutil.net_connections is not None and here.url.startswith("http://127.0.0.1:")
-
-
 @pytest.mark.parametrize("path", ["/vertex", "/vertex/v2/projects/p/locations/l/customJobs", "/vertex/v1/shoes",
                                   "/vertex/v1/projects/P!/locations/l/customJobs", "/vertex/v1/projects/p/locations/%2e%2e/customJobs"])  # fmt: skip
 def test_unknown_paths(api: Api, path: str) -> None:
@@ -229,7 +209,7 @@ def test_broken_bodies(api: Api, body: bytes) -> None:
 
 
 def test_faults_on_demand(here: server.RunningServer, api: Api) -> None:
-    """A killed worker comes back; a preempted job starts again; quota and stockout rules strike as often as they say."""
+    """A killed worker comes back; a preempted job starts again; what is no replica, no job or no rule is named."""
     name = api.create(job(pool(WAIT), pool(WAIT)), name="faulty")["name"]
     api.wait(name, "JOB_STATE_RUNNING")
     log = here.root / "jobs" / name.rpartition("/")[2] / "logs"
@@ -246,15 +226,6 @@ def test_faults_on_demand(here: server.RunningServer, api: Api) -> None:
     api.wait(name)
     with pytest.raises(ServiceError, match="No unfinished CustomJob"):
         server.kill(here, "faulty", "workerpool0-0")
-    gpu = job(pool("pass", acceleratorType="NVIDIA_TESLA_T4", acceleratorCount=1))
-    server.add_fault(here, "quota:NVIDIA_TESLA_T4:1")
-    answer = api.call("POST", "customJobs", json={"displayName": "x", "jobSpec": gpu})
-    assert answer.status_code == 429 and answer.json()["error"]["status"] == "RESOURCE_EXHAUSTED"
-    assert message(answer).endswith("aiplatform.googleapis.com/custom_model_training_nvidia_t4_gpus")
-    server.add_fault(here, "stockout:NVIDIA_TESLA_T4:1")
-    done = api.wait(api.create(gpu)["name"])
-    assert done["error"]["message"].startswith("Resources are insufficient in region: us-central1.")
-    assert api.wait(api.create(gpu)["name"])["state"] == "JOB_STATE_SUCCEEDED"
     with pytest.raises(ServiceError, match="is not KIND"):
         server.add_fault(here, "earthquake")
 
@@ -277,7 +248,9 @@ def test_slots_start_a_job_whole_or_not_at_all(tmp_path: Path) -> None:
 
 
 def test_jobs_survive_a_kill_of_the_server(tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    """After kill -9 nothing acknowledged is lost: a running job starts again, one without retries fails, none is orphaned."""
+    """After kill -9 nothing acknowledged is lost: a running job starts again, one without retries fails, none is orphaned; objects and
+    schedules are there, and a resumable upload goes on from its last chunk.
+    """
     request.addfinalizer(lambda: server.down(tmp_path))  # whatever fails, no server stays
     with_trainer(tmp_path)
     flag = tmp_path / "gs/packages/go"
@@ -289,6 +262,16 @@ def test_jobs_survive_a_kill_of_the_server(tmp_path: Path, request: pytest.Fixtu
     again = api.create(job(pool(code), pool(WAIT)))["name"]
     never = api.create(job(pool(WAIT), scheduling={"disableRetries": True}))["name"]
     queued = api.create(job(pool("pass"), pool("pass")))["name"]
+    upload, chunk = "/upload/storage/v1/b/packages/o", 256 * 1024
+    begun = api.call("POST", upload, params={"uploadType": "resumable", "name": "half"}, json={}).headers["location"]
+    session = begun.removeprefix(first.url)
+    api.call("PUT", session, content=b"x" * chunk, headers={"Content-Range": f"bytes 0-{chunk - 1}/*"})
+    media = {"uploadType": "media"}
+    made = [api.call("POST", upload, params={**media, "name": str(n)}, content=b"x").json() for n in range(20)]
+    schedules = "/scheduler/v1/projects/p/locations/us-central1/jobs"
+    target = {"schedule": "0 0 1 1 *", "httpTarget": {"uri": "http://127.0.0.1:1/"}}
+    api.call("POST", schedules, json={"name": "projects/p/locations/us-central1/jobs/a", **target})
+    paused = api.call("POST", f"{schedules}/a:pause", json={}).json()
     for name in (again, never):
         api.wait(name, "JOB_STATE_RUNNING")
     until = time.monotonic() + 60
@@ -300,9 +283,13 @@ def test_jobs_survive_a_kill_of_the_server(tmp_path: Path, request: pytest.Fixtu
     os.kill(first.pid, signal.SIGKILL)
     _, alive = psutil.wait_procs(workers, timeout=30)
     assert alive == [] and server.find(tmp_path) is None and server.status(tmp_path) is None
-    second = server.up(Settings(tmp_path, slots=3), 0)
+    second = server.up(Settings(tmp_path, slots=3), first.port)
     process = psutil.Process(second.pid)
     api = Api(second.url)
+    assert [api.call("GET", f"/storage/v1/b/packages/o/{one['name']}").json() for one in made] == made
+    rest = api.call("PUT", session, content=b"y", headers={"Content-Range": f"bytes {chunk}-{chunk}/{chunk + 1}"})
+    assert rest.json()["size"] == str(chunk + 1)
+    assert api.call("GET", f"{schedules}/a").json() == paused and paused["state"] == "PAUSED"
     lost = api.wait(never)
     assert lost["state"] == "JOB_STATE_FAILED" and "disableRetries" in lost["error"]["message"]
     flag.touch()
@@ -371,24 +358,6 @@ def test_port_and_folder_are_taken(tmp_path: Path) -> None:
         assert done.returncode == 2 and done.stderr.startswith("error: port") and "Traceback" not in done.stderr
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", running.port))
-
-
-def test_a_server_that_cannot_start_gives_the_reason(tmp_path: Path) -> None:
-    """What stops a server in the background reaches the one who started it."""
-    state.claim(tmp_path)
-    (tmp_path / "vertex.sqlite3").write_text("garbage " * 1000)
-    with pytest.raises(ServiceError, match="error: .*vertex.sqlite3 is not a database"):
-        server.up(Settings(tmp_path), 0)
-
-
-def test_status_and_env(here: server.RunningServer) -> None:
-    """The status names the server and its queue; the environment points every client at it."""
-    status = server.status(here.root)
-    assert status is not None and status["url"] == here.url and status["queue"]["slots"] == 8
-    variables = server.env(here)
-    assert variables["CLOUDSDK_API_ENDPOINT_OVERRIDES_AIPLATFORM"] == f"{here.url}/vertex/"
-    assert variables["STORAGE_EMULATOR_HOST"] == here.url
-    assert json.dumps(variables)
 
 
 def test_a_full_disk_fails_the_job_and_not_the_server(tmp_path: Path) -> None:

@@ -51,15 +51,6 @@ def test_gcloud_storage(gcloud: Command, store: ObjectStore, url: str, tmp_path:
     assert not store.files.has_bucket("bkt")
 
 
-def test_gcloud_honours_a_precondition(gcloud: Command, store: ObjectStore, url: str, tmp_path: Path) -> None:
-    """Gcloud storage cp --if-generation-match=0 refuses to overwrite."""
-    store.create_bucket("bkt")
-    (tmp_path / "a").write_text("1")
-    gcloud("storage", "cp", "--if-generation-match=0", "a", "gs://bkt/a", url=url)
-    again = gcloud("storage", "cp", "--if-generation-match=0", "a", "gs://bkt/a", url=url, check=False)
-    assert again.returncode == 1 and "pre-conditions you specified did not hold" in again.stderr
-
-
 def test_google_cloud_storage(store: ObjectStore, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """google-cloud-storage uploads, claims, reads ranges, lists, copies, composes, patches and batches."""
     from google.api_core.exceptions import NotFound, PreconditionFailed

@@ -73,29 +73,6 @@ def test_an_overwrite_on_disk_breaks_a_generation_condition(store: ObjectStore) 
     assert refused.value.code == 412 and read(store, "a") == b"two!"
 
 
-def test_one_create_wins(store: ObjectStore) -> None:
-    """Of many threads that create one object with ifGenerationMatch=0, exactly one succeeds, and its bytes stay."""
-    won: list[bytes] = []
-    start = threading.Barrier(16)
-
-    def create(number: int) -> None:
-        start.wait()
-        data = str(number).encode()
-        try:
-            put(store, "claims/x", data, conditions=Conditions(generation_match=0))
-        except ApiError as error:
-            assert error.code == 412
-        else:
-            won.append(data)
-
-    threads = [threading.Thread(target=create, args=(n,)) for n in range(16)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(won) == 1 and read(store, "claims/x") == won[0]
-
-
 def test_read_modify_write_loses_nothing(store: ObjectStore) -> None:
     """Threads that increment a number with ifGenerationMatch and try again on 412 lose no increment."""
     put(store, "n", b"0")
