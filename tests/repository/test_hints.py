@@ -1,16 +1,14 @@
-"""What verbs print as commands works when it is typed."""
+"""What verbs print as commands works when it is typed, by somebody who has the wheel and an empty home."""
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.support import functions
+from tests.support import functions, wheels
 
 TRAINER = """\
 import argparse
@@ -42,14 +40,14 @@ class Typist:
 
     Args:
         folder: The folder of the project.
+        installed: The environment of the tool.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, installed: wheels.Installed) -> None:
         self.folder, self.variables, self.typed = folder, list[str](), dict[str, str]()
-        path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
         home = folder.parent / "home"
         home.mkdir()
-        self.environment = {"PATH": path, "HOME": str(home), "LANG": "C.UTF-8", "PORT": str(functions.free_port())}
+        self.environment = {**installed.variables, "HOME": str(home), "PORT": str(functions.free_port())}
 
     def types(self, line: str, code: int = 0) -> None:
         """Type a command that ends with this exit code, and then what it printed."""
@@ -77,14 +75,27 @@ class Typist:
         return "\n".join(f"$ {one}" for one, printed in self.typed.items() if line in printed.splitlines())
 
 
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> wheels.Installed:
+    """The wheel with what it takes to train here, and what the trainer imports."""
+    shared = tmp_path_factory.mktemp("shared")
+
+    def make(folder: Path) -> None:
+        made = wheels.install(wheels.shared(shared), folder / "machine", "local", "submit")
+        made.pip("install", "scikit-learn", "joblib", "cloudml-hypertune")
+
+    folder = wheels.once("typist", shared, make)
+    return wheels.Installed(folder / "machine/venv", folder / "machine/home")
+
+
 @pytest.mark.whole
-def test_a_printed_command_works(tmp_path: Path) -> None:
+def test_a_printed_command_works(tmp_path: Path, installed: wheels.Installed) -> None:
     """Each command that a verb prints as the next one, or to solve an error, ends with 0 in the shell in which it was printed."""
     folder = tmp_path / "work"
     folder.mkdir()
     (folder / "fit.py").write_text(TRAINER)
     (folder / "requirements.txt").write_text("scikit-learn\njoblib\ncloudml-hypertune\n")
-    typist = Typist(folder)
+    typist = Typist(folder, installed)
     try:
         typist.types("vertexrig init")
         for line in (
@@ -95,11 +106,13 @@ def test_a_printed_command_works(tmp_path: Path) -> None:
             "promote sweep --local",
         ):
             assert f"vertexrig {line}" in typist.typed
+        verbs = {line.split()[1] for line in typist.typed}
+        assert {"render", "check", "best", "submit", "watch"} <= verbs, verbs
         with (folder / "vertexrig.yaml").open("a") as file:
             file.write(SCHEDULE)
         for line in (
             "submit sweep --set max_trial_count=3", "follow-up sweep --local", "report cpu", "pull cpu", "explain cpu", "jobs",
-            "function package", "schedule plan", "schedule apply", "convert build/jobs/cpu.yaml",
+            "function package", "schedule plan", "schedule apply", "convert build/jobs/cpu.yaml", "function build",
         ):  # fmt: skip
             typist.types(f"vertexrig {line}")
     finally:
@@ -109,7 +122,7 @@ def test_a_printed_command_works(tmp_path: Path) -> None:
 
 
 @pytest.mark.whole
-def test_an_error_prints_a_command_that_solves_it(tmp_path: Path) -> None:
+def test_an_error_prints_a_command_that_solves_it(tmp_path: Path, installed: wheels.Installed) -> None:
     """The commands in the error of a verb that cannot do it yet end with 0, and then the verb does."""
     folder = tmp_path / "work"
     folder.mkdir()
@@ -118,7 +131,7 @@ def test_an_error_prints_a_command_that_solves_it(tmp_path: Path) -> None:
         "project: my-project\nbucket: gs://my-bucket\ntrainer: {path: fit.py, module: fit, image: sklearn-1.6}\n"
         "jobs: {cpu: {machine_type: n1-standard-4, timeout: 600s}}\n"
     )
-    typist = Typist(folder)
+    typist = Typist(folder, installed)
     try:
         typist.types("vertexrig rehearse cpu")
         options = "vertexrig register cpu --metric=accuracy --goal=MAXIMIZE"
