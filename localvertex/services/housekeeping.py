@@ -62,6 +62,7 @@ class Housekeeping:
                 endpoint("GET", repositories, self._list_repositories),
                 endpoint("POST", repositories, self._make_repository),
                 endpoint("GET", f"{repositories}/{{id}}", self._repository),
+                endpoint("DELETE", f"{repositories}/{{id}}", self._delete_repository),
                 endpoint("GET", f"{repositories}/{{id}}/dockerImages", self._list_images),
                 endpoint("GET", f"{repositories}/{{id}}/packages", self._list_packages),
                 endpoint("GET", f"{package}/(?P<kind>tags|versions)", self._list_parts),
@@ -216,11 +217,21 @@ class Housekeeping:
         host = f"{path['location']}-{made.get('format', 'docker').lower()}.pkg.dev"
         times = {"createTime": time, "updateTime": time}
         self._keep(name, {**made, **times, "registryUri": f"{host}/{path['project'].replace(':', '/')}/{id_}"})
-        # gcloud looks the operation up, though it is done.
-        operation = f"{name.partition('/repositories/')[0]}/operations/{uuid.uuid4()}"
-        done: Json = {"done": True, "metadata": {"@type": f"{_REGISTRY}OperationMetadata"}}
-        done |= {"response": {"@type": f"{_REGISTRY}Repository", **made}}
-        return JSONResponse(self._keep(operation, {"name": operation, **done}))
+        return self._done(name, {"@type": f"{_REGISTRY}Repository", **made})
+
+    async def _delete_repository(self, request: Request, path: Mapping[str, str]) -> Response:
+        """DELETE …/repositories/ID: the images of this machine stay, and so does a repository that one of them names."""
+        name = _name(request)
+        if name not in self._made and not await self._in(path):
+            raise not_found("Requested entity was not found.")
+        self._made.pop(name, None)
+        return self._done(name, {"@type": "type.googleapis.com/google.protobuf.Empty"})
+
+    def _done(self, repository: str, answer: Json) -> Response:
+        """Return an operation that is done; gcloud looks it up all the same."""
+        name = f"{repository.partition('/repositories/')[0]}/operations/{uuid.uuid4()}"
+        metadata = {"@type": f"{_REGISTRY}OperationMetadata"}
+        return JSONResponse(self._keep(name, {"name": name, "done": True, "metadata": metadata, "response": answer}))
 
     async def _make_account(self, request: Request, path: Mapping[str, str]) -> Response:
         body, project = await read_json(request), path["project"]

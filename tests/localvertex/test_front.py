@@ -115,6 +115,10 @@ def test_a_repository_is_answered_as_recorded(front_client: requests.Session) ->
     assert found["createTime"] == found["updateTime"]
     again = front_client.post(f"{url}?repositoryId=recorded", json={"format": "DOCKER"})
     assert (again.status_code, again.json()["error"]["message"]) == (409, "the repository already exists")
+    gone = front_client.delete(f"{url}/recorded").json()
+    assert gone["done"] and gone["response"] == {"@type": "type.googleapis.com/google.protobuf.Empty"}
+    assert front_client.get(f"https://artifactregistry.googleapis.com/v1/{gone['name']}").json() == gone
+    assert [front_client.request(one, f"{url}/recorded").status_code for one in ("GET", "DELETE")] == [404, 404]
 
 
 HOUSEKEEPING = (
@@ -123,6 +127,7 @@ HOUSEKEEPING = (
     ("services list --enabled --format=value(config.name)", "run.googleapis.com"),
     ("artifacts repositories create mine --repository-format=docker --location=us-central1", ""),
     ("artifacts repositories describe mine --location=us-central1 --format=value(name)", "repositories/mine"),
+    ("artifacts repositories delete mine --location=us-central1 --quiet", ""),
     (
         "projects add-iam-policy-binding my-project --member=user:a@example.com --role=roles/viewer",
         "user:a@example.com",
