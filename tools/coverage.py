@@ -144,7 +144,9 @@ STORAGE: tuple[Coverage, ...] = (
     Coverage("storage.defaultObjectAccessControls.list", "approximated", "As bucketAccessControls."),
     Coverage("storage.objectAccessControls.list", "approximated", "As bucketAccessControls."),
     Coverage(
-        "storage ACL entries", "not served", "A program changes a whole ACL by patch; training programs change none."
+        "storage ACL entries",
+        "approximated",
+        "get, insert, update, patch, delete: kept, and no access depends on them.",
     ),
     Coverage("storage.notifications", "not served", "There is no Pub/Sub to notify."),
     Coverage("storage.projects.serviceAccount.get", "approximated", "A fixed address."),

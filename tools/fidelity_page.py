@@ -72,7 +72,7 @@ the last column lists what it does not serve, and why.
 
 `make fidelity MUTATE=1` breaks the local Vertex on purpose, one change at a time, {breakages} times: it drops or adds a field, or changes an order, a
 time, a code, a label, a state, a variable or a line of the log. The rows noticed **{noticed} %** of these changes, and no row failed for a change
-without effect. Not noticed: {missed}. CI tests all changes in a job of its own, in four minutes on two cores (2026-11-23), and fails under {least} %.
+without effect. Not noticed: {missed}. CI tests all changes in a job of its own, and fails under {least} %.
 
 ## What nobody outside Google can know
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from localvertex.http import ApiError
 from vertexrig import times
 
 _LOCAL = "localvertex."
@@ -28,6 +29,14 @@ _QUOTA = f"{_LOCAL}jobs.manager:Jobs.missing_quota"
 _TRIAL = "vertexrig.spec.trial:Trial.to_dict"
 _SHOWN = f"{_LOCAL}jobs.studies:Studies.shown"
 _OPERATION = f"{_LOCAL}services.router:operation"
+_STORED = f"{_LOCAL}storage.media:object_resource"
+_BUCKET = f"{_LOCAL}storage.api:bucket_resource"
+_DOWNLOAD = f"{_LOCAL}storage.media:"
+_SCHEDULE = f"{_LOCAL}services.scheduler_api:complete"
+_QUERY = f"{_LOCAL}services.logging_query:"
+_LIST = f"{_LOCAL}jobs.listing:"
+_LOCATION = f"{_LOCAL}services.locations:_shown"
+_MADE = f"{_LOCAL}services.collection:Collection.add"
 
 ASKED = ""
 """In place of a script: the rows with a request of their own."""
@@ -145,6 +154,22 @@ def _message(edit: Callable[[str], str]) -> Callable[[Any], Any]:
     return _after(change)
 
 
+def _refused(edit: Callable[[str], str]) -> Callable[[Any], Any]:
+    """Change the message of the ApiError that a function raises."""
+
+    def change(right: Any) -> Any:
+        def broken(*args: Any, **words: Any) -> Any:
+            try:
+                return right(*args, **words)
+            except ApiError as error:
+                error.message = edit(error.message)
+                raise
+
+        return broken
+
+    return change
+
+
 def _inside(key: str) -> Callable[[Any], Any]:
     return lambda found: {name: value for name, value in found.items() if name != key}
 
@@ -200,7 +225,7 @@ BREAKAGES = (
     Breakage("an entry has no job_id", _ENTRY, _label("job_id")),
     Breakage("an entry has no project_id", _ENTRY, _label("project_id")),
     Breakage("an entry's resource is global", _ENTRY, _on("resource", lambda one: {**one, "type": "global"})),
-    Breakage("an entry's logName is another one", _ENTRY, _on("logName", lambda name: f"{name}-other")),
+    Breakage("an entry's logName has no project", _ENTRY, _on("logName", lambda name: name.rpartition("/")[2])),
     Breakage("an entry has no severity", _ENTRY, _without("severity")),
     Breakage("output is a textPayload", _PAYLOAD, _instead(lambda line, text: {"textPayload": text})),
     Breakage("output has no levelname", _PAYLOAD, _on("jsonPayload", _inside("levelname"))),
@@ -242,6 +267,52 @@ BREAKAGES = (
     Breakage("an operation has no metadata", _OPERATION, _without("metadata")),
     Breakage("an operation is below the location", _OPERATION, _on("name", lambda name: "/".join([*name.split("/")[:4], *name.split("/")[-2:]])), ("operations",)),
     Breakage("a list shows the oldest first", f"{_LOCAL}jobs.store:ResourceStore.listed", _after(lambda found: reversed(list(found))), ("registry",)),
+    Breakage("an object has no crc32c", _STORED, _without("crc32c"), ("storage",)),
+    Breakage("an object has no etag", _STORED, _without("etag"), ("storage",)),
+    Breakage("an object's times have microseconds", _STORED, _on("timeCreated", lambda text: text.replace("Z", "000Z")), ("storage",)),
+    Breakage("a change keeps an object's metageneration", f"{_LOCAL}storage.api:object_resource", _with(metageneration="1"), ("storage",)),
+    Breakage("conditions of a request are ignored", f"{_LOCAL}storage.conditions:Conditions.check", _instead(lambda *_, **__: None), ("storage",)),
+    Breakage("a failed condition has other words", f"{_LOCAL}storage.conditions:MESSAGE", _instead("Precondition failed."), ("storage",)),
+    Breakage("an error of Cloud Storage has a status", f"{_LOCAL}http:ApiError.older_body", _on("error", lambda error: {**error, "status": "NOT_FOUND"}), ("storage",)),
+    Breakage("* of a matchGlob crosses folders", f"{_LOCAL}storage.api:glob", lambda right: lambda text: right(text.replace("*", "**")), ("storage_read",)),
+    Breakage("fields is ignored", f"{_LOCAL}storage.answers:field_tree", _instead(lambda fields: {}), ("storage",)),
+    Breakage("a range is ignored", f"{_DOWNLOAD}byte_range", _instead(lambda header, size: None), ("storage",)),
+    Breakage("gzip is not inflated", f"{_DOWNLOAD}is_inflated", _instead(lambda request, found: False), ("storage_read",)),
+    Breakage("a download has no X-Goog-Hash", f"{_DOWNLOAD}download_headers", _without("X-Goog-Hash"), ("storage",)),
+    Breakage("a bucket's location is in small letters", _BUCKET, _on("location", str.lower), ("buckets",)),
+    Breakage("a bucket has no softDeletePolicy", _BUCKET, _without("softDeletePolicy"), ("buckets",)),
+    Breakage("uniform access is shown once", _BUCKET, _on("iamConfiguration", _inside("bucketPolicyOnly")), ("buckets",)),
+    Breakage("a held object may be deleted", f"{_LOCAL}storage.store:_check_free", _instead(lambda *_, **__: None), ("bucket_forms",)),
+    Breakage("a schedule has no attemptDeadline", _SCHEDULE, _without("attemptDeadline"), ("schedule",)),
+    Breakage("a schedule has no time zone", _SCHEDULE, _without("timeZone"), ("schedule",)),
+    Breakage("retries have another default", _SCHEDULE, _on("retryConfig", lambda retry: {**retry, "maxDoublings": 16}), ("schedule",)),
+    Breakage("a schedule's User-Agent is not shown", _SCHEDULE, _on("httpTarget", _inside("headers")), ("schedule",)),
+    Breakage("a token has no audience", _SCHEDULE, _on("httpTarget", _inside("oidcToken")), ("targets",)),
+    Breakage("a paused schedule has a next time", f"{_LOCAL}services.scheduler_engine:SchedulerEngine.plan", lambda right: lambda self, job: {"scheduleTime": job["userUpdateTime"], **right(self, job)}, ("schedule",)),
+    Breakage("a refusal for a schedule's state has other words", f"{_LOCAL}services.scheduler_api:_wrong_state", _message(lambda text: "Wrong state."), ("schedule",)),
+    Breakage("a schedule's mask is ignored", f"{_LOCAL}services.scheduler_api:changed", lambda right: lambda old, body, mask: right(old, body, ""), ("schedule",)),
+    Breakage("a schedule's wrong time zone has other words", _SCHEDULE, _refused(lambda text: "Bad schedule."), (ASKED,)),
+    Breakage("a client's labels are lost", f"{_LOCAL}services.logging_api:_entry", _after(lambda made: ({**made[0], "labels": {}}, made[1])), ("logging",)),
+    Breakage("a written entry has no project_id", f"{_LOCAL}services.logging_api:_entry", _after(lambda made: ({**made[0], "resource": {"type": "gae_app"}}, made[1])), ("writes",)),
+    Breakage("an insertId is replaced", f"{_LOCAL}services.log_store:LogStore._insert", lambda right: lambda self, body, when: right(self, _inside("insertId")(body), when), ("writes",)),
+    Breakage("entries are always in order of time", f"{_LOCAL}services.log_store:LogStore.query", lambda right: lambda self, node, **words: right(self, node, **{**words, "descending": False}), ("logging",)),
+    Breakage("a regular expression ignores case", f"{_QUERY}_pattern", lambda right: lambda text: right(f"(?i){text}"), ("language",)),
+    Breakage("severities have no rank", f"{_QUERY}_severity", _instead(lambda text: 0), ("logging",)),
+    Breakage("a missing field passes !=", f"{_QUERY}_holds", lambda right: lambda node, value: node.operator == "!=" or right(node, value), ("language",)),
+    Breakage("a list ignores its filter", f"{_LIST}_restriction", _instead(lambda node: lambda body: True), ("plain",)),
+    Breakage("a list ignores pageSize", f"{_LOCAL}services.collection:page_size", _instead(lambda *_, **__: 100), ("registry",)),
+    Breakage("a list ignores its order", f"{_LIST}cut", lambda right: lambda items, body, order, size, token: right(items, body, "", size, token), ("registry",)),
+    Breakage("a list has no nextPageToken", f"{_LOCAL}services.collection:answer", _without("nextPageToken"), ("registry",)),
+    Breakage("a readMask is ignored", f"{_LOCAL}services.router:_read", _instead(lambda body, mask: body), ("plain",)),
+    Breakage("a location has no locationId", _LOCATION, _without("locationId"), (ASKED,)),
+    Breakage("an operation's metadata has no times", _OPERATION, _on("metadata", _inside("genericMetadata")), ("registry",)),
+    Breakage("an operation's response has another type", _OPERATION, _on("response", _inside("@type")), ("waiting",)),
+    Breakage("an operation is done at once", _OPERATION, _with(done=True, response={}), ("boards",)),
+    Breakage("a resource has no etag", _MADE, _without("etag"), ("boards",)),
+    Breakage("a resource has a field more", _MADE, _with(labels={"own": "yes"}), ("boards",)),
+    Breakage("a resource that is there has other words", f"{_LOCAL}services.collection:exists", _message(lambda text: "It exists."), ("metadata",)),
+    Breakage("a context is deleted by an operation below the location", _OPERATION, _on("name", lambda name: "/".join([*name.split("/")[:4], *name.split("/")[-2:]])), ("metadata",)),
+    Breakage("a trial of Vizier has no clientId", f"{_LOCAL}services.vizier:_shown", _without("clientId"), ("vizier",)),
 )  # fmt: skip
 
 CONTROL = Breakage("nothing is broken", _GET, _after(lambda found: found))

@@ -28,7 +28,7 @@ from vertexrig.errors import FindingsError
 if TYPE_CHECKING:
     from tools.fidelity.target import Target
 
-LEAST = 90.0
+LEAST = 95.0
 """Per cent of the breakages that rows have to notice."""
 
 

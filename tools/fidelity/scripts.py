@@ -227,7 +227,10 @@ def filled(value: Any, known: Mapping[str, Any]) -> Any:
 
 def _found(expression: str, known: Mapping[str, Any]) -> Any:
     bare = expression.removesuffix("|id")
-    found = jmespath.search(bare, dict(known))
+    try:
+        found = jmespath.search(bare, dict(known))
+    except jmespath.exceptions.JMESPathError:  # such as join() of what is not there
+        found = None
     if found is None:
         raise StepError(f"there is no {bare}")
     return found if bare == expression else str(found).rpartition("/")[2]
