@@ -195,14 +195,7 @@ def cifar10(buckets: Path) -> None:
     pictures(buckets, "cifar10", "3.0.2", {"train": 512, "test": 128}, 32, labels, named="id")
 
 
-def tf_flowers(buckets: Path) -> None:
-    """tf_flowers: 64 pictures."""
-    pictures(
-        buckets, "tf_flowers", "3.0.1", {"train": 64}, 128, ["dandelion", "daisy", "tulips", "sunflowers", "roses"]
-    )
-
-
-MAKERS = {"mnist": mnist, "horses": horses, "cassava": cassava, "cifar10": cifar10, "tf_flowers": tf_flowers}
+MAKERS = {"mnist": mnist, "horses": horses, "cassava": cassava, "cifar10": cifar10}
 
 
 def make(name: str, buckets: Path, hub: Path) -> None:

@@ -273,7 +273,7 @@ def judged(code: int, output: str, seconds: int) -> Ended:
     if set(states) == {"SUCCEEDED"} and (code == 0 or refused):
         return Ended(WHOLE, seconds) if code == 0 else Ended(TRAINED, seconds, refused[-1])
     raised = _RAISED.findall(output) or [line for line in output.splitlines() if line.strip()] or [""]
-    return Ended(FAILS, seconds, f"exit code {code}, jobs {', '.join(states) or 'none'}: {raised[-1].strip()}")
+    return Ended(FAILS, seconds, f"exit code {code}, jobs {', '.join(states) or 'none'}: {raised[-1].strip()[:160]}")
 
 
 def run_all(snapshots: Path, work: Path, only: tuple[str, ...] = (), accept: bool = False, way: str = STAND_IN) -> int:
