@@ -176,7 +176,10 @@ def _next_steps(prepared: Prepared, options_given: list[object], file: Path | No
 
 
 def _register(prepared: Prepared, done: Rehearsal) -> list[str]:
-    """Return the words of the command that registers the model; none if the model, or a metric to compare it by, is missing."""
+    """Return the words of the command that registers the model.
+
+    Empty for a sweep, and if there is no model that can be served or no metric to compare it by.
+    """
     from vertexrig import catalog  # not at the top, because `rehearse --help` loads this module
     from vertexrig.studies import register, trained
 
@@ -190,7 +193,7 @@ def _register(prepared: Prepared, done: Rehearsal) -> list[str]:
     given = dict[str, str]()
     try:
         metric, _ = trained.compared_by(loaded, prepared.view.labels, name, known=lambda: done.metrics)
-    except register.LackingError as lacking:
+    except register.LackingError as lacking:  # no sweep names the metric: the error proposes the options to give
         given = dict(lacking.options)
         metric = given.get("metric", "")
     if metric not in done.metrics:

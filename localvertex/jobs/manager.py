@@ -42,7 +42,8 @@ class Watcher:
 
     Args:
         line: Called with the resource name of a job or study and each line of its log.
-        state: Called with the resource name of a custom job and its new state, but not when it is queued, or queued again after a restart.
+        state: Called with the resource name of a custom job and the state it has after each change, which may be the same as before; not when
+            it is queued, or queued again after a restart.
         trial: Called with the record of a trial at each change.
         result: Called with the resource name of a custom job and how it ended, before its last state.
     """
@@ -92,7 +93,7 @@ class Jobs:
         self.held: set[str] = set()
 
     def listen(self, listener: Callable[[str, str], None]) -> None:
-        """Have `listener(name, state)` called when a job's state changes, but not when it is queued; in the thread that changes it."""
+        """Have `listener(name, state)` called after each change of a job, as `Watcher.state` is; in the thread that changes it."""
         self._listeners.append(listener)
 
     # what clients ask for
@@ -140,7 +141,8 @@ class Jobs:
         catalog = load()
         items = {catalog.machines[name].family if name in catalog.machines else name for name in fits}
         needed = quota_needs(Document("CustomJobSpec", dict(job)), catalog)
-        # A region stands for every quota; a machine whose CPUs have none for its accelerators.
+        # A fault that names a region takes every quota. One that names a machine takes the quota of its CPUs or, where they have
+        # none of their own, that of its accelerators.
         named = [need for need in needed if region in fits or items & set(need.item.split(" and "))]
         exceeded = named or [need for need in needed if need.unit != "GB"]
         prefix = catalog.limits.text("quota.prefix")

@@ -16,9 +16,6 @@ from vertexrig.package import image
 from vertexrig.project.config import PACKAGES_FOLDER, Loaded
 from vertexrig.project.local import LocalSettings
 
-QUEUED_S = 0.25
-"""For how long a job stays QUEUED, so that a client that looks right after its creation sees that, as on the service."""
-
 
 def settings_of_project(
     loaded: Loaded | None,

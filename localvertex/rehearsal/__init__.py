@@ -209,8 +209,8 @@ class Recorder:
         if failed is not None:
             replica, hint = failed.failed_replica, failed.hint
             done = replace(done, failed_replica=replica, traceback=failed.traceback, hint=hint)
-        ran = next(iter(self._without_model(done, body) if tuning else results), None)
-        return replace(done, astray=_left_in(ran.folder)) if ran is not None else done
+        left = self._without_model(done, body) if tuning else results  # a job has one result
+        return replace(done, astray=_left_in(left[0].folder)) if left else done
 
     def _without_model(self, done: Rehearsal, body: Mapping[str, Any]) -> list[JobResult]:
         """Return the results of a sweep's trials that succeeded and left no model."""

@@ -42,7 +42,7 @@ class Command:
         cwd: Its working directory.
         memory: Bytes all its processes may take together, 0 for no limit.
         cleanup: A command run after its end.
-        state: A command that says how the container ended that `argv` ran; empty for a program of this machine.
+        state: A command that says how the container that `argv` started has ended; empty for a program of this machine.
         mark: Beginning of the variable of `env` by which `kill_marked` finds the processes of this program, "" if there is none.
         severities: The severity of its lines, by stream.
         fork: Starts it warm, None to start it cold.
@@ -129,7 +129,7 @@ class Child:
 
     @property
     def held_until(self) -> float:
-        """When to close the pipes that a process which it left behind still holds; infinity until it has ended."""
+        """Until when its output is read after its end, where another process still holds the pipes (`_HELD_S`); infinity while it runs."""
         ended = self._reported is not None and self.control not in self.open
         return self._reported_at + _HELD_S if ended else float("inf")
 
@@ -317,7 +317,7 @@ class Children:
         self.running[child.name] = child
 
     def poll(self, timeout: float | None) -> list[Child]:
-        """Read output for at most `timeout` seconds, and return the programs that ended."""
+        """Wait at most `timeout` seconds (None: without end) for output, read what has come, and return the programs that ended."""
         ended = []
         held = min((child.held_until for child in self.running.values()), default=float("inf")) - time.monotonic()
         if held < (float("inf") if timeout is None else timeout):

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 from localvertex.runner import engine, environment, packages
 from localvertex.runner.engine import JOB_LABEL, OWNER_LABEL, ROOT_LABEL, Engine, Image
@@ -60,19 +61,28 @@ class Container:
         return {name: value for name, _, value in pairs}
 
 
-def chosen(
-    image: str, options: RunOptions, execute: packages.Execute, log: Callable[[str], None]
-) -> tuple[Container | None, str, bool]:
-    """Return the container of an image, if it can run here.
+class Choice(NamedTuple):
+    """Whether an image runs as itself.
+
+    Args:
+        container: Its container; None if the image does not run here.
+        why: Why it does not, with what to do; "" if the user has mapped the image.
+        answers: Whether a container engine answers.
+    """
+
+    container: Container | None = None
+    why: str = ""
+    answers: bool = False
+
+
+def chosen(image: str, options: RunOptions, execute: packages.Execute, log: Callable[[str], None]) -> Choice:
+    """Return whether an image runs as itself.
 
     Args:
         image: As the job names it.
         options: The job's.
         execute: Runs what pulls the image, its output in the job's log.
         log: Called before that.
-
-    Returns:
-        The container, None if the image cannot run here; the reason, with what to do; whether an engine answers.
 
     Raises:
         JobFailedError: The user has named an engine, and it does not answer or does not have the image.
@@ -82,7 +92,7 @@ def chosen(
     if found is None:
         if wanted in engine.PROGRAMS:
             raise JobFailedError(f"image {image!r} is to be run by {wanted}, which does not answer: {why}")
-        return None, f"no container engine answers ({why})" if wanted == "auto" else "engine is none", False
+        return Choice(why=f"no container engine answers ({why})" if wanted == "auto" else "engine is none")
     try:
         here = found.image(image)
         if here is None and options.pull == "missing":
@@ -95,8 +105,8 @@ def chosen(
         line = f"`{found.name} pull {image}`, or write `pull: missing` under local: in the project file"
         if wanted in engine.PROGRAMS:
             raise JobFailedError(f"image {image!r} is not on this machine. To get it: {line}")
-        return None, f"the image {image} is not on this machine; to run it: {line}", True
-    return Container(found, here, found.user_id(here)), "", True
+        return Choice(None, f"the image {image} is not on this machine; to run it: {line}", True)
+    return Choice(Container(found, here, found.user_id(here)), answers=True)
 
 
 def with_packages(

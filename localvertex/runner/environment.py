@@ -180,7 +180,7 @@ def virtual_devices(pool: Pool) -> int:
     return count if here < count else 0
 
 
-def stand_in(pool: Pool) -> str:
+def accelerator_difference(pool: Pool) -> str:
     """Return one sentence on what replaces a pool's accelerators, "" if nothing does."""
     count = virtual_devices(pool)
     if not count:

@@ -26,7 +26,7 @@ _SHELLS = ("sh", "bash")
 _REDUCTION = Path(__file__).with_name("reduction_stand_in.py")
 
 
-def _stand_in(base: packages.Interpreter, image: str, built: TrainerSources | None = None) -> str:
+def _version_difference(base: packages.Interpreter, image: str, built: TrainerSources | None = None) -> str:
     """Return how the stand-in of an image differs from the image, "" if both have the same versions."""
     prebuilt = load().image(image)
     if built is not None:
@@ -56,7 +56,7 @@ class Preparation:
         options: The job's.
         root: The local Vertex's folder.
         env: What pip sees of the user's environment.
-        execute: Runs pip.
+        execute: Runs pip, or the engine that pulls an image (`packages.Execute`).
         step: Called before each installation; see `packages.layer`.
         give_up: Whether the job is to end.
         log: Called with what is made beside the packages.
@@ -71,27 +71,39 @@ class Preparation:
     give_up: Callable[[], bool]
     log: Callable[[str], None]
 
-    def program(self) -> ReplicaProgram:
-        """Return how the pool's replicas are started.
+    def program(self, choice: containers.Choice) -> ReplicaProgram:
+        """Return how the pool's replicas are started, after `choice`.
 
         Raises:
             PackageError: A package is not there or does not install.
             JobFailedError: Nothing on this machine can run the image.
         """
-        options, image = self.options, self.pool.image
-        # `local.images` wins: the user named a folder for this image.
-        if load().is_reduction_server(image) and first_match(options.images, image) is None:
+        if self._is_reduction_server():
             note = "a program that does nothing replaces the Reduction Server, which only makes all-reduce between GPUs faster"
             return ReplicaProgram((sys.executable, "-I", "-S", str(_REDUCTION)), (), stand_ins=(note,))
-        container, why, answers = None, "", False
-        # `local.images` and `local.interpreters` win over the image itself.
-        if first_match(options.images, image) is None and first_match(options.interpreters, image) is None:
-            container, why, answers = containers.chosen(image, options, self.execute, self.log)
-        if container is not None:
-            return self._of_container(container)
-        program = self._in_place_of_the_image(why)
+        if choice.container is not None:
+            return self._of_container(choice.container)
+        program = self._in_place_of_the_image(choice.why)
         # Say why the image does not run: a user with an engine expects it to.
-        return replace(program, stand_ins=(why, *program.stand_ins)) if answers else program
+        return replace(program, stand_ins=(choice.why, *program.stand_ins)) if choice.answers else program
+
+    def choice(self) -> containers.Choice:
+        """Return whether the pool's image runs as itself.
+
+        Raises:
+            JobFailedError: As `containers.chosen`.
+        """
+        options, image = self.options, self.pool.image
+        # `local.images` and `local.interpreters` win over the image itself.
+        mapped = first_match(options.images, image) is not None or first_match(options.interpreters, image) is not None
+        if mapped or self._is_reduction_server():
+            return containers.Choice()
+        return containers.chosen(image, options, self.execute, self.log)
+
+    def _is_reduction_server(self) -> bool:
+        """Whether the image is Google's Reduction Server, and the user named no folder for it in `local.images`."""
+        image = self.pool.image
+        return load().is_reduction_server(image) and first_match(self.options.images, image) is None
 
     def _of_container(self, container: containers.Container) -> ReplicaProgram:
         """Return the program of a pool whose image runs as itself."""
@@ -139,7 +151,7 @@ class Preparation:
             tuple(pool.args),
             (Path(base.python).parent,),
             settings=settings,
-            stand_ins=(_stand_in(base, pool.image), keras),
+            stand_ins=(_version_difference(base, pool.image), keras),
             framework=keras2.framework(pool.image),
             installs=installs,
         )
@@ -155,7 +167,7 @@ def _of_stand_in(pool: Pool, one: ImageStandIn, base: packages.Interpreter, pyth
         (python.parent, Path(base.python).parent),
         Path(one.folder),
         settings={**one.env, **settings},
-        stand_ins=(_stand_in(base, one.base), keras),
+        stand_ins=(_version_difference(base, one.base), keras),
         framework=keras2.framework(one.base),
         broken=_broken(python, one.base),
     )
@@ -171,7 +183,7 @@ def _of_package(pool: Pool, base: packages.Interpreter, root: Path, layer: Calla
         tuple(pool.args),
         (python.parent,),
         settings=settings,
-        stand_ins=(_stand_in(base, pool.image), packages.layer_note(python, "replaced"), keras),
+        stand_ins=(_version_difference(base, pool.image), packages.layer_note(python, "replaced"), keras),
         framework=keras2.framework(pool.image),
         sources=tuple(files),
         broken=_broken(python, pool.image),
@@ -207,7 +219,7 @@ def _of_built_image(
         # torchrun and its like are beside the interpreter that has their package
         (python.parent, Path(base.python).parent),
         settings=settings,
-        stand_ins=(_stand_in(base, pool.image, built), packages.layer_note(python, "replaced"), keras),
+        stand_ins=(_version_difference(base, pool.image, built), packages.layer_note(python, "replaced"), keras),
         framework=built.framework,
         sources=(file,),
     )
@@ -218,13 +230,17 @@ def interpreter(
 ) -> packages.Interpreter:
     """Return the Python that stands in for an image: the one that the project file names, otherwise this one.
 
-    If this one lacks TensorFlow, or with `interpreters: auto`, make an environment with the image's versions. TensorFlow is not
-    installed beside this Python's packages, because one of them may break it (JAX needs a newer ml_dtypes).
+    If this one lacks TensorFlow, or with `interpreters: auto`, make an environment with the image's versions. TensorFlow is installed
+    beside this Python's packages only if no such environment can be made, because one of them may break it (JAX needs a newer
+    ml_dtypes).
     """
     named, prebuilt = first_match(options.interpreters, image), load().image(image)
     auto = named == AUTO and prebuilt is not None
     base = packages.interpreter(named if named and named != AUTO else sys.executable)
-    if prebuilt is None or (not auto and (named or prebuilt.framework != "tf" or "tensorflow" in base.installed)):
+    if prebuilt is None:
+        return base
+    lacks_tensorflow = not named and prebuilt.framework == "tf" and "tensorflow" not in base.installed
+    if not (auto or lacks_tensorflow):
         return base
     name = pythons.name_for(prebuilt, load())
     try:
@@ -232,7 +248,7 @@ def interpreter(
     except (UsageError, PackageError) as error:
         if give_up() or auto:
             raise
-        log(f"This Python has no TensorFlow, which is installed beside its packages: {error}")
+        log(f"No environment of {name} could be made ({error}): TensorFlow is installed beside this Python's packages")
         return base
     log(f"{'Made' if made.fresh else 'Found'} the environment of {name}, kept for other jobs: {made.python}")
     return packages.interpreter(str(made.python))

@@ -38,14 +38,15 @@ from vertexrig.errors import JobFailedError, PackageError, VertexrigError
 from vertexrig.spec import cluster
 from vertexrig.spec.states import CANCELLED, CANCELLING, FAILED, PENDING, RUNNING, SUCCEEDED
 
-# Lines of stderr per replica, for the error of the job; the whole output is in its log file.
-_STDERR_KEPT = 200
-# A line of stdout counts for the error, too, where its JSON names a higher severity: some trainers log no other way.
+# Lines per replica that the job's error may quote; the whole output is in its log file.
+_ERRORS_KEPT = 200
+# Severities of stdout lines that do not count for the job's error. A line whose JSON names a higher one does: some trainers log
+# no other way.
 _ORDINARY = ("DEFAULT", "INFO")
 # pip names the cause near its end; what it did before is in the log.
 _PIP_LINES_SHOWN = 40
-_WORDS_OF_HINT = 10
-"""Last lines of stderr in which the cause of a failure is looked for."""
+_LINES_FOR_HINT = 10
+"""Last lines of a replica's errors in which the cause of a failure is looked for."""
 
 OnState = Callable[[str], None]
 
@@ -115,7 +116,7 @@ class _Member:
 
     replica: cluster.Replica
     command: Command
-    stderr: deque[str] = field(default_factory=lambda: deque(maxlen=_STDERR_KEPT))
+    errors: deque[str] = field(default_factory=lambda: deque(maxlen=_ERRORS_KEPT))
     child: Child | None = None
     log_begun: bool = False
 
@@ -137,14 +138,15 @@ class _JobRun:
         self.job, self.root, self.options, self.control = dict(job), root, options, control
         self.pools = [pool for pool in spec.Document("CustomJobSpec", self.job).running if pool.replica_count > 0]
         self.folder = job_files.job_folder(root, options.job_id)
-        # An earlier server ran this job. Asked now, because the first log line makes the folder.
+        # Whether an earlier server ran this job. Asked now, because the first log line makes the folder.
         self.restarted = self.folder.exists()
         self.files = LogFiles(self.folder / "logs", root)
-        self.children, self.warmth = Children(self._line, control.fileno(), self._started), warmth
+        self.children = Children(self._line, control.fileno(), self._started)
+        self.warmth = warmth
         self.scheduling = policy.scheduling_of(self.job)
         self.counts = policy.Counts(**options.earlier)
         self.members: dict[str, _Member] = {}  # by name; empty until everything is installed
-        self.installing: deque[str] = deque(maxlen=_STDERR_KEPT)
+        self.installing: deque[str] = deque(maxlen=_ERRORS_KEPT)
         self.said: packages.Said = []  # by pip, in the present step of an installation
         self.steps: dict[int, packages.Steps] = {}
         self.exit_codes: dict[str, int] = {}
@@ -184,8 +186,10 @@ class _JobRun:
                 return self._result(SUSPENDED, None)
             if self.control.cancelled:
                 return self._result(CANCELLED, policy.ON_CANCEL)
-            if isinstance(error, PackageError):  # the job's error only begins with another sentence
-                self._service_line(str(error), "ERROR")
+            if isinstance(
+                error, PackageError
+            ):  # shown here: the job's error begins with the service's sentence about the replica
+                self._service_lines([str(error)], shown=True, severity="ERROR")
             return self._result(FAILED, self._error_of(error))
         except BrokenPipeError:  # the reader of the lines has gone
             raise
@@ -259,7 +263,7 @@ class _JobRun:
             return self.said
 
         env = replica.visible(self.options, self.folder / "config")
-        program = pool_programs.Preparation(
+        preparation = pool_programs.Preparation(
             pool,
             self.options,
             self.root,
@@ -268,7 +272,12 @@ class _JobRun:
             step=step,
             give_up=lambda: self.control.ends,
             log=self._own_line_now,
-        ).program()
+        )
+        choice = preparation.choice()
+        if choice.container is not None:
+            # Known to the job's end, also if an installation in it fails.
+            self.containers[pool.index] = choice.container
+        program = preparation.program(choice)
         # An environment from the cache needs no installation; the lines appear all the same, because the service installs
         # each time.
         if not installed:
@@ -278,7 +287,7 @@ class _JobRun:
 
     def _log_differences(self, pool: spec.Pool, program: ReplicaProgram) -> None:
         """Log what is different here from the cloud."""
-        for sentence in (environment.stand_in(pool), *program.notes):
+        for sentence in (environment.accelerator_difference(pool), *program.notes):
             if sentence and sentence not in self.stand_ins:
                 self.stand_ins.append(sentence)
                 self._own_line(f"Difference: {sentence}.")
@@ -287,7 +296,7 @@ class _JobRun:
             self._own_line(f"{uri} is looked for at {where}: there is no such bucket here yet.")
 
     def _run_installer(self, argv: Sequence[str], env: Mapping[str, str]) -> int:
-        """Run a program of the preparation, its output in the log of the primary replica."""
+        """Run a program of the preparation. Its output goes to the log of the replica that it is for, `preparing_replica`."""
         name = self.preparing_replica
 
         def keep(line: Line) -> None:
@@ -337,7 +346,7 @@ class _JobRun:
             everyone = [other.replica for other in self.members.values()]
             self._replayed(servicelog.whole(self._pool(one), one, everyone, self.steps[one.pool]), one.name)
         member.log_begun = False  # a replica that starts again goes through all of it again
-        member.stderr.clear()
+        member.errors.clear()
         command = member.command
         if self.warmth is not None:
             command, cold = self.warmth.of(command, len(self.members))
@@ -422,7 +431,7 @@ class _JobRun:
         if action is Action.FAIL:
             pool, one = self._pool(member.replica), member.replica
             package = "pythonPackageSpec" in pool.data
-            self.failed_replica, self.last_words = name, policy.last_words(list(member.stderr), exit_, package=package)
+            self.failed_replica, self.last_words = name, policy.last_words(list(member.errors), exit_, package=package)
             everyone, again = [other.replica for other in self.members.values()], not self.scheduling.disable_retries
             self._replayed(servicelog.failed(pool, one, everyone, exit_, self.steps[one.pool], again=again), name)
             error = self._exit_error(exit_)
@@ -474,7 +483,7 @@ class _JobRun:
         if state == FAILED and error is not None:
             found_hint = self._hint(error)
             first, *rest = error.message.split("\n")
-            self._service_line(first, "ERROR")
+            self._service_lines([first], shown=True, severity="ERROR")
             self._service_lines(rest, severity="ERROR")  # the traceback, which the replica's log has already
             self._own_line(f"The logs are in {self.folder / 'logs'}.", "WARNING")
             if found_hint:
@@ -508,16 +517,18 @@ class _JobRun:
             self.children.poll(left)
         self._service_lines([servicelog.TORN_DOWN])
         last = {SUCCEEDED: servicelog.SUCCEEDED, FAILED: servicelog.FAILED, CANCELLED: servicelog.CANCELLED}
-        self._service_line(last[state])
+        self._service_lines([last[state]], shown=True)
 
     def _hint(self, error: JobError) -> str:
         member = self.members.get(self.failed_replica)
-        wanted = member.replica.pool if member is not None else self.pools[0].index if self.pools else 0
-        pool = next((one for one in self.pools if one.index == wanted), None)
-        # A container's error has a traceback alone; a shell or another language names the cause without one.
-        said = [*list(member.stderr if member is not None else ())[-_WORDS_OF_HINT:], self.last_words, error.message]
-        of_pool = (pool.image, pool.machine_type) if pool is not None else ("", "")
-        return hint("\n".join(said), of_pool[0], container=wanted in self.containers, machine=of_pool[1])
+        failed = next((one for one in cluster.replicas(self.pools) if one.name == self.failed_replica), None)
+        pool = self._pool(failed) if failed is not None else next(iter(self.pools), None)
+        # The error of a containerSpec pool quotes a traceback or nothing (`policy.last_words`); a shell or another language names
+        # the cause without one.
+        said = [*list(member.errors if member is not None else ())[-_LINES_FOR_HINT:], self.last_words, error.message]
+        if pool is None:
+            return hint("\n".join(said))
+        return hint("\n".join(said), pool.image, container=pool.index in self.containers, machine=pool.machine_type)
 
     def close(self) -> None:
         # In this order: replicas may write and listen until they have ended.
@@ -533,13 +544,9 @@ class _JobRun:
     def _line(self, line: Line) -> None:
         member = self.members.get(line.task)
         if member is not None and (line.stderr or line.severity not in _ORDINARY):
-            member.stderr.append(line.text)
+            member.errors.append(line.text)
         self.files.write(line)
         self._on_line(line)
-
-    def _service_line(self, text: str, severity: str = "INFO") -> None:
-        """Write a line of the service, which a rehearsal prints."""
-        self._line(Line(time.time(), SERVICE, severity, text))
 
     def _own_line(self, text: str, severity: str = "INFO", *, shown: bool = True) -> None:
         """Write a line that the service would not. A rehearsal prints it only if `shown`."""

@@ -7,10 +7,15 @@ it would with its container. A second process above it does the same where this 
 
 A forker (`forker.py`) forks this process, too, in place of starting it, and then the program below it (`supervise`).
 
-Called as `python supervisor.py FD OPTIONS -- PROGRAM ARGS...`; OPTIONS is JSON: `memory` (bytes, 0 for no limit), `cwd`,
-`cleanup` (a command run at the end), `state` (a command that prints how the container ended that PROGRAM ran), `gcs` (the folder that the program sees as /gcs, "" for none),
-`hosts` (the file that it then sees as /etc/hosts, "" for the machine's own). On the socket it reads
-lines `signal NUMBER` and writes `start PID`, `exit STATUS OOM`.
+Called as `python supervisor.py FD OPTIONS -- PROGRAM ARGS...`. OPTIONS is JSON:
+- `memory`: bytes, 0 for no limit;
+- `cwd`: the working directory of the program;
+- `cleanup`: a command that is run at the end;
+- `state`: a command that prints how the container that PROGRAM started has ended;
+- `gcs`: the folder that the program sees as /gcs, "" for none;
+- `hosts`: the file that it then sees as /etc/hosts, "" for the machine's own.
+
+On the socket it reads lines `signal NUMBER` and writes `start PID`, `exit STATUS OOM`.
 """
 
 from __future__ import annotations

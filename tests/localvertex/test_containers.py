@@ -323,6 +323,20 @@ def test_a_package_runs_in_its_executor_image(tmp_path: Path) -> None:
     print(f"second start: {time.monotonic() - began:.2f} s")
 
 
+def test_a_package_that_does_not_install_in_its_image(tmp_path: Path) -> None:
+    """The hint is about the image of the pool whose package failed, in which its setup.py lacks a module."""
+    sdist(tmp_path / "gs/p/broken.tar.gz", name="broken", setup="import compiler_of_mine")
+    package = {"packageUris": ["gs://p/broken.tar.gz"], "pythonModule": "broken.task"}
+    pool = {
+        "machineSpec": {"machineType": "n1-standard-4"},
+        "replicaCount": 1,
+        "pythonPackageSpec": {"executorImageUri": EXECUTOR, **package},
+    }
+    done = ran(tmp_path, spec("true"), pool)
+    assert (done.result.failed_replica, "compiler_of_mine" in done.error) == ("workerpool1-0", True)
+    assert done.result.hint.startswith("the image does not have the module compiler_of_mine"), done.result.hint
+
+
 def test_pip_inside(tmp_path: Path) -> None:
     """A command may install with the image's pip, which lives and ends with the container."""
     sdist(tmp_path / "gs/p/extra.tar.gz", name="extra", task="WORD = 'there'")
