@@ -74,7 +74,7 @@ def shown(text: str) -> str:
     parts, end = list[str](), 0
     for match in forms.pattern.finditer(text):
         start = match.start()
-        if start < end:
+        if start < end:  # inside a cut value, whose end `_common_prefix` has found
             continue
         found = _single_blanks(match[0])
         name = forms.name_by_form.get(found, "")

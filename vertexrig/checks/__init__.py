@@ -155,7 +155,7 @@ def _flag_of(document: Document, path: str) -> str:
 
 
 def _safe(finding: Finding, hidden: frozenset[str]) -> Finding:
-    """Return a finding without the secrets that its message or fix may quote."""
+    """Return a finding without the secrets that its message or fix may quote, and with `${NAME}` for the values of variables."""
     old = (finding.message, finding.fix, finding.key_fix)
     message, fix, key_fix = (_masked(variables.shown(text), hidden) for text in old)
     return finding if (message, fix, key_fix) == old else replace(finding, message=message, fix=fix, key_fix=key_fix)

@@ -59,7 +59,7 @@ def refused_by_gcloud(document: Document) -> list[Pool]:
     if document.kind != "CustomJobSpec":
         return []  # gcloud ai hp-tuning-jobs does not look
     # gcloud's words: "Exactly one of fields [pythonPackageSpec, containerSpec] is required for a [workerPoolSpecs]"
-    return [pool for pool in document.pools[1:] if pool.empty and not pool.program]
+    return [pool for pool in document.pools[1:] if pool.empty]
 
 
 def pool_empty_gcloud(document: Document, context: Context) -> Iterator[Problem]:

@@ -58,8 +58,8 @@ def command(
 ) -> None:
     """Write the YAML of job or sweep NAME, check it, and print the commands that upload its package and submit it.
 
-    The commands go to stdout, findings to stderr. If there is a finding of severity error, the YAML is still written, no
-    command is printed, and the exit code is 1.
+    The commands go to stdout, findings to stderr. If there is a finding of severity error, the YAML is still written, the
+    command of that job or candidate is not printed, and the exit code is 1.
 
     Two jobs that gcloud creates from the same file write into the same output folder. For a separate output folder, render with
     `--run new` before each job, or use `vertexrig submit`.
@@ -97,13 +97,14 @@ def command(
     lines = creation.commands([pair for pair in written if pair[0].candidate == 1])
     data = {"jobs": rows, "commands": lines, "checked": check, "findings": show.rows(found)}
     result(format_, data, "\n".join(lines))
+    previous: dict[str, int] = {}  # of each job: the last candidate that has commands
     for one, path in written:
         if one.candidate > 1:
             commands = "\n".join(creation.commands([(one, path)]))
-            before = (
-                f"{one.view.name}: if candidate {one.candidate - 1} gets no machines, run candidate {one.candidate}"
-            )
-            streams.note(f"{before}:\n{commands}", literal=True)
+            before = previous.get(one.view.name)
+            when = f"if candidate {before} gets no machines, run" if before else "commands of"
+            streams.note(f"{one.view.name}: {when} candidate {one.candidate}:\n{commands}", literal=True)
+        previous[one.view.name] = one.candidate
     failed = [one.title for one in prepared if not one.ok]
     if failed:
         raise FindingsError(f"{', '.join(failed)} would fail: see above")

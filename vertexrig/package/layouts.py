@@ -110,7 +110,7 @@ def described(folder: Path, files: Mapping[str, Path]) -> Layout | None:
     if found is None:
         return None
     if found.backend_reason:
-        return Layout({}, warnings=found.warnings, by_backend=found)
+        return Layout({}, requires_python=found.requires_python, warnings=found.warnings, by_backend=found)
     # A setup.py stays and takes precedence: what it gives is not written to setup.cfg as well.
     given = read_setup(read_bytes(files["setup.py"], "setup.py"))[0].keys() if "setup.py" in files else set()
     config = _config(files)

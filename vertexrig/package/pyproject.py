@@ -111,7 +111,10 @@ def read(folder: Path) -> Metadata | None:
     for keys, name in ((("tool", "poetry"), "name"), (("tool", "flit", "metadata"), "module")):
         if table := file.table(*keys):
             why = f"[{'.'.join(keys)}] of pyproject.toml is read by its build backend alone"
-            return Metadata(_text(table.get(name)), _text(table.get("version")), backend_reason=why)
+            python = _text(table.get("requires-python")) or ""  # of Flit; Poetry writes it in a form of its own
+            return Metadata(
+                _text(table.get(name)), _text(table.get("version")), requires_python=python, backend_reason=why
+            )
     return None
 
 

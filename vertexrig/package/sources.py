@@ -370,7 +370,7 @@ def _imported(root: Path, files: Mapping[str, Path], tf_version: str | None) -> 
     tree = Tree(folder=root)
     for file, path in files.items():
         # every module counts, also those that the entry does not import: which one a job runs is not known here
-        # the root is absolute, the files are as the trainer's path was given
+        # a script's root is absolute, while the files are as the trainer's path was given
         if file.endswith(".py") and os.path.relpath(path, root) not in seen:
             source = follow(tree, ".".join(PurePosixPath(file).with_suffix("").parts).removesuffix(".__init__"))
             seen.update(source.files)

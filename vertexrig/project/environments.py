@@ -45,7 +45,8 @@ class Chosen:
     Args:
         name: Its name; "" for the file without an environment.
         names: All environments of the file.
-        merged: The file's values with those of the environment, `${…}` as it is written; empty without an environment.
+        merged: The file's values with those of the environment, `${…}` as it is written, without the entries left out; empty without an
+            environment.
         own: Paths of the merged values that this environment gives; `()` is always among them.
     """
 
@@ -134,7 +135,10 @@ def choose(
 def _merged(
     base: Mapping[str, Any], own: Mapping[str, Any], path: RawPath, replaced: list[RawPath], place: typed.Place
 ) -> dict[str, Any]:
-    """Return a mapping with another merged over it: mappings are merged, null removes a key, other values replace."""
+    """Return a mapping with another merged over it: mappings are merged, null removes a key, other values replace.
+
+    `replaced` gets the paths whose values in the file no longer count.
+    """
     found = dict(base)
     for key, value in own.items():
         if value is None and key not in base:

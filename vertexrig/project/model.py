@@ -324,6 +324,7 @@ class Project:
     def images(self) -> frozenset[str | None]:
         """The images that the trainer, the jobs and their roles name; None stands for a job or role that inherits its image."""
         jobs = self.jobs.values()
+        # not reduction_server: an image there is refused
         machines = [
             machine for job in jobs for machine in (job, job.worker, job.ps, job.evaluator) if machine is not None
         ]

@@ -165,4 +165,6 @@ def _answered(templates: Templates, name: str, arguments: Sequence[Any]) -> byte
         answer = {"error": str(error)}
     except MemoryError:
         os._exit(1)
+    except Exception as error:  # otherwise a defect would be reported as the limit of time and memory
+        answer = {"error": f"{type(error).__name__}: {error}"}
     return json.dumps(answer).encode() + b"\n"

@@ -234,11 +234,12 @@ def _keys_outside_pools(project: model.Project, job: str, name: str) -> dict[Raw
     owners: list[tuple[RawPath, Any]] = [((), project), (("jobs", job), project.jobs[job])]
     owners += [(("sweeps", name), project.sweeps[name])] if name in project.sweeps else []
     for path, owner in owners:
-        for key in ("base_output_directory", "service_account", "display_name", "kms_key_name"):
+        for key in ("base_output_directory", "service_account", "kms_key_name"):
             if getattr(owner, key, None) is not None:
                 keys[key,] = (*path, key)
         keys |= {("labels", label): (*path, "labels", label) for label in owner.labels}
-    return keys
+    path, owner = owners[-1]  # a sweep does not take the display name of its job
+    return keys | ({("display_name",): (*path, "display_name")} if owner.display_name is not None else {})
 
 
 def _study(study: Study) -> Study:
@@ -392,7 +393,9 @@ class _Resolver:
             if newest and not framework:
                 self.artifacts.trainer_folder()  # a missing folder is the reason
                 problem = "image is `prebuilt`, and the trainer imports no framework that has prebuilt images"
-                choices = "Write one that its packages can be installed on, such as tf-2.17, which has most."
+                choices = (
+                    "Write one that its packages can be installed on, such as tf-2.17, which has the most packages."
+                )
             path: tuple[str, ...] = ("jobs", self.name, "image") if self.job.image else ("trainer", "image")
             where = ""
             if role != "chief" and getattr(self.written(role), "image", None):
@@ -431,7 +434,7 @@ class _Resolver:
         trainer = self.loaded.project.trainer
         keys: dict[RawPath, RawPath] = {("nfs_mounts",): ("jobs", self.name, "nfs_mounts")}
         keys["python_module",] = ("jobs", self.name, "module") if self.job.module else ("trainer", "module")
-        if len(owners) > 1 or written is self.job:
+        if owners[0][1] is self.job:  # not a Reduction Server, which runs no image of the trainer
             keys["image_uri",] = ("trainer", "custom_image" if trainer.image == "custom" else "image")
         for path, owner in owners:
             keys |= {(name,): (*path, name) for name in _POOL_KEYS if getattr(owner, name) is not None}
@@ -451,7 +454,7 @@ class _Resolver:
         trainer, module = self.loaded.project.trainer, self.job.module
         if filled.container is not None:
             command = filled.container.command
-            path = next(path for path, owner in reversed(owners) if owner.container or owner.image) if command else ()
+            path = next(path for path, owner in reversed(owners) if owner.container) if command else ()
             return command, (), {("command", n): (*path, "container", "command", n) for n in range(len(command))}
         if image.takes_package:
             return (), (), {}

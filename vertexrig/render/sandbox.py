@@ -64,11 +64,14 @@ class Templates:
         """Return every name that a template and those it includes take from outside."""
         if template not in self._used:
             assert self.environment.loader is not None
-            tree = self.environment.parse(self.environment.loader.get_source(self.environment, template)[0])
+            source = self.environment.loader.get_source(self.environment, template)[0]
+            with _explaining(template):
+                tree = self.environment.parse(source)
             names = self._used[template] = meta.find_undeclared_variables(tree)
             for other in meta.find_referenced_templates(tree):
-                if other is not None:
-                    names |= self.names_used(other)
+                # one that is not there may be included with `ignore missing`; without that, rendering has failed before
+                with contextlib.suppress(jinja2.TemplateNotFound):
+                    names |= self.names_used(other) if other is not None else set()
         return self._used[template]
 
     def compile(self, templates: Sequence[str]) -> None:

@@ -5,7 +5,7 @@ The functions at the end derive what is not written: the hardware of its pools, 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -213,13 +213,16 @@ class Document:
         # an unknown key may belong at the top of the file
         if errors.whole_file_refused or path in errors.unknown_keys or not errors.paths.isdisjoint(around):
             return True
-        return any(  # misspelt, or at a level too high
-            _is_among(one.rpartition(".")[2], errors.unknown_below[parent])
-            for parent in ("", *around[1:])
-            if parent in errors.unknown_below
-            for one in around
-            if not parent or one.startswith(f"{parent}.")
-        )
+        return self._is_unknown_key(around)
+
+    def _is_unknown_key(self, around: Sequence[str]) -> bool:
+        """Whether one of a path and its parents is close to a key that was refused as unknown: misspelt, or at a level too high."""
+        unknown = self._errors.unknown_below
+        for parent in ("", *around[1:]):
+            below = [one for one in around if not parent or one.startswith(f"{parent}.")]
+            if any(_is_among(one.rpartition(".")[2], unknown.get(parent, ())) for one in below):
+                return True
+        return False
 
     @cached_property
     def _errors(self) -> _Refused:

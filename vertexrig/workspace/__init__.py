@@ -250,10 +250,15 @@ class Workspace:
             from vertexrig.checks import trainer_files
             from vertexrig.package.imports import fit
 
-            folder = self.loaded.path(self.loaded.project.trainer.path, "trainer", "path")
-            for problem in trainer_files.check_requirements(fit(folder, trainer, tf_version), pool.program_path):
+            for problem in trainer_files.check_requirements(
+                fit(self._trainer_folder(), trainer, tf_version), pool.program_path
+            ):
                 problems.setdefault(problem.message, problem)  # the same for two versions is said once
         return checks.findings("requirements", problems.values(), document)
+
+    def _trainer_folder(self) -> Path:
+        """Return the folder of `--trainer`, otherwise that of the project's trainer."""
+        return self._trainer or self.loaded.path(self.loaded.project.trainer.path, "trainer", "path")
 
     def read(self, rendered: Rendered) -> spec.Document:
         """Return the rendered YAML, read strictly.
@@ -266,7 +271,7 @@ class Workspace:
     def trainer(self, module: str) -> TrainerSource | None:
         """Return the project's trainer as read, with `module` as its entry; None if its folder is not there."""
         if module not in self._trainers:
-            folder = self._trainer or self.loaded.path(self.loaded.project.trainer.path, "trainer", "path")
+            folder = self._trainer_folder()
             self._trainers[module] = None
             if folder.exists():
                 # imported here: the trigger has no trainer folder and does not load this module

@@ -18,7 +18,7 @@ from vertexrig.project.keys import places
 from vertexrig.render.renderer import spec_overlays
 from vertexrig.render.resolve import ROLES, View
 from vertexrig.schema import typed
-from vertexrig.spec.api_names import camel, camel_keys, snake
+from vertexrig.spec.api_names import camel, snake
 from vertexrig.spec.document import Document
 from vertexrig.yamltext import RawPath, read
 
@@ -60,6 +60,7 @@ class SourceKeys:
             return ()  # only trainer keys around: the missing value belongs to the job
         of_role = [key for key in of_entries if in_pool and len(key) > 3 and key[0] == "jobs" and key[2] in ROLES]
         nearest = of_role or of_entries or keys
+        # keys of a sweep and of its job have nothing in common: those of the job count
         found = _common(nearest) or _common([key for key in nearest if key[0] == "jobs"] or keys)
         # drop the neighbour's own last key: the missing key is its sibling
         return found[:-1] if missing and found in keys else found
@@ -76,12 +77,9 @@ class SourceKeys:
         if isinstance(place[-1], str) and path[-2:-1] == ("args",) and isinstance(edit.value, str):
             # a word of the job is a key of the file, with or without a value
             name, _, value = edit.value.removeprefix("--").partition("=")
-            renamed = replace(edit, location=place, key=name)
-            return (
-                renamed
-                if name != place[-1]
-                else replace(edit, location=place, value=read(value).data if value else None)
-            )
+            if name != place[-1]:
+                return replace(edit, location=place, key=name)
+            return replace(edit, location=place, value=read(value).data if value else None)
         if place[-1] == old and isinstance(edit.value, str):  # an id that is a key
             return replace(edit, location=place, key=edit.value)
         return replace(edit, location=place)
@@ -104,8 +102,8 @@ class SourceKeys:
             if key and _value(self.loaded.project, key) is not None:
                 found[path] = key
         for laid, above, source in spec_overlays(self.view):
-            for path, key in zip(_leaves(camel_keys(laid)), _leaves(laid), strict=True):
-                place = (*above, *path)
+            for key in _leaves(laid):
+                place = (*above, *_camel(key))
                 found[place] = (*source, *key)
         # in the API these are not part of the spec, so the document does not have them
         outside: dict[RawPath, RawPath] = {
@@ -187,6 +185,12 @@ def _snake(path: Sequence[str | int]) -> RawPath:
 def _common(paths: Sequence[RawPath]) -> RawPath:
     first, length = paths[0], min(map(len, paths))
     return next((first[:n] for n in range(length) if any(path[n] != first[n] for path in paths)), first[:length])
+
+
+def _camel(path: RawPath) -> RawPath:
+    """Return a path of `spec:` as the API names it; keys of labels are names, not fields."""
+    end = path.index("labels") + 1 if "labels" in path else len(path)
+    return (*(camel(step) if isinstance(step, str) else step for step in path[:end]), *path[end:])
 
 
 def _leaves(value: Any, path: RawPath = ()) -> Iterator[RawPath]:

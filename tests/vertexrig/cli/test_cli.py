@@ -278,6 +278,20 @@ def test_a_candidate_s_commands_have_the_values(own: Path, monkeypatch: pytest.M
     assert "--project=other-project-77" in done.stderr and "${PROJECT}" not in done.stderr
 
 
+def test_a_candidate_comes_after_the_one_that_has_commands(own: Path) -> None:
+    """Where an earlier candidate has an error and no command, the sentence before the next one's does not name it."""
+    text = "project: p\nregion: us-central1\nbucket: gs://some-bucket\njobs: {j: {machine_type: n1-standard-4, boot_disk_size_gb: SIZE, timeout: 60s, CANDIDATES, CONTAINER}}\n"
+    text = text.replace("CONTAINER", "container: {image_uri: us-docker.pkg.dev/p/r/i:1}")
+    text = text.replace("CANDIDATES", "candidates: [{boot_disk_size_gb: 10}, {boot_disk_size_gb: 200}]")
+    for size, sentence in (
+        ("100", "j: if candidate 1 gets no machines, run candidate 3:"),
+        ("20", "j: commands of candidate 3:"),
+    ):
+        (own / "vertexrig.yaml").write_text(text.replace("SIZE", size))
+        done = typed("render", "j", cwd=own)
+        assert done.exit_code == 1 and sentence in done.stderr and "run candidate 2" not in done.stderr, done.stderr
+
+
 def test_the_way_to_an_image_of_ones_own_names_what_gave_the_old_one(
     own: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -129,6 +129,13 @@ def test_a_python_that_the_image_has_not_is_refused(tmp_path: Path, wanted: str,
     assert gather(folder, None).refusals == ()
 
 
+def test_the_python_of_what_only_a_build_backend_describes(tmp_path: Path) -> None:
+    """Dynamic dependencies leave requires-python as it is: the image's pip would refuse the package."""
+    files = {"pyproject.toml": SCM + DYNAMIC + 'requires-python = ">=3.12"\n', **APP}
+    refusals = gather(lay_out(tmp_path / "f", files), "2.17").refusals
+    assert any(">=3.12" in one and ">=3.10" in one for one in refusals)
+
+
 def test_a_pyproject_that_only_configures_tools_changes_nothing(tmp_path: Path) -> None:
     """A formatter's table is no part of the package, nor of its hash."""
     files = {"setup.py": PLAIN, **APP}

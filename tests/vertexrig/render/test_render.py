@@ -95,7 +95,7 @@ def test_prebuilt_follows_the_trainer_and_the_machines(tmp_path: Path, source: s
     assert f'docker.pkg.dev/vertex-ai/training/{image}:latest"' in rendered() and "pythonPackageSpec" in rendered()
     assert "/vertex-ai/training/pytorch-" in rendered(", build: {framework: pytorch}")
     (tmp_path / "train.py").write_text("import polars\n")
-    with pytest.raises(ConfigError, match=r"trainer.image: .*imports no framework .*such as tf-2.17, which has most"):
+    with pytest.raises(ConfigError, match=r"trainer.image: .*imports no framework .*such as tf-2.17, which has the most packages"):
         rendered()
     with pytest.raises(ConfigError, match=r"there is no prebuilt .* image of framework jax\. Available: tf-2"):
         rendered(", build: {framework: jax}")
@@ -270,6 +270,14 @@ def test_template_errors_name_template_and_line(tmp_path: Path, template: str, w
     renderer = project("templates: .\njobs: {c: {topology: own, machine_type: x}}", folder=tmp_path)
     with pytest.raises(TemplateError, match=words):
         renderer.render("c")
+
+
+def test_a_part_that_may_be_missing(tmp_path: Path) -> None:
+    """`include … ignore missing` renders without the part, also for a job whose roles are looked up in the template."""
+    roles = "{{ chief.machine_type }} {{ worker.machine_type }}"
+    (tmp_path / "own.yaml.j2").write_text("{% include 'more.yaml.j2' ignore missing %}" + f"text: {roles!r}\n")
+    jobs = "jobs: {c: {topology: own, machine_type: x, worker: {machine_type: z, replica_count: 1}}}"
+    assert '"x"' in project(f"templates: .\n{jobs}", folder=tmp_path).render("c").text
 
 
 def test_errors_in_parts_name_the_part(tmp_path: Path) -> None:

@@ -201,6 +201,42 @@ def test_a_value_comes_from_the_key_that_gives_it(name: str, path: str, line: in
     assert found == line
 
 
+def test_values_of_a_spec_with_both_spellings_of_a_key_and_labels() -> None:
+    """A field written twice in `spec:` leads to the later key, and a label's name is no field."""
+    spec = "{service_account: a@p.iam.gserviceaccount.com, serviceAccount: b@p.iam.gserviceaccount.com, labels: {my_team: x}}"
+    work = workspace(f"jobs: {{j: {{machine_type: n1-standard-4, timeout: 60s, spec: {spec}}}}}\n")
+    prepared = work.prepare("j")
+    found = SourceKeys(work.loaded, prepared.view, prepared.document)
+    assert prepared.document.data["serviceAccount"].startswith("b@")
+    assert found.keys["serviceAccount",] == ("jobs", "j", "spec", "serviceAccount")
+    assert found.keys["labels", "my_team"] == ("jobs", "j", "spec", "labels", "my_team")
+
+
+def test_the_display_name_of_a_sweep_is_its_own() -> None:
+    """A sweep without a display name does not take that of its job, so no key of the file gives it."""
+    text = "jobs: {j: {machine_type: n1-standard-4, timeout: 60s, display_name: other}}\nsweeps: {s: {job: j, "
+    prepared = workspace(text + STUDY.removesuffix("}\n") + "}\n").prepare("s")
+    assert prepared.view.display_name != "other" and ("display_name",) not in prepared.view.keys
+
+
+def test_requirements_are_those_of_the_trainer_that_is_checked(tmp_path: Path) -> None:
+    """With another trainer's folder, its own requirements count, not those of the project's trainer."""
+    for name, listed in (("mine", ""), ("other", "requests-toolbelt\n")):
+        (tmp_path / name / "app").mkdir(parents=True)
+        (tmp_path / name / "app/__init__.py").write_text("")
+        (tmp_path / name / "app/task.py").write_text("import requests_toolbelt\nimport tensorflow as tf\n")
+        (tmp_path / name / "setup.py").write_text(
+            f"from setuptools import setup\nsetup(name='app', version='1', packages=['app'], install_requires={listed.split()!r})\n"
+        )
+    text = "project: p\nbucket: gs://my-bucket\ntrainer: {path: mine, module: app.task, image: tf-2.17}\njobs: {j: {machine_type: n1-standard-4}}\n"
+    loaded = config.loads(text, file=tmp_path / "vertexrig.yaml", environment={})
+    of = {
+        folder: [one.id for one in Workspace(loaded, trainer=folder).prepare("j").findings]
+        for folder in (None, tmp_path / "other")
+    }
+    assert "requirements" in of[None] and "requirements" not in of[tmp_path / "other"]
+
+
 def test_a_value_comes_from_the_override_that_gives_it() -> None:
     """A value of the command line leads to its --set."""
     loaded = config.loads(
