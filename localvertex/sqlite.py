@@ -13,9 +13,6 @@ from vertexrig.errors import UsageError
 VERSION = 1
 """Version of all schemas, which each file keeps as `user_version`. A release that changes the meaning of a table increases it."""
 
-_DAMAGED = ("not a database", "malformed")
-"""What SQLite says of a file whose content is wrong (SQLITE_NOTADB, SQLITE_CORRUPT)."""
-
 
 class Database:
     """A SQLite file in WAL mode behind one lock, for use from many threads.
@@ -47,7 +44,8 @@ class Database:
                 )
             self.connection.executescript(f"{schema} PRAGMA user_version = {VERSION:d};")
         except (sqlite3.Error, OSError) as error:
-            if not path.is_dir() and not any(said in str(error) for said in _DAMAGED):
+            # wrong content (SQLITE_NOTADB, SQLITE_CORRUPT) is this very class; locks, a full disk and rights are of others
+            if not path.is_dir() and type(error) is not sqlite3.DatabaseError:
                 raise UsageError(f"{path} cannot be opened: {error}") from None
             raise UsageError(
                 f"{path} is not a database of the local Vertex, or is damaged ({error}); to go on without what it held, "

@@ -24,7 +24,7 @@ from vertexrig.studies.reproduce import flags
 @options.where_options
 @options.format_option("text", "json", "yaml", "flags", "args")
 def command(sweep: str, where: options.WhereOptions, format_: str) -> None:
-    """Show the best trial of SWEEP (name, number, resource name, or a rehearsal's run), and how certain the result is: its lead
+    """Show the best trial of SWEEP (name, id, resource name, or a rehearsal's run), and how certain the result is: its lead
     over the second trial, and the noise between trials with the same parameters.
 
     A study with several goals has several best trials: for each, no other trial is as good in every goal and better in one.

@@ -22,7 +22,7 @@ from vertexrig.studies import report
 @options.poll_option
 @options.format_option("text", "json")
 def command(job: str, file: Path | None, poll: float, format_: str) -> None:
-    """Cancel JOB (name, number, resource name, or display name) and wait until it has ended; it costs money until then.
+    """Cancel JOB (name, id, resource name, or display name) and wait until it has ended; it costs money until then.
 
     If JOB has candidates, the current attempt is cancelled, even if JOB names an earlier one, and no other candidate is started.
     """

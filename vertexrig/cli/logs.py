@@ -43,7 +43,7 @@ def _lookup(vertex: Vertex, job: str, loaded: config.Loaded) -> RemoteJob:
 @click.option("--print-command", is_flag=True, help="Print the gcloud command, and do not run it.")
 @options.format_option("text", "json")
 def command(job: str, file: Path | None, trial: str | None, poll: float, print_command: bool, format_: str) -> None:
-    """Stream the log of JOB (name, number, resource name, or display name) with gcloud until the job has ended."""
+    """Stream the log of JOB (name, id, resource name, or display name) with gcloud until the job has ended."""
     loaded = config.load(file)
     vertex = remote.service(loaded)
     found = _lookup(vertex, job, loaded)

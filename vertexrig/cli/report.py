@@ -50,7 +50,7 @@ _TEXT = ("", ".md", ".markdown", ".txt")
 )
 @options.format_option("markdown", "json", "html")
 def command(job: str, where: options.WhereOptions, output: Path | None, lineage: bool, format_: str) -> None:
-    """Write a report of JOB (name, number, resource name, or a rehearsal's run): how it went and, for a sweep, its trials.
+    """Write a report of JOB (name, id, resource name, or a rehearsal's run): how it went and, for a sweep, its trials.
 
     An HTML report is one file that loads nothing from the network. It has charts, an estimate of the cost, and the commands that
     create the job again. HTML needs the extra `report`.

@@ -16,7 +16,7 @@ from vertexrig.studies import report
 @options.where_options
 @options.format_option("text", "json", "markdown")
 def command(sweep: str, where: options.WhereOptions, format_: str) -> None:
-    """Show the trials of SWEEP (name, number, resource name, or a rehearsal's run), the best first."""
+    """Show the trials of SWEEP (name, id, resource name, or a rehearsal's run), the best first."""
     rows = trials.table(remote.sweep(where, sweep).job.data)
     if format_ == "markdown" or not rows:
         result(format_, {"trials": rows}, "\n".join(report.markdown_table(rows)))

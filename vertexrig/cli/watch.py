@@ -49,7 +49,7 @@ LOG_EVERY_S = 5.0
 @click.option("--plain", is_flag=True, help="Print lines instead of a live table.")
 @options.format_option("text", "json")
 def command(job: str, file: Path | None, poll: float, log_lines: int, plain: bool, format_: str) -> None:
-    """Follow JOB (name, number, resource name, or display name) until it has ended. The exit code is 0 only if the job succeeded.
+    """Follow JOB (name, id, resource name, or display name) until it has ended. The exit code is 0 only if the job succeeded.
 
     On a terminal, a live table shows the job's state, its best trial so far, the running trials with their last metric, the
     time and money used so far and expected at the end (an estimate), and the last log lines of each replica. Elsewhere, a line is

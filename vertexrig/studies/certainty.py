@@ -53,7 +53,7 @@ class Certainty:
             return "No other combination of parameters has a result to compare it with."
         ahead = f"Trial {self.best} is {shown(self.lead, 3)} better in {self.metric} than the next best, trial {self.next_trial}."
         if self.noise is None:
-            return f"{ahead} No parameters were tried twice, so the variation between equal trials is unknown."
+            return f"{ahead} No combination of parameters was tried twice, so the variation between trials with the same parameters is unknown."
         times = "1 repeat" if self.repeats == 1 else f"{self.repeats} repeats"
         vary = f"Trials with equal parameters vary by a standard deviation of {shown(self.noise, 3)} ({times})"
         verdict = "chance alone could explain" if self.within_noise else "chance alone does not explain"
