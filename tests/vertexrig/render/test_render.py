@@ -95,7 +95,9 @@ def test_prebuilt_follows_the_trainer_and_the_machines(tmp_path: Path, source: s
     assert f'docker.pkg.dev/vertex-ai/training/{image}:latest"' in rendered() and "pythonPackageSpec" in rendered()
     assert "/vertex-ai/training/pytorch-" in rendered(", build: {framework: pytorch}")
     (tmp_path / "train.py").write_text("import polars\n")
-    with pytest.raises(ConfigError, match=r"trainer.image: .*imports no framework .*such as tf-2.17, which has the most packages"):
+    with pytest.raises(
+        ConfigError, match=r"trainer.image: .*imports no framework .*such as tf-2.17, which has the most packages"
+    ):
         rendered()
     with pytest.raises(ConfigError, match=r"there is no prebuilt .* image of framework jax\. Available: tf-2"):
         rendered(", build: {framework: jax}")

@@ -83,7 +83,11 @@ def test_a_lead_within_the_noise_is_called_so() -> None:
     assert found is not None and found.within_noise is True and found.repeats == 2
     assert "(2 repeats): chance alone could explain a difference of 0.01." in found.text()
     least = certainty(studies.read(with_values((0.01, 0.3), (0.02, 0.1), goal="MINIMIZE")))
-    assert least is not None and least.next_trial == "1" and "between trials with the same parameters is unknown" in least.text()
+    assert (
+        least is not None
+        and least.next_trial == "1"
+        and "between trials with the same parameters is unknown" in least.text()
+    )
     assert "result to compare it with" in certainty(studies.read(with_values((0.01, 0.3)))).text()  # type: ignore[union-attr]
 
 
