@@ -24,8 +24,6 @@ from vertexrig.cli.output import result
 from vertexrig.project.config import Loaded
 
 _DEFAULT_PORT = 8642
-_QUEUED_S = 0.25
-"""For how long a job stays QUEUED, so that a client that looks right after its creation sees that, as on the service."""
 
 
 @click.group("local", cls=Group)
@@ -98,7 +96,8 @@ class UpOptions:
 @options.format_option("text", "json")
 def up(where: ServerOptions, asked: UpOptions, format_: str) -> None:
     """Start the server on 127.0.0.1. To stop it, press Ctrl-C or use `vertexrig local down`."""
-    from localvertex.jobs.project_settings import settings_of_project  # 130 ms, which other verbs save
+    from localvertex.jobs.project_settings import settings_of_project
+    from localvertex.jobs.settings import QUEUED_S  # 130 ms, which other verbs save
 
     loaded, folder = where.project()
     servers.bind(folder, adopt=asked.adopt)
@@ -118,7 +117,7 @@ def up(where: ServerOptions, asked: UpOptions, format_: str) -> None:
         checks=not asked.no_checks,
         faults=asked.faults.parsed(),
         at_least_twice=asked.at_least_twice,
-        queued=_QUEUED_S,
+        queued=QUEUED_S,
     )
     if not guard.KNOWS_USERS:
         streams.note(

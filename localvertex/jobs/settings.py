@@ -19,6 +19,8 @@ from vertexrig.times import duration_seconds, meant_seconds
 FAULT_KINDS = ("stockout", "quota", "denied", "preempt")
 FAULT_FORM = "KIND[:PATTERN]...[:TIMES][:DURATION][:after=DURATION][:wait]"
 _OF = {"preempt": "after", "stockout": "waits"}
+QUEUED_S = 0.25
+"""For how long a server leaves a job QUEUED, so that a client that looks right after its creation sees that, as on the service."""
 _LENGTH = re.compile(r"[0-9]+m|[0-9]+h|[0-9]+(\.[0-9]+)?s")
 
 

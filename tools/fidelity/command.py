@@ -239,7 +239,7 @@ def starting() -> Iterator[Target]:
     import tempfile
 
     from localvertex.front import control
-    from localvertex.jobs.project_settings import QUEUED_S
+    from localvertex.jobs.settings import QUEUED_S
     from localvertex.jobs.settings import Settings
     from localvertex.runner import RunOptions
     from localvertex.runner.children import can_show_buckets
