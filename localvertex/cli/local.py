@@ -96,8 +96,8 @@ class UpOptions:
 @options.format_option("text", "json")
 def up(where: ServerOptions, asked: UpOptions, format_: str) -> None:
     """Start the server on 127.0.0.1. To stop it, press Ctrl-C or use `vertexrig local down`."""
-    from localvertex.jobs.project_settings import settings_of_project
-    from localvertex.jobs.settings import QUEUED_S  # 130 ms, which other verbs save
+    from localvertex.jobs.project_settings import settings_of_project  # 130 ms, which other verbs save
+    from localvertex.jobs.settings import QUEUED_S
 
     loaded, folder = where.project()
     servers.bind(folder, adopt=asked.adopt)

@@ -239,8 +239,7 @@ def starting() -> Iterator[Target]:
     import tempfile
 
     from localvertex.front import control
-    from localvertex.jobs.settings import QUEUED_S
-    from localvertex.jobs.settings import Settings
+    from localvertex.jobs.settings import QUEUED_S, Settings
     from localvertex.runner import RunOptions
     from localvertex.runner.children import can_show_buckets
     from tools.fidelity import target
