@@ -17,6 +17,7 @@ from localvertex.services.jobs import JobMethods
 from localvertex.services.log_store import LogStore
 from localvertex.services.router import Service
 from localvertex.services.scheduler_engine import SchedulerEngine
+from localvertex.storage import ObjectStore
 from tools.coverage import FIELDS, IDENTITY, LOGGING, SCHEDULER, STORAGE, Coverage, coverage
 
 STATES = ("served", "approximated", "not served")
@@ -28,15 +29,15 @@ def services() -> tuple[Service, ...]:
     """Return every service, as the server makes them."""
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
-        store, logs = ResourceStore(root), LogStore(root)
+        store, logs, objects = ResourceStore(root), LogStore(root), ObjectStore(root)
         found = (
             *JobMethods(store, {}, {}).services(),
-            *Registry(store, Settings(root=root), lambda name: None).services,
+            *Registry(store, Settings(root=root), objects).services,
             Service(projects.SERVICE, {"GetProject": lambda request: request}),
             logging_api.LoggingApi(logs).service,
             scheduler_api.SchedulerApi(SchedulerEngine(store)).service,
         )
-        for one in (store, logs):
+        for one in (store, logs, objects):
             one.close()
     return found
 

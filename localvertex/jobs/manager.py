@@ -62,7 +62,7 @@ class Jobs:
         store: Where jobs are kept.
         keep: Stores their log lines.
         check: The checks that a new job has to pass; None leaves them out.
-        admit: Raises `ApiError` for a job that names something that does not exist under its parent.
+        admit: Raises `ApiError` for a job that names something that does not exist under its parent, or does not fit it.
         begin_run: Makes a run of an experiment and returns its name, "" where there is no such experiment.
         watcher: Called as they run.
 

@@ -160,14 +160,14 @@ class Local:
         self.scheduler = SchedulerEngine(
             self.store, at_least_twice=settings.at_least_twice, log=lambda entry: self.logs.keep([(entry, None)])
         )
-        self.registry = Registry(self.store, settings, self.objects.create_bucket)
+        self.registry = Registry(self.store, settings, self.objects)
         check = _check if settings.checks else None
         self.jobs = Jobs(
             settings,
             self.store,
             self.logs.write,
             check=check,
-            admit=self.registry.machines.require,
+            admit=self.registry.admit,
             begin_run=self.registry.metadata.begin_run,
             watcher=watcher,
         )

@@ -7,13 +7,16 @@ table, and gRPC calls those routes. Plain resources have a row each and share th
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
+from typing import Any
 
 from localvertex.jobs import resources
 from localvertex.jobs.settings import Settings
 from localvertex.jobs.store import ResourceStore
 from localvertex.services import datasets, metadata, models, persistent, tensorboards, vizier
+from localvertex.services.artifacts import require_regional
 from localvertex.services.router import Service
+from localvertex.storage import ObjectStore
 
 __all__ = ["Registry"]
 
@@ -21,14 +24,15 @@ __all__ = ["Registry"]
 class Registry:
     """The services of Vertex AI except jobs, over one store."""
 
-    def __init__(self, store: ResourceStore, settings: Settings, make_bucket: Callable[[str], object]) -> None:
+    def __init__(self, store: ResourceStore, settings: Settings, objects: ObjectStore) -> None:
         # Before any client names the project: only this call leads from the number back to the id.
         resources.project_number(settings.run.project)
-        self.models = models.Models(store)
+        self.objects = objects
+        self.models = models.Models(store, objects)
         self.metadata = metadata.MetadataStores(store)
-        self.datasets = datasets.Datasets(store, make_bucket, settings.root, self.metadata)
+        self.datasets = datasets.Datasets(store, objects.create_bucket, settings.root, self.metadata)
         self.machines = persistent.PersistentResources(store)
-        boards = tensorboards.Tensorboards(store, make_bucket, settings.root)
+        boards = tensorboards.Tensorboards(store, objects.create_bucket, settings.root)
         self.services = [
             Service(models.SERVICE, self.models.table()),
             Service(datasets.SERVICE, self.datasets.table()),
@@ -37,3 +41,8 @@ class Registry:
             Service(tensorboards.SERVICE, boards.table()),
             Service(metadata.SERVICE, self.metadata.table()),
         ]
+
+    def admit(self, parent: str, job: Mapping[str, Any]) -> None:
+        """Refuse a job that names a persistent resource which does not exist, or an output bucket of a multi-region."""
+        self.machines.require(parent, job)
+        require_regional(self.objects, str((job.get("baseOutputDirectory") or {}).get("outputUriPrefix", "")), parent)

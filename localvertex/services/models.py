@@ -11,8 +11,10 @@ from localvertex.jobs import resources, validation
 from localvertex.jobs.listing import answer, cut, page_size
 from localvertex.jobs.resources import MODELS
 from localvertex.jobs.store import ResourceStore, StoredResource
+from localvertex.services.artifacts import require_model_file, require_regional
 from localvertex.services.collection import Collection, Kind, apply_mask, predicate
 from localvertex.services.router import PACKAGE, Done, Method, exists, location_of, precondition
+from localvertex.storage import ObjectStore
 
 SERVICE = f"{PACKAGE}.ModelService"
 _UPDATED = frozenset(
@@ -41,10 +43,11 @@ class Models:
 
     Args:
         store: Where models are kept: the body is the default version, and all versions are in the hidden part.
+        objects: The files of models.
     """
 
-    def __init__(self, store: ResourceStore) -> None:
-        self.store = store
+    def __init__(self, store: ResourceStore, objects: ObjectStore) -> None:
+        self.store, self.objects = store, objects
         self.collection = Collection(store, Kind(MODELS, "Model"))
 
     def table(self) -> dict[str, Method]:
@@ -66,6 +69,9 @@ class Models:
         if not model.get("displayName"):
             raise invalid("Model display_name is required.")
         _check_labels(model)
+        folder, image = str(model.get("artifactUri", "")), str((model.get("containerSpec") or {}).get("imageUri", ""))
+        require_regional(self.objects, folder, parent)
+        require_model_file(self.objects, folder, image)
         made = self.add(parent, model, parent_model=request.get("parentModel", ""), id_=request.get("modelId", ""))
         response = {"model": made["name"], "modelVersionId": made["versionId"]}
         time = made["versionCreateTime"]
@@ -159,18 +165,18 @@ class Models:
         return Done(location_of(name), "DeleteOperationMetadata", above=name)
 
     def delete_version(self, request: Json) -> Done:
-        """DeleteModelVersion: never the default one."""
+        """DeleteModelVersion: the alias default moves to the most recent version left; the only version is not deleted."""
         name = str(request["name"])
         self._stored(name)
         if "@" not in name:
             raise invalid(f"The name {name} has no version; write MODEL@VERSION.")
 
         def edit(own: Json, versions: dict[str, Json]) -> None:
-            if "default" in own["versionAliases"]:
-                raise precondition(
-                    f"{name} is the default version and cannot be deleted. Give another version the alias default first."
-                )
+            if len(versions) == 1:
+                raise precondition(f"{name} is the only version of its model and cannot be deleted. Delete the model.")
             del versions[own["versionId"]]
+            if "default" in own["versionAliases"]:
+                _give(versions, max(versions, key=int), {"default"})
 
         self._change(name, edit)
         return Done(location_of(name), "DeleteOperationMetadata")

@@ -148,8 +148,14 @@ class Vizier:
         return False
 
     def create_trial(self, request: Json) -> Json:
-        """CreateTrial: one with the client's own parameters; with a final measurement it has ended."""
+        """CreateTrial: one with the client's own parameters, in the client's state; with a final measurement it has ended."""
         name, given = request["parent"], request.get("trial") or {}
+        state = str(given.get("state", "STATE_UNSPECIFIED"))
+        if state == "STATE_UNSPECIFIED":
+            raise invalid("Can not add trial with status: UNKNOWN")  # alchemy, provider of trials
+        final = given.get("finalMeasurement")
+        if state == "SUCCEEDED" and not final:
+            raise invalid("A trial in state SUCCEEDED needs a final_measurement.")
         with self._lock:
             stored = self.studies.stored(name)
             parameters = [dict(row) for row in given.get("parameters", ())]
@@ -158,11 +164,14 @@ class Vizier:
                 raise invalid("The trial's parameters are not a point of the study's search space.")
             number = self._next(name)
             trial = Trial(number, parameters=whole_numbers(parameters), name=f"{name}/trials/{number}")
-            if given.get("finalMeasurement"):
-                at = seconds_since_1970(resources.now())
+            at = seconds_since_1970(resources.now())
+            if final or state != "REQUESTED":
                 trial.move(TrialState.ACTIVE, at=at)
-                trial.final_measurement = _measurement(given["finalMeasurement"])
+            if final:
+                trial.final_measurement = _measurement(final)
                 trial.move(TrialState.SUCCEEDED, at=at)
+            elif state not in ("REQUESTED", "ACTIVE"):
+                trial.move(TrialState(state), at=at)
             kept = {"clientId": given["clientId"]} if given.get("clientId") else {}
             return _shown(self._save(name, {**trial.record(), **kept}))
 

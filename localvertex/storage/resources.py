@@ -182,6 +182,7 @@ def acl_rule(entity: str, role: str) -> Json:
     return {"entity": entity, "role": role, **({shown: named} if shown and named else {})}
 
 
+MULTI_REGIONS = ("US", "EU", "ASIA")
 DUAL_REGIONS = ("ASIA1", "EUR4", "EUR5", "EUR7", "EUR8", "NAM4")
 SOFT_DELETE = {"retentionDurationSeconds": str(7 * 86400)}
 
@@ -239,7 +240,7 @@ def bucket_resource(bucket: Bucket, base: str) -> Json:
     """Return a bucket as clients see it; see `object_resource` for `base`."""
     meta = dict(bucket.meta)
     location = str(meta.get("location", "US")).upper()
-    kind = "multi-region" if location in ("US", "EU", "ASIA") else "region"
+    kind = "multi-region" if location in MULTI_REGIONS else "region"
     if location in DUAL_REGIONS or "customPlacementConfig" in meta:
         kind = "dual-region"
     uniform = {"enabled": True, "lockedTime": meta.pop("uniformSince", "")} if is_uniform(meta) else {"enabled": False}

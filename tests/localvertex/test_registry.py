@@ -11,6 +11,7 @@ from localvertex.http import ApiError
 from localvertex.jobs.settings import Settings
 from localvertex.jobs.store import ResourceStore
 from localvertex.services import Registry
+from localvertex.storage import ObjectStore
 
 PARENT = "projects/1/locations/us-central1"
 STORE = f"{PARENT}/metadataStores/default"
@@ -20,7 +21,7 @@ class Services:
     """Every method of the registry by its name."""
 
     def __init__(self, root: Path) -> None:
-        services = Registry(ResourceStore(root), Settings(root=root), lambda name: None).services
+        services = Registry(ResourceStore(root), Settings(root=root), ObjectStore(root)).services
         self.methods = {name: method for one in services for name, method in one.methods.items()}
 
     def __call__(self, name: str, **request: Any) -> Any:

@@ -284,8 +284,8 @@ class Registrar:
                 if end is None or end.get("model") == version:
                     continue
                 aliases = set(row.get("versionAliases") or ())
-                # The default version cannot be deleted, and a model's first version is that: then the whole model goes, if the
-                # run made it.
+                # A version with an alias stays; a model's first version is the default one. The whole model goes if that is its
+                # only version and the run made it.
                 alone = len(rows) == 1 and aliases <= {"default"} and name.endswith(f"/{_model_id(id)}")
                 if aliases and not alone:
                     continue

@@ -1,0 +1,58 @@
+"""What the service requires of the folders that requests name: the location of the bucket, and a model's file."""
+
+from __future__ import annotations
+
+import re
+
+from localvertex.services.router import precondition
+from localvertex.storage import ObjectStore
+from localvertex.storage.resources import MULTI_REGIONS
+from localvertex.storage.store import Query
+
+_PREBUILT = re.compile(
+    r"(?:(?:us|europe|asia)-docker\.pkg\.dev/vertex-ai|gcr\.io/cloud-aiplatform)/prediction/(sklearn|tf2?)-[cg]pu\."
+)
+_MODEL_FILES = {
+    "sklearn": ("model.pkl", "model.joblib"),
+    "tf": ("saved_model.pb", "saved_model.pbtxt"),
+    "tf2": ("saved_model.pb", "saved_model.pbtxt"),
+}
+"""By kind of prebuilt prediction image: the files of which a model's folder has one. Public reports quote these two lists alone."""
+
+
+def require_regional(objects: ObjectStore, uri: str, parent: str) -> None:
+    """Refuse a gs:// folder in a bucket that was made in a multi-region (python-aiplatform issue 885).
+
+    A bucket without a location is accepted: folders of this machine are such buckets.
+    """
+    bucket, _ = _split(uri)
+    if not objects.files.has_bucket(bucket):
+        return
+    location, region = str(objects.bucket(bucket).meta.get("location", "")), parent.rpartition("/")[2]
+    if location.upper() in MULTI_REGIONS:
+        raise precondition(
+            f"The Cloud Storage bucket of `{uri}` is in location `{location.lower()}`. "
+            f"It must be in the same regional location as the service location `{region}`."
+        )
+
+
+def require_model_file(objects: ObjectStore, uri: str, image: str) -> None:
+    """Refuse a model's folder without exactly one of the files that a prebuilt prediction image reads.
+
+    A folder that holds nothing here is not looked at.
+    """
+    bucket, folder = _split(uri)
+    prebuilt = _PREBUILT.match(image)
+    if prebuilt is None or not objects.files.has_bucket(bucket):
+        return
+    if not objects.list(bucket, Query(prefix=folder, limit=1)).items:
+        return
+    files = _MODEL_FILES[prebuilt[1]]
+    if sum(objects.files.stamp(bucket, f"{folder}{name}", odd=False) is not None for name in files) != 1:
+        raise precondition(f"Model directory {uri} is expected to contain exactly one of: [{', '.join(files)}]")
+
+
+def _split(uri: str) -> tuple[str, str]:
+    """Return the bucket of a gs:// folder, "" for another address, and the prefix of the objects in the folder."""
+    bucket, _, folder = uri.removeprefix("gs://").partition("/") if uri.startswith("gs://") else ("", "", "")
+    return bucket, f"{folder.rstrip('/')}/" if folder.strip("/") else ""
