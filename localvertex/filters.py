@@ -31,6 +31,8 @@ COMPARED: Mapping[str, Callable[[Any, Any], Any]] = {
 """What the operators do that compare whole values."""
 _OPERATOR = re.compile(r"=~|!~|!=|<=|>=|=|<|>|:")
 _PATTERNS = ("=~", "!~")
+_WORD_AFTER = re.compile(r"[^\W\d][^\s()\",:=<>]{0,80}")
+"""A bare word that follows a token at once."""
 _TOKEN = re.compile(r"\w{1,40}|\S", re.DOTALL)
 
 
@@ -138,7 +140,11 @@ class _Parser:
         line, column = before.count("\n") + 1, self.at - before.rfind("\n")
         token = _TOKEN.match(self.text, self.at)
         found = token.group() if token else "EOF"
-        return invalid(f"{self.dialect.refusal}: syntax error at line {line}, column {column}, token '{found}'")
+        text = f"{self.dialect.refusal}: syntax error at line {line}, column {column}, token '{found}'"
+        word = _WORD_AFTER.match(self.text, self.at + 1) if found == ":" else None
+        if word:  # recorded of a log name without quotes; a time without quotes is refused by the first line alone
+            text += f";\nsyntax error at line {line}, column {column + 1}, token '{word.group()}'"
+        return invalid(text)
 
     def take(self, pattern: re.Pattern[str]) -> str | None:
         match = pattern.match(self.text, self.at)

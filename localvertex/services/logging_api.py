@@ -21,6 +21,8 @@ _PACKAGE = "google.logging.v2."
 SERVICE = f"{_PACKAGE}LoggingServiceV2"
 PAGE_LIMIT = 1000
 WRITE_LIMIT = 1000
+MOST_KIB = 256
+"""Most KiB of an entry."""
 TAIL_S = 0.2
 """Seconds between two queries of a tail."""
 MOST_RESOURCES = 100
@@ -138,13 +140,17 @@ def _entry(entry: Json, request: Json, where: str) -> tuple[Json, int | None]:
     """Return a client's entry with the request's defaults, and its time in ns (None is now)."""
     # The entry's own fields win.
     full: Json = {
-        "resource": {"type": "global"},
         "logName": "",
         **{key: request[key] for key in ("logName", "resource") if key in request},
         **entry,
     }
     if not _LOG_NAME.fullmatch(full["logName"]):
         raise invalid(f"{where}: log_name must be projects/PROJECT/logs/LOG, not {full['logName'][:80]!r}.")
+    if not full.get("resource", {}).get("type"):
+        raise invalid("A monitored resource must be specified for each log entry")
+    size = len(json.dumps(entry, ensure_ascii=False).encode("utf-8", "surrogatepass")) / 1024
+    if size > MOST_KIB:
+        raise invalid(f"Log entry with size {size:.1f}K exceeds maximum size of {MOST_KIB:.1f}K")
     full["labels"] = {**request.get("labels", {}), **entry.get("labels", {})}
     container, name = full["logName"].split("/")[:2]
     if container == "projects":  # the service adds it where the client left it out

@@ -131,6 +131,9 @@ def _http(target: Json) -> Json:
     for key, token in tokens.items():
         if "@" not in token.get("serviceAccountEmail", ""):
             raise invalid(f"HttpTarget.{key}.serviceAccountEmail must be the e-mail of a service account.")
+    host = parts.hostname or ""
+    if "oauthToken" in tokens and not (parts.scheme == "https" and host.endswith(".googleapis.com")):
+        raise invalid("Invalid url for HttpRequest.oauth_token")  # as documented, for Google's APIs alone
     # By default the audience is the URI as it is written (REST reference).
     if "oidcToken" in tokens and not tokens["oidcToken"].get("audience"):
         tokens["oidcToken"] = {**tokens["oidcToken"], "audience": uri}
@@ -157,7 +160,7 @@ def _check_content(target: Json, kind: str) -> None:
 def _retry(given: Json) -> Json:
     retry = {**DEFAULT_RETRY, **given}
     if not 0 <= retry.get("retryCount", 0) <= 5:
-        raise invalid(f"RetryConfig.retryCount must be between 0 and 5, not {retry['retryCount']}.")
+        raise invalid("invalid retry count. The retry_count must be a positive integer less than 5: invalid argument")
     if not 0 <= retry["maxDoublings"] <= 100:
         raise invalid(f"RetryConfig.maxDoublings must be between 0 and 100, not {retry['maxDoublings']}.")
     for key, value in retry.items():

@@ -428,7 +428,7 @@ def _check_free(o: Object, bucket: Json) -> None:
 
 
 def _check_digests(expect: Json, md5: str, crc32c: str) -> None:
-    for field, what, actual in (("md5Hash", "MD5", md5), ("crc32c", "CRC32C", crc32c)):
+    for field, what, actual in (("md5Hash", "MD5 hash", md5), ("crc32c", "CRC32C", crc32c)):
         given = expect.get(field)
         if given is not None and given != actual:
-            raise invalid(f"Provided {what} hash {str(given)[:80]!r} doesn't match calculated {what} hash {actual!r}.")
+            raise invalid(f'Provided {what} "{str(given)[:80]}" doesn\'t match calculated {what} "{actual}".')

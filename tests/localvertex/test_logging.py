@@ -112,10 +112,21 @@ def test_filters(text: str, expected: bool) -> None:
     assert matching(parse(text))(ENTRY) is expected
 
 
+def test_an_entry_of_more_than_256_kib_is_refused(tmp_path: Path) -> None:
+    """The refusal has the entry's size, and nothing of the request is written."""
+    store = LogStore(tmp_path, project="my-project")
+    request = {"logName": "projects/my-project/logs/own", "resource": {"type": "global"}}
+    entries = [{"textPayload": "small"}, {"textPayload": "a" * 400_000}]
+    with pytest.raises(ApiError, match=r"^Log entry with size 390\.\dK exceeds maximum size of 256\.0K$"):
+        LoggingApi(store).write_entries({**request, "entries": entries})
+    assert store.log_names() == []
+    LoggingApi(store).write_entries({**request, "entries": [{"textPayload": "a" * 260_000}]})
+
+
 @pytest.mark.parametrize(
     ("text", "token"),
     [
-        ("insertId = abc:def", "line 1, column 15, token ':'"),
+        ("insertId = abc:def", "line 1, column 15, token ':';\nsyntax error at line 1, column 16, token 'def'"),
         ("timestamp>=2026-06-12T03:23:45Z", "line 1, column 25, token ':'"),
         ("a\n  (b", "line 2, column 5, token 'EOF'"),
         ("cast(a, INT64) = 1", "line 1, column 6, token 'a'"),

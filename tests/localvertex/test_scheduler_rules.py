@@ -125,8 +125,8 @@ def test_retry_limits(count: int, limit: int, number: int, elapsed: float, expec
         ({"attemptDeadline": "14s"}, "15s"),
         ({"attemptDeadline": "1801s"}, "1800s"),
         ({"attemptDeadline": 60}, "attemptDeadline"),
-        ({"retryConfig": {"retryCount": 6}}, "between 0 and 5"),
-        ({"retryConfig": {"retryCount": -1}}, "between 0 and 5"),
+        ({"retryConfig": {"retryCount": 6}}, "invalid retry count"),
+        ({"retryConfig": {"retryCount": -1}}, "invalid retry count"),
         ({"retryConfig": {"minBackoffDuration": "9s", "maxBackoffDuration": "8s"}}, "larger"),
         ({"httpTarget": {"uri": "ftp://x/"}}, "uri"),
         ({"httpTarget": {"uri": "http:///x"}}, "uri"),
@@ -204,7 +204,7 @@ def test_a_mask_changes_only_what_it_names() -> None:
 def test_a_job_has_one_kind_of_token(mask: str) -> None:
     """A PATCH that sets a token of the other kind takes the old one away; one that clears what is not set keeps it."""
     email = {"serviceAccountEmail": "a@b"}
-    old = complete(read({**JOB, "httpTarget": {"uri": "http://x/", "oidcToken": email}}))
+    old = complete(read({**JOB, "httpTarget": {"uri": "https://x.googleapis.com/", "oidcToken": email}}))
     new = complete(changed(old, read({"httpTarget": {"oauthToken": email}}), mask))
     assert new["httpTarget"]["oauthToken"] == email and "oidcToken" not in new["httpTarget"]
     assert complete(read(new)) == new
