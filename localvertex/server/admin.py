@@ -59,6 +59,7 @@ class Admin:
             endpoint("POST", "/v1/reset", self.reset),
             endpoint("POST", "/v1/stop", self.end),
             endpoint("POST", "/v1/faults", self.faults),
+            endpoint("DELETE", "/v1/faults", self.no_faults),
             endpoint("POST", f"/v1/jobs/{{id}}{VERB}kill", self.kill),
             endpoint("POST", f"/v1/jobs/{{id}}{VERB}preempt", self.preempt),
         ]
@@ -177,6 +178,11 @@ class Admin:
             raise invalid(str(error)) from None
         fault.lasts = None if fault.lasts is None else fault.lasts / speed
         self.jobs.settings.faults.append(fault)
+        return JSONResponse({})
+
+    async def no_faults(self, request: Request, path: Mapping[str, str]) -> Response:
+        """DELETE /v1/faults."""
+        self.jobs.settings.faults.clear()
         return JSONResponse({})
 
     async def kill(self, request: Request, path: Mapping[str, str]) -> Response:

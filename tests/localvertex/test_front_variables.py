@@ -17,7 +17,7 @@ from localvertex import state
 from localvertex.front import variables
 from localvertex.front.hosts import Handling, Hosts, registries
 from localvertex.front.variables import TABLE, no_proxy, of_replica, transparent
-from localvertex.runner.replica import hook
+from localvertex.runner.replica import startup_path
 from localvertex.state import RunningServer
 
 FETCH = Path(__file__).parents[1] / "clients/programs/Fetch.java"
@@ -169,7 +169,7 @@ def test_a_replica_is_led_here(here: RunningServer, program: str) -> None:
     if words[0] is None:
         pytest.skip("there is no Java here")
     url = "https://storage.googleapis.com/storage/v1/b?project=my-project"
-    done = subprocess.run([*words, url], env={**seen, **hook(seen)}, capture_output=True, text=True)
+    done = subprocess.run([*words, url], env={**seen, **startup_path(seen)}, capture_output=True, text=True)
     assert "storage#buckets" in done.stdout, done.stderr
 
 
@@ -219,7 +219,7 @@ def test_a_host_is_refused_until_the_proxy_allows_it(answers: str, said: list[st
         serving.start()
         seen = {state.NAMES: "127.0.0.1:9", "HTTPS_PROXY": f"http://u:t@127.0.0.1:{listener.getsockname()[1]}"}
         done = subprocess.run(
-            [sys.executable, "-c", _LOOKED_UP], env={**seen, **hook(seen)}, capture_output=True, text=True
+            [sys.executable, "-c", _LOOKED_UP], env={**seen, **startup_path(seen)}, capture_output=True, text=True
         )
         listener.shutdown(socket.SHUT_RDWR)
         serving.join()

@@ -96,7 +96,7 @@ def test_a_caller_s_day_is_their_own(place: Place) -> None:
     assert [call(place, ANA, run="sweep", request_id=str(number)).status for number in range(3)] == [201, 201, 422]
     reply = call(place, ANA, run="cpu", request_id="more")
     assert (
-        "4 trials of 2 runs" in reply.body["detail"]
+        "4 trials for 2 runs" in reply.body["detail"]
         and "trigger.callers.ana@example.com.budget" in reply.body["detail"]
     )
     assert call(place, BEN, run="sweep").status == 201 and len(place.vertex.jobs) == 3
