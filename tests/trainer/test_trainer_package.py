@@ -100,5 +100,5 @@ def test_library_tests_on_the_containers_python(tmp_path: Path) -> None:
     files = [str(tests / f"test_trainer_{name}.py") for name in names]
     ended = subprocess.run([OLD, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:randomly", "-c", os.devnull,
                             "--rootdir", str(tests), "-k", quick, *files], env=environment(tmp_path), capture_output=True, text=True,
-                           timeout=300)  # fmt: skip
+                           timeout=800)  # fmt: skip
     assert ended.returncode == 0, ended.stdout[-4000:] + ended.stderr[-2000:]
