@@ -71,7 +71,8 @@ def command(
     its requests to this machine and hide your credentials.
 
     When COMMAND has ended, the verb waits for the jobs that COMMAND created. Ctrl-C ends the waiting. If no other command keeps
-    the server running, the server then stops, and the next `vertexrig local up` starts the jobs again. At the end it lists these jobs on stderr. The exit code is that of COMMAND.
+    the server running, the server then stops, and the next `vertexrig local up` starts the jobs again. At the end, the verb
+    lists these jobs on stderr. The exit code is that of COMMAND.
     """
     program = shutil.which(words[0])
     if program is None:

@@ -12,11 +12,8 @@ from localvertex.storage.store import Query
 _PREBUILT = re.compile(
     r"(?:(?:us|europe|asia)-docker\.pkg\.dev/vertex-ai|gcr\.io/cloud-aiplatform)/prediction/(sklearn|tf2?)-[cg]pu\."
 )
-_MODEL_FILES = {
-    "sklearn": ("model.pkl", "model.joblib"),
-    "tf": ("saved_model.pb", "saved_model.pbtxt"),
-    "tf2": ("saved_model.pb", "saved_model.pbtxt"),
-}
+_SAVED_MODEL = ("saved_model.pb", "saved_model.pbtxt")
+_MODEL_FILES = {"sklearn": ("model.pkl", "model.joblib"), "tf": _SAVED_MODEL, "tf2": _SAVED_MODEL}
 """By kind of prebuilt prediction image: the files of which a model's folder has one. Public reports quote these two lists alone."""
 
 

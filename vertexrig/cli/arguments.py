@@ -59,9 +59,8 @@ class NameArgument(click.Argument):
             names = super().process_value(ctx, value)
         except click.MissingParameter as error:
             raise click.UsageError(f"{error.format_message()} {_choices(ctx, self.among)}".rstrip(), ctx) from None
-        return (
-            tuple(dict.fromkeys(names)) if isinstance(names, tuple) else names
-        )  # a name that is given twice counts once
+        # A name that is given twice counts once.
+        return tuple(dict.fromkeys(names)) if isinstance(names, tuple) else names
 
 
 def _choices(ctx: click.Context, among: tuple[str, ...]) -> str:
