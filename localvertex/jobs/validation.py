@@ -222,10 +222,8 @@ def _outer_problems(outer: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
 def label_problems(outer: Mapping[str, Any], path: str = "labels") -> Iterable[tuple[str, str]]:
     """Return what is wrong with a resource's labels, in the service's words; those that the service adds are its own."""
     given = outer.get("labels")
-    given = (
-        {key: one for key, one in given.items() if not str(key).startswith(_SYSTEM)} if isinstance(given, dict) else {}
-    )
-    if any(labels.problems(given, load().limits)):
+    pairs = given.items() if isinstance(given, dict) else ()
+    if any(labels.problems({key: one for key, one in pairs if not str(key).startswith(_SYSTEM)}, load().limits)):
         yield path, _LABELS
 
 

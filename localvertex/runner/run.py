@@ -186,9 +186,8 @@ class _JobRun:
                 return self._result(SUSPENDED, None)
             if self.control.cancelled:
                 return self._result(CANCELLED, policy.ON_CANCEL)
-            if isinstance(
-                error, PackageError
-            ):  # shown here: the job's error begins with the service's sentence about the replica
+            # Shown here, because the job's error begins with the service's sentence about the replica.
+            if isinstance(error, PackageError):
                 self._service_lines([str(error)], shown=True, severity="ERROR")
             return self._result(FAILED, self._error_of(error))
         except BrokenPipeError:  # the reader of the lines has gone
