@@ -190,7 +190,7 @@ def test_charts_of_a_study_of_vizier(browser: Any, here: server.RunningServer, a
     with shown(browser, here, f"#/jobs/{made['name']}") as page:
         page.get_by_text("Charts appear when the first trial has started").wait_for()
         values = {"parameters": [{"parameterId": "rate", "value": 0.1}, {"parameterId": "units", "value": 20}]}
-        final = {"finalMeasurement": {"metrics": [{"metricId": "loss", "value": 0.25}]}}
+        final = {"state": "SUCCEEDED", "finalMeasurement": {"metrics": [{"metricId": "loss", "value": 0.25}]}}
         assert api.call("POST", f"/vertex/v1/{made['name']}/trials", json={**values, **final}).status_code == 200
         page.locator("#chart-history-0 .role-mark path").last.wait_for()
         assert page.inner_text(".tile b") == "0.25"

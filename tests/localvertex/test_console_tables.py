@@ -67,7 +67,8 @@ def test_conditional_parameters_stand_under_their_heads(browser: Any, here: serv
     made = api.call("POST", "studies", json={"displayName": "tree", "studySpec": spec}).json()
     for given in ({"rate": 0.25, "depth": 3, "way": "deep"}, {"rate": 0.5, "way": "flat"}):
         values = [{"parameterId": key, "value": value} for key, value in given.items()]
-        trial = {"parameters": values, "finalMeasurement": {"metrics": [{"metricId": "loss", "value": 0.125}]}}
+        final = {"metrics": [{"metricId": "loss", "value": 0.125}]}
+        trial = {"parameters": values, "state": "SUCCEEDED", "finalMeasurement": final}
         assert api.call("POST", f"/vertex/v1/{made['name']}/trials", json=trial).status_code == 200
     with shown(browser, here, f"#/jobs/{made['name']}") as page:
         part = page.locator("[data-part^=trials]")
