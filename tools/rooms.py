@@ -1,6 +1,6 @@
 """Measures the structure of the tool's code: rooms, layers, import depth, cycles, repeated class names, lines.
 
-`python tools/rooms.py` prints the numbers that CONTRIBUTING shows; `tests/repository/test_rooms.py` holds the rules.
+`python tools/rooms.py` prints them; `tests/repository/test_rooms.py` holds the rules.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ from tests.vertexrig.checks.test_rules import ALL
 from tools.checks_page import READING, escaped, title
 from vertexrig import __version__
 from vertexrig.checks import rules
-from vertexrig.checks.model import MARK, Rule
+from vertexrig.checks.model import IGNORE_MARK, Rule
 from vertexrig.checks.output import blocks
 from vertexrig.spec.strict import READING_RULES, ReadingRule
 
@@ -128,7 +128,7 @@ def rule_page(rule: Rule | ReadingRule, topic: str, case: Case | None) -> str:
         f"# {rule.id}\n\n**{rule.severity.value}**: {escaped(rule.summary)}\n\nTopic: [{topic}](../checks.md)\n",
         f"Fix: {FIXES[rule.edits]}\n",
         *(example(case) if case else ()),
-        f"## Leave it out\n\n```yaml\nkey: value # {MARK}[{rule.id}] why it is meant\n```\n" if case else "",
+        f"## Leave it out\n\n```yaml\nkey: value # {IGNORE_MARK}[{rule.id}] why it is meant\n```\n" if case else "",
         f"Or `vertexrig check --ignore {rule.id}`; [more ways](../check.md).\n" if case else "",
         "## Sources\n",
         *(f"- {escaped(one)}" for one in rule.source.split("; ")),

@@ -113,9 +113,9 @@ def draw(renderable: RenderableType, *, width: int, color: bool = False) -> str:
     return "\n".join(line.rstrip() for line in captured.get().splitlines())
 
 
-def command_line(*words: object, program: str = "vertexrig", environment: Mapping[str, str] | None = None) -> str:
-    """Return a command of this program, typed as `program`, as a line for a POSIX shell; it sets the variables of `environment`."""
-    sets = "".join(f"{name}={shlex.quote(value)} " for name, value in (environment or {}).items())
+def command_line(*words: object, program: str = "vertexrig", environ: Mapping[str, str] | None = None) -> str:
+    """Return a command of this program, typed as `program`, as a line for a POSIX shell; it sets the variables of `environ`."""
+    sets = "".join(f"{name}={shlex.quote(value)} " for name, value in (environ or {}).items())
     return f"{sets}{program} {shlex.join(str(word) for word in words)}"
 
 

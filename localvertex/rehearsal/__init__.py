@@ -121,7 +121,7 @@ def _must_be_there(prepared: Prepared, root: Path, run: str) -> None:
     """Refuse to resume a run that was not rehearsed here."""
     view = prepared.view
     view.check_run_id(run, resume=True)
-    folder = _local(prepared.document.output, root)
+    folder = _local(prepared.document.output_folder, root)
     known = [path.name for path in folder.iterdir() if path.is_dir()] if folder and folder.is_dir() else []
     if run not in known:
         raise runs.no_such_run(view.name, run, known)

@@ -50,7 +50,7 @@ def run(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 def renderer(folder: Path, template: str) -> Renderer:
     (folder / "templates").mkdir(exist_ok=True)
     (folder / "templates" / "evil.yaml.j2").write_text(template, encoding="utf-8")
-    return Renderer(config.loads(PROJECT, file=folder / "vertexrig.yaml", environment={}), load())
+    return Renderer(config.loads(PROJECT, file=folder / "vertexrig.yaml", environ={}), load())
 
 
 GLOBALS = "__init__.__globals__['__builtins__']['__import__']('os').system('touch caught')"

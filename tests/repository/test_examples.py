@@ -156,7 +156,7 @@ ARGUMENTS: dict[tuple[str, str], set[str]] = {
 
 @cache
 def workspace(example: str) -> Workspace:
-    return Workspace(config.loads((EXAMPLES / example / "vertexrig.yaml").read_text(), file=EXAMPLES / example / "vertexrig.yaml", environment={}))  # fmt: skip
+    return Workspace(config.loads((EXAMPLES / example / "vertexrig.yaml").read_text(), file=EXAMPLES / example / "vertexrig.yaml", environ={}))  # fmt: skip
 
 
 @cache
@@ -213,7 +213,7 @@ def test_candidates(example: str, name: str) -> None:
     for one in workspace(example).prepare_all(name)[1:]:
         assert one.ok, one.findings
         pool, place = one.document.pools[0], one.workspace.loaded.project
-        assert one.document.output.startswith(f"{place.bucket}/")
+        assert one.document.output_folder.startswith(f"{place.bucket}/")
         if pool.python_package:
             assert pool.image.startswith(f"{place.region.partition('-')[0]}-docker.pkg.dev/")
         strategy = one.document.job.get("scheduling", {}).get("strategy", "")

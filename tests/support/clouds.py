@@ -125,7 +125,7 @@ def loaded(folder: Path, data: Mapping[str, Any] = PROJECT) -> config.Loaded:
     """A project as loaded from a file in `folder`."""
     file = folder / "vertexrig.yaml"
     file.write_text(yaml.safe_dump(dict(data), sort_keys=False))
-    return config.load(file, environment=os.environ)
+    return config.load(file, environ=os.environ)
 
 
 def submitter(here: Cloud, folder: Path, data: Mapping[str, Any] = PROJECT, **options: Any) -> Submitter:

@@ -242,7 +242,7 @@ def _without(entry: Entry, keys: Sequence[str]) -> Entry:
 
 def _head(job: Wanted) -> str:
     """Return the top of a new project file."""
-    output = job.document.output
+    output = job.document.output_folder
     # an id is the default of a variable; any other text came with the job, and could mean something else without quotes
     plain = re.fullmatch(r"[a-z0-9.:-]*", job.project)
     project = f"${{PROJECT:-{job.project or 'my-project'}}}" if plain else flow(literal(job.project))
@@ -269,7 +269,7 @@ def _job(job: Wanted, name: str) -> Entry:
     own = snake_keys(_specified({key: value for key, value in document.job.items() if key != "workerPoolSpecs"}))
     data |= {key: own["scheduling"][key] for key in _SCHEDULING if key in own.get("scheduling", {})}
     data |= {key: own[key] for key in _OF_A_JOB if own.get(key) not in (None, "", [], {})}
-    if document.output:
+    if document.output_folder:
         data["base_output_directory"] = document.job["baseOutputDirectory"]["outputUriPrefix"]
     if document.study is None:
         data |= _outside(job, name)
@@ -404,7 +404,7 @@ def _rendered(text: str, entries: Sequence[Entry], file: Path, name: str) -> Ren
 
 
 def _read(rendered: Rendered) -> dict[str, Any]:
-    return spec.parse(rendered.text, kind=rendered.kind, template=False).data
+    return spec.parse(rendered.text, kind=rendered.kind, foreign=False).data
 
 
 def _overlay(base: Any, want: Any) -> Any:

@@ -1,6 +1,6 @@
 """The checks: small functions over a document, one module per topic, each with a `RULES` table at its end.
 
-A rule's row has the sentence that must hold; its function yields a problem for each value that breaks it.
+Modules without one help the others. A rule's row has the sentence that must hold; its function yields a problem for each value that breaks it.
 """
 
 from __future__ import annotations

@@ -6,13 +6,13 @@ import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from vertexrig.checks.model import MARK
+from vertexrig.checks.model import IGNORE_MARK
 from vertexrig.errors import did_you_mean
 from vertexrig.finding import Finding
 from vertexrig.spec import strict
 
 RULE = "ignore-comment"
-_COMMENT = re.compile(rf"(?:^|\s)#\s*{MARK}\b\s*(?:\[([^\]]*)\])?\s*(.*)$")
+_COMMENT = re.compile(rf"(?:^|\s)#\s*{IGNORE_MARK}\b\s*(?:\[([^\]]*)\])?\s*(.*)$")
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class _Comment:
 def _comments(text: str) -> list[_Comment]:
     lines, found = text.splitlines(), []
     for number, line in enumerate(lines, 1):
-        match = _COMMENT.search(line) if MARK in line else None
+        match = _COMMENT.search(line) if IGNORE_MARK in line else None
         if match is None:
             continue
         about = number
@@ -59,7 +59,7 @@ def problems(text: str, file: str, known: Collection[str], by_comment: Sequence[
         unknown = next((rule for rule in one.rules if rule not in known), None)
         if not one.rules or not one.reason:
             message = "a comment that ignores findings names their rules and gives a reason"
-            fix = f"write # {MARK}[RULE] REASON"
+            fix = f"write # {IGNORE_MARK}[RULE] REASON"
         elif unknown is not None:
             message, fix = f"there is no rule {unknown!r}. {did_you_mean(unknown, known)}", ""
         elif by_comment is not None and not any((one.line, rule) in used for rule in one.rules):

@@ -201,12 +201,14 @@ def accelerator_on_machine(document: Document, context: Context) -> Iterator[Pro
     accelerators = context.catalog.accelerators
     for pool, row in _machines(document, context):
         name = pool.accelerator_type
-        carrier = accelerators.get(name)
-        if not name or row.tpu or name in row.accelerators or _obsolete(carrier):
+        accelerator = accelerators.get(name)
+        if not name or row.tpu or name in row.accelerators or _obsolete(accelerator):
             continue
         takes = f"it takes {_taken(row)}" if row.accelerators else "it takes no accelerators"
         # n1-standard of n1-standard-4: the series is shorter than its sizes
-        series = sorted({machine.rpartition("-")[0] or machine for machine in carrier.machines}) if carrier else []
+        series = (
+            sorted({machine.rpartition("-")[0] or machine for machine in accelerator.machines}) if accelerator else []
+        )
         fix = f"use a machine of {', '.join(series)}" if series else ""
         text = f"{name} is not supported on {row.name}: {takes}"
         yield Problem(machine_path(pool, "acceleratorType"), text, fix)
@@ -219,8 +221,8 @@ def accelerator_count(document: Document, context: Context) -> Iterator[Problem]
         counts = row.accelerators.get(name)
         if not counts or not count or catalog.count_allowed(row.name, name, count):
             continue
-        carrier = catalog.accelerators.get(name)
-        step = carrier.pod_step if carrier is not None else None
+        accelerator = catalog.accelerators.get(name)
+        step = accelerator.pod_step if accelerator is not None else None
         allowed = _numbers(counts) + (f", or a multiple of {step} for a pod" if step else "")
         # The page has "32+" for v3 and "32 or a multiple" for v2.
         uncertain = step is not None and name == "TPU_V3" and count > step

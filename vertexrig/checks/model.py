@@ -54,7 +54,7 @@ WALKTHROUGH = "mistake found in a published walk-through, reproduced with gcloud
 REST_STUDY = "REST reference v1 of StudySpec and its types (copy of 2026-08-22)"
 REST_JOB = "REST reference v1 of HyperparameterTuningJob (copy of 2026-08-22)"
 OVERVIEW_DOC = "hyperparameter-tuning-overview page (copy of 2026-08-22)"
-MARK = "vertexrig: ignore"
+IGNORE_MARK = "vertexrig: ignore"
 """What a comment begins with that leaves findings out; see `vertexrig.checks.comments`."""
 
 

@@ -61,7 +61,7 @@ def workers_save_together(document: Document, context: Context) -> Iterator[Prob
 
 
 def bucket_opened_as_a_folder(document: Document, context: Context) -> Iterator[Problem]:
-    if context.trainer is None or not document.output:
+    if context.trainer is None or not document.output_folder:
         return
     pool = next(iter(document.pools), None)
     if pool is None:

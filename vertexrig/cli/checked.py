@@ -17,7 +17,7 @@ import click
 from vertexrig import checks, files
 from vertexrig.checks import comments
 from vertexrig.checks.choice import Choice, owner
-from vertexrig.checks.model import MARK
+from vertexrig.checks.model import IGNORE_MARK
 from vertexrig.checks.reports import FILED
 from vertexrig.cli import options, steps, streams, targets
 from vertexrig.errors import ConfigError, UsageError
@@ -260,7 +260,7 @@ class Checker:
                 ]
             except ConfigError as error:
                 mistakes += error.errors
-        if MARK in loaded.text:
+        if IGNORE_MARK in loaded.text:
             found += comments.problems(loaded.text, str(loaded.file), checks.rule_ids(), None)
         return found
 

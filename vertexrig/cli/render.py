@@ -71,34 +71,33 @@ def command(
         raise UsageError(f"--output takes one job; {len(names)} were named")
     workspace = project.workspace(names[0] if len(names) == 1 else None)
     run_id = runs.new_run_id() if run_id == "new" else run_id
+    prepared = [one for name in names for one in workspace.prepare_all(name, check=check)]
     if output is not None:  # one file: without the candidates
-        prepared = [workspace.prepare(name, check=check) for name in names]
-    else:
-        prepared = [one for name in names for one in workspace.prepare_all(name, check=check)]
+        prepared = prepared[:1]
     if run_id:
         for one in prepared:
             one.view.check_run_id(run_id)
         prepared = [one.in_run(run_id) for one in prepared]
-    written: list[tuple[Prepared, Path]] = []
+    ready: list[tuple[Prepared, Path]] = []  # the files whose job has no error
     rows = []
     for one in prepared:
         path = None if output == STDOUT else _write(one, output)
         if path is None and format_ == "text":
             say(one.rendered.text.encode(), nl=False)  # YAML is UTF-8, whatever the terminal shows
         if path is not None and one.ok:
-            written.append((one, path))
+            ready.append((one, path))
         rows.append(_row(one, path))
     found = [finding for one in prepared for finding in one.findings]
     if check:
-        show.findings(found, sources=workspace.loaded.sources, info=info)
+        show.findings(found, texts=workspace.loaded.texts, info=info)
     else:
         streams.note("not checked")
     _note_availability(workspace, prepared, names)
-    lines = creation.commands([pair for pair in written if pair[0].candidate == 1])
+    lines = creation.commands([pair for pair in ready if pair[0].candidate == 1])
     data = {"jobs": rows, "commands": lines, "checked": check, "findings": show.rows(found)}
     result(format_, data, "\n".join(lines))
     previous: dict[str, int] = {}  # of each job: the last candidate that has commands
-    for one, path in written:
+    for one, path in ready:
         if one.candidate > 1:
             commands = "\n".join(creation.commands([(one, path)]))
             before = previous.get(one.view.name)
@@ -115,9 +114,10 @@ def _write(one: Prepared, output: Path | None) -> Path:
     path = output or one.file
     write_text(path, one.rendered.text, below=None if output else one.workspace.loaded.folder)
     streams.note(f"wrote {path}")
-    uri, shared = one.document.output, one.view.takes_run_id and not one.view.run_id
+    folder = one.document.output_folder
+    shared = one.view.takes_run_id and not one.view.run_id
     more = ". Every job created from this file writes there; use `--run new` for a separate folder"
-    streams.note(f"output folder: {uri or 'none'}{more if uri and shared else ''}")
+    streams.note(f"output folder: {folder or 'none'}{more if folder and shared else ''}")
     return path
 
 
@@ -163,20 +163,21 @@ def _note_availability(workspace: Workspace, prepared: Sequence[Prepared], names
 def _switches(workspace: Workspace, names: Sequence[str], keys: list[RawPath]) -> Iterator[str]:
     """Yield what to do so that vertexrig builds the images that the keys of the project file give."""
     loaded = workspace.loaded
-    in_file = []
+    in_file: dict[RawPath, str] = {}  # the line of each key that the project file gives
     for key in keys:
-        given = loaded.source(key)
+        given = loaded.origin(key)
         if isinstance(given, str):
             changed = re.sub(r"(container\.)?image_uri$", "image", given.partition("=")[0])
             yield f"replace `--set {shlex.quote(given)}` by `--set {changed}=build`"
         else:
-            in_file.append(key)
-    if in_file == [("trainer", "image")] and "${IMAGE:-" in loaded.text:
+            in_file[key] = loaded.text.splitlines()[given - 1] if given else ""
+    of_trainer = in_file.get(("trainer", "image")) if len(in_file) == 1 else None
+    if of_trainer is not None and "${IMAGE:-" in of_trainer:
         # VERTEXRIG_TYPED: the command that a Makefile was called with
         typed = os.environ.get("VERTEXRIG_TYPED")
-        again = f"IMAGE=build {typed}" if typed else workspace.verb("render", *names, environment={"IMAGE": "build"})
+        again = f"IMAGE=build {typed}" if typed else workspace.verb("render", *names, environ={"IMAGE": "build"})
         yield f"`{again}`"
-    elif in_file == [("trainer", "image")]:
+    elif of_trainer is not None:
         yield f"write `image: build` in {loaded.file}"
     elif in_file:  # IMAGE sets trainer.image only; an image that a job names must be changed in the file
         own = ", ".join(".".join(map(str, key[:-1] if key[-1] == "image_uri" else key)) for key in in_file)

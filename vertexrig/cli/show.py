@@ -15,10 +15,10 @@ from vertexrig.finding import Finding
 __all__ = ["findings", "rows", "width"]
 
 
-def findings(found: Sequence[Finding], *, sources: Mapping[str, str], info: bool) -> None:
+def findings(found: Sequence[Finding], *, texts: Mapping[str, str], info: bool) -> None:
     """Print findings as text on stderr; those of severity info only if asked for."""
     color = streams.wants_color(sys.stderr, os.environ)
-    text = output.text(found, sources, color=color, info=info, width=width(sys.stderr))
+    text = output.text(found, texts, color=color, info=info, width=width(sys.stderr))
     streams.tell(text, nl=False)
 
 

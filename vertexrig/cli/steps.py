@@ -30,7 +30,7 @@ def program() -> str:
 
 def line(*words: object) -> str:
     """Return a command line of this program; `Workspace.verb` also adds the options of a loaded project."""
-    return command_line(*words, program=program(), environment=variables.assigned())
+    return command_line(*words, program=program(), environ=variables.assigned())
 
 
 def on_local_vertex(file: Path | None, *words: object) -> str:

@@ -72,7 +72,7 @@ def command(
     workspace = project.workspace(name)
     every = workspace.prepare_all(name)
     prepared, found = every[0], [finding for one in every for finding in one.findings]
-    show.findings(found, sources=workspace.loaded.sources, info=info)
+    show.findings(found, texts=workspace.loaded.texts, info=info)
     if not all(one.ok for one in every):
         result(format_, {"findings": show.rows(found)}, "")
         raise FindingsError(f"{name} would fail: see above")

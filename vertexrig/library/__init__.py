@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from vertexrig import files, yamltext
 from vertexrig.checks import choice, comments, output, rule_ids
-from vertexrig.checks.model import MARK
+from vertexrig.checks.model import IGNORE_MARK
 from vertexrig.errors import UsageError, install
 from vertexrig.finding import Finding, Severity, folded
 from vertexrig.project import config
@@ -30,8 +30,8 @@ __all__ = ["Findings", "RenderedJob", "check", "rehearse", "render"]
 class Findings(Sequence[Finding]):
     """The findings of a check in the order of the file; prints as text, a notebook shows a table."""
 
-    def __init__(self, found: Iterable[Finding], sources: Mapping[str, str]) -> None:
-        self._found, self._sources = folded(found), sources
+    def __init__(self, found: Iterable[Finding], texts: Mapping[str, str]) -> None:
+        self._found, self._texts = folded(found), texts
 
     @overload
     def __getitem__(self, index: int) -> Finding: ...
@@ -49,7 +49,7 @@ class Findings(Sequence[Finding]):
         return not any(one.severity is Severity.ERROR for one in self)
 
     def __str__(self) -> str:
-        return output.text(self._found, self._sources).rstrip("\n")
+        return output.text(self._found, self._texts).rstrip("\n")
 
     def __repr__(self) -> str:
         return f"<Findings: {output.summary(self._found)}>"
@@ -101,7 +101,7 @@ def check(job: str | Path | Mapping[str, Any], *, project: str | Path | None = N
         text, file = files.read_text(job), str(job)
         if is_project(_data(text)):
             loaded = config.loads(text, file=Path(file))
-            return Findings(_selected(loaded, _of_project(Workspace(loaded))), loaded.sources)
+            return Findings(_selected(loaded, _of_project(Workspace(loaded))), loaded.texts)
     return Findings(_selected(loaded, Workspace(loaded).check_text(text, file=file)[1]), {file: text})
 
 
@@ -114,7 +114,7 @@ def _of_project(workspace: Workspace) -> list[Finding]:
         for one in workspace.prepare_all(name)
         for each in one.findings
     ]
-    if MARK in loaded.text:
+    if IGNORE_MARK in loaded.text:
         found += comments.problems(loaded.text, str(loaded.file), rule_ids(), None)
     return found
 
@@ -149,7 +149,7 @@ def render(project: str | Path, name: str, *, set: Sequence[str] = ()) -> Render
     workspace = Workspace(config.load(Path(project), overrides=set, target=name))
     prepared = workspace.prepare(name)
     return RenderedJob(
-        name, prepared.rendered.text, prepared.document.data, Findings(prepared.findings, workspace.loaded.sources)
+        name, prepared.rendered.text, prepared.document.data, Findings(prepared.findings, workspace.loaded.texts)
     )
 
 

@@ -40,7 +40,7 @@ def others(loaded: Loaded, name: str) -> Iterator[Loaded]:
                 paths.append(full)
                 key = ".".join(full)
                 sets.append(f"{key}-" if value is None else f"{key}={_text(value)}")
-                line = loaded.source((*place, *path))
+                line = loaded.origin((*place, *path))
                 lines |= {full: line} if isinstance(line, int) else {}
         errors.end()
         made = _with(loaded, sets, place)

@@ -119,8 +119,8 @@ class Loaded:
         if self.chosen.names and not self.env:
             raise environments.NoEnvironmentError(f"{self.file} has environments", self.chosen.names)
 
-    def source(self, path: yamltext.RawPath) -> int | str | None:
-        """Return the line of the file, or the override, that gives the value at `path`, or the nearest key around it."""
+    def origin(self, path: yamltext.RawPath) -> int | str | None:
+        """Return what gives the value at `path`, or at the nearest key around it: the line of the file, or the text of an override."""
         for n in range(len(path), 0, -1):
             found = self.given.get(path[:n]) or self.lines.get(path[:n])
             if found is not None:
@@ -128,7 +128,7 @@ class Loaded:
         return None
 
     @property
-    def sources(self) -> dict[str, str]:
+    def texts(self) -> dict[str, str]:
         """The project file's text by its name, so that findings can show its lines; empty without a file."""
         return {str(self.file): self.text} if self.text else {}
 
@@ -222,7 +222,7 @@ def load(
     *,
     overrides: Sequence[str] = (),
     target: str | None = None,
-    environment: Mapping[str, str] | None = None,
+    environ: Mapping[str, str] | None = None,
     without: Collection[yamltext.RawPath] = (),
     env: str | None = None,
 ) -> Loaded:
@@ -232,9 +232,9 @@ def load(
         file: The file; by default `vertexrig.yaml`, searched upwards from the working directory.
         overrides: `key=value` strings. A key is looked up in the job or sweep `target` first, then from the top.
         target: The job or sweep the command is about.
-        environment: Variables for `${NAME}`; the process's own by default.
+        environ: Environment variables for `${NAME}`; by default those of the process.
         without: Entries to leave out, by the paths of their keys.
-        env: The environment, "" for none; by default the one of `--env` or VERTEXRIG_ENV.
+        env: Name of the environment of the project file, "" for none; by default the one of `--env` or VERTEXRIG_ENV.
 
     Raises:
         ConfigError: The file or an override is wrong.
@@ -242,7 +242,7 @@ def load(
     """
     path = find(Path.cwd()) if file is None else file
     found = loads(
-        files.read_text(path), file=path, overrides=overrides, target=target, environment=environment, without=without,
+        files.read_text(path), file=path, overrides=overrides, target=target, environ=environ, without=without,
         env=environments.selected() if env is None else env,
     )  # fmt: skip
     return replace(found, named=file is not None)
@@ -254,7 +254,7 @@ def loads(
     file: Path,
     overrides: Sequence[str] = (),
     target: str | None = None,
-    environment: Mapping[str, str] | None = None,
+    environ: Mapping[str, str] | None = None,
     without: Collection[yamltext.RawPath] = (),
     env: str = "",
 ) -> Loaded:
@@ -270,11 +270,11 @@ def loads(
             "this is a job for gcloud, not a project file: `vertexrig check FILE` checks it, `vertexrig convert FILE` turns it into "
             "entries of a project file"
         )
-    variables_ = os.environ if environment is None else environment
+    values = os.environ if environ is None else environ
 
     def expanded(text: str) -> str:
         """Return a text with its variables filled in, to compare buckets and functions of environments; as it is if one is missing."""
-        value = _expand(text, file_place, variables_, Errors())
+        value = _expand(text, file_place, values, Errors())
         return text if value is typed.WRONG else str(value)
 
     every = environments.split(reading.data, file_place)
@@ -288,9 +288,7 @@ def loads(
             here = here.get(key) or {}
         here.pop(path[-1], None)
     # From here, the paths are those of the merged values.
-    bare_yn = (file_place.bare_yn - chosen.own) | {
-        path[2:] for path in file_place.bare_yn if path[:2] == (environments.KEY, env)
-    }
+    bare_yn = chosen.in_merged(file_place.bare_yn)  # each `y` and `n` without quotes, which YAML reads as a boolean
     merged_place = replace(
         file_place,
         locate=lambda path: _locate(path, str(file), lines, {}),
@@ -298,7 +296,7 @@ def loads(
     )
     errors = Errors()
     # The file's variables are filled in before the overrides, in which `${…}` is text.
-    data = _expand(data, merged_place, variables_, errors)
+    data = _expand(data, merged_place, values, errors)
     # From here, a value may come from an override.
     given: dict[yamltext.RawPath, str] = {}
     for override in overrides:
@@ -346,12 +344,12 @@ def _is_overridden(path: yamltext.RawPath, given: Mapping[yamltext.RawPath, str]
     return any(path[:n] in given for n in range(1, len(path) + 1))
 
 
-def _expand(value: Any, place: typed.Place, environment: Mapping[str, str], errors: Errors) -> Any:
+def _expand(value: Any, place: typed.Place, environ: Mapping[str, str], errors: Errors) -> Any:
     """Return `value` with `${NAME}` and `${NAME:-default}` filled in, in texts but not in keys; `WRONG` for a text with an error."""
     if isinstance(value, dict):
-        return {key: _expand(item, place.at(key), environment, errors) for key, item in value.items()}
+        return {key: _expand(item, place.at(key), environ, errors) for key, item in value.items()}
     if isinstance(value, list):
-        return [_expand(item, place.at(index), environment, errors) for index, item in enumerate(value)]
+        return [_expand(item, place.at(index), environ, errors) for index, item in enumerate(value)]
     if not isinstance(value, str) or "${" not in value:
         return value
 
@@ -365,7 +363,7 @@ def _expand(value: Any, place: typed.Place, environment: Mapping[str, str], erro
             )
         allowed = variables.allowed.get()
         hidden = allowed is not None and body["name"] not in allowed
-        given = None if hidden else environment.get(body["name"])
+        given = None if hidden else environ.get(body["name"])
         if given:  # an empty variable counts as unset, as `:-` does in a shell
             variables.record(body["name"], given)
             if body["default"] not in (None, given) and not secret_in(given, body["name"]):

@@ -60,6 +60,10 @@ class Chosen:
         known = next((path[:n] for n in range(len(path), -1, -1) if path[:n] in lines), None)
         return (KEY, self.name, *path) if known in self.own else path
 
+    def in_merged(self, paths: frozenset[RawPath]) -> frozenset[RawPath]:
+        """Return paths of the file's values as paths of the merged ones, which is the opposite of `in_file`."""
+        return (paths - self.own) | {path[2:] for path in paths if path[:2] == (KEY, self.name)}
+
 
 def selected() -> str:
     """Return the environment that `--env` or the variable names; "" for none."""

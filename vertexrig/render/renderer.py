@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from vertexrig import spec, yamltext
 from vertexrig.catalog import Catalog
-from vertexrig.errors import did_you_mean
+from vertexrig.errors import UsageError, did_you_mean
 from vertexrig.project import model, runs
 from vertexrig.project.config import TEMPLATE_SUFFIX, Loaded
 from vertexrig.render import resolve
@@ -95,6 +95,8 @@ class Renderer:
         self.loaded, self.catalog, self._uploaded = loaded, catalog, uploaded
         self.artifacts = Artifacts(loaded, uploaded)
         own = templates or (loaded.path(loaded.project.templates, "templates") if loaded.project.templates else None)
+        if templates is not None and not templates.is_dir():
+            raise UsageError(f"--templates {templates}: there is no such folder")
         if own is not None and not own.is_dir():
             raise loaded.error(f"there is no folder {own}", "templates")
         self.folders = [str(folder) for folder in (own, shipped_templates()) if folder is not None]
@@ -129,6 +131,7 @@ class Renderer:
         Raises:
             UsageError: There is no such job or sweep.
             ConfigError: The project file asks for what cannot be.
+            PackageError: The trainer cannot be read as a package.
             TemplateError: The template is wrong.
         """
         view = self.view(name)
@@ -235,7 +238,8 @@ def _without_nulls(lines: Sequence[str]) -> list[str]:
 
     A value is JSON on its own line, so a line that ends in a bare `null` has no other value. When the first line of
     a list item goes, its dash moves to the item's next line. The lines are read from the last to the first: whether a heading
-    stays depends on the lines below it.
+    stays depends on the lines below it. `- machineSpec:` with nothing but nulls under it and then `  replicaCount: 1` become
+    `- replicaCount: 1`.
     """
     kept: list[str] = []  # from the last line to the first
     comments: list[str] = []
@@ -252,12 +256,14 @@ def _without_nulls(lines: Sequence[str]) -> list[str]:
             continue
         indent = len(line) - len(content)
         item = content.startswith("- ")
-        inner = indent + 2 if item else indent
-        # a heading has content if the next kept line is indented deeper, or is a list item at the same indentation
-        empty = below < inner or (below == inner and not below_is_item)
-        if content.endswith(": null") or (content.endswith(":") and empty):
-            if item and below == inner and not below_is_item:
-                kept[-1] = f"{line[:indent]}- {kept[-1][inner:]}"
+        key_indent = indent + 2 if item else indent  # of `machineSpec` in `- machineSpec:`
+        # the line below belongs to this key if it is indented deeper, or is a list item at the key's own indentation
+        has_content = below > key_indent or (below == key_indent and below_is_item)
+        if content.endswith(": null") or (content.endswith(":") and not has_content):
+            if (
+                item and below == key_indent and not below_is_item
+            ):  # the line below is the item's next key: it gets the dash
+                kept[-1] = f"{line[:indent]}- {kept[-1][key_indent:]}"
                 below, below_is_item = indent, True
             continue
         kept += [*comments, line]

@@ -161,6 +161,7 @@ def resolve(loaded: Loaded, name: str, catalog: Catalog, artifacts: Artifacts) -
     Raises:
         UsageError: There is no such job or sweep.
         ConfigError: A value cannot be resolved: an image that does not exist, a setting that is missing.
+        PackageError: The trainer cannot be read as a package.
     """
     found = loaded.runnable(name)
     project = loaded.project
@@ -290,7 +291,7 @@ class _Resolver:
         return found
 
     def written(self, role: str) -> model.Job | model.Role | None:
-        """Return a role as the project file has it; the job itself is the chief."""
+        """Return a role as the project file has it; the chief is the job itself, with the sweep's arguments and the output folder."""
         found: model.Job | model.Role | None = self.job if role == "chief" else getattr(self.job, role)
         return found
 

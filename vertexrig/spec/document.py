@@ -174,7 +174,7 @@ class Document:
         return "" if self.kind == "CustomJobSpec" else "trialJobSpec."
 
     @property
-    def output(self) -> str:
+    def output_folder(self) -> str:
         """gs:// URI of the output folder, without a slash at its end; "" if the job has none."""
         return str((self.job.get("baseOutputDirectory") or {}).get("outputUriPrefix", "")).rstrip("/")
 

@@ -21,26 +21,26 @@ from vertexrig.spec.document import KINDS, Document, Kind
 from vertexrig.text import kind_of
 
 _RENDER_FIRST = "render this first: fill the values in, then check the result"
-_WRAPPERS = ("jobSpec", "job_spec")
+_JOB_WRAPPERS = ("jobSpec", "job_spec")
 _LEGACY_KEYS = {"trainingInput", "training_input", "scaleTier", "masterType", "hyperparameters"}
 
 
-def parse(text: str, *, file: str = "", kind: Kind | None = None, template: bool = True) -> Document:
+def parse(text: str, *, file: str = "", kind: Kind | None = None, foreign: bool = True) -> Document:
     """Read YAML or JSON text strictly; whatever is wrong with it comes back as findings.
 
     Args:
         text: One YAML document, as `gcloud ai custom-jobs|hp-tuning-jobs create --config` takes it.
         file: Its name, for the findings.
         kind: What to take it for; by default its keys decide.
-        template: Whether the text is from elsewhere, and so may be a template or no job at all; False for what was rendered
-            here, whose `${X}` is meant.
+        foreign: Whether the text is from elsewhere: it may be a template, or no job at all. False for what was rendered here,
+            whose `${X}` is meant.
     """
     try:
-        return _from_reading(yamltext.read(text), file, kind, template=template)
+        return _from_reading(yamltext.read(text), file, kind, foreign=foreign)
     except yamltext.YamlError as error:
         broken = error
     # Only after the plain reading has failed: `"{{ x }}"` in quotes is YAML, and is found as a placeholder then.
-    hidden_text, hidden = placeholders.hide(text) if template else (text, [])
+    hidden_text, hidden = placeholders.hide(text) if foreign else (text, [])
     if hidden_text != text:
         try:
             reading = yamltext.read(hidden_text)
@@ -51,7 +51,7 @@ def parse(text: str, *, file: str = "", kind: Kind | None = None, template: bool
             return Document(kind or "CustomJobSpec", {}, (finding,), file)
         lines = {tuple(placeholders.shown(step, hidden) for step in path): n for path, n in reading.lines.items()}
         reading = yamltext.Reading(placeholders.shown(reading.data, hidden), lines, [])
-        return _from_reading(reading, file, kind, template=True)
+        return _from_reading(reading, file, kind, foreign=True)
     finding = strict.finding("yaml-syntax", "", broken.message, broken.fix, file=file, line=broken.line)
     return Document(kind or "CustomJobSpec", {}, (finding,), file)
 
@@ -63,18 +63,18 @@ def unreadable(file: str, reason: str) -> Finding:
 
 def from_data(data: Any, *, kind: Kind | None = None, file: str = "") -> Document:
     """Read data as `parse` does that is already plain values (a REST body, a rendered job)."""
-    return _from_reading(yamltext.Reading(data), file, kind, template=False)
+    return _from_reading(yamltext.Reading(data), file, kind, foreign=False)
 
 
-def _from_reading(reading: yamltext.Reading, file: str, kind: Kind | None, *, template: bool) -> Document:
+def _from_reading(reading: yamltext.Reading, file: str, kind: Kind | None, *, foreign: bool) -> Document:
     data = reading.data
     if not isinstance(data, dict):
         return _not_a_mapping(data, file, kind)
     taken = kind or _sniff(data)
     root = descriptors.message(taken)
-    reader = strict.Reader(reading, file, root, template=template)
+    reader = strict.Reader(reading, file, root, foreign=foreign)
     prefix: yamltext.RawPath = ()
-    if template and data and not _concerns(data, kind):
+    if foreign and data and not _concerns(data, kind):
         reader.report("not-vertex", (next(iter(data)),), "", *_not_vertex(data))
         return Document(taken, {}, tuple(reader.findings), file, reader.lines)
     legacy = sorted(key for key in data if key in _LEGACY_KEYS)
@@ -87,7 +87,7 @@ def _from_reading(reading: yamltext.Reading, file: str, kind: Kind | None, *, te
             "write workerPoolSpecs (custom job), or studySpec and trialJobSpec (tuning job)",
         )
         return Document(taken, {}, tuple(reader.findings), file, reader.lines)
-    inner = next((key for key in _WRAPPERS if isinstance(data.get(key), dict)), None)
+    inner = next((key for key in _JOB_WRAPPERS if isinstance(data.get(key), dict)), None)
     if taken == "CustomJobSpec" and inner:
         reader.report(
             "custom-job-wrapper",
@@ -158,7 +158,7 @@ def _concerns(data: Mapping[str, Any], kind: Kind | None) -> bool:
     common = frozenset() if kind and not looks_like(data)[0] else _COMMON
     stems = _stems(common)
     keys = [str(key) for key in data if key not in common]
-    if any(key in _WRAPPERS or strict.stem(key) in stems for key in keys):
+    if any(key in _JOB_WRAPPERS or strict.stem(key) in stems for key in keys):
         return True
     root = descriptors.message("HyperparameterTuningJob")
     return not looks_like(data)[0] and any(strict.belongs(key, root, root)[0] for key in keys)
@@ -189,7 +189,7 @@ def _sniff(data: Mapping[str, Any]) -> Kind:
     study = {"studySpec", "study_spec", "trialJobSpec", "trial_job_spec", "maxTrialCount", "max_trial_count"}
     if study & data.keys():
         return "HyperparameterTuningJob"
-    if not data.keys().isdisjoint({"workerPoolSpecs", "worker_pool_specs", *_WRAPPERS}):
+    if not data.keys().isdisjoint({"workerPoolSpecs", "worker_pool_specs", *_JOB_WRAPPERS}):
         return "CustomJobSpec"
     # A file with a typo in its first key is still known by its other keys.
     near = [nearest(str(key), study) for key in data]

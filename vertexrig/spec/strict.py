@@ -205,8 +205,8 @@ class Reader:
     In every method `raw` is the location of a value by its keys in the file, `path` the same in the API's names.
     """
 
-    def __init__(self, reading: yamltext.Reading, file: str, root: Any = None, *, template: bool = False) -> None:
-        self.reading, self.file, self.root, self.template = reading, file, root, template
+    def __init__(self, reading: yamltext.Reading, file: str, root: Any = None, *, foreign: bool = False) -> None:
+        self.reading, self.file, self.root, self.foreign = reading, file, root, foreign
         self.findings: list[Finding] = []
         self.placeholders: dict[str, list[str]] = {}
         self.lines: dict[str, int] = {}
@@ -239,7 +239,7 @@ class Reader:
 
     def unfilled(self, value: Any, path: str, *, enum: bool = False) -> str:
         """Return the text of a value that is a placeholder, and store it; "" for any other value."""
-        if not self.template:
+        if not self.foreign:
             return ""
         is_text = isinstance(value, str)
         found = placeholders.marks(value, path, enum=enum) if is_text else [placeholders.instead(value)]
@@ -341,11 +341,12 @@ class Reader:
         self.report("unknown-field", raw, path, text, fix, edits=edits)
 
     def snake_case(self, key: str, name: str, raw: yamltext.RawPath, path: str) -> None:
-        # seen: gcloud hands a custom job's keys on as they are, and REST takes both spellings
+        # seen: gcloud hands a custom job's keys on as they are
         if not self.snakes:
             tuning = self.root is not None and self.root.name == "HyperparameterTuningJob"
             self.first_snake = len(self.findings)
-            severity = Severity.ERROR if tuning and self.template else None
+            # a file is for gcloud, which fails on them in a tuning job; a REST body may have them, and it is not foreign
+            severity = Severity.ERROR if tuning and self.foreign else None
             self.report("snake-case-key", raw, path, "", severity=severity)  # `spelling` writes the message at the end
         self.snakes.append((key, name, path))
 

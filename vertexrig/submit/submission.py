@@ -195,7 +195,8 @@ class Submitter:
         _must_be_ok(prepared)
         view, document = prepared.view, prepared.document
         would = Recorded(
-            output=document.output, labels={**view.labels, **self.lineage, **terms.own_labels, ENTRY_LABEL: view.name}
+            output=document.output_folder,
+            labels={**view.labels, **self.lineage, **terms.own_labels, ENTRY_LABEL: view.name},
         )
         would = _with_price(would, prepared, price_within(prepared, self.limits, terms))
         return self._submitted(view.name, COLLECTIONS[document.kind], would, "")

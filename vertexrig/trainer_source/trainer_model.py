@@ -52,7 +52,7 @@ class Flag:
         dest: The attribute the value is stored under.
         type: `str`, `int`, `float`, `bool`, a callable's dotted name, `lambda`, or `dynamic`.
         required: Whether the trainer stops when it is not given.
-        default: That default if it is one plain constant, else None.
+        default: The default if it is one plain constant, else None.
         choices: The values allowed, as text, or None if any value is, or if the source does not list them plainly.
         action: `store`, `store_true`, `store_false`, `BooleanOptionalAction`, `append`, ..., or `dynamic`.
         nargs: As declared (`"?"`, `"*"`, `"+"`, `"2"`), `dynamic`, or None.

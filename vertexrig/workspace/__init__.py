@@ -1,4 +1,4 @@
-"""A project with its catalog, trainer, rendering and checks, behind one class that the rooms above use.
+"""A project with its catalog, trainer, rendering and checks, behind one class that the verbs, `submit`, `runs` and the trigger use.
 
 The values that a job becomes, in order: `Loaded` (the project file, typed), `View` (the job with everything filled in), `Rendered` (its
 YAML), `Document` (that YAML, read strictly), `Prepared` (all of these, with what the checks found).
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from vertexrig import checks, spec, variables
 from vertexrig.catalog import Catalog, Image, load
 from vertexrig.checks import naming
-from vertexrig.checks.model import MARK, BuiltImage, Problem
+from vertexrig.checks.model import IGNORE_MARK, BuiltImage, Problem
 from vertexrig.errors import did_you_mean
 from vertexrig.finding import Finding, Severity
 from vertexrig.project.config import Loaded
@@ -101,7 +101,10 @@ class Prepared:
         return next((one.message.rstrip(".") for one in self.yaml_findings if one.severity is Severity.ERROR), "")
 
     def in_run(self, run_id: str) -> Prepared:
-        """Return the job rendered with the output folder of one run; unchanged if all runs share a folder that the project file names."""
+        """Return the job rendered with the output folder of one run; unchanged if all runs share a folder that the project file names.
+
+        Its findings stay those of the first rendering.
+        """
         if not self.view.takes_run_id:
             return self
         rendered = self.workspace.renderer.in_run(self.view, run_id)
@@ -212,7 +215,7 @@ class Workspace:
             found += self._requirements(rendered.view, document)
         submit = self.verb("submit", name)
         found = [_through_the_api(finding, submit) if finding.id == GCLOUD_REFUSES else finding for finding in found]
-        if MARK in self.loaded.text:
+        if IGNORE_MARK in self.loaded.text:
             from vertexrig.checks import comments  # few files have such a comment
 
             shown = self.in_project_file(found, rendered, document)  # as comments are in the project file
@@ -265,8 +268,8 @@ class Workspace:
 
         Its findings name the project file but have line numbers of the YAML; `in_project_file` corrects them.
         """
-        # template=False: what was rendered has no placeholders, so `${X}` in it is meant
-        return spec.parse(rendered.text, file=str(self.loaded.file), kind=rendered.kind, template=False)
+        # not foreign: what was rendered has no placeholders, so `${X}` in it is meant
+        return spec.parse(rendered.text, file=str(self.loaded.file), kind=rendered.kind, foreign=False)
 
     def trainer(self, module: str) -> TrainerSource | None:
         """Return the project's trainer as read, with `module` as its entry; None if its folder is not there."""
@@ -359,17 +362,17 @@ class Workspace:
         name, command = scalar(pool.image), scalar(found.command)
         return f"local:\n  images:\n    {name}:\n      path: {scalar(path)}\n      command: {command}\n"
 
-    def verb(self, *words: object, literal: bool = False, environment: Mapping[str, str] | None = None) -> str:
+    def verb(self, *words: object, literal: bool = False, environ: Mapping[str, str] | None = None) -> str:
         """Return a command line for this project, with the variables and options that select it: `--file`, `--set`, `--templates`.
 
         Args:
             words: The verb, its arguments, and further options.
             literal: The line is printed with the values of variables, not as part of a message (`variables.assigned`).
-            environment: Variables to set, in place of the values that this command had.
+            environ: Environment variables to set, in place of the values that this command had.
         """
         templates = ("--templates", self._templates) if self._templates is not None else ()
-        sets = {**variables.assigned(literal=literal), **(environment or {})}
-        return command_line(*words, *self.loaded.words, *templates, program=self._program, environment=sets)
+        sets = {**variables.assigned(literal=literal), **(environ or {})}
+        return command_line(*words, *self.loaded.words, *templates, program=self._program, environ=sets)
 
     def in_project_file(self, found: list[Finding], rendered: Rendered, document: spec.Document) -> list[Finding]:
         """Return findings that point at the project file: its line or the override, and fixes written with its keys."""
@@ -382,8 +385,8 @@ class Workspace:
         shown = []
         for finding in found:
             key = _PROJECT_KEYS.get(finding.id) or keys.find(finding.path)
-            source = self.loaded.source(key) or self.loaded.source(view.key)
-            line, given = (None, masked(source)) if isinstance(source, str) else (source, "")
+            origin = self.loaded.origin(key) or self.loaded.origin(view.key)
+            line, given = (None, masked(origin)) if isinstance(origin, str) else (origin, "")
             in_list = _is_list_argument(finding, key, args_have_keys)
             fix = ("" if in_list else finding.key_fix) or in_keys(finding.fix)
             edits = tuple(map(keys.edit, finding.edits))
@@ -397,7 +400,7 @@ class Workspace:
         """Return any YAML file, read and checked with this project's region, catalog and trainer."""
         document = spec.parse(text, file=file, kind=kind)
         found = checks.check(document, self.context(document), self.silenced())
-        if MARK in text:
+        if IGNORE_MARK in text:
             from vertexrig.checks import comments  # few files have such a comment
 
             by_comment = comments.silenced(found, text)

@@ -54,7 +54,7 @@ class SourceKeys:
         if not end:
             return ()
         keys, missing = self._below[wanted[:end]], end < len(wanted)
-        in_pool = "workerPoolSpecs" in wanted[: end - 1]
+        in_pool = "workerPoolSpecs" in wanted[: end - 1]  # a pool or something in it, not the list itself
         of_entries = [key for key in keys if key[0] in ("jobs", "sweeps")]
         if in_pool and missing and not of_entries:
             return ()  # only trainer keys around: the missing value belongs to the job

@@ -136,8 +136,8 @@ def test_a_trainer_without_a_framework_runs_on_tensorflow_s_image(tmp_path: Path
     """It has most packages, and the trainer's requirements are installed there; an image made here has no TensorFlow."""
     lay_out(tmp_path, {"train.py": "import numpy\n"})
     (tmp_path / "vertexrig.yaml").write_text(starter.starter(trainers(tmp_path)[0], load()).text)
-    own = config.load(tmp_path / "vertexrig.yaml", environment={"IMAGE": "build"}).project.trainer
-    prebuilt = config.load(tmp_path / "vertexrig.yaml", environment={})
+    own = config.load(tmp_path / "vertexrig.yaml", environ={"IMAGE": "build"}).project.trainer
+    prebuilt = config.load(tmp_path / "vertexrig.yaml", environ={})
     assert (own.image, own.build.framework) == ("build", "") and prebuilt.project.trainer.image == "tf-2.17"
     assert "tf-cpu.2-17.py310" in Workspace(prebuilt).renderer.render("cpu").text
 
@@ -145,7 +145,7 @@ def test_a_trainer_without_a_framework_runs_on_tensorflow_s_image(tmp_path: Path
 def test_a_project_file_without_a_trainer_names_the_same_image(tmp_path: Path) -> None:
     """The one for an empty folder has the same choice."""
     (tmp_path / "vertexrig.yaml").write_text(starter.empty(load()).text)
-    loaded = [config.load(tmp_path / "vertexrig.yaml", environment=env) for env in ({}, {"IMAGE": "build"})]
+    loaded = [config.load(tmp_path / "vertexrig.yaml", environ=env) for env in ({}, {"IMAGE": "build"})]
     assert [one.project.trainer.image for one in loaded] == ["prebuilt", "build"]
 
 

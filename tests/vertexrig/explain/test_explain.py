@@ -65,7 +65,7 @@ sweeps:
 
 def explained(name: str, region: str = "us-central1") -> explain.Explanation:
     """A job or sweep of the project above."""
-    workspace = Workspace(config.loads(PROJECT, file=Path("vertexrig.yaml"), environment={}))
+    workspace = Workspace(config.loads(PROJECT, file=Path("vertexrig.yaml"), environ={}))
     rendered = workspace.renderer.render(name)
     document = spec.parse(rendered.text)
     assert not document.findings

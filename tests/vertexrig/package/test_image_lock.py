@@ -124,8 +124,8 @@ def test_this_repository_s_locks_are_current_and_its_jobs_without_complaint() ->
     """Every job of this repository has no warning that its user can do nothing about, on prebuilt images and on its own; those
     have lock files that fit the requirements, and no finding about them.
     """
-    prebuilt = Workspace(config.load(REPOSITORY / "vertexrig.yaml", environment={}))
-    loaded = config.load(REPOSITORY / "vertexrig.yaml", environment={"IMAGE": "build"})
+    prebuilt = Workspace(config.load(REPOSITORY / "vertexrig.yaml", environ={}))
+    loaded = config.load(REPOSITORY / "vertexrig.yaml", environ={"IMAGE": "build"})
     workspace = Workspace(loaded)
     kinds = set()
     for name in [*loaded.project.entries]:

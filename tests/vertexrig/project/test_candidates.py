@@ -35,7 +35,7 @@ sweeps:
 
 def loaded(candidate: str = "strategy: SPOT", *overrides: str, target: str | None = None) -> config.Loaded:
     file = Path("vertexrig.yaml")
-    return config.loads(BASE % candidate, file=file, overrides=overrides, target=target, environment={})
+    return config.loads(BASE % candidate, file=file, overrides=overrides, target=target, environ={})
 
 
 def test_a_candidate_is_the_job_with_its_overrides() -> None:
@@ -55,7 +55,7 @@ def test_a_candidate_is_the_job_with_its_overrides() -> None:
 def test_an_entry_that_was_left_out_stays_out() -> None:
     """Where a command goes on without an entry that is wrong, the candidates of the others are read without it, too."""
     text = BASE % "strategy: SPOT" + "  wrong: {job: nothing}\n"
-    left = config.loads(text, file=Path("vertexrig.yaml"), without=[("sweeps", "wrong")], environment={})
+    left = config.loads(text, file=Path("vertexrig.yaml"), without=[("sweeps", "wrong")], environ={})
     (found,) = candidates.others(left, "train")
     assert found.project.jobs["train"].strategy == "SPOT" and "wrong" not in found.project.sweeps
 
@@ -114,7 +114,7 @@ def test_a_time_that_says_nothing_is_refused(key: str, value: str) -> None:
         if name == "sweep":
             text = BASE % "strategy: SPOT" + f"    {key}: {value}\n"
         with pytest.raises(ConfigError, match=f"{value}.* is .* duration such as|{value} is a number without a unit"):
-            config.loads(text, file=Path("vertexrig.yaml"), environment={})
+            config.loads(text, file=Path("vertexrig.yaml"), environ={})
     with pytest.raises(ConfigError, match=value if key == "wait" else "cannot change 'retry_for'"):
         list(candidates.others(loaded(f"{{strategy: SPOT, {key}: {value}}}"), "train"))
 
@@ -123,6 +123,6 @@ def test_a_time_that_says_nothing_is_refused(key: str, value: str) -> None:
 def test_a_time_without_candidates_is_refused(key: str) -> None:
     """Nothing would be tried after it, so it is refused with its line."""
     text = (BASE % "strategy: SPOT").replace("    candidates:\n      - strategy: SPOT", f"    {key}: 2h")
-    project = config.loads(text, file=Path("vertexrig.yaml"), environment={})
+    project = config.loads(text, file=Path("vertexrig.yaml"), environ={})
     with pytest.raises(ConfigError, match=f"jobs.train.{key}: {key} is about candidates: list some, or remove it"):
         Workspace(project).prepare_all("train")

@@ -51,7 +51,7 @@ MAPPINGS = st.dictionaries(st.sampled_from("abc"), TREES, max_size=3)
 
 
 def load(env: str = "", text: str = TEXT, overrides: tuple[str, ...] = (), **variables: str) -> config.Loaded:
-    return config.loads(text, file=FILE, env=env, overrides=overrides, environment=variables)
+    return config.loads(text, file=FILE, env=env, overrides=overrides, environ=variables)
 
 
 def difference(base: dict[str, Any], wanted: dict[str, Any]) -> dict[str, Any]:
@@ -92,10 +92,10 @@ def test_keys_are_merged_lists_replaced_and_null_removes() -> None:
 def test_positions_and_names_are_those_of_the_environment() -> None:
     """Errors, findings and their fixes point at the key inside the environment, and at the file for what only it gives."""
     prod = load("prod")
-    assert (prod.source(("bucket",)), prod.source(("region",)), prod.source(("jobs", "cpu", "timeout"))) == (14, 1, 4)
+    assert (prod.origin(("bucket",)), prod.origin(("region",)), prod.origin(("jobs", "cpu", "timeout"))) == (14, 1, 4)
     assert prod.in_file(("bucket",)) == ("environments", "prod", "bucket") and prod.in_file(("region",)) == ("region",)
-    assert prod.source(("jobs", "cpu", "package_uris", 0)) == 20
-    assert load("dev").source(("schedules", "nightly", "run")) == 11  # the null that removes it
+    assert prod.origin(("jobs", "cpu", "package_uris", 0)) == 20
+    assert load("dev").origin(("schedules", "nightly", "run")) == 11  # the null that removes it
     wrong = next(one for one in Workspace(prod).prepare("cpu").findings if one.id == "machine-unknown")
     assert wrong.line == 18
     assert wrong.edits[0].location == ("environments", "prod", "jobs", "cpu", "machine_type")

@@ -42,7 +42,7 @@ def test_every_link_leads_somewhere() -> None:
 @pytest.mark.parametrize("text", EXAMPLES)
 def test_examples_load(text: str) -> None:
     """Every project file on the page loads, and its silenced findings exist."""
-    loaded = config.loads(text, file=Path("vertexrig.yaml"), environment={})
+    loaded = config.loads(text, file=Path("vertexrig.yaml"), environ={})
     assert loaded.project.jobs
     for name in loaded.project.jobs:
         Workspace(loaded).silenced(name)

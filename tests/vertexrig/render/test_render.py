@@ -23,17 +23,17 @@ from vertexrig.render import renderer as render
 from vertexrig.spec import messages
 
 PROJECT = Path(__file__).parents[2] / "golden" / "project.yaml"
-LOADED = config.load(PROJECT, environment={})
+LOADED = config.load(PROJECT, environ={})
 RENDERER = render.Renderer(LOADED, load())
 NAMES = [*LOADED.project.jobs, *LOADED.project.sweeps]
 REPOSITORY = PROJECT.parents[2]
-OWN = config.load(REPOSITORY / "vertexrig.yaml", environment={}).project
+OWN = config.load(REPOSITORY / "vertexrig.yaml", environ={}).project
 
 
 def project(text: str, *overrides: str, target: str | None = None, folder: Path | str = "") -> render.Renderer:
     base = "project: p\nbucket: gs://b-b\ntrainer: {package_uris: [gs://b-b/t.tar.gz]}\n"
     file = Path(folder, "vertexrig.yaml")
-    loaded = config.loads(base + text, file=file, overrides=overrides, target=target, environment={})
+    loaded = config.loads(base + text, file=file, overrides=overrides, target=target, environ={})
     return render.Renderer(loaded, load())
 
 
@@ -48,7 +48,7 @@ def test_golden(name: str, golden: Callable[[str, str], None]) -> None:
 @pytest.mark.parametrize("name", [*OWN.jobs, *OWN.sweeps])
 def test_golden_of_this_repository(name: str, image: str, golden: Callable[[str, str], None]) -> None:
     """Each job and sweep of this repository renders to its golden file on prebuilt images and, with IMAGE=build, on its own."""
-    renderer = render.Renderer(config.load(REPOSITORY / "vertexrig.yaml", environment={"IMAGE": image}), load())
+    renderer = render.Renderer(config.load(REPOSITORY / "vertexrig.yaml", environ={"IMAGE": image}), load())
     rendered = renderer.render(name)
     # the hash of the trainer's sources, which are not what is tested
     text = re.sub(r"(?<=[+:])[0-9a-f]{12}\b", "HASH", rendered.text)
@@ -89,7 +89,7 @@ def test_prebuilt_follows_the_trainer_and_the_machines(tmp_path: Path, source: s
 
     def rendered(more: str = "") -> str:
         text = f"project: p\nbucket: gs://b-b\n{trainer}{more}}}\njobs: {{c: {{{job}}}}}"
-        loaded = config.loads(text, file=tmp_path / "vertexrig.yaml", environment={})
+        loaded = config.loads(text, file=tmp_path / "vertexrig.yaml", environ={})
         return render.Renderer(loaded, load()).render("c").text
 
     assert f'docker.pkg.dev/vertex-ai/training/{image}:latest"' in rendered() and "pythonPackageSpec" in rendered()
@@ -107,7 +107,7 @@ def test_prebuilt_follows_the_trainer_and_the_machines(tmp_path: Path, source: s
 def test_rendered_jobs_read_strictly_and_alike_everywhere(name: str) -> None:
     """What is rendered gives no finding in the strict reading, is Google's message, and PyYAML reads it the same."""
     rendered = RENDERER.render(name)
-    document = spec.parse(rendered.text, template=False)
+    document = spec.parse(rendered.text, foreign=False)
     assert document.findings == () and document.kind == rendered.kind
     messages.to_message(document.kind, document.data)
     assert yaml.safe_load(rendered.text) == yamltext.read(rendered.text).data
@@ -122,7 +122,7 @@ def test_every_template_has_a_golden_file() -> None:
 @pytest.mark.parametrize("name", ["cpu", "sweep-everything"])
 def test_rendering_is_deterministic(name: str) -> None:
     """The same project renders to the same bytes, in this renderer and in a new one."""
-    again = render.Renderer(config.load(PROJECT, environment={}), load())
+    again = render.Renderer(config.load(PROJECT, environ={}), load())
     assert RENDERER.render(name).text == RENDERER.render(name).text == again.render(name).text
 
 
@@ -181,10 +181,10 @@ def _hostile(value: str) -> tuple[dict[str, Any], spec.Document]:
         },
     }
     text = yamltext.scalar(data).replace("${", "$${")
-    loaded = config.loads(text, file=Path("v.yaml"), environment={})
+    loaded = config.loads(text, file=Path("v.yaml"), environ={})
     rendered = render.Renderer(loaded, load()).render("s")
     assert yaml.safe_load(rendered.text) == yamltext.read(rendered.text).data
-    return data, spec.parse(rendered.text, template=False)
+    return data, spec.parse(rendered.text, foreign=False)
 
 
 def _check_round_trip(value: str) -> None:
@@ -375,7 +375,7 @@ def test_the_package_uri_follows_the_sources(tmp_path: Path) -> None:
     text = f"project: p\nbucket: gs://b-b\ntrainer: {{path: '{folder}'}}\njobs: {{c: {{machine_type: m}}}}"
 
     def uri() -> str:
-        loaded = config.loads(text, file=tmp_path / "vertexrig.yaml", environment={})
+        loaded = config.loads(text, file=tmp_path / "vertexrig.yaml", environ={})
         data = yamltext.read(render.Renderer(loaded, load()).render("c").text).data
         return str(data["workerPoolSpecs"][0]["pythonPackageSpec"]["packageUris"][0])
 

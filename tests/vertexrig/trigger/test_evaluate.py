@@ -192,7 +192,7 @@ def test_a_measurement_that_would_fail_is_found_before_apply(tmp_path: Path) -> 
 
 def test_the_repository_s_own_night() -> None:
     """The repository's schedule has all three steps, its trainer is asked to score, and no job of theirs would fail."""
-    workspace = Workspace(config.load(REPOSITORY / "vertexrig.yaml", environment={}))
+    workspace = Workspace(config.load(REPOSITORY / "vertexrig.yaml", environ={}))
     assert [name_of(step) for step in workspace.loaded.project.schedules["nightly"].steps] == list(ORDER)
     assert workspace.loaded.project.jobs["measure"].args == {"evaluate": True}
     promotion.check(workspace, "nightly")

@@ -24,7 +24,7 @@ TRAINER = f"trainer: {{path: '{REPOSITORY / 'trainer_pkg'}', image: custom, cust
 
 def workspace(jobs: str) -> Workspace:
     text = f"project: p\nbucket: gs://my-bucket\n{TRAINER}{jobs}"
-    return Workspace(config.loads(text, file=Path("vertexrig.yaml"), environment={}))
+    return Workspace(config.loads(text, file=Path("vertexrig.yaml"), environ={}))
 
 
 def test_a_custom_image_is_held_against_the_trainer_it_runs() -> None:
@@ -56,7 +56,7 @@ def test_without_a_trainer_at_hand_nothing_that_reads_one_is_loaded() -> None:
         "from vertexrig.workspace import Workspace\n"
         "text = 'project: p\\nbucket: gs://my-bucket\\ntrainer: {path: gone, image: custom, custom_image: x/y:1}\\n'\n"
         "text += 'jobs: {j: {machine_type: n1-standard-4}}'\n"
-        "Workspace(config.loads(text, file=Path('vertexrig.yaml'), environment={})).prepare('j')\n"
+        "Workspace(config.loads(text, file=Path('vertexrig.yaml'), environ={})).prepare('j')\n"
     )
     subprocess.run([sys.executable, "-c", program], cwd=REPOSITORY, check=True, timeout=60)
 
@@ -196,8 +196,8 @@ POOL = "workerPoolSpecs[{}].pythonPackageSpec"
 )  # fmt: skip
 def test_a_value_comes_from_the_key_that_gives_it(name: str, path: str, line: int) -> None:
     """Each value of a rendered job leads to the line of the project file that it was made of, whatever its key is called."""
-    loaded = config.loads(POSITIONS, file=Path("vertexrig.yaml"), environment={})
-    found = loaded.source(keys(loaded, name).find(path)) or loaded.source(("jobs" if name == "j" else "sweeps", name))
+    loaded = config.loads(POSITIONS, file=Path("vertexrig.yaml"), environ={})
+    found = loaded.origin(keys(loaded, name).find(path)) or loaded.origin(("jobs" if name == "j" else "sweeps", name))
     assert found == line
 
 
@@ -229,7 +229,7 @@ def test_requirements_are_those_of_the_trainer_that_is_checked(tmp_path: Path) -
             f"from setuptools import setup\nsetup(name='app', version='1', packages=['app'], install_requires={listed.split()!r})\n"
         )
     text = "project: p\nbucket: gs://my-bucket\ntrainer: {path: mine, module: app.task, image: tf-2.17}\njobs: {j: {machine_type: n1-standard-4}}\n"
-    loaded = config.loads(text, file=tmp_path / "vertexrig.yaml", environment={})
+    loaded = config.loads(text, file=tmp_path / "vertexrig.yaml", environ={})
     of = {
         folder: [one.id for one in Workspace(loaded, trainer=folder).prepare("j").findings]
         for folder in (None, tmp_path / "other")
@@ -240,11 +240,11 @@ def test_requirements_are_those_of_the_trainer_that_is_checked(tmp_path: Path) -
 def test_a_value_comes_from_the_override_that_gives_it() -> None:
     """A value of the command line leads to its --set."""
     loaded = config.loads(
-        POSITIONS, file=Path("vertexrig.yaml"), environment={}, target="j", overrides=["args.rate=3", "worker.replica_count=4"]
+        POSITIONS, file=Path("vertexrig.yaml"), environ={}, target="j", overrides=["args.rate=3", "worker.replica_count=4"]
     )  # fmt: skip
     found = keys(loaded, "j")
-    assert loaded.source(found.find(f"{POOL.format(0)}.args[0]")) == "args.rate=3"
-    assert loaded.source(found.find("workerPoolSpecs[1].replicaCount")) == "worker.replica_count=4"
+    assert loaded.origin(found.find(f"{POOL.format(0)}.args[0]")) == "args.rate=3"
+    assert loaded.origin(found.find("workerPoolSpecs[1].replicaCount")) == "worker.replica_count=4"
 
 
 OF_THE_TEMPLATE = re.compile(
@@ -261,13 +261,13 @@ FILES = (
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.parent.name)
 def test_every_value_has_a_key_or_is_of_the_template(file: Path) -> None:
     """Each value of every job and sweep there is leads to a key that its project has, but for the few that templates write."""
-    loaded = config.load(file, environment=ENVIRONMENT)
+    loaded = config.load(file, environ=ENVIRONMENT)
     for name in loaded.project.entries:
         found = keys(loaded, name)
         given, rest = set(), set()
         for path in leaves(found.document.data):
             (given if path in found.keys else rest).add(path)
-        assert given and all(loaded.source(found.keys[path]) for path in given), name
+        assert given and all(loaded.origin(found.keys[path]) for path in given), name
         assert {path for path in map(dotted, rest) if not OF_THE_TEMPLATE.search(path)} == set(), name
 
 
@@ -281,7 +281,7 @@ def test_a_change_of_a_key_changes_the_values_that_lead_to_it(name: str) -> None
     alone = {name, data["sweeps"].get(name, {}).get("job")}  # a file of one job is read anew in a fraction of the time
     for kind in ("jobs", "sweeps"):
         data[kind] = {one: data[kind][one] for one in alone & data[kind].keys()}
-    loaded = config.loads(yaml.safe_dump(data), file=file, environment={})
+    loaded = config.loads(yaml.safe_dump(data), file=file, environ={})
     found, tried = keys(loaded, name), 0
     before = leaves(found.document.data)
     for key in {key for path, key in found.keys.items() if path in before}:
@@ -289,7 +289,7 @@ def test_a_change_of_a_key_changes_the_values_that_lead_to_it(name: str) -> None
         if not change(changed, key):
             continue
         try:
-            after = leaves(keys(config.loads(yaml.safe_dump(changed), file=file, environment={}), name).document.data)
+            after = leaves(keys(config.loads(yaml.safe_dump(changed), file=file, environ={}), name).document.data)
         except VertexrigError:
             continue  # another value of that kind is refused
         differing = {path for path in before if after.get(path) != before[path]}
@@ -346,7 +346,7 @@ def test_a_run_has_a_folder_of_its_own(laid: str) -> None:
     ):
         for name in ("j", "s") if "trialJobSpec" not in jobs else ("s",):
             prepared = workspace(jobs).prepare(name).in_run(RUN)
-            assert prepared.document.output == LAID[laid].format(name)
+            assert prepared.document.output_folder == LAID[laid].format(name)
             assert prepared.view.run_id == RUN
 
 
