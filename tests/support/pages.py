@@ -224,7 +224,7 @@ VARYING: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"\b\d{4}-\d\d-\d\d[T -]\d\d:\d\d(?::\d\d)?(?:[.,]\d+)?(?:Z\b| ?[+-]\d\d:?\d\d\b)?", "<time>"),
         (r"\b\d\d:\d\d:\d\d(?:\.\d+)?\b", "<time>"),
         # durations that were measured: with a decimal point, or in a row named seconds; an age in days
-        (r"\b\d+\.\d+ ?s\b", "<duration>"),
+        (r"\b\d+\.\d+ ?s\b(?: \(\d+:\d\d:\d\d\))?", "<duration>"),  # pytest adds hours and minutes from 60 s on
         (r"^(seconds +)\d+(?:\.\d+)?$", r"\1<duration>"),
         (r'("seconds": )\d+(?:\.\d+)?', r"\1<duration>"),
         (r"\b\d+ days ago\b", "<n> days ago"),
